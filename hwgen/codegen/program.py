@@ -1,0 +1,257 @@
+"""`KernelProgram`: everything decided. Emitters, simulator and checkers read it and decide nothing.
+
+Integer expressions (`Expr`) range over loop variables, with `+ - * // %`, `min` and `max`.
+Addresses count entries of the operand's memory: absolute on chip, relative to the image off chip.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import Literal
+
+from hwgen.spec.expression import DTYPES, Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """A tensor as the chip's off-chip memory holds it: a dense array of shape `outer + lanes`.
+
+    Position `p0, p1, ...` holds the tensor's element at `index` (expressions over `p0...`),
+    or `fill` where that lies outside the tensor. `lanes`: the shape of one entry. For an input,
+    several positions may hold one element; for an output, each element has one position.
+    `dtype` differs from the tensor's only for inputs, by a conversion that loses nothing.
+    """
+
+    name: str
+    tensor: str
+    role: Literal["input", "output"]
+    dtype: str
+    outer: tuple[int, ...]
+    lanes: tuple[int, ...]
+    index: tuple[Expr, ...]
+    fill: int | float
+
+    @property
+    def entries(self) -> int:
+        return prod(self.outer)
+
+    @property
+    def entry_bytes(self) -> int:
+        return prod(self.lanes) * DTYPES[self.dtype]
+
+    @property
+    def bytes(self) -> int:
+        return self.entries * self.entry_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """An on-chip buffer: `slots` consecutive copies of `slot_entries`, from entry `base` on.
+
+    `layout` is the isl text of the map from tensor index to (slot, offset in entries, lane).
+    """
+
+    name: str
+    memory: str
+    tensor: str
+    base: int
+    slots: int
+    slot_entries: int
+    layout: str = ""
+
+    @property
+    def entries(self) -> int:
+        return self.slots * self.slot_entries
+
+
+@dataclass(frozen=True, slots=True)
+class KernelLoop:
+    """A loop of a micro-kernel; `strides`: entries per step, one per operand of the intrinsic."""
+
+    extent: int
+    strides: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MicroKernelDef:
+    """A micro-kernel: hardware loops (outermost first), inside them a sequence of micro-operations
+    given as loops (outermost first) that are unrolled when it is built; `bases[variant]` are the
+    operands' base addresses, in the intrinsic's operand order."""
+
+    name: str
+    intrinsic: str
+    loops: tuple[KernelLoop, ...]
+    sequence: tuple[KernelLoop, ...]
+    bases: tuple[tuple[int, ...], ...]
+    immediates: tuple[tuple[str, int], ...]
+
+    @property
+    def operations(self) -> int:
+        """Micro-operations that one variant keeps in memory."""
+        return prod(loop.extent for loop in self.sequence)
+
+    @property
+    def iterations(self) -> int:
+        return self.operations * prod(loop.extent for loop in self.loops)
+
+
+@dataclass(frozen=True, slots=True)
+class CallOperand:
+    """`buffer` names a `Buffer` or an `Image`; `strides`: one per hardware loop of the intrinsic."""
+
+    name: str
+    buffer: str
+    address: Expr
+    strides: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call site. `extents`: one per hardware loop of the intrinsic, outermost first.
+
+    Where the intrinsic is a micro-kernel, `kernel` names it and `variant` selects its bases:
+    these are what is executed, and `address`, `strides` and `extents` restate them.
+    """
+
+    site: int
+    intrinsic: str
+    unit: str
+    operands: tuple[CallOperand, ...]
+    extents: tuple[Expr, ...]
+    immediates: tuple[tuple[str, int], ...] = ()
+    kernel: str = ""
+    variant: Expr | None = None
+    statement: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Push:
+    """A token from `source` to `target`, given when the stream's last call of `source` ends."""
+
+    source: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pop:
+    """The next call of `target` waits for a token from `source`."""
+
+    source: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """`for variable in lower ..< upper`, step 1."""
+
+    variable: str
+    lower: Expr
+    upper: Expr
+    body: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class If:
+    """Condition: a comparison or `and`/`or` of comparisons over loop variables."""
+
+    condition: Expr
+    then: tuple[Node, ...]
+    otherwise: tuple[Node, ...] = ()
+
+
+Node = Loop | If | Call | Push | Pop
+
+
+@dataclass(frozen=True)
+class KernelProgram:
+    """One kernel for one chip. `inputs` and `outputs`: tensor names in the C function's order."""
+
+    name: str
+    hardware: str
+    workload: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    images: tuple[Image, ...]
+    buffers: tuple[Buffer, ...]
+    kernels: tuple[MicroKernelDef, ...]
+    body: tuple[Node, ...]
+
+    @cached_property
+    def image(self) -> dict[str, Image]:
+        return {i.name: i for i in self.images}
+
+    @cached_property
+    def buffer(self) -> dict[str, Buffer]:
+        return {b.name: b for b in self.buffers}
+
+    @cached_property
+    def kernel(self) -> dict[str, MicroKernelDef]:
+        return {k.name: k for k in self.kernels}
+
+    def __str__(self) -> str:
+        lines = [f"kernel {self.name} on {self.hardware}"]
+        for image in self.images:
+            shape = list(image.outer + image.lanes)
+            lines.append(f"image {image.name}: {image.dtype}{shape} of {image.tensor}")
+        for b in self.buffers:
+            lines.append(
+                f"buffer {b.name}: {b.memory}[{b.base}:{b.base + b.entries}] of {b.tensor}, "
+                f"{b.slots} x {b.slot_entries} entries"
+            )
+        for k in self.kernels:
+            loops = " ".join(f"loop {x.extent} {list(x.strides)}" for x in k.loops)
+            ops = " ".join(f"op {x.extent} {list(x.strides)}" for x in k.sequence)
+            lines.append(f"micro-kernel {k.name}: {k.intrinsic} {loops} {ops}".rstrip())
+            lines.extend(f"  variant {i}: {list(base)}" for i, base in enumerate(k.bases))
+        lines.extend(_print(self.body, 0))
+        return "\n".join(lines)
+
+
+def calls(nodes: tuple[Node, ...]) -> Iterator[Call]:
+    """Every call site, in textual order."""
+    for node in nodes:
+        match node:
+            case Call():
+                yield node
+            case Loop():
+                yield from calls(node.body)
+            case If():
+                yield from calls(node.then)
+                yield from calls(node.otherwise)
+            case Push() | Pop():
+                pass
+
+
+def _print(nodes: tuple[Node, ...], depth: int) -> Iterator[str]:
+    pad = "  " * depth
+    for node in nodes:
+        match node:
+            case Loop(variable, lower, upper, body):
+                yield f"{pad}for {variable} in {lower}..<{upper}:"
+                yield from _print(body, depth + 1)
+            case If(condition, then, otherwise):
+                yield f"{pad}if {condition}:"
+                yield from _print(then, depth + 1)
+                if otherwise:
+                    yield f"{pad}else:"
+                    yield from _print(otherwise, depth + 1)
+            case Push(source, target):
+                yield f"{pad}push {source} -> {target}"
+            case Pop(source, target):
+                yield f"{pad}pop {source} -> {target}"
+            case Call():
+                yield f"{pad}{_call_text(node)}"
+
+
+def _call_text(call: Call) -> str:
+    operands = ", ".join(
+        f"{o.name}={o.buffer}@{o.address}" + (f" step {[str(s) for s in o.strides]}" if o.strides else "")
+        for o in call.operands
+    )
+    extents = " x ".join(map(str, call.extents))
+    values = "".join(f", {name}={value}" for name, value in call.immediates)
+    variant = f" {call.kernel}[{call.variant}]" if call.kernel else ""
+    return f"{call.intrinsic}{variant}({operands}{values}) over {extents or 1}"

@@ -1,0 +1,86 @@
+"""Coded errors: what was found, what is allowed, and the nearest repair."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A place in a user's file; `line` and `column` count from 1, 0 means unknown."""
+
+    file: str
+    line: int = 0
+    column: int = 0
+
+    def __str__(self) -> str:
+        parts = [self.file]
+        if self.line:
+            parts.append(str(self.line))
+            if self.column:
+                parts.append(str(self.column))
+        return ":".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One error as data; `str()` is the text that the CLI prints and the goldens hold."""
+
+    code: str
+    message: str
+    location: Location | None = None
+    field: str = ""
+    found: str = ""
+    allowed: str = ""
+    repair: str = ""
+
+    def __str__(self) -> str:
+        where = f"{self.location}: " if self.location else ""
+        lines = [f"{where}error[{self.code}]: {self.message}"]
+        for label, text in (
+            ("field", self.field),
+            ("found", self.found),
+            ("allowed", self.allowed),
+            ("repair", self.repair),
+        ):
+            if text:
+                lines.append(f"  {label + ':':<9}{text}")
+        return "\n".join(lines)
+
+
+class HwgenError(Exception):
+    """Every error that a user can cause; carries one `Diagnostic`.
+
+    Codes: H00x command line and files, H01x YAML, H1xx spec, H2xx workload, H3xx matching,
+    H4xx scheduling and capacity, H5xx allocation and layout, H6xx lowering and emission,
+    H7xx simulation checks.
+    """
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        *,
+        location: Location | None = None,
+        field: str = "",
+        found: str = "",
+        allowed: str = "",
+        repair: str = "",
+    ) -> None:
+        self.diagnostic = Diagnostic(code, message, location, field, found, allowed, repair)
+        super().__init__(str(self.diagnostic))
+
+    @property
+    def code(self) -> str:
+        return self.diagnostic.code
+
+    def at(self, location: Location, field: str = "") -> HwgenError:
+        """The same error with a location (and field) where it had none."""
+        known = self.diagnostic
+        moved = replace(
+            known, location=known.location or location, field=known.field or field
+        )
+        error = type(self)(moved.code, moved.message)
+        error.diagnostic = moved
+        error.args = (str(moved),)
+        return error

@@ -1,0 +1,278 @@
+"""The one expression language: semantics, workloads, costs, and loop-affine addresses.
+
+Nodes are frozen dataclasses; every pass over them is a `match`. Integer arithmetic follows C:
+operands narrower than int32 are promoted to int32, int32 and int64 wrap around.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+DTYPES: dict[str, int] = {
+    "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4,
+    "int64": 8, "float16": 2, "bfloat16": 2, "float32": 4, "float64": 8,
+}  # fmt: skip
+"""Bytes per element of each data type."""
+
+BinaryOp = Literal[
+    "+", "-", "*", "/", "//", "%", "<<", ">>", "<", "<=", ">", ">=", "==", "!=", "and", "or"
+]
+FUNCTIONS: dict[str, int] = {
+    "min": 2, "max": 2, "clip": 3, "select": 3, "exp": 1, "log": 1, "sqrt": 1, "rsqrt": 1,
+    "tanh": 1, "sigmoid": 1, "abs": 1, "round": 1, "ceil": 1, "floor": 1,
+}  # fmt: skip
+"""Functions and their number of arguments; a data type's name is a cast of one argument."""
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    value: int | float
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A parameter, size, iterator, immediate or loop variable."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    op: BinaryOp
+    left: Expr
+    right: Expr
+
+    def __str__(self) -> str:
+        return f"{_wrap(self.left, self.op, False)} {self.op} {_wrap(self.right, self.op, True)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Unary:
+    op: Literal["-", "not"]
+    operand: Expr
+
+    def __str__(self) -> str:
+        return f"{self.op}{' ' if self.op == 'not' else ''}{_wrap(self.operand, '*', True)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    function: str
+    arguments: tuple[Expr, ...]
+
+    def __str__(self) -> str:
+        return f"{self.function}({', '.join(map(str, self.arguments))})"
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """Conversion to a data type; to a narrower integer it keeps the low bits, as in C."""
+
+    dtype: str
+    operand: Expr
+
+    def __str__(self) -> str:
+        return f"{self.dtype}({self.operand})"
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """An element of a tensor or operand."""
+
+    tensor: str
+    indices: tuple[Expr, ...]
+
+    def __str__(self) -> str:
+        return f"{self.tensor}[{', '.join(map(str, self.indices))}]"
+
+
+Expr = Const | Name | Binary | Unary | Call | Cast | Access
+
+UpdateOp = Literal["=", "+=", "max=", "min="]
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    """`target op value`, for every point of the iterators that occur in it."""
+
+    target: Access
+    op: UpdateOp
+    value: Expr
+
+    def __str__(self) -> str:
+        return f"{self.target} {self.op} {self.value}"
+
+
+_PRECEDENCE: dict[str, int] = {
+    "or": 1, "and": 2, "<": 3, "<=": 3, ">": 3, ">=": 3, "==": 3, "!=": 3,
+    "<<": 4, ">>": 4, "+": 5, "-": 5, "*": 6, "/": 6, "//": 6, "%": 6,
+}  # fmt: skip
+
+
+def _wrap(expr: Expr, parent: str, right: bool) -> str:
+    if not isinstance(expr, Binary):
+        return str(expr)
+    mine, theirs = _PRECEDENCE[expr.op], _PRECEDENCE[parent]
+    loose = mine < theirs or (mine == theirs and (right or parent in ("<", "<=", "==")))
+    return f"({expr})" if loose else str(expr)
+
+
+def children(expr: Expr) -> tuple[Expr, ...]:
+    """The direct subexpressions of a node, left to right."""
+    match expr:
+        case Const() | Name():
+            return ()
+        case Binary(_, left, right):
+            return (left, right)
+        case Unary(_, operand) | Cast(_, operand):
+            return (operand,)
+        case Call(_, arguments):
+            return arguments
+        case Access(_, indices):
+            return indices
+
+
+def walk(expr: Expr) -> Iterator[Expr]:
+    """Every node of an expression, parents first."""
+    yield expr
+    for child in children(expr):
+        yield from walk(child)
+
+
+def names(expr: Expr) -> tuple[str, ...]:
+    """The distinct names in an expression, in order of appearance."""
+    return tuple(dict.fromkeys(n.name for n in walk(expr) if isinstance(n, Name)))
+
+
+def substitute(expr: Expr, bindings: Mapping[str, Expr]) -> Expr:
+    """The expression with names replaced."""
+    match expr:
+        case Const():
+            return expr
+        case Name(name):
+            return bindings.get(name, expr)
+        case Binary(op, left, right):
+            return Binary(op, substitute(left, bindings), substitute(right, bindings))
+        case Unary(op, operand):
+            return Unary(op, substitute(operand, bindings))
+        case Cast(dtype, operand):
+            return Cast(dtype, substitute(operand, bindings))
+        case Call(function, arguments):
+            return Call(function, tuple(substitute(a, bindings) for a in arguments))
+        case Access(tensor, indices):
+            return Access(tensor, tuple(substitute(i, bindings) for i in indices))
+
+
+def evaluate(expr: Expr, values: Mapping[str, int | float]) -> int | float:
+    """The number that an expression without accesses stands for.
+
+    `/` is true division, `//` and `%` round towards minus infinity; comparisons give 0 or 1.
+
+    Raises:
+        KeyError: a name has no value.
+        ZeroDivisionError: a divisor is zero.
+    """
+    match expr:
+        case Const(value):
+            return value
+        case Name(name):
+            return values[name]
+        case Unary(op, operand):
+            value = evaluate(operand, values)
+            return -value if op == "-" else int(not value)
+        case Binary(op, left, right):
+            return _binary(op, evaluate(left, values), evaluate(right, values))
+        case Call(function, arguments):
+            return _call(function, [evaluate(a, values) for a in arguments])
+        case Cast() | Access():
+            raise TypeError(f"{expr} is not a number")
+
+
+def _binary(op: BinaryOp, left: int | float, right: int | float) -> int | float:
+    match op:
+        case "+":
+            return left + right
+        case "-":
+            return left - right
+        case "*":
+            return left * right
+        case "/":
+            return left / right
+        case "//":
+            return left // right
+        case "%":
+            return left % right
+        case "<<":
+            return int(left) << int(right)
+        case ">>":
+            return int(left) >> int(right)
+        case "<":
+            return int(left < right)
+        case "<=":
+            return int(left <= right)
+        case ">":
+            return int(left > right)
+        case ">=":
+            return int(left >= right)
+        case "==":
+            return int(left == right)
+        case "!=":
+            return int(left != right)
+        case "and":
+            return int(bool(left) and bool(right))
+        case "or":
+            return int(bool(left) or bool(right))
+
+
+def _call(function: str, arguments: list[int | float]) -> int | float:
+    match function:
+        case "min":
+            return min(arguments)
+        case "max":
+            return max(arguments)
+        case "clip":
+            value, low, high = arguments
+            return min(max(value, low), high)
+        case "select":
+            condition, yes, no = arguments
+            return yes if condition else no
+        case "ceil":
+            return -int(-arguments[0] // 1)
+        case "floor":
+            return int(arguments[0] // 1)
+        case "abs":
+            return abs(arguments[0])
+        case _:
+            raise TypeError(f"{function} is not a function of numbers")
+
+
+def add(left: Expr, right: Expr) -> Expr:
+    """`left + right`, folded where both are known or one is zero."""
+    match left, right:
+        case Const(a), Const(b):
+            return Const(a + b)
+        case (Const(0), other) | (other, Const(0)):
+            return other
+        case _:
+            return Binary("+", left, right)
+
+
+def multiply(left: Expr, right: Expr) -> Expr:
+    """`left * right`, folded where both are known or one is zero or one."""
+    match left, right:
+        case Const(a), Const(b):
+            return Const(a * b)
+        case (Const(0), _) | (_, Const(0)):
+            return Const(0)
+        case (Const(1), other) | (other, Const(1)):
+            return other
+        case _:
+            return Binary("*", left, right)

@@ -1,0 +1,292 @@
+"""A chip as resolved data: parameters substituted, ranges known, expressions parsed.
+
+`schema.py` holds what a user may write; this is what every later stage reads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import Literal
+
+from hwgen.errors import Location
+from hwgen.spec.expression import DTYPES, Assign, Expr
+
+Access = Literal["read", "write", "update"]
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Closed interval of integers; `minimum == maximum` means a fixed value."""
+
+    minimum: int
+    maximum: int
+
+    def __contains__(self, value: int) -> bool:
+        return self.minimum <= value <= self.maximum
+
+    def __str__(self) -> str:
+        return f"{self.minimum}..{self.maximum}"
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """One address space. An address selects one entry: a dense array of `entry_shape` elements.
+
+    `entry_shape` is `()` where single elements are addressed. Off-chip memory has no capacity,
+    dtype or entry of its own: the operand that reaches it says what one address step means.
+    """
+
+    name: str
+    kind: Literal["offchip", "scratchpad"]
+    location: Location
+    dtype: str = ""
+    entry_shape: tuple[int, ...] = ()
+    capacity_entries: int = 0
+    bus: str = ""
+    identifiers: tuple[tuple[str, int | str], ...] = ()
+
+    @property
+    def entry_elements(self) -> int:
+        return prod(self.entry_shape)
+
+    @property
+    def entry_bytes(self) -> int:
+        return self.entry_elements * DTYPES[self.dtype]
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """An in-order engine. `queue_entries` calls wait in front of it at most."""
+
+    name: str
+    location: Location
+    queue_entries: int = 0
+    identifiers: tuple[tuple[str, int | str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """One direction of a bus.
+
+    `latency_cycles`: from a request to its first beat (read), or from the last beat to the
+    response (write). `in_flight_bursts`: bursts outstanding at once; one means that a burst
+    waits for the response of the one before.
+    """
+
+    latency_cycles: int
+    in_flight_bursts: int
+    cycles_per_entry: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Bus:
+    """A shared path to off-chip memory. Bursts cover one row of one access, never cross a
+    `burst_boundary_bytes` boundary and have at most `burst_beats` beats of `beat_bytes`.
+
+    `priority` names intrinsics, and `fetch`, from the first served to the last.
+    """
+
+    name: str
+    beat_bytes: int
+    burst_beats: int
+    burst_boundary_bytes: int
+    read: Channel
+    write: Channel
+    priority: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """How calls reach the units: the first group after `first_cycles`, then one group of
+    `group_calls` per `group_cycles`; `call_bytes` each over the bus."""
+
+    bus: str
+    first_cycles: int
+    group_calls: int
+    group_cycles: int
+    call_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """What an intrinsic reads or writes: an array whose trailing dimensions are one memory entry.
+
+    `shape`: extents of its dimensions, as indexed in the semantics. `address`: the range of
+    its base address field, in entries. `written_by`: when not empty, the last writer of the
+    entries read must be one of these intrinsics.
+    """
+
+    name: str
+    memory: str
+    dtype: str
+    access: Access
+    shape: tuple[int, ...]
+    address: Range
+    written_by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StrideRule:
+    """Allowed address steps of one operand in one hardware loop, in entries.
+
+    `dense_after` names an inner loop: the step must equal its step times its extent.
+    """
+
+    range: Range
+    dense_after: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HardwareLoop:
+    """A loop that the intrinsic runs by itself, outermost first in `Intrinsic.loops`."""
+
+    name: str
+    extent: Range
+    strides: tuple[tuple[str, StrideRule], ...]
+
+    def stride(self, operand: str) -> StrideRule:
+        """The rule of an operand; an operand not named does not move."""
+        return dict(self.strides).get(operand, StrideRule(Range(0, 0)))
+
+
+@dataclass(frozen=True, slots=True)
+class MicroKernel:
+    """The intrinsic is a program of micro-operations, kept in a memory of the chip.
+
+    Inside the hardware loops runs a sequence of micro-operations with constant addresses, each
+    one application of the semantics. All micro-kernels that a kernel uses must fit
+    `capacity_operations` together. `rewrite_distance`: a micro-operation's written address
+    differs from those of the `rewrite_distance - 1` operations before it in the sequence.
+    `max_variants`: how many base addresses one micro-kernel may be instantiated with.
+    `operation_bytes` each are loaded by intrinsic-like `load_cycles` (over `operations`, `transfer`)
+    on the same unit when a variant is first called; `define` is the C text of its definition,
+    a template over `values` among others.
+    """
+
+    name: str
+    capacity_operations: int
+    rewrite_distance: int
+    max_variants: int
+    operation_bytes: int
+    bus: str
+    load_name: str
+    load_cycles: Expr
+    define: str
+    values: tuple[tuple[str, int | str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Immediate:
+    """A constant inside a call."""
+
+    name: str
+    dtype: str
+    range: Range
+
+
+@dataclass(frozen=True, slots=True)
+class Intrinsic:
+    """One thing the hardware does. `iterators` have fixed extents and are the lanes of the
+    semantics; `loops` are hardware loops around it with run-time extents.
+
+    `cycles` may name `iterations` (product of loop extents and sequence length), each loop's
+    extent, and `transfer`, `bursts`, `beats` (what the bus says of an off-chip operand).
+    `result_latency_iterations`: an iteration that touches what an earlier iteration of the same
+    call wrote must come at least this many iterations after it (0: hardware forwards).
+    """
+
+    name: str
+    unit: str
+    iterators: tuple[tuple[str, int], ...]
+    semantics: tuple[Assign, ...]
+    operands: tuple[Operand, ...]
+    loops: tuple[HardwareLoop, ...]
+    immediates: tuple[Immediate, ...]
+    cycles: Expr
+    emit: str
+    location: Location
+    micro_kernel: MicroKernel | None = None
+    result_latency_iterations: int = 0
+
+    def operand(self, name: str) -> Operand:
+        return next(o for o in self.operands if o.name == name)
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Counting queues between units: a push after a call of `source` lets a pop before a call
+    of `target` pass. `edges`: the ordered pairs of units that have a queue.
+
+    `nop_cycles`: duration of the empty call that carries a push when the stream's last call is
+    not of the pushing unit. `push`/`pop`: C templates over `source` and `target`.
+    """
+
+    edges: tuple[tuple[str, str], ...]
+    push: str
+    pop: str
+    nop_cycles: int
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """How a kernel ends: `wait_units` push to `unit`, which pops all and runs a last call of
+    `cycles`; the kernel takes `extra_cycles` more."""
+
+    unit: str
+    wait_units: tuple[str, ...]
+    cycles: int
+    extra_cycles: int
+
+
+@dataclass(frozen=True, slots=True)
+class CodeTemplates:
+    """C text around the calls; sandboxed templates, see `docs/spec.md` for their variables."""
+
+    includes: tuple[str, ...]
+    prologue: str
+    epilogue: str
+    allocate: str
+    free: str
+    to_device: str
+    from_device: str
+    handle_type: str
+
+
+@dataclass(frozen=True)
+class HardwareSpec:
+    """A validated chip."""
+
+    name: str
+    description: str
+    parameters: tuple[tuple[str, int], ...]
+    memories: tuple[Memory, ...]
+    buses: tuple[Bus, ...]
+    units: tuple[Unit, ...]
+    intrinsics: tuple[Intrinsic, ...]
+    tokens: Tokens | None
+    fetch: Fetch | None
+    completion: Completion | None
+    code: CodeTemplates
+    location: Location
+
+    @cached_property
+    def memory(self) -> dict[str, Memory]:
+        return {m.name: m for m in self.memories}
+
+    @cached_property
+    def unit(self) -> dict[str, Unit]:
+        return {u.name: u for u in self.units}
+
+    @cached_property
+    def bus(self) -> dict[str, Bus]:
+        return {b.name: b for b in self.buses}
+
+    @cached_property
+    def intrinsic(self) -> dict[str, Intrinsic]:
+        return {i.name: i for i in self.intrinsics}
+
+    @cached_property
+    def offchip(self) -> Memory:
+        return next(m for m in self.memories if m.kind == "offchip")

@@ -1,0 +1,66 @@
+"""A computation over tensors, without any chip in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from hwgen.errors import Location
+from hwgen.spec.expression import Access, Expr, UpdateOp
+
+Role = Literal["input", "output", "intermediate"]
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A row-major array. `constant`: an input that stays the same between calls (weights)."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    role: Role
+    constant: bool
+    location: Location
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """`target op value` for every point of `loops` (name, extent), outermost first.
+
+    An update (`+=`, `max=`, `min=`) of an intermediate or output starts from the operation's
+    neutral element. Loops absent from the target's indices are the reduction's.
+    """
+
+    name: str
+    loops: tuple[tuple[str, int], ...]
+    target: Access
+    op: UpdateOp
+    value: Expr
+    location: Location
+
+    def __str__(self) -> str:
+        return f"{self.target} {self.op} {self.value}"
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Tensors in their declared order (inputs, outputs and intermediates) and statements."""
+
+    name: str
+    sizes: tuple[tuple[str, int], ...]
+    tensors: tuple[Tensor, ...]
+    statements: tuple[Statement, ...]
+    location: Location
+
+    @cached_property
+    def tensor(self) -> dict[str, Tensor]:
+        return {t.name: t for t in self.tensors}
+
+    @cached_property
+    def inputs(self) -> tuple[Tensor, ...]:
+        return tuple(t for t in self.tensors if t.role == "input")
+
+    @cached_property
+    def outputs(self) -> tuple[Tensor, ...]:
+        return tuple(t for t in self.tensors if t.role == "output")
