@@ -1,0 +1,33 @@
+"""hwgen: one YAML file describes an accelerator; verified C kernels come out.
+
+The names below load on first use, so that `import hwgen` stays quick.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hwgen.errors import HwgenError
+    from hwgen.pipeline import compile_kernel
+    from hwgen.spec.load import load_hardware, load_workload
+    from hwgen.spec.load import make_workload as Workload  # noqa: N812
+
+__all__ = ["HwgenError", "Workload", "compile_kernel", "load_hardware", "load_workload"]
+
+_HOMES = {
+    "HwgenError": ("hwgen.errors", "HwgenError"),
+    "Workload": ("hwgen.spec.load", "make_workload"),
+    "compile_kernel": ("hwgen.pipeline", "compile_kernel"),
+    "load_hardware": ("hwgen.spec.load", "load_hardware"),
+    "load_workload": ("hwgen.spec.load", "load_workload"),
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'hwgen' has no attribute {name!r}")
+    from importlib import import_module
+
+    module, attribute = _HOMES[name]
+    return getattr(import_module(module), attribute)

@@ -51,7 +51,8 @@ class Diagnostic:
 class HwgenError(Exception):
     """Every error that a user can cause; carries one `Diagnostic`.
 
-    Codes: H00x command line and files, H01x YAML, H1xx spec, H2xx workload, H3xx matching,
+    Codes: H00x command line and files, H01x YAML and JSON, H02x expressions, H03x fields,
+    H1xx spec, H2xx workload, H3xx matching,
     H4xx scheduling and capacity, H5xx allocation and layout, H6xx lowering and emission,
     H7xx simulation checks.
     """

@@ -179,6 +179,8 @@ def evaluate(expr: Expr, values: Mapping[str, int | float]) -> int | float:
     Raises:
         KeyError: a name has no value.
         ZeroDivisionError: a divisor is zero.
+        OverflowError: a shift by more than 64 bits, or a result too large for a float.
+        ValueError: a negative shift.
     """
     match expr:
         case Const(value):
@@ -211,6 +213,8 @@ def _binary(op: BinaryOp, left: int | float, right: int | float) -> int | float:
         case "%":
             return left % right
         case "<<":
+            if right > 64:
+                raise OverflowError(f"shift by {right} bits")
             return int(left) << int(right)
         case ">>":
             return int(left) >> int(right)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 from typing import Literal
@@ -40,7 +40,7 @@ class Memory:
 
     name: str
     kind: Literal["offchip", "scratchpad"]
-    location: Location
+    location: Location = field(compare=False)
     dtype: str = ""
     entry_shape: tuple[int, ...] = ()
     capacity_entries: int = 0
@@ -61,7 +61,7 @@ class Unit:
     """An in-order engine. `queue_entries` calls wait in front of it at most."""
 
     name: str
-    location: Location
+    location: Location = field(compare=False)
     queue_entries: int = 0
     identifiers: tuple[tuple[str, int | str], ...] = ()
 
@@ -160,9 +160,9 @@ class MicroKernel:
     `capacity_operations` together. `rewrite_distance`: a micro-operation's written address
     differs from those of the `rewrite_distance - 1` operations before it in the sequence.
     `max_variants`: how many base addresses one micro-kernel may be instantiated with.
-    `operation_bytes` each are loaded by intrinsic-like `load_cycles` (over `operations`, `transfer`)
-    on the same unit when a variant is first called; `define` is the C text of its definition,
-    a template over `values` among others.
+    `operation_bytes` each are loaded by intrinsic-like `load_cycles` (over `operations`,
+    `transfer`) on the same unit when a variant is first called; `define` is the C text of its
+    definition, a template over `values` among others.
     """
 
     name: str
@@ -206,7 +206,7 @@ class Intrinsic:
     immediates: tuple[Immediate, ...]
     cycles: Expr
     emit: str
-    location: Location
+    location: Location = field(compare=False)
     micro_kernel: MicroKernel | None = None
     result_latency_iterations: int = 0
 
@@ -269,7 +269,7 @@ class HardwareSpec:
     fetch: Fetch | None
     completion: Completion | None
     code: CodeTemplates
-    location: Location
+    location: Location = field(compare=False)
 
     @cached_property
     def memory(self) -> dict[str, Memory]:

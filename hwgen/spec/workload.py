@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
@@ -21,7 +21,7 @@ class Tensor:
     shape: tuple[int, ...]
     role: Role
     constant: bool
-    location: Location
+    location: Location = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Statement:
     target: Access
     op: UpdateOp
     value: Expr
-    location: Location
+    location: Location = field(compare=False)
 
     def __str__(self) -> str:
         return f"{self.target} {self.op} {self.value}"
@@ -51,7 +51,7 @@ class Workload:
     sizes: tuple[tuple[str, int], ...]
     tensors: tuple[Tensor, ...]
     statements: tuple[Statement, ...]
-    location: Location
+    location: Location = field(compare=False)
 
     @cached_property
     def tensor(self) -> dict[str, Tensor]:

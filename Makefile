@@ -1,0 +1,54 @@
+# make demo: generate a kernel and run it.   make test: the whole test suite.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input
+RUN := $(VENV)/.installed
+DEV := $(VENV)/.installed-dev
+GEMM := --spec hw_specs/vta.yaml --workload workloads/gemm.yaml --set M=1 --set N=256 --set K=256
+DEMO := build/demo
+PYTEST_ARGS ?=
+
+.PHONY: demo test lint bench clean
+
+# The packages are only reinstalled when pyproject.toml changes; `make -B` forces it.
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+	  { echo "error: Python 3.10 or newer is needed; say which with make PYTHON=python3.x" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(RUN): pyproject.toml | $(BIN)/python
+	$(PIP) --editable .
+	@touch $@
+
+$(DEV): pyproject.toml | $(BIN)/python
+	$(PIP) --editable '.[dev]'
+	@touch $@ $(RUN)
+
+demo: $(RUN)
+	@echo "== Compile the tutorial's GEMM, 1 x 256 x 256, to $(DEMO)"
+	@$(BIN)/python -m hwgen generate $(GEMM) -o $(DEMO)
+	@echo
+	@echo "== Run it in the simulator"
+	@$(BIN)/python -m hwgen simulate $(GEMM)
+	@echo
+	@if command -v "$${CC:-cc}" >/dev/null 2>&1; then \
+	  echo "== Compile the emitted C against the C model and run it"; \
+	  $(BIN)/python -m hwgen simulate $(GEMM) --engine c; \
+	else \
+	  echo "== No C compiler found ($${CC:-cc}): the emitted C was not run"; \
+	fi
+
+test: $(DEV)
+	$(BIN)/python -m pytest -n auto $(PYTEST_ARGS)
+
+lint: $(DEV)
+	$(BIN)/python -m ruff check .
+	$(BIN)/python -m ruff format --check .
+	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/python -m pyright
+
+bench: $(RUN)
+	$(BIN)/python benchmarks/run.py
+
+clean:
+	rm -rf build .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,9 @@
+"""`python -m hwgen`."""
+
+from __future__ import annotations
+
+import sys
+
+from hwgen.cli import main
+
+sys.exit(main())

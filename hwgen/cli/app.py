@@ -1,0 +1,235 @@
+"""The commands and their options; bodies are imported only when a command runs."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from hwgen.cli.guard import guarded
+
+STAGES = (
+    "load", "scop", "dependences", "match", "schedule", "layout", "allocate", "lower", "emit",
+    "simulate",
+)  # fmt: skip
+"""What `generate --stage` can show, in the pipeline's order."""
+
+
+class Engine(str, Enum):
+    """Who executes a kernel in `simulate`."""
+
+    PYTHON = "python"
+    C = "c"
+
+
+def _some_chip() -> str:
+    """A chip to name in examples, so that they run as printed."""
+    folder = Path(__file__).resolve().parents[2] / "hw_specs"
+    return min((path.stem for path in folder.glob("*.yaml")), default="CHIP.yaml")
+
+
+def _epilog(*commands: str) -> str:
+    # The backspace keeps the lines below it as they are.
+    lines = "\n".join(f"  hwgen {command}" for command in commands)
+    return "\b\nExamples:\n" + lines.replace("CHIP", _some_chip())
+
+
+app = typer.Typer(
+    name="hwgen",
+    help="Compile a workload for the chip that a YAML file describes, and check the result.",
+    epilog=_epilog(
+        "generate --spec CHIP --workload gemm -o out",
+        "simulate --spec CHIP --workload gemm --set M=4",
+        "explain --spec CHIP --workload depthwise_conv2d",
+    ),
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+SpecOption = Annotated[
+    str, typer.Option("--spec", metavar="SPEC", help="The chip: a file, or a name in hw_specs/.")
+]
+WorkloadOption = Annotated[
+    str,
+    typer.Option("--workload", metavar="W", help="The workload: a file, or a name in workloads/."),
+]
+SetOption = Annotated[
+    Optional[list[str]],  # noqa: UP045 - typer evaluates this on Python 3.10 too
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="Set a parameter of the chip or a size of the workload; spec.NAME and workload.NAME "
+        "tell them apart. May be repeated.",
+    ),
+]
+SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of everything random.")]
+
+
+@app.callback(invoke_without_command=True)
+def root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+) -> None:
+    if version:
+        from importlib.metadata import version as installed
+
+        typer.echo(f"hwgen {installed('hwgen')}")
+        raise typer.Exit
+
+
+@app.command(epilog=_epilog("check CHIP", "check my_chip.yaml --set NAME=2"))
+def check(
+    spec: Annotated[str, typer.Argument(metavar="SPEC", help="A file, or a name in hw_specs/.")],
+    settings: SetOption = None,
+) -> None:
+    """Validate a chip's file and say what is in it."""
+    with guarded():
+        from hwgen.cli import inspect
+
+        inspect.check(spec, settings or [])
+
+
+@app.command(epilog=_epilog("schema > hwgen.schema.json", "schema --workload"))
+def schema(
+    workload: Annotated[
+        bool, typer.Option("--workload", help="The schema of workload files instead.")
+    ] = False,
+) -> None:
+    """Print the JSON Schema of chip files."""
+    with guarded():
+        from hwgen.cli import inspect
+
+        inspect.schema(workload=workload)
+
+
+@app.command(
+    epilog=_epilog(
+        "generate --spec CHIP --workload gemm -o out",
+        "generate --spec CHIP --workload gemm --set M=64 --stage schedule",
+        "generate --spec CHIP --workload gemm --stage emit > gemm.c",
+        "generate --spec CHIP            (every workload that the chip can run)",
+    )
+)
+def generate(
+    *,
+    spec: SpecOption,
+    workloads: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option(
+            "--workload",
+            metavar="W",
+            help="A file, or a name in workloads/; may be repeated. "
+            "Left out: all that the chip can run.",
+        ),
+    ] = None,
+    settings: SetOption = None,
+    stage: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(metavar="NAME", help=f"Print one stage's result: {', '.join(STAGES)}."),
+    ] = None,
+    output: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(
+            "-o", "--output", metavar="DIR", help="Write NAME.c, NAME.h and NAME_model.c here."
+        ),
+    ] = None,
+) -> None:
+    """Compile workloads to C and report on them.
+
+    The report says what was decided, the cycles, and the lower bound on them.
+    """
+    with guarded():
+        from hwgen.cli import generate as body
+
+        body.generate(spec, workloads or [], settings or [], stage, output)
+
+
+@app.command(
+    epilog=_epilog(
+        "simulate --spec CHIP --workload gemm --seed 1",
+        "simulate --spec CHIP --workload gemm --input a=a.npy --output-dir results",
+        "simulate --spec CHIP --workload gemm --engine c",
+    )
+)
+def simulate(
+    *,
+    spec: SpecOption,
+    workload: WorkloadOption,
+    settings: SetOption = None,
+    inputs: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option(
+            "--input",
+            metavar="T=FILE.npy",
+            help="Values of an input tensor; may be repeated. Left out: random.",
+        ),
+    ] = None,
+    output_dir: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option("--output-dir", metavar="DIR", help="Write every output as TENSOR.npy here."),
+    ] = None,
+    seed: SeedOption = 0,
+    engine: Annotated[
+        Engine,
+        typer.Option(help="The simulator in Python, or the emitted C on the generated C model."),
+    ] = Engine.PYTHON,
+) -> None:
+    """Run a compiled workload and compare it with the reference.
+
+    Prints the cycles, how busy each unit was, the traffic and conflicts. Exit status 1 where the
+    outputs differ.
+    """
+    with guarded():
+        from hwgen.cli import simulate as body
+
+        body.simulate(spec, workload, settings or [], inputs or [], output_dir, seed, engine.value)
+
+
+@app.command(
+    epilog=_epilog(
+        "verify --spec CHIP",
+        "verify --spec CHIP --workload gemm --examples 200 --seed 7",
+    )
+)
+def verify(
+    *,
+    spec: SpecOption,
+    workloads: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option("--workload", metavar="W", help="May be repeated. Left out: every workload."),
+    ] = None,
+    settings: SetOption = None,
+    examples: Annotated[int, typer.Option(min=1, help="Examples per workload.")] = 25,
+    seed: SeedOption = 0,
+) -> None:
+    """Look for a kernel that is wrong, with random sizes, data and schedules.
+
+    Every example is compiled and checked in every way there is. A failure is reduced to the
+    smallest one and printed as a command; the exit status is then 1.
+    """
+    with guarded():
+        from hwgen.cli import verify as body
+
+        body.verify(spec, workloads or [], settings or [], examples, seed)
+
+
+@app.command(
+    epilog=_epilog(
+        "explain --spec CHIP --workload gemm",
+        "explain --spec CHIP --workload depthwise_conv2d",
+    )
+)
+def explain(spec: SpecOption, workload: WorkloadOption, settings: SetOption = None) -> None:
+    """Say how each intrinsic matches, or why it does not.
+
+    For each statement and intrinsic: the binding, or the first condition that fails and the
+    nearest repair.
+    """
+    with guarded():
+        from hwgen.cli import inspect
+
+        inspect.explain(spec, workload, settings or [])

@@ -1,0 +1,252 @@
+"""What a command line names: files by path or bare name, and who owns each `--set`."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from hwgen.errors import HwgenError, Location
+from hwgen.spec.source import read_document
+
+SUFFIXES = (".yaml", ".yml", ".json")
+SPEC_FOLDER = "hw_specs"
+WORKLOAD_FOLDER = "workloads"
+_CHECKOUT = Path(__file__).resolve().parents[2]
+
+Owner = Literal["spec", "workload"]
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """One `--set`; `owner` is empty where the name alone has to tell."""
+
+    owner: Owner | Literal[""]
+    name: str
+    value: int
+
+    def __str__(self) -> str:
+        return f"{self.owner}{'.' if self.owner else ''}{self.name}={self.value}"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadRequest:
+    """A workload file and the sizes set for it."""
+
+    path: Path
+    sizes: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A chip's file, the parameters set for it, and the workloads to compile.
+
+    `every`: no workload was named, so these are all that were found.
+    """
+
+    spec: Path
+    parameters: tuple[tuple[str, int], ...]
+    workloads: tuple[WorkloadRequest, ...]
+    every: bool = False
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The known name most like a mistyped one, or nothing."""
+    by_case = {k.lower(): k for k in sorted(known, reverse=True)}
+    found = difflib.get_close_matches(name.lower(), sorted(by_case), n=1, cutoff=0.5)
+    return by_case[found[0]] if found else ""
+
+
+def parse_assignments(texts: Sequence[str]) -> tuple[Assignment, ...]:
+    """`NAME=VALUE`, `spec.NAME=VALUE` or `workload.NAME=VALUE`, each name once.
+
+    Raises:
+        HwgenError: H004 where a text has another form or a name occurs twice.
+    """
+    found: list[Assignment] = []
+    for text in texts:
+        matched = re.fullmatch(
+            r"\s*(?:(spec|workload)\.)?([A-Za-z_]\w*)\s*=\s*([-+]?\d+)\s*", text, re.ASCII
+        )
+        if matched is None or len(matched[3]) > 19:
+            raise HwgenError(
+                "H004",
+                "--set needs a name and an integer",
+                found=text,
+                allowed="NAME=VALUE, spec.NAME=VALUE or workload.NAME=VALUE",
+                repair="for example --set M=64",
+            )
+        owner: Owner | Literal[""] = ""
+        if matched[1] == "spec":
+            owner = "spec"
+        elif matched[1] == "workload":
+            owner = "workload"
+        new = Assignment(owner, matched[2], int(matched[3]))
+        if any((a.owner, a.name) == (new.owner, new.name) for a in found):
+            raise HwgenError(
+                "H004", f"--set gives {new.name} twice", found=text, repair="keep one of the two"
+            )
+        found.append(new)
+    return tuple(found)
+
+
+def find_spec(text: str) -> Path:
+    """The file of a chip: a path, or the name of a file in hw_specs/.
+
+    Raises:
+        HwgenError: H003 where there is none.
+    """
+    return _find(text, "spec", _folders(SPEC_FOLDER))
+
+
+def find_workload(text: str, spec: Path) -> Path:
+    """The file of a workload: a path, or the name of a file in workloads/.
+
+    Raises:
+        HwgenError: H003 where there is none.
+    """
+    return _find(text, "workload", workload_folders(spec))
+
+
+def workload_folders(spec: Path) -> tuple[Path, ...]:
+    """Where workloads are looked for: here, next to the chip's folder, in hwgen's checkout."""
+    return _folders(WORKLOAD_FOLDER, spec.resolve().parent.parent)
+
+
+def _folders(name: str, *more: Path) -> tuple[Path, ...]:
+    found: list[Path] = []
+    for base in (Path(), *more, _CHECKOUT):
+        folder = base / name
+        if folder.is_dir() and all(not folder.samefile(f) for f in found):
+            found.append(folder)
+    return tuple(found)
+
+
+def files_in(folders: Sequence[Path]) -> tuple[Path, ...]:
+    """The specs or workloads in folders, by name; an earlier folder hides a later one's."""
+    found: dict[str, Path] = {}
+    for folder in folders:
+        for path in sorted(folder.iterdir()):
+            if path.suffix.lower() in SUFFIXES and path.is_file():
+                found.setdefault(path.stem, path)
+    return tuple(found[stem] for stem in sorted(found))
+
+
+def _find(text: str, kind: Owner, folders: Sequence[Path]) -> Path:
+    path = Path(text)
+    bare = bool(text) and path.name == text
+    known = {p.stem: p for p in files_in(folders)}
+    if bare and not path.is_file():
+        # A folder called like a chip must not hide the chip.
+        for stem, candidate in known.items():
+            if text in (stem, candidate.name):
+                return candidate
+    if text and path.exists():
+        return path  # A directory or an unreadable file is the loader's error.
+    close = nearest(path.stem, known)
+    raise HwgenError(
+        "H003",
+        f"there is no such {kind} file",
+        location=Location(text) if text else None,
+        found=text or "an empty name",
+        allowed=f"a path, or one of: {', '.join(sorted(known))}" if known else "a path to a file",
+        repair=f"did you mean {close}?" if close else "",
+    )
+
+
+def resolve(spec: str, workloads: Sequence[str], settings: Sequence[str]) -> Request:
+    """Find the files and give every `--set` to its owner.
+
+    Without workloads, every file of the nearest workloads/ folder is taken; a size then goes to
+    each workload that has it.
+
+    Raises:
+        HwgenError: H003 no such file, H004 malformed, H005 nobody knows the name, H006 both do;
+            and whatever reading the files raises.
+    """
+    spec_path = find_spec(spec)
+    every = not workloads
+    if every:
+        paths = files_in(workload_folders(spec_path)[:1])
+        if not paths:
+            raise HwgenError(
+                "H003",
+                "there are no workloads to choose from",
+                allowed=f"files in {WORKLOAD_FOLDER}/",
+                repair="name one with --workload PATH",
+            )
+    else:
+        paths = tuple(dict.fromkeys(find_workload(w, spec_path) for w in workloads))
+    parameters, sizes = assign(
+        parse_assignments(settings), spec_path, {p: f"{p}" for p in paths}, every
+    )
+    return Request(
+        spec_path,
+        parameters,
+        tuple(WorkloadRequest(p, sizes[p]) for p in paths),
+        every,
+    )
+
+
+def assign(
+    assignments: Sequence[Assignment], spec: Path, workloads: Mapping[Path, str], every: bool
+) -> tuple[tuple[tuple[str, int], ...], dict[Path, tuple[tuple[str, int], ...]]]:
+    """Parameters of the chip and sizes of each workload that assignments set."""
+    sizes: dict[Path, tuple[tuple[str, int], ...]] = dict.fromkeys(workloads, ())
+    if not assignments:
+        return (), sizes
+    parameters: list[tuple[str, int]] = []
+    in_spec = _section(spec, "parameters")
+    in_workloads: dict[Path, tuple[str, ...]] = {}
+    for path in workloads:
+        try:
+            in_workloads[path] = _section(path, "sizes")
+        except HwgenError:
+            if not every:
+                raise
+            in_workloads[path] = ()  # Reported when this file's turn comes.
+    anywhere = {n for known in in_workloads.values() for n in known}
+    for a in assignments:
+        mine = a.owner != "workload" and a.name in in_spec
+        theirs = a.owner != "spec" and a.name in anywhere
+        if mine and theirs:
+            raise HwgenError(
+                "H006",
+                f"both the spec and the workload have {a.name}",
+                found=f"--set {a}",
+                repair=f"write spec.{a.name}={a.value} or workload.{a.name}={a.value}",
+            )
+        if mine:
+            parameters.append((a.name, a.value))
+        elif theirs:
+            for path, known in in_workloads.items():
+                if a.name in known:
+                    sizes[path] = (*sizes[path], (a.name, a.value))
+        else:
+            _unknown(a, in_spec, tuple(sorted(anywhere)))
+    return tuple(parameters), sizes
+
+
+def _section(path: Path, section: str) -> tuple[str, ...]:
+    """The names in one mapping of a file, before it is validated."""
+    data = read_document(path).data
+    entries = data.get(section) if isinstance(data, dict) else None
+    return tuple(entries) if isinstance(entries, dict) else ()
+
+
+def _unknown(a: Assignment, in_spec: Sequence[str], in_workloads: Sequence[str]) -> None:
+    spec_names = in_spec if a.owner != "workload" else ()
+    workload_names = in_workloads if a.owner != "spec" else ()
+    lists = (("spec", sorted(spec_names)), ("workload", workload_names))
+    allowed = "; ".join(f"{kind}: {', '.join(known)}" for kind, known in lists if known)
+    close = nearest(a.name, [*spec_names, *workload_names])
+    raise HwgenError(
+        "H005",
+        f"nothing here is called {a.name}",
+        found=f"--set {a}",
+        allowed=allowed,
+        repair=f"did you mean {close}={a.value}?" if close else "",
+    )

@@ -1,0 +1,201 @@
+"""Fit the loops around an intrinsic into its hardware loops and micro-operation sequence.
+
+A call has loops, each with an extent and a step per operand. Loops that step like one are merged;
+then every assignment to the hardware's loops is tried, the rest unrolls into the sequence where
+the intrinsic has one, and what still remains becomes loops around the call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import permutations
+from math import prod
+
+import numpy as np
+
+from hwgen.spec.hardware import HardwareLoop, Intrinsic
+
+MAX_CHECKED_ITERATIONS = 1 << 16
+"""Iterations over which result latency is checked one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """A loop: `extent` steps, each moving operand k by `strides[k]` entries."""
+
+    extent: int
+    strides: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Absorption:
+    """Where each loop went: `hardware` has one entry per hardware loop of the intrinsic."""
+
+    hardware: tuple[Walk, ...]
+    sequence: tuple[Walk, ...]
+    outer: tuple[Walk, ...]
+
+    @property
+    def calls(self) -> int:
+        return prod(w.extent for w in self.outer)
+
+    @property
+    def operations(self) -> int:
+        return prod(w.extent for w in self.sequence)
+
+    @property
+    def iterations(self) -> int:
+        """Applications of the semantics in one call."""
+        return self.operations * prod(w.extent for w in self.hardware)
+
+
+def absorb(intrinsic: Intrinsic, loops: Sequence[Walk]) -> Absorption:
+    """The absorption with the fewest calls, then the shortest sequence; stable for equal loops."""
+    return _absorb(intrinsic, tuple(loops))
+
+
+@lru_cache(maxsize=4096)
+def _absorb(intrinsic: Intrinsic, loops: tuple[Walk, ...]) -> Absorption:
+    merged = _merge([w for w in loops if w.extent > 1])
+    limited = tuple(part for w in merged for part in _within(intrinsic, w))
+    best: tuple[tuple[int, int, int], Absorption] | None = None
+    for chosen in _choices(limited, len(intrinsic.loops)):
+        hardware = _fill(intrinsic, chosen)
+        if hardware is None:
+            continue
+        taken = [w for w in chosen if w is not None]
+        rest = list(limited)
+        for w in taken:
+            rest.remove(w)
+        candidate = _with_sequence(intrinsic, hardware, rest)
+        moved = sum(abs(w.strides[0]) for w in candidate.hardware)
+        rank = (candidate.calls, candidate.operations, moved)
+        if best is None or rank < best[0]:
+            best = (rank, candidate)
+    assert best is not None, f"{intrinsic.name} accepts not even a single iteration"
+    return best[1]
+
+
+def _merge(loops: list[Walk]) -> tuple[Walk, ...]:
+    """Join loops whose step continues another's, for all operands."""
+    changed = True
+    while changed:
+        changed = False
+        for outer, inner in permutations(range(len(loops)), 2):
+            a, b = loops[outer], loops[inner]
+            if a.strides == tuple(s * b.extent for s in b.strides):
+                rest = [w for i, w in enumerate(loops) if i not in (outer, inner)]
+                loops = [*rest, Walk(a.extent * b.extent, b.strides)]
+                changed = True
+                break
+    return tuple(loops)
+
+
+def _within(intrinsic: Intrinsic, walk: Walk) -> Iterator[Walk]:
+    """Cut a loop that is longer than any hardware loop takes into two exact factors."""
+    limit = max((loop.extent.maximum for loop in intrinsic.loops), default=1)
+    if walk.extent <= limit or intrinsic.micro_kernel is not None:
+        yield walk
+        return
+    inner = next(f for f in range(min(limit, walk.extent), 0, -1) if walk.extent % f == 0)
+    yield Walk(inner, walk.strides)
+    yield Walk(walk.extent // inner, tuple(s * inner for s in walk.strides))
+
+
+def _choices(loops: tuple[Walk, ...], slots: int) -> Iterator[tuple[Walk | None, ...]]:
+    padded: tuple[Walk | None, ...] = (*loops, *([None] * slots))
+    yield from dict.fromkeys(permutations(padded, slots))
+
+
+def _fill(intrinsic: Intrinsic, chosen: tuple[Walk | None, ...]) -> tuple[Walk, ...] | None:
+    """The hardware loops with their steps, or None where a rule forbids them."""
+    result: dict[str, Walk] = {}
+    names = [o.name for o in intrinsic.operands]
+    for loop, walk in reversed(list(zip(intrinsic.loops, chosen, strict=True))):
+        strides: list[int] = []
+        extent = walk.extent if walk else 1
+        if extent not in loop.extent:
+            return None
+        for position, operand in enumerate(names):
+            stride = _stride(loop, operand, walk, position, result)
+            if stride is None:
+                return None
+            strides.append(stride)
+        result[loop.name] = Walk(extent, tuple(strides))
+    return tuple(result[loop.name] for loop in intrinsic.loops)
+
+
+def _stride(
+    loop: HardwareLoop, operand: str, walk: Walk | None, position: int, inner: dict[str, Walk]
+) -> int | None:
+    rule = loop.stride(operand)
+    if rule.dense_after:
+        below = inner[rule.dense_after]
+        dense = below.strides[position] * below.extent
+        return dense if walk is None or walk.strides[position] == dense else None
+    if walk is None:
+        return min(max(0, rule.range.minimum), rule.range.maximum)
+    return walk.strides[position] if walk.strides[position] in rule.range else None
+
+
+def _with_sequence(
+    intrinsic: Intrinsic, hardware: tuple[Walk, ...], rest: list[Walk]
+) -> Absorption:
+    if intrinsic.micro_kernel is None:
+        return Absorption(hardware, (), _ordered(rest, 0))
+    target = intrinsic.semantics[0].target.tensor
+    position = [o.name for o in intrinsic.operands].index(target)
+    inside = list(_ordered(rest, position))
+    outside: list[Walk] = []
+    while True:
+        candidate = Absorption(hardware, tuple(inside), tuple(outside))
+        if _legal(intrinsic, candidate, position):
+            return candidate
+        assert inside, f"{intrinsic.name}: a single iteration breaks a rule"
+        outside.append(inside.pop(0))
+
+
+def _ordered(walks: list[Walk], position: int) -> tuple[Walk, ...]:
+    """Loops that do not move the written operand outside those that do."""
+    return tuple(sorted(walks, key=lambda w: (w.strides[position] != 0, -w.extent, w.strides)))
+
+
+def _legal(intrinsic: Intrinsic, candidate: Absorption, position: int) -> bool:
+    micro = intrinsic.micro_kernel
+    assert micro is not None
+    if candidate.operations > micro.capacity_operations:
+        return False
+    if not candidate.sequence and not any(w.extent > 1 for w in candidate.hardware):
+        return True
+    sequence = addresses(candidate.sequence, position)
+    for distance in range(1, micro.rewrite_distance):
+        if (sequence[distance:] == sequence[:-distance]).any():
+            return False
+    return not hazard(intrinsic, (*candidate.hardware, *candidate.sequence), position)
+
+
+def addresses(walks: Sequence[Walk], position: int) -> np.ndarray:
+    """Addresses of one operand over all iterations, outermost loop first, from zero."""
+    result = np.zeros(1, dtype=np.int64)
+    for walk in walks:
+        steps = np.arange(walk.extent, dtype=np.int64) * walk.strides[position]
+        result = (result[:, None] + steps[None, :]).ravel()
+    return result
+
+
+def hazard(intrinsic: Intrinsic, walks: tuple[Walk, ...], position: int) -> bool:
+    """Whether an iteration rewrites what one less than the result latency before it wrote."""
+    if intrinsic.result_latency_iterations <= 1:
+        return False
+    shortened = list(walks)
+    while prod(w.extent for w in shortened) > MAX_CHECKED_ITERATIONS:
+        longest = max(range(len(shortened)), key=lambda i: shortened[i].extent)
+        # The pattern of a loop repeats: its first steps show every distance.
+        shortened[longest] = Walk(min(8, shortened[longest].extent), shortened[longest].strides)
+    written = addresses(shortened, position)
+    return any(
+        bool((written[distance:] == written[:-distance]).any())
+        for distance in range(1, min(intrinsic.result_latency_iterations, len(written)))
+    )

@@ -1,0 +1,313 @@
+"""Typed expressions of an intrinsic's semantics as C text with defined behaviour throughout.
+
+Integers narrower than 32 bits are promoted to int32; sums, differences and products wrap around,
+through unsigned arithmetic wherever the operands' intervals allow an overflow; `//` and `%` round
+towards minus infinity; `/` is true division; right shifts of signed values are arithmetic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from hwgen.codegen.c_expr import Helpers, Interval
+from hwgen.codegen.c_names import C_TYPES
+from hwgen.spec.expression import (
+    Access,
+    Binary,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Name,
+    Unary,
+)
+
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+
+
+def _integer_helpers() -> dict[str, str]:
+    library: dict[str, str] = {}
+    for bits in (32, 64):
+        signed, unsigned = f"int{bits}_t", f"uint{bits}_t"
+        mask = bits - 1
+        library[f"shr_int{bits}"] = (
+            f"static inline {signed} {{p}}_shr_int{bits}({signed} a, int n)\n"
+            f"{{{{\n  return a < 0 ? ~(~a >> (n & {mask})) : a >> (n & {mask});\n}}}}"
+        )
+        library[f"shl_int{bits}"] = (
+            f"static inline {signed} {{p}}_shl_int{bits}({signed} a, int n)\n"
+            f"{{{{\n  return ({signed})(({unsigned})a << (n & {mask}));\n}}}}"
+        )
+    library["shr_uint32"] = (
+        "static inline uint32_t {p}_shr_uint32(uint32_t a, int n)\n{{\n  return a >> (n & 31);\n}}"
+    )
+    library["shl_uint32"] = (
+        "static inline uint32_t {p}_shl_uint32(uint32_t a, int n)\n{{\n  return a << (n & 31);\n}}"
+    )
+    library["floor_div"] = (
+        "static inline int64_t {p}_floor_div(int64_t a, int64_t b)\n{{\n"
+        "  if (b == 0)\n    return 0;\n"
+        "  if (b == -1)\n    return (int64_t)(0u - (uint64_t)a);\n"
+        "  return a / b - (a % b != 0 && (a < 0) != (b < 0));\n}}"
+    )
+    library["floor_mod"] = (
+        "static inline int64_t {p}_floor_mod(int64_t a, int64_t b)\n{{\n"
+        "  if (b == 0 || b == -1)\n    return 0;\n"
+        "  int64_t r = a % b;\n  return r != 0 && (r < 0) != (b < 0) ? r + b : r;\n}}"
+    )
+    return library
+
+
+def _typed_helpers() -> dict[str, str]:
+    library: dict[str, str] = {}
+    for dtype in ("int32", "uint32", "int64", "float32", "float64"):
+        c = C_TYPES[dtype]
+        nan = " || a != a" if dtype in FLOATS else ""
+        for name, sign in (("min", "<"), ("max", ">")):
+            library[f"{name}_{dtype}"] = (
+                f"static inline {c} {{p}}_{name}_{dtype}({c} a, {c} b)\n"
+                f"{{{{\n  return a {sign} b{nan} ? a : b;\n}}}}"
+            )
+    for dtype in ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64"):
+        low, high = dtype_interval(dtype)
+        c = C_TYPES[dtype]
+        library[f"round_to_{dtype}"] = (
+            f"static inline {c} {{p}}_round_to_{dtype}(double a)\n{{{{\n"
+            f"  if (!(a > {low}.0))\n    return a != a ? 0 : ({c})({low + 1} - 1);\n"
+            f"  return a >= {high}.0 ? ({c}){high} : ({c})a;\n}}}}"
+        )
+    return library
+
+
+def dtype_interval(dtype: str) -> Interval:
+    """The integers that a data type holds; for a float, nothing useful."""
+    if dtype in FLOATS:
+        return (0, 0)
+    bits = int(dtype.lstrip("uint"))
+    if dtype.startswith("u"):
+        return (0, (1 << bits) - 1)
+    return (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
+
+
+def value_helpers(prefix: str) -> Helpers:
+    """A collector over every helper that typed expressions may need."""
+    return Helpers(prefix, {**_integer_helpers(), **_typed_helpers()})
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """C text of type `dtype` (int32 or wider, or a float); integers lie in `interval`.
+
+    `weak`: a constant, which takes the other operand's type.
+    """
+
+    text: str
+    dtype: str
+    interval: Interval
+    weak: bool = False
+
+    @property
+    def is_float(self) -> bool:
+        return self.dtype in FLOATS
+
+
+def promoted(dtype: str) -> str:
+    """The type in which C computes with elements of `dtype`."""
+    if dtype in ("int8", "uint8", "int16", "uint16"):
+        return "int32"
+    return "float32" if dtype in ("float16", "bfloat16") else dtype
+
+
+def _common(left: Value, right: Value) -> str:
+    if left.weak != right.weak:
+        strong, weak = (right, left) if left.weak else (left, right)
+        if strong.is_float or not weak.is_float:
+            low, high = dtype_interval(strong.dtype)
+            if strong.is_float or low <= weak.interval[0] <= high:
+                return strong.dtype
+    ranks = ("int32", "uint32", "int64", "float32", "float64")
+    return max(left.dtype, right.dtype, key=ranks.index)
+
+
+@dataclass(slots=True)
+class ValueText:
+    """Prints semantics; `load` gives an element's C text and data type, `scalars` the iterators
+    and immediates (C text, data type, interval). `checks` collects C conditions that must hold."""
+
+    helpers: Helpers
+    load: Callable[[Access], tuple[str, str]]
+    scalars: Mapping[str, tuple[str, str, Interval]]
+    checks: list[str] = field(default_factory=list[str])
+
+    def __call__(self, expr: Expr) -> Value:
+        match expr:
+            case Const(int(value)):
+                dtype = "int32" if -(1 << 31) <= value < 1 << 31 else "int64"
+                text = str(value) if dtype == "int32" else f"INT64_C({value})"
+                text = "(-2147483647 - 1)" if value == -(1 << 31) else text
+                return Value(text if value >= 0 else f"({text})", dtype, (value, value), True)
+            case Const(value):
+                return Value(repr(float(value)), "float64", (0, 0), True)
+            case Name(name):
+                text, dtype, interval = self.scalars[name]
+                return Value(text, promoted(dtype), interval)
+            case Access():
+                text, dtype = self.load(expr)
+                return Value(text, promoted(dtype), dtype_interval(dtype))
+            case Unary("-", operand):
+                return self._arithmetic("-", Value("0", "int32", (0, 0), True), self(operand))
+            case Unary(_, operand):
+                return Value(f"(!{self(operand).text})", "int32", (0, 1))
+            case Cast(dtype, operand):
+                return self.cast(self(operand), dtype)
+            case Binary(op, left, right):
+                return self._binary(op, self(left), self(right))
+            case Call(function, arguments):
+                return self._call(function, [self(a) for a in arguments])
+
+    def cast(self, value: Value, dtype: str) -> Value:
+        """The value converted to `dtype`: integers keep the low bits, floats are cut and clamped
+        when they become integers."""
+        c = C_TYPES[dtype]
+        if dtype in FLOATS:
+            return Value(f"(({c}){value.text})", dtype, (0, 0))
+        if value.is_float:
+            call = self.helpers.call(f"round_to_{dtype}", value.text)
+            return Value(call, promoted(dtype), dtype_interval(dtype))
+        low, high = dtype_interval(dtype)
+        inside = low <= value.interval[0] and value.interval[1] <= high
+        interval = value.interval if inside else (low, high)
+        if promoted(dtype) == value.dtype and inside:
+            return Value(value.text, value.dtype, interval)
+        return Value(f"(({c}){value.text})", promoted(dtype), interval)
+
+    def _as(self, value: Value, dtype: str) -> str:
+        return value.text if value.dtype == dtype else f"({C_TYPES[dtype]}){value.text}"
+
+    def _arithmetic(self, op: str, left: Value, right: Value) -> Value:
+        dtype = _common(left, right)
+        if dtype in FLOATS:
+            return Value(f"({self._as(left, dtype)} {op} {self._as(right, dtype)})", dtype, (0, 0))
+        a, b = left.interval, right.interval
+        match op:
+            case "+":
+                interval = (a[0] + b[0], a[1] + b[1])
+            case "-":
+                interval = (a[0] - b[1], a[1] - b[0])
+            case _:
+                products = [x * y for x in a for y in b]
+                interval = (min(products), max(products))
+        low, high = dtype_interval(dtype)
+        if low <= interval[0] and interval[1] <= high:
+            text = f"({self._as(left, dtype)} {op} {self._as(right, dtype)})"
+            return Value(text, dtype, interval)
+        unsigned = "uint64_t" if dtype == "int64" else "uint32_t"
+        text = f"(({C_TYPES[dtype]})(({unsigned}){left.text} {op} ({unsigned}){right.text}))"
+        return Value(text, dtype, (low, high))
+
+    def _binary(self, op: str, left: Value, right: Value) -> Value:
+        match op:
+            case "+" | "-" | "*":
+                return self._arithmetic(op, left, right)
+            case "/":
+                dtype = _common(left, right)
+                dtype = dtype if dtype in FLOATS else "float64"
+                c = C_TYPES[dtype]
+                return Value(f"(({c}){left.text} / ({c}){right.text})", dtype, (0, 0))
+            case "//" | "%":
+                return self._floor(op, left, right)
+            case "<<" | ">>":
+                return self._shift(op, left, right)
+            case "and" | "or":
+                sign = "&&" if op == "and" else "||"
+                return Value(f"(({left.text}) {sign} ({right.text}))", "int32", (0, 1))
+            case _:
+                dtype = _common(left, right)
+                text = f"({self._as(left, dtype)} {op} {self._as(right, dtype)})"
+                return Value(text, "int32", (0, 1))
+
+    def _floor(self, op: str, left: Value, right: Value) -> Value:
+        dtype = _common(left, right)
+        if dtype in FLOATS:
+            a, b = self._as(left, dtype), self._as(right, dtype)
+            text = f"floor({a} / {b})" if op == "//" else f"({a} - floor({a} / {b}) * {b})"
+            return Value(f"({C_TYPES[dtype]}){text}", dtype, (0, 0))
+        if right.interval[0] <= 0 <= right.interval[1]:
+            self.checks.append(f"{right.text} != 0")
+        if left.interval[0] >= 0 and right.interval[0] > 0:
+            text = (
+                f"({self._as(left, dtype)} {'/' if op == '//' else '%'} {self._as(right, dtype)})"
+            )
+            high = left.interval[1] if op == "//" else right.interval[1] - 1
+            return Value(text, dtype, (0, high))
+        name = "floor_div" if op == "//" else "floor_mod"
+        call = self.helpers.call(name, left.text, right.text)
+        return Value(f"(({C_TYPES[dtype]}){call})", dtype, dtype_interval(dtype))
+
+    def _shift(self, op: str, left: Value, right: Value) -> Value:
+        dtype = left.dtype
+        most = 63 if dtype == "int64" else 31
+        low, high = right.interval
+        if low < 0:
+            self.checks.append(f"{right.text} >= 0")
+        if high > most:
+            self.checks.append(f"{right.text} <= {most}")
+        amount = right.text if right.dtype == "int32" else f"(int){right.text}"
+        call = self.helpers.call(f"{'shr' if op == '>>' else 'shl'}_{dtype}", left.text, amount)
+        interval = dtype_interval(dtype)
+        if op == ">>" and 0 <= low <= high <= most:
+            ends = [x >> n for x in left.interval for n in (low, high)]
+            interval = (min(ends), max(ends))
+        return Value(call, dtype, interval)
+
+    def _call(self, function: str, arguments: list[Value]) -> Value:
+        match function, arguments:
+            case (("min" | "max"), [left, right]):
+                return self._extreme(function, left, right)
+            case "clip", [value, low, high]:
+                return self._extreme("min", self._extreme("max", value, low), high)
+            case "select", [condition, yes, no]:
+                dtype = _common(yes, no)
+                text = f"({condition.text} ? {self._as(yes, dtype)} : {self._as(no, dtype)})"
+                low = min(yes.interval[0], no.interval[0])
+                return Value(text, dtype, (low, max(yes.interval[1], no.interval[1])))
+            case "abs", [value] if not value.is_float:
+                zero = Value("0", "int32", (0, 0), True)
+                negated = self._arithmetic("-", zero, value)
+                text = f"({value.text} < 0 ? {negated.text} : {value.text})"
+                low = min(negated.interval[0], 0)
+                return Value(text, value.dtype, (low, max(map(abs, value.interval))))
+            case (("round" | "ceil" | "floor"), [value]) if not value.is_float:
+                return value
+            case _, [value]:
+                return self._transcendental(function, value)
+            case _:
+                raise AssertionError(f"{function} with {len(arguments)} arguments")
+
+    def _extreme(self, function: str, left: Value, right: Value) -> Value:
+        dtype = _common(left, right)
+        pick = min if function == "min" else max
+        interval = (
+            pick(left.interval[0], right.interval[0]),
+            pick(left.interval[1], right.interval[1]),
+        )
+        a, b = self._as(left, dtype), self._as(right, dtype)
+        return Value(self.helpers.call(f"{function}_{dtype}", a, b), dtype, interval)
+
+    def _transcendental(self, function: str, value: Value) -> Value:
+        single = value.dtype == "float32"
+        dtype, suffix, one = ("float32", "f", "1.0f") if single else ("float64", "", "1.0")
+        x = self._as(value, dtype)
+        match function:
+            case "rsqrt":
+                text = f"({one} / sqrt{suffix}({x}))"
+            case "sigmoid":
+                text = f"({one} / ({one} + exp{suffix}(-({x}))))"
+            case "abs":
+                text = f"fabs{suffix}({x})"
+            case "round":
+                text = f"rint{suffix}({x})"
+            case _:
+                text = f"{function}{suffix}({x})"
+        return Value(text, dtype, (0, 0))

@@ -1,0 +1,145 @@
+"""The one walk over a kernel's loops that every C target shares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Protocol
+
+from hwgen.codegen.c_expr import HELPERS, Helpers, IndexText, Interval, bounds, fits_int32
+from hwgen.codegen.c_names import NameTable, comment, indent
+from hwgen.codegen.program import Call, If, KernelProgram, Loop, Node, Pop, Push, calls
+from hwgen.spec.expression import Expr
+
+
+class Target(Protocol):
+    """How one target writes what a kernel does; each method gives lines of C."""
+
+    def call(self, call: Call, text: IndexText) -> list[str]: ...
+
+    def push(self, node: Push) -> list[str]: ...
+
+    def pop(self, node: Pop) -> list[str]: ...
+
+
+class BodyWriter:
+    """Writes the loops of a program; the same walk for every target."""
+
+    def __init__(self, target: Target, helpers: Helpers, names: NameTable) -> None:
+        self._target, self._helpers, self._names = target, helpers, names
+        self._variables: dict[str, str] = {}
+        self._ranges: dict[str, Interval] = {}
+        self._loop_type = "int"
+
+    def lines(self, body: tuple[Node, ...]) -> list[str]:
+        """C statements for the whole body."""
+        narrow = all(fits_int32(e, r) for e, r in _index_expressions(body, {}))
+        self._loop_type = "int" if narrow else "int64_t"
+        return self._nodes(body, ())
+
+    def _text(self) -> IndexText:
+        return IndexText(self._helpers, self._variables, self._ranges)
+
+    def _nodes(self, nodes: tuple[Node, ...], outer: tuple[str, ...]) -> list[str]:
+        lines: list[str] = []
+        for node in nodes:
+            match node:
+                case Loop():
+                    lines += self._loop(node, outer)
+                case If(condition, then, otherwise):
+                    lines += [f"if ({self._text()(condition)}) {{"]
+                    lines += indent(self._nodes(then, outer))
+                    if otherwise:
+                        lines += ["} else {", *indent(self._nodes(otherwise, outer))]
+                    lines += ["}"]
+                case Call():
+                    lines += self._target.call(node, self._text())
+                case Push():
+                    lines += self._target.push(node)
+                case Pop():
+                    lines += self._target.pop(node)
+        return lines
+
+    def _loop(self, loop: Loop, outer: tuple[str, ...]) -> list[str]:
+        text = self._text()
+        lower, upper = text(loop.lower), text(loop.upper)
+        variable = self._names[loop.variable]
+        self._variables[loop.variable] = variable
+        self._ranges[loop.variable] = loop_range(loop, self._ranges)
+        inside = _statements(loop.body)
+        body = self._nodes(loop.body, inside)
+        note = f" /* {comment(', '.join(inside))} */" if inside and inside != outer else ""
+        head = (
+            f"for ({self._loop_type} {variable} = {lower}; {variable} < {upper}; ++{variable}) {{"
+        )
+        return [head + note, *indent(body), "}"]
+
+
+def loop_range(loop: Loop, ranges: Mapping[str, Interval]) -> Interval:
+    """The values that a loop's variable takes."""
+    low = bounds(loop.lower, ranges)[0]
+    return (low, max(low, bounds(loop.upper, ranges)[1] - 1))
+
+
+def _statements(nodes: tuple[Node, ...]) -> tuple[str, ...]:
+    """Names of the statements that the calls below serve, in textual order."""
+    return tuple(dict.fromkeys(c.statement for c in calls(nodes) if c.statement))
+
+
+def _index_expressions(
+    nodes: tuple[Node, ...], ranges: Mapping[str, Interval]
+) -> Iterator[tuple[Expr, Mapping[str, Interval]]]:
+    """Every expression over loop variables, with the ranges of its names."""
+    for node in nodes:
+        match node:
+            case Loop(variable, lower, upper, body):
+                yield from ((lower, ranges), (upper, ranges))
+                inner = {**ranges, variable: loop_range(node, ranges)}
+                yield from _index_expressions(body, inner)
+            case If(condition, then, otherwise):
+                yield (condition, ranges)
+                yield from _index_expressions(then, ranges)
+                yield from _index_expressions(otherwise, ranges)
+            case Call():
+                yield from ((e, ranges) for e in node.extents)
+                for operand in node.operands:
+                    yield from ((e, ranges) for e in (operand.address, *operand.strides))
+            case Push() | Pop():
+                pass
+
+
+def index_helpers(prefix: str) -> Helpers:
+    """A collector for the helpers of loop expressions."""
+    return Helpers(prefix, HELPERS)
+
+
+def tables(program: KernelProgram) -> list[str]:
+    """The comment that lists images, buffers and micro-kernels."""
+    rows: list[str] = ["Off-chip images (addresses count entries of the last brackets' shape):"]
+    for image in program.images:
+        outer, lanes = ("".join(f"[{n}]" for n in s) for s in (image.outer, image.lanes))
+        rows.append(
+            f"  {image.name:<12} {image.dtype} {outer} {lanes}  {image.bytes} bytes, "
+            f"{image.role} {image.tensor}"
+        )
+    rows.append("On-chip buffers, each at a constant address of its memory:")
+    for b in program.buffers:
+        slots = f"{b.slots} slots of {b.slot_entries}" if b.slots > 1 else "one slot"
+        rows.append(
+            f"  {b.name:<12} {b.memory} entries {b.base} to {b.base + b.entries - 1}, {slots}, "
+            f"of {b.tensor}"
+        )
+        if b.layout:
+            rows.append(f"    {b.layout}")
+    if program.kernels:
+        rows.append("Micro-kernels:")
+    for k in program.kernels:
+        loops = " x ".join(str(loop.extent) for loop in k.loops) or "1"
+        rows.append(
+            f"  {k.name:<12} {k.intrinsic}: {_count(k.operations, 'micro-operation')} x {loops}, "
+            f"{_count(len(k.bases), 'variant')}"
+        )
+    return [f" * {comment(row)}".rstrip() for row in rows]
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'s' if number != 1 else ''}"

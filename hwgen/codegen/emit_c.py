@@ -1,0 +1,137 @@
+"""C source of a kernel: one walk over the program, two targets.
+
+The target says how a call and its synchronisation are written: against the vendor's runtime
+(`emit_vendor`) or against the checked C model generated from the same spec (`emit_model`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from hwgen.codegen.c_names import words
+from hwgen.codegen.emit_host import header, host_plan
+from hwgen.codegen.emit_model import PREFIX, emit_model
+from hwgen.codegen.emit_vendor import emit_vendor
+from hwgen.codegen.program import Call, KernelProgram, calls
+from hwgen.errors import HwgenError
+from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.workload import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One tensor argument of the C function."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    constant: bool
+
+
+@dataclass(frozen=True)
+class CSource:
+    """The C text of one kernel.
+
+    `function`: the C function's name. `c`: against the vendor's runtime. `header`: declares the
+    functions of both. `model`: a standalone file with the same functions against the chip's model.
+    """
+
+    function: str
+    inputs: tuple[Parameter, ...]
+    outputs: tuple[Parameter, ...]
+    c: str
+    header: str
+    model: str
+
+    @property
+    def h(self) -> str:
+        return self.header
+
+    @property
+    def model_c(self) -> str:
+        return self.model
+
+
+def emit(program: KernelProgram, hardware: HardwareSpec, workload: Workload) -> CSource:
+    """The kernel as C, for the vendor's runtime and for the model.
+
+    Raises:
+        HwgenError: H601 a template fails; H602 the program and the spec do not fit together;
+            H603 a data type that the model cannot compute with.
+    """
+    _check(program, hardware)
+    plan = host_plan(program, workload, reserved_words(hardware) | {PREFIX})
+    summary = f"{plan.name}: {workload.name} on {hardware.name}."
+
+    def parameters(tensors: Sequence[str]) -> tuple[Parameter, ...]:
+        found = (workload.tensor[t] for t in tensors)
+        return tuple(Parameter(t.name, t.dtype, t.shape, t.constant) for t in found)
+
+    return CSource(
+        plan.name,
+        parameters(program.inputs),
+        parameters(program.outputs),
+        emit_vendor(plan, hardware, summary),
+        header(plan, summary),
+        emit_model(plan, hardware, summary),
+    )
+
+
+def reserved_words(hardware: HardwareSpec) -> frozenset[str]:
+    """Every word that the spec's C text uses next to our own variables."""
+    code = hardware.code
+    texts = [
+        code.prologue, code.epilogue, code.allocate, code.free,
+        code.to_device, code.from_device, code.handle_type,
+    ]  # fmt: skip
+    texts += [intrinsic.emit for intrinsic in hardware.intrinsics]
+    if hardware.tokens:
+        texts += [hardware.tokens.push, hardware.tokens.pop]
+    # What stands in braces names template variables, not C's.
+    return words(re.sub(r"\{\{.*?\}\}|\{%.*?%\}", " ", text) for text in texts)
+
+
+def _check(program: KernelProgram, hardware: HardwareSpec) -> None:
+    """Every call is one of the spec's intrinsics, with its operands, loops and buffers."""
+    for call in calls(program.body):
+        intrinsic = hardware.intrinsic.get(call.intrinsic)
+        if intrinsic is None:
+            raise _misfit(f"{hardware.name} has no intrinsic {call.intrinsic}", call)
+        if tuple(o.name for o in call.operands) != tuple(o.name for o in intrinsic.operands):
+            raise _misfit(f"operands of {call.intrinsic} differ from the spec's", call)
+        if bool(intrinsic.micro_kernel) != bool(call.kernel):
+            raise _misfit(f"{call.intrinsic} and its micro-kernel do not fit", call)
+        if call.kernel and call.kernel not in program.kernel:
+            raise _misfit(f"micro-kernel {call.kernel} is not defined", call)
+        if len(call.extents) != len(intrinsic.loops):
+            raise _misfit(f"{call.intrinsic} has {len(intrinsic.loops)} hardware loops", call)
+        for operand, declared in zip(call.operands, intrinsic.operands, strict=True):
+            offchip = hardware.memory[declared.memory].kind == "offchip"
+            known = program.image if offchip else program.buffer
+            if operand.buffer not in known:
+                kind = "image" if offchip else "buffer"
+                raise _misfit(f"operand {operand.name}: no {kind} {operand.buffer}", call)
+            if len(operand.strides) != len(intrinsic.loops):
+                raise _misfit(f"operand {operand.name}: one step per hardware loop", call)
+            if offchip:
+                image = program.image[operand.buffer]
+                entry = (image.dtype, prod(image.lanes))
+                if entry != (declared.dtype, prod(declared.shape)):
+                    raise _misfit(
+                        f"operand {operand.name}: image {image.name} has lanes "
+                        f"{image.dtype}{list(image.lanes)}",
+                        call,
+                    )
+
+
+def _misfit(message: str, call: Call) -> HwgenError:
+    return HwgenError(
+        "H602",
+        f"the kernel program does not fit the spec: {message}",
+        field=f"call {call.site}",
+        found=call.intrinsic,
+        repair="report the workload, the spec and this message",
+    )

@@ -1,0 +1,286 @@
+"""A kernel as C against a model of the chip that is generated from the same spec.
+
+Each memory is an array with its last writer per entry (0: never written); each intrinsic is a
+function that checks field limits, bounds, initialisation and last writers before it computes its
+semantics. A kernel returns 0, or one of `CODES` with a text in `NAME_message()`.
+"""
+
+from __future__ import annotations
+
+from hwgen.codegen.c_expr import IndexText
+from hwgen.codegen.c_names import C_TYPES, NameTable, indent
+from hwgen.codegen.emit_body import BodyWriter, index_helpers, tables
+from hwgen.codegen.emit_host import Execution, HostPlan, entry_points
+from hwgen.codegen.model_intrinsic import IntrinsicFunctions
+from hwgen.codegen.packing import missing_entry, missing_entry_name, packing
+from hwgen.codegen.program import Call, Image, Pop, Push, calls
+from hwgen.spec.hardware import HardwareSpec
+
+CODES: dict[int, str] = {
+    1: "memory cannot be allocated",
+    2: "field limit",
+    3: "on-chip address out of bounds",
+    4: "off-chip address out of bounds",
+    5: "uninitialised read",
+    6: "stale read: last written by an intrinsic whose results cannot be read so",
+    7: "result used before it is ready",
+    8: "operand outside the domain of the semantics",
+    9: "tokens left over or missing",
+    10: "output element never written",
+}
+"""What a model's non-zero return values mean."""
+
+
+PREFIX = "model"
+"""Begins the names of what the model defines for itself, all of it static but the message."""
+
+
+def emit_model(plan: HostPlan, hardware: HardwareSpec, summary: str) -> str:
+    """The standalone model file.
+
+    Raises:
+        HwgenError: H603 the semantics use a data type that the model cannot compute with.
+    """
+    writer = _Model(plan, hardware)
+    helpers = index_helpers(plan.name)
+    names = NameTable([*writer.images.values()])
+    body = BodyWriter(writer, helpers, names).lines(plan.program.body)
+    packs = packing(plan, helpers)
+    for image in plan.program.images:
+        if image.role == "output":
+            packs += [*missing_entry(plan, image, helpers), ""]
+    functions = writer.intrinsics()
+    lines = [
+        f"/* {summary}",
+        " *",
+        " * Against a model of the chip: memories are arrays, intrinsics are checked functions.",
+        *tables(plan.program),
+        " */",
+        *(f"#include <{h}.h>" for h in ("math", "stdint", "stdio", "stdlib", "string")),
+        "",
+        *writer.chip(),
+    ]
+    for definition in helpers.definitions():
+        lines += [definition, ""]
+    lines += functions
+    lines += packs
+    lines += writer.run(body)
+    lines += ["", *entry_points(plan, writer.execution())]
+    return "\n".join(lines) + "\n"
+
+
+class _Model:
+    """The generated model as a target."""
+
+    def __init__(self, plan: HostPlan, hardware: HardwareSpec) -> None:
+        self.plan, self.hardware = plan, hardware
+        self.prefix = PREFIX
+        sites = list(calls(plan.program.body))
+        self.used = tuple(
+            i for i in hardware.intrinsics if any(c.intrinsic == i.name for c in sites)
+        )
+        self.functions = IntrinsicFunctions(PREFIX, hardware, self.used)
+        touched = {o.memory for i in self.used for o in i.operands}
+        self.memories = tuple(
+            m for m in hardware.memories if m.kind != "offchip" and m.name in touched
+        )
+        self.images = {i.name: f"image_{n}" for n, i in enumerate(plan.program.images)}
+        self.edges = hardware.tokens.edges if hardware.tokens else ()
+
+    # --- what the walk asks for ---
+
+    def call(self, call: Call, text: IndexText) -> list[str]:
+        intrinsic = self.hardware.intrinsic[call.intrinsic]
+        if call.kernel:
+            variant = text(call.variant) if call.variant is not None else "0"
+            arguments = [variant]
+            function = self.functions.kernel_name(call.kernel)
+        else:
+            arguments: list[str] = []
+            for number, operand in enumerate(call.operands):
+                declared = intrinsic.operands[number]
+                if self.hardware.memory[declared.memory].kind == "offchip":
+                    arguments.append(f"&{self.images[operand.buffer]}")
+                arguments.append(text(operand.address))
+                arguments += [text(s) for s in operand.strides]
+            arguments += [text(e) for e in call.extents]
+            arguments += [str(value) for _, value in call.immediates]
+            function = self.functions.call_name(intrinsic)
+        return [f"{self.prefix}_TRY({function}({', '.join(['chip', *arguments])}));"]
+
+    def push(self, node: Push) -> list[str]:
+        return [f"chip->tokens[{self.edges.index((node.source, node.target))}] += 1;"]
+
+    def pop(self, node: Pop) -> list[str]:
+        return [f"chip->tokens[{self.edges.index((node.source, node.target))}] -= 1;"]
+
+    # --- the chip ---
+
+    def chip(self) -> list[str]:
+        """Types, the memories, and the checks that all intrinsics share."""
+        p = self.prefix
+        fields: list[str] = []
+        for memory in self.memories:
+            elements = memory.capacity_entries * memory.entry_elements
+            fields += [
+                f"{C_TYPES[memory.dtype]} {memory.name}[{elements}]; "
+                f"/* {memory.capacity_entries} entries of {memory.entry_elements} */",
+                f"unsigned char {memory.name}_writer[{memory.capacity_entries}];",
+            ]
+        if self.edges:
+            fields.append(f"int64_t tokens[{len(self.edges)}];")
+        return [
+            f"struct {p}_chip {{",
+            *indent(fields or ["int nothing;"]),
+            "};",
+            "",
+            "/* Off-chip memory of one tensor; `writer` is null where all entries hold data. */",
+            f"struct {p}_image {{",
+            "  void *data;",
+            "  unsigned char *writer;",
+            "  int64_t entries;",
+            "};",
+            "",
+            f"static char {p}_text[256];",
+            "",
+            "/* Why the last run failed. */",
+            f"const char *{self.plan.name}_message(void);",
+            f"const char *{self.plan.name}_message(void)",
+            "{",
+            f"  return {p}_text;",
+            "}",
+            "",
+            f"#define {p}_TRY(call) \\",
+            "  do { \\",
+            "    int code = (call); \\",
+            "    if (code) \\",
+            "      return code; \\",
+            "  } while (0)",
+            "",
+            f"static int {p}_fail(int code, const char *what, int64_t value, int64_t limit)",
+            "{",
+            f'  snprintf({p}_text, sizeof {p}_text, "%s: %lld (limit %lld)", what,',
+            "           (long long)value, (long long)limit);",
+            "  return code;",
+            "}",
+            "",
+            f"static inline int {p}_within(int64_t value, int64_t low, int64_t high,",
+            f"{' ' * len(p)}                          const char *what)",
+            "{",
+            "  if (value < low)",
+            f"    return {p}_fail(2, what, value, low);",
+            "  if (value > high)",
+            f"    return {p}_fail(2, what, value, high);",
+            "  return 0;",
+            "}",
+            "",
+            f"static inline void {p}_span(int64_t *low, int64_t *high, int64_t step, "
+            "int64_t extent)",
+            "{",
+            "  if (step < 0)",
+            "    *low += (extent - 1) * step;",
+            "  else",
+            "    *high += (extent - 1) * step;",
+            "}",
+            "",
+        ]
+
+    def intrinsics(self) -> list[str]:
+        """The functions of every intrinsic and micro-kernel used."""
+        lines: list[str] = []
+        for intrinsic in self.used:
+            lines += self.functions.define(intrinsic)
+        for kernel in self.plan.program.kernels:
+            if any(c.kernel == kernel.name for c in calls(self.plan.program.body)):
+                lines += self.functions.define_kernel(kernel)
+        return [*self.functions.helpers.definitions(), "", *lines]
+
+    # --- running it ---
+
+    def run(self, body: list[str]) -> list[str]:
+        """`NAME_body`: the loops on a fresh chip; `NAME_run`: everything around them."""
+        p = self.prefix
+        names = [self.images[i.name] for i in self.plan.program.images]
+        used = {o.buffer for c in calls(self.plan.program.body) for o in c.operands}
+        unused = [f"(void){n};" for i, n in self.images.items() if i not in used]
+        parameters = ", ".join(
+            [f"struct {p}_chip *chip", *(f"struct {p}_image {n}" for n in names)]
+        )
+        lines = [
+            f"static int {p}_body({parameters})",
+            "{",
+            *indent([*unused, *body]),
+            *(
+                f"  if (chip->tokens[{n}] != 0)\n"
+                f'    return {p}_fail(9, "tokens from {a} to {b}", chip->tokens[{n}], 0);'
+                for n, (a, b) in enumerate(self.edges)
+            ),
+            *([] if body or self.edges else ["  (void)chip;"]),
+            "  return 0;",
+            "}",
+            "",
+        ]
+        arguments = ", ".join(
+            f"{'const ' if i.role == 'input' else ''}{C_TYPES[i.dtype]} *{self.images[i.name]}_data"
+            for i in self.plan.program.images
+        )
+        acquired: list[str] = []
+        made: list[str] = []
+        for image in self.plan.program.images:
+            name = self.images[image.name]
+            if image.role == "output":
+                acquired.append(f"unsigned char *{name}_writer = calloc({image.entries}, 1);")
+                writer = f"{name}_writer"
+            else:
+                writer = "0"
+            made.append(
+                f"struct {p}_image {name} = {{(void *)(uintptr_t){name}_data, {writer}, "
+                f"{image.entries}}};"
+            )
+        writers = [f"{self.images[i.name]}_writer" for i in self._outputs()]
+        ready = " && ".join(["chip", *writers])
+        poison = ["memset(chip, 0xA5, sizeof *chip);"]
+        poison += [
+            f"memset(chip->{m.name}_writer, 0, sizeof chip->{m.name}_writer);"
+            for m in self.memories
+        ]
+        if self.edges:
+            poison.append("memset(chip->tokens, 0, sizeof chip->tokens);")
+        poison += [f"memset({self.images[i.name]}_data, 0xA5, {i.bytes});" for i in self._outputs()]
+        missing: list[str] = []
+        for image in self._outputs():
+            name = self.images[image.name]
+            missing += [
+                "if (status == 0) {",
+                f"  int64_t entry = {missing_entry_name(self.plan, image)}({name}_writer);",
+                "  if (entry >= 0)",
+                f'    status = {p}_fail(10, "entry of {image.name} never written", entry, '
+                f"{image.entries});",
+                "}",
+            ]
+        lines += [
+            f"static int {p}_run({arguments or 'void'})",
+            "{",
+            "  int status = 1;",
+            f"  struct {p}_chip *chip = malloc(sizeof *chip);",
+            *indent(acquired),
+            f'  strcpy({p}_text, "memory cannot be allocated");',
+            f"  if ({ready}) {{",
+            *indent(made, 2),
+            *indent(poison, 2),
+            f"    status = {p}_body({', '.join(['chip', *names])});",
+            *indent(missing, 2),
+            "  }",
+            *(f"  free({w});" for w in reversed(writers)),
+            "  free(chip);",
+            "  return status;",
+            "}",
+        ]
+        return lines
+
+    def _outputs(self) -> tuple[Image, ...]:
+        return tuple(i for i in self.plan.program.images if i.role == "output")
+
+    def execution(self) -> Execution:
+        staged = ", ".join(self.plan.staging(i) for i in self.plan.program.images)
+        return Execution((), "", (), (f"status = {self.prefix}_run({staged});",), (), (), True)

@@ -1,0 +1,204 @@
+"""A kernel as C against the vendor's runtime: the spec's templates over the program's calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hwgen.codegen.c_expr import IndexText
+from hwgen.codegen.c_names import indent
+from hwgen.codegen.emit_body import BodyWriter, index_helpers, tables
+from hwgen.codegen.emit_host import Execution, HostPlan, entry_points
+from hwgen.codegen.packing import packing
+from hwgen.codegen.program import Call, KernelLoop, MicroKernelDef, Pop, Push, calls
+from hwgen.codegen.templates import Fields, argument, render
+from hwgen.spec.hardware import HardwareSpec, Intrinsic
+
+
+def emit_vendor(plan: HostPlan, hardware: HardwareSpec, summary: str) -> str:
+    """The `.c` file: micro-kernels, packing, the device's part, entry points."""
+    writer = _Vendor(plan, hardware)
+    helpers = index_helpers(plan.name)
+    body = BodyWriter(writer, helpers, plan.identifiers).lines(plan.program.body)
+    packs = packing(plan, helpers)
+    includes = dict.fromkeys(["<stdint.h>", "<stdlib.h>", "<string.h>", *hardware.code.includes])
+    lines = [
+        f"/* {summary}",
+        " *",
+        *tables(plan.program),
+        " */",
+        *(f"#include {name}" for name in includes),
+        "",
+    ]
+    for definition in helpers.definitions():
+        lines += [definition, ""]
+    for kernel in plan.program.kernels:
+        lines += [writer.define(kernel), ""]
+    lines += packs
+    lines += writer.run(body)
+    lines += ["", *entry_points(plan, writer.execution())]
+    return "\n".join(lines) + "\n"
+
+
+class _Vendor:
+    """The spec's templates as a target."""
+
+    def __init__(self, plan: HostPlan, hardware: HardwareSpec) -> None:
+        self.plan, self.hardware = plan, hardware
+        self.parameters: dict[str, object] = dict(hardware.parameters)
+        identifiers = plan.identifiers
+        self.handles = {i.name: identifiers.fresh(f"{i.name}_dev") for i in plan.program.images}
+        self.kernels = {
+            k.name: identifiers.fresh(f"{plan.name}_{k.name}") for k in plan.program.kernels
+        }
+        self.units = {
+            u.name: Fields({"name": u.name, **dict(u.identifiers)}) for u in hardware.units
+        }
+
+    # --- what the walk asks for ---
+
+    def call(self, call: Call, text: IndexText) -> list[str]:
+        intrinsic = self.hardware.intrinsic[call.intrinsic]
+        values = dict(self.parameters)
+        values["unit"] = self.units[call.unit]
+        for number, operand in enumerate(call.operands):
+            declared = intrinsic.operands[number]
+            memory = self.hardware.memory[declared.memory]
+            values[operand.name] = Fields(
+                {
+                    "address": argument(text(operand.address)),
+                    "memory": Fields({"name": memory.name, **dict(memory.identifiers)}),
+                    "buffer": self.handles.get(operand.buffer, operand.buffer),
+                }
+            )
+        for level, loop in enumerate(intrinsic.loops):
+            strides = {o.name: argument(text(o.strides[level])) for o in call.operands if o.strides}
+            extent = argument(text(call.extents[level]))
+            values[loop.name] = Fields({"extent": extent, "stride": Fields(strides)})
+        values |= dict(call.immediates)
+        if call.kernel:
+            variant = argument(text(call.variant)) if call.variant is not None else 0
+            name = self.kernels[call.kernel]
+            values["kernel"] = Fields({"name": name, "variant": variant})
+        if intrinsic.micro_kernel:
+            values |= dict(intrinsic.micro_kernel.values)
+        field = f"intrinsics.{intrinsic.name}.emit"
+        return render(intrinsic.emit, values, intrinsic.location, field).split("\n")
+
+    def push(self, node: Push) -> list[str]:
+        assert self.hardware.tokens
+        return self._token(self.hardware.tokens.push, "push", node.source, node.target)
+
+    def pop(self, node: Pop) -> list[str]:
+        assert self.hardware.tokens
+        return self._token(self.hardware.tokens.pop, "pop", node.source, node.target)
+
+    def _token(self, template: str, what: str, source: str, target: str) -> list[str]:
+        values = {
+            **self.parameters,
+            "source": self.units[source],
+            "target": self.units[target],
+        }
+        return self._render(template, values, f"synchronization.{what}").split("\n")
+
+    def _render(self, template: str, values: Mapping[str, object], field: str) -> str:
+        return render(template, values, self.hardware.location, field)
+
+    # --- definitions ---
+
+    def define(self, kernel: MicroKernelDef) -> str:
+        """The micro-kernel's definition at file scope."""
+        intrinsic = self.hardware.intrinsic[kernel.intrinsic]
+        assert intrinsic.micro_kernel
+        operands = [o.name for o in intrinsic.operands]
+
+        def levels(loops: tuple[KernelLoop, ...]) -> list[Fields]:
+            return [
+                Fields(
+                    {
+                        "extent": loop.extent,
+                        "stride": Fields(dict(zip(operands, loop.strides, strict=True))),
+                    }
+                )
+                for loop in loops
+            ]
+
+        values: dict[str, object] = {
+            **self.parameters,
+            "name": self.kernels[kernel.name],
+            "loops": levels(kernel.loops),
+            "sequence": levels(kernel.sequence),
+            "bases": [Fields(dict(zip(operands, b, strict=True))) for b in kernel.bases],
+            **dict(intrinsic.micro_kernel.values),
+            **dict(kernel.immediates),
+        }
+        field = f"micro_kernels.{intrinsic.micro_kernel.name}.define"
+        text = render(intrinsic.micro_kernel.define, values, intrinsic.location, field)
+        return f"/* {_serves(self.plan, kernel, intrinsic)} */\n{text}"
+
+    def run(self, body: list[str]) -> list[str]:
+        """The function that drives the chip."""
+        code = self.hardware.code
+        values = self.parameters
+        arguments = ", ".join(self._declare(h) for h in self.handles.values()) or "void"
+        used = {o.buffer for c in calls(self.plan.program.body) for o in c.operands}
+        unused = [f"(void){handle};" for name, handle in self.handles.items() if name not in used]
+        prologue = self._render(code.prologue, values, "code.prologue").split("\n")
+        epilogue = self._render(code.epilogue, values, "code.epilogue").split("\n")
+        return [
+            f"static void {self.plan.name}_run({arguments})",
+            "{",
+            *indent([*unused, *_nonempty(prologue), *body, *_nonempty(epilogue)]),
+            "}",
+        ]
+
+    def _declare(self, handle: str) -> str:
+        kind = self.hardware.code.handle_type.strip()
+        return f"{kind}{handle}" if kind.endswith("*") else f"{kind} {handle}"
+
+    def execution(self) -> Execution:
+        """Allocation of the images and the copies around the run."""
+        code = self.hardware.code
+        acquire = [f"{self._declare(handle)} = 0;" for handle in self.handles.values()]
+        release: list[str] = []
+        upload: list[tuple[str, tuple[str, ...]]] = []
+        download: list[tuple[str, tuple[str, ...]]] = []
+        for image in self.plan.program.images:
+            handle = self.handles[image.name]
+            values = {
+                **self.parameters,
+                "buffer": handle,
+                "bytes": image.bytes,
+                "host": self.plan.staging(image),
+            }
+            acquire += self._render(code.allocate, values, "code.allocate").split("\n")
+            free = self._render(code.free, values, "code.free").split("\n")
+            release = [f"if ({handle}) {{", *indent(free), "}", *release]
+            if image.role == "input":
+                lines = self._render(code.to_device, values, "code.to_device").split("\n")
+                upload.append((image.name, tuple(lines)))
+            else:
+                lines = self._render(code.from_device, values, "code.from_device").split("\n")
+                download.append((image.name, tuple(lines)))
+        arguments = ", ".join(self.handles.values())
+        return Execution(
+            tuple(acquire),
+            " && ".join(self.handles.values()),
+            tuple(upload),
+            (f"{self.plan.name}_run({arguments});",),
+            tuple(download),
+            tuple(release),
+            False,
+        )
+
+
+def _nonempty(lines: list[str]) -> list[str]:
+    return [line for line in lines if line.strip()]
+
+
+def _serves(plan: HostPlan, kernel: MicroKernelDef, intrinsic: Intrinsic) -> str:
+    statements = dict.fromkeys(
+        c.statement for c in calls(plan.program.body) if c.kernel == kernel.name and c.statement
+    )
+    lanes = "; ".join(map(str, intrinsic.semantics))
+    served = f" for {', '.join(statements)}" if statements else ""
+    return f"{kernel.name}: {intrinsic.name}{served}, {lanes}".replace("*/", "* /")

@@ -1,0 +1,316 @@
+"""From sites and tokens to a `KernelProgram`: isl scans the time vectors, this reads its loops.
+
+Each site is an isl statement over its tile counters and the loops left around the call; its
+schedule is the vector (position, counter, ..., position, phase, loops around the call), with phase
+0 for pops, 1 for the call and 2 for pushes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from hwgen.codegen.allocation import Allocation
+from hwgen.codegen.layout import ImageLayout
+from hwgen.codegen.program import (
+    Call,
+    CallOperand,
+    If,
+    KernelLoop,
+    KernelProgram,
+    Loop,
+    MicroKernelDef,
+    Node,
+    Pop,
+    Push,
+)
+from hwgen.codegen.rewrite import bind
+from hwgen.codegen.scan import scan
+from hwgen.codegen.sites import INNER, Address, Site
+from hwgen.codegen.synchronisation import Box, TokenSite
+from hwgen.errors import HwgenError
+from hwgen.polyhedral import isl
+from hwgen.polyhedral.affine import Affine
+from hwgen.polyhedral.tiling import Tiling
+from hwgen.spec.expression import Binary, Const, Expr, Name, add, multiply
+from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.workload import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class _Radix:
+    """One digit of a micro-kernel variant: a quantity that takes `size` values."""
+
+    text: str
+    expression: Expr
+    size: int
+    offsets: tuple[int, ...]
+
+
+def lower(
+    workload: Workload,
+    hardware: HardwareSpec,
+    tiling: Tiling,
+    images: Mapping[str, ImageLayout],
+    allocation: Allocation,
+    sites: Sequence[Site],
+    tokens: Sequence[TokenSite],
+) -> KernelProgram:
+    """The program.
+
+    Raises:
+        HwgenError: H602 where a micro-kernel needs more variants, H603 where all of them need more
+            micro-operations, than the hardware holds.
+    """
+    kernels: list[MicroKernelDef] = []
+    leaves: dict[str, Node] = {}
+    for site in sites:
+        leaves[f"C{site.index}"] = _call(workload, hardware, tiling, site, kernels)
+    for number, token in enumerate(tokens):
+        make = Push if token.kind == "push" else Pop
+        leaves[f"T{number}"] = make(token.source, token.target)
+    _check_capacity(hardware, kernels)
+    body = scan(_schedule(tiling, sites, tokens), _iterators(tiling, sites), leaves, _names(tiling, sites, tokens))
+    return KernelProgram(
+        name=_identifier(f"{workload.name}_{hardware.name}"),
+        hardware=hardware.name,
+        workload=workload.name,
+        inputs=tuple(t.name for t in workload.inputs),
+        outputs=tuple(t.name for t in workload.outputs),
+        images=tuple(layout.image for layout in images.values()),
+        buffers=allocation.buffers,
+        kernels=tuple(kernels),
+        body=_fold(body),
+    )
+
+
+def _identifier(text: str) -> str:
+    return "".join(c if c.isalnum() else "_" for c in text)
+
+
+def _counters(tiling: Tiling, depth: int) -> list[str]:
+    return [f"{loop.loop}_tile" for loop in tiling.loops[:depth]]
+
+
+def _names(
+    tiling: Tiling, sites: Sequence[Site], tokens: Sequence[TokenSite]
+) -> dict[str, list[str]]:
+    """Iterator names of each scanned statement."""
+    result: dict[str, list[str]] = {}
+    for site in sites:
+        outer = [f"call{i}" for i in range(len(site.absorbed.outer))]
+        result[f"C{site.index}"] = _counters(tiling, site.depth) + outer
+    for number, token in enumerate(tokens):
+        result[f"T{number}"] = _counters(tiling, sites[token.site].depth)
+    return result
+
+
+def _iterators(tiling: Tiling, sites: Sequence[Site]) -> list[str]:
+    """Names of the schedule's dimensions."""
+    result: list[str] = []
+    for level, loop in enumerate(tiling.loops):
+        result += [f"position{level}", f"{loop.loop}_tile"]
+    result += [f"position{len(tiling.loops)}", "phase"]
+    return result + [f"call{i}" for i in range(_outer_loops(sites))]
+
+
+def _outer_loops(sites: Sequence[Site]) -> int:
+    return max((len(s.absorbed.outer) for s in sites), default=0)
+
+
+def _schedule(tiling: Tiling, sites: Sequence[Site], tokens: Sequence[TokenSite]) -> isl.UnionMap:
+    width = len(_iterators(tiling, sites))
+    parts: list[str] = []
+
+    def time(site: Site, phase: int, outer: list[str]) -> list[str]:
+        vector: list[str] = []
+        for counter in _counters(tiling, site.depth):
+            vector += [str(INNER), counter]
+        vector += [str(site.position)]
+        vector += ["0"] * (width - _outer_loops(sites) - 1 - len(vector))
+        vector += [str(phase), *outer]
+        return vector + ["0"] * (width - len(vector))
+
+    for site in sites:
+        outer = [f"call{i}" for i in range(len(site.absorbed.outer))]
+        extents = [w.extent for w in site.absorbed.outer]
+        variables = _counters(tiling, site.depth) + outer
+        bounds = [
+            *_between(_counters(tiling, site.depth), site.ranges),
+            *_between(outer, [(0, e) for e in extents]),
+        ]
+        parts.append(_part(f"C{site.index}", variables, time(site, 1, outer), bounds))
+    for number, token in enumerate(tokens):
+        site = sites[token.site]
+        variables = _counters(tiling, site.depth)
+        phase = 2 if token.kind == "push" else 0
+        bounds = [" or ".join(f"({' and '.join(_between(variables, b)) or '1 = 1'})" for b in token.boxes)]
+        parts.append(_part(f"T{number}", variables, time(site, phase, []), bounds))
+    return isl.union_map(parts).coalesce()
+
+
+def _between(names: Sequence[str], ranges: Sequence[tuple[int, int]] | Box) -> list[str]:
+    return [f"{low} <= {n} < {high}" for n, (low, high) in zip(names, ranges, strict=True)]
+
+
+def _part(name: str, variables: list[str], time: list[str], bounds: list[str]) -> str:
+    where = f" : {' and '.join(f'({b})' for b in bounds)}" if bounds else ""
+    return f"{name}[{', '.join(variables)}] -> [{', '.join(time)}]{where}"
+
+
+def _call(
+    workload: Workload,
+    hardware: HardwareSpec,
+    tiling: Tiling,
+    site: Site,
+    kernels: list[MicroKernelDef],
+) -> Call:
+    intrinsic = site.operation.intrinsic
+    hardware_loops = site.absorbed.hardware
+    operands = tuple(
+        CallOperand(
+            operand.name,
+            address.buffer,
+            _address(address),
+            tuple(Const(w.strides[k]) for w in hardware_loops),
+        )
+        for k, (operand, address) in enumerate(zip(intrinsic.operands, site.addresses, strict=True))
+    )
+    extents = tuple(Const(w.extent) for w in hardware_loops)
+    kernel, variant = "", None
+    if intrinsic.micro_kernel is not None:
+        definition, variant = _micro_kernel(workload, hardware, tiling, site, len(kernels))
+        kernel = definition.name
+        kernels.append(definition)
+    return Call(
+        site.index,
+        intrinsic.name,
+        intrinsic.unit,
+        operands,
+        extents,
+        site.operation.immediates,
+        kernel,
+        variant,
+        site.operation.statement,
+    )
+
+
+def _address(address: Address) -> Expr:
+    offset = address.offset.expression()
+    return add(offset, _slot(address)) if address.turn is not None else offset
+
+
+def _slot(address: Address) -> Expr:
+    assert address.turn is not None
+    turn = Binary("%", address.turn.expression(), Const(address.slots))
+    return multiply(turn, Const(address.slot_entries))
+
+
+def _micro_kernel(
+    workload: Workload, hardware: HardwareSpec, tiling: Tiling, site: Site, number: int
+) -> tuple[MicroKernelDef, Expr]:
+    """The micro-kernel of a site and the expression that selects its variant."""
+    digits = _digits(tiling, site)
+    pinned = {
+        f"{loop.loop}_tile": low
+        for loop, (low, high) in zip(tiling.loops, site.ranges, strict=False)
+        if high == low + 1
+    }
+    bases: list[tuple[int, ...]] = [tuple(a.offset.fix(pinned).constant for a in site.addresses)]
+    variant: Expr = Const(0)
+    for digit in digits:
+        bases = [
+            tuple(b + value * o for b, o in zip(base, digit.offsets, strict=True))
+            for base in bases
+            for value in range(digit.size)
+        ]
+        variant = add(multiply(variant, Const(digit.size)), digit.expression)
+    micro = site.operation.intrinsic.micro_kernel
+    assert micro is not None
+    if len(bases) > micro.max_variants:
+        raise HwgenError(
+            "H602",
+            f"{site.operation.intrinsic.name} would need {len(bases)} micro-kernel variants",
+            found=", ".join(f"{d.text}: {d.size}" for d in digits),
+            allowed=f"at most {micro.max_variants}",
+            repair="fewer tiles of a resident operand, or fewer slots",
+        )
+    definition = MicroKernelDef(
+        f"{_identifier(workload.name)}_{_identifier(hardware.name)}_k{number}",
+        site.operation.intrinsic.name,
+        tuple(KernelLoop(w.extent, w.strides) for w in site.absorbed.hardware),
+        tuple(KernelLoop(w.extent, w.strides) for w in site.absorbed.sequence),
+        tuple(bases),
+        site.operation.immediates,
+    )
+    return definition, variant
+
+
+def _digits(tiling: Tiling, site: Site) -> list[_Radix]:
+    """What the base addresses of a site depend on: tile counters, outer loops and slots."""
+    sizes: dict[str, tuple[int, int]] = {}
+    for loop, (low, high) in zip(tiling.loops, site.ranges, strict=False):
+        sizes[f"{loop.loop}_tile"] = (low, high)
+    for i, walk in enumerate(site.absorbed.outer):
+        sizes[f"call{i}"] = (0, walk.extent)
+    digits: list[_Radix] = []
+    names = sorted({n for a in site.addresses for n in a.offset.names})
+    for name in names:
+        low, high = sizes[name]
+        offsets = tuple(a.offset.coefficient(name) for a in site.addresses)
+        if high - low > 1:
+            digits.append(_Radix(name, Name(name), high, offsets))
+    turns: dict[tuple[Affine, int], list[int]] = {}
+    for k, a in enumerate(site.addresses):
+        if a.turn is not None and a.turn.terms:
+            turns.setdefault((a.turn, a.slots), []).append(k)
+    for (turn, slots), members in turns.items():
+        offsets = tuple(
+            a.slot_entries if k in members else 0 for k, a in enumerate(site.addresses)
+        )
+        expression = Binary("%", turn.expression(), Const(slots))
+        digits.append(_Radix(str(expression), expression, slots, offsets))
+    return digits
+
+
+def _check_capacity(hardware: HardwareSpec, kernels: Sequence[MicroKernelDef]) -> None:
+    used: dict[int, int] = {}
+    for kernel in kernels:
+        micro = hardware.intrinsic[kernel.intrinsic].micro_kernel
+        assert micro is not None
+        total = used.get(micro.capacity_operations, 0) + kernel.operations * len(kernel.bases)
+        used[micro.capacity_operations] = total
+        if total > micro.capacity_operations:
+            raise HwgenError(
+                "H603",
+                "the kernel's micro-operations exceed their memory",
+                found=f"more than {total} micro-operations",
+                allowed=str(micro.capacity_operations),
+                repair="smaller tiles, or fewer slots",
+            )
+
+
+def _fold(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+    """Drop loops that run once and conditions that are known."""
+    result: list[Node] = []
+    for node in nodes:
+        match node:
+            case Loop(variable, Const(low), Const(high), body) if high == low + 1:
+                result += _fold(bind(body, {variable: Const(low)}))
+            case Loop(variable, lower, upper, body):
+                result.append(Loop(variable, lower, upper, _fold(body)))
+            case If():
+                result.append(_fold_condition(node))
+            case Call() | Push() | Pop():
+                result.append(node)
+    return tuple(result)
+
+
+def _fold_condition(node: If) -> If:
+    """One condition where both branches of a nested one do the same."""
+    then, otherwise = _fold(node.then), _fold(node.otherwise)
+    match otherwise:
+        case (If(inner, same, ()),) if same == then:
+            return If(Binary("or", node.condition, inner), then)
+        case _:
+            return If(node.condition, then, otherwise)

@@ -1,0 +1,285 @@
+"""Intrinsics as checked C functions of the generated model.
+
+An intrinsic becomes a `step` (one application of its semantics at given addresses, with checks of
+initialisation and last writers) and a function that checks fields and bounds once and runs the
+hardware loops around the step; a micro-kernel becomes such a function with constant loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hwgen.codegen.c_names import NameTable, indent
+from hwgen.codegen.c_value import value_helpers
+from hwgen.codegen.model_step import Step, entries_of
+from hwgen.codegen.program import MicroKernelDef
+from hwgen.spec.hardware import HardwareSpec, Immediate, Intrinsic, Operand, Range
+
+
+class IntrinsicFunctions:
+    """The C functions of a spec's intrinsics; `helpers` collects what they call."""
+
+    def __init__(
+        self, prefix: str, hardware: HardwareSpec, intrinsics: Sequence[Intrinsic]
+    ) -> None:
+        self.prefix, self.hardware = prefix, hardware
+        self.helpers = value_helpers(prefix)
+        taken = NameTable()
+        self._names = {i.name: taken.fresh(f"{prefix}_op_{i.name}") for i in intrinsics}
+        self._taken = taken
+        self._kernels: dict[str, str] = {}
+
+    def call_name(self, intrinsic: Intrinsic) -> str:
+        return self._names[intrinsic.name]
+
+    def kernel_name(self, kernel: str) -> str:
+        if kernel not in self._kernels:
+            self._kernels[kernel] = self._taken.fresh(f"{self.prefix}_kernel_{kernel}")
+        return self._kernels[kernel]
+
+    def define(self, intrinsic: Intrinsic) -> list[str]:
+        """The step and, where the intrinsic is no micro-kernel, the function that loops it."""
+        name = f"{self.call_name(intrinsic)}_step"
+        step = Step(intrinsic, self.hardware, self.prefix, name, self.helpers).lines()
+        return step if intrinsic.micro_kernel else [*step, *self._loops(intrinsic)]
+
+    # --- hardware loops ---
+
+    def _loops(self, intrinsic: Intrinsic) -> list[str]:
+        depth = range(len(intrinsic.loops))
+        parameters = [f"struct {self.prefix}_chip *chip"]
+        steps: list[list[str]] = []
+        for n, operand in enumerate(intrinsic.operands):
+            if self._offchip(operand):
+                parameters.append(f"const struct {self.prefix}_image *image{n}")
+            parameters.append(f"int64_t at{n}")
+            steps.append([f"step{n}_{level}" for level in depth])
+            parameters += [f"int64_t {s}" for s in steps[-1]]
+        extents = [f"extent{level}" for level in depth]
+        parameters += [f"int64_t {e}" for e in extents]
+        parameters += [f"int64_t imm{n}" for n in range(len(intrinsic.immediates))]
+        addresses = [f"at{n}" for n in range(len(intrinsic.operands))]
+        inside = [list(s) for s in steps]
+        checks = self._checks(intrinsic, addresses, inside, extents)
+        checks += self._immediate_checks(
+            intrinsic.immediates, [f"imm{n}" for n in range(len(intrinsic.immediates))]
+        )
+        body = self._nest(
+            intrinsic, addresses, [list(column) for column in zip(*inside, strict=True)], extents
+        )
+        return [
+            f"static int {self.call_name(intrinsic)}({', '.join(parameters)})",
+            "{",
+            *indent([*checks, *body, "return 0;"]),
+            "}",
+            "",
+        ]
+
+    def define_kernel(self, kernel: MicroKernelDef) -> list[str]:
+        """The function of a micro-kernel; its argument selects the variant."""
+        intrinsic = self.hardware.intrinsic[kernel.intrinsic]
+        count = len(intrinsic.operands)
+        rows = ", ".join(f"{{{', '.join(map(str, base))}}}" for base in kernel.bases)
+        addresses = [f"base[variant][{n}]" for n in range(count)]
+        extents = [str(loop.extent) for loop in kernel.loops]
+        steps = [[str(loop.strides[n]) for loop in kernel.loops] for n in range(count)]
+        levels = [*kernel.loops, *kernel.sequence]
+        immediates = dict(kernel.immediates)
+        values = [str(immediates[i.name]) for i in intrinsic.immediates]
+        p = self.prefix
+        extended = [
+            [[str(loop.strides[n]), str(loop.extent)] for loop in kernel.sequence]
+            for n in range(count)
+        ]
+        body = [
+            f"static const int64_t base[{len(kernel.bases)}][{count}] = {{{rows}}};",
+            self._within("variant", Range(0, len(kernel.bases) - 1), f"variant of {kernel.name}"),
+            *self._checks(intrinsic, addresses, steps, extents, extended),
+            *self._immediate_checks(intrinsic.immediates, values),
+            *self._nest(
+                intrinsic,
+                addresses,
+                [[str(s) for s in loop.strides] for loop in levels],
+                [str(loop.extent) for loop in levels],
+                values,
+            ),
+            "return 0;",
+        ]
+        name = self.kernel_name(kernel.name)
+        return [
+            f"static int {name}(struct {p}_chip *chip, int64_t variant)",
+            "{",
+            *indent(body),
+            "}",
+            "",
+        ]
+
+    def _offchip(self, operand: Operand) -> bool:
+        return self.hardware.memory[operand.memory].kind == "offchip"
+
+    def _within(self, value: str, allowed: Range, what: str) -> str:
+        p = self.prefix
+        low, high = f"INT64_C({allowed.minimum})", f"INT64_C({allowed.maximum})"
+        return f'{p}_TRY({p}_within({value}, {low}, {high}, "{what}"));'
+
+    def _immediate_checks(
+        self, immediates: Sequence[Immediate], values: Sequence[str]
+    ) -> list[str]:
+        return [
+            self._within(value, i.range, f"immediate {i.name}")
+            for i, value in zip(immediates, values, strict=True)
+        ]
+
+    def _checks(
+        self,
+        intrinsic: Intrinsic,
+        addresses: Sequence[str],
+        steps: Sequence[Sequence[str]],
+        extents: Sequence[str],
+        sequence: Sequence[Sequence[Sequence[str]]] = (),
+    ) -> list[str]:
+        """Fields within their limits, every address of the call within its memory."""
+        lines: list[str] = []
+        name = intrinsic.name
+        for loop, extent in zip(intrinsic.loops, extents, strict=True):
+            lines.append(self._within(extent, loop.extent, f"{name}: extent of {loop.name}"))
+        for n, operand in enumerate(intrinsic.operands):
+            what = f"{name}: address of {operand.name}"
+            lines.append(self._within(addresses[n], operand.address, what))
+            for level in range(len(intrinsic.loops)):
+                lines += self._stride_check(intrinsic, operand, level, steps[n], extents)
+            lines += self._span_check(intrinsic, n, addresses[n], steps[n], extents, sequence)
+        return lines
+
+    def _stride_check(
+        self,
+        intrinsic: Intrinsic,
+        operand: Operand,
+        level: int,
+        steps: Sequence[str],
+        extents: Sequence[str],
+    ) -> list[str]:
+        loop = intrinsic.loops[level]
+        rule = loop.stride(operand.name)
+        what = f"{intrinsic.name}: step of {operand.name} in {loop.name}"
+        if rule.dense_after:
+            inner = next(
+                n for n, other in enumerate(intrinsic.loops) if other.name == rule.dense_after
+            )
+            dense = f"{steps[inner]} * {extents[inner]}"
+            p = self.prefix
+            check = f'{p}_TRY({p}_within({steps[level]}, {dense}, {dense}, "{what} (dense)"));'
+            return [f"if ({extents[level]} > 1)", f"  {check}"]
+        check = self._within(steps[level], rule.range, what)
+        # A fixed step is no field of the call: it matters only where the loop moves.
+        if rule.range.minimum == rule.range.maximum:
+            return [f"if ({extents[level]} > 1)", f"  {check}"]
+        return [check]
+
+    def _span_check(
+        self,
+        intrinsic: Intrinsic,
+        n: int,
+        address: str,
+        steps: Sequence[str],
+        extents: Sequence[str],
+        sequence: Sequence[Sequence[Sequence[str]]],
+    ) -> list[str]:
+        operand = intrinsic.operands[n]
+        memory = self.hardware.memory[operand.memory]
+        offchip = memory.kind == "offchip"
+        entries = entries_of(operand, memory)
+        capacity = f"image{n}->entries" if offchip else str(memory.capacity_entries)
+        pairs = [
+            *zip(steps, extents, strict=True),
+            *((s, e) for s, e in (sequence[n] if sequence else ())),
+        ]
+        grow = [f"{self.prefix}_span(&low, &high, {step}, {extent});" for step, extent in pairs]
+        what = f"{intrinsic.name}: entry of {operand.name}"
+        code = 4 if offchip else 3
+        return [
+            "{",
+            *indent(
+                [
+                    f"int64_t low = {address}, high = low + {entries - 1};",
+                    *grow,
+                    f"if (low < 0 || high >= {capacity})",
+                    f'  return {self.prefix}_fail({code}, "{what}", low < 0 ? low : high, '
+                    f"{capacity} - 1);",
+                ]
+            ),
+            "}",
+        ]
+
+    def _nest(
+        self,
+        intrinsic: Intrinsic,
+        addresses: Sequence[str],
+        steps: Sequence[Sequence[str]],
+        extents: Sequence[str],
+        immediates: Sequence[str] | None = None,
+    ) -> list[str]:
+        """The loops around the step; `steps[level][operand]`."""
+        arguments = ["chip"]
+        setup: list[str] = []
+        for n, operand in enumerate(intrinsic.operands):
+            terms = [addresses[n]]
+            terms += [f"l{level} * {step[n]}" for level, step in enumerate(steps) if step[n] != "0"]
+            setup.append(f"int64_t a{n} = {' + '.join(terms)};")
+            if self._offchip(operand):
+                arguments.append(f"image{n}")
+            arguments.append(f"a{n}")
+        count = len(intrinsic.immediates)
+        arguments += immediates if immediates is not None else [f"imm{n}" for n in range(count)]
+        p = self.prefix
+        body = [
+            *setup,
+            *self._latency_check(intrinsic),
+            f"{p}_TRY({self.call_name(intrinsic)}_step({', '.join(arguments)}));",
+        ]
+        for level in reversed(range(len(extents))):
+            body = [
+                f"for (int64_t l{level} = 0; l{level} < {extents[level]}; ++l{level}) {{",
+                *indent(body),
+                "}",
+            ]
+        return [*self._latency_state(intrinsic), *body]
+
+    def _hazards(self, intrinsic: Intrinsic) -> list[tuple[int, int, int]]:
+        """Pairs (written operand, touched operand, entries) in one memory."""
+        if intrinsic.result_latency_iterations < 2:
+            return []
+        return [
+            (w, t, entries_of(written, self.hardware.memory[written.memory]))
+            for w, written in enumerate(intrinsic.operands)
+            if written.access != "read"
+            for t, touched in enumerate(intrinsic.operands)
+            if touched.memory == written.memory
+        ]
+
+    def _latency_state(self, intrinsic: Intrinsic) -> list[str]:
+        hazards = self._hazards(intrinsic)
+        depth = intrinsic.result_latency_iterations - 1
+        written = sorted({w for w, _, _ in hazards})
+        return [
+            *(f"int64_t recent{w}[{depth}];" for w in written),
+            *(["int64_t done = 0;"] if hazards else []),
+        ]
+
+    def _latency_check(self, intrinsic: Intrinsic) -> list[str]:
+        hazards = self._hazards(intrinsic)
+        if not hazards:
+            return []
+        depth = intrinsic.result_latency_iterations - 1
+        # Some loops of the nest can be absent; the array is filled before it is read.
+        lines = [f"for (int64_t r = 0; r < {depth} && r < done; ++r) {{"]
+        for w, t, entries in hazards:
+            touched = intrinsic.operands[t].name
+            lines += [
+                f"  if (a{t} - recent{w}[r] < {entries} && recent{w}[r] - a{t} < {entries})",
+                f'    return {self.prefix}_fail(7, "{intrinsic.name}: {touched} too soon", '
+                f"a{t}, {intrinsic.result_latency_iterations});",
+            ]
+        lines += ["}"]
+        lines += [f"recent{w}[done % {depth}] = a{w};" for w in sorted({w for w, _, _ in hazards})]
+        return [*lines, "++done;"]

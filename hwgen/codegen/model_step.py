@@ -1,0 +1,262 @@
+"""One application of an intrinsic's semantics as a checked C function of the generated model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from hwgen.codegen.c_expr import HELPERS, Helpers, IndexText, Interval
+from hwgen.codegen.c_names import C_TYPES, comment, indent
+from hwgen.codegen.c_value import FLOATS, ValueText, dtype_interval, promoted
+from hwgen.errors import HwgenError
+from hwgen.spec.expression import (
+    Access, Assign, Binary, Call, Const, Expr, Name, add, multiply, names, walk,
+)
+from hwgen.spec.hardware import HardwareSpec, Intrinsic, Memory, Operand
+
+_UNSUPPORTED = ("float16", "bfloat16")
+
+
+def entries_of(operand: Operand, memory: Memory) -> int:
+    """How many consecutive entries of its memory one application of an operand covers."""
+    if memory.kind == "offchip":
+        return 1
+    return prod(operand.shape) // memory.entry_elements
+
+
+@dataclass(frozen=True, slots=True)
+class _Site:
+    """One operand inside a step."""
+
+    operand: Operand
+    memory: Memory
+    pointer: str
+    at: str
+    entries: int
+
+
+class Step:
+    """One application of the semantics."""
+
+    def __init__(
+        self,
+        intrinsic: Intrinsic,
+        hardware: HardwareSpec,
+        prefix: str,
+        name: str,
+        helpers: Helpers,
+    ) -> None:
+        self.intrinsic, self.prefix, self.name, self.helpers = intrinsic, prefix, name, helpers
+        self.writers = {i.name: n + 1 for n, i in enumerate(hardware.intrinsics)}
+        memory = hardware.memory
+        self.sites = {
+            o.name: _Site(o, memory[o.memory], f"p{n}", f"a{n}", entries_of(o, memory[o.memory]))
+            for n, o in enumerate(intrinsic.operands)
+        }
+        self.iterators = {name: f"i_{n}" for n, (name, _) in enumerate(intrinsic.iterators)}
+        self.ranges: dict[str, Interval] = {
+            name: (0, extent - 1) for name, extent in intrinsic.iterators
+        }
+        self.scalars = {
+            name: (self.iterators[name], "int32", self.ranges[name]) for name in self.iterators
+        }
+        for n, immediate in enumerate(intrinsic.immediates):
+            low, high = immediate.range.minimum, immediate.range.maximum
+            self.scalars[immediate.name] = (f"imm{n}", immediate.dtype, (low, high))
+        written = {self.sites[s.target.tensor].memory.name for s in intrinsic.semantics}
+        self.shared = {name for name, site in self.sites.items() if site.memory.name in written}
+
+    def lines(self) -> list[str]:
+        p = self.prefix
+        for operand in self.intrinsic.operands:
+            if operand.dtype in _UNSUPPORTED:
+                raise HwgenError(
+                    "H603",
+                    f"the C model cannot compute with {operand.dtype}",
+                    location=self.intrinsic.location,
+                    field=f"intrinsics.{self.intrinsic.name}.operands.{operand.name}",
+                    found=operand.dtype,
+                    allowed=", ".join(d for d in C_TYPES if d not in _UNSUPPORTED),
+                    repair="use float32 operands",
+                )
+        parameters = [f"struct {p}_chip *chip"]
+        checks: list[str] = []
+        pointers: list[str] = []
+        marks: list[str] = []
+        for n, site in enumerate(self.sites.values()):
+            offchip = site.memory.kind == "offchip"
+            if offchip:
+                parameters.append(f"const struct {p}_image *image{n}")
+            parameters.append(f"int64_t a{n}")
+            writer = f"image{n}->writer" if offchip else f"chip->{site.memory.name}_writer"
+            if site.operand.access != "write":
+                checks += self._initialised(site, writer, offchip)
+            if site.operand.access != "read":
+                if offchip:
+                    checks += [
+                        f"if (!{writer})",
+                        f'  return {p}_fail(4, "{self.intrinsic.name}: write to an input", '
+                        f"{site.at}, 0);",
+                    ]
+                marks += self._mark(site, writer)
+            pointers.append(self._pointer(n, site, offchip))
+        for n, immediate in enumerate(self.intrinsic.immediates):
+            parameters.append(f"{C_TYPES[immediate.dtype]} imm{n}")
+        body: list[str] = []
+        for statement in self.intrinsic.semantics:
+            body += self._statement(statement)
+        semantics = "; ".join(map(str, self.intrinsic.semantics))
+        return [
+            f"/* {comment(f'{self.intrinsic.name}: {semantics}')} */",
+            f"static inline int {self.name}({', '.join(parameters)})",
+            "{",
+            *indent([*checks, *pointers, *body, *marks, "return 0;"]),
+            "}",
+            "",
+        ]
+
+    def _pointer(self, n: int, site: _Site, offchip: bool) -> str:
+        element = C_TYPES[site.operand.dtype]
+        const = "const " if site.operand.access == "read" else ""
+        restrict = "" if site.operand.name in self.shared else "restrict "
+        if offchip:
+            step = prod(site.operand.shape)
+            start = f"({const}{element} *)image{n}->data + {site.at} * {step}"
+        else:
+            start = f"chip->{site.memory.name} + {site.at} * {site.memory.entry_elements}"
+        return f"{const}{element} *{restrict}{site.pointer} = {start};"
+
+    def _initialised(self, site: _Site, writer: str, offchip: bool) -> list[str]:
+        p, operand = self.prefix, site.operand
+        what = f"{self.intrinsic.name}: {operand.name}"
+        entry = site.at if site.entries == 1 else "e"
+        loop = (
+            []
+            if site.entries == 1
+            else [f"for (int64_t e = {site.at}; e < {site.at} + {site.entries}; ++e) {{"]
+        )
+        guard = f"{writer} && " if offchip else ""
+        lines = [
+            f"if ({guard}!{writer}[{entry}])",
+            f'  return {p}_fail(5, "{what} never written", {entry}, 0);',
+        ]
+        if operand.written_by:
+            allowed = {self.writers[w] for w in operand.written_by}
+            table = ", ".join("1" if n in allowed else "0" for n in range(len(self.writers) + 1))
+            lines = [
+                f"static const unsigned char allowed_{site.pointer}[] = {{{table}}};",
+                *lines,
+                f"if ({guard}!allowed_{site.pointer}[{writer}[{entry}]])",
+                f'  return {p}_fail(6, "{what} last written by a call it cannot follow", '
+                f"{entry}, 0);",
+            ]
+        return [*loop, *indent(lines), "}"] if loop else lines
+
+    def _mark(self, site: _Site, writer: str) -> list[str]:
+        number = self.writers[self.intrinsic.name]
+        if site.entries == 1:
+            return [f"{writer}[{site.at}] = {number};"]
+        return [
+            f"for (int64_t e = {site.at}; e < {site.at} + {site.entries}; ++e)",
+            f"  {writer}[e] = {number};",
+        ]
+
+    # --- statements ---
+
+    def _offset(self, access: Access) -> str:
+        shape = self.sites[access.tensor].operand.shape
+        total: Expr = Const(0)
+        for d, index in enumerate(access.indices):
+            total = add(total, multiply(index, Const(prod(shape[d + 1 :]))))
+        return IndexText(Helpers(self.prefix, HELPERS), self.iterators, self.ranges)(total)
+
+    def _load(self, access: Access) -> tuple[str, str]:
+        site = self.sites[access.tensor]
+        return (f"{site.pointer}[{self._offset(access)}]", site.operand.dtype)
+
+    def _loops(self, wanted: Sequence[str], body: list[str]) -> list[str]:
+        for name, extent in reversed(self.intrinsic.iterators):
+            if name in wanted:
+                i = self.iterators[name]
+                body = [f"for (int {i} = 0; {i} < {extent}; ++{i}) {{", *indent(body), "}"]
+        return body
+
+    def _statement(self, statement: Assign) -> list[str]:
+        used = {n for e in (statement.target, statement.value) for n in names(e)}
+        spatial = [n for n in self.iterators if n in names(statement.target)]
+        reduced = [n for n in self.iterators if n in used and n not in spatial]
+        text = ValueText(self.helpers, self._load, self.scalars)
+        value = text(statement.value)
+        lines: list[str] = []
+        if text.checks:
+            bad = " || ".join(f"!({c})" for c in text.checks)
+            lines += [
+                "{",
+                "  int bad = 0;",
+                *indent(self._loops([*spatial, *reduced], [f"bad |= {bad};"])),
+                "  if (bad)",
+                f'    return {self.prefix}_fail(8, "{self.intrinsic.name}: operand outside the '
+                "operation's domain\", 0, 0);",
+                "}",
+            ]
+        target, dtype = self._load(statement.target)
+        site = self.sites[statement.target.tensor]
+        detour = self._aliases(statement, site)
+        result = f"result[{self._offset(statement.target)}]" if detour else target
+        if statement.op == "=":
+            stored = f"{result} = {text.cast(value, dtype).text};"
+            inner = self._loops(reduced, [stored])
+        else:
+            inner = self._update(statement, text, target, result, dtype, reduced)
+        nest = self._loops(spatial, inner)
+        if detour:
+            size = prod(site.operand.shape)
+            copy = self._loops(spatial, [f"{target} = {result};"])
+            nest = ["{", f"  {C_TYPES[dtype]} result[{size}];", *indent([*nest, *copy]), "}"]
+        return [*lines, *nest]
+
+    def _aliases(self, statement: Assign, site: _Site) -> bool:
+        """Whether an element read could be one that an earlier lane has written."""
+        reads = [e for e in walk(statement.value) if isinstance(e, Access)]
+        return any(
+            self.sites[r.tensor].memory.name == site.memory.name and r != statement.target
+            for r in reads
+        )
+
+    def _update(
+        self,
+        statement: Assign,
+        text: ValueText,
+        target: str,
+        result: str,
+        dtype: str,
+        reduced: Sequence[str],
+    ) -> list[str]:
+        """`+=`, `max=` or `min=`, over the reduction's iterators, in a local variable."""
+        value = text(statement.value)
+        wide = promoted(dtype)
+        if statement.op == "+=" and not value.is_float and dtype not in FLOATS:
+            # Sums that wrap around are computed without sign.
+            unsigned = "uint64_t" if "int64" in (wide, value.dtype) else "uint32_t"
+            return [
+                f"{unsigned} sum = ({unsigned}){target};",
+                *self._loops(reduced, [f"sum += ({unsigned}){value.text};"]),
+                f"{result} = ({C_TYPES[dtype]})sum;",
+            ]
+        scalars = {**self.scalars, " so far": ("so_far", wide, dtype_interval(wide))}
+        local = ValueText(self.helpers, self._load, scalars)
+        so_far = Name(" so far")
+        match statement.op:
+            case "+=":
+                expr: Expr = Binary("+", so_far, statement.value)
+            case "max=":
+                expr = Call("max", (so_far, statement.value))
+            case _:
+                expr = Call("min", (so_far, statement.value))
+        step = local.cast(local(expr), dtype).text
+        return [
+            f"{C_TYPES[dtype]} so_far = {target};",
+            *self._loops(reduced, [f"so_far = {step};"]),
+            f"{result} = so_far;",
+        ]

@@ -1,0 +1,251 @@
+"""Loops that move a tensor between its row-major form and the chip's image of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from hwgen.codegen.c_expr import Helpers, IndexText, Interval, bounds, fold, integer
+from hwgen.codegen.c_names import C_TYPES, comment, indent
+from hwgen.codegen.emit_host import HostPlan
+from hwgen.codegen.program import Image
+from hwgen.spec.expression import Binary, Const, Expr, Name, names, substitute
+from hwgen.spec.workload import Tensor
+
+
+def packing(plan: HostPlan, helpers: Helpers) -> list[str]:
+    """One static function per image: `NAME_fill_IMAGE` for inputs, `NAME_unpack_IMAGE` else."""
+    lines: list[str] = []
+    for image in plan.program.images:
+        tensor = next(t for t in plan.inputs + plan.outputs if t.name == image.tensor)
+        lines += [*_Packing(plan, image, tensor, helpers).function(), ""]
+    return lines
+
+
+class _Packing:
+    """The loop nest over one image's positions."""
+
+    def __init__(self, plan: HostPlan, image: Image, tensor: Tensor, helpers: Helpers) -> None:
+        self.plan, self.image, self.tensor = plan, image, tensor
+        extents = image.outer + image.lanes or (1,)
+        # Unit loops vanish; the innermost remains so that there always is a loop.
+        kept = [d for d, n in enumerate(extents) if n > 1] or [len(extents) - 1]
+        gone = {f"p{d}": Const(0) for d in range(len(extents)) if d not in kept}
+        self.variables = [f"p{d}" for d in kept]
+        self.extents = [extents[d] for d in kept]
+        self.index = [fold(substitute(e, gone)) for e in image.index]
+        self.ranges: dict[str, Interval] = {
+            v: (0, n - 1) for v, n in zip(self.variables, self.extents, strict=True)
+        }
+        self.text = IndexText(helpers, {v: v for v in self.variables}, self.ranges)
+        self.strides = [prod(tensor.shape[d + 1 :]) for d in range(len(tensor.shape))]
+
+    @property
+    def packs(self) -> bool:
+        return self.image.role == "input"
+
+    def function(self) -> list[str]:
+        image, tensor = self.image, self.tensor
+        shape = "".join(f"[{n}]" for n in image.outer + image.lanes)
+        at = ", ".join(str(fold(e)) for e in image.index)
+        of = "".join(f"[{n}]" for n in tensor.shape)
+        positions = ", ".join(f"p{d}" for d in range(len(image.outer + image.lanes)))
+        element, image_element = C_TYPES[tensor.dtype], C_TYPES[image.dtype]
+        name, verb = self.plan.name, "fill" if self.packs else "unpack"
+        pad = f"; {image.fill} outside" if self.packs and self._guarded() else ""
+        what = f"{image.name}{shape} at ({positions}) holds {tensor.name}{of} at ({at}){pad}."
+        if self.packs:
+            arguments = f"const {element} *from, {image_element} *to"
+        else:
+            arguments = f"const {image_element} *from, {element} *to"
+        return [
+            f"/* {comment(what)} */",
+            f"static void {name}_{verb}_{self.plan.identifiers[image.name]}({arguments})",
+            "{",
+            *indent(self._level(0)),
+            "}",
+        ]
+
+    def missing_entry(self) -> list[str]:
+        """`NAME_missing_IMAGE(writer)` over every position inside the tensor."""
+        conditions = [c for k in range(len(self.index)) for c in self._conditions(k)]
+        outer = len(self.image.outer)
+        strides = [prod(self.image.outer[d + 1 :]) for d in range(outer)]
+        entry: Expr = Const(0)
+        for d, stride in enumerate(strides):
+            if f"p{d}" in self.variables:
+                entry = fold(Binary("+", entry, Binary("*", Name(f"p{d}"), Const(stride))))
+        at = self.text(entry)
+        missing = " && ".join([*conditions, f"!writer[{at}]"])
+        # Without guards, one lane speaks for its entry.
+        depth = [
+            (v, n)
+            for v, n in zip(self.variables, self.extents, strict=True)
+            if conditions or int(v[1:]) < outer
+        ]
+        body = [f"if ({missing})", f"  return {at};"]
+        for variable, extent in reversed(depth):
+            head = f"for (int64_t {variable} = 0; {variable} < {integer(extent)}; ++{variable})"
+            body = [f"{head} {{", *indent(body), "}"]
+        return [
+            f"static int64_t {missing_entry_name(self.plan, self.image)}"
+            "(const unsigned char *writer)",
+            "{",
+            *indent([*body, "return -1;"]),
+            "}",
+        ]
+
+    def _guarded(self) -> bool:
+        return any(self._conditions(k) for k in range(len(self.index)))
+
+    def _conditions(self, k: int) -> list[str]:
+        """C conditions under which index `k` lies inside the tensor, where that is not certain."""
+        low, high = bounds(self.index[k], self.ranges)
+        text = self.text(self.index[k])
+        conditions: list[str] = []
+        if low < 0:
+            conditions.append(f"{text} >= 0")
+        if high >= self.tensor.shape[k]:
+            conditions.append(f"{text} < {self.tensor.shape[k]}")
+        return conditions
+
+    def _depth(self, k: int) -> int:
+        """The loop at which index `k` is known; -1 before all loops."""
+        used = names(self.index[k])
+        return max((d for d, v in enumerate(self.variables) if v in used), default=-1)
+
+    def _level(self, depth: int) -> list[str]:
+        variable, extent = self.variables[depth], self.extents[depth]
+        if depth == len(self.variables) - 1:
+            return self._innermost(variable, extent)
+        here = (-1, 0) if depth == 0 else (depth,)
+        conditions = [
+            c for k in range(len(self.index)) if self._depth(k) in here for c in self._conditions(k)
+        ]
+        pointer = "to" if self.packs else "from"
+        skipped = prod(self.extents[depth + 1 :])
+        body: list[str] = []
+        if conditions:
+            fill = self._fill("to", skipped) if self.packs else []
+            body += [
+                f"if (!({' && '.join(conditions)})) {{",
+                *indent([*fill, f"{pointer} += {skipped};", "continue;"]),
+                "}",
+            ]
+        body += self._level(depth + 1)
+        return [
+            f"for (int64_t {variable} = 0; {variable} < {integer(extent)}; ++{variable}) {{",
+            *indent(body),
+            "}",
+        ]
+
+    def _fill(self, target: str, count: int) -> list[str]:
+        if self.image.fill == 0:
+            return [f"memset({target}, 0, {count} * sizeof *{target});"]
+        return [f"for (int64_t i = 0; i < {count}; ++i)", f"  {target}[i] = {self._fill_text()};"]
+
+    def _fill_text(self) -> str:
+        fill = self.image.fill
+        return repr(fill) if isinstance(fill, float) else integer(fill)
+
+    def _offset(self, without: str | None = None) -> str:
+        """Element offset in the tensor; with `without`, the part that does not depend on it."""
+        total: Expr = Const(0)
+        for expr, stride in zip(self.index, self.strides, strict=True):
+            part = substitute(expr, {without: Const(0)}) if without else expr
+            total = fold(Binary("+", total, Binary("*", part, Const(stride))))
+        return self.text(total)
+
+    def _innermost(self, variable: str, extent: int) -> list[str]:
+        last = len(self.variables) - 1
+        here = (last, -1) if last == 0 else (last,)
+        inside = [k for k in range(len(self.index)) if self._depth(k) in here]
+        conditions = [c for k in inside for c in self._conditions(k)]
+        advance = f"{'to' if self.packs else 'from'} += {extent};"
+        moving = [k for k in inside if variable in names(self.index[k])]
+        if moving == [len(self.index) - 1] and self._steps_by_one(moving[0], variable):
+            lines = self._contiguous(variable, extent, conditions)
+            if lines:
+                return [*lines, advance]
+        guard = " && ".join(conditions)
+        head = f"for (int64_t {variable} = 0; {variable} < {integer(extent)}; ++{variable})"
+        if self.packs:
+            value = f"from[{self._offset()}]"
+            if guard:
+                value = f"{guard} ? {value} : {self._fill_text()}"
+            return [head, f"  to[{variable}] = {value};", advance]
+        copy = f"to[{self._offset()}] = from[{variable}];"
+        return [head, *([f"  if ({guard})", f"    {copy}"] if guard else [f"  {copy}"]), advance]
+
+    def _steps_by_one(self, k: int, variable: str) -> bool:
+        """Whether index `k` is something independent of `variable`, plus `variable`."""
+        return _coefficient(self.index[k], variable) == 1
+
+    def _contiguous(self, variable: str, extent: int, conditions: Sequence[str]) -> list[str]:
+        """A block copy, where at most the end of the run can lie outside the tensor."""
+        k = len(self.index) - 1
+        low, _ = bounds(self.index[k], self.ranges)
+        base = self._offset(without=variable)
+        if not conditions:
+            return self._copy(base, str(extent))
+        alone = len(self.variables) == 1 and any(self._conditions(j) for j in range(k))
+        if low < 0 or alone:
+            return []
+        start = self.text(fold(substitute(self.index[k], {variable: Const(0)})))
+        size = self.tensor.shape[k]
+        lines = [
+            f"int64_t n = {size} - ({start});",
+            f"n = n < 0 ? 0 : n > {extent} ? {extent} : n;",
+            *self._copy(base, "n"),
+        ]
+        if self.packs:
+            lines += [
+                f"for (int64_t i = n; i < {extent}; ++i)",
+                f"  to[i] = {self._fill_text()};",
+            ]
+        return lines
+
+    def _copy(self, base: str, count: str) -> list[str]:
+        element = C_TYPES[self.tensor.dtype]
+        source, target = (f"from[{base}]", "to") if self.packs else ("from", f"to[{base}]")
+        if self.image.dtype != self.tensor.dtype:
+            at = f"from[{base} + i]" if self.packs else "from[i]"
+            to = "to[i]" if self.packs else f"to[{base} + i]"
+            return [f"for (int64_t i = 0; i < {count}; ++i)", f"  {to} = {at};"]
+        if count.isdigit():
+            first, second = ("to", f"&{source}") if self.packs else (f"&{target}", "from")
+            return [f"memcpy({first}, {second}, {int(count)} * sizeof({element}));"]
+        first, second = ("to", f"from + ({base})") if self.packs else (f"to + ({base})", "from")
+        return [
+            "if (n > 0)",
+            f"  memcpy({first}, {second}, (size_t)n * sizeof({element}));",
+        ]
+
+
+def _coefficient(expr: Expr, variable: str) -> int | None:
+    """The factor of `variable` in an expression affine in it; None where it is not affine."""
+    if variable not in names(expr):
+        return 0
+    match expr:
+        case Name():
+            return 1
+        case Binary("+" | "-" as op, left, right):
+            a, b = _coefficient(left, variable), _coefficient(right, variable)
+            if a is None or b is None:
+                return None
+            return a + b if op == "+" else a - b
+        case Binary("*", Const(int(factor)), other) | Binary("*", other, Const(int(factor))):
+            inner = _coefficient(other, variable)
+            return None if inner is None else factor * inner
+        case _:
+            return None
+
+
+def missing_entry_name(plan: HostPlan, image: Image) -> str:
+    return f"{plan.name}_missing_{plan.identifiers[image.name]}"
+
+
+def missing_entry(plan: HostPlan, image: Image, helpers: Helpers) -> list[str]:
+    """A C function: the first entry that holds an element and has no writer, or -1."""
+    tensor = next(t for t in plan.outputs if t.name == image.tensor)
+    return _Packing(plan, image, tensor, helpers).missing_entry()

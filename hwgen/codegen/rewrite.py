@@ -1,0 +1,76 @@
+"""Rewriting of program nodes: variables replaced, constants folded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hwgen.codegen.program import Call, CallOperand, If, Loop, Node, Pop, Push
+from hwgen.spec.expression import Binary, Const, Expr, add, multiply, substitute
+
+
+def bind(nodes: tuple[Node, ...], values: Mapping[str, Expr]) -> tuple[Node, ...]:
+    """The nodes with loop variables replaced."""
+    result: list[Node] = []
+    for node in nodes:
+        match node:
+            case Loop(variable, lower, upper, body):
+                inner = {n: v for n, v in values.items() if n != variable}
+                result.append(
+                    Loop(
+                        variable,
+                        substitute(lower, values),
+                        substitute(upper, values),
+                        bind(body, inner),
+                    )
+                )
+            case If(condition, then, otherwise):
+                result.append(
+                    If(substitute(condition, values), bind(then, values), bind(otherwise, values))
+                )
+            case Call():
+                result.append(bind_call(node, values))
+            case Push() | Pop():
+                result.append(node)
+    return tuple(result)
+
+
+def bind_call(call: Call, values: Mapping[str, Expr]) -> Call:
+    """A call with variables replaced in its addresses and variant."""
+    operands = tuple(
+        CallOperand(o.name, o.buffer, simplify(substitute(o.address, values)), o.strides)
+        for o in call.operands
+    )
+    variant = None if call.variant is None else simplify(substitute(call.variant, values))
+    return Call(
+        call.site,
+        call.intrinsic,
+        call.unit,
+        operands,
+        call.extents,
+        call.immediates,
+        call.kernel,
+        variant,
+        call.statement,
+    )
+
+
+def simplify(expr: Expr) -> Expr:
+    """Integer expression with known parts folded."""
+    match expr:
+        case Binary(op, left, right):
+            a, b = simplify(left), simplify(right)
+            match op, a, b:
+                case "+", _, _:
+                    return add(a, b)
+                case "*", _, _:
+                    return multiply(a, b)
+                case "%", Const(int(x)), Const(int(y)):
+                    return Const(x % y)
+                case "//", Const(int(x)), Const(int(y)):
+                    return Const(x // y)
+                case "-", Const(int(x)), Const(int(y)):
+                    return Const(x - y)
+                case _:
+                    return Binary(op, a, b)
+        case _:
+            return expr

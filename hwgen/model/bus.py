@@ -1,0 +1,215 @@
+"""Off-chip buses: how accesses split into bursts, and how readers share the path.
+
+Model: one request per cycle, granted by fixed priority; at most `in_flight_bursts` requests are
+outstanding over all readers; memory answers in the order of the requests, the first beat
+`latency_cycles` after its request, then one beat per cycle.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import lru_cache
+
+from hwgen.spec.hardware import Bus, Channel
+
+FOREVER = 1 << 62
+
+
+class Bursts:
+    """The bursts of one access in order: beats and (rounded up) memory entries of each."""
+
+    __slots__ = ("beats", "count", "entries", "total_beats", "uniform")
+
+    def __init__(self, beats: tuple[int, ...], entries: tuple[int, ...]) -> None:
+        self.beats = beats
+        self.entries = entries
+        self.count = len(beats)
+        self.total_beats = sum(beats)
+        self.uniform = beats[0] if beats and min(beats) == max(beats) else 0
+
+
+@lru_cache(maxsize=65536)
+def _row(
+    bus: Bus, offset_bytes: int, row_bytes: int, entry_bytes: int
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    beat, boundary = bus.beat_bytes, bus.burst_boundary_bytes
+    beats: list[int] = []
+    entries: list[int] = []
+    position, end = offset_bytes, offset_bytes + row_bytes
+    while position < end:
+        stop = min(
+            end,
+            (position // boundary + 1) * boundary,
+            position // beat * beat + bus.burst_beats * beat,
+        )
+        beats.append(-(-stop // beat) - position // beat)
+        entries.append(-(-(stop - position) // entry_bytes))
+        position = stop
+    return tuple(beats), tuple(entries)
+
+
+@lru_cache(maxsize=65536)
+def _rows(
+    bus: Bus, offset_bytes: int, row_bytes: int, rows: int, stride_bytes: int, entry_bytes: int
+) -> Bursts:
+    boundary = bus.burst_boundary_bytes
+    beats: list[int] = []
+    entries: list[int] = []
+    for row in range(rows):
+        b, e = _row(bus, (offset_bytes + row * stride_bytes) % boundary, row_bytes, entry_bytes)
+        if stride_bytes == 0:
+            return Bursts(b * rows, e * rows)
+        beats += b
+        entries += e
+    return Bursts(tuple(beats), tuple(entries))
+
+
+def split_access(
+    bus: Bus, start_bytes: int, row_bytes: int, rows: int, stride_bytes: int, entry_bytes: int
+) -> Bursts:
+    """Bursts of `rows` rows of `row_bytes`, `stride_bytes` apart, from byte `start_bytes` on.
+
+    A burst covers one row, has at most `burst_beats` beats and crosses no boundary; the image's
+    own base is assumed aligned to `burst_boundary_bytes`.
+    """
+    boundary = bus.burst_boundary_bytes
+    return _rows(
+        bus, start_bytes % boundary, row_bytes, rows, stride_bytes % boundary, entry_bytes
+    )
+
+
+def write_cycles(channel: Channel, bursts: Bursts) -> int:
+    """Cycles from the first write request to the last response, alone on the write channel."""
+    per_entry = channel.cycles_per_entry
+    data = [per_entry * n for n in bursts.entries] if per_entry else list(bursts.beats)
+    if channel.in_flight_bursts <= 1:
+        return sum(data) + channel.latency_cycles * bursts.count
+    responses: deque[int] = deque([0] * channel.in_flight_bursts, channel.in_flight_bursts)
+    sent = 0
+    for cycles in data:
+        sent = max(sent, responses[0]) + cycles
+        responses.append(sent + channel.latency_cycles)
+    return responses[-1]
+
+
+class Reader:
+    """One read access under way; `ready` is the cycle of its first request."""
+
+    __slots__ = ("bursts", "index", "owner", "priority", "ready")
+
+    def __init__(self, owner: int, priority: int, ready: int, bursts: Bursts) -> None:
+        self.owner = owner
+        self.priority = priority
+        self.ready = ready
+        self.bursts = bursts
+        self.index = 0
+
+
+class ReadBus:
+    """State of a bus's read side. `ends`: when the last `in_flight_bursts` bursts are complete."""
+
+    __slots__ = ("_alone", "ends", "last_issue", "latency", "readers", "window")
+
+    def __init__(self, bus: Bus) -> None:
+        self.latency = bus.read.latency_cycles
+        self.window = max(1, bus.read.in_flight_bursts)
+        self.ends: deque[int] = deque([0] * self.window, self.window)
+        self.last_issue = -1
+        self.readers: list[Reader] = []
+        self._alone: dict[Bursts, tuple[int, tuple[int, ...]]] = {}
+
+    def alone(self, bursts: Bursts) -> tuple[int, tuple[int, ...]]:
+        """On an idle bus: cycle of the last request, and ends of the last bursts, from 0."""
+        known = self._alone.get(bursts)
+        if known is None:
+            idle = ReadBus.__new__(ReadBus)
+            idle.latency, idle.window = self.latency, self.window
+            idle.ends = deque([0] * self.window, self.window)
+            idle.last_issue = -1
+            reader = Reader(0, 0, 0, bursts)
+            idle._issue(reader, FOREVER)
+            tail = min(bursts.count, self.window)
+            known = (idle.last_issue, tuple(idle.ends)[self.window - tail :])
+            self._alone[bursts] = known
+        return known
+
+    def read_cycles(self, bursts: Bursts) -> int:
+        """Cycles from the first request to the end of the last beat, alone on the bus."""
+        return self.alone(bursts)[1][-1] if bursts.count else 0
+
+    def next_request(self) -> tuple[int, Reader]:
+        """Cycle and reader of the next request; there must be a reader."""
+        slot = max(self.last_issue + 1, self.ends[0])
+        best, when = self.readers[0], FOREVER
+        for reader in self.readers:
+            at = reader.ready if reader.ready > slot else slot
+            if at < when or (at == when and reader.priority < best.priority):
+                best, when = reader, at
+        return when, best
+
+    def advance(self, when: int, reader: Reader, horizon: int) -> bool:
+        """Issue requests of `reader`, chosen by `next_request`, before cycle `horizon` or until
+        one of higher priority is ready; true when the last one is issued."""
+        for other in self.readers:
+            if other.priority < reader.priority and other.ready < horizon:
+                horizon = other.ready
+        if reader.index == 0 and reader.bursts.count > 4 and self.ends[-1] <= when:
+            last, tail = self.alone(reader.bursts)
+            if when + last < horizon:
+                self.last_issue = when + last
+                self.ends.extend([when + end for end in tail])
+                reader.index = reader.bursts.count
+                return True
+        self._issue(reader, horizon)
+        return reader.index == reader.bursts.count
+
+    def _issue(self, reader: Reader, horizon: int) -> None:
+        ends, latency, window = self.ends, self.latency, self.window
+        beats, count, uniform = reader.bursts.beats, reader.bursts.count, reader.bursts.uniform
+        index, ready = reader.index, reader.ready
+        issue, end = self.last_issue, ends[-1]
+        steady_from = index + window if uniform else count
+        while index < count:
+            if index >= steady_from and ends[-1] - ends[0] == (window - 1) * uniform:
+                issued = self._issue_steady(uniform, count - index, horizon)
+                index += issued
+                steady_from = count
+                if issued:
+                    issue, end = self.last_issue, ends[-1]
+                    continue
+            at = issue + 1
+            if at < ends[0]:
+                at = ends[0]
+            if at < ready:
+                at = ready
+            if at >= horizon:
+                break
+            data = at + latency
+            if data < end:
+                data = end
+            end = data + beats[index]
+            ends.append(end)
+            issue = at
+            index += 1
+        reader.index = index
+        self.last_issue = issue
+
+    def _issue_steady(self, beats: int, count: int, horizon: int) -> int:
+        """Skip over equal bursts once the last `window` of them follow each other without gap."""
+        ends, window = self.ends, self.window
+        first = ends[0]
+        if self.latency <= (window - 1) * beats:
+            issued = min(count, max(0, -(-(horizon - first) // beats)))
+            shift = issued * beats
+            issue = first + shift - beats
+        else:
+            period = self.latency + beats
+            last = first + (window - 1) * beats
+            groups = min(count // window, max(0, -(-(horizon - last) // period)))
+            issued = groups * window
+            shift = groups * period
+            issue = last + shift - period
+        if issued:
+            self.last_issue = issue
+            ends.extend([end + shift for end in ends])
+        return issued

@@ -1,0 +1,469 @@
+"""A call site against its intrinsic: names resolved once, numbers checked once per combination."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import prod
+
+import numpy as np
+import numpy.typing as npt
+
+from hwgen.codegen.program import CallOperand, KernelLoop, KernelProgram, MicroKernelDef
+from hwgen.errors import HwgenError
+from hwgen.spec.expression import DTYPES
+from hwgen.spec.hardware import HardwareSpec, Intrinsic, Operand
+
+from .execution import Semantics, semantics
+from .geometry import (
+    Dims,
+    Region,
+    independent,
+    injective,
+    iterations,
+    normalised,
+    overlap,
+    reach,
+    region,
+    rewritten_operation,
+    stale_iteration,
+)
+from .numeric import Array, Value, cast
+from .trace import CallEvent, Site
+
+
+def call_error(
+    code: str, message: str, event: CallEvent, *, found: str, allowed: str, repair: str = ""
+) -> HwgenError:
+    """An error of one call; its `field` is the call with its numbers and loop variables."""
+    return HwgenError(code, message, field=str(event), found=found, allowed=allowed, repair=repair)
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """A memory or an image: flat elements, and for each entry who wrote it last."""
+
+    name: str
+    dtype: str
+    entry_shape: tuple[int, ...]
+    elements: Array
+    writer: npt.NDArray[np.int16]
+    entry_elements: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "entry_elements", prod(self.entry_shape))
+
+    @property
+    def entry_bytes(self) -> int:
+        return self.entry_elements * DTYPES[self.dtype]
+
+
+@dataclass(frozen=True, slots=True)
+class SiteOperand:
+    """An operand of a site: its place, its bounds and its rules.
+
+    `span`: entries that one iteration touches. `base`, `entries`, `slot_entries`: of its buffer
+    or image. `allowed_writers`: by writer number; None where anybody may have written.
+    """
+
+    rule: Operand
+    buffer: str
+    tensor: str
+    memory: str
+    store: Store
+    span: int
+    base: int
+    entries: int
+    slot_entries: int
+    directions: tuple[str, ...]
+    is_read: bool
+    allowed_writers: npt.NDArray[np.bool_] | None
+
+    def check_defined(
+        self, where: Region, address: int, event: CallEvent, writers: Mapping[str, int]
+    ) -> None:
+        """Raise unless every entry read is defined, and by an allowed writer."""
+        low, high = address + where.low, address + where.high + 1
+        last = self.store.writer[low:high]
+        rule = self.allowed_writers
+        if (last >= 0).all() if rule is None else rule[last].all():
+            return
+        entries = np.arange(low, high) if where.offsets is None else where.offsets + address
+        last = self.store.writer[entries]
+        undefined = last < 0
+        if undefined.any():
+            entry = int(entries[int(np.argmax(undefined))])
+            raise call_error(
+                "H707",
+                f"operand {self.rule.name} reads an entry that nothing has written",
+                event,
+                found=f"{self.store.name}[{entry}], {int(undefined.sum())} such entries",
+                allowed="entries that a call has written before",
+                repair=f"load or reset {self.buffer} first",
+            )
+        if rule is not None and not rule[last].all():
+            index = int(np.argmin(rule[last]))
+            names = {number: name for name, number in writers.items()}
+            raise call_error(
+                "H708",
+                f"operand {self.rule.name} reads what the wrong call wrote last",
+                event,
+                found=f"{self.store.name}[{int(entries[index])}] was written by "
+                f"{names.get(int(last[index]), 'the host')}",
+                allowed=", ".join(self.rule.written_by),
+            )
+
+    def mark(self, where: Region, address: int, writer: int) -> None:
+        """Record who wrote a region."""
+        if where.offsets is None:
+            self.store.writer[address + where.low : address + where.high + 1] = writer
+        else:
+            self.store.writer[where.offsets + address] = writer
+
+
+@dataclass(slots=True)
+class Plan:
+    """What one combination of extents, strides and relative addresses comes to.
+
+    `fields`: lowest and highest offset that an address field holds, per operand. `reaches`:
+    lowest and highest entry touched. `calls`: how often it was executed.
+    """
+
+    dims: Dims
+    fields: tuple[tuple[int, int], ...]
+    reaches: tuple[tuple[int, int], ...]
+    regions: tuple[Region, ...]
+    independent: bool
+    calls: int = 0
+
+
+PlanKey = tuple[tuple[int, ...], tuple[tuple[int, ...], ...], tuple[int, ...]]
+
+
+class CallSite:
+    """One call site of a program, resolved."""
+
+    def __init__(
+        self,
+        site: Site,
+        program: KernelProgram,
+        hardware: HardwareSpec,
+        memories: Mapping[str, Store],
+        images: Mapping[str, Store],
+    ) -> None:
+        call = site.call
+        self.site = site
+        if call.intrinsic not in hardware.intrinsic:
+            raise self.malformed("unknown intrinsic", call.intrinsic, ", ".join(hardware.intrinsic))
+        self.intrinsic: Intrinsic = hardware.intrinsic[call.intrinsic]
+        if call.unit != self.intrinsic.unit:
+            raise self.malformed("wrong unit", call.unit, self.intrinsic.unit)
+        expected = [o.name for o in self.intrinsic.operands]
+        if [o.name for o in call.operands] != expected:
+            found = ", ".join(o.name for o in call.operands)
+            raise self.malformed("wrong operands", found, ", ".join(expected))
+        loops = len(self.intrinsic.loops)
+        if {len(call.extents), *(len(o.strides) for o in call.operands)} != {loops}:
+            raise self.malformed(
+                "wrong number of extents or strides", str(len(call.extents)), str(loops)
+            )
+        self.kernel: MicroKernelDef | None = None
+        if call.kernel or self.intrinsic.micro_kernel is not None:
+            self.kernel = program.kernel.get(call.kernel)
+            if self.kernel is None or self.kernel.intrinsic != call.intrinsic:
+                named = ", ".join(k.name for k in program.kernels if k.intrinsic == call.intrinsic)
+                raise self.malformed("wrong micro-kernel", call.kernel or "none", named or "none")
+        stated = self.kernel.immediates if self.kernel else call.immediates
+        if self.kernel and dict(call.immediates) != dict(stated):
+            raise HwgenError(
+                "H713",
+                "a call does not restate the immediates of its micro-kernel",
+                field=self.text(),
+                found=str(dict(call.immediates)),
+                allowed=str(dict(stated)),
+            )
+        self.immediates = self._immediates(dict(stated))
+        self.semantics: Semantics = semantics(self.intrinsic)
+        self.operands: tuple[SiteOperand, ...] = tuple(
+            self._operand(given, rule, program, memories, images)
+            for given, rule in zip(call.operands, self.intrinsic.operands, strict=True)
+        )
+        written = self.semantics.written
+        store = self.operands[written].store
+        self.sharing = tuple(
+            i for i, o in enumerate(self.operands) if i != written and o.store is store
+        )
+        self.spans = tuple(o.span for o in self.operands)
+        self.writer = 0
+        self._plans: dict[PlanKey, Plan] = {}
+        self._regions: dict[Dims, tuple[Region, ...]] = {}
+        self._independent: dict[tuple[Dims, tuple[int, ...]], bool] = {}
+
+    def text(self) -> str:
+        return f"site {self.site.call.site}: {self.site.call.intrinsic}"
+
+    def malformed(self, what: str, found: str, allowed: str) -> HwgenError:
+        return HwgenError(
+            "H718", f"a malformed call: {what}", field=self.text(), found=found, allowed=allowed
+        )
+
+    def _immediates(self, stated: Mapping[str, int]) -> dict[str, Value]:
+        rules = {i.name: i for i in self.intrinsic.immediates}
+        if set(stated) != set(rules):
+            raise self.malformed("wrong immediates", ", ".join(stated), ", ".join(rules) or "none")
+        values: dict[str, Value] = {}
+        for name, number in stated.items():
+            if number not in rules[name].range:
+                raise HwgenError(
+                    "H706",
+                    f"immediate {name} does not fit its field",
+                    field=self.text(),
+                    found=str(number),
+                    allowed=str(rules[name].range),
+                )
+            values[name] = cast(Value(np.asarray(number, np.int64), "int64"), rules[name].dtype)
+        return values
+
+    def _operand(
+        self,
+        given: CallOperand,
+        rule: Operand,
+        program: KernelProgram,
+        memories: Mapping[str, Store],
+        images: Mapping[str, Store],
+    ) -> SiteOperand:
+        if rule.memory in memories:
+            store = memories[rule.memory]
+            buffer = program.buffer.get(given.buffer)
+            if buffer is None or buffer.memory != rule.memory:
+                held = ", ".join(b.name for b in program.buffers if b.memory == rule.memory)
+                raise self.malformed(f"operand {rule.name}", given.buffer, f"a buffer of {held}")
+            bounds = (buffer.tensor, buffer.base, buffer.entries, buffer.slot_entries)
+        else:
+            image = program.image.get(given.buffer)
+            if image is None or given.buffer not in images:
+                raise self.malformed(
+                    f"operand {rule.name}", given.buffer, "one of " + ", ".join(program.image)
+                )
+            store = images[image.name]
+            bounds = (image.tensor, 0, image.entries, image.entries)
+        lanes = len(store.entry_shape)
+        if rule.shape[len(rule.shape) - lanes :] != store.entry_shape or rule.dtype != store.dtype:
+            raise self.malformed(
+                f"operand {rule.name} of {store.name}",
+                f"{store.dtype}{list(store.entry_shape)} entries",
+                f"{rule.dtype}{list(rule.shape)}",
+            )
+        ways = {"read": ("read",), "write": ("write",), "update": ("read", "write")}
+        return SiteOperand(
+            rule,
+            given.buffer,
+            bounds[0],
+            rule.memory,
+            store,
+            prod(rule.shape[: len(rule.shape) - lanes]),
+            bounds[1],
+            bounds[2],
+            bounds[3],
+            ways[rule.access],
+            rule.access != "write",
+            None,
+        )
+
+    def prepare(self, writers: Mapping[str, int]) -> None:
+        """Number the writers: this site's own, and those that its operands allow."""
+        self.writer = writers[self.intrinsic.name]
+        prepared: list[SiteOperand] = []
+        for operand in self.operands:
+            if operand.rule.written_by:
+                # The last element answers for entries that nobody has written.
+                allowed = np.zeros(len(writers) + 2, np.bool_)
+                allowed[[writers[name] for name in operand.rule.written_by]] = True
+                fields = {f: getattr(operand, f) for f in SiteOperand.__slots__}
+                operand = SiteOperand(**{**fields, "allowed_writers": allowed})
+            prepared.append(operand)
+        self.operands = tuple(prepared)
+
+    def iterations(self) -> int:
+        return sum(plan.calls * iterations(plan.dims) for plan in self._plans.values())
+
+    def plan(self, event: CallEvent) -> Plan:
+        """The plan of a call, made and checked when its numbers are new."""
+        written = event.addresses[self.semantics.written]
+        relative = tuple(event.addresses[i] - written for i in self.sharing)
+        key = (event.extents, event.strides, relative)
+        known = self._plans.get(key)
+        if known is None:
+            known = self._plans[key] = self._new_plan(event, relative)
+        return known
+
+    def _new_plan(self, event: CallEvent, relative: tuple[int, ...]) -> Plan:
+        loops = tuple(
+            KernelLoop(extent, tuple(s[i] for s in event.strides))
+            for i, extent in enumerate(event.extents)
+        )
+        self._check_loops(loops, event)
+        sequence: Dims = ()
+        if self.kernel is not None:
+            sequence = self.kernel.sequence
+            if normalised(loops) != normalised(self.kernel.loops):
+                raise call_error(
+                    "H713",
+                    "a call does not restate the loops of its micro-kernel",
+                    event,
+                    found=_loops_text(loops),
+                    allowed=_loops_text(self.kernel.loops),
+                )
+        dims = normalised((*loops, *sequence))
+        operands = range(len(self.operands))
+        everything = (*loops, *sequence)
+        latency = self.intrinsic.result_latency_iterations
+        if latency > 1:
+            sharing = list(zip(self.sharing, relative, strict=True))
+            stale = stale_iteration(
+                everything, self.semantics.written, self.spans, sharing, latency
+            )
+            if stale is not None:
+                raise call_error(
+                    "H711",
+                    "an iteration touches a result that is not there yet",
+                    event,
+                    found=f"iteration {stale[0]} touches what iteration {stale[0] - stale[1]} wrote",
+                    allowed=f"at least {latency} iterations between them",
+                    repair="order the loops so that consecutive iterations write other entries",
+                )
+        return Plan(
+            dims,
+            tuple(reach(sequence, i, 1) for i in operands),
+            tuple(reach(dims, i, self.spans[i]) for i in operands),
+            tuple(region(dims, i, self.spans[i]) for i in operands),
+            self.independent(dims, event.addresses),
+        )
+
+    def _check_loops(self, loops: Dims, event: CallEvent) -> None:
+        position = {loop.name: i for i, loop in enumerate(self.intrinsic.loops)}
+        for number, (rule, loop) in enumerate(zip(self.intrinsic.loops, loops, strict=True)):
+            if loop.extent not in rule.extent:
+                raise call_error(
+                    "H704",
+                    f"the extent of loop {rule.name} does not fit its field",
+                    event,
+                    found=str(loop.extent),
+                    allowed=str(rule.extent),
+                )
+            for i, operand in enumerate(self.operands):
+                stride, steps = rule.stride(operand.rule.name), loops[number].strides[i]
+                if stride.dense_after:
+                    inner = loops[position[stride.dense_after]]
+                    dense = inner.strides[i] * inner.extent
+                    fits, allowed = steps == dense or loop.extent == 1, f"{dense}, densely"
+                else:
+                    fits, allowed = steps in stride.range, str(stride.range)
+                if not fits:
+                    raise call_error(
+                        "H705",
+                        f"operand {operand.rule.name} may not step so in loop {rule.name}",
+                        event,
+                        found=str(steps),
+                        allowed=allowed,
+                    )
+
+    def check_variant(self, event: CallEvent) -> None:
+        """Rules of a micro-kernel that depend on nothing but its definition and variant."""
+        kernel, micro = self.kernel, self.intrinsic.micro_kernel
+        assert kernel is not None
+        if micro is None:
+            raise self.malformed("a micro-kernel", kernel.name, "none for this intrinsic")
+        if not 0 <= event.variant < len(kernel.bases):
+            raise call_error(
+                "H712",
+                "a micro-kernel has no such variant",
+                event,
+                found=str(event.variant),
+                allowed=f"0..{len(kernel.bases) - 1}",
+            )
+        if len(kernel.bases) > micro.max_variants:
+            raise call_error(
+                "H712",
+                "a micro-kernel has too many variants",
+                event,
+                found=str(len(kernel.bases)),
+                allowed=f"at most {micro.max_variants}",
+            )
+        rewritten = rewritten_operation(
+            kernel.sequence, self.semantics.written, micro.rewrite_distance
+        )
+        if rewritten is not None:
+            raise call_error(
+                "H710",
+                "a micro-operation writes where one shortly before it wrote",
+                event,
+                found=f"operation {rewritten[0]} writes where operation "
+                f"{rewritten[0] - rewritten[1]} does",
+                allowed=f"{micro.rewrite_distance} operations between equal addresses",
+            )
+
+    def check_addresses(self, plan: Plan, event: CallEvent) -> None:
+        """Fields, buffers, slots and memories of one call's addresses."""
+        for operand, address, fields, ends in zip(
+            self.operands, event.addresses, plan.fields, plan.reaches, strict=True
+        ):
+            rule = operand.rule
+            if address + fields[0] < rule.address.minimum or (
+                address + fields[1] > rule.address.maximum
+            ):
+                raise call_error(
+                    "H703",
+                    f"the address of operand {rule.name} does not fit its field",
+                    event,
+                    found=f"{address + fields[0]}..{address + fields[1]}",
+                    allowed=str(rule.address),
+                )
+            low, high = address + ends[0] - operand.base, address + ends[1] - operand.base
+            if low < 0 or high >= operand.entries:
+                inside = low + operand.base >= 0 and high + operand.base < operand.store.writer.size
+                code, what = ("H702", "its buffer") if inside else ("H701", "its memory")
+                raise call_error(
+                    code,
+                    f"operand {rule.name} lies outside {what}",
+                    event,
+                    found=f"{operand.store.name}[{low + operand.base}..{high + operand.base}]",
+                    allowed=f"{operand.base}..{operand.base + operand.entries - 1} ({operand.buffer})",
+                )
+            if low // operand.slot_entries != high // operand.slot_entries:
+                raise call_error(
+                    "H702",
+                    f"operand {rule.name} crosses the slots of its buffer",
+                    event,
+                    found=f"{operand.store.name}[{low + operand.base}..{high + operand.base}]",
+                    allowed=f"one slot of {operand.slot_entries} entries ({operand.buffer})",
+                )
+
+    def regions(self, dims: Dims) -> tuple[Region, ...]:
+        """What each operand touches; remembered."""
+        known = self._regions.get(dims)
+        if known is None:
+            known = tuple(region(dims, i, span) for i, span in enumerate(self.spans))
+            self._regions[dims] = known
+        return known
+
+    def independent(self, dims: Dims, addresses: tuple[int, ...]) -> bool:
+        """Whether all iterations may be executed at once; remembered."""
+        written = self.semantics.written
+        relative = tuple(addresses[i] - addresses[written] for i in self.sharing)
+        key = (dims, relative)
+        known = self._independent.get(key)
+        if known is None:
+            sharing = list(zip(self.sharing, relative, strict=True))
+            known = independent(dims, written, self.spans, sharing)
+            if not known and self.semantics.reduces:
+                moving = tuple(d for d in dims if d.strides[written])
+                known = injective(moving, written, self.spans[written]) and not any(
+                    overlap(dims, written, other, self.spans, at) for other, at in sharing
+                )
+            self._independent[key] = known
+        return known
+
+
+def _loops_text(loops: Dims) -> str:
+    return ", ".join(f"{loop.extent} by {list(loop.strides)}" for loop in loops) or "none"

@@ -1,0 +1,291 @@
+"""Functional simulation: a program executed call by call from what its intrinsics mean.
+
+It knows memories, intrinsics and calls, and nothing of schedules. Calls run in stream order, as
+if each finished before the next began; whether the real overlap may differ is for the
+synchronisation check to say. On-chip memories start poisoned and nothing undefined is ever read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from hwgen.codegen.program import Image, KernelProgram
+from hwgen.errors import HwgenError
+from hwgen.spec.hardware import HardwareSpec
+
+from .callsite import CallSite, Plan, Store, call_error
+from .execution import Batch, Operand, apply
+from .geometry import Dims
+from .images import pack, unpack
+from .integers import evaluate_interval
+from .numeric import STORAGE, Array
+from .trace import CallEvent, Site, calls
+
+POISON = 0xA5
+"""Every byte of a memory that nothing has been written to."""
+
+HOST = 0
+"""The last writer of an input image."""
+
+NOBODY = -1
+"""The last writer of an entry that was never written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Bytes that calls move between a memory and their units.
+
+    `tensor`: the tensor that the image or buffer holds; `direction`: read or write.
+    """
+
+    tensor: str
+    direction: str
+    memory: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionalResult:
+    """What a program computes, and what it takes.
+
+    `outputs`: row-major arrays by tensor name. `micro_operations`: distinct ones in use, by
+    micro-kernel memory. `iterations`: executed, by intrinsic.
+    """
+
+    outputs: dict[str, Array]
+    traffic: tuple[Traffic, ...]
+    calls: int
+    iterations: dict[str, int]
+    micro_operations: dict[str, int]
+
+    def traffic_bytes(self, memory: str, tensor: str = "", direction: str = "") -> int:
+        """Bytes in and out of a memory, perhaps of one tensor or in one direction only."""
+        return sum(
+            t.bytes
+            for t in self.traffic
+            if t.memory == memory and tensor in ("", t.tensor) and direction in ("", t.direction)
+        )
+
+
+def run(
+    program: KernelProgram,
+    hardware: HardwareSpec,
+    inputs: Mapping[str, Array],
+    *,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    check: bool = True,
+) -> FunctionalResult:
+    """Execute a program on row-major input tensors.
+
+    Args:
+        program: what to execute.
+        hardware: the chip that it is for.
+        inputs: a tensor for every name in `program.inputs`; bfloat16 as its 16 bits.
+        shapes: the outputs' shapes; without it, as far as their images' indices reach.
+        check: whether to look for undefined reads and hazards too. Bounds are always checked.
+
+    Raises:
+        HwgenError: H701 outside a memory, H702 outside the operand's buffer or slot, H703
+            address field, H704 extent, H705 stride, H706 immediate, H707 undefined read,
+            H708 last writer, H709 micro-operation capacity, H710 rewrite distance, H711 result
+            latency, H712 variant, H713 a call that does not restate its micro-kernel, H714
+            output not written, H715 image, H716 input tensor, H717 undefined arithmetic, H718
+            malformed call.
+    """
+    machine = _Machine(program, hardware, check)
+    machine.load(inputs)
+    count = 0
+    for event in calls(program):
+        machine.step(event)
+        count += 1
+    return machine.result(shapes or {}, count)
+
+
+class _Machine:
+    """The state of all memories; one per run."""
+
+    def __init__(self, program: KernelProgram, hardware: HardwareSpec, check: bool) -> None:
+        self.program = program
+        self.hardware = hardware
+        self.check = check
+        self.writers = {name: i for i, name in enumerate(hardware.intrinsic, HOST + 1)}
+        self.memories = {
+            m.name: _poisoned(m.name, m.dtype, m.capacity_entries, m.entry_shape)
+            for m in hardware.memories
+            if m.kind != "offchip"
+        }
+        self.images: dict[str, Store] = {}
+        self.sites: dict[int, CallSite] = {}
+        self.variants: dict[tuple[str, int], int] = {}
+        self.micro_operations: dict[str, int] = {}
+
+    def load(self, inputs: Mapping[str, Array]) -> None:
+        """Pack the inputs' images and poison the outputs'."""
+        missing = [name for name in self.program.inputs if name not in inputs]
+        if missing:
+            raise HwgenError(
+                "H716",
+                "an input tensor is missing",
+                found=", ".join(inputs) or "none",
+                allowed=", ".join(self.program.inputs),
+                repair=f"give {', '.join(missing)}",
+            )
+        for image in self.program.images:
+            if image.role == "output":
+                self.images[image.name] = _poisoned(
+                    image.name, image.dtype, image.entries, image.lanes
+                )
+                continue
+            tensor = np.asarray(inputs[image.tensor])
+            known = STORAGE.get(image.dtype) == tensor.dtype
+            dtype = image.dtype if known else str(tensor.dtype)
+            if dtype not in STORAGE:
+                raise HwgenError(
+                    "H716",
+                    f"an input tensor has no data type of this language: {image.tensor}",
+                    found=dtype,
+                    allowed=", ".join(STORAGE),
+                )
+            packed = pack(image, tensor, dtype).ravel()
+            writer = np.full(image.entries, HOST, np.int16)
+            self.images[image.name] = Store(image.name, image.dtype, image.lanes, packed, writer)
+
+    def step(self, event: CallEvent) -> None:
+        """Check and execute one call."""
+        site = self._site(event.site)
+        plan = site.plan(event)
+        if site.kernel is not None:
+            self._variant(site, event)
+        site.check_addresses(plan, event)
+        plan.calls += 1
+        try:
+            if plan.independent:
+                self._execute(site, plan.dims, event.addresses, event, plan)
+            else:
+                self._in_order(site, plan.dims, event.addresses, event)
+        except HwgenError as error:
+            if error.diagnostic.field:
+                raise
+            found = error.diagnostic
+            raise call_error(
+                found.code, found.message, event, found=found.found, allowed=found.allowed
+            ) from error
+
+    def _site(self, where: Site) -> CallSite:
+        known = self.sites.get(id(where))
+        if known is None:
+            known = CallSite(where, self.program, self.hardware, self.memories, self.images)
+            known.prepare(self.writers)
+            self.sites[id(where)] = known
+        return known
+
+    def _variant(self, site: CallSite, event: CallEvent) -> None:
+        """Check the micro-kernel's variant and count its micro-operations once."""
+        kernel, micro = site.kernel, site.intrinsic.micro_kernel
+        assert kernel is not None
+        assert micro is not None
+        key = (kernel.name, event.variant)
+        if key not in self.variants:
+            site.check_variant(event)
+            self.variants[key] = kernel.operations
+            used = self.micro_operations.get(micro.name, 0) + kernel.operations
+            self.micro_operations[micro.name] = used
+            if used > micro.capacity_operations:
+                raise call_error(
+                    "H709",
+                    "the micro-kernels of the program do not fit their memory",
+                    event,
+                    found=f"{used} micro-operations in {len(self.variants)} variants so far",
+                    allowed=f"{micro.capacity_operations} in {micro.name}",
+                    repair="use fewer variants, or hardware loops in place of micro-operations",
+                )
+        if event.addresses != kernel.bases[event.variant]:
+            raise call_error(
+                "H713",
+                "a call does not restate the addresses of its micro-kernel",
+                event,
+                found=str(list(event.addresses)),
+                allowed=f"{list(kernel.bases[event.variant])}, the bases of variant {event.variant}",
+            )
+
+    def _in_order(
+        self, site: CallSite, dims: Dims, addresses: tuple[int, ...], event: CallEvent
+    ) -> None:
+        """Execute iterations one after the other as far down as one depends on another."""
+        if not dims or site.independent(dims, addresses):
+            self._execute(site, dims, addresses, event, None)
+            return
+        outer = dims[0]
+        for i in range(outer.extent):
+            moved = tuple(a + i * k for a, k in zip(addresses, outer.strides, strict=True))
+            self._in_order(site, dims[1:], moved, event)
+
+    def _execute(
+        self,
+        site: CallSite,
+        dims: Dims,
+        addresses: tuple[int, ...],
+        event: CallEvent,
+        plan: Plan | None,
+    ) -> None:
+        regions = plan.regions if plan else site.regions(dims)
+        if self.check:
+            for operand, where, address in zip(site.operands, regions, addresses, strict=True):
+                if operand.is_read:
+                    operand.check_defined(where, address, event, self.writers)
+        operands = tuple(
+            Operand(
+                o.store.elements, o.store.dtype, a * o.store.entry_elements, o.store.entry_elements
+            )
+            for o, a in zip(site.operands, addresses, strict=True)
+        )
+        apply(Batch(site.semantics, dims, operands, site.immediates))
+        written = site.semantics.written
+        site.operands[written].mark(regions[written], addresses[written], site.writer)
+
+    def result(self, shapes: Mapping[str, tuple[int, ...]], count: int) -> FunctionalResult:
+        """Unpack the outputs and add up the traffic."""
+        outputs: dict[str, Array] = {}
+        for image in self.program.images:
+            if image.role == "output":
+                store = self.images[image.name]
+                lanes = store.entry_elements
+                written = np.repeat(store.writer != NOBODY, lanes)
+                shape = shapes.get(image.tensor) or _reach(image)
+                outputs[image.tensor] = unpack(image, store.elements, shape, written)
+        traffic: dict[tuple[str, str, str], int] = {}
+        iterations: dict[str, int] = {}
+        for site in self.sites.values():
+            done = site.iterations()
+            name = site.intrinsic.name
+            iterations[name] = iterations.get(name, 0) + done
+            for operand in site.operands:
+                for direction in operand.directions:
+                    key = (operand.tensor, direction, operand.memory)
+                    moved = done * operand.span * operand.store.entry_bytes
+                    traffic[key] = traffic.get(key, 0) + moved
+        return FunctionalResult(
+            {name: outputs[name] for name in self.program.outputs if name in outputs},
+            tuple(Traffic(*key, total) for key, total in sorted(traffic.items())),
+            count,
+            dict(sorted(iterations.items())),
+            dict(sorted(self.micro_operations.items())),
+        )
+
+
+def _poisoned(name: str, dtype: str, entries: int, entry_shape: tuple[int, ...]) -> Store:
+    size = STORAGE[dtype].itemsize * entries
+    for extent in entry_shape:
+        size *= extent
+    raw: npt.NDArray[np.uint8] = np.full(size, POISON, np.uint8)
+    elements = np.ndarray(size // STORAGE[dtype].itemsize, STORAGE[dtype], raw)
+    return Store(name, dtype, entry_shape, elements, np.full(entries, NOBODY, np.int16))
+
+
+def _reach(image: Image) -> tuple[int, ...]:
+    ranges = {f"p{a}": (0, extent - 1) for a, extent in enumerate(image.outer + image.lanes)}
+    return tuple(evaluate_interval(index, ranges)[1] + 1 for index in image.index)

@@ -1,0 +1,242 @@
+"""When a loop's iterations repeat: exact analysis of integer expressions in one loop variable.
+
+An expression is quasi-periodic in `v` on an interval when e(v + period) = e(v) + shift there, for
+every value of the other names in their ranges. Affine terms, `//` and `%` by constants are so
+everywhere; `min`, `max` and comparisons are so between the points where the winner changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from math import gcd, lcm
+
+from hwgen.spec.expression import (
+    Binary,
+    Call,
+    Const,
+    Expr,
+    Name,
+    Unary,
+    add,
+    evaluate,
+    multiply,
+    names,
+    walk,
+)
+
+from .integers import Interval, affine, evaluate_interval
+
+Ranges = Mapping[str, Interval]
+_COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
+MAX_PERIOD = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """An expression that must repeat: exactly (`modulus` 0), or modulo `modulus`."""
+
+    expression: Expr
+    modulus: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Zone:
+    """Iterations `start ..< end`; `period` 0 means that nothing is known to repeat."""
+
+    start: int
+    end: int
+    period: int
+
+
+def interval(expr: Expr, ranges: Ranges) -> Interval:
+    """Bounds of an expression over a box, tight where it is affine."""
+    linear = affine(expr)
+    if linear is None:
+        return evaluate_interval(expr, ranges)
+    low = high = linear[0]
+    for name, c in linear[1].items():
+        a, b = c * ranges[name][0], c * ranges[name][1]
+        low, high = low + min(a, b), high + max(a, b)
+    return low, high
+
+
+def _constant(expr: Expr, ranges: Ranges) -> int | None:
+    low, high = interval(expr, ranges)
+    return low if low == high else None
+
+
+def progression(expr: Expr, variable: str, ranges: Ranges) -> tuple[int, int] | None:
+    """(period, shift) of an expression in `variable` over its range, or None."""
+    if variable not in names(expr):
+        return 1, 0
+    match expr:
+        case Name():
+            return 1, 1
+        case Unary("-", operand):
+            p = progression(operand, variable, ranges)
+            return None if p is None else (p[0], -p[1])
+        case Unary("not", operand):
+            p = progression(operand, variable, ranges)
+            return p if p is not None and p[1] == 0 else None
+        case Call("min" | "max" as function, (left, right)):
+            return _selected(function, left, right, variable, ranges)
+        case Call("select", (condition, yes, no)):
+            p, a, b = (progression(x, variable, ranges) for x in (condition, yes, no))
+            if p is None or a is None or b is None or p[1] or a[1] * b[0] != b[1] * a[0]:
+                return None
+            period = lcm(p[0], a[0], b[0])
+            return period, a[1] * (period // a[0])
+        case Binary(op, left, right):
+            return _binary_progression(op, left, right, variable, ranges)
+        case _:
+            return None
+
+
+def _binary_progression(
+    op: str, left: Expr, right: Expr, variable: str, ranges: Ranges
+) -> tuple[int, int] | None:
+    a = progression(left, variable, ranges)
+    b = progression(right, variable, ranges)
+    if op in _COMPARISONS:
+        return _compared(op, left, right, variable, ranges)
+    if a is None or b is None:
+        return None
+    period = lcm(a[0], b[0])
+    sa, sb = a[1] * (period // a[0]), b[1] * (period // b[0])
+    match op:
+        case "+":
+            return period, sa + sb
+        case "-":
+            return period, sa - sb
+        case "*":
+            if sa == 0 and sb == 0:
+                return period, 0
+            factor = _constant(right, ranges) if sb == 0 else _constant(left, ranges)
+            if factor is None or (sa and sb):
+                return None
+            return period, (sa + sb) * factor
+        case "//" | "%":
+            k = _constant(right, ranges)
+            if k is None or k <= 0:
+                return None
+            repeat = k // gcd(a[1], k)
+            return a[0] * repeat, a[1] * repeat // k if op == "//" else 0
+        case "and" | "or":
+            return (period, 0) if sa == 0 and sb == 0 else None
+        case _:
+            return None
+
+
+def _same_rate(left: Expr, right: Expr, variable: str, ranges: Ranges) -> tuple[int, int] | None:
+    a, b = progression(left, variable, ranges), progression(right, variable, ranges)
+    if a is None or b is None or a[1] * b[0] != b[1] * a[0]:
+        return None
+    period = lcm(a[0], b[0])
+    return period, a[1] * (period // a[0])
+
+
+def _selected(
+    function: str, left: Expr, right: Expr, variable: str, ranges: Ranges
+) -> tuple[int, int] | None:
+    same = _same_rate(left, right, variable, ranges)
+    if same is not None:
+        return same
+    difference = interval(Binary("-", left, right), ranges)
+    if difference[1] <= 0:
+        return progression(left if function == "min" else right, variable, ranges)
+    if difference[0] >= 0:
+        return progression(right if function == "min" else left, variable, ranges)
+    return None
+
+
+def _compared(
+    op: str, left: Expr, right: Expr, variable: str, ranges: Ranges
+) -> tuple[int, int] | None:
+    same = _same_rate(left, right, variable, ranges)
+    if same is not None:
+        return same[0], 0
+    difference = interval(Binary("-", left, right), ranges)
+    low, high = difference
+    decided = {
+        "<": high < 0 or low >= 0,
+        ">=": high < 0 or low >= 0,
+        "<=": high <= 0 or low > 0,
+        ">": high <= 0 or low > 0,
+        "==": low > 0 or high < 0,
+        "!=": low > 0 or high < 0,
+    }
+    return (1, 0) if decided[op] else None
+
+
+def _cuts(expr: Expr, variable: str, span: Interval, ranges: Ranges) -> set[int]:
+    """First iterations after each point where a `min`, `max` or comparison may change sides."""
+    cuts: set[int] = set()
+    for node in walk(expr):
+        match node:
+            case Call("min" | "max", (left, right)):
+                pass
+            case Binary(op, left, right) if op in _COMPARISONS:
+                pass
+            case _:
+                continue
+        linear = affine(Binary("-", left, right))
+        if linear is None or variable not in linear[1]:
+            continue
+        slope = linear[1][variable]
+        terms = [Const(linear[0]), *(multiply(Name(n), Const(c)) for n, c in linear[1].items())]
+        low, high = interval(reduce(add, terms), {**ranges, variable: (0, 0)})
+        for rest in {low, high}:
+            root = -rest // slope
+            cuts.update(c for c in (root, root + 1, root + 2) if span[0] < c <= span[1])
+    return cuts
+
+
+def zones(
+    watched: Iterable[Watched], variable: str, span: Interval, ranges: Ranges
+) -> tuple[Zone, ...]:
+    """Partition of the iterations `span[0] .. span[1]` into intervals with a common period."""
+    dependent = [w for w in watched if variable in names(w.expression)]
+    cuts = {span[0], span[1] + 1}
+    for w in dependent:
+        cuts |= _cuts(w.expression, variable, span, ranges)
+    ordered = sorted(cuts)
+    found: list[Zone] = []
+    for start, end in zip(ordered, ordered[1:], strict=False):
+        inside = {**ranges, variable: (start, end - 1)}
+        period = 1
+        for w in dependent:
+            step = progression(w.expression, variable, inside)
+            if step is None:
+                period = 0
+                break
+            repeat, shift = step
+            if shift:
+                if not w.modulus:
+                    period = 0
+                    break
+                repeat *= w.modulus // gcd(shift, w.modulus)
+            period = lcm(period, repeat)
+            if period > MAX_PERIOD:
+                period = 0
+                break
+        found.append(Zone(start, end, period))
+    return tuple(found)
+
+
+def decided_by(expr: Expr) -> Iterator[str]:
+    """Names whose values can change where an expression repeats, or how."""
+    for node in walk(expr):
+        match node:
+            case Call() | Binary("<" | "<=" | ">" | ">=" | "==" | "!=", _, _):
+                yield from names(node)
+            case Binary("*" | "//" | "%", left, right) if names(right) and names(left):
+                yield from names(node)
+            case _:
+                pass
+
+
+def value(expr: Expr, values: Mapping[str, int]) -> int:
+    """An integer expression's value."""
+    return int(evaluate(expr, values))

@@ -1,0 +1,524 @@
+"""The instruction stream of a program: what each unit gets, with its tokens, in issue order.
+
+Rules: a pop belongs to the next operation of its target, a push to the stream's last operation
+where that is a call of the source that does not yet push this way; else an empty operation
+carries it. A micro-kernel variant is loaded, on the same unit, before its first call. The
+completion protocol ends the stream. Loops whose iterations repeat can be skipped by the sink.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from hwgen.codegen.program import Call, If, KernelProgram, Loop, MicroKernelDef, Node, Pop, Push
+from hwgen.errors import HwgenError
+from hwgen.spec.expression import Binary, Const, Expr, names
+from hwgen.spec.expression import Call as Function
+from hwgen.spec.hardware import HardwareSpec
+
+from .bus import Bursts
+from .integers import Interval, affine, evaluate_interval
+from .periodicity import Watched, Zone, decided_by, value, zones
+
+Environment = list[int]
+Compiled = Callable[[Environment], int]
+
+STEP_OPERATIONS = 24
+"""A loop's state is compared about every so many operations."""
+MARKS = 512
+"""States remembered per loop."""
+
+
+@dataclass(slots=True, eq=False)
+class Operation:
+    """One entry of the stream; equal entries are one object.
+
+    `cycles`: its duration, or the fixed part of it where `bursts` are read from `bus`, the first
+    request being `lead` cycles after the start. `pops`, `pushes`: indices of token edges.
+    `touches`: (memory, footprint, writes) of the on-chip accesses, for the checkers.
+    """
+
+    identity: int
+    unit: int
+    name: str
+    site: int
+    cycles: int = 0
+    bursts: Bursts | None = None
+    bus: int = 0
+    priority: int = 0
+    lead: int = 0
+    touches: tuple[tuple[int, int, bool], ...] = ()
+    pops: tuple[int, ...] = ()
+    pushes: tuple[int, ...] = ()
+
+
+class Costs(Protocol):
+    """What a stream is made for: the numbers that matter of a call, and what they mean."""
+
+    def watched(self, call: Call) -> tuple[Watched, ...]:
+        """The expressions that distinguish the executions of a call site."""
+        ...
+
+    def operation(self, call: Call, values: tuple[int, ...]) -> Operation:
+        """The operation of a call whose watched expressions have these values."""
+        ...
+
+    def kernel_load(self, call: Call, kernel: MicroKernelDef, first: int) -> Operation:
+        """The load of a micro-kernel variant that `first` micro-operations precede."""
+        ...
+
+
+class Sink(Protocol):
+    """What executes the stream. The last three allow it to skip repeating iterations."""
+
+    def accept(self, operation: Operation, where: tuple[int, ...]) -> None: ...
+
+    def signature(self) -> Hashable:
+        """The state relative to now: equal signatures have equal futures."""
+        ...
+
+    def mark(self) -> object:
+        """Now, and what was counted so far."""
+        ...
+
+    def repeat(self, mark: object, times: int) -> None:
+        """Be as if what happened since `mark` had happened `times` more often."""
+        ...
+
+
+class Stream:
+    """Walks a program once. `variables`: loop variables in the order of `where`.
+
+    `skip`: let the sink skip repeating iterations. `budget`: after that many operations, iterations
+    are skipped at the mean rate even where the state does not exactly repeat (`exact` says so).
+    """
+
+    def __init__(
+        self,
+        program: KernelProgram,
+        hardware: HardwareSpec,
+        costs: Costs,
+        sink: Sink,
+        *,
+        skip: bool = False,
+        budget: int = 1 << 62,
+        located: bool = False,
+        limit: int = 1 << 62,
+    ) -> None:
+        self.hardware = hardware
+        self.program = program
+        self.costs = costs
+        self.sink = sink
+        self.skip = skip
+        self.budget = budget
+        self.located = located
+        self.limit = limit
+        self.units = {unit.name: i for i, unit in enumerate(hardware.units)}
+        self.unit_names = [unit.name for unit in hardware.units]
+        self.edges = hardware.tokens.edges if hardware.tokens is not None else ()
+        self.emitted = 0
+        self.exact = True
+        self.variables: dict[str, int] = {}
+        self.values: Environment = []
+        self._last: Operation | None = None
+        self._last_where: tuple[int, ...] = ()
+        self._last_is_call = False
+        self._pops: list[tuple[int, ...]] = [() for _ in hardware.units]
+        self._loaded: dict[tuple[str, int], None] = {}
+        self._loaded_operations = 0
+        self._with_tokens: dict[tuple[int, tuple[int, ...], tuple[int, ...]], Operation] = {}
+        self._identities = 1 << 20
+        self._nops = [
+            Operation(-1 - i, i, "nop", -1, hardware.tokens.nop_cycles if hardware.tokens else 0)
+            for i in range(len(hardware.units))
+        ]
+        self._root = [self._compile(node) for node in program.body]
+
+    # Execution
+
+    def run(self) -> None:
+        """Send the whole program and its completion to the sink."""
+        for node in self._root:
+            if self.emitted < self.limit:
+                node()
+        if self.emitted < self.limit:
+            self._complete()
+
+    def call(self, base: Operation, where: tuple[int, ...], *, is_call: bool = True) -> None:
+        """Send an operation, with the pops that wait for its unit."""
+        last = self._last
+        if last is not None:
+            self.emitted += 1
+            self.sink.accept(last, self._last_where)
+        pops = self._pops[base.unit]
+        if pops:
+            self._pops[base.unit] = ()
+            base = self._tokens(base, pops, ())
+        self._last = base
+        self._last_where = where
+        self._last_is_call = is_call
+
+    def push(self, edge: int, source: int) -> None:
+        """Attach a push to the last operation, or to an empty one."""
+        if self._pops[source]:
+            self._nop(source)
+        last = self._last
+        if (
+            last is None
+            or last.unit != source
+            or not self._last_is_call
+            or edge in last.pushes
+        ):
+            self._nop(source)
+            last = self._last
+            assert last is not None
+        self._last = self._tokens(last, last.pops, (*last.pushes, edge))
+
+    def pop(self, edge: int, target: int) -> None:
+        """Let the next operation of `target` wait for a token."""
+        if edge in self._pops[target]:
+            self._nop(target)
+        self._pops[target] = (*self._pops[target], edge)
+
+    def _nop(self, unit: int) -> None:
+        self.call(self._nops[unit], tuple(self.values) if self.located else (), is_call=False)
+
+    def _tokens(
+        self, base: Operation, pops: tuple[int, ...], pushes: tuple[int, ...]
+    ) -> Operation:
+        key = (base.identity, pops, pushes)
+        known = self._with_tokens.get(key)
+        if known is None:
+            self._identities += 1
+            known = replace(base, identity=self._identities, pops=pops, pushes=pushes)
+            self._with_tokens[key] = known
+        return known
+
+    def _complete(self) -> None:
+        completion = self.hardware.completion
+        if completion is not None:
+            unit = self.units[completion.unit]
+            for name in completion.wait_units:
+                self.push(self.edge(name, completion.unit), self.units[name])
+            for name in completion.wait_units:
+                self.pop(self.edge(name, completion.unit), unit)
+            if self._pops[unit]:
+                self._nop(unit)
+        for unit, pops in enumerate(self._pops):
+            if pops:
+                source, target = self.edges[pops[0]]
+                raise HwgenError(
+                    "H764",
+                    f"a pop is followed by no call of unit {self.unit_names[unit]}",
+                    found=f"pop {source} -> {target} at the end of the program",
+                    allowed="pops before a call of their target unit",
+                    repair="remove the pop and the push that it waits for",
+                )
+        if completion is not None:
+            finish = Operation(
+                -1 - len(self.units), self.units[completion.unit], "finish", -1, completion.cycles
+            )
+            self.call(finish, ())
+        if self._last is not None:
+            self.emitted += 1
+            self.sink.accept(self._last, self._last_where)
+            self._last = None
+
+    def edge(self, source: str, target: str) -> int:
+        """Index of a token edge.
+
+        Raises:
+            HwgenError: H763 where the chip has no such edge.
+        """
+        if (source, target) in self.edges:
+            return self.edges.index((source, target))
+        raise HwgenError(
+            "H763",
+            f"the chip has no token queue from {source} to {target}",
+            field="synchronization.edges",
+            found=f"{source} -> {target}",
+            allowed=", ".join(f"{a} -> {b}" for a, b in self.edges) or "no tokens at all",
+            repair="synchronise over units that have a queue between them",
+        )
+
+    # Compilation to closures
+
+    def _compile(self, node: Node) -> Callable[[], None]:
+        match node:
+            case Call():
+                return self._compile_call(node)
+            case Push(source, target):
+                edge, unit = self.edge(source, target), self.units[source]
+                return lambda: self.push(edge, unit)
+            case Pop(source, target):
+                edge, unit = self.edge(source, target), self.units[target]
+                return lambda: self.pop(edge, unit)
+            case If(condition, then, otherwise):
+                test = self.compile(condition)
+                yes = [self._compile(n) for n in then]
+                no = [self._compile(n) for n in otherwise]
+                values = self.values
+
+                def branch() -> None:
+                    for part in yes if test(values) else no:
+                        part()
+
+                return branch
+            case Loop():
+                return _LoopRunner(self, node).run
+
+    def compile_body(self, nodes: tuple[Node, ...]) -> list[Callable[[], None]]:
+        return [self._compile(n) for n in nodes]
+
+    def slot(self, variable: str) -> int:
+        """The place of a loop variable's value."""
+        if variable not in self.variables:
+            self.variables[variable] = len(self.values)
+            self.values.append(0)
+        return self.variables[variable]
+
+    def compile(self, expr: Expr) -> Compiled:
+        """A function of `values` for an expression."""
+        linear = affine(expr)
+        if linear is not None:
+            constant = linear[0]
+            terms = [(self.slot(n), c) for n, c in linear[1].items() if c]
+            match terms:
+                case []:
+                    return lambda _: constant
+                case [(s, c)]:
+                    return lambda v: constant + c * v[s]
+                case [(s, c), (s2, c2)]:
+                    return lambda v: constant + c * v[s] + c2 * v[s2]
+                case _:
+                    return lambda v: constant + sum(c * v[s] for s, c in terms)
+        match expr:
+            case Binary(op, left, right) if op in _OPERATORS:
+                a, b, f = self.compile(left), self.compile(right), _OPERATORS[op]
+                return f(a, b)
+            case Function("min", (left, right)):
+                a, b = self.compile(left), self.compile(right)
+                return lambda v: min(a(v), b(v))
+            case Function("max", (left, right)):
+                a, b = self.compile(left), self.compile(right)
+                return lambda v: max(a(v), b(v))
+            case _:
+                slots = [(n, self.slot(n)) for n in names(expr)]
+                return lambda v: value(expr, {n: v[s] for n, s in slots})
+
+    def _compile_call(self, call: Call) -> Callable[[], None]:
+        watched = self.costs.watched(call)
+        fixed = [w for w in watched if not names(w.expression)]
+        makers = [(self.compile(w.expression), w.modulus) for w in watched]
+        values, costs, located = self.values, self.costs, self.located
+        known: dict[tuple[int, ...], Operation] = {}
+
+        def operation() -> Operation:
+            key = tuple([f(values) % m if m else f(values) for f, m in makers])
+            found = known.get(key)
+            if found is None:
+                found = known[key] = costs.operation(call, key)
+            return found
+
+        send = self.call
+        if len(fixed) == len(watched):
+            only = operation()
+
+            def run() -> None:
+                send(only, tuple(values) if located else ())
+        else:
+
+            def run() -> None:
+                send(operation(), tuple(values) if located else ())
+
+        if not call.kernel:
+            return run
+        kernel = self.program.kernel[call.kernel]
+        if self.hardware.intrinsic[kernel.intrinsic].micro_kernel is None:
+            return run
+        variant = self.compile(call.variant if call.variant is not None else Const(0))
+        loaded = self._loaded
+
+        def run_kernel() -> None:
+            key = (kernel.name, variant(values))
+            if key not in loaded:
+                loaded[key] = None
+                load = costs.kernel_load(call, kernel, self._loaded_operations)
+                self._loaded_operations += kernel.operations
+                send(load, tuple(values) if located else (), is_call=False)
+            run()
+
+        return run_kernel
+
+    # Skipping
+
+    def signature(self) -> Hashable:
+        """The sink's state and the stream's own."""
+        last = self._last
+        return (
+            self.sink.signature(),
+            -1 if last is None else last.identity,
+            tuple(self._pops),
+            len(self._loaded),
+        )
+
+    def watched_in(self, nodes: tuple[Node, ...]) -> list[Watched]:
+        """Every expression that the stream of these nodes depends on."""
+        found: list[Watched] = []
+        for node in nodes:
+            match node:
+                case Call():
+                    found += self.costs.watched(node)
+                    if node.variant is not None:
+                        found.append(Watched(node.variant))
+                case If(condition, then, otherwise):
+                    found.append(Watched(condition))
+                    found += self.watched_in(then) + self.watched_in(otherwise)
+                case Loop(_, lower, upper, body):
+                    found += [Watched(lower), Watched(upper), *self.watched_in(body)]
+                case Push() | Pop():
+                    pass
+        return list(dict.fromkeys(found))
+
+
+def _operator(function: Callable[[int, int], int]) -> Callable[[Compiled, Compiled], Compiled]:
+    return lambda a, b: lambda v: function(a(v), b(v))
+
+
+_OPERATORS: dict[str, Callable[[Compiled, Compiled], Compiled]] = {
+    "+": _operator(lambda x, y: x + y),
+    "-": _operator(lambda x, y: x - y),
+    "*": _operator(lambda x, y: x * y),
+    "//": _operator(lambda x, y: x // y),
+    "%": _operator(lambda x, y: x % y),
+    "<": _operator(lambda x, y: x < y),
+    "<=": _operator(lambda x, y: x <= y),
+    ">": _operator(lambda x, y: x > y),
+    ">=": _operator(lambda x, y: x >= y),
+    "==": _operator(lambda x, y: x == y),
+    "!=": _operator(lambda x, y: x != y),
+    "and": lambda a, b: lambda v: 1 if a(v) and b(v) else 0,
+    "or": lambda a, b: lambda v: 1 if a(v) or b(v) else 0,
+}
+
+
+class _LoopRunner:
+    """One loop of the program; finds where its iterations repeat, and lets the sink skip them."""
+
+    def __init__(self, stream: Stream, loop: Loop) -> None:
+        self.stream = stream
+        self.loop = loop
+        self.lower = stream.compile(loop.lower)
+        self.upper = stream.compile(loop.upper)
+        self.slot = stream.slot(loop.variable)
+        self.body = stream.compile_body(loop.body)
+        self.watched = [
+            w for w in stream.watched_in(loop.body) if loop.variable in names(w.expression)
+        ]
+        inner = {n.variable for n in _loops(loop.body)} | {loop.variable}
+        self.deciding = [
+            stream.slot(n)
+            for n in dict.fromkeys(n for w in self.watched for n in decided_by(w.expression))
+            if n not in inner
+        ]
+        self.zones: dict[tuple[int, ...], tuple[Zone, ...]] = {}
+
+    def run(self) -> None:
+        values, slot, body = self.stream.values, self.slot, self.body
+        first, end = self.lower(values), self.upper(values)
+        if self.stream.skip and end - first > 3:
+            for zone in self._zones(first, end):
+                self._run_zone(zone)
+        else:
+            stream = self.stream
+            for v in range(first, end):
+                if stream.emitted >= stream.limit:
+                    return
+                values[slot] = v
+                for part in body:
+                    part()
+
+    def _zones(self, first: int, end: int) -> tuple[Zone, ...]:
+        values = self.stream.values
+        key = (first, end, *(values[s] for s in self.deciding))
+        known = self.zones.get(key)
+        if known is None:
+            ranges = {n: (values[s], values[s]) for n, s in self.stream.variables.items()}
+            ranges[self.loop.variable] = (first, end - 1)
+            _inner_ranges(self.loop.body, ranges)
+            known = zones(self.watched, self.loop.variable, (first, end - 1), ranges)
+            self.zones[key] = known
+        return known
+
+    def _run_zone(self, zone: Zone) -> None:
+        stream, values, slot, body = self.stream, self.stream.values, self.slot, self.body
+        v, end, step = zone.start, zone.end, 0
+        seen: dict[Hashable, tuple[int, object]] = {}
+        watching = zone.period > 0 and end - v > 2 * zone.period
+        while v < end:
+            if stream.emitted >= stream.limit:
+                return
+            if watching and step and (v - zone.start) % step == 0 and end - v >= step:
+                found = self._repeated(seen, v)
+                if found is not None:
+                    before, mark = found
+                    times = (end - v) // (v - before)
+                    if times:
+                        stream.sink.repeat(mark, times)
+                        v += times * (v - before)
+                    watching = False
+                    continue
+            already = stream.emitted
+            values[slot] = v
+            for part in body:
+                part()
+            v += 1
+            if not step:
+                operations = max(1, stream.emitted - already)
+                step = zone.period * -(-STEP_OPERATIONS // (operations * zone.period or 1))
+
+    def _repeated(
+        self, seen: dict[Hashable, tuple[int, object]], v: int
+    ) -> tuple[int, object] | None:
+        """The iteration whose state this one has again, or stands for it past the budget."""
+        stream = self.stream
+        signature = stream.signature()
+        found = seen.get(signature)
+        if found is not None:
+            return found
+        if len(seen) >= 3 and (stream.emitted > stream.budget or len(seen) >= MARKS):
+            stream.exact = False
+            return list(seen.values())[len(seen) // 2]
+        seen[signature] = (v, stream.sink.mark())
+        return None
+
+
+def _loops(nodes: tuple[Node, ...]) -> list[Loop]:
+    found: list[Loop] = []
+    for node in nodes:
+        match node:
+            case Loop(_, _, _, body):
+                found += [node, *_loops(body)]
+            case If(_, then, otherwise):
+                found += _loops(then) + _loops(otherwise)
+            case Call() | Push() | Pop():
+                pass
+    return found
+
+
+def _inner_ranges(nodes: tuple[Node, ...], ranges: dict[str, Interval]) -> None:
+    """Add the ranges of the loops inside, over everything that the outer ranges allow."""
+    for node in nodes:
+        match node:
+            case Loop(variable, lower, upper, body):
+                low = evaluate_interval(lower, ranges)[0]
+                high = evaluate_interval(upper, ranges)[1] - 1
+                ranges[variable] = (low, max(low, high))
+                _inner_ranges(body, ranges)
+            case If(_, then, otherwise):
+                _inner_ranges(then, ranges)
+                _inner_ranges(otherwise, ranges)
+            case Call() | Push() | Pop():
+                pass

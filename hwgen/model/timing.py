@@ -1,0 +1,458 @@
+"""Cycles of a program: in-order units, token queues, shared buses and instruction fetch.
+
+`docs/timing.md` lists the rules. Times are cycles since the launch; an operation that starts at s
+and takes n cycles ends at s + n: its unit's next operation, and one that its token frees, can
+start there.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable
+from dataclasses import dataclass
+from itertools import islice
+
+from hwgen.codegen.program import KernelProgram
+from hwgen.errors import HwgenError
+from hwgen.spec.hardware import HardwareSpec
+
+from .bus import FOREVER, Bursts, Reader, ReadBus, split_access
+from .costs import CycleCosts
+from .stream import Operation, Stream
+
+OPERATION_BUDGET = 40_000
+"""Operations that `estimate_cycles` simulates before it accepts mean rates."""
+QUEUE_WITHOUT_FETCH = 16
+CAUSES = ("tokens", "bus", "fetch", "queue")
+
+
+@dataclass(frozen=True, slots=True)
+class UnitTime:
+    """A unit's cycles: busy, and lost before or inside its operations by cause.
+
+    `tokens`: waiting for another unit; `bus`: reads slowed by other readers; `fetch`: the
+    operation had not arrived; `queue`: its arrival was delayed by a full queue.
+    """
+
+    unit: str
+    busy: int
+    tokens: int
+    bus: int
+    fetch: int
+    queue: int
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineEntry:
+    """One operation; `site` is the call site, or -1."""
+
+    unit: str
+    name: str
+    site: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class TimingResult:
+    """Cycles from launch to completion, and where they went.
+
+    `calls`: operations executed by name (intrinsics, micro-kernel loads, `nop`, `finish`).
+    `busy_by_name`: their cycles. `simulated`: operations stepped through; fewer than executed where
+    repeating iterations were skipped. `exact`: skipping relied on exactly repeating states only.
+    """
+
+    cycles: int
+    units: tuple[UnitTime, ...]
+    calls: tuple[tuple[str, int], ...]
+    busy_by_name: tuple[tuple[str, int], ...]
+    simulated: int
+    exact: bool
+    timeline: tuple[TimelineEntry, ...] | None = None
+
+    @property
+    def operations(self) -> int:
+        return sum(count for _, count in self.calls)
+
+    def unit(self, name: str) -> UnitTime:
+        return next(u for u in self.units if u.unit == name)
+
+
+def simulate_timing(
+    program: KernelProgram, hardware: HardwareSpec, *, timeline: bool = False
+) -> TimingResult:
+    """Simulate every operation of a program.
+
+    Raises:
+        HwgenError: H761 on a deadlock, H763 and H764 on tokens that the chip cannot have.
+    """
+    return _simulate(program, hardware, skip=False, timeline=timeline)
+
+
+def estimate_cycles(program: KernelProgram, hardware: HardwareSpec) -> TimingResult:
+    """The same result at a cost that does not grow with the trip counts of loops.
+
+    Iterations are skipped where the state relative to now repeats and the code until there is
+    the same; that is exact. Past a budget of operations without such a repetition, the mean rate
+    of the iterations seen stands for the rest, and `exact` is false.
+
+    Raises:
+        HwgenError: as `simulate_timing`.
+    """
+    return _simulate(program, hardware, skip=True, timeline=False)
+
+
+def _simulate(
+    program: KernelProgram, hardware: HardwareSpec, *, skip: bool, timeline: bool
+) -> TimingResult:
+    machine = Machine(hardware, timeline=timeline)
+    costs = CycleCosts(program, hardware)
+    stream = Stream(
+        program, hardware, costs, machine, skip=skip,
+        budget=OPERATION_BUDGET if skip else 1 << 62,
+    )  # fmt: skip
+    stream.run()
+    return machine.result(stream)
+
+
+@dataclass(slots=True)
+class _Mark:
+    time: int
+    totals: list[list[int]]
+    counts: dict[str, int]
+    busy: dict[str, int]
+
+
+class Machine:
+    """Executes a stream of operations and counts cycles; a `Sink`."""
+
+    def __init__(self, hardware: HardwareSpec, *, timeline: bool = False) -> None:
+        self.hardware = hardware
+        n = len(hardware.units)
+        self._edges = hardware.tokens.edges if hardware.tokens is not None else ()
+        units = {unit.name: i for i, unit in enumerate(hardware.units)}
+        self._target = [units[target] for _, target in self._edges]
+        self._tokens: list[deque[int]] = [deque() for _ in self._edges]
+        self._buses = [ReadBus(bus) for bus in hardware.buses]
+        self._free = [0] * n
+        self._queue: list[deque[Operation]] = [deque() for _ in range(n)]
+        self._arrival: list[deque[int]] = [deque() for _ in range(n)]
+        self._reading: list[tuple[Operation, int] | None] = [None] * n
+        self._capacity = [unit.queue_entries or FOREVER for unit in hardware.units]
+        # Ends of the latest operations of each unit, as far as the queue's capacity looks back.
+        self._ends: list[deque[int]] = [
+            deque(maxlen=unit.queue_entries or 1) for unit in hardware.units
+        ]
+        self._busy = [0] * n
+        self._stalls = [[0] * n for _ in CAUSES]
+        self._counts: dict[str, int] = {}
+        self._busy_by_name: dict[str, int] = {}
+        self._timeline: list[TimelineEntry] | None = [] if timeline else None
+        self._names = [unit.name for unit in hardware.units]
+        self._last_end = 0
+        # Fetch: operations of the group being filled, time of the last dispatch, next request.
+        self._group: list[Operation] = []
+        self._dispatched = -1
+        self._request = 0
+        self._queue_delay = 0
+        fetch = hardware.fetch
+        self._group_size = fetch.group_calls if fetch is not None else 1
+        if fetch is not None:
+            names = [bus.name for bus in hardware.buses]
+            self._fetch_bus = names.index(fetch.bus)
+            bus = hardware.bus[fetch.bus]
+            self._fetch_bursts = [
+                split_access(bus, 0, i * fetch.call_bytes, 1, 0, fetch.call_bytes)
+                for i in range(fetch.group_calls + 1)
+            ]
+            order = bus.priority
+            self._fetch_priority = order.index("fetch") if "fetch" in order else len(order)
+            full = self._buses[self._fetch_bus].read_cycles(self._fetch_bursts[-1])
+            self._first_dispatch = fetch.first_cycles - full
+            self._turnaround = fetch.group_cycles - fetch.first_cycles - (fetch.group_calls - 1)
+
+    # Sink
+
+    def accept(self, operation: Operation, where: tuple[int, ...]) -> None:
+        """Fetch an operation; where its unit's queue is full, run until it is not."""
+        del where
+        self._counts[operation.name] = self._counts.get(operation.name, 0) + 1
+        self._group.append(operation)
+        if len(self._group) == self._group_size:
+            self._dispatch()
+
+    def signature(self) -> Hashable:
+        now = self._now()
+        readers = tuple(
+            (
+                i,
+                tuple([max(0, e - now) for e in bus.ends]),
+                max(0, bus.last_issue + 1 - now),
+                tuple(
+                    [(r.owner, max(0, r.ready - now), r.index, id(r.bursts)) for r in bus.readers]
+                ),
+            )
+            for i, bus in enumerate(self._buses)
+        )
+        units = tuple([self._unit_signature(u, now) for u in range(len(self._free))])
+        tokens = tuple([tuple([max(0, t - now) for t in queue]) for queue in self._tokens])
+        group = tuple([op.identity for op in self._group])
+        fetch = max(0, self._dispatched + 1 - now), max(0, self._request - now)
+        return readers, units, tokens, group, fetch
+
+    def _unit_signature(self, unit: int, now: int) -> Hashable:
+        reading = self._reading[unit]
+        arrivals = self._arrival[unit]
+        late = [t - now for t in arrivals if t > now] if arrivals and arrivals[-1] > now else []
+        ends = self._ends[unit]
+        dispatched = self._dispatched
+        recent = 0
+        if self._capacity[unit] < FOREVER:
+            for end in reversed(ends):
+                if end <= dispatched:
+                    break
+                recent += 1
+        return (
+            max(0, self._free[unit] - now),
+            None if reading is None else (reading[0].identity, reading[1] - now),
+            tuple([op.identity for op in self._queue[unit]]),
+            tuple(late),
+            tuple([end - now for end in islice(ends, len(ends) - recent, None)]),
+        )
+
+    def mark(self) -> _Mark:
+        return _Mark(
+            self._now(),
+            [list(row) for row in (self._busy, *self._stalls)],
+            dict(self._counts),
+            dict(self._busy_by_name),
+        )
+
+    def repeat(self, mark: object, times: int) -> None:
+        assert isinstance(mark, _Mark)
+        shift = (self._now() - mark.time) * times
+        for bus in self._buses:
+            bus.last_issue += shift
+            bus.ends.extend([end + shift for end in bus.ends])
+            for reader in bus.readers:
+                reader.ready += shift
+        self._free = [t + shift for t in self._free]
+        self._tokens = [deque([t + shift for t in q]) for q in self._tokens]
+        self._arrival = [deque([t + shift for t in q]) for q in self._arrival]
+        for ends in self._ends:
+            ends.extend([end + shift for end in ends])
+        self._reading = [None if r is None else (r[0], r[1] + shift) for r in self._reading]
+        self._dispatched += shift
+        self._request += shift
+        self._last_end += shift
+        for row, before in zip((self._busy, *self._stalls), mark.totals, strict=True):
+            for i, old in enumerate(before):
+                row[i] += (row[i] - old) * times
+        for now, before in (
+            (self._counts, mark.counts),
+            (self._busy_by_name, mark.busy),
+        ):
+            for name in now:
+                now[name] += (now[name] - before.get(name, 0)) * times
+
+    def _now(self) -> int:
+        """A cycle before which nothing is left to happen that later times depend on."""
+        issued = [bus.last_issue for bus in self._buses if bus.readers]
+        if issued:
+            return min(issued)
+        return max([bus.last_issue for bus in self._buses], default=0)
+
+    def result(self, stream: Stream) -> TimingResult:
+        """Run to the end of the stream."""
+        if self._group:
+            self._dispatch()
+        while self._step():
+            pass
+        for unit, queue in enumerate(self._queue):
+            if queue:
+                self._deadlock(unit)
+        completion = self.hardware.completion
+        extra = completion.extra_cycles if completion is not None else 0
+        return TimingResult(
+            self._last_end + extra,
+            tuple(
+                UnitTime(name, self._busy[i], *(row[i] for row in self._stalls))
+                for i, name in enumerate(self._names)
+            ),
+            tuple(sorted(self._counts.items())),
+            tuple(sorted(self._busy_by_name.items())),
+            stream.emitted,
+            stream.exact,
+            tuple(self._timeline) if self._timeline is not None else None,
+        )
+
+    # Fetch
+
+    def _dispatch(self) -> None:
+        group, self._group = self._group, []
+        if self.hardware.fetch is None:
+            for operation in group:
+                self._enqueue(operation, 0)
+            for queue in self._queue:
+                while len(queue) > QUEUE_WITHOUT_FETCH and self._step():
+                    pass
+            return
+        bus = self._buses[self._fetch_bus]
+        reader = Reader(-1, self._fetch_priority, self._request, self._fetch_bursts[len(group)])
+        bus.readers.append(reader)
+        while reader.index < reader.bursts.count:
+            self._step()
+        arrival = bus.ends[-1] + self._first_dispatch
+        for operation in group:
+            arrival = max(arrival, self._dispatched + 1)
+            self._queue_delay = 0
+            unit = operation.unit
+            capacity = self._capacity[unit]
+            if capacity < FOREVER:
+                room = self._room(unit, capacity)
+                if room > arrival:
+                    self._queue_delay = room - arrival
+                    arrival = room
+            self._dispatched = arrival
+            self._enqueue(operation, arrival)
+        self._request = self._dispatched + self._turnaround
+
+    def _room(self, unit: int, capacity: int) -> int:
+        """The first cycle at which the unit's queue takes one more."""
+        while True:
+            waiting = len(self._queue[unit]) + (self._reading[unit] is not None)
+            if waiting < capacity:
+                break
+            if not self._step():
+                self._deadlock(unit)
+        ends = self._ends[unit]
+        position = len(ends) + waiting - capacity
+        return ends[position] + 1 if position >= 0 else 0
+
+    def _enqueue(self, operation: Operation, arrival: int) -> None:
+        self._queue[operation.unit].append(operation)
+        self._arrival[operation.unit].append(arrival)
+        self._run(operation.unit)
+
+    # Units
+
+    def _run(self, unit: int) -> None:
+        """Execute what can be executed, beginning with a unit, until all wait."""
+        pending = [unit]
+        tokens = self._tokens
+        while pending:
+            unit = pending.pop()
+            queue = self._queue[unit]
+            while queue and self._reading[unit] is None:
+                operation = queue[0]
+                ready = 0
+                for edge in operation.pops:
+                    waiting = tokens[edge]
+                    if not waiting:
+                        ready = -1
+                        break
+                    if waiting[0] > ready:
+                        ready = waiting[0]
+                if ready < 0:
+                    break
+                queue.popleft()
+                for edge in operation.pops:
+                    tokens[edge].popleft()
+                free, arrival = self._free[unit], self._arrival[unit].popleft()
+                start = free
+                if ready > start or arrival > start:
+                    start = self._wait(unit, free, ready, arrival)
+                if operation.bursts is not None and operation.bursts.count:
+                    self._reading[unit] = (operation, start)
+                    self._buses[operation.bus].readers.append(
+                        Reader(unit, operation.priority, start + operation.lead, operation.bursts)
+                    )
+                    break
+                self._finish(unit, operation, start, start + operation.cycles, pending)
+
+    def _wait(self, unit: int, free: int, ready: int, arrival: int) -> int:
+        if ready >= arrival:
+            self._stalls[0][unit] += ready - free
+            return ready
+        late = min(arrival - free, self._queue_delay)
+        self._stalls[3][unit] += late
+        self._stalls[2][unit] += arrival - free - late
+        return arrival
+
+    def _finish(
+        self, unit: int, operation: Operation, start: int, end: int, pending: list[int]
+    ) -> None:
+        self._free[unit] = end
+        self._ends[unit].append(end)
+        if end > self._last_end:
+            self._last_end = end
+        busy = end - start
+        self._busy[unit] += busy
+        name = operation.name
+        self._busy_by_name[name] = self._busy_by_name.get(name, 0) + busy
+        for edge in operation.pushes:
+            self._tokens[edge].append(end)
+            pending.append(self._target[edge])
+        if self._timeline is not None:
+            self._timeline.append(
+                TimelineEntry(self._names[unit], name, operation.site, start, end)
+            )
+
+    def _step(self) -> bool:
+        """Let the bus whose next request is first issue it and what must follow; false if idle."""
+        best: tuple[int, Reader] | None = None
+        chosen, horizon = self._buses[0] if self._buses else None, FOREVER
+        for bus in self._buses:
+            if not bus.readers:
+                continue
+            request = bus.next_request()
+            if best is None or request[0] < best[0]:
+                if best is not None:
+                    horizon = best[0] + 1
+                best, chosen = request, bus
+            else:
+                horizon = min(horizon, request[0] + 1)
+        if best is None or chosen is None:
+            return False
+        when, reader = best
+        if not chosen.advance(when, reader, horizon):
+            return True
+        chosen.readers.remove(reader)
+        unit = reader.owner
+        if unit < 0:
+            return True
+        reading = self._reading[unit]
+        assert reading is not None
+        self._reading[unit] = None
+        operation, start = reading
+        transfer = chosen.ends[-1] - reader.ready
+        self._stalls[1][unit] += transfer - chosen.read_cycles(reader.bursts)
+        pending = [unit]
+        self._finish(unit, operation, start, start + operation.cycles + transfer, pending)
+        for other in reversed(pending):
+            self._run(other)
+        return True
+
+    def _deadlock(self, unit: int) -> None:
+        blocked = [
+            (self._names[u], queue[0], edge)
+            for u, queue in enumerate(self._queue)
+            if queue and self._reading[u] is None
+            for edge in queue[0].pops
+            if not self._tokens[edge]
+        ]
+        name, operation, edge = blocked[0]
+        source, target = self._edges[edge]
+        raise HwgenError(
+            "H761",
+            f"deadlock: unit {name} waits for a token that never comes",
+            found=f"{operation.name} (site {operation.site}) pops {source} -> {target}"
+            + (f"; the queue of unit {self._names[unit]} is full" if name != self._names[unit] else ""),
+            allowed=f"a push {source} -> {target} for each pop, before what waits for it",
+            repair=f"add the missing push after the call of {source} that {target} waits for",
+        )
+
+
+def describe(bursts: Bursts) -> str:
+    """Bursts in words, for reports."""
+    return f"{bursts.count} bursts, {bursts.total_beats} beats"

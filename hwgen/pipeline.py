@@ -1,0 +1,189 @@
+"""The whole compiler on one page: a workload and a chip in, a checked kernel out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+from hwgen.codegen.allocation import Allocation, allocate
+from hwgen.codegen.emit_c import CSource, emit
+from hwgen.codegen.layout import BufferLayout, ImageLayout, buffer_layouts, image_layouts
+from hwgen.codegen.lowering import lower
+from hwgen.codegen.program import KernelProgram
+from hwgen.codegen.sites import build_sites
+from hwgen.codegen.synchronisation import synchronise
+from hwgen.errors import HwgenError
+from hwgen.model.steady import estimate_cycles
+from hwgen.polyhedral.dependences import Dependences, dependences
+from hwgen.polyhedral.explain import Explanation, explain
+from hwgen.polyhedral.matching import Match, match
+from hwgen.polyhedral.schedule import ScheduleTree, build_schedule
+from hwgen.polyhedral.scop import Scop, build_scop
+from hwgen.polyhedral.search import Candidate, SearchResult, search
+from hwgen.polyhedral.selection import select
+from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.workload import Workload
+
+STAGES = (
+    "scop",
+    "dependences",
+    "match",
+    "schedule",
+    "layout",
+    "allocate",
+    "lower",
+    "emit",
+    "model",
+)
+
+SIMULATED = 4
+"""Candidates whose cycles are simulated before the best is taken."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One schedule carried through to a program, with its modelled cycles."""
+
+    schedule: ScheduleTree
+    images: dict[str, ImageLayout]
+    layouts: dict[str, BufferLayout]
+    allocation: Allocation
+    program: KernelProgram
+    cycles: int
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """Every artefact of one compilation, in pipeline order."""
+
+    workload: Workload
+    hardware: HardwareSpec
+    scop: Scop
+    dependences: Dependences
+    matches: tuple[Match, ...]
+    search: SearchResult
+    kernel: Kernel
+
+    @property
+    def match(self) -> Match:
+        return self.kernel.schedule.tiling.match
+
+    @property
+    def program(self) -> KernelProgram:
+        return self.kernel.program
+
+    @property
+    def schedule(self) -> ScheduleTree:
+        return self.kernel.schedule
+
+    @property
+    def layouts(self) -> dict[str, BufferLayout]:
+        return self.kernel.layouts
+
+    @property
+    def allocation(self) -> Allocation:
+        return self.kernel.allocation
+
+    @property
+    def cycles(self) -> int:
+        return self.kernel.cycles
+
+    @cached_property
+    def source(self) -> CSource:
+        return emit(self.program, self.hardware, self.workload)
+
+    @cached_property
+    def explanations(self) -> list[Explanation]:
+        return explain(self.scop, self.hardware, self.match)
+
+    def stage(self, name: str) -> str:
+        """The artefact of a stage as text.
+
+        Raises:
+            HwgenError: H001 where there is no such stage.
+        """
+        artefacts: dict[str, Callable[[], object]] = {
+            "scop": lambda: self.scop,
+            "dependences": lambda: self.dependences,
+            "match": lambda: self.match,
+            "schedule": lambda: self.schedule,
+            "layout": lambda: "\n".join(map(str, self.layouts.values())),
+            "allocate": lambda: self.allocation,
+            "lower": lambda: self.program,
+            "emit": lambda: self.source.c,
+            "model": lambda: self.source.model,
+        }
+        if name not in artefacts:
+            raise HwgenError(
+                "H001",
+                f"no stage {name}",
+                field="--stage",
+                found=name,
+                allowed=", ".join(STAGES),
+                repair="name one of the stages",
+            )
+        return str(artefacts[name]())
+
+
+def compile_kernel(
+    workload: Workload, hardware: HardwareSpec, schedule: Candidate | None = None
+) -> Compilation:
+    """Compile a workload for a chip; `schedule` replaces the search's choice.
+
+    Raises:
+        HwgenError: H3xx where no intrinsics match, H4xx where no schedule exists or fits.
+    """
+    scop = build_scop(workload)
+    order = dependences(scop)
+    matches = match(scop, select(scop, hardware))
+    found = search(hardware, matches)
+    chosen = (schedule,) if schedule is not None else found.candidates
+    kernel = _best(workload, hardware, scop, order, chosen)
+    return Compilation(workload, hardware, scop, order, tuple(matches), found, kernel)
+
+
+def _best(
+    workload: Workload,
+    hardware: HardwareSpec,
+    scop: Scop,
+    order: Dependences,
+    candidates: tuple[Candidate, ...],
+) -> Kernel:
+    """The fastest of the first candidates that the hardware's limits admit."""
+    built: list[Kernel] = []
+    refused: HwgenError | None = None
+    for candidate in candidates:
+        try:
+            built.append(build(workload, hardware, scop, order, candidate))
+        except HwgenError as error:
+            if error.code not in ("H602", "H603"):
+                raise
+            refused = error
+        if len(built) == SIMULATED:
+            break
+    if not built:
+        assert refused is not None
+        raise refused
+    return min(built, key=lambda k: k.cycles)
+
+
+def build(
+    workload: Workload,
+    hardware: HardwareSpec,
+    scop: Scop,
+    order: Dependences,
+    candidate: Candidate,
+) -> Kernel:
+    """Carry one schedule through to a program."""
+    tiling = candidate.tiling
+    tree = build_schedule(scop, tiling, order)
+    images = image_layouts(scop, hardware, tiling.match)
+    layouts = buffer_layouts(tiling)
+    allocation = allocate(hardware, tiling.match.selection, layouts)
+    sites = build_sites(hardware, tiling, images, layouts, allocation)
+    tokens = synchronise(hardware, tiling.loops, sites)
+    program = lower(workload, hardware, tiling, images, allocation, sites, tokens)
+    return Kernel(
+        tree, images, layouts, allocation, program, estimate_cycles(program, hardware).cycles
+    )

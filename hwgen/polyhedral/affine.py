@@ -1,0 +1,92 @@
+"""Affine functions of named integer variables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from hwgen.spec.expression import Binary, Const, Expr, Name, Unary, add, multiply
+
+
+@dataclass(frozen=True, slots=True)
+class Affine:
+    """`sum(coefficient * name) + constant`; terms sorted by name, no zero coefficient."""
+
+    terms: tuple[tuple[str, int], ...]
+    constant: int = 0
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(name for name, _ in self.terms)
+
+    def coefficient(self, name: str) -> int:
+        return dict(self.terms).get(name, 0)
+
+    def rename(self, mapping: Mapping[str, str]) -> Affine:
+        """The same function with variables renamed; merged names add up."""
+        return combine([(mapping.get(n, n), c) for n, c in self.terms], self.constant)
+
+    def fix(self, values: Mapping[str, int]) -> Affine:
+        """The function with some variables set to numbers."""
+        constant = self.constant + sum(c * values[n] for n, c in self.terms if n in values)
+        return Affine(tuple((n, c) for n, c in self.terms if n not in values), constant)
+
+    def expression(self, bindings: Mapping[str, Expr] | None = None) -> Expr:
+        """As a program expression, variables replaced by `bindings`."""
+        bindings = bindings or {}
+        total: Expr = Const(0)
+        for name, coefficient in self.terms:
+            variable = bindings.get(name, Name(name))
+            total = add(total, multiply(variable, Const(coefficient)))
+        return add(total, Const(self.constant)) if self.constant else total
+
+    def interval(self, extents: Mapping[str, int]) -> tuple[int, int]:
+        """Least and greatest value where each variable runs over `0 ..< extents[name]`."""
+        low = high = self.constant
+        for name, coefficient in self.terms:
+            reach = coefficient * (extents[name] - 1)
+            low, high = low + min(0, reach), high + max(0, reach)
+        return low, high
+
+    def __str__(self) -> str:
+        parts = [n if c == 1 else f"{c}*{n}" for n, c in self.terms]
+        if self.constant or not parts:
+            parts.append(str(self.constant))
+        return " + ".join(parts).replace("+ -", "- ")
+
+
+def combine(terms: Iterable[tuple[str, int]], constant: int = 0) -> Affine:
+    """An affine function from terms in any order, duplicates allowed."""
+    total: dict[str, int] = {}
+    for name, coefficient in terms:
+        total[name] = total.get(name, 0) + coefficient
+    return Affine(tuple(sorted((n, c) for n, c in total.items() if c)), constant)
+
+
+def affine(expr: Expr) -> Affine | None:
+    """The affine function that an expression stands for, or None where it is not affine."""
+    match expr:
+        case Const(int(value)):
+            return Affine((), value)
+        case Name(name):
+            return Affine(((name, 1),))
+        case Unary("-", operand):
+            inner = affine(operand)
+            return inner and combine([(n, -c) for n, c in inner.terms], -inner.constant)
+        case Binary(op, left, right):
+            a, b = affine(left), affine(right)
+            if a is None or b is None:
+                return None
+            if op == "+":
+                return combine([*a.terms, *b.terms], a.constant + b.constant)
+            if op == "-":
+                negated = [(n, -c) for n, c in b.terms]
+                return combine([*a.terms, *negated], a.constant - b.constant)
+            if op == "*" and (not a.terms or not b.terms):
+                factor, scaled = (a.constant, b) if not a.terms else (b.constant, a)
+                return combine(
+                    [(n, c * factor) for n, c in scaled.terms], scaled.constant * factor
+                )
+            return None
+        case _:
+            return None

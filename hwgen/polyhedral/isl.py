@@ -1,0 +1,93 @@
+"""The isl boundary: the only module that imports islpy.
+
+isl objects are built from text with named dimensions and are never compared with `==`, hashed or
+used as dictionary keys; canonical text is printed from them instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import islpy
+from islpy import (
+    AstBuild,
+    AstExpr,
+    AstNode,
+    Map,
+    Schedule,
+    Set,
+    UnionMap,
+    UnionSet,
+    ast_expr_op_type,
+    ast_expr_type,
+    ast_node_type,
+    dim_type,
+)
+
+__all__ = [
+    "AstBuild",
+    "AstExpr",
+    "AstNode",
+    "Map",
+    "Schedule",
+    "Set",
+    "UnionMap",
+    "UnionSet",
+    "ast_expr_op_type",
+    "ast_expr_type",
+    "ast_node_type",
+    "box",
+    "conflicts",
+    "dim_type",
+    "identifier_list",
+    "in_order",
+    "relation",
+    "union_map",
+    "union_set",
+]
+
+
+def box(name: str, loops: Sequence[tuple[str, int]], condition: str = "") -> str:
+    """isl text of `name[loops]` with each loop in `0 ..< extent`, and a further condition."""
+    variables = ", ".join(n for n, _ in loops)
+    constraints = [f"0 <= {n} < {extent}" for n, extent in loops]
+    if condition:
+        constraints.append(condition)
+    where = f" : {' and '.join(constraints)}" if constraints else ""
+    return f"{name}[{variables}]{where}"
+
+
+def relation(source: str, variables: Sequence[str], target: str, indices: Iterable[object]) -> str:
+    """isl text of `source[variables] -> target[indices]`."""
+    return f"{source}[{', '.join(variables)}] -> {target}[{', '.join(map(str, indices))}]"
+
+
+def union_set(parts: Iterable[str]) -> UnionSet:
+    """The union of sets given as isl text without braces."""
+    return UnionSet("{ " + "; ".join(parts) + " }")
+
+
+def union_map(parts: Iterable[str]) -> UnionMap:
+    """The union of maps given as isl text without braces."""
+    return UnionMap("{ " + "; ".join(parts) + " }")
+
+
+def conflicts(reads: UnionMap, writes: UnionMap, schedule: UnionMap) -> UnionMap:
+    """All ordered pairs of instances that touch one element, at least one of them writing it."""
+    everything = reads.union(writes)
+    pairs = writes.apply_range(everything.reverse()).union(reads.apply_range(writes.reverse()))
+    return pairs.intersect(in_order(schedule))
+
+
+def in_order(schedule: UnionMap) -> UnionMap:
+    """Pairs of instances of which the first runs before the second."""
+    return schedule.lex_lt_union_map(schedule)
+
+
+def identifier_list(names: Sequence[str]) -> islpy.IdList:
+    """Names as an isl list of identifiers."""
+    context = islpy.DEFAULT_CONTEXT
+    result = islpy.IdList.alloc(context, len(names))
+    for name in names:
+        result = result.add(islpy.Id.read_from_str(context, name))
+    return result

@@ -1,0 +1,394 @@
+"""Intrinsic matching: which statement loops become the lanes of which intrinsic.
+
+An intrinsic's iterators have fixed extents. A match sends each of them to one loop, strip-mined
+by the iterator's extent, or to none (the iterator then does one lane's work). It is valid when,
+for every operand, the tensor element depends on the iterators only through the operand's own
+index: the relation from (call, operand index) to element is single-valued, and injective for a
+written operand. Arithmetic on affine indices proposes; isl decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from math import prod
+
+from hwgen.errors import HwgenError
+from hwgen.polyhedral import isl
+from hwgen.polyhedral.affine import Affine, combine
+from hwgen.polyhedral.scop import Scop
+from hwgen.polyhedral.selection import Operation, Selection, Storage, updates
+from hwgen.spec.expression import (
+    Access,
+    Binary,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Name,
+    Unary,
+    evaluate,
+    walk,
+)
+from hwgen.spec.hardware import Intrinsic
+
+Lanes = tuple[str | None, ...]
+"""For each dimension of an operand: the loop that runs along it, or None."""
+
+
+@dataclass(frozen=True)
+class Match:
+    """A selection with its lanes. `blocks`: lanes per loop; `coordinates`: for each storage, the
+    entry's coordinates over block counters; `counts`: block counters' extents."""
+
+    selection: Selection
+    lanes: tuple[tuple[str, tuple[tuple[str, str | None], ...]], ...]
+    blocks: tuple[tuple[str, int], ...]
+    storage_lanes: tuple[tuple[str, Lanes], ...]
+    coordinates: tuple[tuple[str, tuple[Affine, ...]], ...]
+    counts: tuple[tuple[str, int], ...]
+
+    @cached_property
+    def block(self) -> dict[str, int]:
+        return dict(self.blocks)
+
+    @cached_property
+    def count(self) -> dict[str, int]:
+        return dict(self.counts)
+
+    @cached_property
+    def coordinate(self) -> dict[str, tuple[Affine, ...]]:
+        return dict(self.coordinates)
+
+    @cached_property
+    def storage_lane(self) -> dict[str, Lanes]:
+        return dict(self.storage_lanes)
+
+    @cached_property
+    def lane(self) -> dict[str, tuple[tuple[str, str | None], ...]]:
+        return dict(self.lanes)
+
+    @property
+    def iterations(self) -> int:
+        """Intrinsic applications of the costliest operation."""
+        return max(prod(self.count[n] for n in o.loops) for o in self.selection.operations)
+
+    def __str__(self) -> str:
+        lines: list[str] = []
+        for o in self.selection.operations:
+            bound = ", ".join(
+                f"{op.name}={storage}"
+                for op, storage in zip(o.intrinsic.operands, o.storages, strict=True)
+            )
+            along = ", ".join(
+                f"{it}<-{loop or 1}" for it, loop in self.lane[o.name]
+            )
+            rest = " ".join(f"{n}:{self.count[n]}" for n in o.loops)
+            values = "".join(f" {n}={v}" for n, v in o.immediates)
+            lines.append(
+                f"{o.statement}: {o.kind} by {o.intrinsic.name}({bound}){values}"
+                f" lanes {along or '-'}; loops left {rest or '-'}"
+            )
+        return "\n".join(lines)
+
+
+def operand_iterators(intrinsic: Intrinsic, operand: str) -> tuple[str, ...]:
+    """The iterators that index an operand, by dimension."""
+    for assign in intrinsic.semantics:
+        for node in (assign.target, *walk(assign.value)):
+            if isinstance(node, Access) and node.tensor == operand:
+                return tuple(i.name for i in node.indices if isinstance(i, Name))
+    raise AssertionError(f"operand {operand} does not occur in {intrinsic.name}'s semantics")
+
+
+def match(scop: Scop, selections: list[Selection]) -> list[Match]:
+    """Valid matches with the fewest applications of the costliest intrinsic, in stable order.
+
+    Raises:
+        HwgenError: H302 where no assignment of lanes is valid.
+    """
+    found: list[Match] = []
+    reasons: list[str] = []
+    for selection in selections:
+        for lanes in _assignments(scop, selection):
+            outcome = _complete(scop, selection, lanes)
+            if isinstance(outcome, str):
+                reasons.append(outcome)
+            else:
+                found.append(outcome)
+    if not found:
+        anchor = _anchor(selections[0])
+        statement = next(s for s in scop.statements if s.name == anchor.statement)
+        raise HwgenError(
+            "H302",
+            f"{anchor.intrinsic.name} matches {statement.name} in shape but not in its accesses",
+            location=statement.source.location,
+            field="compute",
+            found=reasons[0] if reasons else "no loop fits an iterator",
+            allowed="operands whose element depends on the lanes only through their own index",
+            repair="index each operand by its own loops, or add an intrinsic for this access",
+        )
+    fewest = min(m.iterations for m in found)
+    best = [m for m in found if m.iterations == fewest]
+    distinct = {str(m): m for m in best}
+    chosen = [distinct[key] for key in sorted(distinct)][:MAX_MATCHES]
+    for m in chosen:
+        check_match(scop, m)
+    return chosen
+
+
+MAX_MATCHES = 4
+"""Equally good matches that the search compares."""
+
+
+def _anchor(selection: Selection) -> Operation:
+    for kind in ("update", "store"):
+        for operation in selection.operations:
+            if operation.kind == kind:
+                return operation
+    raise AssertionError("a selection always ends in a store")
+
+
+def _assignments(scop: Scop, selection: Selection) -> Iterator[dict[str, str | None]]:
+    """Every assignment of the anchor's iterators to loops of the right kind, or to none."""
+    anchor = _anchor(selection)
+    assert anchor.intrinsic.semantics
+    target = operand_iterators(anchor.intrinsic, anchor.intrinsic.semantics[0].target.tensor)
+    options: list[tuple[str | None, ...]] = []
+    for iterator, extent in anchor.intrinsic.iterators:
+        loops = selection.spatial if iterator in target else selection.reduction
+        active = [n for n in loops if scop.extents[n] > 1]
+        options.append((*active, None) if extent > 1 else (None,))
+    for choice in product(*options):
+        used = [n for n in choice if n]
+        if len(used) == len(set(used)):
+            yield {i: n for (i, _), n in zip(anchor.intrinsic.iterators, choice, strict=True)}
+
+
+def _complete(
+    scop: Scop, selection: Selection, anchor_lanes: dict[str, str | None]
+) -> Match | str:
+    """Extend the anchor's lanes to every operation, or say what prevents it."""
+    anchor = _anchor(selection)
+    lanes: dict[str, dict[str, str | None]] = {anchor.name: anchor_lanes}
+    pinned: dict[str, Lanes] = {}
+    _pin(selection, anchor, anchor_lanes, pinned)
+    pending = [o for o in selection.operations if o.name != anchor.name]
+    while pending:
+        ready = [o for o in pending if any(s in pinned for s in o.storages)]
+        assert ready, "operations of one selection are connected through storages"
+        for o in ready:
+            mapping = _derive(o, pinned)
+            if isinstance(mapping, str):
+                return mapping
+            lanes[o.name] = mapping
+            _pin(selection, o, mapping, pinned)
+            pending.remove(o)
+    blocks = _blocks(selection, lanes)
+    if isinstance(blocks, str):
+        return blocks
+    coordinates: dict[str, tuple[Affine, ...]] = {}
+    for storage in selection.storages:
+        result = entry_coordinates(storage, pinned[storage.name], blocks)
+        if isinstance(result, str):
+            return result
+        coordinates[storage.name] = result
+    problem = _padding_problem(scop, selection, anchor, anchor_lanes)
+    if problem:
+        return problem
+    loops = {n for o in selection.operations for n in o.loops}
+    counts = {n: -(-scop.extents[n] // blocks.get(n, 1)) for n in sorted(loops)}
+    return Match(
+        selection,
+        tuple((o.name, tuple(lanes[o.name].items())) for o in selection.operations),
+        tuple(sorted(blocks.items())),
+        tuple(pinned.items()),
+        tuple(coordinates.items()),
+        tuple(counts.items()),
+    )
+
+
+def _pin(
+    selection: Selection,
+    operation: Operation,
+    mapping: Mapping[str, str | None],
+    pinned: dict[str, Lanes],
+) -> None:
+    names = {s.name for s in selection.storages}
+    for operand, storage in zip(operation.intrinsic.operands, operation.storages, strict=True):
+        if storage in names and storage not in pinned:
+            iterators = operand_iterators(operation.intrinsic, operand.name)
+            pinned[storage] = tuple(mapping[i] for i in iterators)
+
+
+def _derive(operation: Operation, pinned: Mapping[str, Lanes]) -> dict[str, str | None] | str:
+    mapping: dict[str, str | None] = {}
+    for operand, storage in zip(operation.intrinsic.operands, operation.storages, strict=True):
+        if storage not in pinned:
+            continue
+        iterators = operand_iterators(operation.intrinsic, operand.name)
+        for iterator, loop in zip(iterators, pinned[storage], strict=True):
+            if mapping.setdefault(iterator, loop) != loop:
+                return (
+                    f"{operation.intrinsic.name} would need {iterator} to run along both "
+                    f"{mapping[iterator]} and {loop}"
+                )
+    for iterator, _ in operation.intrinsic.iterators:
+        mapping.setdefault(iterator, None)
+    return mapping
+
+
+def _blocks(
+    selection: Selection, lanes: Mapping[str, Mapping[str, str | None]]
+) -> dict[str, int] | str:
+    blocks: dict[str, int] = {}
+    for o in selection.operations:
+        extents = dict(o.intrinsic.iterators)
+        for iterator, loop in lanes[o.name].items():
+            if loop and blocks.setdefault(loop, extents[iterator]) != extents[iterator]:
+                return f"loop {loop} is cut into {blocks[loop]} and into {extents[iterator]} lanes"
+    return blocks
+
+
+def entry_coordinates(
+    storage: Storage, lanes: Lanes, blocks: Mapping[str, int]
+) -> tuple[Affine, ...] | str:
+    """Coordinates of the entry that holds an element, over block counters, or why there are none."""
+    own = {loop for loop in lanes if loop}
+    result: list[Affine] = []
+    for index in storage.indices:
+        cut = [n for n in index.names if blocks.get(n, 1) > 1]
+        for n in cut:
+            if n not in own:
+                return (
+                    f"the lanes along {n} select different entries of {storage.name}: "
+                    f"its index {index} moves with {n}, its lanes do not"
+                )
+        if not cut:
+            result.append(index)
+            continue
+        lane = cut[0]
+        size = blocks[lane]
+        others = [(n, c) for n, c in index.terms if n != lane]
+        aligned = all(c % size == 0 for _, c in others) and index.constant % size == 0
+        if index.coefficient(lane) != 1 or not aligned or len(cut) > 1:
+            return (
+                f"index {index} of {storage.tensor} does not split into an entry and a lane "
+                f"of {size} along {lane}"
+            )
+        terms = [(n, c // size) for n, c in others]
+        result.append(combine([*terms, (lane, 1)], index.constant // size))
+    return tuple(result)
+
+
+def lane_dimension(storage: Storage, loop: str) -> int | None:
+    """The tensor dimension that a lane's loop moves along, None where the lanes repeat."""
+    for dimension, index in enumerate(storage.indices):
+        if index.coefficient(loop):
+            return dimension
+    return None
+
+
+def _padding_problem(
+    scop: Scop,
+    selection: Selection,
+    anchor: Operation,
+    lanes: Mapping[str, str | None],
+) -> str:
+    """Lanes past a reduction's end hold zeros: they must contribute the neutral element."""
+    target = operand_iterators(anchor.intrinsic, anchor.intrinsic.semantics[0].target.tensor)
+    padded = [
+        iterator
+        for iterator, extent in anchor.intrinsic.iterators
+        if iterator not in target
+        and (lanes[iterator] is None or scop.extents[str(lanes[iterator])] % extent)
+        and extent > 1
+    ]
+    if not padded:
+        return ""
+    for op, value in updates(anchor.intrinsic):
+        if op == "+=" and evaluate(_zeroed(value), {}) == 0:
+            return ""
+    return f"zeros in the lanes past the end of {padded[0]} would change the result"
+
+
+def _zeroed(value: Expr) -> Expr:
+    match value:
+        case Access():
+            return Const(0)
+        case Binary(op, left, right):
+            return Binary(op, _zeroed(left), _zeroed(right))
+        case Unary(op, operand):
+            return Unary(op, _zeroed(operand))
+        case Cast(_, operand):
+            return _zeroed(operand)
+        case Call(function, arguments):
+            return Call(function, tuple(_zeroed(a) for a in arguments))
+        case Const() | Name():
+            return value
+
+
+def check_match(scop: Scop, found: Match) -> None:
+    """Let isl decide that a match is one: single-valued per operand, injective where written.
+
+    Raises:
+        HwgenError: H303 with the operand; only a defect of the matcher can cause it.
+    """
+    selection = found.selection
+    for o in selection.operations:
+        extents = dict(o.intrinsic.iterators)
+        strip = [(it, loop) for it, loop in found.lane[o.name] if loop]
+        outer = [(f"{n}_o", found.count[n]) for n in o.loops]
+        inner = [(f"j_{it}", extents[it]) for it, _ in strip]
+        point = {
+            n: combine([(f"{n}_o", found.block.get(n, 1))])
+            if n not in {loop for _, loop in strip}
+            else combine([(f"{n}_o", found.block[n]), (f"j_{_lane_of(strip, n)}", 1)])
+            for n in o.loops
+        }
+        written = o.intrinsic.semantics[0].target.tensor
+        for operand, name in zip(o.intrinsic.operands, o.storages, strict=True):
+            if all(s.name != name for s in selection.storages):
+                continue
+            storage = selection.storage(name)
+            iterators = operand_iterators(o.intrinsic, operand.name)
+            key = [n for n, _ in outer] + [f"j_{i}" for i in iterators if any(i == s for s, _ in strip)]
+            element = [_at(index, point) for index in storage.indices]
+            text = (
+                f"{{ [{', '.join(key)}] -> [{', '.join(map(str, element))}] : "
+                + " and ".join(f"0 <= {n} < {e}" for n, e in [*outer, *inner])
+                + " }"
+            ) if outer or inner else ""
+            if not text:
+                continue
+            hidden = [n for n, _ in inner if n not in key]
+            if hidden:
+                text = text.replace(" : ", f" : exists ({', '.join(hidden)} : ", 1)[:-2] + ") }"
+            access = isl.Map(text)
+            within = operand.name != written or o.kind in ("load", "store") or _per_call(
+                access, len(outer)
+            )
+            if not access.is_single_valued() or not within:
+                raise HwgenError("H303", f"{o.name}: operand {operand.name} is no valid match")
+
+
+def _lane_of(strip: list[tuple[str, str | None]], loop: str) -> str:
+    return next(it for it, n in strip if n == loop)
+
+
+def _at(index: Affine, point: Mapping[str, Affine]) -> Affine:
+    terms: list[tuple[str, int]] = []
+    constant = index.constant
+    for n, c in index.terms:
+        inner = point[n]
+        terms += [(m, c * k) for m, k in inner.terms]
+        constant += c * inner.constant
+    return combine(terms, constant)
+
+
+def _per_call(access: isl.Map, outer: int) -> bool:
+    """Whether, for one call, distinct operand indices are distinct elements."""
+    fixed = access.move_dims(isl.dim_type.param, 0, isl.dim_type.in_, 0, outer)
+    return fixed.is_injective()

@@ -1,0 +1,377 @@
+"""The static control part: statements with iteration domains and affine accesses.
+
+Values are put into a normal form (clip as min of max, lossless casts dropped, constants on the
+right); an update of an output becomes an update of an accumulator and a copy; statements that
+only move an input's elements become views of that input; loops of statements that meet in one
+intermediate get one name. Unit loops disappear from accesses: their iterator is always zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from hwgen.errors import HwgenError
+from hwgen.polyhedral import isl
+from hwgen.polyhedral.affine import Affine, affine
+from hwgen.spec.expression import (
+    Access,
+    Binary,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Name,
+    Unary,
+    UpdateOp,
+    substitute,
+    walk,
+)
+from hwgen.spec.workload import Statement, Workload
+
+NEUTRAL: dict[str, int] = {"+=": 0}
+"""Element that an update leaves unchanged; `max=` and `min=` depend on the dtype."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A tensor element as affine functions of loops."""
+
+    tensor: str
+    indices: tuple[Affine, ...]
+
+    def __str__(self) -> str:
+        return f"{self.tensor}[{', '.join(map(str, self.indices))}]"
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """`tensor[d0, d1, ...]` is `source[indices]`, or `fill` where that is out of bounds."""
+
+    tensor: str
+    source: str
+    indices: tuple[Affine, ...]
+    fill: int | float
+
+
+@dataclass(frozen=True, slots=True)
+class ScopStatement:
+    """A statement in normal form; `loops` outermost first, unit loops included."""
+
+    name: str
+    loops: tuple[tuple[str, int], ...]
+    op: UpdateOp
+    target: Reference
+    value: Expr
+    reads: tuple[Reference, ...]
+    source: Statement
+
+    @property
+    def spatial(self) -> tuple[str, ...]:
+        """Loops that select the written element."""
+        used = {name for index in self.target.indices for name in index.names}
+        return tuple(n for n, extent in self.loops if n in used and extent > 1)
+
+    @property
+    def reduction(self) -> tuple[str, ...]:
+        """Loops that select contributions to the same element."""
+        spatial = self.spatial
+        return tuple(n for n, extent in self.loops if extent > 1 and n not in spatial)
+
+    @property
+    def domain_text(self) -> str:
+        return isl.box(self.name, self.loops)
+
+    def access_text(self, reference: Reference) -> str:
+        variables = [n for n, _ in self.loops]
+        return (
+            isl.relation(self.name, variables, reference.tensor, reference.indices)
+            + " : "
+            + " and ".join(f"0 <= {n} < {e}" for n, e in self.loops)
+            if self.loops
+            else isl.relation(self.name, variables, reference.tensor, reference.indices)
+        )
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.target} {self.op} {self.value}"
+
+
+@dataclass(frozen=True)
+class Scop:
+    """Statements in textual order, the tensors they meet in, and the views of inputs."""
+
+    workload: Workload
+    statements: tuple[ScopStatement, ...]
+    views: tuple[View, ...]
+    dtypes: tuple[tuple[str, str], ...]
+
+    @cached_property
+    def extents(self) -> dict[str, int]:
+        """Extent of every loop."""
+        return {n: e for s in self.statements for n, e in s.loops}
+
+    @cached_property
+    def dtype(self) -> dict[str, str]:
+        return dict(self.dtypes)
+
+    @cached_property
+    def view(self) -> dict[str, View]:
+        return {v.tensor: v for v in self.views}
+
+    @cached_property
+    def domain(self) -> isl.UnionSet:
+        return isl.union_set(s.domain_text for s in self.statements)
+
+    @cached_property
+    def reads(self) -> isl.UnionMap:
+        """Read accesses; an update also reads its target."""
+        return isl.union_map(
+            s.access_text(r)
+            for s in self.statements
+            for r in (s.reads if s.op == "=" else (*s.reads, s.target))
+        )
+
+    @cached_property
+    def writes(self) -> isl.UnionMap:
+        return isl.union_map(s.access_text(s.target) for s in self.statements)
+
+    def __str__(self) -> str:
+        lines: list[str] = []
+        for v in self.views:
+            lines.append(f"view {v.tensor}[d] = {v.source}[{', '.join(map(str, v.indices))}]")
+        for s in self.statements:
+            lines.append(str(s))
+            lines.append(f"  domain {{ {s.domain_text} }}")
+            lines.extend(f"  read   {{ {s.access_text(r)} }}" for r in s.reads)
+            lines.append(f"  write  {{ {s.access_text(s.target)} }}")
+        return "\n".join(lines)
+
+
+def build_scop(workload: Workload) -> Scop:
+    """Bring a workload into normal form.
+
+    Raises:
+        HwgenError: H401 where two statements cannot share loops, H402 where a guarded read is
+            not a plain zero padding.
+    """
+    views: dict[str, View] = {}
+    dtypes = {t.name: t.dtype for t in workload.tensors}
+    plain: list[ScopStatement] = []
+    for statement in workload.statements:
+        view = _view(statement, workload, views)
+        if view is not None:
+            views[view.tensor] = view
+        else:
+            plain.extend(_normal_form(statement, workload, dtypes))
+    if not plain:
+        raise HwgenError(
+            "H403",
+            "the workload only rearranges an input; no statement is left for the chip",
+            location=workload.location,
+            found=", ".join(str(s) for s in workload.statements),
+            allowed="at least one statement that computes",
+            repair="write the result as an arithmetic statement",
+        )
+    statements = _unify_loops(plain)
+    return Scop(workload, tuple(statements), tuple(views.values()), tuple(sorted(dtypes.items())))
+
+
+def _view(statement: Statement, workload: Workload, views: Mapping[str, View]) -> View | None:
+    """The view that a data-movement statement on an input amounts to, if it is one."""
+    target = workload.tensor[statement.target.tensor]
+    if target.role != "intermediate" or statement.op != "=":
+        return None
+    match statement.value:
+        case Access() as source:
+            guard, fill = None, 0
+        case Call("select", (guard, Access() as source, Const(fill))):
+            pass
+        case _:
+            return None
+    if workload.tensor[source.tensor].role != "input" or source.tensor in views:
+        return None
+    plain = [i.name for i in statement.target.indices if isinstance(i, Name)]
+    if len(plain) != len(target.shape) or len(set(plain)) != len(plain):
+        return None
+    position = {name: f"d{i}" for i, name in enumerate(plain)}
+    if any(n not in position and extent > 1 for n, extent in statement.loops):
+        return None
+    indices: list[Affine] = []
+    for index in source.indices:
+        function = affine(index)
+        if function is None:
+            return None
+        units = {n: 0 for n in function.names if n not in position}
+        indices.append(function.fix(units).rename(position))
+    if guard is not None:
+        _check_padding(statement, guard, source, workload)
+    return View(target.name, source.tensor, tuple(indices), fill)
+
+
+def _check_padding(
+    statement: Statement, guard: Expr, source: Access, workload: Workload
+) -> None:
+    """A guarded read must be guarded exactly where it would leave the tensor."""
+    shape = workload.tensor[source.tensor].shape
+    inside = " and ".join(
+        f"0 <= {index} < {extent}" for index, extent in zip(source.indices, shape, strict=True)
+    )
+    in_bounds = isl.Set("{ " + isl.box("S", statement.loops, inside) + " }")
+    guarded = isl.Set("{ " + isl.box("S", statement.loops, str(guard)) + " }")
+    if not in_bounds.is_equal(guarded):
+        witness = in_bounds.subtract(guarded).sample_point()
+        raise HwgenError(
+            "H402",
+            f"the guard of {source} is narrower than the tensor's bounds",
+            location=statement.location,
+            field="compute",
+            found=f"{guard}, false at {witness} although the element exists",
+            allowed="a select that is false exactly where the index leaves the tensor",
+            repair=f"guard with {inside}",
+        )
+
+
+def _normal_form(
+    statement: Statement, workload: Workload, dtypes: dict[str, str]
+) -> list[ScopStatement]:
+    target = workload.tensor[statement.target.tensor]
+    value = normalise(statement.value, dtypes)
+    units = {n: 0 for n, extent in statement.loops if extent == 1}
+    name = statement.name
+    first = _statement(name, statement, statement.target, statement.op, value, units)
+    if statement.op == "=" or target.role != "output":
+        return [first]
+    hidden = f"{target.name}_acc"
+    dtypes[hidden] = target.dtype
+    update = replace(first, target=Reference(hidden, first.target.indices))
+    copy = _statement(
+        f"{name}_out", statement, statement.target, "=", Access(hidden, statement.target.indices), units
+    )
+    spatial = set(update.spatial)
+    loops = tuple((n, e) for n, e in copy.loops if n in spatial or e == 1)
+    return [update, replace(copy, loops=loops)]
+
+
+def _statement(
+    name: str,
+    statement: Statement,
+    target: Access,
+    op: UpdateOp,
+    value: Expr,
+    units: Mapping[str, int],
+) -> ScopStatement:
+    reads = tuple(
+        dict.fromkeys(reference(n, units) for n in walk(value) if isinstance(n, Access))
+    )
+    return ScopStatement(
+        name, statement.loops, op, reference(target, units), value, reads, statement
+    )
+
+
+def reference(access: Access, units: Mapping[str, int]) -> Reference:
+    """An access as affine functions, loops in `units` set to their only value."""
+    indices: list[Affine] = []
+    for index in access.indices:
+        function = affine(index)
+        assert function is not None, f"non-affine index {index} passed the workload's checks"
+        indices.append(function.fix(units))
+    return Reference(access.tensor, tuple(indices))
+
+
+_WIDTH = {"int8": 8, "uint8": 8, "int16": 16, "uint16": 16, "int32": 32, "int64": 64}
+
+
+def normalise(expr: Expr, dtypes: Mapping[str, str]) -> Expr:
+    """The value with `clip` expanded, lossless casts dropped and constants folded to the right."""
+    match expr:
+        case Const() | Name() | Access():
+            return expr
+        case Unary("-", Const(value)):
+            return Const(-value)
+        case Unary(op, operand):
+            return Unary(op, normalise(operand, dtypes))
+        case Cast(dtype, operand):
+            inner = normalise(operand, dtypes)
+            lossless = (
+                isinstance(inner, Access)
+                and dtype in ("int32", "int64")
+                and _WIDTH.get(dtypes[inner.tensor], 99) <= _WIDTH[dtype]
+                and not (dtype == "int64" and dtypes[inner.tensor] != "int64")
+            )
+            return inner if lossless else Cast(dtype, inner)
+        case Call("clip", (value, low, high)):
+            bounded = Call("max", (value, low))
+            return normalise(Call("min", (bounded, high)), dtypes)
+        case Call(function, arguments):
+            inner = tuple(normalise(a, dtypes) for a in arguments)
+            if function in ("min", "max") and isinstance(inner[0], Const):
+                inner = inner[::-1]
+            return Call(function, inner)
+        case Binary(op, left, right):
+            a, b = normalise(left, dtypes), normalise(right, dtypes)
+            if op == "-" and isinstance(b, Const):
+                op, b = "+", Const(-b.value)
+            if op in ("+", "*") and isinstance(a, Const):
+                a, b = b, a
+            return Binary(op, a, b)
+
+
+def _unify_loops(statements: list[ScopStatement]) -> list[ScopStatement]:
+    """Rename loops so that a consumer's loop carries the name of the producer's loop."""
+    taken = {n for n, _ in statements[0].loops}
+    produced: dict[str, ScopStatement] = {statements[0].target.tensor: statements[0]}
+    result = [statements[0]]
+    for statement in statements[1:]:
+        renaming: dict[str, str] = {}
+        for read in statement.reads:
+            if read.tensor in produced:
+                _align(statement, read, produced[read.tensor].target, renaming)
+        for name, _ in statement.loops:
+            if name not in renaming:
+                fresh = name
+                while fresh in taken or fresh in renaming.values():
+                    fresh += "_"
+                renaming[name] = fresh
+        taken |= set(renaming.values())
+        renamed = _rename(statement, renaming)
+        produced[renamed.target.tensor] = renamed
+        result.append(renamed)
+    return result
+
+
+def _align(
+    statement: ScopStatement, read: Reference, target: Reference, renaming: dict[str, str]
+) -> None:
+    for mine, theirs in zip(read.indices, target.indices, strict=True):
+        if not mine.terms and not theirs.terms and mine.constant == theirs.constant:
+            continue
+        plain = all(
+            f.constant == 0 and len(f.terms) == 1 and f.terms[0][1] == 1 for f in (mine, theirs)
+        )
+        if plain and renaming.setdefault(mine.names[0], theirs.names[0]) == theirs.names[0]:
+            continue
+        raise HwgenError(
+            "H401",
+            f"{statement.name} cannot be fused with the statement that makes {read.tensor}",
+            location=statement.source.location,
+            field="compute",
+            found=f"reads {read}, written as {target}",
+            allowed="an intermediate read at the element that one iteration writes",
+            repair="split the workload in two, so that the intermediate is an output of the first",
+        )
+
+
+def _rename(statement: ScopStatement, names: Mapping[str, str]) -> ScopStatement:
+    bindings: dict[str, Expr] = {old: Name(new) for old, new in names.items()}
+
+    def moved(r: Reference) -> Reference:
+        return Reference(r.tensor, tuple(i.rename(names) for i in r.indices))
+
+    return replace(
+        statement,
+        loops=tuple((names[n], e) for n, e in statement.loops),
+        target=moved(statement.target),
+        reads=tuple(moved(r) for r in statement.reads),
+        value=substitute(statement.value, bindings),
+    )

@@ -1,0 +1,493 @@
+"""Instruction selection: cover every statement's value tree by intrinsics, cheapest first.
+
+The result is a chain of operations over storages: buffers in the chip's memories that are loaded,
+updated in place, and stored. Which loops become lanes is decided afterwards (`matching`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from hwgen.errors import HwgenError
+from hwgen.polyhedral.affine import Affine
+from hwgen.polyhedral.scop import Reference, Scop, ScopStatement, reference
+from hwgen.polyhedral.unify import Unification, unify
+from hwgen.spec.expression import Access, Assign, Cast, Const, Expr, evaluate, walk
+from hwgen.spec.hardware import HardwareSpec, Intrinsic
+
+Kind = Literal["load", "init", "update", "map", "store"]
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """A value kept in one memory. `indices`: the tensor element held, over the group's loops."""
+
+    name: str
+    memory: str
+    tensor: str
+    indices: tuple[Affine, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One intrinsic applied over loops. `storages`: one per operand, in the intrinsic's order."""
+
+    name: str
+    statement: str
+    kind: Kind
+    intrinsic: Intrinsic
+    storages: tuple[str, ...]
+    immediates: tuple[tuple[str, int], ...]
+    loops: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Operations in execution order; `reduction` names the loops inside the accumulation."""
+
+    storages: tuple[Storage, ...]
+    operations: tuple[Operation, ...]
+    spatial: tuple[str, ...]
+    reduction: tuple[str, ...]
+
+    def storage(self, name: str) -> Storage:
+        return next(s for s in self.storages if s.name == name)
+
+    def __str__(self) -> str:
+        lines = [f"storage {s.name}: {s.memory} holds {s.tensor}" for s in self.storages]
+        lines += [
+            f"{o.name}: {o.kind} {o.intrinsic.name}({', '.join(o.storages)})"
+            + "".join(f" {n}={v}" for n, v in o.immediates)
+            for o in self.operations
+        ]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class _Input:
+    """An input tensor brought into a memory by a copy intrinsic."""
+
+    ref: Reference
+    memory: str
+    copy: Intrinsic
+    cost: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A value that an earlier statement left in a memory."""
+
+    ref: Reference
+    cost: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Apply:
+    """An intrinsic applied to covered operands."""
+
+    intrinsic: Intrinsic
+    operands: tuple[tuple[str, _Plan], ...]
+    immediates: tuple[tuple[str, int | float], ...]
+    cost: float
+
+
+_Plan = _Input | _Held | _Apply
+
+
+def marginal_cycles(intrinsic: Intrinsic) -> float:
+    """Cycles that one more iteration takes, transfers not counted."""
+    free = {"transfer": 0, "bursts": 0, "beats": 0} | {loop.name: 1 for loop in intrinsic.loops}
+    low = evaluate(intrinsic.cycles, free | {"iterations": 1000})
+    high = evaluate(intrinsic.cycles, free | {"iterations": 1001})
+    return high - low
+
+
+def written(intrinsic: Intrinsic) -> tuple[Assign, str] | None:
+    """The only assignment of an intrinsic and the operand that it writes."""
+    if len(intrinsic.semantics) != 1:
+        return None
+    return intrinsic.semantics[0], intrinsic.semantics[0].target.tensor
+
+
+class _Selector:
+    """State of one selection: where produced values live and how often each is read."""
+
+    def __init__(self, scop: Scop, hardware: HardwareSpec) -> None:
+        self.scop = scop
+        self.hardware = hardware
+        self.held: dict[str, str] = {}  # tensor -> storage name
+        self.storages: dict[str, Storage] = {}
+        self.operations: list[Operation] = []
+        self.reads: dict[str, int] = {}
+        for s in scop.statements:
+            for node in walk(s.value):
+                if isinstance(node, Access):
+                    self.reads[node.tensor] = self.reads.get(node.tensor, 0) + 1
+        self.units = {n: 0 for n, e in scop.extents.items() if e == 1}
+
+    # -- covering ---------------------------------------------------------------------------
+
+    def cover(self, value: Expr, memory: str, statement: ScopStatement) -> _Plan | None:
+        """The cheapest way to have a value in a memory."""
+        plans: list[_Plan] = list(self._applications(value, memory, statement))
+        if isinstance(value, Access):
+            ref = reference(value, self.units)
+            if value.tensor in self.held:
+                if self.storages[self.held[value.tensor]].memory == memory:
+                    plans.append(_Held(ref))
+            elif self.is_input(value.tensor):
+                copy = self.loader(memory, self.scop.dtype[value.tensor])
+                if copy is not None:
+                    plans.append(_Input(ref, memory, copy, 4.0))
+        return min(plans, key=lambda p: p.cost, default=None)
+
+    def is_input(self, tensor: str) -> bool:
+        declared = self.scop.workload.tensor.get(tensor)
+        return tensor in self.scop.view or (declared is not None and declared.role == "input")
+
+    def loader(self, memory: str, dtype: str) -> Intrinsic | None:
+        """A copy from off-chip memory into `memory` that keeps every value of `dtype`."""
+        for intrinsic in self.hardware.intrinsics:
+            only = written(intrinsic)
+            if only is None or not isinstance(only[0].value, Access) or only[0].op != "=":
+                continue
+            target = intrinsic.operand(only[1])
+            source = intrinsic.operand(only[0].value.tensor)
+            offchip = self.hardware.memory[source.memory].kind == "offchip"
+            if target.memory == memory and offchip and widens(dtype, source.dtype):
+                return intrinsic
+        return None
+
+    def _applications(
+        self, value: Expr, memory: str, statement: ScopStatement
+    ) -> Iterator[_Apply]:
+        offchip = self.hardware.memory[memory].kind == "offchip"
+        for intrinsic in self.hardware.intrinsics:
+            only = written(intrinsic)
+            if only is None or only[0].op != "=":
+                continue
+            if intrinsic.operand(only[1]).memory != memory:
+                continue
+            if isinstance(only[0].value, Access) and not offchip:
+                continue  # a plain copy computes nothing
+            for found in unify(only[0].value, value, self._immediates(intrinsic)):
+                plan = self._operands(intrinsic, found, statement, only[1])
+                if plan is not None:
+                    yield plan
+
+    def update(self, statement: ScopStatement) -> Iterator[_Apply]:
+        """Every intrinsic that performs a statement's accumulation, with covered operands."""
+        for intrinsic in self.hardware.intrinsics:
+            for op, value in updates(intrinsic):
+                if op != statement.op:
+                    continue
+                for found in unify(value, statement.value, self._immediates(intrinsic)):
+                    plan = self._operands(intrinsic, found, statement, "")
+                    if plan is not None:
+                        yield plan
+
+    @staticmethod
+    def _immediates(intrinsic: Intrinsic):
+        return {i.name: i for i in intrinsic.immediates}
+
+    def _operands(
+        self, intrinsic: Intrinsic, found: Unification, statement: ScopStatement, target: str
+    ) -> _Apply | None:
+        plans: list[tuple[str, _Plan]] = []
+        for name, value in found.operands:
+            plan = self.cover(value, intrinsic.operand(name).memory, statement)
+            if plan is None or (name == target and not self._expendable(plan, statement)):
+                return None
+            plans.append((name, plan))
+        cost = marginal_cycles(intrinsic) + sum(p.cost for _, p in plans)
+        return _Apply(intrinsic, tuple(plans), found.immediates, cost)
+
+    def _expendable(self, plan: _Plan, statement: ScopStatement) -> bool:
+        """Whether an in-place operation may overwrite the value: full-sized and read once."""
+        if isinstance(plan, _Apply):
+            return True
+        loops = {n for index in plan.ref.indices for n in index.names}
+        full = loops >= set(statement.spatial)
+        return full and (isinstance(plan, _Input) or self.reads[plan.ref.tensor] == 1)
+
+    # -- building ---------------------------------------------------------------------------
+
+    def build(self, plan: _Plan, statement: ScopStatement, private: bool = False) -> str:
+        """Append a plan's operations; the storage that then holds the value."""
+        match plan:
+            case _Held(ref):
+                return self.held[ref.tensor]
+            case _Input(ref, memory, copy, _):
+                return self._load(ref, memory, copy, statement, private)
+            case _Apply(intrinsic, operands, immediates, _):
+                return self._apply(intrinsic, operands, immediates, statement)
+
+    def _load(
+        self,
+        ref: Reference,
+        memory: str,
+        copy: Intrinsic,
+        statement: ScopStatement,
+        private: bool,
+    ) -> str:
+        base = f"{ref.tensor}_{memory}"
+        for storage in self.storages.values():
+            same = storage.memory == memory and storage.tensor == ref.tensor
+            if same and storage.indices == ref.indices and not private:
+                overwritten = any(
+                    o.kind in ("map", "update") and o.storages[_target(o.intrinsic)] == storage.name
+                    for o in self.operations
+                )
+                if not overwritten:
+                    return storage.name
+        name = self._fresh(base)
+        self.storages[name] = Storage(name, memory, ref.tensor, ref.indices)
+        loops = tuple(n for n, _ in statement.loops if any(n in i.names for i in ref.indices))
+        only = written(copy)
+        assert only is not None
+        assert isinstance(only[0].value, Access)
+        order = {only[1]: name, only[0].value.tensor: ref.tensor}
+        self._append(statement, "load", copy, order, (), loops)
+        return name
+
+    def _apply(
+        self,
+        intrinsic: Intrinsic,
+        operands: tuple[tuple[str, _Plan], ...],
+        immediates: tuple[tuple[str, int | float], ...],
+        statement: ScopStatement,
+    ) -> str:
+        only = written(intrinsic)
+        assert only is not None
+        order = {
+            name: self.build(plan, statement, private=name == only[1]) for name, plan in operands
+        }
+        kind: Kind = "map"
+        if self.hardware.memory[intrinsic.operand(only[1]).memory].kind == "offchip":
+            order[only[1]] = statement.target.tensor
+            kind = "store"
+        elif only[1] not in order:
+            name = self._fresh(f"{statement.target.tensor}_{intrinsic.operand(only[1]).memory}")
+            memory = intrinsic.operand(only[1]).memory
+            self.storages[name] = Storage(
+                name, memory, statement.target.tensor, statement.target.indices
+            )
+            order[only[1]] = name
+        self._append(statement, kind, intrinsic, order, immediates, statement.spatial)
+        return order[only[1]]
+
+    def accumulate(self, statement: ScopStatement, plan: _Apply) -> None:
+        """Append reset, operand loads and the accumulation of an update statement."""
+        intrinsic = plan.intrinsic
+        target = intrinsic.semantics[0].target.tensor
+        memory = intrinsic.operand(target).memory
+        name = self._fresh(f"{statement.target.tensor}_{memory}")
+        self.storages[name] = Storage(
+            name, memory, statement.target.tensor, statement.target.indices
+        )
+        neutral = neutral_element(statement.op, self.scop.dtype[statement.target.tensor])
+        init = self._initialiser(memory, neutral, statement)
+        self._append(
+            statement, "init", init, {init.semantics[0].target.tensor: name}, (), statement.spatial
+        )
+        order = {op: self.build(p, statement) for op, p in plan.operands if op != target}
+        order[target] = name
+        loops = tuple(n for n, extent in statement.loops if extent > 1)
+        self._append(statement, "update", intrinsic, order, plan.immediates, loops)
+        self.held[statement.target.tensor] = name
+
+    def _initialiser(self, memory: str, neutral: int | float, statement: ScopStatement) -> Intrinsic:
+        for intrinsic in self.hardware.intrinsics:
+            only = written(intrinsic)
+            if only is None or only[0].op != "=" or only[0].value != Const(neutral):
+                continue
+            if intrinsic.operand(only[1]).memory == memory:
+                return intrinsic
+        raise HwgenError(
+            "H305",
+            f"no intrinsic sets {memory} to {neutral}, from which `{statement.op}` starts",
+            location=statement.source.location,
+            field="compute",
+            found=str(statement),
+            allowed=f"an intrinsic with semantics `dst[...] = {neutral}` on memory {memory}",
+            repair=f"add such an intrinsic to {self.hardware.name}",
+        )
+
+    def _fresh(self, base: str) -> str:
+        name, n = base, 2
+        while name in self.storages:
+            name, n = f"{base}{n}", n + 1
+        return name
+
+    def _append(
+        self,
+        statement: ScopStatement,
+        kind: Kind,
+        intrinsic: Intrinsic,
+        order: Mapping[str, str],
+        immediates: tuple[tuple[str, int | float], ...],
+        loops: tuple[str, ...],
+    ) -> None:
+        values = tuple((n, int(v)) for n, v in immediates)
+        storages = tuple(order[o.name] for o in intrinsic.operands)
+        name = f"{statement.name}.{len(self.operations)}"
+        active = tuple(n for n in loops if self.scop.extents[n] > 1)
+        self.operations.append(
+            Operation(name, statement.name, kind, intrinsic, storages, values, active)
+        )
+
+
+def _target(intrinsic: Intrinsic) -> int:
+    only = written(intrinsic)
+    assert only is not None
+    return [o.name for o in intrinsic.operands].index(only[1])
+
+
+def updates(intrinsic: Intrinsic) -> Iterator[tuple[str, Expr]]:
+    """The accumulations that an intrinsic performs: `d += e`, also written `d = d + e`."""
+    only = written(intrinsic)
+    if only is None:
+        return
+    assign = only[0]
+    if assign.op != "=":
+        yield assign.op, assign.value
+        return
+    match assign.value:
+        case Cast():
+            return
+        case value:
+            for op, function in (("+=", "+"), ("max=", "max"), ("min=", "min")):
+                rest = _without_target(value, assign.target, function)
+                if rest is not None:
+                    yield op, rest
+
+
+def _without_target(value: Expr, target: Access, function: str) -> Expr | None:
+    from hwgen.polyhedral.unify import flatten, rebuild
+
+    terms = flatten(function, value)
+    rest = tuple(t for t in terms if t != target)
+    if len(rest) + 1 != len(terms) or not rest:
+        return None
+    return rebuild(function, rest)
+
+
+def widens(dtype: str, into: str) -> bool:
+    """Whether every value of `dtype` is a value of `into`."""
+    if dtype == into:
+        return True
+    bits = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
+    unsigned = {"uint8": 8, "uint16": 16, "uint32": 32}
+    if into in bits:
+        return bits.get(dtype, 99) <= bits[into] or unsigned.get(dtype, 99) < bits[into]
+    floats = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
+    exact = floats.get(into, 0)
+    return (
+        bits.get(dtype, 99) <= exact
+        or unsigned.get(dtype, 99) <= exact
+        or (into == "float64" and dtype in floats)
+        or (into == "float32" and dtype in ("float16", "bfloat16"))
+    )
+
+
+def neutral_element(op: str, dtype: str) -> int | float:
+    """The value that an update leaves unchanged, as a constant of `dtype`."""
+    if op == "+=":
+        return 0
+    if dtype.startswith(("float", "bfloat")):
+        return float("-inf") if op == "max=" else float("inf")
+    bits = int(dtype.lstrip("uint"))
+    if dtype.startswith("u"):
+        return 0 if op == "max=" else 2**bits - 1
+    return -(2 ** (bits - 1)) if op == "max=" else 2 ** (bits - 1) - 1
+
+
+def select(scop: Scop, hardware: HardwareSpec) -> list[Selection]:
+    """Cover all statements; one selection per way to perform the accumulation.
+
+    Raises:
+        HwgenError: H301 where no intrinsic covers a statement, H305 where an accumulator cannot
+            be initialised, H404 where more than one accumulation would have to be fused.
+    """
+    reductions = [s for s in scop.statements if s.op != "="]
+    if len(reductions) > 1:
+        raise HwgenError(
+            "H404",
+            f"{len(reductions)} accumulations in one kernel",
+            location=reductions[1].source.location,
+            field="compute",
+            found="; ".join(str(s) for s in reductions),
+            allowed="one accumulation and the elementwise statements around it",
+            repair="give each accumulation a workload of its own",
+        )
+    if not reductions:
+        return [_select_with(scop, hardware, None)]
+    plans = list(_Selector(scop, hardware).update(reductions[0]))
+    if not plans:
+        raise uncovered(scop, hardware, reductions[0])
+    return [_select_with(scop, hardware, i) for i in range(len(plans))]
+
+
+def _select_with(scop: Scop, hardware: HardwareSpec, choice: int | None) -> Selection:
+    selector = _Selector(scop, hardware)
+    for statement in scop.statements:
+        if statement.op != "=":
+            assert choice is not None
+            plan = list(selector.update(statement))[choice]
+            selector.accumulate(statement, plan)
+            continue
+        declared = scop.workload.tensor.get(statement.target.tensor)
+        if declared is not None and declared.role == "output":
+            plan = selector.cover(statement.value, hardware.offchip.name, statement)
+            if plan is None:
+                raise uncovered(scop, hardware, statement)
+            selector.build(plan, statement)
+            continue
+        onchip = [m.name for m in hardware.memories if m.kind != "offchip"]
+        covers = [
+            c for m in onchip if (c := selector.cover(statement.value, m, statement)) is not None
+        ]
+        if not covers:
+            raise uncovered(scop, hardware, statement)
+        best = min(covers, key=lambda p: p.cost)
+        selector.held[statement.target.tensor] = selector.build(best, statement)
+    anchor = next((s for s in scop.statements if s.op != "="), scop.statements[-1])
+    return Selection(
+        tuple(selector.storages.values()),
+        tuple(selector.operations),
+        anchor.spatial,
+        anchor.reduction if anchor.op != "=" else (),
+    )
+
+
+def uncovered(scop: Scop, hardware: HardwareSpec, statement: ScopStatement) -> HwgenError:
+    """The error that names the first part of a statement that no intrinsic performs."""
+    from hwgen.polyhedral.explain import nearest_miss
+
+    reason, repair = nearest_miss(scop, hardware, statement)
+    return HwgenError(
+        "H301",
+        f"no intrinsics of {hardware.name} compute {statement.name}",
+        location=statement.source.location,
+        field="compute",
+        found=f"{statement}: {reason}",
+        allowed="a value that the chip's intrinsics compute step by step",
+        repair=repair,
+    )
+
+
+__all__ = [
+    "Operation",
+    "Selection",
+    "Storage",
+    "marginal_cycles",
+    "neutral_element",
+    "replace",
+    "select",
+    "uncovered",
+    "updates",
+    "widens",
+    "written",
+]

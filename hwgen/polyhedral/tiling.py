@@ -1,0 +1,112 @@
+"""Tile sizes, loop order, placement of copies and buffer counts: one point of the search space.
+
+All quantities count blocks (lanes already removed). Tile loops run spatial loops first, then the
+reduction's; a loop with a single tile is no loop.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+from hwgen.polyhedral.affine import Affine
+from hwgen.polyhedral.matching import Match
+from hwgen.polyhedral.selection import Operation
+
+
+@dataclass(frozen=True, slots=True)
+class TileLoop:
+    """Loop over the tiles of one loop: `tile` blocks each, the last one `last` blocks."""
+
+    loop: str
+    tile: int
+    count: int
+    last: int
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """`order`: spatial loops outermost first; `depths`: tile loops around each storage's load;
+    `slots`: copies of each storage that are alive at once."""
+
+    match: Match
+    tiles: tuple[tuple[str, int], ...]
+    order: tuple[str, ...]
+    depths: tuple[tuple[str, int], ...]
+    slots: tuple[tuple[str, int], ...]
+
+    @cached_property
+    def tile(self) -> dict[str, int]:
+        return dict(self.tiles)
+
+    @cached_property
+    def depth(self) -> dict[str, int]:
+        return dict(self.depths)
+
+    @cached_property
+    def slot(self) -> dict[str, int]:
+        return dict(self.slots)
+
+    @cached_property
+    def loops(self) -> tuple[TileLoop, ...]:
+        """Tile loops, outermost first."""
+        result: list[TileLoop] = []
+        for name in (*self.order, *self.match.selection.reduction):
+            blocks, tile = self.match.count[name], self.tile[name]
+            count = -(-blocks // tile)
+            if count > 1:
+                result.append(TileLoop(name, tile, count, blocks - tile * (count - 1)))
+        return tuple(result)
+
+    @cached_property
+    def spatial_depth(self) -> int:
+        """How many tile loops lie outside the reduction's."""
+        return sum(loop.loop in self.order for loop in self.loops)
+
+    def operation_depth(self, operation: Operation) -> int:
+        """How many tile loops lie around an operation."""
+        if operation.kind == "load":
+            name = next(s for s in operation.storages if s in self.depth)
+            return self.depth[name]
+        return len(self.loops) if operation.kind == "update" else self.spatial_depth
+
+    def extents(self, depth: int, last: frozenset[str] = frozenset()) -> dict[str, int]:
+        """Blocks of each loop that lie inside the outermost `depth` tile loops; loops in `last`
+        are at their last tile."""
+        result = dict(self.match.count)
+        for loop in self.loops[:depth]:
+            result[loop.loop] = loop.last if loop.loop in last else loop.tile
+        return result
+
+    def box(self, storage: str, last: frozenset[str] = frozenset()) -> tuple[int, ...]:
+        """Extents of the coordinates that one slot of a storage holds."""
+        return footprint(
+            self.match.coordinate[storage], self.extents(self.depth[storage], last)
+        )
+
+    def entries(self, storage: str) -> int:
+        """Entries of one slot."""
+        return prod(self.box(storage))
+
+    def __str__(self) -> str:
+        lines = [
+            f"for {x.loop}_tile in 0..<{x.count}: {x.tile} blocks"
+            + (f" (last {x.last})" if x.last != x.tile else "")
+            for x in self.loops
+        ]
+        lines += [
+            f"{name}: {self.slot[name]} x {self.entries(name)} entries {list(self.box(name))}"
+            f" at depth {depth}"
+            for name, depth in self.depths
+        ]
+        return "\n".join(lines)
+
+
+def footprint(coordinates: tuple[Affine, ...], extents: dict[str, int]) -> tuple[int, ...]:
+    """Number of values that each coordinate takes over a box of loops."""
+    result: list[int] = []
+    for coordinate in coordinates:
+        low, high = coordinate.interval(extents)
+        result.append(high - low + 1)
+    return tuple(result)

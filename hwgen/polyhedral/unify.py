@@ -1,0 +1,127 @@
+"""Expression matching: an intrinsic's semantics against a statement's value.
+
+Modulo commutativity of `+ * min max`, and associativity of the integer ones and of min and max.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import combinations
+
+from hwgen.spec.expression import Access, Binary, Call, Cast, Const, Expr, Name, Unary
+from hwgen.spec.hardware import Immediate
+
+MAX_TERMS = 6
+"""Operands of one flattened sum or product that are split in all ways; more are taken in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unification:
+    """Operands bound to values and immediates bound to numbers, by name."""
+
+    operands: tuple[tuple[str, Expr], ...] = ()
+    immediates: tuple[tuple[str, int | float], ...] = ()
+
+
+def unify(
+    pattern: Expr, value: Expr, immediates: Mapping[str, Immediate]
+) -> Iterator[Unification]:
+    """Every way in which `value` is an instance of `pattern`."""
+    yield from _unify(pattern, value, Unification(), immediates)
+
+
+def _unify(
+    pattern: Expr, value: Expr, known: Unification, immediates: Mapping[str, Immediate]
+) -> Iterator[Unification]:
+    match pattern, value:
+        case Access(operand, _), _:
+            bound = dict(known.operands).get(operand)
+            if bound is None:
+                yield Unification((*known.operands, (operand, value)), known.immediates)
+            elif bound == value:
+                yield known
+        case Name(name), Const(number) if name in immediates:
+            field = immediates[name]
+            bound = dict(known.immediates).get(name)
+            fits = field.dtype.startswith("float") or (
+                isinstance(number, int) and number in field.range
+            )
+            if fits and bound in (None, number):
+                kept = dict(known.immediates) | {name: number}
+                yield Unification(known.operands, tuple(kept.items()))
+        case Const(a), Const(b):
+            if a == b:
+                yield known
+        case Binary(op, left, right), Binary(other, _, _) if op == other:
+            if op in ("+", "*"):
+                yield from _commutative(op, left, right, value, known, immediates)
+            else:
+                assert isinstance(value, Binary)
+                yield from _pairwise((left, right), (value.left, value.right), known, immediates)
+        case Call("min" | "max" as op, (left, right)), Call(other, _) if op == other:
+            yield from _commutative(op, left, right, value, known, immediates)
+        case Call(function, mine), Call(other, theirs) if function == other:
+            yield from _pairwise(mine, theirs, known, immediates)
+        case Cast(dtype, inner), Cast(other, operand) if dtype == other:
+            yield from _unify(inner, operand, known, immediates)
+        case Unary(op, inner), Unary(other, operand) if op == other:
+            yield from _unify(inner, operand, known, immediates)
+        case _:
+            return
+
+
+def _pairwise(
+    patterns: tuple[Expr, ...],
+    values: tuple[Expr, ...],
+    known: Unification,
+    immediates: Mapping[str, Immediate],
+) -> Iterator[Unification]:
+    if not patterns:
+        yield known
+        return
+    for first in _unify(patterns[0], values[0], known, immediates):
+        yield from _pairwise(patterns[1:], values[1:], first, immediates)
+
+
+def _commutative(
+    op: str,
+    left: Expr,
+    right: Expr,
+    value: Expr,
+    known: Unification,
+    immediates: Mapping[str, Immediate],
+) -> Iterator[Unification]:
+    terms = flatten(op, value)
+    if len(terms) > MAX_TERMS:
+        terms = (terms[0], rebuild(op, terms[1:]))
+    indices = range(len(terms))
+    for size in range(1, len(terms)):
+        for chosen in combinations(indices, size):
+            mine = rebuild(op, tuple(terms[i] for i in chosen))
+            rest = rebuild(op, tuple(terms[i] for i in indices if i not in chosen))
+            for first in _unify(left, mine, known, immediates):
+                yield from _unify(right, rest, first, immediates)
+
+
+def flatten(op: str, value: Expr) -> tuple[Expr, ...]:
+    """The operands of nested applications of one associative operation."""
+    match value:
+        case Binary(other, left, right) if other == op:
+            return (*flatten(op, left), *flatten(op, right))
+        case Call(other, (left, right)) if other == op:
+            return (*flatten(op, left), *flatten(op, right))
+        case _:
+            return (value,)
+
+
+def rebuild(op: str, terms: tuple[Expr, ...]) -> Expr:
+    """The left-associated application of an operation to its operands."""
+    result = terms[0]
+    for term in terms[1:]:
+        match op:
+            case "+" | "*":
+                result = Binary(op, result, term)
+            case _:
+                result = Call(op, (result, term))
+    return result

@@ -1,0 +1,314 @@
+"""Checks across a resolved chip: reachability, synchronisation, costs and templates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import product
+
+from hwgen.spec.context import Context
+from hwgen.spec.expression import Expr, evaluate
+from hwgen.spec.expression import names as names_of
+from hwgen.spec.grammar import suggestion
+from hwgen.spec.hardware import HardwareSpec, Intrinsic, Memory, MicroKernel, Range, Unit
+from hwgen.spec.resolve import bus_readers
+from hwgen.spec.schema import HardwareSchema
+from hwgen.spec.source import Document, FieldPath
+from hwgen.spec.templates import PLAIN, Fields, Items, Shape, TemplateError, check_template
+
+_MANY = 1 << 20
+
+
+def check_hardware(hardware: HardwareSpec, schema: HardwareSchema, document: Document) -> None:
+    """Everything that no single field can tell.
+
+    Raises:
+        HwgenError: H115, H120 to H128 and, for templates, H124 and H125.
+    """
+    context = Context(document, dict(hardware.parameters), "parameter")
+    _check_memories(context, hardware)
+    _check_writers(context, hardware)
+    _check_priorities(context, hardware, schema)
+    _check_synchronization(context, hardware)
+    _check_cycles(context, hardware)
+    _check_templates(context, hardware)
+
+
+def _check_memories(context: Context, hardware: HardwareSpec) -> None:
+    """One off-chip memory; data can come from it to every other memory, and go back."""
+    offchip = [m.name for m in hardware.memories if m.kind == "offchip"]
+    if len(offchip) != 1:
+        raise context.error(
+            "H115", "a chip has exactly one off-chip memory", ("memories",), key=True,
+            found=", ".join(offchip) or "none", allowed="one memory with kind: offchip",
+        )  # fmt: skip
+    filled = {offchip[0]}
+    moves = [_moves(i) for i in hardware.intrinsics]
+    while True:
+        # A call can run once every other memory that it reads holds data.
+        more = {w for reads, w in moves if w and reads <= filled | {w}} - filled
+        if not more:
+            break
+        filled |= more
+    drained = {offchip[0]}
+    while True:
+        more = {r for reads, w in moves if w in drained for r in reads} - drained
+        if not more:
+            break
+        drained |= more
+    for memory in hardware.memories:
+        path: FieldPath = ("memories", memory.name)
+        if memory.name not in filled:
+            raise context.error(
+                "H126", f"no data can reach memory {memory.name!r}", path, key=True,
+                found=_touching(hardware, memory.name, "write") or "no intrinsic writes it",
+                allowed=f"a chain of intrinsics from {offchip[0]} to it",
+                repair=f"add an intrinsic such as {memory.name}[...] = {offchip[0]}[...]",
+            )  # fmt: skip
+        if memory.name not in drained:
+            raise context.error(
+                "H126", f"no data can leave memory {memory.name!r} for {offchip[0]}", path,
+                key=True,
+                found=_touching(hardware, memory.name, "read") or "no intrinsic reads it",
+                allowed=f"a chain of intrinsics from it to {offchip[0]}",
+                repair=f"add an intrinsic that reads {memory.name} and writes towards {offchip[0]}",
+            )  # fmt: skip
+
+
+def _moves(intrinsic: Intrinsic) -> tuple[frozenset[str], str]:
+    """Memories read, and the one written ("" where none is)."""
+    reads = frozenset(o.memory for o in intrinsic.operands if o.access != "write")
+    written = next((o.memory for o in intrinsic.operands if o.access != "read"), "")
+    return reads, written
+
+
+def _touching(hardware: HardwareSpec, memory: str, access: str) -> str:
+    found = [
+        i.name
+        for i in hardware.intrinsics
+        if any(o.memory == memory and o.access in (access, "update") for o in i.operands)
+    ]
+    return f"{access}s by {', '.join(found)}" if found else ""
+
+
+def _check_writers(context: Context, hardware: HardwareSpec) -> None:
+    for intrinsic in hardware.intrinsics:
+        for operand in intrinsic.operands:
+            for i, name in enumerate(operand.written_by):
+                _, written = _moves(hardware.intrinsic[name])
+                if written != operand.memory:
+                    raise context.error(
+                        "H120", f"{name!r} never writes memory {operand.memory!r}",
+                        ("intrinsics", intrinsic.name, "operands", operand.name, "written_by", i),
+                        found=f"{name} writes {written}",
+                        allowed=", ".join(
+                            x.name for x in hardware.intrinsics if _moves(x)[1] == operand.memory
+                        ),
+                    )  # fmt: skip
+
+
+def _check_priorities(context: Context, hardware: HardwareSpec, schema: HardwareSchema) -> None:
+    """A bus serves every reader, once, and nobody else."""
+    for bus in hardware.buses:
+        known = bus_readers(bus.name, schema, hardware.intrinsics)
+        path: FieldPath = ("buses", bus.name, "priority")
+        for i, name in enumerate(bus.priority):
+            if name not in known:
+                raise context.error(
+                    "H128", f"{name!r} does not read over bus {bus.name!r}", (*path, i),
+                    found=name, allowed=", ".join(known), repair=suggestion(name, known),
+                )  # fmt: skip
+            if name in bus.priority[:i]:
+                raise context.error(
+                    "H128", f"{name!r} stands twice", (*path, i), found=name, allowed="each once"
+                )
+        fetched = hardware.fetch is not None and hardware.fetch.bus == bus.name
+        for name in known if fetched else known[1:]:
+            if name not in bus.priority:
+                raise context.error(
+                    "H128", f"the priority of bus {bus.name!r} leaves out {name!r}", path,
+                    key=True, found=", ".join(bus.priority), allowed=", ".join(known),
+                    repair=f"add {name}, or remove `priority`",
+                )  # fmt: skip
+
+
+def _check_synchronization(context: Context, hardware: HardwareSpec) -> None:
+    """With tokens, units that touch one memory can be ordered, through others if need be."""
+    tokens, completion = hardware.tokens, hardware.completion
+    path: FieldPath = ("synchronization", "edges")
+    if completion is not None and tokens is not None:
+        for i, unit in enumerate(completion.wait_units):
+            if (unit, completion.unit) not in tokens.edges:
+                raise context.error(
+                    "H127", f"{unit!r} has no queue to {completion.unit!r}",
+                    ("synchronization", "completion", "wait_units", i),
+                    found=f"[{unit}, {completion.unit}]", allowed=_pairs(tokens.edges),
+                )  # fmt: skip
+    if tokens is None:
+        if completion is not None and completion.wait_units:
+            raise context.error(
+                "H127", "without tokens no unit can push to the last call",
+                ("synchronization", "completion", "wait_units"), key=True,
+                found=", ".join(completion.wait_units), repair="remove wait_units",
+            )  # fmt: skip
+        return
+    reach = {u.name: _reachable(u.name, tokens.edges) for u in hardware.units}
+    for first, second in product(hardware.intrinsics, hardware.intrinsics):
+        shared = _conflict(first, second)
+        if first.unit == second.unit or not shared or second.unit in reach[first.unit]:
+            continue
+        raise context.error(
+            "H127", f"no token can order unit {second.unit!r} after {first.unit!r}", path, key=True,
+            found=f"{first.name} and {second.name} both touch memory {shared}; edges "
+            f"{_pairs(tokens.edges)}", allowed=f"a path from {first.unit} to {second.unit}",
+            repair=f"add [{first.unit}, {second.unit}]",
+        )  # fmt: skip
+
+
+def _reachable(start: str, edges: tuple[tuple[str, str], ...]) -> set[str]:
+    found = {start}
+    while True:
+        more = {t for s, t in edges if s in found} - found
+        if not more:
+            return found
+        found |= more
+
+
+def _conflict(first: Intrinsic, second: Intrinsic) -> str:
+    """A memory that both touch and one of them writes, or ""."""
+    for a, b in product(first.operands, second.operands):
+        if a.memory == b.memory and (a.access != "read" or b.access != "read"):
+            return a.memory
+    return ""
+
+
+def _pairs(edges: Iterable[tuple[str, str]]) -> str:
+    return ", ".join(f"[{a}, {b}]" for a, b in edges)
+
+
+def _check_cycles(context: Context, hardware: HardwareSpec) -> None:
+    """Costs are positive numbers at both ends of what their names stand for."""
+    transfer = dict.fromkeys(("transfer", "bursts", "beats"), Range(1, _MANY))
+    for intrinsic in hardware.intrinsics:
+        ends = {"iterations": Range(1, _MANY), **transfer}
+        ends |= {loop.name: loop.extent for loop in intrinsic.loops}
+        _positive(context, ("intrinsics", intrinsic.name, "cycles"), intrinsic.cycles, ends)
+        kernel = intrinsic.micro_kernel
+        if kernel is not None:
+            ends = {"operations": Range(1, kernel.capacity_operations), **transfer}
+            path: FieldPath = ("micro_kernels", kernel.name, "load", "cycles")
+            _positive(context, path, kernel.load_cycles, ends)
+
+
+def _positive(context: Context, path: FieldPath, cycles: Expr, ends: Mapping[str, Range]) -> None:
+    used = names_of(cycles)
+    corners = product(*((ends[n].minimum, ends[n].maximum) for n in used))
+    for corner, _ in zip(corners, range(64), strict=False):
+        at = dict(zip(used, corner, strict=True))
+        where = ", ".join(f"{n} = {v}" for n, v in at.items()) or "always"
+        try:
+            value = evaluate(cycles, at)
+        except (ArithmeticError, ValueError, TypeError) as problem:
+            raise context.error(
+                "H123", "the cycles are not a number", path, found=f"{cycles} at {where}",
+                allowed="a positive number for every call",
+            ) from problem  # fmt: skip
+        if value <= 0:
+            raise context.error(
+                "H123", "the cycles are not positive", path,
+                found=f"{cycles} is {value:g}: {where}" if used else f"{cycles}",
+                allowed="a positive number for every call",
+            )  # fmt: skip
+
+
+def _check_templates(context: Context, hardware: HardwareSpec) -> None:
+    parameters: dict[str, Shape] = dict.fromkeys(dict(hardware.parameters), PLAIN)
+    if hardware.tokens is not None:
+        for field in ("push", "pop"):
+            ends: dict[str, Shape] = {
+                "source": _unit_shape(hardware.units), "target": _unit_shape(hardware.units)
+            }  # fmt: skip
+            text = hardware.tokens.push if field == "push" else hardware.tokens.pop
+            _check(context, ("synchronization", field), text, {**parameters, **ends})
+    for name, text in (
+        ("prologue", hardware.code.prologue), ("epilogue", hardware.code.epilogue),
+        ("allocate", hardware.code.allocate), ("free", hardware.code.free),
+        ("to_device", hardware.code.to_device), ("from_device", hardware.code.from_device),
+    ):  # fmt: skip
+        _check(context, ("code", name), text, {**parameters, **_CODE.get(name, {})})
+    for intrinsic in hardware.intrinsics:
+        path: FieldPath = ("intrinsics", intrinsic.name, "emit")
+        _check(context, path, intrinsic.emit, parameters | emit_variables(hardware, intrinsic))
+        if intrinsic.micro_kernel is not None:
+            where: FieldPath = ("micro_kernels", intrinsic.micro_kernel.name, "define")
+            variables = parameters | define_variables(intrinsic, intrinsic.micro_kernel)
+            _check(context, where, intrinsic.micro_kernel.define, variables, intrinsic.name)
+
+
+_CODE: dict[str, dict[str, Shape]] = {
+    "allocate": {"buffer": PLAIN, "bytes": PLAIN},
+    "free": {"buffer": PLAIN},
+    "to_device": {"buffer": PLAIN, "host": PLAIN, "bytes": PLAIN},
+    "from_device": {"buffer": PLAIN, "host": PLAIN, "bytes": PLAIN},
+}
+
+
+def emit_variables(hardware: HardwareSpec, intrinsic: Intrinsic) -> dict[str, Shape]:
+    """What the `emit` template of an intrinsic may name, besides parameters."""
+    operands: dict[str, Shape] = {
+        o.name: Fields(
+            {"address": PLAIN, "buffer": PLAIN, "memory": _memory_shape(hardware.memory[o.memory])}
+        )
+        for o in intrinsic.operands
+    }
+    strides = Fields({o.name: PLAIN for o in intrinsic.operands})
+    loops: dict[str, Shape] = {
+        loop.name: Fields({"extent": PLAIN, "stride": strides}) for loop in intrinsic.loops
+    }
+    others: dict[str, Shape] = {
+        "unit": _unit_shape([hardware.unit[intrinsic.unit]]),
+        **{i.name: PLAIN for i in intrinsic.immediates},
+    }
+    if intrinsic.micro_kernel is not None:
+        others["kernel"] = Fields({"name": PLAIN, "variant": PLAIN})
+        others |= {name: PLAIN for name, _ in intrinsic.micro_kernel.values}
+    return {**operands, **loops, **others}
+
+
+def define_variables(intrinsic: Intrinsic, kernel: MicroKernel) -> dict[str, Shape]:
+    """What the `define` template of a micro-kernel may name, besides parameters."""
+    operands = Fields({o.name: PLAIN for o in intrinsic.operands})
+    level = Items(Fields({"extent": PLAIN, "stride": operands}))
+    return {
+        "name": PLAIN,
+        "loops": level,
+        "sequence": level,
+        "bases": Items(operands),
+        **{name: PLAIN for name, _ in kernel.values},
+        **{i.name: PLAIN for i in intrinsic.immediates},
+    }
+
+
+def _memory_shape(memory: Memory) -> Shape:
+    return Fields({"name": PLAIN, **{name: PLAIN for name, _ in memory.identifiers}})
+
+
+def _unit_shape(units: Iterable[Unit]) -> Shape:
+    """The fields that all of the units have."""
+    fields = [{"name", *dict(u.identifiers)} for u in units]
+    common = [f for f in sorted(set().union(*fields)) if all(f in each for each in fields)]
+    return Fields(dict.fromkeys(common, PLAIN))
+
+
+def _check(
+    context: Context, path: FieldPath, text: str, variables: Mapping[str, Shape], user: str = ""
+) -> None:
+    try:
+        check_template(text, variables)
+    except TemplateError as problem:
+        where = f" (line {problem.line} of the template)" if text.count("\n") > 1 else ""
+        whose = f" for intrinsic {user!r}" if user else ""
+        raise context.error(
+            problem.code, f"{problem.message}{whose}{where}", path, found=problem.found,
+            allowed=problem.allowed, repair=problem.repair
+            or (f"write {problem.found} | default(...)" if user and problem.found else ""),
+        ) from problem  # fmt: skip

@@ -1,0 +1,172 @@
+"""What every resolving step shares: the document, the numbers by name, and located errors."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from hwgen.errors import HwgenError
+from hwgen.spec.expression import Assign, Const, Expr, evaluate, names, substitute
+from hwgen.spec.grammar import ExpressionError, parse_assign, parse_expression, suggestion
+from hwgen.spec.hardware import Range
+from hwgen.spec.source import Document, FieldPath, field_text
+
+MAX_INTEGER = (1 << 63) - 1
+
+
+def name_offset(text: str, name: str) -> int:
+    """Where a name first stands as a word in a text; 0 where it does not."""
+    found = re.search(rf"(?<![A-Za-z0-9_]){re.escape(name)}(?![A-Za-z0-9_])", text)
+    return found.start() if found else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """`values`: parameters of a spec or sizes of a workload; `noun` is what to call them."""
+
+    document: Document
+    values: Mapping[str, int]
+    noun: str
+
+    def error(
+        self,
+        code: str,
+        message: str,
+        path: FieldPath,
+        *,
+        offset: int | None = None,
+        key: bool = False,
+        found: str = "",
+        allowed: str = "",
+        repair: str = "",
+    ) -> HwgenError:
+        """An error at a field, to be raised by the caller."""
+        return HwgenError(
+            code, message, location=self.document.locate(path, key=key, offset=offset),
+            field=field_text(path), found=found, allowed=allowed, repair=repair,
+        )  # fmt: skip
+
+    def _located(self, problem: ExpressionError, path: FieldPath, shift: int = 0) -> HwgenError:
+        known = problem.diagnostic
+        return self.error(
+            known.code, known.message, path, offset=problem.offset + shift, found=known.found,
+            allowed=known.allowed, repair=known.repair,
+        )  # fmt: skip
+
+    def parse(self, text: int | str, path: FieldPath, shift: int = 0) -> Expr:
+        """An expression; `shift` counts the characters of the field before `text`."""
+        if isinstance(text, int):
+            return Const(text)
+        try:
+            return parse_expression(text)
+        except ExpressionError as problem:
+            raise self._located(problem, path, shift) from problem
+
+    def parse_assign(self, text: str, path: FieldPath) -> Assign:
+        """A statement."""
+        try:
+            return parse_assign(text)
+        except ExpressionError as problem:
+            raise self._located(problem, path) from problem
+
+    def bound(self, expr: Expr) -> Expr:
+        """The expression with parameters or sizes replaced by their numbers."""
+        return substitute(expr, {name: Const(value) for name, value in self.values.items()})
+
+    def check_names(
+        self, expr: Expr, text: int | str, path: FieldPath, known: list[str], shift: int = 0
+    ) -> None:
+        """Every name in an expression is a parameter (size) or one of `known`; else H025."""
+        allowed = [*known, *self.values]
+        for name in names(expr):
+            if name not in allowed:
+                raise self.error(
+                    "H025", f"no {self.noun} is called {name!r}", path,
+                    offset=name_offset(str(text), name) + shift, found=name,
+                    allowed=", ".join(allowed) or "numbers only",
+                    repair=suggestion(name, allowed),
+                )  # fmt: skip
+
+    def integer(
+        self,
+        text: int | str,
+        path: FieldPath,
+        minimum: int | None = None,
+        maximum: int | None = None,
+        shift: int = 0,
+    ) -> int:
+        """The integer that a field stands for.
+
+        Raises:
+            HwgenError: H02x for the expression, H026 out of `minimum`..`maximum`.
+        """
+        if isinstance(text, str) and ".." in text:
+            raise self.error(
+                "H024", "a range stands where one number is needed", path, found=text,
+                allowed=f"an integer or an expression over {self.noun}s",
+                repair="iterators have fixed extents; extents that vary belong in `loops`"
+                if "iterators" in path
+                else "",
+            )  # fmt: skip
+        expr = self.parse(text, path, shift)
+        self.check_names(expr, text, path, [], shift)
+        value = self._number(expr, text, path, shift)
+        low = minimum if minimum is not None else -MAX_INTEGER
+        high = maximum if maximum is not None else MAX_INTEGER
+        if not low <= value <= high:
+            found = (
+                str(value) if isinstance(text, int) or text == str(value) else f"{text} = {value}"
+            )
+            limits = f"{low}..{high}" if maximum is not None else f"at least {low}"
+            raise self.error(
+                "H026", "the number is out of bounds", path, found=found[:80], allowed=limits
+            )
+        return value
+
+    def _number(self, expr: Expr, text: int | str, path: FieldPath, shift: int) -> int:
+        try:
+            value = evaluate(expr, self.values)
+        except ZeroDivisionError as problem:
+            raise self.error(
+                "H024",
+                "the expression divides by zero",
+                path,
+                offset=shift,
+                found=self._with_values(expr),
+            ) from problem
+        except (OverflowError, ValueError, TypeError) as problem:
+            raise self.error(
+                "H024", f"the expression is not a number: {problem}", path, offset=shift,
+                found=str(text),
+            ) from problem  # fmt: skip
+        if isinstance(value, float):
+            raise self.error(
+                "H024", "the expression is not an integer", path, offset=shift,
+                found=f"{text} = {value:g}", allowed="an integer",
+                repair="write // for a division that rounds down" if "/" in str(text) else "",
+            )  # fmt: skip
+        return value
+
+    def _with_values(self, expr: Expr) -> str:
+        used = [f"{name} = {self.values[name]}" for name in names(expr)]
+        return f"{expr}" + (f" with {', '.join(used)}" if used else "")
+
+    def range(self, text: int | str, path: FieldPath, minimum: int | None = None) -> Range:
+        """`low..high`, or one number.
+
+        Raises:
+            HwgenError: H027 bounds the wrong way round; else as `integer`.
+        """
+        if isinstance(text, int) or ".." not in text:
+            value = self.integer(text, path, minimum)
+            return Range(value, value)
+        low_text, _, high_text = text.partition("..")
+        low = self.integer(low_text, path, minimum)
+        high = self.integer(high_text, path, None, None, len(low_text) + 2)
+        if low > high:
+            raise self.error(
+                "H027", "the range is empty", path, found=f"{low}..{high}",
+                allowed="low..high with low <= high", repair=f"did you mean {high}..{low}?",
+            )  # fmt: skip
+        return Range(low, high)

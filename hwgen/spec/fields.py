@@ -1,0 +1,242 @@
+"""Pydantic at the boundary: shared field types, and its errors as coded errors.
+
+H030 missing field, H031 unknown field, H032 wrong type, H033 value not among the allowed,
+H034 a name that cannot be used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, TypeVar, cast, get_args, get_origin
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, StringConstraints, ValidationError
+from pydantic_core import ErrorDetails, PydanticCustomError
+
+from hwgen.errors import HwgenError
+from hwgen.spec.grammar import suggestion
+from hwgen.spec.source import Data, Document, FieldPath, Key, field_text
+
+NAME_PATTERN = r"^[A-Za-z][A-Za-z0-9_]{0,63}$"
+NAME_RULE = "a letter, then letters, digits or _ (at most 64 characters)"
+
+Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN)]
+
+
+def _number_or_text(value: object) -> object:
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise PydanticCustomError("H032", "an integer or an expression over parameters")
+    return value
+
+
+def _text_or_lines(value: object) -> object:
+    lines: list[object] = cast("list[object]", value) if isinstance(value, list) else [value]
+    if not lines or not all(isinstance(line, str) for line in lines):
+        raise PydanticCustomError("H032", "a statement, or a list of statements")
+    return value
+
+
+IntExpr = Annotated[int | str, BeforeValidator(_number_or_text)]
+"""An integer, or an expression over parameters (in workloads: sizes)."""
+
+Lines = Annotated[str | list[str], BeforeValidator(_text_or_lines)]
+"""One statement, or a list of statements."""
+
+
+class Model(BaseModel):
+    """What a user may write: frozen, strict, unknown fields forbidden."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+
+
+M = TypeVar("M", bound=Model)
+
+
+def kind_of(value: object) -> str | None:
+    """Tag of the unions `int | str | {fields}`: which form a user chose."""
+    if isinstance(value, Mapping | BaseModel):
+        return "<fields>"
+    if isinstance(value, int | str) and not isinstance(value, bool):
+        return "<short>"
+    return None
+
+
+def validate(model: type[M], document: Document) -> M:
+    """Check a document against a model.
+
+    Raises:
+        HwgenError: H030 to H034, or a model's own code, for the first error in the document;
+            unknown fields come first since a misspelt field is also a missing one.
+    """
+    if not isinstance(document.data, dict):
+        raise HwgenError(
+            "H032", "the document is not a mapping", location=document.locate(()),
+            found=_show(document.data), allowed="a mapping of fields",
+        )  # fmt: skip
+    try:
+        return model.model_validate(document.data)
+    except ValidationError as problem:
+        errors = problem.errors(include_url=False, include_context=True)
+
+    def rank(error: ErrorDetails) -> tuple[bool, int, int]:
+        path, _ = _path(document.data, error["loc"])
+        where = document.locate(path, key=True)
+        return (error["type"] != "extra_forbidden", where.line, where.column)
+
+    raise _translate(model, document, min(errors, key=rank))
+
+
+def _path(data: Data, loc: tuple[Key, ...]) -> tuple[FieldPath, bool]:
+    """The path through the data of pydantic's `loc`, which also names union members; and
+    whether the error is about a key."""
+    path: list[Key] = []
+    about_key = loc[-1:] == ("[key]",)
+    at: Data = data
+    for i, step in enumerate(loc):
+        last = i == len(loc) - 1
+        if isinstance(at, dict) and str(step) in at:
+            at = at[str(step)]
+            path.append(str(step))
+        elif isinstance(at, list) and isinstance(step, int) and step < len(at):
+            at = at[step]
+            path.append(step)
+        elif last and isinstance(at, dict) and step != "[key]":
+            path.append(step)
+    return tuple(path), about_key
+
+
+def _at(data: Data, path: FieldPath) -> Data:
+    for step in path:
+        if isinstance(data, dict):
+            data = data.get(str(step))
+        elif isinstance(data, list) and isinstance(step, int):
+            data = data[step]
+    return data
+
+
+def _translate(model: type[Model], document: Document, error: ErrorDetails) -> HwgenError:
+    path, about_key = _path(document.data, error["loc"])
+    kind, context = error["type"], error.get("ctx", {})
+    field, last = field_text(path), str(path[-1]) if path else ""
+    found = _show(_at(document.data, path))
+    here = document.locate(path)
+    match kind:
+        case "missing":
+            parent = document.locate(path[:-1], key=True)
+            names = _field_names(model, path[:-1])
+            return HwgenError(
+                "H030", f"the field {last!r} is missing", location=parent, field=field,
+                found=", ".join(_keys(_at(document.data, path[:-1]))) or "no fields",
+                allowed=", ".join(names),
+            )  # fmt: skip
+        case "extra_forbidden":
+            names = _field_names(model, path[:-1])
+            return HwgenError(
+                "H031", f"no field is called {last!r} here",
+                location=document.locate(path, key=True), field=field, found=last,
+                allowed=", ".join(names), repair=suggestion(last, names),
+            )  # fmt: skip
+        case "string_pattern_mismatch":
+            where = document.locate(path, key=about_key)
+            name = last if about_key else found
+            return HwgenError(
+                "H034", "this cannot be used as a name", location=where, field=field, found=name,
+                allowed=NAME_RULE,
+            )  # fmt: skip
+        case "literal_error":
+            allowed = str(context.get("expected", "")).replace(" or ", ", ")
+            return HwgenError(
+                "H033", "the value is not one of those allowed", location=here, field=field,
+                found=found, allowed=allowed,
+                repair=suggestion(found, [a.strip("' ") for a in allowed.split(",")]),
+            )  # fmt: skip
+        case "union_tag_invalid":
+            tag = str(context["tag"])
+            allowed = str(context["expected_tags"])
+            where = document.locate((*path, "kind"))
+            return HwgenError(
+                "H033", f"{field}.kind: {tag!r} is not supported", location=where,
+                field=f"{field}.kind", found=tag, allowed=allowed.replace("'", ""),
+                repair=suggestion(tag, [a.strip("' ") for a in allowed.split(",")]),
+            )  # fmt: skip
+        case "union_tag_not_found" if "kind" in str(context.get("discriminator", "")):
+            return HwgenError(
+                "H030", "the field 'kind' is missing", location=document.locate(path, key=True),
+                field=f"{field}.kind", found=found,
+            )  # fmt: skip
+        case "H032":
+            return _wrong_type(document, path, str(error["msg"]))
+        case _:
+            return _wrong_type(document, path, _ALLOWED.get(kind, str(error["msg"]).lower()))
+
+
+_ALLOWED = {
+    "int_type": "an integer",
+    "string_type": "text (in quotes where YAML reads it as a number)",
+    "bool_type": "true or false",
+    "list_type": "a list",
+    "dict_type": "a mapping of names",
+    "model_type": "a mapping of fields",
+    "model_attributes_type": "a mapping of fields",
+    "union_tag_not_found": "a short form (text or a number), or a mapping of fields",
+    "too_short": "at least one entry",
+    "too_long": "fewer entries",
+    "string_too_long": "a shorter text",
+}
+
+
+def _wrong_type(document: Document, path: FieldPath, allowed: str) -> HwgenError:
+    value = _at(document.data, path)
+    repair = ""
+    if isinstance(value, str) and value.lower() in ("yes", "no", "on", "off"):
+        repair = "YAML 1.2 reads this as text; truth values are true and false"
+    elif value is None:
+        repair = "the value is empty: write one, or remove the field"
+    return HwgenError(
+        "H032", "a value of the wrong type", location=document.locate(path, key=value is None),
+        field=field_text(path), found=_show(value), allowed=allowed, repair=repair,
+    )  # fmt: skip
+
+
+def _keys(data: Data) -> list[str]:
+    return list(data) if isinstance(data, dict) else []
+
+
+def _show(value: Data) -> str:
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            return "true" if value else "false"
+        case dict():
+            return "a mapping"
+        case list():
+            return "a list"
+        case _:
+            text = str(value)
+            return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _field_names(model: type[Model], path: FieldPath) -> list[str]:
+    """The fields of the model that stands at a path below `model`."""
+    current: list[object] = [model]
+    for step in path:
+        following: list[object] = []
+        for kind in current:
+            if isinstance(kind, type) and issubclass(kind, BaseModel):
+                info = kind.model_fields.get(str(step))
+                following += _parts(info.annotation) if info else []
+            elif get_origin(kind) in (dict, list):
+                following += _parts(get_args(kind)[-1])
+        current = following
+    models = [k for k in current if isinstance(k, type) and issubclass(k, BaseModel)]
+    return list(dict.fromkeys(name for m in models for name in m.model_fields))
+
+
+def _parts(annotation: object) -> list[object]:
+    """The members of unions and annotated types, flattened."""
+    if hasattr(annotation, "__metadata__"):
+        return _parts(get_args(annotation)[0])
+    if get_origin(annotation) in (dict, list) or isinstance(annotation, type):
+        return [annotation]
+    arguments = get_args(annotation)
+    return [part for a in arguments for part in _parts(a)] if arguments else [annotation]

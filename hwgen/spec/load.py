@@ -1,0 +1,99 @@
+"""Files (or plain Python data) to validated, resolved chips and workloads: the public entry."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from hwgen.spec.fields import validate
+from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.source import Document, from_python, read_document
+from hwgen.spec.workload import Workload
+
+
+def load_hardware(path: Path | str, parameters: Mapping[str, int] | None = None) -> HardwareSpec:
+    """Read a chip from a YAML or JSON file; `parameters` replace the file's defaults.
+
+    Raises:
+        HwgenError: H00x to H03x and H1xx, with file, line and field.
+    """
+    return _hardware(read_document(path), parameters or {})
+
+
+def parse_hardware(
+    data: Mapping[str, object],
+    parameters: Mapping[str, int] | None = None,
+    file: str = "<hardware>",
+) -> HardwareSpec:
+    """A chip from plain Python data, as `load_hardware` reads it from a file."""
+    return _hardware(from_python(data, file), parameters or {})
+
+
+def load_workload(path: Path | str, sizes: Mapping[str, int] | None = None) -> Workload:
+    """Read a workload from a YAML or JSON file; `sizes` replace the file's.
+
+    Raises:
+        HwgenError: H00x to H03x and H2xx, with file, line and field.
+    """
+    return _workload(read_document(path), sizes or {})
+
+
+def parse_workload(
+    data: Mapping[str, object], sizes: Mapping[str, int] | None = None, file: str = "<workload>"
+) -> Workload:
+    """A workload from plain Python data, as `load_workload` reads it from a file."""
+    return _workload(from_python(data, file), sizes or {})
+
+
+def _hardware(document: Document, parameters: Mapping[str, int]) -> HardwareSpec:
+    from hwgen.spec.checks import check_hardware
+    from hwgen.spec.resolve import resolve_hardware
+    from hwgen.spec.schema import HardwareSchema
+
+    schema = validate(HardwareSchema, document)
+    hardware = resolve_hardware(schema, document, parameters)
+    check_hardware(hardware, schema, document)
+    return hardware
+
+
+def _workload(document: Document, sizes: Mapping[str, int]) -> Workload:
+    from hwgen.spec.workload_resolve import resolve_workload
+    from hwgen.spec.workload_schema import WorkloadSchema
+
+    return resolve_workload(validate(WorkloadSchema, document), document, sizes)
+
+
+def make_workload(
+    name: str,
+    *,
+    sizes: Mapping[str, int | str] | None = None,
+    tensors: Mapping[str, str | Mapping[str, object]],
+    compute: Sequence[str | Mapping[str, object]],
+    description: str = "",
+) -> Workload:
+    """A workload written in Python; every argument reads as the YAML field of its name.
+
+    Raises:
+        HwgenError: as `load_workload`, without line numbers.
+    """
+    data: dict[str, object] = {
+        "name": name, "description": description, "sizes": sizes or {}, "tensors": tensors,
+        "compute": compute,
+    }  # fmt: skip
+    return parse_workload(data, file="<python>")
+
+
+def hardware_json_schema() -> dict[str, object]:
+    """The JSON Schema of a chip's file, for editors."""
+    from hwgen.spec import schema
+    from hwgen.spec.json_schema import json_schema
+
+    return json_schema(schema.HardwareSchema, [schema], "hwgen: a chip")
+
+
+def workload_json_schema() -> dict[str, object]:
+    """The JSON Schema of a workload's file, for editors."""
+    from hwgen.spec import workload_schema
+    from hwgen.spec.json_schema import json_schema
+
+    return json_schema(workload_schema.WorkloadSchema, [workload_schema], "hwgen: a workload")

@@ -1,0 +1,496 @@
+"""What a user wrote (`schema.py`) to a chip as data (`hardware.py`)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from hwgen.spec.context import Context
+from hwgen.spec.expression import DTYPES, FUNCTIONS, Expr
+from hwgen.spec.grammar import suggestion
+from hwgen.spec.hardware import (
+    Bus,
+    Channel,
+    CodeTemplates,
+    Completion,
+    Fetch,
+    HardwareLoop,
+    HardwareSpec,
+    Immediate,
+    Intrinsic,
+    Memory,
+    MicroKernel,
+    Range,
+    StrideRule,
+    Tokens,
+    Unit,
+)
+from hwgen.spec.schema import (
+    BusSchema,
+    ChannelSchema,
+    HardwareSchema,
+    IntrinsicSchema,
+    LoopSchema,
+    MemorySchema,
+    MicroKernelSchema,
+    ParameterSchema,
+    TokensSchema,
+)
+from hwgen.spec.semantics import Semantics, check_types, parse_semantics, resolve_operand
+from hwgen.spec.source import Document, FieldPath
+from hwgen.spec.typecheck import holds, integer_range, is_float
+
+_SIZE_UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+_SIZE = re.compile(r"(?P<number>.*?)\s*(?P<unit>[A-Za-z]+)?\s*")
+RESERVED = frozenset({*DTYPES, *FUNCTIONS, "and", "or", "not", "dense"})
+"""Words of the expression language: no parameter, size, operand or iterator has such a name."""
+TRANSFER_NAMES = ("transfer", "bursts", "beats")
+TEMPLATE_NAMES = ("unit", "kernel", "name", "loops", "sequence", "bases", "loop")
+
+
+def resolve_hardware(
+    schema: HardwareSchema, document: Document, overrides: Mapping[str, int]
+) -> HardwareSpec:
+    """Substitute parameters and give every field its meaning; `checks.py` then looks across.
+
+    Raises:
+        HwgenError: H02x expressions, H1xx meaning.
+    """
+    values = resolve_parameters(schema, document, overrides)
+    context = Context(document, values, "parameter")
+    memories = tuple(_memory(context, schema, name, m) for name, m in schema.memories.items())
+    by_name = {m.name: m for m in memories}
+    units = tuple(
+        Unit(
+            name, document.locate(("units", name), key=True),
+            context.integer(u.queue_entries, ("units", name, "queue_entries"), 0),
+            tuple(u.identifiers.items()),
+        )
+        for name, u in schema.units.items()
+    )  # fmt: skip
+    kernels = {
+        name: _micro_kernel(context, schema, name, k) for name, k in schema.micro_kernels.items()
+    }
+    intrinsics = tuple(
+        _intrinsic(context, schema, name, memories=by_name, kernels=kernels)
+        for name in schema.intrinsics
+    )
+    return HardwareSpec(
+        name=schema.name,
+        description=schema.description.strip(),
+        parameters=tuple(values.items()),
+        memories=memories,
+        buses=tuple(
+            _bus(context, name, b, bus_readers(name, schema, intrinsics))
+            for name, b in schema.buses.items()
+        ),
+        units=units,
+        intrinsics=intrinsics,
+        tokens=_tokens(context, schema),
+        fetch=_fetch(context, schema),
+        completion=_completion(context, schema),
+        code=_code(schema),
+        location=document.locate(("name",)),
+    )
+
+
+def resolve_parameters(
+    schema: HardwareSchema, document: Document, overrides: Mapping[str, int]
+) -> dict[str, int]:
+    """Parameters by name; one set from outside replaces its default, and what depends on it.
+
+    Raises:
+        HwgenError: H104 a reserved name, H110 unknown override, H111 value out of range.
+    """
+    known = list(schema.parameters)
+    for name, value in overrides.items():
+        if name not in schema.parameters:
+            raise Context(document, {}, "parameter").error(
+                "H110", f"the chip has no parameter {name!r}", ("parameters",), key=True,
+                found=f"{name}={value}", allowed=", ".join(known) or "no parameters",
+                repair=suggestion(name, known),
+            )  # fmt: skip
+    values: dict[str, int] = {}
+    for name, given in schema.parameters.items():
+        path: FieldPath = ("parameters", name)
+        context = Context(document, values, "parameter")
+        check_word(context, name, path, "parameter")
+        fields = isinstance(given, ParameterSchema)
+        text = given.value if isinstance(given, ParameterSchema) else given
+        where = (*path, "value") if fields else path
+        value = overrides[name] if name in overrides else context.integer(text, where)
+        if isinstance(given, ParameterSchema) and given.range is not None:
+            allowed = context.range(given.range, (*path, "range"))
+            if value not in allowed:
+                raise context.error(
+                    "H111", f"parameter {name} is out of range", where, found=f"{name}={value}",
+                    allowed=str(allowed),
+                )  # fmt: skip
+        values = {**values, name: value}
+    return values
+
+
+def check_word(context: Context, name: str, path: FieldPath, what: str) -> None:
+    """Refuse a name that the expression language already uses (H104)."""
+    if name in RESERVED:
+        raise context.error(
+            "H104", f"{name!r} is a word of the expression language and cannot name a {what}",
+            path, key=True, found=name, allowed="any other name",
+            repair=f"call it {name}_ or {name}0",
+        )  # fmt: skip
+
+
+def reference(
+    context: Context, path: FieldPath, what: str, name: str, known: Mapping[str, object]
+) -> None:
+    """Refuse a name that was not declared (H113)."""
+    if name not in known:
+        raise context.error(
+            "H113", f"no {what} is called {name!r}", path, found=name,
+            allowed=", ".join(known) or f"no {what} is declared",
+            repair=suggestion(name, list(known)),
+        )  # fmt: skip
+
+
+def _memory(context: Context, schema: HardwareSchema, name: str, memory: MemorySchema) -> Memory:
+    path: FieldPath = ("memories", name)
+    location = context.document.locate(path, key=True)
+    identifiers = tuple(memory.identifiers.items())
+    if memory.kind == "offchip":
+        for field, value in (
+            ("dtype", memory.dtype),
+            ("size", memory.size),
+            ("entry", memory.entry),
+        ):
+            if value:
+                raise context.error(
+                    "H115", f"off-chip memory has no {field} of its own", (*path, field), key=True,
+                    found=field, allowed="bus, identifiers",
+                    repair="operands state their data type" if field == "dtype" else "",
+                )  # fmt: skip
+        if memory.bus is None:
+            raise context.error(
+                "H115", f"off-chip memory {name!r} needs a bus", path, key=True, found="no bus",
+                allowed=", ".join(schema.buses) or "declare one under `buses`",
+            )  # fmt: skip
+        reference(context, (*path, "bus"), "bus", memory.bus, schema.buses)
+        return Memory(name, "offchip", location, bus=memory.bus, identifiers=identifiers)
+    if memory.bus is not None:
+        raise context.error(
+            "H115", "only off-chip memory is on a bus", (*path, "bus"), key=True, found=memory.bus,
+            allowed="dtype, entry, size, identifiers", repair="remove bus, or write kind: offchip",
+        )  # fmt: skip
+    if memory.dtype is None or memory.size is None:
+        missing = "dtype" if memory.dtype is None else "size"
+        raise context.error(
+            "H114", f"scratchpad {name!r} needs a {missing}", path, key=True,
+            found=f"no {missing}", repair="add size, as size: 32 KiB"
+            if missing == "size"
+            else f"add dtype, one of {', '.join(DTYPES)}",
+        )  # fmt: skip
+    entry = tuple(context.integer(e, (*path, "entry", i), 1) for i, e in enumerate(memory.entry))
+    size = size_bytes(context, memory.size, (*path, "size"))
+    result = Memory(name, "scratchpad", location, memory.dtype, entry, 0, "", identifiers)
+    if size % result.entry_bytes:
+        raise context.error(
+            "H114", f"the size of {name!r} is not a whole number of entries", (*path, "size"),
+            found=f"{size} bytes", allowed=f"a multiple of {result.entry_bytes} bytes, one entry",
+        )  # fmt: skip
+    capacity = size // result.entry_bytes
+    return Memory(name, "scratchpad", location, memory.dtype, entry, capacity, "", identifiers)
+
+
+def size_bytes(context: Context, text: int | str, path: FieldPath) -> int:
+    """`32 KiB`, or a number of bytes.
+
+    Raises:
+        HwgenError: H109 an unknown unit; else as `Context.integer`.
+    """
+    if isinstance(text, int):
+        return context.integer(text, path, 1)
+    matched = _SIZE.fullmatch(text)
+    number, unit = (matched["number"], matched["unit"] or "") if matched else (text, "")
+    if unit in context.values and not number:
+        number, unit = unit, ""
+    elif unit in context.values and unit not in _SIZE_UNITS:
+        number, unit = text, ""
+    if unit not in _SIZE_UNITS:
+        near = {"K": "KiB", "KB": "KiB", "M": "MiB", "MB": "MiB", "G": "GiB", "GB": "GiB"}
+        guess = near.get(unit.upper(), "")
+        raise context.error(
+            "H109", "a size in a unit that is not known", path, found=text,
+            allowed=", ".join(u for u in _SIZE_UNITS if u),
+            repair=f"write {number.strip()} {guess} ({_SIZE_UNITS[guess]} bytes)" if guess else "",
+        )  # fmt: skip
+    return context.integer(number, path, 1) * _SIZE_UNITS[unit]
+
+
+def bus_readers(bus: str, schema: HardwareSchema, intrinsics: tuple[Intrinsic, ...]) -> list[str]:
+    """Who may read over a bus: `fetch`, then micro-kernel loads, then intrinsics in order."""
+    loads = [k.load.name for k in schema.micro_kernels.values() if k.bus == bus]
+    behind = {n for n, m in schema.memories.items() if m.bus == bus}
+    readers = [
+        i.name
+        for i in intrinsics
+        if any(o.memory in behind and o.access != "write" for o in i.operands)
+    ]
+    return ["fetch", *loads, *readers]
+
+
+def _bus(context: Context, name: str, bus: BusSchema, readers: list[str]) -> Bus:
+    path: FieldPath = ("buses", name)
+
+    def channel(direction: str, fields: ChannelSchema) -> Channel:
+        where = (*path, direction)
+        return Channel(
+            context.integer(fields.latency_cycles, (*where, "latency_cycles"), 0),
+            context.integer(fields.in_flight_bursts, (*where, "in_flight_bursts"), 1),
+            context.integer(fields.cycles_per_entry, (*where, "cycles_per_entry"), 0),
+        )
+
+    beat = context.integer(bus.beat_bytes, (*path, "beat_bytes"), 1)
+    boundary = context.integer(bus.burst.boundary_bytes, (*path, "burst", "boundary_bytes"), 1)
+    if boundary % beat:
+        raise context.error(
+            "H114", "a burst's boundary is not a whole number of beats",
+            (*path, "burst", "boundary_bytes"), found=f"{boundary} bytes",
+            allowed=f"a multiple of {beat} bytes, one beat",
+        )  # fmt: skip
+    return Bus(
+        name=name,
+        beat_bytes=beat,
+        burst_beats=context.integer(bus.burst.beats, (*path, "burst", "beats"), 1),
+        burst_boundary_bytes=boundary,
+        read=channel("read", bus.read),
+        write=channel("write", bus.write),
+        priority=tuple(bus.priority or readers),
+    )
+
+
+def _fetch(context: Context, schema: HardwareSchema) -> Fetch | None:
+    fetch = schema.fetch
+    if fetch is None:
+        return None
+    reference(context, ("fetch", "bus"), "bus", fetch.bus, schema.buses)
+    return Fetch(
+        fetch.bus,
+        context.integer(fetch.first_cycles, ("fetch", "first_cycles"), 0),
+        context.integer(fetch.group_calls, ("fetch", "group_calls"), 1),
+        context.integer(fetch.group_cycles, ("fetch", "group_cycles"), 0),
+        context.integer(fetch.call_bytes, ("fetch", "call_bytes"), 1),
+    )
+
+
+def _tokens(context: Context, schema: HardwareSchema) -> Tokens | None:
+    tokens = schema.synchronization
+    if not isinstance(tokens, TokensSchema):
+        return None
+    edges: list[tuple[str, str]] = []
+    for i, pair in enumerate(tokens.edges):
+        path: FieldPath = ("synchronization", "edges", i)
+        for j, unit in enumerate(pair):
+            reference(context, (*path, j), "unit", unit, schema.units)
+        source, target = pair
+        if source == target or (source, target) in edges:
+            raise context.error(
+                "H127",
+                "an edge joins a unit to itself" if source == target else "an edge stands twice",
+                path, found=f"[{source}, {target}]", allowed="each pair of different units once",
+                repair="a unit runs its own calls in order" if source == target else "remove it",
+            )  # fmt: skip
+        edges.append((source, target))
+    return Tokens(
+        tuple(edges), tokens.push, tokens.pop,
+        context.integer(tokens.nop_cycles, ("synchronization", "nop_cycles"), 0),
+    )  # fmt: skip
+
+
+def _completion(context: Context, schema: HardwareSchema) -> Completion | None:
+    completion = schema.synchronization.completion
+    if completion is None:
+        return None
+    path: FieldPath = ("synchronization", "completion")
+    reference(context, (*path, "unit"), "unit", completion.unit, schema.units)
+    for i, unit in enumerate(completion.wait_units):
+        reference(context, (*path, "wait_units", i), "unit", unit, schema.units)
+    return Completion(
+        completion.unit,
+        tuple(completion.wait_units),
+        context.integer(completion.cycles, (*path, "cycles"), 0),
+        context.integer(completion.extra_cycles, (*path, "extra_cycles"), 0),
+    )
+
+
+def _code(schema: HardwareSchema) -> CodeTemplates:
+    code = schema.code
+    return CodeTemplates(
+        includes=tuple(code.includes), prologue=code.prologue, epilogue=code.epilogue,
+        allocate=code.allocate, free=code.free, to_device=code.to_device,
+        from_device=code.from_device, handle_type=code.handle_type,
+    )  # fmt: skip
+
+
+def _micro_kernel(
+    context: Context, schema: HardwareSchema, name: str, kernel: MicroKernelSchema
+) -> MicroKernel:
+    path: FieldPath = ("micro_kernels", name)
+    reference(context, (*path, "bus"), "bus", kernel.bus, schema.buses)
+    return MicroKernel(
+        name=name,
+        capacity_operations=context.integer(
+            kernel.capacity_operations, (*path, "capacity_operations"), 1
+        ),
+        rewrite_distance=context.integer(kernel.rewrite_distance, (*path, "rewrite_distance"), 1),
+        max_variants=context.integer(kernel.max_variants, (*path, "max_variants"), 1),
+        operation_bytes=context.integer(kernel.operation_bytes, (*path, "operation_bytes"), 1),
+        bus=kernel.bus,
+        load_name=kernel.load.name,
+        load_cycles=_cycles(
+            context, kernel.load.cycles, (*path, "load", "cycles"), ["operations", *TRANSFER_NAMES]
+        ),
+        define=kernel.define,
+    )
+
+
+def _cycles(context: Context, text: int | str, path: FieldPath, names: list[str]) -> Expr:
+    expr = context.parse(text, path)
+    context.check_names(expr, text, path, names)
+    return context.bound(expr)
+
+
+def _intrinsic(
+    context: Context,
+    schema: HardwareSchema,
+    name: str,
+    *,
+    memories: Mapping[str, Memory],
+    kernels: Mapping[str, MicroKernel],
+) -> Intrinsic:
+    fields = schema.intrinsics[name]
+    path: FieldPath = ("intrinsics", name)
+    reference(context, (*path, "unit"), "unit", fields.unit, schema.units)
+    _check_namespace(context, path, fields)
+    iterators = {
+        n: context.integer(e, (*path, "iterators", n), 1) for n, e in fields.iterators.items()
+    }
+    for operand, o in fields.operands.items():
+        reference(context, (*path, "operands", operand, "memory"), "memory", o.memory, memories)
+        for i, writer in enumerate(o.written_by):
+            where = (*path, "operands", operand, "written_by", i)
+            reference(context, where, "intrinsic", writer, schema.intrinsics)
+    semantics = parse_semantics(context, path, fields, iterators)
+    operands = tuple(
+        resolve_operand(
+            context, (*path, "operands", n), o, memories[o.memory],
+            shape=tuple(iterators[i] for i in semantics.indices[n]), access=semantics.access[n],
+        )
+        for n, o in fields.operands.items()
+    )  # fmt: skip
+    immediates = tuple(_immediate(context, path, fields, n) for n in fields.immediates)
+    check_types(context, semantics, operands, immediates)
+    offchip = any(memories[o.memory].kind == "offchip" for o in operands)
+    known = ["iterations", *fields.loops, *(TRANSFER_NAMES if offchip else ())]
+    return Intrinsic(
+        name=name,
+        unit=fields.unit,
+        iterators=tuple(iterators.items()),
+        semantics=semantics.statements,
+        operands=operands,
+        loops=_loops(context, path, fields.loops, semantics),
+        immediates=immediates,
+        cycles=_cycles(context, fields.cycles, (*path, "cycles"), known),
+        emit=fields.emit,
+        location=context.document.locate(path, key=True),
+        micro_kernel=_use(context, path, fields, kernels),
+        result_latency_iterations=context.integer(
+            fields.result_latency_iterations, (*path, "result_latency_iterations"), 0
+        ),
+    )
+
+
+def _check_namespace(context: Context, path: FieldPath, fields: IntrinsicSchema) -> None:
+    """Operands, iterators, loops, immediates, values and parameters share one set of names."""
+    taken = dict.fromkeys(context.values, "parameter")
+    taken |= dict.fromkeys(TEMPLATE_NAMES, "word of the templates")
+    taken |= dict.fromkeys((*TRANSFER_NAMES, "iterations", "operations"), "word of `cycles`")
+    values = fields.micro_kernel.values if fields.micro_kernel else {}
+    groups: list[tuple[str, FieldPath, list[str]]] = [
+        ("operand", (*path, "operands"), list(fields.operands)),
+        ("iterator", (*path, "iterators"), list(fields.iterators)),
+        ("loop", (*path, "loops"), list(fields.loops)),
+        ("immediate", (*path, "immediates"), list(fields.immediates)),
+        ("value", (*path, "micro_kernel", "values"), list(values)),
+    ]
+    for what, where, names in groups:
+        for name in names:
+            check_word(context, name, (*where, name), what)
+            if name in taken:
+                raise context.error(
+                    "H129", f"the {what} {name!r} has the name of a {taken[name]}", (*where, name),
+                    key=True, found=name, allowed="a name of its own", repair=f"rename the {what}",
+                )  # fmt: skip
+            taken[name] = what
+
+
+def _immediate(context: Context, path: FieldPath, fields: IntrinsicSchema, name: str) -> Immediate:
+    schema = fields.immediates[name]
+    where = (*path, "immediates", name, "range")
+    limits = context.range(schema.range, where)
+    if not is_float(schema.dtype):
+        for value in (limits.minimum, limits.maximum):
+            if not holds(schema.dtype, value):
+                low, high = integer_range(schema.dtype)
+                raise context.error(
+                    "H121", f"the immediate's range does not fit {schema.dtype}", where,
+                    found=str(limits), allowed=f"{low}..{high}",
+                )  # fmt: skip
+    return Immediate(name, schema.dtype, limits)
+
+
+def _loops(
+    context: Context, path: FieldPath, loops: Mapping[str, LoopSchema], semantics: Semantics
+) -> tuple[HardwareLoop, ...]:
+    """Innermost first, since `dense` refers to the loop inside; returned outermost first."""
+    resolved: list[HardwareLoop] = []
+    inner: HardwareLoop | None = None
+    for name, loop in reversed(list(loops.items())):
+        where = (*path, "loops", name)
+        extent = context.range(loop.extent, (*where, "extent"), 1)
+        strides: list[tuple[str, StrideRule]] = []
+        for operand, text in loop.strides.items():
+            at = (*where, "strides", operand)
+            if operand not in semantics.indices:
+                raise context.error(
+                    "H122", f"no operand is called {operand!r}", at, key=True, found=operand,
+                    allowed=", ".join(semantics.indices),
+                    repair=suggestion(operand, list(semantics.indices)),
+                )  # fmt: skip
+            if text != "dense":
+                strides.append((operand, StrideRule(context.range(text, at, 0))))
+                continue
+            if inner is None:
+                raise context.error(
+                    "H122", "the innermost loop has no loop inside to be dense after", at,
+                    found="dense", allowed="a number or a range", repair="write 1",
+                )  # fmt: skip
+            step, count = inner.stride(operand).range, inner.extent
+            dense = Range(step.minimum * count.minimum, step.maximum * count.maximum)
+            strides.append((operand, StrideRule(dense, inner.name)))
+        inner = HardwareLoop(name, extent, tuple(strides))
+        resolved.append(inner)
+    return tuple(reversed(resolved))
+
+
+def _use(
+    context: Context, path: FieldPath, fields: IntrinsicSchema, kernels: Mapping[str, MicroKernel]
+) -> MicroKernel | None:
+    use = fields.micro_kernel
+    if use is None:
+        return None
+    reference(context, (*path, "micro_kernel", "kind"), "micro-kernel", use.kind, kernels)
+    kernel = kernels[use.kind]
+    return MicroKernel(
+        kernel.name, kernel.capacity_operations, kernel.rewrite_distance, kernel.max_variants,
+        kernel.operation_bytes, kernel.bus, kernel.load_name, kernel.load_cycles, kernel.define,
+        tuple(use.values.items()),
+    )  # fmt: skip

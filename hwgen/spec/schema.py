@@ -1,0 +1,293 @@
+"""What a user may write in a chip's file. `resolve.py` turns it into `hardware.py`'s types."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Discriminator, Field, Tag
+
+from hwgen.spec.fields import IntExpr, Lines, Model, Name, kind_of
+
+Dtype = Literal[
+    "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64",
+    "float16", "bfloat16", "float32", "float64",
+]  # fmt: skip
+Template = Annotated[str, Field(max_length=20_000)]
+
+
+class ParameterSchema(Model):
+    """A number that users may set from outside."""
+
+    value: IntExpr
+    """The default; an expression may use the parameters above it."""
+    range: IntExpr | None = None
+    """Values that may be set, as `low..high`."""
+    description: str = ""
+    """What the number means."""
+
+
+Parameter = Annotated[
+    Annotated[IntExpr, Tag("<short>")] | Annotated[ParameterSchema, Tag("<fields>")],
+    Discriminator(kind_of),
+]
+
+
+class MemorySchema(Model):
+    """One address space."""
+
+    kind: Literal["offchip", "scratchpad"]
+    """`offchip`: holds the kernel's arguments. `scratchpad`: addressed by the program."""
+    dtype: Dtype | None = None
+    """Data type of an element; scratchpads only."""
+    entry: list[IntExpr] = Field(default=[])
+    """Extents of the dense array that one address selects; left out: single elements."""
+    size: IntExpr | None = None
+    """Capacity, as `32 KiB` or a number of bytes; scratchpads only."""
+    bus: Name | None = None
+    """The bus that leads to this memory; off-chip memory only."""
+    identifiers: dict[Name, int | str] = Field(default={})
+    """Values that templates may name, as `{{ operand.memory.NAME }}`."""
+
+
+class BurstSchema(Model):
+    """How transfers are cut."""
+
+    beats: IntExpr
+    """Beats of one burst at most."""
+    boundary_bytes: IntExpr
+    """A burst never crosses a multiple of this address."""
+
+
+class ChannelSchema(Model):
+    """One direction of a bus."""
+
+    latency_cycles: IntExpr
+    """Read: from a request to its first beat. Write: from the last beat to the response."""
+    in_flight_bursts: IntExpr
+    """Bursts outstanding at once."""
+    cycles_per_entry: IntExpr = 0
+    """Cycles that each entry takes at least, however few its beats."""
+
+
+class BusSchema(Model):
+    """A shared path to off-chip memory."""
+
+    beat_bytes: IntExpr
+    """Bytes moved per cycle."""
+    burst: BurstSchema
+    """How transfers are cut into bursts."""
+    read: ChannelSchema
+    """Towards the chip."""
+    write: ChannelSchema
+    """Away from the chip."""
+    priority: list[Name] = Field(default=[])
+    """Who is served first: intrinsics and micro-kernel loads that read, and `fetch`; left out:
+    fetch, then micro-kernel loads, then intrinsics as they stand in this file."""
+
+
+class UnitSchema(Model):
+    """An engine that runs its calls in order."""
+
+    queue_entries: IntExpr = 0
+    """Calls that wait in front of it at most; 0: no limit."""
+    identifiers: dict[Name, int | str] = Field(default={})
+    """Values that templates may name, as `{{ unit.NAME }}`."""
+
+
+class FetchSchema(Model):
+    """How calls reach the units."""
+
+    bus: Name
+    """The bus that calls are read over."""
+    first_cycles: IntExpr
+    """Until the first group of calls has arrived."""
+    group_calls: IntExpr
+    """Calls that arrive together."""
+    group_cycles: IntExpr
+    """Between one group and the next."""
+    call_bytes: IntExpr
+    """Bytes of one call."""
+
+
+class CompletionSchema(Model):
+    """How a kernel ends."""
+
+    unit: Name
+    """Runs the last call."""
+    wait_units: list[Name] = Field(default=[])
+    """Push a token to it when they are done, in this order."""
+    cycles: IntExpr
+    """Duration of the last call."""
+    extra_cycles: IntExpr = 0
+    """From the end of the last call to the kernel's end."""
+
+
+class TokensSchema(Model):
+    """Synchronization by counting queues between units."""
+
+    kind: Literal["tokens"]
+    """Dependence tokens."""
+    edges: list[Annotated[list[Name], Field(min_length=2, max_length=2)]]
+    """Pairs [source, target] of units that have a queue."""
+    push: Template
+    """C text of a push; names `source` and `target` (units)."""
+    pop: Template
+    """C text of a pop; names `source` and `target` (units)."""
+    nop_cycles: IntExpr = 0
+    """Duration of the empty call that carries a push."""
+    completion: CompletionSchema | None = None
+    """How a kernel ends."""
+
+
+class NoSynchronizationSchema(Model):
+    """One in-order unit, or hardware that resolves every hazard itself."""
+
+    kind: Literal["none"]
+    """Nothing to emit."""
+    completion: CompletionSchema | None = None
+    """How a kernel ends."""
+
+
+class MicroKernelLoadSchema(Model):
+    """What it costs to bring a micro-kernel into the chip, when it is first called."""
+
+    name: Name
+    """Name in timelines and in the bus's priority."""
+    cycles: IntExpr
+    """Duration; may use `operations`, `transfer`, `bursts` and `beats`."""
+
+
+class MicroKernelSchema(Model):
+    """A memory of micro-operations that intrinsics are programs of."""
+
+    capacity_operations: IntExpr
+    """Micro-operations of all micro-kernels of one kernel together."""
+    rewrite_distance: IntExpr = 1
+    """A micro-operation writes another address than the `rewrite_distance - 1` before it."""
+    max_variants: IntExpr = 1
+    """Base addresses that one micro-kernel may be built with."""
+    operation_bytes: IntExpr
+    """Bytes of one micro-operation."""
+    bus: Name
+    """The bus that micro-operations are read over."""
+    load: MicroKernelLoadSchema
+    """What bringing it into the chip costs."""
+    define: Template
+    """C text of the definition; names `name`, `loops`, `sequence`, `bases`, `values`' entries
+    and immediates."""
+
+
+class OperandSchema(Model):
+    """Where an operand of an intrinsic lives; its shape and access follow from the semantics."""
+
+    memory: Name
+    """The memory it is in."""
+    dtype: Dtype | None = None
+    """Data type; required off chip, the memory's own on chip."""
+    address: IntExpr | None = None
+    """Range of its base address, in entries; left out: all of the memory."""
+    written_by: list[Name] = Field(default=[])
+    """The last writer of what it reads must be one of these intrinsics; left out: any."""
+
+
+class LoopSchema(Model):
+    """A loop that the intrinsic runs by itself."""
+
+    extent: IntExpr
+    """Range of its extent, as `1..16383`."""
+    strides: dict[Name, IntExpr] = Field(default={})
+    """Entries that each operand moves per step: a number, a range, or `dense` (the next inner
+    loop's stride times its extent). An operand not named does not move."""
+
+
+class ImmediateSchema(Model):
+    """A constant inside a call."""
+
+    dtype: Dtype
+    """Data type in the semantics."""
+    range: IntExpr
+    """Values that its field holds."""
+
+
+class MicroKernelUseSchema(Model):
+    """The intrinsic is a micro-kernel."""
+
+    kind: Name
+    """Which entry of `micro_kernels`."""
+    values: dict[Name, int | str] = Field(default={})
+    """Values that the definition's template may name."""
+
+
+class IntrinsicSchema(Model):
+    """One thing the hardware does: compute, transfer, fill, configure."""
+
+    unit: Name
+    """The unit it runs on."""
+    iterators: dict[Name, IntExpr] = Field(default={})
+    """The lanes of the semantics and their fixed extents."""
+    semantics: Lines
+    """Statements over the iterators, as `dst[b, o] += src[b, i] * wgt[o, i]`."""
+    operands: dict[Name, OperandSchema]
+    """Where each operand of the semantics lives."""
+    loops: dict[Name, LoopSchema] = Field(default={})
+    """Hardware loops around the semantics, outermost first."""
+    immediates: dict[Name, ImmediateSchema] = Field(default={})
+    """Constants inside a call."""
+    micro_kernel: MicroKernelUseSchema | None = None
+    """Set where the intrinsic is a program of micro-operations."""
+    result_latency_iterations: IntExpr = 0
+    """An iteration that touches what an earlier one wrote comes at least this many after it."""
+    cycles: IntExpr
+    """Duration; may use `iterations`, loops' names, `transfer`, `bursts` and `beats`."""
+    emit: Template
+    """C text of a call; names operands, loops, immediates, `unit`, `kernel`, parameters."""
+
+
+class CodeSchema(Model):
+    """C text around the calls."""
+
+    includes: list[str] = Field(default=[])
+    """Headers, with their brackets or quotes."""
+    handle_type: str = "void *"
+    """Type of an off-chip buffer's handle."""
+    prologue: Template = ""
+    """At the start of the kernel."""
+    epilogue: Template = ""
+    """At the end of the kernel: waits until all calls are done."""
+    allocate: Template
+    """Gets an off-chip buffer; names `buffer` and `bytes`."""
+    free: Template
+    """Gives it back; names `buffer`."""
+    to_device: Template
+    """Copies to it; names `buffer`, `host` and `bytes`."""
+    from_device: Template
+    """Copies from it; names `buffer`, `host` and `bytes`."""
+
+
+class HardwareSchema(Model):
+    """A chip."""
+
+    hwgen: Literal[1]
+    """Version of this format."""
+    name: Name
+    """The chip's name."""
+    description: str = ""
+    """What it is, and where its numbers come from."""
+    parameters: dict[Name, Parameter] = Field(default={})
+    """Numbers that expressions may use and users may set."""
+    memories: dict[Name, MemorySchema]
+    """Address spaces; exactly one is off chip."""
+    buses: dict[Name, BusSchema] = Field(default={})
+    """Paths to off-chip memory."""
+    units: dict[Name, UnitSchema]
+    """Engines."""
+    fetch: FetchSchema | None = None
+    """How calls reach the units; left out: at once."""
+    synchronization: Annotated[TokensSchema | NoSynchronizationSchema, Field(discriminator="kind")]
+    """How calls on different units are ordered."""
+    micro_kernels: dict[Name, MicroKernelSchema] = Field(default={})
+    """Memories of micro-operations."""
+    intrinsics: dict[Name, IntrinsicSchema]
+    """Everything the hardware does."""
+    code: CodeSchema
+    """C text around the calls."""

@@ -1,0 +1,242 @@
+"""Intrinsics' semantics: parsed, checked, and operands' shape and access derived from them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from hwgen.spec.context import Context, name_offset
+from hwgen.spec.expression import Access, Assign, Name, Unary, walk
+from hwgen.spec.grammar import suggestion
+from hwgen.spec.hardware import Access as AccessKind
+from hwgen.spec.hardware import Immediate, Memory, Operand, Range
+from hwgen.spec.schema import IntrinsicSchema, OperandSchema
+from hwgen.spec.source import FieldPath
+from hwgen.spec.typecheck import ExpressionTypeError, check_assign
+
+OFFCHIP_ADDRESS = Range(0, (1 << 48) - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Semantics:
+    """Statements of an intrinsic, parameters substituted; indices as they access each operand."""
+
+    statements: tuple[Assign, ...]
+    paths: tuple[FieldPath, ...]
+    indices: Mapping[str, tuple[str, ...]]
+    access: Mapping[str, AccessKind]
+
+
+def parse_semantics(
+    context: Context,
+    path: FieldPath,
+    schema: IntrinsicSchema,
+    iterators: Mapping[str, int],
+) -> Semantics:
+    """Parse an intrinsic's statements and check names, indices and what is written.
+
+    Raises:
+        HwgenError: H02x syntax, H118 names and indices, H120 writes.
+    """
+    lines = [schema.semantics] if isinstance(schema.semantics, str) else schema.semantics
+    single = isinstance(schema.semantics, str)
+    paths = tuple(
+        (*path, "semantics") if single else (*path, "semantics", i) for i in range(len(lines))
+    )
+    parsed = [context.parse_assign(t, p) for t, p in zip(lines, paths, strict=True)]
+    indices: dict[str, tuple[str, ...]] = {}
+    reads: set[str] = set()
+    writes: dict[str, bool] = {}
+    for text, where, statement in zip(lines, paths, parsed, strict=True):
+        checker = _Names(context, schema, iterators, text, where)
+        for access in checker.accesses(statement):
+            known = indices.setdefault(access.tensor, checker.plain_indices(access))
+            if known != checker.plain_indices(access):
+                raise context.error(
+                    "H118", f"operand {access.tensor!r} is accessed in two ways", where,
+                    offset=name_offset(text, access.tensor), found=str(access),
+                    allowed=f"{access.tensor}[{', '.join(known)}] everywhere",
+                    repair="declare a second operand in the same memory",
+                )  # fmt: skip
+        target = statement.target.tensor
+        checker.check_write(statement)
+        writes[target] = writes.get(target, False) or statement.op != "="
+        reads |= {n.tensor for n in walk(statement.value) if isinstance(n, Access)}
+    _one_target(context, (*path, "semantics"), list(writes))
+    kinds: dict[str, AccessKind] = {}
+    for name in schema.operands:
+        if name not in indices:
+            raise context.error(
+                "H118", f"operand {name!r} does not occur in the semantics",
+                (*path, "operands", name), key=True, found=name,
+                allowed=", ".join(indices), repair="use it in the semantics, or remove it",
+            )  # fmt: skip
+        if name in writes:
+            kinds[name] = "update" if writes[name] or name in reads else "write"
+        else:
+            kinds[name] = "read"
+    bound = tuple(Assign(s.target, s.op, context.bound(s.value)) for s in parsed)
+    return Semantics(bound, paths, indices, kinds)
+
+
+def _one_target(context: Context, path: FieldPath, written: list[str]) -> None:
+    if len(written) > 1:
+        raise context.error(
+            "H120", "an intrinsic writes one operand", path, found=", ".join(written),
+            allowed="one written operand", repair="split it into one intrinsic per operand",
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    context: Context
+    schema: IntrinsicSchema
+    iterators: Mapping[str, int]
+    text: str
+    path: FieldPath
+
+    def accesses(self, statement: Assign) -> list[Access]:
+        """Every operand access, after checking every name in the statement."""
+        found: list[Access] = []
+        for node in [statement.target, *walk(statement.value)]:
+            match node:
+                case Access(tensor, _):
+                    if tensor not in self.schema.operands:
+                        raise self._unknown("operand", tensor, list(self.schema.operands))
+                    found.append(node)
+                case Name(name):
+                    known = [*self.iterators, *self.schema.immediates, *self.context.values]
+                    if name in self.schema.operands:
+                        raise self.context.error(
+                            "H118", f"operand {name!r} stands without its indices", self.path,
+                            offset=name_offset(self.text, name), found=name,
+                            allowed=f"{name}[...] with one iterator per dimension",
+                        )  # fmt: skip
+                    if name not in known:
+                        raise self._unknown("iterator, immediate or parameter", name, known)
+                case Unary() | _:
+                    pass
+        return found
+
+    def plain_indices(self, access: Access) -> tuple[str, ...]:
+        plain: list[str] = []
+        for index in access.indices:
+            if not isinstance(index, Name) or index.name not in self.iterators:
+                raise self.context.error(
+                    "H118", "an operand is indexed by plain iterators", self.path,
+                    offset=name_offset(self.text, access.tensor), found=str(access),
+                    allowed=", ".join(self.iterators) or "no iterators are declared",
+                    repair="address arithmetic belongs in `loops`: strides are entries per step",
+                )  # fmt: skip
+            plain.append(index.name)
+        if len(set(plain)) < len(plain):
+            raise self.context.error(
+                "H118", "an iterator indexes two dimensions of one operand", self.path,
+                offset=name_offset(self.text, access.tensor), found=str(access),
+                allowed="each iterator once",
+            )  # fmt: skip
+        return tuple(plain)
+
+    def check_write(self, statement: Assign) -> None:
+        """With `=`, each element is written once: every iterator that occurs is in the target."""
+        target = self.plain_indices(statement.target)
+        used = {
+            name
+            for node in walk(statement.value)
+            if isinstance(node, Name) and (name := node.name) in self.iterators
+        }
+        extra = [
+            n for n in self.iterators if n in used and n not in target and self.iterators[n] > 1
+        ]
+        if statement.op == "=" and extra:
+            raise self.context.error(
+                "H120", "an element is written more than once", self.path,
+                found=f"{statement} over {', '.join(extra)}",
+                allowed="+=, max= or min= where an iterator is not in the target",
+            )  # fmt: skip
+
+    def _unknown(self, what: str, name: str, known: list[str]) -> Exception:
+        return self.context.error(
+            "H118", f"no {what} is called {name!r}", self.path,
+            offset=name_offset(self.text, name), found=name, allowed=", ".join(known) or "none",
+            repair=suggestion(name, known),
+        )  # fmt: skip
+
+
+def check_types(
+    context: Context,
+    semantics: Semantics,
+    operands: tuple[Operand, ...],
+    immediates: tuple[Immediate, ...],
+) -> None:
+    """Check the statements' types.
+
+    Raises:
+        HwgenError: H119.
+    """
+    dtypes = {o.name: o.dtype for o in operands} | {i.name: i.dtype for i in immediates}
+
+    def type_of(node: Access | Name) -> str:
+        return dtypes[node.tensor] if isinstance(node, Access) else dtypes.get(node.name, "int32")
+
+    for statement, where in zip(semantics.statements, semantics.paths, strict=True):
+        try:
+            check_assign(statement, type_of)
+        except ExpressionTypeError as problem:
+            raise context.error(
+                "H119", problem.message, where, found=problem.found, repair=problem.repair
+            ) from problem
+
+
+def resolve_operand(
+    context: Context,
+    path: FieldPath,
+    schema: OperandSchema,
+    memory: Memory,
+    *,
+    shape: tuple[int, ...],
+    access: AccessKind,
+) -> Operand:
+    """An operand, its shape fitted to its memory's entry.
+
+    Raises:
+        HwgenError: H116 data type, H117 shape, H121 address range.
+    """
+    name = str(path[-1])
+    if memory.kind == "offchip":
+        if schema.dtype is None:
+            raise context.error(
+                "H116", f"operand {name!r} needs a data type: off-chip memory has none of its own",
+                path, key=True, found="no dtype", repair="add dtype, as {memory: "
+                f"{memory.name}, dtype: int8}}",
+            )  # fmt: skip
+        dtype, highest = schema.dtype, OFFCHIP_ADDRESS
+    else:
+        dtype, highest = schema.dtype or memory.dtype, Range(0, memory.capacity_entries - 1)
+        if dtype != memory.dtype:
+            raise context.error(
+                "H116", f"operand {name!r} differs in type from its memory", (*path, "dtype"),
+                found=dtype, allowed=memory.dtype,
+                repair="remove dtype, and cast in the semantics",
+            )  # fmt: skip
+        rank = len(memory.entry_shape)
+        if rank and shape[-rank:] != memory.entry_shape:
+            raise context.error(
+                "H117", f"operand {name!r} does not fit the entries of memory {memory.name!r}",
+                path, key=True, found=_shape(shape),
+                allowed=f"trailing dimensions {_shape(memory.entry_shape)}, one entry",
+                repair="index it by iterators with those extents, in that order",
+            )  # fmt: skip
+    address = highest
+    if schema.address is not None:
+        address = context.range(schema.address, (*path, "address"), 0)
+        if address.minimum > highest.maximum:
+            raise context.error(
+                "H121", "the address range lies outside the memory", (*path, "address"),
+                found=str(address), allowed=f"{highest} ({memory.capacity_entries} entries)",
+            )  # fmt: skip
+    return Operand(name, memory.name, dtype, access, shape, address, tuple(schema.written_by))
+
+
+def _shape(shape: tuple[int, ...]) -> str:
+    return " x ".join(map(str, shape)) or "a single element"

@@ -1,0 +1,352 @@
+"""Checks of a workload's statements: names, types, bounds, writes and their order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from hwgen.errors import HwgenError
+from hwgen.spec.bounds import (
+    Affine,
+    Case,
+    SearchLimitError,
+    affine,
+    cases,
+    constant,
+    find_point,
+)
+from hwgen.spec.context import Context, name_offset
+from hwgen.spec.expression import Access, Assign, Call, Expr, Name, children, evaluate, walk
+from hwgen.spec.grammar import suggestion
+from hwgen.spec.source import FieldPath
+from hwgen.spec.typecheck import ExpressionTypeError, check_assign
+from hwgen.spec.workload import Role, Statement, Tensor
+
+Shapes = Mapping[str, tuple[str, tuple[int, ...]]]
+"""Data type and extents of each tensor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A statement as the user wrote it, for errors that point into its text."""
+
+    context: Context
+    text: str
+    path: FieldPath
+
+    def error(
+        self, code: str, message: str, name: str, *, found: str, allowed: str = "", repair: str = ""
+    ) -> HwgenError:
+        """An error at the first place where a name stands."""
+        return self.context.error(
+            code, message, self.path, offset=name_offset(self.text, name), found=found,
+            allowed=allowed, repair=repair,
+        )  # fmt: skip
+
+
+def guarded_accesses(expr: Expr, guarded: bool = False) -> Iterator[tuple[Access, bool]]:
+    """Every access, and whether a `select` decides if it is evaluated."""
+    match expr:
+        case Access():
+            yield expr, guarded
+        case Call("select", (condition, yes, no)):
+            yield from guarded_accesses(condition, guarded)
+            yield from guarded_accesses(yes, True)
+            yield from guarded_accesses(no, True)
+        case _:
+            for child in children(expr):
+                yield from guarded_accesses(child, guarded)
+
+
+def check_names(where: Written, assign: Assign, shapes: Shapes) -> None:
+    """Tensors exist and have as many indices as dimensions; indices are affine.
+
+    Raises:
+        HwgenError: H213, H214, H215.
+    """
+    nodes = [*walk(assign.target), *walk(assign.value)]
+    # A loop may be called as a tensor is: only a name outside all indices is a bare tensor.
+    indices = [i for node in nodes if isinstance(node, Access) for i in node.indices]
+    loops = {n.name for index in indices for n in walk(index) if isinstance(n, Name)}
+    for node in nodes:
+        if isinstance(node, Name) and node.name in shapes and node.name not in loops:
+            raise where.error(
+                "H214", f"tensor {node.name!r} stands without its indices", node.name,
+                found=node.name, allowed=f"{len(shapes[node.name][1])} indices",
+            )  # fmt: skip
+        if not isinstance(node, Access):
+            continue
+        if node.tensor not in shapes:
+            raise where.error(
+                "H213", f"no tensor is called {node.tensor!r}", node.tensor, found=node.tensor,
+                allowed=", ".join(shapes), repair=suggestion(node.tensor, list(shapes)),
+            )  # fmt: skip
+        rank = len(shapes[node.tensor][1])
+        if len(node.indices) != rank:
+            raise where.error(
+                "H214", f"tensor {node.tensor!r} has {rank} dimension{'s' if rank > 1 else ''}",
+                node.tensor, found=f"{node} with {len(node.indices)}", allowed=f"{rank} indices",
+            )  # fmt: skip
+        for index in node.indices:
+            if any(isinstance(part, Access) for part in walk(index)):
+                problem = "an index depends on data"
+            elif affine(where.context.bound(index)) is None:
+                problem = "an index is not affine"
+            else:
+                continue
+            raise where.error(
+                "H215", problem, node.tensor, found=str(node),
+                allowed="sums of loops times constants",
+                repair="split the tensor's dimension into two"
+                if "//" in str(index) or "%" in str(index)
+                else "",
+            )  # fmt: skip
+
+
+def check_statement(where: Written, statement: Statement, shapes: Shapes) -> None:
+    """One statement by itself: types, bounds, each element written once.
+
+    Raises:
+        HwgenError: H218 bounds, H219 types, H223 reading its own target, H224 writes.
+    """
+    _check_types(where, statement, shapes)
+    extents = dict(statement.loops)
+    _check_bounds(where, statement.target, [()], extents, shapes)
+    _check_value(where, statement.value, [()], extents, shapes)
+    target = statement.target
+    for node in walk(statement.value):
+        if not isinstance(node, Access) or node.tensor != target.tensor:
+            continue
+        if node != target or statement.op != "=":
+            raise where.error(
+                "H223", f"the statement reads {target.tensor!r} while writing it", target.tensor,
+                found=str(statement), allowed=f"{target} on both sides of =",
+                repair="write the result into another tensor",
+            )  # fmt: skip
+    if statement.op == "=":
+        _check_written_once(where, statement)
+
+
+def _check_types(where: Written, statement: Statement, shapes: Shapes) -> None:
+    def type_of(node: Access | Name) -> str:
+        return shapes[node.tensor][0] if isinstance(node, Access) else "int32"
+
+    try:
+        check_assign(Assign(statement.target, statement.op, statement.value), type_of)
+    except ExpressionTypeError as problem:
+        raise where.context.error(
+            "H219", problem.message, where.path, found=problem.found, repair=problem.repair
+        ) from problem
+
+
+def _check_value(
+    where: Written, expr: Expr, guards: list[Case], extents: Mapping[str, int], shapes: Shapes
+) -> None:
+    """Check every access of a value under the conditions that lead to it."""
+    match expr:
+        case Access():
+            _check_bounds(where, expr, guards, extents, shapes)
+        case Call("select", (condition, yes, no)):
+            _check_value(where, condition, guards, extents, shapes)
+            for branch, holds in ((yes, True), (no, False)):
+                try:
+                    inner = [(*g, *c) for g in guards for c in cases(condition, holds)]
+                except SearchLimitError as problem:
+                    raise where.error(
+                        "H218", "the condition has too many cases to check", "select",
+                        found=str(condition), repair="split the statement",
+                    ) from problem  # fmt: skip
+                _check_value(where, branch, inner, extents, shapes)
+        case _:
+            for child in children(expr):
+                _check_value(where, child, guards, extents, shapes)
+
+
+def _check_bounds(
+    where: Written,
+    access: Access,
+    guards: list[Case],
+    extents: Mapping[str, int],
+    shapes: Shapes,
+) -> None:
+    shape = shapes[access.tensor][1]
+    for dimension, (index, extent) in enumerate(zip(access.indices, shape, strict=True)):
+        form = affine(index)
+        assert form is not None, index
+        below = Affine((), -1).plus(form, -1)
+        above = form.plus(constant(extent), -1)
+        for guard in guards:
+            for outside in (below, above):
+                try:
+                    point = find_point((*guard, outside), extents)
+                except SearchLimitError as problem:
+                    raise where.error(
+                        "H218", f"it cannot be shown that {access} stays inside its tensor",
+                        access.tensor, found=f"index {dimension}: {index}",
+                        allowed=f"0..{extent - 1}", repair="use simpler conditions or indices",
+                    ) from problem  # fmt: skip
+                if point is not None:
+                    raise _outside(where, access, dimension, point, extents=extents, shape=shape)
+
+
+def _outside(
+    where: Written,
+    access: Access,
+    dimension: int,
+    point: Mapping[str, int],
+    *,
+    extents: Mapping[str, int],
+    shape: tuple[int, ...],
+) -> HwgenError:
+    at = ", ".join(f"{name}={point[name]}" for name in extents)
+    index, extent = access.indices[dimension], shape[dimension]
+    value = evaluate(index, point)
+    return where.error(
+        "H218", f"{access} lies outside its tensor", access.tensor,
+        found=f"index {dimension} ({index}) is {value} at {at}",
+        allowed=f"0..{extent - 1} ({access.tensor} is {' x '.join(map(str, shape))})",
+        repair=f"guard it: select({index} >= 0 and {index} < {extent}, {access}, 0), "
+        "or change the tensor's shape",
+    )  # fmt: skip
+
+
+def _check_written_once(where: Written, statement: Statement) -> None:
+    """With `=`, different iterations write different elements.
+
+    Dimension by dimension, loops whose steps exceed the reach of all smaller ones are determined
+    by the index; then they count as known in the other dimensions.
+    """
+    open_loops = {name for name, extent in statement.loops if extent > 1}
+    absent = [
+        n
+        for n in open_loops
+        if n not in {m for i in statement.target.indices for m in _loops_of(i)}
+    ]
+    if absent:
+        names = ", ".join(n for n, _ in statement.loops if n in absent)
+        raise where.error(
+            "H224", "an element is written more than once", names.split(", ")[0],
+            found=f"{statement} over {names}",
+            allowed="+=, max= or min= for loops that are not in the target",
+        )  # fmt: skip
+    extents = dict(statement.loops)
+    forms = [form for i in statement.target.indices if (form := affine(i)) is not None]
+    progress = True
+    while open_loops and progress:
+        progress = False
+        for form in forms:
+            terms = sorted((abs(c), n) for n, c in form.terms if n in open_loops)
+            reach = 0
+            for step, name in terms:
+                if step <= reach:
+                    break
+                reach += step * (extents[name] - 1)
+            else:
+                open_loops -= {n for _, n in terms}
+                progress = progress or bool(terms)
+    if open_loops:
+        raise where.error(
+            "H224", "elements may be written more than once", statement.target.tensor,
+            found=str(statement.target), allowed="indices that differ for every iteration",
+            repair="use += if the values are to be added up",
+        )  # fmt: skip
+
+
+def _loops_of(index: Expr) -> tuple[str, ...]:
+    form = affine(index)
+    return tuple(n for n, _ in form.terms) if form else ()
+
+
+def check_order(
+    written: list[Written], statements: list[Statement], tensors: list[str], constants: list[str]
+) -> dict[str, Role]:
+    """The role of each tensor, after checking the order of reads and writes.
+
+    Raises:
+        HwgenError: H220 an update that discards, H221 unused, H222 read too early, H226 constant.
+    """
+    reads: dict[str, list[int]] = {name: [] for name in tensors}
+    writes: dict[str, list[int]] = {name: [] for name in tensors}
+    for i, statement in enumerate(statements):
+        writes[statement.target.tensor].append(i)
+        for node in walk(statement.value):
+            if isinstance(node, Access):
+                reads[node.tensor].append(i)
+    roles: dict[str, Role] = {}
+    for name in tensors:
+        if not reads[name] and not writes[name]:
+            raise written[0].context.error(
+                "H221", f"tensor {name!r} is never used", ("tensors", name), key=True, found=name,
+                repair="remove it, or use it in `compute`",
+            )  # fmt: skip
+        if not writes[name]:
+            roles[name] = "input"
+            continue
+        first, last = writes[name][0], writes[name][-1]
+        early = [i for i in reads[name] if i <= first]
+        if early:
+            raise written[early[0]].error(
+                "H222", f"tensor {name!r} is read before it is written", name,
+                found=f"read here, first written by `{statements[first]}`",
+                allowed="tensors written by an earlier statement, or never written (inputs)",
+                repair="reorder the statements, or use another name for one of the two",
+            )  # fmt: skip
+        if name in constants:
+            raise written[first].error(
+                "H226", f"the constant tensor {name!r} is written", name,
+                found=str(statements[first]), allowed="constants are inputs",
+                repair="remove `constant: true`",
+            )  # fmt: skip
+        for i in writes[name][1:]:
+            if statements[i].op != "=":
+                raise written[i].error(
+                    "H220", f"the update discards what {name!r} already holds", name,
+                    found=f"{statements[i]}, after `{statements[first]}`",
+                    allowed=f"{statements[i].op} as the first write (it starts from its neutral "
+                    "element)",
+                    repair="accumulate into another tensor, and combine the two afterwards",
+                )  # fmt: skip
+        roles[name] = "intermediate" if any(i > last for i in reads[name]) else "output"
+    return roles
+
+
+def check_outputs(
+    written: list[Written], statements: list[Statement], tensors: tuple[Tensor, ...]
+) -> None:
+    """Each output that one statement writes is written wholly.
+
+    Raises:
+        HwgenError: H225.
+    """
+    for tensor in tensors:
+        writers = [i for i, s in enumerate(statements) if s.target.tensor == tensor.name]
+        if tensor.role != "output" or len(writers) != 1:
+            continue
+        statement = statements[writers[0]]
+        extents = dict(statement.loops)
+        seen: set[str] = set()
+        for dimension, (index, extent) in enumerate(
+            zip(statement.target.indices, tensor.shape, strict=True)
+        ):
+            form = affine(index)
+            assert form is not None, index
+            loops = {n for n, _ in form.terms if extents[n] > 1}
+            if not _covers(form, extents, extent) or loops & seen:
+                raise written[writers[0]].error(
+                    "H225", f"output {tensor.name!r} is not wholly written", tensor.name,
+                    found=f"index {dimension} ({index}) of {statement.target}",
+                    allowed=f"every value of 0..{extent - 1}",
+                    repair="make the tensor smaller, or write the rest of it too",
+                )  # fmt: skip
+            seen |= loops
+
+
+def _covers(form: Affine, extents: Mapping[str, int], extent: int) -> bool:
+    """Whether an index takes every value of `0..extent - 1`."""
+    lowest = form.constant + sum(min(0, c * (extents[n] - 1)) for n, c in form.terms)
+    reach = 0
+    for step, count in sorted((abs(c), extents[n] - 1) for n, c in form.terms if extents[n] > 1):
+        if step > reach + 1:
+            return False
+        reach += step * count
+    return lowest <= 0 and lowest + reach >= extent - 1

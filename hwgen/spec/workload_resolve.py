@@ -1,0 +1,332 @@
+"""What a user wrote (`workload_schema.py`) to a workload as data (`workload.py`)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from math import prod
+
+from hwgen.errors import HwgenError
+from hwgen.spec.context import Context
+from hwgen.spec.expression import (
+    DTYPES,
+    FUNCTIONS,
+    Access,
+    Assign,
+    Binary,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Name,
+    Unary,
+    evaluate,
+    walk,
+)
+from hwgen.spec.grammar import suggestion
+from hwgen.spec.source import Document, FieldPath
+from hwgen.spec.workload import Statement, Tensor, Workload
+from hwgen.spec.workload_checks import (
+    Shapes,
+    Written,
+    check_names,
+    check_order,
+    check_outputs,
+    check_statement,
+    guarded_accesses,
+)
+from hwgen.spec.workload_schema import StatementSchema, TensorSchema, WorkloadSchema
+
+MAX_EXTENT = (1 << 31) - 1
+MAX_ELEMENTS = 1 << 40
+RESERVED = frozenset({*DTYPES, *FUNCTIONS, "and", "or", "not"})
+C_WORDS = frozenset({
+    "alignas", "alignof", "and", "asm", "auto", "bitand", "bitor", "bool", "break", "case",
+    "catch", "char", "class", "compl", "concept", "const", "constexpr", "continue", "decltype",
+    "default", "delete", "do", "double", "else", "enum", "explicit", "export", "extern", "false",
+    "float", "for", "friend", "goto", "if", "inline", "int", "long", "main", "mutable",
+    "namespace", "new", "noexcept", "not", "nullptr", "operator", "or", "private", "protected",
+    "public", "register", "requires", "restrict", "return", "short", "signed", "sizeof", "static",
+    "struct", "switch", "template", "this", "throw", "true", "try", "typedef", "typeid",
+    "typename", "union", "unsigned", "using", "virtual", "void", "volatile", "while", "xor"
+})  # fmt: skip
+"""Words of C and C++: workloads and tensors become C identifiers."""
+
+_TENSOR = re.compile(r"\s*(?P<dtype>[A-Za-z_][A-Za-z0-9_]*)\s*\[(?P<shape>.*)\]\s*")
+
+
+def resolve_workload(
+    schema: WorkloadSchema, document: Document, overrides: Mapping[str, int]
+) -> Workload:
+    """Sizes, tensors, statements and roles, all checked.
+
+    Raises:
+        HwgenError: H02x expressions, H2xx meaning.
+    """
+    sizes = resolve_sizes(schema, document, overrides)
+    context = Context(document, sizes, "size")
+    if schema.name in C_WORDS:
+        raise _reserved(context, schema.name, ("name",), "workload", "C or C++", key=False)
+    shapes = {n: _tensor_type(context, n, t) for n, t in schema.tensors.items()}
+    statements: list[Statement] = []
+    written: list[Written] = []
+    for i, given in enumerate(schema.compute):
+        fields = given if isinstance(given, StatementSchema) else None
+        text = given.do if isinstance(given, StatementSchema) else given
+        path: FieldPath = ("compute", i, "do") if fields else ("compute", i)
+        assign = context.parse_assign(text, path)
+        where = Written(context, text, path)
+        check_names(where, assign, shapes)
+        explicit = fields.loops if fields else None
+        loops = (
+            _default_loops(where, assign, shapes)
+            if explicit is None
+            else _explicit_loops(where, assign, explicit, ("compute", i, "loops"))
+        )
+        target = fold(context.bound(assign.target))
+        assert isinstance(target, Access)
+        value = fold(context.bound(assign.value))
+        statement = Statement(f"S{i}", loops, target, assign.op, value, document.locate(path))
+        check_statement(where, statement, shapes)
+        statements.append(statement)
+        written.append(where)
+    constants = [n for n, t in schema.tensors.items() if isinstance(t, TensorSchema) and t.constant]
+    roles = check_order(written, statements, list(shapes), constants)
+    tensors = tuple(
+        Tensor(
+            name, dtype, shape, roles[name], name in constants,
+            document.locate(("tensors", name), key=True),
+        )
+        for name, (dtype, shape) in shapes.items()
+    )  # fmt: skip
+    check_outputs(written, statements, tensors)
+    return Workload(
+        schema.name, tuple(sizes.items()), tensors, tuple(statements), document.locate(("name",))
+    )
+
+
+def resolve_sizes(
+    schema: WorkloadSchema, document: Document, overrides: Mapping[str, int]
+) -> dict[str, int]:
+    """Sizes by name; one set from outside replaces its expression, and what depends on it.
+
+    Raises:
+        HwgenError: H204 a reserved name, H210 unknown override.
+    """
+    known = list(schema.sizes)
+    for name, value in overrides.items():
+        if name not in schema.sizes:
+            raise Context(document, {}, "size").error(
+                "H210", f"the workload has no size {name!r}", ("sizes",), key=True,
+                found=f"{name}={value}", allowed=", ".join(known) or "no sizes",
+                repair=suggestion(name, known),
+            )  # fmt: skip
+    values: dict[str, int] = {}
+    for name, text in schema.sizes.items():
+        path: FieldPath = ("sizes", name)
+        context = Context(document, values, "size")
+        if name in RESERVED:
+            raise _reserved(context, name, path, "size", "the expression language")
+        value = overrides[name] if name in overrides else context.integer(text, path)
+        values = {**values, name: value}
+    return values
+
+
+def _reserved(
+    context: Context, name: str, path: FieldPath, what: str, language: str, *, key: bool = True
+) -> HwgenError:
+    return context.error(
+        "H204", f"{name!r} is a word of {language} and cannot name a {what}", path, key=key,
+        found=name, allowed="any other name", repair=f"call it {name}_ or {name}0",
+    )  # fmt: skip
+
+
+def _tensor_type(
+    context: Context, name: str, given: str | TensorSchema
+) -> tuple[str, tuple[int, ...]]:
+    path: FieldPath = ("tensors", name)
+    if name in RESERVED or name in C_WORDS:
+        language = "the expression language" if name in RESERVED else "C or C++"
+        raise _reserved(context, name, path, "tensor", language)
+    if name in context.values:
+        raise context.error(
+            "H204", f"{name!r} is already a size", path, key=True, found=name,
+            allowed="names that no size has", repair="rename the tensor or the size",
+        )  # fmt: skip
+    text = given.type if isinstance(given, TensorSchema) else given
+    where: FieldPath = (*path, "type") if isinstance(given, TensorSchema) else path
+    matched = _TENSOR.fullmatch(text)
+    if matched is None or not matched["shape"].strip():
+        raise context.error(
+            "H212", "a tensor is a data type and its extents", where, found=text[:80],
+            allowed="as int8[M, K]", repair=f"write {text.strip()}[1] for a single element"
+            if text.strip() in DTYPES
+            else "",
+        )  # fmt: skip
+    dtype = matched["dtype"]
+    if dtype not in DTYPES:
+        raise context.error(
+            "H212", f"no data type is called {dtype!r}", where, offset=matched.start("dtype"),
+            found=dtype, allowed=", ".join(DTYPES), repair=suggestion(dtype, list(DTYPES)),
+        )  # fmt: skip
+    offset = matched.start("shape")
+    shape: list[int] = []
+    for part in matched["shape"].split(","):
+        extent = context.integer(part, where, shift=offset)
+        if not 1 <= extent <= MAX_EXTENT:
+            found = part.strip() if part.strip() == str(extent) else f"{part.strip()} = {extent}"
+            raise context.error(
+                "H211", f"an extent of tensor {name!r} is not positive" if extent < 1
+                else f"an extent of tensor {name!r} is too large", where,
+                offset=offset + len(part) - len(part.lstrip()), found=found,
+                allowed=f"1..{MAX_EXTENT}",
+            )  # fmt: skip
+        shape.append(extent)
+        offset += len(part) + 1
+    if prod(shape) > MAX_ELEMENTS:
+        raise context.error(
+            "H211", f"tensor {name!r} is too large", where, found=f"{prod(shape)} elements",
+            allowed=f"at most {MAX_ELEMENTS} elements",
+        )  # fmt: skip
+    return dtype, tuple(shape)
+
+
+def _iterators(where: Written, assign: Assign) -> list[str]:
+    """Loop names: those of the target's indices, then the rest by appearance."""
+    nodes = [*walk(assign.target), *walk(assign.value)]
+    found = dict.fromkeys(n.name for n in nodes if isinstance(n, Name))
+    return [name for name in found if name not in where.context.values]
+
+
+def _default_loops(where: Written, assign: Assign, shapes: Shapes) -> tuple[tuple[str, int], ...]:
+    """Loops with the extents of the tensors that they index by themselves.
+
+    Raises:
+        HwgenError: H216 no tensor gives an extent, H217 tensors disagree.
+    """
+    accesses = [(assign.target, False), *guarded_accesses(assign.value)]
+    extents: dict[str, tuple[int, str]] = {}
+    # An access under a guard gives an extent only where nothing else does.
+    for pass_guarded in (False, True):
+        fixed = set(extents) if pass_guarded else set[str]()
+        for access, guarded in accesses:
+            if guarded != pass_guarded:
+                continue
+            for index, extent in zip(access.indices, shapes[access.tensor][1], strict=True):
+                if not isinstance(index, Name) or index.name in {*where.context.values, *fixed}:
+                    continue
+                known, first = extents.setdefault(index.name, (extent, str(access)))
+                if known != extent:
+                    raise where.error(
+                        "H217", f"the extents of loop {index.name!r} disagree",
+                        access.tensor, found=f"{known} from {first}, {extent} from {access}",
+                        allowed="one extent", repair="correct a tensor's shape, or write the "
+                        f"statement as {{do: ..., loops: {{{index.name}: {min(known, extent)}}}}}",
+                    )  # fmt: skip
+    order = _iterators(where, assign)
+    for name in order:
+        if name not in extents:
+            example = ", ".join(f"{n}: {extents[n][0] if n in extents else '...'}" for n in order)
+            raise where.error(
+                "H216", f"nothing gives the extent of loop {name!r}", name, found=name,
+                allowed="a loop that indexes some tensor by itself",
+                repair=f"write the statement as {{do: ..., loops: {{{example}}}}}",
+            )  # fmt: skip
+    return tuple((name, extents[name][0]) for name in order)
+
+
+def _explicit_loops(
+    where: Written, assign: Assign, given: Mapping[str, int | str], path: FieldPath
+) -> tuple[tuple[str, int], ...]:
+    """Loops as the user spelt them out.
+
+    Raises:
+        HwgenError: H204 a name already taken, H211 extents, H216 a loop is missing or unused.
+    """
+    context = where.context
+    loops: list[tuple[str, int]] = []
+    used = _iterators(where, assign)
+    for name, text in given.items():
+        at = (*path, name)
+        if name in RESERVED or name in context.values:
+            taken = "a size" if name in context.values else "a word of the expression language"
+            raise context.error(
+                "H204", f"the loop {name!r} has the name of {taken}", at, key=True, found=name,
+                allowed="a name of its own",
+            )  # fmt: skip
+        extent = context.integer(text, at)
+        if not 1 <= extent <= MAX_EXTENT:
+            raise context.error(
+                "H211", f"the extent of loop {name!r} is not positive" if extent < 1
+                else f"the extent of loop {name!r} is too large", at, found=str(extent),
+                allowed=f"1..{MAX_EXTENT}",
+            )  # fmt: skip
+        if name not in used and extent > 1:
+            raise context.error(
+                "H216", f"loop {name!r} does not occur in the statement", at, key=True,
+                found=f"{name}: {extent}", allowed=", ".join(used) or "extent 1",
+                repair=suggestion(name, used) or "remove it, or give it extent 1",
+            )  # fmt: skip
+        loops.append((name, extent))
+    for name in used:
+        if name not in given:
+            raise where.error(
+                "H216", f"`loops` leaves out loop {name!r}", name, found=", ".join(given),
+                allowed=", ".join(used), repair=f"add {name} to `loops`",
+            )  # fmt: skip
+    return tuple(loops)
+
+
+def fold(expr: Expr) -> Expr:
+    """Integer arithmetic between numbers done, and `+ 0`, `- 0`, `* 1` dropped in indices.
+
+    Elsewhere than in indices these stay, since arithmetic changes a narrow value's type.
+    """
+    match expr:
+        case Access(tensor, indices):
+            return Access(tensor, tuple(_drop_neutral(fold(i)) for i in indices))
+        case Binary(op, left, right):
+            folded = Binary(op, fold(left), fold(right))
+            return _number(folded)
+        case Unary("-", operand):
+            inner = fold(operand)
+            if isinstance(inner, Const):
+                return Const(-inner.value)
+            return Unary("-", inner)
+        case Unary(op, operand):
+            return Unary(op, fold(operand))
+        case Cast(dtype, operand):
+            return Cast(dtype, fold(operand))
+        case Call(function, arguments):
+            return Call(function, tuple(fold(a) for a in arguments))
+        case Const() | Name():
+            return expr
+
+
+_FOLDED = ("+", "-", "*", "//", "%", "<<", ">>")
+
+
+def _number(expr: Binary) -> Expr:
+    match expr:
+        case Binary(op, Const(int()), Const(int() as right)) if op in _FOLDED:
+            if (op in ("//", "%") and right == 0) or (op in ("<<", ">>") and not 0 <= right < 64):
+                return expr  # left for the type check to report
+            value = evaluate(expr, {})
+            return Const(value) if abs(value) <= (1 << 63) - 1 else expr
+        case _:
+            return expr
+
+
+def _drop_neutral(expr: Expr) -> Expr:
+    match expr:
+        case Binary(op, left, right):
+            left, right = _drop_neutral(left), _drop_neutral(right)
+            match op, left, right:
+                case (("+" | "-"), kept, Const(0)) | ("*", kept, Const(1)):
+                    return kept
+                case ("+", Const(0), kept) | ("*", Const(1), kept):
+                    return kept
+                case _:
+                    return Binary(op, left, right)
+        case _:
+            return expr

@@ -1,0 +1,58 @@
+"""What a user may write in a workload's file. `workload_resolve.py` gives it meaning."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Discriminator, Field, Tag
+
+from hwgen.spec.fields import IntExpr, Model, Name, kind_of
+
+
+class TensorSchema(Model):
+    """A row-major array."""
+
+    type: str
+    """Data type and shape, as `int8[M, K]`."""
+    constant: bool = False
+    """An input that stays the same between calls (weights)."""
+
+
+class StatementSchema(Model):
+    """A statement with its loops spelt out."""
+
+    do: str
+    """The statement, as `c[m, n] += a[m, k] * b[n, k]`."""
+    loops: dict[Name, IntExpr] | None = None
+    """Loops and their extents, outermost first; left out: derived from the statement."""
+
+
+def _text_or_fields(value: object) -> str | None:
+    return None if isinstance(value, int) else kind_of(value)
+
+
+Tensor = Annotated[
+    Annotated[str, Tag("<short>")] | Annotated[TensorSchema, Tag("<fields>")],
+    Discriminator(_text_or_fields),
+]
+Statement = Annotated[
+    Annotated[str, Tag("<short>")] | Annotated[StatementSchema, Tag("<fields>")],
+    Discriminator(_text_or_fields),
+]
+
+
+class WorkloadSchema(Model):
+    """A computation over tensors, without any chip in it."""
+
+    hwgen: Literal[1] = 1
+    """Version of this format."""
+    name: Name
+    """The workload's name; also the C function's."""
+    description: str = ""
+    """What it computes."""
+    sizes: dict[Name, IntExpr] = Field(default={})
+    """Numbers that tensors and statements may use; an expression may use the sizes above it."""
+    tensors: dict[Name, Tensor]
+    """Arrays, as `int8[M, K]`; those never written are inputs, in this order."""
+    compute: Annotated[list[Statement], Field(min_length=1, max_length=256)]
+    """Statements, in order."""
