@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -144,13 +144,19 @@ def _find(text: str, kind: Owner, folders: Sequence[Path]) -> Path:
         for stem, candidate in known.items():
             if text in (stem, candidate.name):
                 return candidate
+    if text and path.is_dir():
+        raise HwgenError(
+            "H001",
+            f"a {kind} is a file, this is a directory",
+            location=Location(text),
+            allowed=f"a path, or one of: {', '.join(sorted(known))}" if known else "a file",
+        )
     if text and path.exists():
-        return path  # A directory or an unreadable file is the loader's error.
+        return path
     close = nearest(path.stem, known)
     raise HwgenError(
         "H003",
         f"there is no such {kind} file",
-        location=Location(text) if text else None,
         found=text or "an empty name",
         allowed=f"a path, or one of: {', '.join(sorted(known))}" if known else "a path to a file",
         repair=f"did you mean {close}?" if close else "",
@@ -180,9 +186,7 @@ def resolve(spec: str, workloads: Sequence[str], settings: Sequence[str]) -> Req
             )
     else:
         paths = tuple(dict.fromkeys(find_workload(w, spec_path) for w in workloads))
-    parameters, sizes = assign(
-        parse_assignments(settings), spec_path, {p: f"{p}" for p in paths}, every
-    )
+    parameters, sizes = assign(parse_assignments(settings), spec_path, paths, every=every)
     return Request(
         spec_path,
         parameters,
@@ -192,7 +196,7 @@ def resolve(spec: str, workloads: Sequence[str], settings: Sequence[str]) -> Req
 
 
 def assign(
-    assignments: Sequence[Assignment], spec: Path, workloads: Mapping[Path, str], every: bool
+    assignments: Sequence[Assignment], spec: Path, workloads: Sequence[Path], *, every: bool
 ) -> tuple[tuple[tuple[str, int], ...], dict[Path, tuple[tuple[str, int], ...]]]:
     """Parameters of the chip and sizes of each workload that assignments set."""
     sizes: dict[Path, tuple[tuple[str, int], ...]] = dict.fromkeys(workloads, ())

@@ -88,7 +88,7 @@ class IntrinsicFunctions:
         values = [str(immediates[i.name]) for i in intrinsic.immediates]
         p = self.prefix
         extended = [
-            [[str(loop.strides[n]), str(loop.extent)] for loop in kernel.sequence]
+            [(str(loop.strides[n]), str(loop.extent)) for loop in kernel.sequence]
             for n in range(count)
         ]
         body = [
@@ -136,7 +136,7 @@ class IntrinsicFunctions:
         addresses: Sequence[str],
         steps: Sequence[Sequence[str]],
         extents: Sequence[str],
-        sequence: Sequence[Sequence[Sequence[str]]] = (),
+        sequence: Sequence[Sequence[tuple[str, str]]] = (),
     ) -> list[str]:
         """Fields within their limits, every address of the call within its memory."""
         lines: list[str] = []
@@ -148,7 +148,8 @@ class IntrinsicFunctions:
             lines.append(self._within(addresses[n], operand.address, what))
             for level in range(len(intrinsic.loops)):
                 lines += self._stride_check(intrinsic, operand, level, steps[n], extents)
-            lines += self._span_check(intrinsic, n, addresses[n], steps[n], extents, sequence)
+            loops = [*zip(steps[n], extents, strict=True), *(sequence[n] if sequence else ())]
+            lines += self._span_check(intrinsic, n, addresses[n], loops)
         return lines
 
     def _stride_check(
@@ -177,24 +178,15 @@ class IntrinsicFunctions:
         return [check]
 
     def _span_check(
-        self,
-        intrinsic: Intrinsic,
-        n: int,
-        address: str,
-        steps: Sequence[str],
-        extents: Sequence[str],
-        sequence: Sequence[Sequence[Sequence[str]]],
+        self, intrinsic: Intrinsic, n: int, address: str, loops: Sequence[tuple[str, str]]
     ) -> list[str]:
+        """All addresses of one operand, over loops given as (step, extent)."""
         operand = intrinsic.operands[n]
         memory = self.hardware.memory[operand.memory]
         offchip = memory.kind == "offchip"
         entries = entries_of(operand, memory)
         capacity = f"image{n}->entries" if offchip else str(memory.capacity_entries)
-        pairs = [
-            *zip(steps, extents, strict=True),
-            *((s, e) for s, e in (sequence[n] if sequence else ())),
-        ]
-        grow = [f"{self.prefix}_span(&low, &high, {step}, {extent});" for step, extent in pairs]
+        grow = [f"{self.prefix}_span(&low, &high, {step}, {extent});" for step, extent in loops]
         what = f"{intrinsic.name}: entry of {operand.name}"
         code = 4 if offchip else 3
         return [

@@ -8,10 +8,20 @@ from math import prod
 
 from hwgen.codegen.c_expr import HELPERS, Helpers, IndexText, Interval
 from hwgen.codegen.c_names import C_TYPES, comment, indent
-from hwgen.codegen.c_value import FLOATS, ValueText, dtype_interval, promoted
+from hwgen.codegen.c_value import FLOATS, Value, ValueText, dtype_interval, promoted
 from hwgen.errors import HwgenError
 from hwgen.spec.expression import (
-    Access, Assign, Binary, Call, Const, Expr, Name, add, multiply, names, walk,
+    Access,
+    Assign,
+    Binary,
+    Call,
+    Const,
+    Expr,
+    Name,
+    add,
+    multiply,
+    names,
+    walk,
 )
 from hwgen.spec.hardware import HardwareSpec, Intrinsic, Memory, Operand
 
@@ -201,6 +211,8 @@ class Step:
                 "}",
             ]
         target, dtype = self._load(statement.target)
+        if statement.op == "+=" and not value.is_float and dtype not in FLOATS:
+            return [*lines, *self._sum(statement, value, spatial, reduced)]
         site = self.sites[statement.target.tensor]
         detour = self._aliases(statement, site)
         result = f"result[{self._offset(statement.target)}]" if detour else target
@@ -208,7 +220,7 @@ class Step:
             stored = f"{result} = {text.cast(value, dtype).text};"
             inner = self._loops(reduced, [stored])
         else:
-            inner = self._update(statement, text, target, result, dtype, reduced)
+            inner = self._update(statement, target, result, reduced)
         nest = self._loops(spatial, inner)
         if detour:
             size = prod(site.operand.shape)
@@ -224,26 +236,31 @@ class Step:
             for r in reads
         )
 
-    def _update(
-        self,
-        statement: Assign,
-        text: ValueText,
-        target: str,
-        result: str,
-        dtype: str,
-        reduced: Sequence[str],
+    def _sum(
+        self, statement: Assign, value: Value, spatial: Sequence[str], reduced: Sequence[str]
     ) -> list[str]:
-        """`+=`, `max=` or `min=`, over the reduction's iterators, in a local variable."""
-        value = text(statement.value)
+        """An integer `+=`: sums that wrap around are computed without sign, in local variables;
+        the reduction's loops stand outside, which compilers vectorise better."""
+        target, dtype = self._load(statement.target)
+        unsigned = "uint64_t" if "int64" in (promoted(dtype), value.dtype) else "uint32_t"
+        element = f"sums[{self._offset(statement.target)}]"
+        size = prod(self.sites[statement.target.tensor].operand.shape)
+        body = [
+            f"{unsigned} sums[{size}];",
+            *self._loops(spatial, [f"{element} = ({unsigned}){target};"]),
+            *self._loops(
+                reduced, self._loops(spatial, [f"{element} += ({unsigned}){value.text};"])
+            ),
+            *self._loops(spatial, [f"{target} = ({C_TYPES[dtype]}){element};"]),
+        ]
+        return ["{", *indent(body), "}"]
+
+    def _update(
+        self, statement: Assign, target: str, result: str, reduced: Sequence[str]
+    ) -> list[str]:
+        """`+=` of floats, `max=` or `min=`, over the reduction's iterators, in a local variable."""
+        dtype = self.sites[statement.target.tensor].operand.dtype
         wide = promoted(dtype)
-        if statement.op == "+=" and not value.is_float and dtype not in FLOATS:
-            # Sums that wrap around are computed without sign.
-            unsigned = "uint64_t" if "int64" in (wide, value.dtype) else "uint32_t"
-            return [
-                f"{unsigned} sum = ({unsigned}){target};",
-                *self._loops(reduced, [f"sum += ({unsigned}){value.text};"]),
-                f"{result} = ({C_TYPES[dtype]})sum;",
-            ]
         scalars = {**self.scalars, " so far": ("so_far", wide, dtype_interval(wide))}
         local = ValueText(self.helpers, self._load, scalars)
         so_far = Name(" so far")

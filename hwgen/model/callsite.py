@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from math import prod
+from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from hwgen.codegen.program import CallOperand, KernelLoop, KernelProgram, MicroKernelDef
+from hwgen.codegen.program import KernelLoop, MicroKernelDef
 from hwgen.errors import HwgenError
-from hwgen.spec.expression import DTYPES
-from hwgen.spec.hardware import HardwareSpec, Intrinsic, Operand
+from hwgen.spec.hardware import Intrinsic
 
 from .execution import Semantics, semantics
 from .geometry import (
@@ -28,97 +25,9 @@ from .geometry import (
     rewritten_operation,
     stale_iteration,
 )
-from .numeric import Array, Value, cast
+from .numeric import Value, cast
+from .state import SiteOperand, State, call_error
 from .trace import CallEvent, Site
-
-
-def call_error(
-    code: str, message: str, event: CallEvent, *, found: str, allowed: str, repair: str = ""
-) -> HwgenError:
-    """An error of one call; its `field` is the call with its numbers and loop variables."""
-    return HwgenError(code, message, field=str(event), found=found, allowed=allowed, repair=repair)
-
-
-@dataclass(frozen=True, slots=True)
-class Store:
-    """A memory or an image: flat elements, and for each entry who wrote it last."""
-
-    name: str
-    dtype: str
-    entry_shape: tuple[int, ...]
-    elements: Array
-    writer: npt.NDArray[np.int16]
-    entry_elements: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "entry_elements", prod(self.entry_shape))
-
-    @property
-    def entry_bytes(self) -> int:
-        return self.entry_elements * DTYPES[self.dtype]
-
-
-@dataclass(frozen=True, slots=True)
-class SiteOperand:
-    """An operand of a site: its place, its bounds and its rules.
-
-    `span`: entries that one iteration touches. `base`, `entries`, `slot_entries`: of its buffer
-    or image. `allowed_writers`: by writer number; None where anybody may have written.
-    """
-
-    rule: Operand
-    buffer: str
-    tensor: str
-    memory: str
-    store: Store
-    span: int
-    base: int
-    entries: int
-    slot_entries: int
-    directions: tuple[str, ...]
-    is_read: bool
-    allowed_writers: npt.NDArray[np.bool_] | None
-
-    def check_defined(
-        self, where: Region, address: int, event: CallEvent, writers: Mapping[str, int]
-    ) -> None:
-        """Raise unless every entry read is defined, and by an allowed writer."""
-        low, high = address + where.low, address + where.high + 1
-        last = self.store.writer[low:high]
-        rule = self.allowed_writers
-        if (last >= 0).all() if rule is None else rule[last].all():
-            return
-        entries = np.arange(low, high) if where.offsets is None else where.offsets + address
-        last = self.store.writer[entries]
-        undefined = last < 0
-        if undefined.any():
-            entry = int(entries[int(np.argmax(undefined))])
-            raise call_error(
-                "H707",
-                f"operand {self.rule.name} reads an entry that nothing has written",
-                event,
-                found=f"{self.store.name}[{entry}], {int(undefined.sum())} such entries",
-                allowed="entries that a call has written before",
-                repair=f"load or reset {self.buffer} first",
-            )
-        if rule is not None and not rule[last].all():
-            index = int(np.argmin(rule[last]))
-            names = {number: name for name, number in writers.items()}
-            raise call_error(
-                "H708",
-                f"operand {self.rule.name} reads what the wrong call wrote last",
-                event,
-                found=f"{self.store.name}[{int(entries[index])}] was written by "
-                f"{names.get(int(last[index]), 'the host')}",
-                allowed=", ".join(self.rule.written_by),
-            )
-
-    def mark(self, where: Region, address: int, writer: int) -> None:
-        """Record who wrote a region."""
-        if where.offsets is None:
-            self.store.writer[address + where.low : address + where.high + 1] = writer
-        else:
-            self.store.writer[where.offsets + address] = writer
 
 
 @dataclass(slots=True)
@@ -143,15 +52,9 @@ PlanKey = tuple[tuple[int, ...], tuple[tuple[int, ...], ...], tuple[int, ...]]
 class CallSite:
     """One call site of a program, resolved."""
 
-    def __init__(
-        self,
-        site: Site,
-        program: KernelProgram,
-        hardware: HardwareSpec,
-        memories: Mapping[str, Store],
-        images: Mapping[str, Store],
-    ) -> None:
+    def __init__(self, site: Site, state: State) -> None:
         call = site.call
+        program, hardware = state.program, state.hardware
         self.site = site
         if call.intrinsic not in hardware.intrinsic:
             raise self.malformed("unknown intrinsic", call.intrinsic, ", ".join(hardware.intrinsic))
@@ -185,7 +88,7 @@ class CallSite:
         self.immediates = self._immediates(dict(stated))
         self.semantics: Semantics = semantics(self.intrinsic)
         self.operands: tuple[SiteOperand, ...] = tuple(
-            self._operand(given, rule, program, memories, images)
+            state.operand(given, rule, self.text())
             for given, rule in zip(call.operands, self.intrinsic.operands, strict=True)
         )
         written = self.semantics.written
@@ -194,7 +97,7 @@ class CallSite:
             i for i, o in enumerate(self.operands) if i != written and o.store is store
         )
         self.spans = tuple(o.span for o in self.operands)
-        self.writer = 0
+        self.writer = state.writers[self.intrinsic.name]
         self._plans: dict[PlanKey, Plan] = {}
         self._regions: dict[Dims, tuple[Region, ...]] = {}
         self._independent: dict[tuple[Dims, tuple[int, ...]], bool] = {}
@@ -223,66 +126,6 @@ class CallSite:
                 )
             values[name] = cast(Value(np.asarray(number, np.int64), "int64"), rules[name].dtype)
         return values
-
-    def _operand(
-        self,
-        given: CallOperand,
-        rule: Operand,
-        program: KernelProgram,
-        memories: Mapping[str, Store],
-        images: Mapping[str, Store],
-    ) -> SiteOperand:
-        if rule.memory in memories:
-            store = memories[rule.memory]
-            buffer = program.buffer.get(given.buffer)
-            if buffer is None or buffer.memory != rule.memory:
-                held = ", ".join(b.name for b in program.buffers if b.memory == rule.memory)
-                raise self.malformed(f"operand {rule.name}", given.buffer, f"a buffer of {held}")
-            bounds = (buffer.tensor, buffer.base, buffer.entries, buffer.slot_entries)
-        else:
-            image = program.image.get(given.buffer)
-            if image is None or given.buffer not in images:
-                raise self.malformed(
-                    f"operand {rule.name}", given.buffer, "one of " + ", ".join(program.image)
-                )
-            store = images[image.name]
-            bounds = (image.tensor, 0, image.entries, image.entries)
-        lanes = len(store.entry_shape)
-        if rule.shape[len(rule.shape) - lanes :] != store.entry_shape or rule.dtype != store.dtype:
-            raise self.malformed(
-                f"operand {rule.name} of {store.name}",
-                f"{store.dtype}{list(store.entry_shape)} entries",
-                f"{rule.dtype}{list(rule.shape)}",
-            )
-        ways = {"read": ("read",), "write": ("write",), "update": ("read", "write")}
-        return SiteOperand(
-            rule,
-            given.buffer,
-            bounds[0],
-            rule.memory,
-            store,
-            prod(rule.shape[: len(rule.shape) - lanes]),
-            bounds[1],
-            bounds[2],
-            bounds[3],
-            ways[rule.access],
-            rule.access != "write",
-            None,
-        )
-
-    def prepare(self, writers: Mapping[str, int]) -> None:
-        """Number the writers: this site's own, and those that its operands allow."""
-        self.writer = writers[self.intrinsic.name]
-        prepared: list[SiteOperand] = []
-        for operand in self.operands:
-            if operand.rule.written_by:
-                # The last element answers for entries that nobody has written.
-                allowed = np.zeros(len(writers) + 2, np.bool_)
-                allowed[[writers[name] for name in operand.rule.written_by]] = True
-                fields = {f: getattr(operand, f) for f in SiteOperand.__slots__}
-                operand = SiteOperand(**{**fields, "allowed_writers": allowed})
-            prepared.append(operand)
-        self.operands = tuple(prepared)
 
     def iterations(self) -> int:
         return sum(plan.calls * iterations(plan.dims) for plan in self._plans.values())
@@ -328,7 +171,7 @@ class CallSite:
                     "H711",
                     "an iteration touches a result that is not there yet",
                     event,
-                    found=f"iteration {stale[0]} touches what iteration {stale[0] - stale[1]} wrote",
+                    found=f"iteration {stale[0]} touches what {stale[0] - stale[1]} wrote",
                     allowed=f"at least {latency} iterations between them",
                     repair="order the loops so that consecutive iterations write other entries",
                 )
@@ -428,7 +271,8 @@ class CallSite:
                     f"operand {rule.name} lies outside {what}",
                     event,
                     found=f"{operand.store.name}[{low + operand.base}..{high + operand.base}]",
-                    allowed=f"{operand.base}..{operand.base + operand.entries - 1} ({operand.buffer})",
+                    allowed=f"{operand.base}..{operand.base + operand.entries - 1}, "
+                    f"that is {operand.buffer}",
                 )
             if low // operand.slot_entries != high // operand.slot_entries:
                 raise call_error(

@@ -87,12 +87,13 @@ def _input(parameter: Parameter, inputs: Mapping[str, NDArray[Any]]) -> NDArray[
             allowed=allowed,
             repair=f"give {parameter.name}",
         )
-    if array.shape != parameter.shape or array.dtype.name != parameter.dtype:
+    dtype = str(array.dtype)
+    if array.shape != parameter.shape or dtype != parameter.dtype:
         raise HwgenError(
             "H701",
             f"input {parameter.name} has another shape or data type",
             field=parameter.name,
-            found=f"{array.dtype.name}{list(array.shape)}",
+            found=f"{dtype}{list(array.shape)}",
             allowed=allowed,
             repair=f"convert {parameter.name}",
         )

@@ -31,6 +31,7 @@ from .numeric import (
     is_float,
     load,
     magnitude,
+    matrix_product,
     promoted,
     store,
 )
@@ -143,7 +144,7 @@ def _modular(assign: Assign, left: Factor, right: Factor, intrinsic: Intrinsic) 
 
 
 @dataclass(frozen=True, slots=True)
-class Operand:
+class Place:
     """Where one operand of a call lies: a flat array, its first element there, and how many
     elements one entry has."""
 
@@ -159,7 +160,7 @@ class Batch:
 
     what: Semantics
     dims: Dims
-    operands: tuple[Operand, ...]
+    operands: tuple[Place, ...]
     immediates: Mapping[str, Value]
 
     def shape(self, form: StatementForm) -> tuple[int, ...]:
@@ -211,7 +212,7 @@ def apply(batch: Batch) -> None:
         _evaluate(batch, form)
 
 
-def _view(operand: Operand, shape: tuple[int, ...], steps: tuple[int, ...]) -> Array:
+def _view(operand: Place, shape: tuple[int, ...], steps: tuple[int, ...]) -> Array:
     """A strided view; `steps` count elements."""
     data = operand.elements
     size = data.itemsize
@@ -300,7 +301,7 @@ def _accumulate(batch: Batch, form: StatementForm, product: tuple[Factor, Factor
         for view, dtype, side in zip(views, dtypes, (rows, columns), strict=True)
     )
     if count == 1:
-        sums: Array = np.matmul(one[0], np.transpose(other[0]))
+        sums = matrix_product(one[0], other[0])
     else:
         sums = np.matmul(one, np.transpose(other, (0, 2, 1)))
     kept = [*both, *rows, *columns]

@@ -11,28 +11,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from hwgen.codegen.program import Image, KernelProgram
 from hwgen.errors import HwgenError
 from hwgen.spec.hardware import HardwareSpec
 
-from .callsite import CallSite, Plan, Store, call_error
-from .execution import Batch, Operand, apply
+from .callsite import CallSite, Plan
+from .execution import Batch, apply
 from .geometry import Dims
 from .images import pack, unpack
 from .integers import evaluate_interval
 from .numeric import STORAGE, Array
+from .state import NOBODY, State, call_error
 from .trace import CallEvent, Site, calls
-
-POISON = 0xA5
-"""Every byte of a memory that nothing has been written to."""
-
-HOST = 0
-"""The last writer of an input image."""
-
-NOBODY = -1
-"""The last writer of an entry that was never written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,36 +100,26 @@ class _Machine:
     """The state of all memories; one per run."""
 
     def __init__(self, program: KernelProgram, hardware: HardwareSpec, check: bool) -> None:
-        self.program = program
-        self.hardware = hardware
+        self.state = State(program, hardware)
         self.check = check
-        self.writers = {name: i for i, name in enumerate(hardware.intrinsic, HOST + 1)}
-        self.memories = {
-            m.name: _poisoned(m.name, m.dtype, m.capacity_entries, m.entry_shape)
-            for m in hardware.memories
-            if m.kind != "offchip"
-        }
-        self.images: dict[str, Store] = {}
         self.sites: dict[int, CallSite] = {}
         self.variants: dict[tuple[str, int], int] = {}
         self.micro_operations: dict[str, int] = {}
 
     def load(self, inputs: Mapping[str, Array]) -> None:
         """Pack the inputs' images and poison the outputs'."""
-        missing = [name for name in self.program.inputs if name not in inputs]
+        missing = [name for name in self.state.program.inputs if name not in inputs]
         if missing:
             raise HwgenError(
                 "H716",
                 "an input tensor is missing",
                 found=", ".join(inputs) or "none",
-                allowed=", ".join(self.program.inputs),
+                allowed=", ".join(self.state.program.inputs),
                 repair=f"give {', '.join(missing)}",
             )
-        for image in self.program.images:
+        for image in self.state.program.images:
             if image.role == "output":
-                self.images[image.name] = _poisoned(
-                    image.name, image.dtype, image.entries, image.lanes
-                )
+                self.state.place(image, None)
                 continue
             tensor = np.asarray(inputs[image.tensor])
             known = STORAGE.get(image.dtype) == tensor.dtype
@@ -150,9 +131,7 @@ class _Machine:
                     found=dtype,
                     allowed=", ".join(STORAGE),
                 )
-            packed = pack(image, tensor, dtype).ravel()
-            writer = np.full(image.entries, HOST, np.int16)
-            self.images[image.name] = Store(image.name, image.dtype, image.lanes, packed, writer)
+            self.state.place(image, pack(image, tensor, dtype))
 
     def step(self, event: CallEvent) -> None:
         """Check and execute one call."""
@@ -178,8 +157,7 @@ class _Machine:
     def _site(self, where: Site) -> CallSite:
         known = self.sites.get(id(where))
         if known is None:
-            known = CallSite(where, self.program, self.hardware, self.memories, self.images)
-            known.prepare(self.writers)
+            known = CallSite(where, self.state)
             self.sites[id(where)] = known
         return known
 
@@ -209,7 +187,7 @@ class _Machine:
                 "a call does not restate the addresses of its micro-kernel",
                 event,
                 found=str(list(event.addresses)),
-                allowed=f"{list(kernel.bases[event.variant])}, the bases of variant {event.variant}",
+                allowed=f"{list(kernel.bases[event.variant])}, as in variant {event.variant}",
             )
 
     def _in_order(
@@ -236,13 +214,8 @@ class _Machine:
         if self.check:
             for operand, where, address in zip(site.operands, regions, addresses, strict=True):
                 if operand.is_read:
-                    operand.check_defined(where, address, event, self.writers)
-        operands = tuple(
-            Operand(
-                o.store.elements, o.store.dtype, a * o.store.entry_elements, o.store.entry_elements
-            )
-            for o, a in zip(site.operands, addresses, strict=True)
-        )
+                    operand.check_defined(where, address, event, self.state.writers)
+        operands = tuple(o.at(a) for o, a in zip(site.operands, addresses, strict=True))
         apply(Batch(site.semantics, dims, operands, site.immediates))
         written = site.semantics.written
         site.operands[written].mark(regions[written], addresses[written], site.writer)
@@ -250,9 +223,9 @@ class _Machine:
     def result(self, shapes: Mapping[str, tuple[int, ...]], count: int) -> FunctionalResult:
         """Unpack the outputs and add up the traffic."""
         outputs: dict[str, Array] = {}
-        for image in self.program.images:
+        for image in self.state.program.images:
             if image.role == "output":
-                store = self.images[image.name]
+                store = self.state.images[image.name]
                 lanes = store.entry_elements
                 written = np.repeat(store.writer != NOBODY, lanes)
                 shape = shapes.get(image.tensor) or _reach(image)
@@ -265,25 +238,16 @@ class _Machine:
             iterations[name] = iterations.get(name, 0) + done
             for operand in site.operands:
                 for direction in operand.directions:
-                    key = (operand.tensor, direction, operand.memory)
+                    key = (operand.tensor, direction, operand.rule.memory)
                     moved = done * operand.span * operand.store.entry_bytes
                     traffic[key] = traffic.get(key, 0) + moved
         return FunctionalResult(
-            {name: outputs[name] for name in self.program.outputs if name in outputs},
+            {name: outputs[name] for name in self.state.program.outputs if name in outputs},
             tuple(Traffic(*key, total) for key, total in sorted(traffic.items())),
             count,
             dict(sorted(iterations.items())),
             dict(sorted(self.micro_operations.items())),
         )
-
-
-def _poisoned(name: str, dtype: str, entries: int, entry_shape: tuple[int, ...]) -> Store:
-    size = STORAGE[dtype].itemsize * entries
-    for extent in entry_shape:
-        size *= extent
-    raw: npt.NDArray[np.uint8] = np.full(size, POISON, np.uint8)
-    elements = np.ndarray(size // STORAGE[dtype].itemsize, STORAGE[dtype], raw)
-    return Store(name, dtype, entry_shape, elements, np.full(entries, NOBODY, np.int16))
 
 
 def _reach(image: Image) -> tuple[int, ...]:

@@ -316,3 +316,23 @@ def magnitude(array: Array, dtype: str, most: int) -> int:
     if bound <= most or not array.size:
         return bound
     return max(abs(int(array.min())), abs(int(array.max())))
+
+
+_PRODUCT_TERMS = 1 << 18
+"""Multiplications in one library call: few enough that it starts no threads, whose waiting costs
+more than they gain on matrices of a chip's size and on busy machines."""
+
+
+def matrix_product(left: Array, right: Array) -> Array:
+    """`left[m, k]` times `right[n, k]` transposed, as `[m, n]`, in the arrays' data type."""
+    (rows, depth), columns = left.shape, right.shape[0]
+    tall = min(rows, max(8, _PRODUCT_TERMS // max(1, columns * depth)))
+    wide = min(columns, max(8, _PRODUCT_TERMS // max(1, tall * depth)))
+    if tall == rows and wide == columns:
+        return np.matmul(left, np.transpose(right))
+    sums = np.empty((rows, columns), left.dtype)
+    for j in range(0, columns, wide):
+        part = np.transpose(right[j : j + wide])
+        for i in range(0, rows, tall):
+            np.matmul(left[i : i + tall], part, out=sums[i : i + tall, j : j + wide])
+    return sums

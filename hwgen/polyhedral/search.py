@@ -70,8 +70,9 @@ def search(hardware: HardwareSpec, matches: Sequence[Match], keep: int = 8) -> S
             found += candidate
     if not found:
         raise _nothing_fits(hardware, matches[0])
-    found.sort(key=lambda c: (c.cycles, str(c.tiling.tiles), str(c.tiling.order), str(c.tiling)))
-    return SearchResult(tuple(found[:keep]), points, exhausted)
+    distinct = {str(c.tiling.match) + str(c.tiling): c for c in reversed(found)}
+    ranked = sorted(distinct.items(), key=lambda item: (item[1].cycles, item[0]))
+    return SearchResult(tuple(c for _, c in ranked[:keep]), points, exhausted)
 
 
 def tile_options(blocks: int) -> list[int]:
@@ -159,6 +160,23 @@ class _Shape:
     loops: tuple[str, ...]
     spatial: int
     placement: dict[str, int]
+    cache: dict[tuple[str, frozenset[str]], tuple[NDArray[np.float64], NDArray[np.float64]]]
+
+    def transfer(
+        self, operation: Operation, storage: str
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Cycles and bus beats of moving one box; depends only on which loops lie outside."""
+        depth = self.placement[storage]
+        key = (operation.name, frozenset(self.loops[:depth]))
+        if key not in self.cache:
+            self.cache[key] = transfer_cycles(
+                self.hardware,
+                operation,
+                self.match,
+                self.extents(depth),
+                self.match.coordinate[storage],
+            )
+        return self.cache[key]
 
     def counts(self, depth: int) -> NDArray[np.int64]:
         """Iterations of the outermost `depth` loops."""
@@ -180,12 +198,19 @@ def _evaluate(
 ) -> Iterator[tuple[list[Candidate], int]]:
     spatial, reduction = _dimensions(match)
     size = len(next(iter(grid.values()), np.ones(1)))
+    limit = np.inf
+    cache: dict[
+        tuple[str, frozenset[str]], tuple[NDArray[np.float64], NDArray[np.float64]]
+    ] = {}
     for order in permutations(spatial):
         loops = (*order, *reduction)
         for placement in _placements(match, loops, len(order)):
-            shape = _Shape(hardware, match, grid, loops, len(order), placement)
+            shape = _Shape(hardware, match, grid, loops, len(order), placement, cache)
             cycles, slots = _cost(shape)
             best = np.argsort(cycles, kind="stable")[:keep]
+            best = best[cycles[best] <= limit]
+            if len(best) == keep:
+                limit = min(limit, float(cycles[best[-1]]))
             yield (
                 [
                     Candidate(_tiling(shape, slots, int(i)), float(cycles[i]))
@@ -244,48 +269,110 @@ def _cost(shape: _Shape) -> tuple[NDArray[np.float64], dict[str, NDArray[np.int6
         fits &= sum((slots[n] * entries[n] for n in mine), np.zeros(1, np.int64)) <= (
             memory.capacity_entries
         )
-    busy: dict[str, NDArray[np.float64]] = {}
-    ramp = np.zeros(size)
-    drain = np.zeros(size)
-    exposed = np.zeros(size)
-    bus = np.zeros(size)
-    first_tile = np.zeros(size)
-    for o in match.selection.operations:
+    return np.where(fits, _Levels(shape, slots).cycles(), np.inf), slots
+
+
+class _Levels:
+    """Cycles level by level: inside each tile loop, loads overlap compute unless single-buffered.
+
+    Per iteration at a depth, the anchor's unit is busy for its own work and the inner loops; the
+    loads of the iteration run beside it, one generation ahead where there are two slots.
+    """
+
+    def __init__(self, shape: _Shape, slots: dict[str, NDArray[np.int64]]) -> None:
+        size = len(next(iter(shape.grid.values()), np.ones(1)))
+        depths = len(shape.loops) + 1
+        self.shape = shape
+        self.overlapped = [np.zeros(size) for _ in range(depths)]
+        self.serial = [np.zeros(size) for _ in range(depths)]
+        self.anchored = [np.zeros(size) for _ in range(depths)]
+        self.store = np.zeros(size)
+        self.store_serial = np.zeros(size, dtype=np.bool_)
+        self.bus = np.zeros(size)
+        self.anchor = next(
+            o.intrinsic.unit
+            for kind in ("update", "map", "store")
+            for o in shape.match.selection.operations
+            if o.kind == kind
+        )
+        for operation in shape.match.selection.operations:
+            self._add(operation, slots)
+        self.infeasible = np.zeros(size, dtype=np.bool_)
+        self._add_micro_kernels(slots)
+
+    def _add(self, o: Operation, slots: dict[str, NDArray[np.int64]]) -> None:
+        shape, match = self.shape, self.shape.match
         rates = Rates.of(o.intrinsic)
-        unit = o.intrinsic.unit
         if o.kind in ("load", "store"):
             storage = next(s for s in o.storages if s in shape.placement)
             depth = shape.placement[storage]
-            each, beats = transfer_cycles(
-                hardware, o, match, shape.extents(depth), match.coordinate[storage], storage
-            )
-            number = shape.counts(depth)
-            cost = each * number
-            bus = bus + (beats * number if o.kind == "load" else 0)
-            single = (slots[storage] == 1) & (number > 1)
-            exposed = exposed + np.where(single, each * (number - 1), 0)
+            each, beats = shape.transfer(o, storage)
             if o.kind == "store":
-                drain = drain + each
-            else:
-                ramp = ramp + each
-        else:
+                self.store = self.store + each
+                self.store_serial = self.store_serial | (slots[storage] == 1)
+                return
+            self.bus = self.bus + beats * shape.counts(depth)
+            if o.intrinsic.unit == self.anchor:
+                self.anchored[depth] = self.anchored[depth] + each
+                return
+            single = slots[storage] == 1
+            self.serial[depth] = self.serial[depth] + np.where(single, each, 0)
+            self.overlapped[depth] = self.overlapped[depth] + np.where(single, 0, each)
+            return
+        depth = len(shape.loops) if o.kind == "update" else shape.spatial
+        iterations = np.ones(1)
+        for n in o.loops:
+            iterations = iterations * match.count[n]
+        each = rates.fixed + 1 + rates.per_iteration * iterations / shape.counts(depth)
+        self.anchored[depth] = self.anchored[depth] + each
+
+    def _add_micro_kernels(self, slots: dict[str, NDArray[np.int64]]) -> None:
+        """Loading a micro-kernel costs once per combination of base addresses."""
+        shape, match = self.shape, self.shape.match
+        for o in match.selection.operations:
+            micro = o.intrinsic.micro_kernel
+            if micro is None:
+                continue
             depth = len(shape.loops) if o.kind == "update" else shape.spatial
-            iterations = np.ones(1)
-            for n in o.loops:
-                iterations = iterations * match.count[n]
-            number = shape.counts(depth)
-            cost = number * (rates.fixed + 1) + rates.per_iteration * iterations
-            first_tile = first_tile + cost / number
-        busy[unit] = busy.get(unit, np.zeros(size)) + cost
-    anchor = next(
-        (o.intrinsic.unit for o in match.selection.operations if o.kind in ("update", "map")),
-        match.selection.operations[-1].intrinsic.unit,
-    )
-    total = np.zeros(size)
-    for unit, cost in busy.items():
-        total = np.maximum(total, cost + (ramp if unit == anchor else first_tile))
-    total = np.maximum(total, bus + first_tile) + drain + exposed
-    return np.where(fits, total, np.inf), slots
+            variants = np.ones(1)
+            inner = depth
+            for storage in dict.fromkeys(o.storages):
+                if storage in shape.placement:
+                    variants = variants * slots[storage]
+                    moving = {n for c in match.coordinate[storage] for n in c.names}
+                    inside = [
+                        p for p in range(shape.placement[storage], depth)
+                        if shape.loops[p] in moving
+                    ]
+                    inner = min([inner, *inside])
+            for p in range(inner, depth):
+                variants = variants * -(-match.count[shape.loops[p]] // shape.grid[shape.loops[p]])
+            self.infeasible = self.infeasible | (variants > micro.max_variants)
+            bus = shape.hardware.bus[micro.bus]
+            self.anchored[0] = self.anchored[0] + variants * (bus.read.latency_cycles + 8)
+
+    def cycles(self) -> NDArray[np.float64]:
+        """Modelled cycles, infinite where the hardware's limits are exceeded."""
+        shape = self.shape
+        iteration = np.zeros(1)
+        loading = np.zeros(1)
+        ramp = np.zeros(1)
+        for depth in reversed(range(len(shape.loops) + 1)):
+            busy = self.anchored[depth]
+            loads = self.overlapped[depth] + self.serial[depth]
+            if depth < len(shape.loops):
+                name = shape.loops[depth]
+                count = -(-shape.match.count[name] // shape.grid[name])
+                busy = busy + count * iteration
+                loads = loads + count * loading
+            loading = loads
+            iteration = np.maximum(busy, loads - self.serial[depth]) + self.serial[depth]
+            ramp = ramp + np.minimum(self.overlapped[depth], busy)
+            if depth == shape.spatial:
+                overlapped = np.maximum(iteration, self.store)
+                iteration = np.where(self.store_serial, iteration + self.store, overlapped)
+        total = np.maximum(iteration, self.bus) + ramp + self.store
+        return np.where(self.infeasible, np.inf, total)
 
 
 def _tiling(shape: _Shape, slots: dict[str, NDArray[np.int64]], i: int) -> Tiling:

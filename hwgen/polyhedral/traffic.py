@@ -46,7 +46,6 @@ def transfer_cycles(
     match: Match,
     extents: Mapping[str, NDArray[np.int64]],
     coordinates: Sequence[Affine],
-    storage: str,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Cycles of moving one box of a storage, and the bus beats that it takes."""
     intrinsic = operation.intrinsic

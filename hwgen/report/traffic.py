@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import prod
 
 from hwgen.codegen.program import Call, If, KernelProgram, Loop, Node, Pop, Push
-from hwgen.spec.expression import DTYPES, Const, Expr, evaluate, names
+from hwgen.spec.expression import DTYPES, Expr, evaluate, names
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 
@@ -113,7 +113,7 @@ class _Sum:
             case Push() | Pop():
                 return frozenset()
             case Call():
-                return _names(node.extents)
+                return _names(node.extents) if self._moves((node,)) else frozenset()
             case If(condition, then, otherwise):
                 inside = frozenset[str]().union(*map(self.needs, (*then, *otherwise)))
                 return inside | _names((condition,)) if self._moves((node,)) else frozenset()
@@ -140,4 +140,4 @@ class _Sum:
 
 
 def _names(expressions: tuple[Expr, ...]) -> frozenset[str]:
-    return frozenset(n for e in expressions if not isinstance(e, Const) for n in names(e))
+    return frozenset(n for e in expressions for n in names(e))

@@ -87,7 +87,8 @@ def _touching(hardware: HardwareSpec, memory: str, access: str) -> str:
         for i in hardware.intrinsics
         if any(o.memory == memory and o.access in (access, "update") for o in i.operands)
     ]
-    return f"{access}s by {', '.join(found)}" if found else ""
+    verb = "read" if access == "read" else "written"
+    return f"{verb} by {', '.join(found)}" if found else ""
 
 
 def _check_writers(context: Context, hardware: HardwareSpec) -> None:
@@ -295,7 +296,7 @@ def _memory_shape(memory: Memory) -> Shape:
 def _unit_shape(units: Iterable[Unit]) -> Shape:
     """The fields that all of the units have."""
     fields = [{"name", *dict(u.identifiers)} for u in units]
-    common = [f for f in sorted(set().union(*fields)) if all(f in each for each in fields)]
+    common = [f for f in sorted(fields[0]) if all(f in each for each in fields)]
     return Fields(dict.fromkeys(common, PLAIN))
 
 
@@ -306,7 +307,7 @@ def _check(
         check_template(text, variables)
     except TemplateError as problem:
         where = f" (line {problem.line} of the template)" if text.count("\n") > 1 else ""
-        whose = f" for intrinsic {user!r}" if user else ""
+        whose = f", in intrinsic {user!r}" if user else ""
         raise context.error(
             problem.code, f"{problem.message}{whose}{where}", path, found=problem.found,
             allowed=problem.allowed, repair=problem.repair

@@ -81,12 +81,22 @@ class Context:
         allowed = [*known, *self.values]
         for name in names(expr):
             if name not in allowed:
+                what = (
+                    f"name {name!r} is known here" if known else f"{self.noun} is called {name!r}"
+                )
                 raise self.error(
-                    "H025", f"no {self.noun} is called {name!r}", path,
+                    "H025", f"no {what}", path,
                     offset=name_offset(str(text), name) + shift, found=name,
                     allowed=", ".join(allowed) or "numbers only",
-                    repair=suggestion(name, allowed),
+                    repair=self._repair(name, allowed),
                 )  # fmt: skip
+
+    def _repair(self, name: str, allowed: list[str]) -> str:
+        if name.lower() in ("on", "off", "yes", "no"):
+            return "YAML 1.2 reads this word as text"
+        if name in ("transfer", "bursts", "beats"):
+            return "only intrinsics with an off-chip operand have a transfer"
+        return suggestion(name, allowed)
 
     def integer(
         self,

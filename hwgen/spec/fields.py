@@ -7,7 +7,7 @@ H034 a name that cannot be used.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, TypeVar, cast, get_args, get_origin
+from typing import Annotated, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, StringConstraints, ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError
@@ -28,8 +28,8 @@ def _number_or_text(value: object) -> object:
     return value
 
 
-def _text_or_lines(value: object) -> object:
-    lines: list[object] = cast("list[object]", value) if isinstance(value, list) else [value]
+def _text_or_lines(value: Data) -> Data:
+    lines = value if isinstance(value, list) else [value]
     if not lines or not all(isinstance(line, str) for line in lines):
         raise PydanticCustomError("H032", "a statement, or a list of statements")
     return value
@@ -143,20 +143,20 @@ def _translate(model: type[Model], document: Document, error: ErrorDetails) -> H
                 allowed=NAME_RULE,
             )  # fmt: skip
         case "literal_error":
-            allowed = str(context.get("expected", "")).replace(" or ", ", ")
+            allowed = str(context.get("expected", "")).replace(" or ", ", ").replace("'", "")
             return HwgenError(
                 "H033", "the value is not one of those allowed", location=here, field=field,
                 found=found, allowed=allowed,
-                repair=suggestion(found, [a.strip("' ") for a in allowed.split(",")]),
+                repair=suggestion(found, allowed.split(", ")),
             )  # fmt: skip
         case "union_tag_invalid":
             tag = str(context["tag"])
-            allowed = str(context["expected_tags"])
+            allowed = str(context["expected_tags"]).replace("'", "")
             where = document.locate((*path, "kind"))
             return HwgenError(
                 "H033", f"{field}.kind: {tag!r} is not supported", location=where,
-                field=f"{field}.kind", found=tag, allowed=allowed.replace("'", ""),
-                repair=suggestion(tag, [a.strip("' ") for a in allowed.split(",")]),
+                field=f"{field}.kind", found=tag, allowed=allowed,
+                repair=suggestion(tag, allowed.split(", ")),
             )  # fmt: skip
         case "union_tag_not_found" if "kind" in str(context.get("discriminator", "")):
             return HwgenError(
@@ -165,6 +165,9 @@ def _translate(model: type[Model], document: Document, error: ErrorDetails) -> H
             )  # fmt: skip
         case "H032":
             return _wrong_type(document, path, str(error["msg"]))
+        case "union_tag_not_found":
+            short = "text" if "text" in str(context["discriminator"]) else "a number, an expression"
+            return _wrong_type(document, path, f"{short}, or a mapping of fields")
         case _:
             return _wrong_type(document, path, _ALLOWED.get(kind, str(error["msg"]).lower()))
 
@@ -177,7 +180,6 @@ _ALLOWED = {
     "dict_type": "a mapping of names",
     "model_type": "a mapping of fields",
     "model_attributes_type": "a mapping of fields",
-    "union_tag_not_found": "a short form (text or a number), or a mapping of fields",
     "too_short": "at least one entry",
     "too_long": "fewer entries",
     "string_too_long": "a shorter text",

@@ -72,12 +72,20 @@ INTEGER: /[0-9]+(?![0-9A-Za-z_.])/
 """
 
 _READABLE = {
-    "UPDATE": "+=, max=, min=", "COMPARE": "a comparison", "SHIFT": "<<, >>",
-    "FACTOR": "*, /, //, %",
-    "EQUALS": "=", "PLUS": "+", "MINUS": "-", "OR": "or", "AND": "and", "NOT": "not",
-    "NAME": "a name", "FLOAT": "a number", "INTEGER": "a number", "LPAR": "(", "RPAR": ")",
-    "LSQB": "[", "RSQB": "]", "COMMA": ",", "$END": "the end",
+    "UPDATE": "+=", "EQUALS": "=", "RPAR": ")", "LSQB": "[", "RSQB": "]", "COMMA": ",",
+    "$END": "the end",
 }  # fmt: skip
+_OPERATORS = {"COMPARE", "SHIFT", "FACTOR", "PLUS", "MINUS", "OR", "AND"}
+
+
+def _readable(expected: set[str]) -> str:
+    """What may stand at some place, for a person: kinds of tokens rather than tokens."""
+    if "INTEGER" in expected:
+        return "a number, a name or ("
+    kinds = {_READABLE[name] for name in expected if name in _READABLE}
+    if expected & _OPERATORS:
+        kinds.add("an operator")
+    return " or ".join(sorted(kinds))
 
 
 class ExpressionError(HwgenError):
@@ -149,16 +157,16 @@ def _unexpected_token(text: str, problem: UnexpectedToken, start: str) -> NoRetu
     token = cast("Token", problem.token)
     ended = token.type == "$END"
     position = len(text) if ended else int(token.start_pos or 0)
-    expected = {_READABLE[name] for name in problem.accepts or problem.expected}
+    expected = set(cast("set[str]", problem.accepts or problem.expected))
     repair = ""
-    if start == "assign" and "=" in expected and not text.strip():
+    if start == "assign" and ("EQUALS" in expected or not text.strip()):
         repair = "write a statement such as y[i] = x[i]"
     elif start == "expression" and token.type in ("EQUALS", "UPDATE"):
         repair = "write == to compare"
     raise ExpressionError(
         "H020", "syntax error in an expression", position,
         found="the end of the text" if ended else repr(str(token)),
-        allowed=" or ".join(sorted(expected)), repair=repair,
+        allowed=_readable(expected), repair=repair,
     )  # fmt: skip
 
 
@@ -226,7 +234,8 @@ class _Builder(Transformer[Token, Expr | Assign]):
         if len(arguments) != arity:
             raise ExpressionError(
                 "H022", f"{function} takes {arity} argument{'s' if arity > 1 else ''}", offset,
-                found=f"{len(arguments)} arguments", allowed=str(arity),
+                found=f"{len(arguments)} argument{'s' if len(arguments) > 1 else ''}",
+                allowed=str(arity),
             )  # fmt: skip
         if function in DTYPES:
             return Cast(function, arguments[0])

@@ -121,7 +121,9 @@ class _Names:
     def plain_indices(self, access: Access) -> tuple[str, ...]:
         plain: list[str] = []
         for index in access.indices:
-            if not isinstance(index, Name) or index.name not in self.iterators:
+            if isinstance(index, Name) and index.name not in self.iterators:
+                raise self._unknown("iterator", index.name, list(self.iterators))
+            if not isinstance(index, Name):
                 raise self.context.error(
                     "H118", "an operand is indexed by plain iterators", self.path,
                     offset=name_offset(self.text, access.tensor), found=str(access),

@@ -249,7 +249,9 @@ class _Composer:
             loose = cast("Any", problem)
             mark = loose.problem_mark or loose.context_mark
             where = Location(self._file, mark.line + 1, mark.column + 1) if mark else None
-            message = " ".join(str(loose.problem or loose.context or "bad syntax").split())
+            message = " ".join(str(loose.problem or "bad syntax").split())
+            if loose.context and loose.context_mark:
+                message += f", {loose.context} that begins on line {loose.context_mark.line + 1}"
             raise self._syntax(message, where) from problem
         except YAMLError as problem:
             raise self._syntax(" ".join(str(problem).split())[:200], None) from problem

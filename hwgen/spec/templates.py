@@ -210,7 +210,7 @@ class _Checker:
     def _unknown(self, node: nodes.Node, name: str, known: list[str], what: str) -> TemplateError:
         return TemplateError(
             "H125", f"the template names a {what} that does not exist: {name!r}", node.lineno,
-            found=name, allowed=", ".join(known[:40]) or "nothing: a plain value",
+            found=name, allowed=", ".join(known[:30]) + (", ..." if known[30:] else "") or "nothing: a plain value",
             repair=suggestion(name, known),
         )  # fmt: skip
 

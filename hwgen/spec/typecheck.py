@@ -97,10 +97,11 @@ def check_assign(statement: Assign, type_of: TypeOf) -> None:
             kind = "narrows" if DTYPES[value] > DTYPES[target] else "changes the sign of"
         else:
             kind = "changes the kind of"
+        clips = kind == "narrows" and not is_float(target) and "clip" not in str(statement.value)
         raise ExpressionTypeError(
             f"the assignment {kind} the value", f"{value} into {target}",
             f"write {target}({statement.value})"
-            + ("" if is_float(target) else f", after clip(...) if {target} should saturate"),
+            + (f", after clip(...) if {target} should saturate" if clips else ""),
         )  # fmt: skip
 
 

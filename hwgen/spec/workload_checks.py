@@ -110,9 +110,6 @@ def check_statement(where: Written, statement: Statement, shapes: Shapes) -> Non
         HwgenError: H218 bounds, H219 types, H223 reading its own target, H224 writes.
     """
     _check_types(where, statement, shapes)
-    extents = dict(statement.loops)
-    _check_bounds(where, statement.target, [()], extents, shapes)
-    _check_value(where, statement.value, [()], extents, shapes)
     target = statement.target
     for node in walk(statement.value):
         if not isinstance(node, Access) or node.tensor != target.tensor:
@@ -123,6 +120,9 @@ def check_statement(where: Written, statement: Statement, shapes: Shapes) -> Non
                 found=str(statement), allowed=f"{target} on both sides of =",
                 repair="write the result into another tensor",
             )  # fmt: skip
+    extents = dict(statement.loops)
+    _check_bounds(where, target, [()], extents, shapes)
+    _check_value(where, statement.value, [()], extents, shapes)
     if statement.op == "=":
         _check_written_once(where, statement)
 
@@ -228,6 +228,7 @@ def _check_written_once(where: Written, statement: Statement) -> None:
             "H224", "an element is written more than once", names.split(", ")[0],
             found=f"{statement} over {names}",
             allowed="+=, max= or min= for loops that are not in the target",
+            repair=f"did you mean {statement.target} += ...?",
         )  # fmt: skip
     extents = dict(statement.loops)
     forms = [form for i in statement.target.indices if (form := affine(i)) is not None]

@@ -1,0 +1,134 @@
+"""`generate`: compile, report, and write the C."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from hwgen.cli.app import STAGES
+from hwgen.cli.output import write_files
+from hwgen.cli.resolve import Request, WorkloadRequest, nearest, resolve
+from hwgen.errors import HwgenError
+
+if TYPE_CHECKING:
+    from hwgen.pipeline import Compilation
+    from hwgen.spec.hardware import HardwareSpec
+
+_BAD_FILE = ("H0", "H1", "H2")
+"""Codes of errors in a file, as opposed to what a chip cannot run."""
+
+
+def generate(
+    spec: str,
+    workloads: Sequence[str],
+    settings: Sequence[str],
+    stage: str | None,
+    output: Path | None,
+) -> None:
+    """Compile every workload asked for; write and report only once all of them are compiled."""
+    if stage is not None and stage not in STAGES:
+        close = nearest(stage, STAGES)
+        raise HwgenError(
+            "H007",
+            "there is no such stage",
+            found=f"--stage {stage}",
+            allowed=", ".join(STAGES),
+            repair=f"did you mean {close}?" if close else "",
+        )
+    request = resolve(spec, workloads, settings)
+    compiled, refused = _compile_all(request)
+    if output is not None:
+        _write(output, compiled)
+    if stage is not None:
+        _show_stage(stage, compiled)
+    else:
+        _report(request, compiled, refused, output)
+    broken = [e for _, e in refused if e.code.startswith(_BAD_FILE)]
+    for error in broken:
+        typer.echo(str(error), err=True)
+    if stage is not None and request.every:
+        for path, error in refused:
+            typer.echo(f"{path}: not compiled: {error.diagnostic.message}", err=True)
+    if broken:
+        raise typer.Exit(1)
+
+
+def load(request: Request) -> HardwareSpec:
+    """The chip of a request."""
+    from hwgen.spec.load import load_hardware
+
+    return load_hardware(request.spec, dict(request.parameters))
+
+
+def compile_one(wanted: WorkloadRequest, hardware: HardwareSpec) -> Compilation:
+    """One workload of a request, compiled."""
+    from hwgen.pipeline import compile_kernel
+    from hwgen.spec.load import load_workload
+
+    return compile_kernel(load_workload(wanted.path, dict(wanted.sizes)), hardware)
+
+
+def _compile_all(
+    request: Request,
+) -> tuple[list[Compilation], list[tuple[Path, HwgenError]]]:
+    """What compiles, and why the rest does not; a workload that was named must compile."""
+    hardware = load(request)
+    compiled: list[Compilation] = []
+    refused: list[tuple[Path, HwgenError]] = []
+    for wanted in request.workloads:
+        try:
+            compiled.append(compile_one(wanted, hardware))
+        except HwgenError as error:
+            if not request.every:
+                raise
+            refused.append((wanted.path, error))
+    return compiled, refused
+
+
+def _write(folder: Path, compiled: Sequence[Compilation]) -> None:
+    files: dict[str, str] = {}
+    for c in compiled:
+        name = c.source.function
+        if f"{name}.c" in files:
+            raise HwgenError(
+                "H009",
+                f"two workloads are called {name}",
+                repair="compile them into different folders",
+            )
+        files[f"{name}.c"] = c.source.c
+        files[f"{name}.h"] = c.source.h
+        files[f"{name}_model.c"] = c.source.model_c
+    write_files(folder, files)
+
+
+def _show_stage(stage: str, compiled: Sequence[Compilation]) -> None:
+    from hwgen.report.text import stage_text
+
+    for c in compiled:
+        heading = f"== {c.workload.name}\n" if len(compiled) > 1 else ""
+        typer.echo(heading + stage_text(c, stage).rstrip("\n"))
+
+
+def _report(
+    request: Request,
+    compiled: Sequence[Compilation],
+    refused: Sequence[tuple[Path, HwgenError]],
+    output: Path | None,
+) -> None:
+    from hwgen.report.text import describe, measure, refusals, results
+
+    measured = [measure(c) for c in compiled]
+    if not request.every:
+        for m in measured:
+            typer.echo(describe(m) + "\n")
+    if len(measured) > 1 or request.every:
+        typer.echo(results(measured))
+    if refused:
+        typer.echo("\n" + refusals([(path.stem, error) for path, error in refused]))
+    if output is not None:
+        names = [f"{m.compilation.source.function}{end}" for m in measured
+                 for end in (".c", ".h", "_model.c")]  # fmt: skip
+        typer.echo(f"wrote {', '.join(names)} to {output}" if names else "nothing to write")

@@ -1,0 +1,53 @@
+"""`check`, `schema` and `explain`: what a file says and how an intrinsic fits."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import typer
+
+from hwgen.cli.resolve import assign, find_spec, parse_assignments, resolve
+from hwgen.errors import HwgenError
+
+
+def check(spec: str, settings: Sequence[str]) -> None:
+    """Load a chip and print its summary."""
+    from hwgen.report.chip import summary
+    from hwgen.spec.load import load_hardware
+
+    path = find_spec(spec)
+    parameters, _ = assign(parse_assignments(settings), path, (), every=False)
+    hardware = load_hardware(path, dict(parameters))
+    typer.echo(f"{path}: valid\n{summary(hardware)}")
+
+
+def schema(*, workload: bool) -> None:
+    """Print a JSON Schema."""
+    if workload:
+        from hwgen.spec.workload_schema import WorkloadSchema as Model
+    else:
+        from hwgen.spec.schema import HardwareSchema as Model
+    typer.echo(json.dumps(Model.model_json_schema(), indent=2))
+
+
+def explain(spec: str, workload: str, settings: Sequence[str]) -> None:
+    """Print every statement against every intrinsic."""
+    from hwgen.polyhedral.explain import explain as explain_matches
+    from hwgen.polyhedral.matching import match
+    from hwgen.polyhedral.scop import build_scop
+    from hwgen.polyhedral.selection import select
+    from hwgen.report.text import explanations
+    from hwgen.spec.load import load_hardware, load_workload
+
+    request = resolve(spec, [workload], settings)
+    hardware = load_hardware(request.spec, dict(request.parameters))
+    wanted = request.workloads[0]
+    scop = build_scop(load_workload(wanted.path, dict(wanted.sizes)))
+    try:
+        chosen, problem = match(scop, select(scop, hardware))[0], None
+    except HwgenError as error:
+        chosen, problem = None, error
+    typer.echo(explanations(scop, explain_matches(scop, hardware, chosen)))
+    if problem is not None:
+        typer.echo(f"\n{hardware.name} cannot run {scop.workload.name}:\n{problem}")

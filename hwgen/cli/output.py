@@ -1,0 +1,53 @@
+"""Files written all or none: made beside their place, then moved into it."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from hwgen.errors import HwgenError, Location
+
+Writer = Callable[[Path], None]
+
+
+def write_files(folder: Path, files: Mapping[str, str | Writer]) -> list[Path]:
+    """Write texts, or call writers, under `folder`; created where it does not exist.
+
+    Raises:
+        HwgenError: H009 where something cannot be written; the folder is then as it was.
+    """
+    new = [p for p in (folder, *folder.parents) if not p.exists()]
+    scratch: Path | None = None
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        scratch = Path(tempfile.mkdtemp(prefix=".hwgen-", dir=folder))
+        for name, content in files.items():
+            target = folder / name
+            if target.is_dir():
+                raise IsADirectoryError(21, "a directory has the file's name", str(target))
+            if isinstance(content, str):
+                (scratch / name).write_text(content, encoding="utf-8", newline="\n")
+            else:
+                content(scratch / name)
+        return [(scratch / name).replace(folder / name) for name in files]
+    except OSError as error:
+        if scratch is not None:
+            shutil.rmtree(scratch, ignore_errors=True)
+            scratch = None
+        for path in new:
+            if path.is_dir():
+                path.rmdir()
+        where = error.filename or folder
+        raise HwgenError(
+            "H009",
+            "cannot write the output",
+            location=Location(str(folder)),
+            found=f"{where}: {(error.strerror or type(error).__name__).lower()}",
+            allowed="a folder that can be created or written",
+            repair="choose another folder",
+        ) from error
+    finally:
+        if scratch is not None:
+            shutil.rmtree(scratch, ignore_errors=True)

@@ -1,0 +1,222 @@
+"""The state of a functional simulation: memories, images, and who wrote each entry last."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import prod
+
+import numpy as np
+import numpy.typing as npt
+
+from hwgen.codegen.program import CallOperand, Image, KernelProgram
+from hwgen.errors import HwgenError
+from hwgen.spec.expression import DTYPES
+from hwgen.spec.hardware import HardwareSpec, Operand
+
+from .execution import Place
+from .geometry import Region
+from .numeric import STORAGE, Array
+from .trace import CallEvent
+
+POISON = 0xA5
+"""Every byte of a memory that nothing has been written to."""
+
+HOST = 0
+"""The last writer of an input image."""
+
+NOBODY = -1
+"""The last writer of an entry that was never written."""
+
+
+def call_error(
+    code: str, message: str, event: CallEvent, *, found: str, allowed: str, repair: str = ""
+) -> HwgenError:
+    """An error of one call; its `field` is the call with its numbers and loop variables."""
+    return HwgenError(code, message, field=str(event), found=found, allowed=allowed, repair=repair)
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """A memory or an image: flat elements, and for each entry who wrote it last."""
+
+    name: str
+    dtype: str
+    entry_shape: tuple[int, ...]
+    elements: Array
+    writer: npt.NDArray[np.int16]
+    entry_elements: int = field(init=False)
+
+    @classmethod
+    def poisoned(cls, name: str, dtype: str, entries: int, entry_shape: tuple[int, ...]) -> Store:
+        """A memory or output image before anything is written to it."""
+        kind = STORAGE[dtype]
+        count = entries * prod(entry_shape)
+        raw = np.full(count * kind.itemsize, POISON, np.uint8)
+        elements = np.ndarray(count, kind, raw)
+        return cls(name, dtype, entry_shape, elements, np.full(entries, NOBODY, np.int16))
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "entry_elements", prod(self.entry_shape))
+
+    @property
+    def entry_bytes(self) -> int:
+        return self.entry_elements * DTYPES[self.dtype]
+
+
+@dataclass(frozen=True, slots=True)
+class SiteOperand:
+    """An operand of a site: its place, its bounds and its rules.
+
+    `span`: entries that one iteration touches. `base`, `entries`, `slot_entries`: of its buffer
+    or image. `allowed_writers`: by writer number; None where anybody may have written.
+    """
+
+    rule: Operand
+    buffer: str
+    tensor: str
+    store: Store
+    span: int
+    base: int
+    entries: int
+    slot_entries: int
+    allowed_writers: npt.NDArray[np.bool_] | None
+
+    @property
+    def is_read(self) -> bool:
+        return self.rule.access != "write"
+
+    @property
+    def directions(self) -> tuple[str, ...]:
+        ways = {"read": ("read",), "write": ("write",), "update": ("read", "write")}
+        return ways[self.rule.access]
+
+    def at(self, address: int) -> Place:
+        """The operand's place when a call gives this address."""
+        store = self.store
+        entry = store.entry_elements
+        return Place(store.elements, store.dtype, address * entry, entry)
+
+    def check_defined(
+        self, where: Region, address: int, event: CallEvent, writers: Mapping[str, int]
+    ) -> None:
+        """Raise unless every entry read is defined, and by an allowed writer."""
+        low, high = address + where.low, address + where.high + 1
+        last = self.store.writer[low:high]
+        rule = self.allowed_writers
+        if (last >= 0).all() if rule is None else rule[last].all():
+            return
+        entries = np.arange(low, high) if where.offsets is None else where.offsets + address
+        last = self.store.writer[entries]
+        undefined = last < 0
+        if undefined.any():
+            entry = int(entries[int(np.argmax(undefined))])
+            raise call_error(
+                "H707",
+                f"operand {self.rule.name} reads an entry that nothing has written",
+                event,
+                found=f"{self.store.name}[{entry}], {int(undefined.sum())} such entries",
+                allowed="entries that a call has written before",
+                repair=f"load or reset {self.buffer} first",
+            )
+        if rule is not None and not rule[last].all():
+            index = int(np.argmin(rule[last]))
+            names = {number: name for name, number in writers.items()}
+            raise call_error(
+                "H708",
+                f"operand {self.rule.name} reads what the wrong call wrote last",
+                event,
+                found=f"{self.store.name}[{int(entries[index])}] was written by "
+                f"{names.get(int(last[index]), 'the host')}",
+                allowed=", ".join(self.rule.written_by),
+            )
+
+    def mark(self, where: Region, address: int, writer: int) -> None:
+        """Record who wrote a region."""
+        if where.offsets is None:
+            self.store.writer[address + where.low : address + where.high + 1] = writer
+        else:
+            self.store.writer[where.offsets + address] = writer
+
+
+class State:
+    """All stores of one run. `writers` numbers the intrinsics."""
+
+    def __init__(self, program: KernelProgram, hardware: HardwareSpec) -> None:
+        self.program = program
+        self.hardware = hardware
+        self.writers = {name: i for i, name in enumerate(hardware.intrinsic, HOST + 1)}
+        self.memories = {
+            m.name: Store.poisoned(m.name, m.dtype, m.capacity_entries, m.entry_shape)
+            for m in hardware.memories
+            if m.kind != "offchip"
+        }
+        self.images: dict[str, Store] = {}
+
+    def place(self, image: Image, packed: Array | None) -> None:
+        """Put an image off chip: the host's, or poisoned."""
+        if packed is None:
+            store = Store.poisoned(image.name, image.dtype, image.entries, image.lanes)
+        else:
+            writer = np.full(image.entries, HOST, np.int16)
+            store = Store(image.name, image.dtype, image.lanes, packed.ravel(), writer)
+        self.images[image.name] = store
+
+    def operand(self, given: CallOperand, rule: Operand, site: str) -> SiteOperand:
+        """Resolve an operand of a call site.
+
+        Raises:
+            HwgenError: H718, no such buffer or image in that memory, or other entries.
+        """
+        if rule.memory in self.memories:
+            store = self.memories[rule.memory]
+            buffer = self.program.buffer.get(given.buffer)
+            if buffer is None or buffer.memory != rule.memory:
+                held = [b.name for b in self.program.buffers if b.memory == rule.memory]
+                raise _unknown(given, rule, site, held)
+            tensor, base = buffer.tensor, buffer.base
+            entries, slot_entries = buffer.entries, buffer.slot_entries
+        else:
+            image = self.program.image.get(given.buffer)
+            if image is None:
+                raise _unknown(given, rule, site, list(self.program.image))
+            store = self.images[image.name]
+            tensor, base, entries, slot_entries = image.tensor, 0, image.entries, image.entries
+        outer = len(rule.shape) - len(store.entry_shape)
+        if rule.shape[outer:] != store.entry_shape or rule.dtype != store.dtype:
+            raise HwgenError(
+                "H718",
+                f"a malformed call: operand {rule.name} of {store.name}",
+                field=site,
+                found=f"{store.dtype}{list(store.entry_shape)} entries",
+                allowed=f"{rule.dtype}{list(rule.shape)}",
+            )
+        return SiteOperand(
+            rule=rule,
+            buffer=given.buffer,
+            tensor=tensor,
+            store=store,
+            span=prod(rule.shape[:outer]),
+            base=base,
+            entries=entries,
+            slot_entries=slot_entries,
+            allowed_writers=self._allowed_writers(rule),
+        )
+
+    def _allowed_writers(self, rule: Operand) -> npt.NDArray[np.bool_] | None:
+        if not rule.written_by:
+            return None
+        # One element more: index NOBODY (-1) finds it, and it is never allowed.
+        allowed = np.zeros(len(self.writers) + 2, np.bool_)
+        allowed[[self.writers[name] for name in rule.written_by]] = True
+        return allowed
+
+
+def _unknown(given: CallOperand, rule: Operand, site: str, known: list[str]) -> HwgenError:
+    return HwgenError(
+        "H718",
+        f"a malformed call: operand {rule.name} names nothing in {rule.memory}",
+        field=site,
+        found=given.buffer,
+        allowed=", ".join(known) or f"nothing lies in {rule.memory}",
+    )

@@ -1,0 +1,199 @@
+"""What was decided for a kernel and what it costs, as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from hwgen.errors import HwgenError
+from hwgen.report.table import Cell, table
+from hwgen.report.traffic import TensorTraffic, off_chip_traffic
+
+if TYPE_CHECKING:
+    from hwgen.model.bound import Bound
+    from hwgen.model.timing import TimingResult
+    from hwgen.pipeline import Compilation
+    from hwgen.polyhedral.explain import Explanation
+    from hwgen.polyhedral.scop import Scop
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A compilation with its modelled cycles and their lower bound."""
+
+    compilation: Compilation
+    timing: TimingResult
+    bound: Bound
+
+    @property
+    def ratio(self) -> float:
+        """Cycles over their lower bound."""
+        return self.timing.cycles / self.bound.cycles
+
+    @cached_property
+    def traffic(self) -> tuple[TensorTraffic, ...]:
+        c = self.compilation
+        return off_chip_traffic(c.program, c.hardware, c.workload)
+
+    @property
+    def off_chip_bytes(self) -> int:
+        return sum(t.loaded + t.stored for t in self.traffic)
+
+
+def measure(compilation: Compilation) -> Measured:
+    """Run the timing model and the bound."""
+    from hwgen.model.bound import lower_bound
+    from hwgen.model.timing import estimate_cycles
+
+    c = compilation
+    return Measured(
+        c,
+        estimate_cycles(c.program, c.hardware),
+        lower_bound(c.workload, c.hardware),
+    )
+
+
+def main_intrinsic(compilation: Compilation) -> str:
+    """The intrinsic that does most of the arithmetic."""
+    computing = [
+        o for o in compilation.match.selection.operations if o.kind in ("update", "map")
+    ] or list(compilation.match.selection.operations)
+    count = compilation.match.count
+    updates = [o for o in computing if o.kind == "update"]
+
+    def iterations(loops: Sequence[str]) -> int:
+        total = 1
+        for n in loops:
+            total *= count[n]
+        return total
+
+    return max(updates or computing, key=lambda o: iterations(o.loops)).intrinsic.name
+
+
+def describe(measured: Measured) -> str:
+    """One kernel: matched, tiled, placed, moved, and the cycles with their bound."""
+    c = measured.compilation
+    sizes = ", ".join(f"{n}={v}" for n, v in c.workload.sizes)
+    parts = [
+        f"{c.workload.name} on {c.hardware.name}: {sizes or 'no sizes'}",
+        _section("statements", map(str, c.scop.statements)),
+        _section("matched", str(c.match).splitlines()),
+        _section("tiled", _tiles(c)),
+        _section("placed", _placement(c)),
+        _section("moved off chip", _movement(measured.traffic)),
+        _section("cycles", _cycles(measured)),
+    ]
+    return "\n".join(parts)
+
+
+def _section(title: str, lines: Iterable[str]) -> str:
+    return "\n".join([title, *(f"  {line}" for line in lines)])
+
+
+def _tiles(c: Compilation) -> list[str]:
+    tiling = c.schedule.tiling
+    lines: list[str] = []
+    for loop in tiling.loops:
+        lanes = tiling.match.block.get(loop.loop, 1)
+        last = "" if loop.last == loop.tile else f", the last one {loop.last * lanes}"
+        lines.append(f"{loop.loop}: {loop.count} tiles of {loop.tile * lanes}{last}")
+    return lines or ["one tile"]
+
+
+def _placement(c: Compilation) -> list[str]:
+    memory = c.hardware.memory
+    rows: list[tuple[Cell, ...]] = [
+        (
+            b.memory,
+            f"{b.base}..{b.base + b.entries - 1}",
+            b.name,
+            b.tensor,
+            b.slots,
+            b.entries * memory[b.memory].entry_bytes,
+        )
+        for b in c.program.buffers
+    ]
+    return table(("memory", "entries", "buffer", "tensor", "slots", "bytes"), rows).splitlines()
+
+
+def _movement(traffic: Sequence[TensorTraffic]) -> list[str]:
+    rows: list[tuple[Cell, ...]] = [
+        (t.tensor, t.role, t.loaded, t.stored, t.size, t.times) for t in traffic
+    ]
+    header = ("tensor", "role", "loaded bytes", "stored bytes", "tensor bytes", "times")
+    return table(header, rows).splitlines()
+
+
+def _cycles(measured: Measured) -> list[str]:
+    timing, bound = measured.timing, measured.bound
+    rows: list[tuple[Cell, ...]] = [
+        (u.unit, u.busy, u.busy / timing.cycles, u.tokens, u.bus, u.fetch + u.queue)
+        for u in timing.units
+    ]
+    header = ("unit", "busy", "of all", "waits: tokens", "bus", "fetch")
+    return [
+        f"{timing.cycles:,}, lower bound {bound.cycles:,}, ratio {measured.ratio:.3f}",
+        *table(header, rows).splitlines(),
+    ]
+
+
+def results(measured: Sequence[Measured]) -> str:
+    """The table of `generate`: one line per kernel."""
+    rows: list[tuple[Cell, ...]] = [
+        (
+            m.compilation.workload.name,
+            m.timing.cycles,
+            m.bound.cycles,
+            m.ratio,
+            main_intrinsic(m.compilation),
+            m.off_chip_bytes,
+        )
+        for m in measured
+    ]
+    header = ("workload", "cycles", "bound", "ratio", "intrinsic", "off-chip bytes")
+    return table(header, rows) if rows else "no workload can be run"
+
+
+def refusals(refused: Sequence[tuple[str, HwgenError]]) -> str:
+    """Workloads that a chip cannot run, with the reason and its repair."""
+    lines: list[str] = []
+    for name, error in refused:
+        d = error.diagnostic
+        lines.append(f"{name}: cannot run, [{d.code}] {d.message}")
+        lines += [
+            f"  {label}: {text}"
+            for label, text in (("found", d.found), ("allowed", d.allowed), ("repair", d.repair))
+            if text
+        ]
+    return "\n".join(lines)
+
+
+def explanations(scop: Scop, found: Sequence[Explanation]) -> str:
+    """Per statement: the intrinsics that serve it, then the others with what prevents them."""
+    lines: list[str] = []
+    for statement in scop.statements:
+        mine = [e for e in found if e.statement == statement.name]
+        width = max((len(e.intrinsic) for e in mine), default=0)
+        lines.append(str(statement))
+        for e in sorted(mine, key=lambda e: not e.binding):
+            if e.binding:
+                lines.append(f"  {e.intrinsic:<{width}}  {e.binding}")
+                continue
+            lines.append(f"  {e.intrinsic:<{width}}  no: {e.reason}")
+            if e.repair:
+                lines.append(f"  {'':<{width}}  repair: {e.repair}")
+    return "\n".join(lines)
+
+
+def stage_text(compilation: Compilation, stage: str) -> str:
+    """A stage's artefact; `load` and `simulate` are those before and after the compiler."""
+    if stage == "load":
+        from hwgen.report.chip import summary
+        from hwgen.report.workload import workload_text
+
+        return f"{workload_text(compilation.workload)}\n\n{summary(compilation.hardware)}"
+    if stage == "simulate":
+        return describe(measure(compilation))
+    return compilation.stage(stage)
