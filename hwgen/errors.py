@@ -78,9 +78,7 @@ class HwgenError(Exception):
     def at(self, location: Location, field: str = "") -> HwgenError:
         """The same error with a location (and field) where it had none."""
         known = self.diagnostic
-        moved = replace(
-            known, location=known.location or location, field=known.field or field
-        )
+        moved = replace(known, location=known.location or location, field=known.field or field)
         error = type(self)(moved.code, moved.message)
         error.diagnostic = moved
         error.args = (str(moved),)

@@ -14,7 +14,7 @@ from hwgen.codegen.program import KernelProgram
 from hwgen.codegen.sites import build_sites
 from hwgen.codegen.synchronisation import synchronise
 from hwgen.errors import HwgenError
-from hwgen.model.steady import estimate_cycles
+from hwgen.model.timing import estimate_cycles
 from hwgen.polyhedral.dependences import Dependences, dependences
 from hwgen.polyhedral.explain import Explanation, explain
 from hwgen.polyhedral.matching import Match, match

@@ -24,6 +24,14 @@ class Engine(str, Enum):
     C = "c"
 
 
+class Data(str, Enum):
+    """How `simulate` draws tensors that are not given."""
+
+    RANDOM = "random"
+    EXTREMES = "extremes"
+    SMALL = "small"
+
+
 def _some_chip() -> str:
     """A chip to name in examples, so that they run as printed."""
     folder = Path(__file__).resolve().parents[2] / "hw_specs"
@@ -173,6 +181,13 @@ def simulate(
         typer.Option("--output-dir", metavar="DIR", help="Write every output as TENSOR.npy here."),
     ] = None,
     seed: SeedOption = 0,
+    data: Annotated[
+        Data, typer.Option(help="How random tensors are drawn: extremes are the type's ends.")
+    ] = Data.RANDOM,
+    schedule: Annotated[
+        int,
+        typer.Option(min=0, metavar="RANK", help="Take the schedule of this rank; 0: the best."),
+    ] = 0,
     engine: Annotated[
         Engine,
         typer.Option(help="The simulator in Python, or the emitted C on the generated C model."),
@@ -186,7 +201,17 @@ def simulate(
     with guarded():
         from hwgen.cli import simulate as body
 
-        body.simulate(spec, workload, settings or [], inputs or [], output_dir, seed, engine.value)
+        body.simulate(
+            spec=spec,
+            workload=workload,
+            settings=settings or [],
+            inputs=inputs or [],
+            output_dir=output_dir,
+            seed=seed,
+            data=data.value,
+            schedule=schedule,
+            engine=engine.value,
+        )
 
 
 @app.command(

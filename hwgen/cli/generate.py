@@ -65,10 +65,13 @@ def load(request: Request) -> HardwareSpec:
 
 def compile_one(wanted: WorkloadRequest, hardware: HardwareSpec) -> Compilation:
     """One workload of a request, compiled."""
-    from hwgen.pipeline import compile_kernel
     from hwgen.spec.load import load_workload
 
-    return compile_kernel(load_workload(wanted.path, dict(wanted.sizes)), hardware)
+    # A bad file is reported before the compiler is loaded.
+    workload = load_workload(wanted.path, dict(wanted.sizes))
+    from hwgen.pipeline import compile_kernel
+
+    return compile_kernel(workload, hardware)
 
 
 def _compile_all(

@@ -48,7 +48,8 @@ class BufferLayout:
         return prod(self.box)
 
     def __str__(self) -> str:
-        return f"{self.storage}: {self.slots} x {self.slot_entries} entries of {self.memory}\n  {self.text}"
+        size = f"{self.slots} x {self.slot_entries} entries of {self.memory}"
+        return f"{self.storage}: {size}\n  {self.text}"
 
 
 def row_major(extents: Sequence[int]) -> tuple[int, ...]:
@@ -105,9 +106,7 @@ def _image(
     operand: Operand,
 ) -> ImageLayout:
     mapping = dict(match.lane[operation.name])
-    lanes: Lanes = tuple(
-        mapping[i] for i in operand_iterators(operation.intrinsic, operand.name)
-    )
+    lanes: Lanes = tuple(mapping[i] for i in operand_iterators(operation.intrinsic, operand.name))
     coordinates = entry_coordinates(storage, lanes, match.block)
     assert not isinstance(coordinates, str), coordinates
     outer = tuple(c.interval(match.count)[1] + 1 for c in coordinates)
@@ -164,9 +163,7 @@ def buffer_layouts(tiling: Tiling) -> dict[str, BufferLayout]:
         strides = row_major(box)
         text = _layout_text(tiling, storage, box, strides)
         slots = tiling.slot[storage.name]
-        result[storage.name] = BufferLayout(
-            storage.name, storage.memory, slots, box, strides, text
-        )
+        result[storage.name] = BufferLayout(storage.name, storage.memory, slots, box, strides, text)
         _check_injective(storage.name, box, strides)
     return result
 

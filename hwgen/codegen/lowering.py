@@ -70,7 +70,12 @@ def lower(
         make = Push if token.kind == "push" else Pop
         leaves[f"T{number}"] = make(token.source, token.target)
     _check_capacity(hardware, kernels)
-    body = scan(_schedule(tiling, sites, tokens), _iterators(tiling, sites), leaves, _names(tiling, sites, tokens))
+    body = scan(
+        _schedule(tiling, sites, tokens),
+        _iterators(tiling, sites),
+        leaves,
+        _names(tiling, sites, tokens),
+    )
     return KernelProgram(
         name=_identifier(f"{workload.name}_{hardware.name}"),
         hardware=hardware.name,
@@ -144,7 +149,9 @@ def _schedule(tiling: Tiling, sites: Sequence[Site], tokens: Sequence[TokenSite]
         site = sites[token.site]
         variables = _counters(tiling, site.depth)
         phase = 2 if token.kind == "push" else 0
-        bounds = [" or ".join(f"({' and '.join(_between(variables, b)) or '1 = 1'})" for b in token.boxes)]
+        bounds = [
+            " or ".join(f"({' and '.join(_between(variables, b)) or '1 = 1'})" for b in token.boxes)
+        ]
         parts.append(_part(f"T{number}", variables, time(site, phase, []), bounds))
     return isl.union_map(parts).coalesce()
 
@@ -265,9 +272,7 @@ def _digits(tiling: Tiling, site: Site) -> list[_Radix]:
         if a.turn is not None and a.turn.terms:
             turns.setdefault((a.turn, a.slots), []).append(k)
     for (turn, slots), members in turns.items():
-        offsets = tuple(
-            a.slot_entries if k in members else 0 for k, a in enumerate(site.addresses)
-        )
+        offsets = tuple(a.slot_entries if k in members else 0 for k, a in enumerate(site.addresses))
         expression = Binary("%", turn.expression(), Const(slots))
         digits.append(_Radix(str(expression), expression, slots, offsets))
     return digits

@@ -254,7 +254,7 @@ class IntrinsicFunctions:
         depth = intrinsic.result_latency_iterations - 1
         written = sorted({w for w, _, _ in hazards})
         return [
-            *(f"int64_t recent{w}[{depth}];" for w in written),
+            *(f"int64_t recent{w}[{depth}] = {{0}};" for w in written),
             *(["int64_t done = 0;"] if hazards else []),
         ]
 

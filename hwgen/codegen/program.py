@@ -100,7 +100,7 @@ class MicroKernelDef:
 
 @dataclass(frozen=True, slots=True)
 class CallOperand:
-    """`buffer` names a `Buffer` or an `Image`; `strides`: one per hardware loop of the intrinsic."""
+    """`buffer` names a `Buffer` or an `Image`; `strides`: one per hardware loop."""
 
     name: str
     buffer: str
@@ -248,7 +248,8 @@ def _print(nodes: tuple[Node, ...], depth: int) -> Iterator[str]:
 
 def _call_text(call: Call) -> str:
     operands = ", ".join(
-        f"{o.name}={o.buffer}@{o.address}" + (f" step {[str(s) for s in o.strides]}" if o.strides else "")
+        f"{o.name}={o.buffer}@{o.address}"
+        + (f" step {[str(s) for s in o.strides]}" if o.strides else "")
         for o in call.operands
     )
     extents = " x ".join(map(str, call.extents))

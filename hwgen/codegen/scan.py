@@ -30,23 +30,23 @@ def scan(
 def _nodes(
     node: isl.AstNode, leaves: Mapping[str, Node], names: Mapping[str, Sequence[str]]
 ) -> tuple[Node, ...]:
-    kind = node.get_type()
-    if kind == isl.ast_node_type.for_:
+    kind = isl.node_kind(node)
+    if kind == "for":
         return _loop(node, leaves, names)
-    if kind == isl.ast_node_type.if_:
+    if kind == "if":
         then = _nodes(node.if_get_then_node(), leaves, names)
         otherwise: tuple[Node, ...] = ()
         if node.if_has_else_node():
             otherwise = _nodes(node.if_get_else_node(), leaves, names)
         return (If(expression(node.if_get_cond()), then, otherwise),)
-    if kind == isl.ast_node_type.block:
+    if kind == "block":
         children = node.block_get_children()
         return tuple(
             n
             for i in range(children.n_ast_node())
             for n in _nodes(children.get_ast_node(i), leaves, names)
         )
-    if kind == isl.ast_node_type.user:
+    if kind == "user":
         return (_leaf(node, leaves, names),)
     raise AssertionError(f"isl made an AST node of type {kind}")
 
@@ -101,7 +101,7 @@ def expression(expr: isl.AstExpr) -> Expr:
         return Const(expr.get_val().to_python())
     if kind == isl.ast_expr_type.id:
         return Name(expr.get_id().get_name())
-    op = expr.get_op_type().name
+    op = isl.operation(expr)
     arguments = [expression(expr.get_op_arg(i)) for i in range(expr.get_op_n_arg())]
     if op == "minus":
         inner = arguments[0]

@@ -157,9 +157,7 @@ class _Builder:
         storage = next(s for s in operation.storages if s in self.buffers)
         box = self.tiling.box(storage, last)
         steps = [self._steps(name, operation)[1] for name in operation.storages]
-        return [
-            Walk(extent, tuple(s[d] for s in steps)) for d, extent in enumerate(box)
-        ]
+        return [Walk(extent, tuple(s[d] for s in steps)) for d, extent in enumerate(box)]
 
     def _loop_walks(self, operation: Operation, depth: int, last: frozenset[str]) -> list[Walk]:
         """One loop per block counter of the operation."""
@@ -170,9 +168,7 @@ class _Builder:
             for name in operation.storages:
                 coordinates, steps = self._steps(name, operation)
                 strides.append(
-                    sum(
-                        c.coefficient(loop) * s for c, s in zip(coordinates, steps, strict=True)
-                    )
+                    sum(c.coefficient(loop) * s for c, s in zip(coordinates, steps, strict=True))
                 )
             walks.append(Walk(extents[loop], tuple(strides)))
         return walks

@@ -113,7 +113,9 @@ def _needed(
         unit = site.operation.intrinsic.unit
         latest: dict[str, int] = {}
         for touch in site.touches:
-            slot = slots.setdefault((touch.buffer, _turn(site, touch.buffer, counters, short)), _Slot())
+            slot = slots.setdefault(
+                (touch.buffer, _turn(site, touch.buffer, counters, short)), _Slot()
+            )
             against = [slot.writes, slot.reads] if touch.write else [slot.writes]
             for accesses in against:
                 for other, when in accesses.items():

@@ -79,7 +79,7 @@ class CallSite:
         stated = self.kernel.immediates if self.kernel else call.immediates
         if self.kernel and dict(call.immediates) != dict(stated):
             raise HwgenError(
-                "H713",
+                "H723",
                 "a call does not restate the immediates of its micro-kernel",
                 field=self.text(),
                 found=str(dict(call.immediates)),
@@ -107,7 +107,7 @@ class CallSite:
 
     def malformed(self, what: str, found: str, allowed: str) -> HwgenError:
         return HwgenError(
-            "H718", f"a malformed call: {what}", field=self.text(), found=found, allowed=allowed
+            "H728", f"a malformed call: {what}", field=self.text(), found=found, allowed=allowed
         )
 
     def _immediates(self, stated: Mapping[str, int]) -> dict[str, Value]:
@@ -118,7 +118,7 @@ class CallSite:
         for name, number in stated.items():
             if number not in rules[name].range:
                 raise HwgenError(
-                    "H706",
+                    "H716",
                     f"immediate {name} does not fit its field",
                     field=self.text(),
                     found=str(number),
@@ -151,7 +151,7 @@ class CallSite:
             sequence = self.kernel.sequence
             if normalised(loops) != normalised(self.kernel.loops):
                 raise call_error(
-                    "H713",
+                    "H723",
                     "a call does not restate the loops of its micro-kernel",
                     event,
                     found=_loops_text(loops),
@@ -168,7 +168,7 @@ class CallSite:
             )
             if stale is not None:
                 raise call_error(
-                    "H711",
+                    "H721",
                     "an iteration touches a result that is not there yet",
                     event,
                     found=f"iteration {stale[0]} touches what {stale[0] - stale[1]} wrote",
@@ -188,7 +188,7 @@ class CallSite:
         for number, (rule, loop) in enumerate(zip(self.intrinsic.loops, loops, strict=True)):
             if loop.extent not in rule.extent:
                 raise call_error(
-                    "H704",
+                    "H714",
                     f"the extent of loop {rule.name} does not fit its field",
                     event,
                     found=str(loop.extent),
@@ -204,7 +204,7 @@ class CallSite:
                     fits, allowed = steps in stride.range, str(stride.range)
                 if not fits:
                     raise call_error(
-                        "H705",
+                        "H715",
                         f"operand {operand.rule.name} may not step so in loop {rule.name}",
                         event,
                         found=str(steps),
@@ -219,7 +219,7 @@ class CallSite:
             raise self.malformed("a micro-kernel", kernel.name, "none for this intrinsic")
         if not 0 <= event.variant < len(kernel.bases):
             raise call_error(
-                "H712",
+                "H722",
                 "a micro-kernel has no such variant",
                 event,
                 found=str(event.variant),
@@ -227,7 +227,7 @@ class CallSite:
             )
         if len(kernel.bases) > micro.max_variants:
             raise call_error(
-                "H712",
+                "H722",
                 "a micro-kernel has too many variants",
                 event,
                 found=str(len(kernel.bases)),
@@ -238,7 +238,7 @@ class CallSite:
         )
         if rewritten is not None:
             raise call_error(
-                "H710",
+                "H720",
                 "a micro-operation writes where one shortly before it wrote",
                 event,
                 found=f"operation {rewritten[0]} writes where operation "
@@ -256,7 +256,7 @@ class CallSite:
                 address + fields[1] > rule.address.maximum
             ):
                 raise call_error(
-                    "H703",
+                    "H713",
                     f"the address of operand {rule.name} does not fit its field",
                     event,
                     found=f"{address + fields[0]}..{address + fields[1]}",
@@ -265,7 +265,7 @@ class CallSite:
             low, high = address + ends[0] - operand.base, address + ends[1] - operand.base
             if low < 0 or high >= operand.entries:
                 inside = low + operand.base >= 0 and high + operand.base < operand.store.writer.size
-                code, what = ("H702", "its buffer") if inside else ("H701", "its memory")
+                code, what = ("H712", "its buffer") if inside else ("H711", "its memory")
                 raise call_error(
                     code,
                     f"operand {rule.name} lies outside {what}",
@@ -276,7 +276,7 @@ class CallSite:
                 )
             if low // operand.slot_entries != high // operand.slot_entries:
                 raise call_error(
-                    "H702",
+                    "H712",
                     f"operand {rule.name} crosses the slots of its buffer",
                     event,
                     found=f"{operand.store.name}[{low + operand.base}..{high + operand.base}]",

@@ -80,11 +80,11 @@ def run(
         check: whether to look for undefined reads and hazards too. Bounds are always checked.
 
     Raises:
-        HwgenError: H701 outside a memory, H702 outside the operand's buffer or slot, H703
-            address field, H704 extent, H705 stride, H706 immediate, H707 undefined read,
-            H708 last writer, H709 micro-operation capacity, H710 rewrite distance, H711 result
-            latency, H712 variant, H713 a call that does not restate its micro-kernel, H714
-            output not written, H715 image, H716 input tensor, H717 undefined arithmetic, H718
+        HwgenError: H711 outside a memory, H712 outside the operand's buffer or slot, H713
+            address field, H714 extent, H715 stride, H716 immediate, H717 undefined read,
+            H718 last writer, H719 micro-operation capacity, H720 rewrite distance, H721 result
+            latency, H722 variant, H723 a call that does not restate its micro-kernel, H724
+            output not written, H725 image, H726 input tensor, H727 undefined arithmetic, H728
             malformed call.
     """
     machine = _Machine(program, hardware, check)
@@ -111,7 +111,7 @@ class _Machine:
         missing = [name for name in self.state.program.inputs if name not in inputs]
         if missing:
             raise HwgenError(
-                "H716",
+                "H726",
                 "an input tensor is missing",
                 found=", ".join(inputs) or "none",
                 allowed=", ".join(self.state.program.inputs),
@@ -126,7 +126,7 @@ class _Machine:
             dtype = image.dtype if known else str(tensor.dtype)
             if dtype not in STORAGE:
                 raise HwgenError(
-                    "H716",
+                    "H726",
                     f"an input tensor has no data type of this language: {image.tensor}",
                     found=dtype,
                     allowed=", ".join(STORAGE),
@@ -174,7 +174,7 @@ class _Machine:
             self.micro_operations[micro.name] = used
             if used > micro.capacity_operations:
                 raise call_error(
-                    "H709",
+                    "H719",
                     "the micro-kernels of the program do not fit their memory",
                     event,
                     found=f"{used} micro-operations in {len(self.variants)} variants so far",
@@ -183,7 +183,7 @@ class _Machine:
                 )
         if event.addresses != kernel.bases[event.variant]:
             raise call_error(
-                "H713",
+                "H723",
                 "a call does not restate the addresses of its micro-kernel",
                 event,
                 found=str(list(event.addresses)),

@@ -31,7 +31,7 @@ def pack(image: Image, tensor: Array, dtype: str) -> Array:
         dtype: the tensor's data type; the image's may be wider.
 
     Raises:
-        HwgenError: H716, the tensor has another rank or data type; H715, a conversion loses.
+        HwgenError: H726, the tensor has another rank or data type; H725, a conversion loses.
     """
     _check_tensor(image, tensor, dtype)
     source = np.ascontiguousarray(_converted(image, tensor, dtype))
@@ -60,10 +60,10 @@ def unpack(
 ) -> Array:
     """The row-major tensor of an output image; positions outside the tensor are dropped.
 
-    `written`: one bool per position; H714 is raised where an element's position has none.
+    `written`: one bool per position; H724 is raised where an element's position has none.
 
     Raises:
-        HwgenError: H715, an element has no position or several; H714, an element not written.
+        HwgenError: H725, an element has no position or several; H724, an element not written.
     """
     coverage = _coverage(image, shape)
     flat = packed.ravel()
@@ -72,7 +72,7 @@ def unpack(
         if not done.all():
             first = int(np.argmin(done))
             raise HwgenError(
-                "H714",
+                "H724",
                 "an output element is never written",
                 field=image.tensor,
                 found=f"{element_text(image.tensor, first, shape)} "
@@ -107,13 +107,13 @@ def _coverage(image: Image, shape: tuple[int, ...]) -> Offsets:
 
 
 def check_coverage(image: Image, shape: tuple[int, ...]) -> None:
-    """Raise H715 unless each element of the tensor has exactly one position in the image."""
+    """Raise H725 unless each element of the tensor has exactly one position in the image."""
     _coverage(image, shape)
 
 
 def _miscovered(image: Image, shape: tuple[int, ...], element: int, how: str) -> HwgenError:
     return HwgenError(
-        "H715",
+        "H725",
         f"an image does not hold each element exactly once: {image.name}",
         field=image.name,
         found=f"{element_text(image.tensor, element, shape)} has {how}",
@@ -202,7 +202,7 @@ def _affine_bounds(
 def _check_tensor(image: Image, tensor: Array, dtype: str) -> None:
     if tensor.ndim != len(image.index) or tensor.dtype != STORAGE[dtype]:
         raise HwgenError(
-            "H716",
+            "H726",
             f"the tensor does not fit its image: {image.tensor}",
             field=image.name,
             found=f"{tensor.dtype}{list(tensor.shape)}",
@@ -212,7 +212,7 @@ def _check_tensor(image: Image, tensor: Array, dtype: str) -> None:
     known = {f"p{axis}" for axis in range(len(_shape(image)))}
     if not free <= known:
         raise HwgenError(
-            "H715",
+            "H725",
             f"an image's index uses an unknown name: {image.name}",
             field=image.name,
             found=", ".join(sorted(free - known)),
@@ -231,7 +231,7 @@ def _converted(image: Image, tensor: Array, dtype: str) -> Array:
         return tensor
     if not lossless(dtype, image.dtype):
         raise HwgenError(
-            "H715",
+            "H725",
             f"an image's data type cannot hold its tensor: {image.name}",
             field=image.name,
             found=f"{dtype} in {image.dtype}",

@@ -20,7 +20,7 @@ def evaluate_rows(expr: Expr, environment: Mapping[str, Rows]) -> Rows:
     `//` and `%` round towards minus infinity; comparisons give 0 or 1.
 
     Raises:
-        HwgenError: H718, an unknown name, a division by zero, or not an integer expression.
+        HwgenError: H728, an unknown name, a division by zero, or not an integer expression.
     """
     match expr:
         case Const(value):
@@ -86,7 +86,7 @@ def _truth(condition: npt.NDArray[np.bool_]) -> Rows:
 
 def _bad(expr: Expr, why: str) -> HwgenError:
     return HwgenError(
-        "H718",
+        "H728",
         f"the expression cannot be evaluated: {why}",
         found=str(expr),
         allowed="+ - * // %, comparisons, and, or, not, min, max and select over loop variables",
@@ -97,7 +97,7 @@ def evaluate_interval(expr: Expr, ranges: Mapping[str, Interval]) -> Interval:
     """Bounds of an integer expression whose names lie in closed intervals (perhaps not tight).
 
     Raises:
-        HwgenError: H718, as `evaluate_rows`.
+        HwgenError: H728, as `evaluate_rows`.
     """
     match expr:
         case Const(value):

@@ -119,7 +119,7 @@ def evaluate(
     they count.
 
     Raises:
-        HwgenError: H717, a shift amount out of range or an integer division by zero.
+        HwgenError: H727, a shift amount out of range or an integer division by zero.
     """
     match expr:
         case Const(int(value)):
@@ -226,7 +226,7 @@ def _nonzero(divisor: Array, mask: Mask | None) -> Array:
         return divisor
     if mask is None or np.logical_and(zero, mask).any():
         raise HwgenError(
-            "H717", "an integer is divided by zero", found="0", allowed="any other divisor"
+            "H727", "an integer is divided by zero", found="0", allowed="any other divisor"
         )
     return np.where(zero, divisor.dtype.type(1), divisor)
 
@@ -239,7 +239,7 @@ def _shift(op: str, left: Value, right: Value, mask: Mask | None) -> Value:
         if mask is None or np.logical_and(wrong, mask).any():
             worst = np.broadcast_to(amount, wrong.shape)[wrong].ravel()
             raise HwgenError(
-                "H717",
+                "H727",
                 f"a {left.dtype} is shifted by an undefined amount",
                 found=str(int(worst[0])),
                 allowed=f"0..{bits - 1}",

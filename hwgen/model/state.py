@@ -112,7 +112,7 @@ class SiteOperand:
         if undefined.any():
             entry = int(entries[int(np.argmax(undefined))])
             raise call_error(
-                "H707",
+                "H717",
                 f"operand {self.rule.name} reads an entry that nothing has written",
                 event,
                 found=f"{self.store.name}[{entry}], {int(undefined.sum())} such entries",
@@ -123,7 +123,7 @@ class SiteOperand:
             index = int(np.argmin(rule[last]))
             names = {number: name for name, number in writers.items()}
             raise call_error(
-                "H708",
+                "H718",
                 f"operand {self.rule.name} reads what the wrong call wrote last",
                 event,
                 found=f"{self.store.name}[{int(entries[index])}] was written by "
@@ -166,7 +166,7 @@ class State:
         """Resolve an operand of a call site.
 
         Raises:
-            HwgenError: H718, no such buffer or image in that memory, or other entries.
+            HwgenError: H728, no such buffer or image in that memory, or other entries.
         """
         if rule.memory in self.memories:
             store = self.memories[rule.memory]
@@ -185,7 +185,7 @@ class State:
         outer = len(rule.shape) - len(store.entry_shape)
         if rule.shape[outer:] != store.entry_shape or rule.dtype != store.dtype:
             raise HwgenError(
-                "H718",
+                "H728",
                 f"a malformed call: operand {rule.name} of {store.name}",
                 field=site,
                 found=f"{store.dtype}{list(store.entry_shape)} entries",
@@ -214,7 +214,7 @@ class State:
 
 def _unknown(given: CallOperand, rule: Operand, site: str, known: list[str]) -> HwgenError:
     return HwgenError(
-        "H718",
+        "H728",
         f"a malformed call: operand {rule.name} names nothing in {rule.memory}",
         field=site,
         found=given.buffer,

@@ -91,8 +91,9 @@ class Sink(Protocol):
 class Stream:
     """Walks a program once. `variables`: loop variables in the order of `where`.
 
-    `skip`: let the sink skip repeating iterations. `budget`: after that many operations, iterations
-    are skipped at the mean rate even where the state does not exactly repeat (`exact` says so).
+    `skip`: let the sink skip repeating iterations. `budget`, if not 0: after so many operations,
+    iterations are skipped at the mean rate even where the state does not exactly repeat (`exact`
+    is false then). `limit`: stop there (`truncated`). `located`: tell the sink the loop variables.
     """
 
     def __init__(
@@ -103,7 +104,7 @@ class Stream:
         sink: Sink,
         *,
         skip: bool = False,
-        budget: int = 1 << 62,
+        budget: int = 0,
         located: bool = False,
         limit: int = 1 << 62,
     ) -> None:
@@ -113,6 +114,7 @@ class Stream:
         self.sink = sink
         self.skip = skip
         self.budget = budget
+        self.approximate = budget > 0
         self.located = located
         self.limit = limit
         self.units = {unit.name: i for i, unit in enumerate(hardware.units)}
@@ -120,6 +122,7 @@ class Stream:
         self.edges = hardware.tokens.edges if hardware.tokens is not None else ()
         self.emitted = 0
         self.exact = True
+        self.truncated = False
         self.variables: dict[str, int] = {}
         self.values: Environment = []
         self._last: Operation | None = None
@@ -143,7 +146,8 @@ class Stream:
         for node in self._root:
             if self.emitted < self.limit:
                 node()
-        if self.emitted < self.limit:
+        self.truncated = self.emitted >= self.limit
+        if not self.truncated:
             self._complete()
 
     def call(self, base: Operation, where: tuple[int, ...], *, is_call: bool = True) -> None:
@@ -456,12 +460,12 @@ class _LoopRunner:
         stream, values, slot, body = self.stream, self.stream.values, self.slot, self.body
         v, end, step = zone.start, zone.end, 0
         seen: dict[Hashable, tuple[int, object]] = {}
-        watching = zone.period > 0 and end - v > 2 * zone.period
+        watching = end - v > 2 * max(1, zone.period)
         while v < end:
             if stream.emitted >= stream.limit:
                 return
             if watching and step and (v - zone.start) % step == 0 and end - v >= step:
-                found = self._repeated(seen, v)
+                found = self._repeated(seen, v, zone.period)
                 if found is not None:
                     before, mark = found
                     times = (end - v) // (v - before)
@@ -477,20 +481,22 @@ class _LoopRunner:
             v += 1
             if not step:
                 operations = max(1, stream.emitted - already)
-                step = zone.period * -(-STEP_OPERATIONS // (operations * zone.period or 1))
+                period = max(1, zone.period)
+                step = period * -(-STEP_OPERATIONS // (operations * period))
 
     def _repeated(
-        self, seen: dict[Hashable, tuple[int, object]], v: int
+        self, seen: dict[Hashable, tuple[int, object]], v: int, period: int
     ) -> tuple[int, object] | None:
         """The iteration whose state this one has again, or stands for it past the budget."""
         stream = self.stream
-        signature = stream.signature()
+        signature: Hashable = stream.signature() if period else v
         found = seen.get(signature)
         if found is not None:
             return found
-        if len(seen) >= 3 and (stream.emitted > stream.budget or len(seen) >= MARKS):
-            stream.exact = False
-            return list(seen.values())[len(seen) // 2]
+        if stream.approximate and len(seen) >= 3:
+            if stream.emitted > stream.budget or len(seen) >= MARKS:
+                stream.exact = False
+                return list(seen.values())[len(seen) // 2]
         seen[signature] = (v, stream.sink.mark())
         return None
 

@@ -16,12 +16,16 @@ from hwgen.codegen.program import KernelProgram
 from hwgen.errors import HwgenError
 from hwgen.spec.hardware import HardwareSpec
 
-from .bus import FOREVER, Bursts, Reader, ReadBus, split_access
+from .bus import FOREVER, Reader, ReadBus, split_access
 from .costs import CycleCosts
 from .stream import Operation, Stream
 
-OPERATION_BUDGET = 40_000
-"""Operations that `estimate_cycles` simulates before it accepts mean rates."""
+FULL_OPERATIONS = 4096
+"""Operations that `estimate_cycles` simulates with the chip's own queue capacities."""
+LEAD_ENTRIES = 64
+"""Queue capacity in the simulation of longer streams: fetch need not run further ahead."""
+OPERATION_BUDGET = 20_000
+"""Operations after which `estimate_cycles` accepts mean rates."""
 QUEUE_WITHOUT_FETCH = 16
 CAUSES = ("tokens", "bus", "fetch", "queue")
 
@@ -86,32 +90,31 @@ def simulate_timing(
     Raises:
         HwgenError: H761 on a deadlock, H763 and H764 on tokens that the chip cannot have.
     """
-    return _simulate(program, hardware, skip=False, timeline=timeline)
+    machine = Machine(hardware, timeline=timeline)
+    stream = Stream(program, hardware, CycleCosts(program, hardware), machine)
+    stream.run()
+    return machine.result(stream)
 
 
 def estimate_cycles(program: KernelProgram, hardware: HardwareSpec) -> TimingResult:
     """The same result at a cost that does not grow with the trip counts of loops.
 
     Iterations are skipped where the state relative to now repeats and the code until there is
-    the same; that is exact. Past a budget of operations without such a repetition, the mean rate
-    of the iterations seen stands for the rest, and `exact` is false.
+    the same; that changes nothing. Streams of more than `FULL_OPERATIONS` steps are simulated with
+    queues of at most `LEAD_ENTRIES`, which matters where a unit is that far ahead of another.
+    Past `OPERATION_BUDGET` steps, mean rates stand for iterations that do not exactly repeat, and
+    `exact` is false.
 
     Raises:
         HwgenError: as `simulate_timing`.
     """
-    return _simulate(program, hardware, skip=True, timeline=False)
-
-
-def _simulate(
-    program: KernelProgram, hardware: HardwareSpec, *, skip: bool, timeline: bool
-) -> TimingResult:
-    machine = Machine(hardware, timeline=timeline)
-    costs = CycleCosts(program, hardware)
-    stream = Stream(
-        program, hardware, costs, machine, skip=skip,
-        budget=OPERATION_BUDGET if skip else 1 << 62,
-    )  # fmt: skip
-    stream.run()
+    for lead, limit, budget in ((FOREVER, FULL_OPERATIONS, 0), (LEAD_ENTRIES, FOREVER, OPERATION_BUDGET)):
+        machine = Machine(hardware, lead=lead)
+        costs = CycleCosts(program, hardware)
+        stream = Stream(program, hardware, costs, machine, skip=True, budget=budget, limit=limit)
+        stream.run()
+        if not stream.truncated:
+            break
     return machine.result(stream)
 
 
@@ -126,7 +129,9 @@ class _Mark:
 class Machine:
     """Executes a stream of operations and counts cycles; a `Sink`."""
 
-    def __init__(self, hardware: HardwareSpec, *, timeline: bool = False) -> None:
+    def __init__(
+        self, hardware: HardwareSpec, *, timeline: bool = False, lead: int = FOREVER
+    ) -> None:
         self.hardware = hardware
         n = len(hardware.units)
         self._edges = hardware.tokens.edges if hardware.tokens is not None else ()
@@ -138,10 +143,10 @@ class Machine:
         self._queue: list[deque[Operation]] = [deque() for _ in range(n)]
         self._arrival: list[deque[int]] = [deque() for _ in range(n)]
         self._reading: list[tuple[Operation, int] | None] = [None] * n
-        self._capacity = [unit.queue_entries or FOREVER for unit in hardware.units]
+        self._capacity = [min(lead, unit.queue_entries or FOREVER) for unit in hardware.units]
         # Ends of the latest operations of each unit, as far as the queue's capacity looks back.
         self._ends: list[deque[int]] = [
-            deque(maxlen=unit.queue_entries or 1) for unit in hardware.units
+            deque(maxlen=n if n < FOREVER else 1) for n in self._capacity
         ]
         self._busy = [0] * n
         self._stalls = [[0] * n for _ in CAUSES]
@@ -451,8 +456,3 @@ class Machine:
             allowed=f"a push {source} -> {target} for each pop, before what waits for it",
             repair=f"add the missing push after the call of {source} that {target} waits for",
         )
-
-
-def describe(bursts: Bursts) -> str:
-    """Bursts in words, for reports."""
-    return f"{bursts.count} bursts, {bursts.total_beats} beats"

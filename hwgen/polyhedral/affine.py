@@ -84,9 +84,7 @@ def affine(expr: Expr) -> Affine | None:
                 return combine([*a.terms, *negated], a.constant - b.constant)
             if op == "*" and (not a.terms or not b.terms):
                 factor, scaled = (a.constant, b) if not a.terms else (b.constant, a)
-                return combine(
-                    [(n, c * factor) for n, c in scaled.terms], scaled.constant * factor
-                )
+                return combine([(n, c * factor) for n, c in scaled.terms], scaled.constant * factor)
             return None
         case _:
             return None

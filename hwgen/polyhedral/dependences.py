@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import hwgen.polyhedral.isl as isl
+from hwgen.polyhedral import isl
 from hwgen.polyhedral.scop import Scop, ScopStatement
 
 
 @dataclass(frozen=True)
 class Dependences:
-    """`binding`: source instance to sink instance, must stay in order; `reductions`: reorderable."""
+    """`binding`: source to sink instance, must stay in order; `reductions`: reorderable."""
 
     binding: isl.UnionMap
     reductions: isl.UnionMap
@@ -62,10 +62,10 @@ def dependences(scop: Scop) -> Dependences:
     schedule = isl.union_map(order).intersect_domain(isl.union_set(domain))
     found = isl.conflicts(isl.union_map(reads), isl.union_map(writes), schedule)
     own = isl.union_map(
-        f"{isl.relation(s.name, [n for n, _ in s.loops], s.name, [f'{n}_' for n, _ in s.loops])}"
+        isl.relation(s.name, [n for n, _ in s.loops], s.name, [f"{n}_" for n, _ in s.loops])
         for s in scop.statements
         if s.op != "="
-    ) if any(s.op != "=" for s in scop.statements) else isl.union_map([])
+    )
     reductions = found.intersect(own)
     return Dependences(
         found.subtract(own).coalesce(),

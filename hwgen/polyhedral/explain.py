@@ -1,4 +1,4 @@
-"""Why an intrinsic does or does not match: the first condition that fails and the nearest repair."""
+"""Why an intrinsic does or does not match: the first failing condition, the nearest repair."""
 
 from __future__ import annotations
 
@@ -67,8 +67,7 @@ def why_not(
         ops = [op for op, _ in updates(intrinsic)]
         if statement.op not in ops:
             return (
-                f"the statement accumulates with `{statement.op}`, it computes "
-                f"`{only[0]}`",
+                f"the statement accumulates with `{statement.op}`, it computes `{only[0]}`",
                 f"an intrinsic with `{only[0].target} {statement.op} ...`",
             )
         for op, value in updates(intrinsic):
@@ -142,9 +141,7 @@ def _difference(
     return f"`{value}` does not have the form `{pattern}`", f"an intrinsic that computes `{value}`"
 
 
-def _immediate(
-    values: dict[str, int | float], fields: dict[str, Immediate]
-) -> tuple[str, str]:
+def _immediate(values: dict[str, int | float], fields: dict[str, Immediate]) -> tuple[str, str]:
     for name, value in values.items():
         if not isinstance(value, int) or value not in fields[name].range:
             return (
@@ -192,9 +189,7 @@ def _narrower(dtype: str, into: str) -> bool:
     return widens(dtype, into)
 
 
-def nearest_miss(
-    scop: Scop, hardware: HardwareSpec, statement: ScopStatement
-) -> tuple[str, str]:
+def nearest_miss(scop: Scop, hardware: HardwareSpec, statement: ScopStatement) -> tuple[str, str]:
     """The smallest part of a statement's value that no intrinsic computes."""
     if statement.op != "=":
         reasons = [
@@ -208,8 +203,7 @@ def nearest_miss(
                 f"an intrinsic with semantics `... {statement.op} ...`",
             )
         alike = [
-            (i, r) for i, r in reasons
-            if any(_alike(v, statement.value) for _, v in updates(i))
+            (i, r) for i, r in reasons if any(_alike(v, statement.value) for _, v in updates(i))
         ]
         intrinsic, (reason, repair) = (alike or reasons)[0]
         return f"{intrinsic.name} comes nearest, but {reason}", repair
@@ -228,7 +222,10 @@ def nearest_miss(
             if (w := written(i)) is not None and any(unify(w[0].value, node, fields[i.name]))
         ]
         if not computed:
-            return f"no intrinsic computes `{node}`", f"an intrinsic with semantics `... = {_form(node)}`"
+            return (
+                f"no intrinsic computes `{node}`",
+                f"an intrinsic with semantics `... = {_form(node)}`",
+            )
         if not fitting:
             reason, repair = why_not(scop, hardware, replace_value(statement, node), computed[0])
             return f"{computed[0].name} comes nearest to `{node}`, but {reason}", repair

@@ -7,6 +7,7 @@ used as dictionary keys; canonical text is printed from them instead.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import islpy
 from islpy import (
@@ -18,9 +19,7 @@ from islpy import (
     Set,
     UnionMap,
     UnionSet,
-    ast_expr_op_type,
     ast_expr_type,
-    ast_node_type,
     dim_type,
 )
 
@@ -33,14 +32,14 @@ __all__ = [
     "Set",
     "UnionMap",
     "UnionSet",
-    "ast_expr_op_type",
     "ast_expr_type",
-    "ast_node_type",
     "box",
     "conflicts",
     "dim_type",
     "identifier_list",
     "in_order",
+    "node_kind",
+    "operation",
     "relation",
     "union_map",
     "union_set",
@@ -91,3 +90,15 @@ def identifier_list(names: Sequence[str]) -> islpy.IdList:
     for name in names:
         result = result.add(islpy.Id.read_from_str(context, name))
     return result
+
+
+def node_kind(node: AstNode) -> str:
+    """`for`, `if`, `block`, `user` or `mark`."""
+    kind: Any = node.get_type()
+    return str(kind.name).rstrip("_")
+
+
+def operation(expr: AstExpr) -> str:
+    """isl's name of the operation of an AST expression."""
+    kind: Any = expr.get_op_type()
+    return str(kind.name)

@@ -82,9 +82,7 @@ class Match:
                 f"{op.name}={storage}"
                 for op, storage in zip(o.intrinsic.operands, o.storages, strict=True)
             )
-            along = ", ".join(
-                f"{it}<-{loop or 1}" for it, loop in self.lane[o.name]
-            )
+            along = ", ".join(f"{it}<-{loop or 1}" for it, loop in self.lane[o.name])
             rest = " ".join(f"{n}:{self.count[n]}" for n in o.loops)
             values = "".join(f" {n}={v}" for n, v in o.immediates)
             lines.append(
@@ -135,7 +133,7 @@ def match(scop: Scop, selections: list[Selection]) -> list[Match]:
     distinct = {str(m): m for m in best}
     chosen = [distinct[key] for key in sorted(distinct)][:MAX_MATCHES]
     for m in chosen:
-        check_match(scop, m)
+        check_match(m)
     return chosen
 
 
@@ -167,9 +165,7 @@ def _assignments(scop: Scop, selection: Selection) -> Iterator[dict[str, str | N
             yield {i: n for (i, _), n in zip(anchor.intrinsic.iterators, choice, strict=True)}
 
 
-def _complete(
-    scop: Scop, selection: Selection, anchor_lanes: dict[str, str | None]
-) -> Match | str:
+def _complete(scop: Scop, selection: Selection, anchor_lanes: dict[str, str | None]) -> Match | str:
     """Extend the anchor's lanes to every operation, or say what prevents it."""
     anchor = _anchor(selection)
     lanes: dict[str, dict[str, str | None]] = {anchor.name: anchor_lanes}
@@ -195,7 +191,7 @@ def _complete(
         if isinstance(result, str):
             return result
         coordinates[storage.name] = result
-    problem = _padding_problem(scop, selection, anchor, anchor_lanes)
+    problem = _padding_problem(scop, anchor, anchor_lanes)
     if problem:
         return problem
     loops = {n for o in selection.operations for n in o.loops}
@@ -255,7 +251,7 @@ def _blocks(
 def entry_coordinates(
     storage: Storage, lanes: Lanes, blocks: Mapping[str, int]
 ) -> tuple[Affine, ...] | str:
-    """Coordinates of the entry that holds an element, over block counters, or why there are none."""
+    """Coordinates of an element's entry, over block counters, or why there are none."""
     own = {loop for loop in lanes if loop}
     result: list[Affine] = []
     for index in storage.indices:
@@ -291,12 +287,7 @@ def lane_dimension(storage: Storage, loop: str) -> int | None:
     return None
 
 
-def _padding_problem(
-    scop: Scop,
-    selection: Selection,
-    anchor: Operation,
-    lanes: Mapping[str, str | None],
-) -> str:
+def _padding_problem(scop: Scop, anchor: Operation, lanes: Mapping[str, str | None]) -> str:
     """Lanes past a reduction's end hold zeros: they must contribute the neutral element."""
     target = operand_iterators(anchor.intrinsic, anchor.intrinsic.semantics[0].target.tensor)
     padded = [
@@ -330,7 +321,7 @@ def _zeroed(value: Expr) -> Expr:
             return value
 
 
-def check_match(scop: Scop, found: Match) -> None:
+def check_match(found: Match) -> None:
     """Let isl decide that a match is one: single-valued per operand, injective where written.
 
     Raises:
@@ -354,27 +345,35 @@ def check_match(scop: Scop, found: Match) -> None:
                 continue
             storage = selection.storage(name)
             iterators = operand_iterators(o.intrinsic, operand.name)
-            key = [n for n, _ in outer] + [f"j_{i}" for i in iterators if any(i == s for s, _ in strip)]
+            key = [n for n, _ in outer] + [
+                f"j_{i}" for i in iterators if any(i == s for s, _ in strip)
+            ]
             element = [_at(index, point) for index in storage.indices]
             text = (
-                f"{{ [{', '.join(key)}] -> [{', '.join(map(str, element))}] : "
-                + " and ".join(f"0 <= {n} < {e}" for n, e in [*outer, *inner])
-                + " }"
-            ) if outer or inner else ""
+                (
+                    f"{{ [{', '.join(key)}] -> [{', '.join(map(str, element))}] : "
+                    + " and ".join(f"0 <= {n} < {e}" for n, e in [*outer, *inner])
+                    + " }"
+                )
+                if outer or inner
+                else ""
+            )
             if not text:
                 continue
             hidden = [n for n, _ in inner if n not in key]
             if hidden:
                 text = text.replace(" : ", f" : exists ({', '.join(hidden)} : ", 1)[:-2] + ") }"
             access = isl.Map(text)
-            within = operand.name != written or o.kind in ("load", "store") or _per_call(
-                access, len(outer)
+            within = (
+                operand.name != written
+                or o.kind in ("load", "store")
+                or _per_call(access, len(outer))
             )
             if not access.is_single_valued() or not within:
                 raise HwgenError("H303", f"{o.name}: operand {operand.name} is no valid match")
 
 
-def _lane_of(strip: list[tuple[str, str | None]], loop: str) -> str:
+def _lane_of(strip: list[tuple[str, str]], loop: str) -> str:
     return next(it for it, n in strip if n == loop)
 
 

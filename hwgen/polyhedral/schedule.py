@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import hwgen.polyhedral.isl as isl
 from hwgen.errors import HwgenError
+from hwgen.polyhedral import isl
 from hwgen.polyhedral.dependences import Dependences, init_name, spatial_loops
 from hwgen.polyhedral.scop import Scop, ScopStatement
 from hwgen.polyhedral.tiling import Tiling
@@ -76,9 +76,7 @@ def _tiles(
     """The band of the given tile loops around a body."""
     if not loops:
         return body
-    columns = [
-        (n, f"floor({n}/{tiling.tile[n] * tiling.match.block.get(n, 1)})") for n in loops
-    ]
+    columns = [(n, f"floor({n}/{tiling.tile[n] * tiling.match.block.get(n, 1)})") for n in loops]
     lines = [f"schedule: {_band(statements, columns)}", "permutable: 1", "child:"]
     return lines + _indent(body)
 

@@ -209,9 +209,7 @@ def _view(statement: Statement, workload: Workload, views: Mapping[str, View]) -
     return View(target.name, source.tensor, tuple(indices), fill)
 
 
-def _check_padding(
-    statement: Statement, guard: Expr, source: Access, workload: Workload
-) -> None:
+def _check_padding(statement: Statement, guard: Expr, source: Access, workload: Workload) -> None:
     """A guarded read must be guarded exactly where it would leave the tensor."""
     shape = workload.tensor[source.tensor].shape
     inside = " and ".join(
@@ -246,7 +244,12 @@ def _normal_form(
     dtypes[hidden] = target.dtype
     update = replace(first, target=Reference(hidden, first.target.indices))
     copy = _statement(
-        f"{name}_out", statement, statement.target, "=", Access(hidden, statement.target.indices), units
+        f"{name}_out",
+        statement,
+        statement.target,
+        "=",
+        Access(hidden, statement.target.indices),
+        units,
     )
     spatial = set(update.spatial)
     loops = tuple((n, e) for n, e in copy.loops if n in spatial or e == 1)
@@ -261,9 +264,7 @@ def _statement(
     value: Expr,
     units: Mapping[str, int],
 ) -> ScopStatement:
-    reads = tuple(
-        dict.fromkeys(reference(n, units) for n in walk(value) if isinstance(n, Access))
-    )
+    reads = tuple(dict.fromkeys(reference(n, units) for n in walk(value) if isinstance(n, Access)))
     return ScopStatement(
         name, statement.loops, op, reference(target, units), value, reads, statement
     )

@@ -8,6 +8,7 @@ grows, so large problems cost no more than small ones.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import permutations, product
@@ -27,6 +28,12 @@ Grid = dict[str, NDArray[np.int64]]
 
 SHORT_REDUCTION = 8
 """Reduction loops without lanes that are this short are cut only where nothing else fits."""
+
+MAX_OPTIONS = 20
+"""Tile sizes considered for one loop."""
+
+TAIL_PENALTY = 1e-3
+"""Relative cost of a loop with a tail: a program without is shorter, at equal speed better."""
 
 MAX_POINTS = 1 << 20
 """Grid points considered for one match; a larger space is thinned, and the result says so."""
@@ -75,8 +82,12 @@ def search(hardware: HardwareSpec, matches: Sequence[Match], keep: int = 8) -> S
     return SearchResult(tuple(c for _, c in ranked[:keep]), points, exhausted)
 
 
-def tile_options(blocks: int) -> list[int]:
-    """Every tile size that is the smallest for its number of tiles, ascending."""
+def tile_options(blocks: int, limit: int = MAX_OPTIONS) -> list[int]:
+    """Tile sizes that are the smallest for their number of tiles, ascending.
+
+    More than `limit` of them are thinned to a geometric progression; a size that divides the loop
+    is then preferred to its neighbours.
+    """
     sizes: set[int] = set()
     number = 1
     while number <= blocks:
@@ -84,7 +95,15 @@ def tile_options(blocks: int) -> list[int]:
         sizes.add(size)
         # The next number of tiles that gives a smaller size.
         number = -(-blocks // (size - 1)) if size > 1 else blocks + 1
-    return sorted(sizes)
+    if len(sizes) <= limit:
+        return sorted(sizes)
+    ratio = blocks ** (1 / limit)
+    buckets: dict[int, int] = {}
+    for size in sorted(sizes):
+        bucket = round(math.log(size, ratio))
+        if bucket not in buckets or blocks % size == 0 or blocks % buckets[bucket]:
+            buckets[bucket] = size
+    return sorted(buckets.values())
 
 
 def _dimensions(match: Match) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -106,7 +125,9 @@ def _grid(hardware: HardwareSpec, match: Match, all_reductions: bool) -> tuple[G
             and blocks <= SHORT_REDUCTION
             and match.block.get(name, 1) == 1
         )
-        options = np.array([blocks] if whole else tile_options(blocks), dtype=np.int64)
+        sizes = [blocks] if whole else tile_options(blocks)
+        complete &= whole or len(sizes) == len(tile_options(blocks, blocks))
+        options = np.array(sizes, dtype=np.int64)
         size = len(next(iter(grid.values()), np.ones(1)))
         grid = {n: np.repeat(v, len(options)) for n, v in grid.items()}
         grid[name] = np.tile(options, size)
@@ -199,9 +220,7 @@ def _evaluate(
     spatial, reduction = _dimensions(match)
     size = len(next(iter(grid.values()), np.ones(1)))
     limit = np.inf
-    cache: dict[
-        tuple[str, frozenset[str]], tuple[NDArray[np.float64], NDArray[np.float64]]
-    ] = {}
+    cache: dict[tuple[str, frozenset[str]], tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
     for order in permutations(spatial):
         loops = (*order, *reduction)
         for placement in _placements(match, loops, len(order)):
@@ -221,9 +240,7 @@ def _evaluate(
             )
 
 
-def _placements(
-    match: Match, loops: tuple[str, ...], spatial: int
-) -> Iterator[dict[str, int]]:
+def _placements(match: Match, loops: tuple[str, ...], spatial: int) -> Iterator[dict[str, int]]:
     """Depths at which each load may stand: right inside a loop that its box depends on."""
     fixed: dict[str, int] = {}
     options: dict[str, list[int]] = {}
@@ -341,7 +358,8 @@ class _Levels:
                     variants = variants * slots[storage]
                     moving = {n for c in match.coordinate[storage] for n in c.names}
                     inside = [
-                        p for p in range(shape.placement[storage], depth)
+                        p
+                        for p in range(shape.placement[storage], depth)
                         if shape.loops[p] in moving
                     ]
                     inner = min([inner, *inside])
@@ -372,7 +390,10 @@ class _Levels:
                 overlapped = np.maximum(iteration, self.store)
                 iteration = np.where(self.store_serial, iteration + self.store, overlapped)
         total = np.maximum(iteration, self.bus) + ramp + self.store
-        return np.where(self.infeasible, np.inf, total)
+        tails = np.zeros(1)
+        for name in shape.loops:
+            tails = tails + (shape.match.count[name] % shape.grid[name] != 0)
+        return np.where(self.infeasible, np.inf, total * (1 + TAIL_PENALTY * tails))
 
 
 def _tiling(shape: _Shape, slots: dict[str, NDArray[np.int64]], i: int) -> Tiling:

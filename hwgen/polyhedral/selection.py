@@ -160,9 +160,7 @@ class _Selector:
                 return intrinsic
         return None
 
-    def _applications(
-        self, value: Expr, memory: str, statement: ScopStatement
-    ) -> Iterator[_Apply]:
+    def _applications(self, value: Expr, memory: str, statement: ScopStatement) -> Iterator[_Apply]:
         offchip = self.hardware.memory[memory].kind == "offchip"
         for intrinsic in self.hardware.intrinsics:
             only = written(intrinsic)
@@ -298,7 +296,9 @@ class _Selector:
         self._append(statement, "update", intrinsic, order, plan.immediates, loops)
         self.held[statement.target.tensor] = name
 
-    def _initialiser(self, memory: str, neutral: int | float, statement: ScopStatement) -> Intrinsic:
+    def _initialiser(
+        self, memory: str, neutral: int | float, statement: ScopStatement
+    ) -> Intrinsic:
         for intrinsic in self.hardware.intrinsics:
             only = written(intrinsic)
             if only is None or only[0].op != "=" or only[0].value != Const(neutral):

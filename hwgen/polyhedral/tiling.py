@@ -81,9 +81,7 @@ class Tiling:
 
     def box(self, storage: str, last: frozenset[str] = frozenset()) -> tuple[int, ...]:
         """Extents of the coordinates that one slot of a storage holds."""
-        return footprint(
-            self.match.coordinate[storage], self.extents(self.depth[storage], last)
-        )
+        return footprint(self.match.coordinate[storage], self.extents(self.depth[storage], last))
 
     def entries(self, storage: str) -> int:
         """Entries of one slot."""

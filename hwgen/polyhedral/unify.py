@@ -24,9 +24,7 @@ class Unification:
     immediates: tuple[tuple[str, int | float], ...] = ()
 
 
-def unify(
-    pattern: Expr, value: Expr, immediates: Mapping[str, Immediate]
-) -> Iterator[Unification]:
+def unify(pattern: Expr, value: Expr, immediates: Mapping[str, Immediate]) -> Iterator[Unification]:
     """Every way in which `value` is an instance of `pattern`."""
     yield from _unify(pattern, value, Unification(), immediates)
 

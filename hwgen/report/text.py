@@ -72,18 +72,23 @@ def main_intrinsic(compilation: Compilation) -> str:
     return max(updates or computing, key=lambda o: iterations(o.loops)).intrinsic.name
 
 
+def title(compilation: Compilation) -> str:
+    """The kernel, the chip and the sizes, in one line."""
+    sizes = ", ".join(f"{n}={v}" for n, v in compilation.workload.sizes)
+    return f"{compilation.workload.name} on {compilation.hardware.name}: {sizes or 'no sizes'}"
+
+
 def describe(measured: Measured) -> str:
     """One kernel: matched, tiled, placed, moved, and the cycles with their bound."""
     c = measured.compilation
-    sizes = ", ".join(f"{n}={v}" for n, v in c.workload.sizes)
     parts = [
-        f"{c.workload.name} on {c.hardware.name}: {sizes or 'no sizes'}",
+        title(c),
         _section("statements", map(str, c.scop.statements)),
         _section("matched", str(c.match).splitlines()),
         _section("tiled", _tiles(c)),
         _section("placed", _placement(c)),
         _section("moved off chip", _movement(measured.traffic)),
-        _section("cycles", _cycles(measured)),
+        _section("cycles", describe_cycles(measured)),
     ]
     return "\n".join(parts)
 
@@ -126,7 +131,8 @@ def _movement(traffic: Sequence[TensorTraffic]) -> list[str]:
     return table(header, rows).splitlines()
 
 
-def _cycles(measured: Measured) -> list[str]:
+def describe_cycles(measured: Measured) -> list[str]:
+    """Cycles, bound and each unit's busy and waiting cycles."""
     timing, bound = measured.timing, measured.bound
     rows: list[tuple[Cell, ...]] = [
         (u.unit, u.busy, u.busy / timing.cycles, u.tokens, u.bus, u.fetch + u.queue)

@@ -13,7 +13,7 @@ from hwgen.spec.hardware import HardwareSpec, Intrinsic, Memory, MicroKernel, Ra
 from hwgen.spec.resolve import bus_readers
 from hwgen.spec.schema import HardwareSchema
 from hwgen.spec.source import Document, FieldPath
-from hwgen.spec.templates import PLAIN, Fields, Items, Shape, TemplateError, check_template
+from hwgen.spec.templates import NUMBER, TEXT, Fields, Items, Shape, TemplateError, check_template
 
 _MANY = 1 << 20
 
@@ -222,7 +222,7 @@ def _positive(context: Context, path: FieldPath, cycles: Expr, ends: Mapping[str
 
 
 def _check_templates(context: Context, hardware: HardwareSpec) -> None:
-    parameters: dict[str, Shape] = dict.fromkeys(dict(hardware.parameters), PLAIN)
+    parameters: dict[str, Shape] = dict.fromkeys(dict(hardware.parameters), NUMBER)
     if hardware.tokens is not None:
         for field in ("push", "pop"):
             ends: dict[str, Shape] = {
@@ -246,10 +246,10 @@ def _check_templates(context: Context, hardware: HardwareSpec) -> None:
 
 
 _CODE: dict[str, dict[str, Shape]] = {
-    "allocate": {"buffer": PLAIN, "bytes": PLAIN},
-    "free": {"buffer": PLAIN},
-    "to_device": {"buffer": PLAIN, "host": PLAIN, "bytes": PLAIN},
-    "from_device": {"buffer": PLAIN, "host": PLAIN, "bytes": PLAIN},
+    "allocate": {"buffer": TEXT, "bytes": TEXT},
+    "free": {"buffer": TEXT},
+    "to_device": {"buffer": TEXT, "host": TEXT, "bytes": TEXT},
+    "from_device": {"buffer": TEXT, "host": TEXT, "bytes": TEXT},
 }
 
 
@@ -257,47 +257,51 @@ def emit_variables(hardware: HardwareSpec, intrinsic: Intrinsic) -> dict[str, Sh
     """What the `emit` template of an intrinsic may name, besides parameters."""
     operands: dict[str, Shape] = {
         o.name: Fields(
-            {"address": PLAIN, "buffer": PLAIN, "memory": _memory_shape(hardware.memory[o.memory])}
+            {"address": TEXT, "buffer": TEXT, "memory": _memory_shape(hardware.memory[o.memory])}
         )
         for o in intrinsic.operands
     }
-    strides = Fields({o.name: PLAIN for o in intrinsic.operands})
+    strides = Fields({o.name: TEXT for o in intrinsic.operands})
     loops: dict[str, Shape] = {
-        loop.name: Fields({"extent": PLAIN, "stride": strides}) for loop in intrinsic.loops
+        loop.name: Fields({"extent": TEXT, "stride": strides}) for loop in intrinsic.loops
     }
     others: dict[str, Shape] = {
         "unit": _unit_shape([hardware.unit[intrinsic.unit]]),
-        **{i.name: PLAIN for i in intrinsic.immediates},
+        **{i.name: TEXT for i in intrinsic.immediates},
     }
     if intrinsic.micro_kernel is not None:
-        others["kernel"] = Fields({"name": PLAIN, "variant": PLAIN})
-        others |= {name: PLAIN for name, _ in intrinsic.micro_kernel.values}
+        others["kernel"] = Fields({"name": TEXT, "variant": TEXT})
+        others |= _values(intrinsic.micro_kernel.values)
     return {**operands, **loops, **others}
 
 
 def define_variables(intrinsic: Intrinsic, kernel: MicroKernel) -> dict[str, Shape]:
     """What the `define` template of a micro-kernel may name, besides parameters."""
-    operands = Fields({o.name: PLAIN for o in intrinsic.operands})
-    level = Items(Fields({"extent": PLAIN, "stride": operands}))
+    operands = Fields({o.name: NUMBER for o in intrinsic.operands})
+    level = Items(Fields({"extent": NUMBER, "stride": operands}))
     return {
-        "name": PLAIN,
+        "name": TEXT,
         "loops": level,
         "sequence": level,
         "bases": Items(operands),
-        **{name: PLAIN for name, _ in kernel.values},
-        **{i.name: PLAIN for i in intrinsic.immediates},
+        **_values(kernel.values),
+        **{i.name: NUMBER for i in intrinsic.immediates},
     }
 
 
 def _memory_shape(memory: Memory) -> Shape:
-    return Fields({"name": PLAIN, **{name: PLAIN for name, _ in memory.identifiers}})
+    return Fields({"name": TEXT, **_values(memory.identifiers)})
 
 
 def _unit_shape(units: Iterable[Unit]) -> Shape:
     """The fields that all of the units have."""
-    fields = [{"name", *dict(u.identifiers)} for u in units]
-    common = [f for f in sorted(fields[0]) if all(f in each for each in fields)]
-    return Fields(dict.fromkeys(common, PLAIN))
+    shapes = [{"name": TEXT, **_values(u.identifiers)} for u in units]
+    common = {n: s for n, s in shapes[0].items() if all(s == o.get(n) for o in shapes)}
+    return Fields(common)
+
+
+def _values(pairs: Iterable[tuple[str, int | str]]) -> dict[str, Shape]:
+    return {name: NUMBER if isinstance(value, int) else TEXT for name, value in pairs}
 
 
 def _check(

@@ -118,10 +118,14 @@ _PRECEDENCE: dict[str, int] = {
 
 
 def _wrap(expr: Expr, parent: str, right: bool) -> str:
+    theirs = _PRECEDENCE[parent]
+    if isinstance(expr, Unary) and expr.op == "not":
+        return f"({expr})" if theirs > _PRECEDENCE["and"] else str(expr)
     if not isinstance(expr, Binary):
         return str(expr)
-    mine, theirs = _PRECEDENCE[expr.op], _PRECEDENCE[parent]
-    loose = mine < theirs or (mine == theirs and (right or parent in ("<", "<=", "==")))
+    mine = _PRECEDENCE[expr.op]
+    chained = mine == theirs == _PRECEDENCE["<"]  # comparisons do not chain
+    loose = mine < theirs or (mine == theirs and right) or chained
     return f"({expr})" if loose else str(expr)
 
 

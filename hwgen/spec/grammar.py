@@ -157,7 +157,7 @@ def _unexpected_token(text: str, problem: UnexpectedToken, start: str) -> NoRetu
     token = cast("Token", problem.token)
     ended = token.type == "$END"
     position = len(text) if ended else int(token.start_pos or 0)
-    expected = set(cast("set[str]", problem.accepts or problem.expected))
+    expected = set(problem.accepts or problem.expected)
     repair = ""
     if start == "assign" and ("EQUALS" in expected or not text.strip()):
         repair = "write a statement such as y[i] = x[i]"

@@ -426,8 +426,9 @@ def _check_namespace(context: Context, path: FieldPath, fields: IntrinsicSchema)
             check_word(context, name, (*where, name), what)
             if name in taken:
                 raise context.error(
-                    "H129", f"two things share the name {name!r}: {taken[name]} and {what}", (*where, name),
-                    key=True, found=name, allowed="a name of its own", repair=f"rename the {what}",
+                    "H129", f"two things share the name {name!r}: {taken[name]} and {what}",
+                    (*where, name), key=True, found=name, allowed="a name of its own",
+                    repair=f"rename the {what}",
                 )  # fmt: skip
             taken[name] = what
 

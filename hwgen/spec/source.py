@@ -14,9 +14,9 @@ from typing import Any, NoReturn, cast
 
 from hwgen.errors import HwgenError, Location
 
-MAX_BYTES = 1 << 20
+MAX_BYTES = 1 << 19
 MAX_DEPTH = 32
-MAX_NODES = 50_000
+MAX_NODES = 20_000
 MAX_DIGITS = 19
 
 Data = bool | int | float | str | None | list["Data"] | dict[str, "Data"]

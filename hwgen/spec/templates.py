@@ -1,6 +1,8 @@
-"""C templates: one sandboxed environment, and a check that they name only what exists.
+"""Check that a spec's C templates are harmless and name only what exists.
 
-The check walks the parsed template with the *shape* of its variables and never renders it.
+The check walks the parsed template with the *shape* of its variables and never renders it. What a
+template may contain is a short list from which no text can grow without bound: no calls, no
+concatenation, arithmetic on numbers only, three nested loops at most.
 A name that only some intrinsics have may be used as `name | default(...)`.
 """
 
@@ -9,12 +11,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, cast
 
 from jinja2 import StrictUndefined, TemplateSyntaxError, nodes
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from hwgen.spec.grammar import suggestion
+
+MAX_DEPTH = 40
+MAX_LOOPS = 3
+FILTERS = ("abs", "d", "default", "first", "int", "last", "length", "lower", "trim", "upper")
+TESTS = ("defined", "undefined", "even", "odd")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,26 +38,26 @@ class Items:
 
 
 @dataclass(frozen=True, slots=True)
-class Plain:
-    """A number or text, without fields."""
+class Text:
+    """C text, which is pasted in whole."""
 
 
-Shape = Fields | Items | Plain
-PLAIN = Plain()
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A number, which arithmetic may use."""
+
+
+Shape = Fields | Items | Text | Number
+TEXT, NUMBER = Text(), Number()
 
 _LOOP = Fields(
-    dict.fromkeys(("index", "index0", "revindex", "revindex0", "first", "last", "length"), PLAIN)
+    {
+        **dict.fromkeys(("index", "index0", "revindex", "revindex0", "length"), NUMBER),
+        **dict.fromkeys(("first", "last"), TEXT),
+    }
 )
-_STATEMENTS = (nodes.Output, nodes.For, nodes.If, nodes.Assign, nodes.TemplateData)
-_GUARDS = ("default", "d")
-
-
-@cache
-def environment() -> ImmutableSandboxedEnvironment:
-    """The environment that checks and renders every template of a spec."""
-    return ImmutableSandboxedEnvironment(
-        undefined=StrictUndefined, autoescape=False, keep_trailing_newline=False
-    )
+_ARITHMETIC = (nodes.Add, nodes.Sub, nodes.Mul, nodes.FloorDiv, nodes.Mod, nodes.Neg)
+_LOGIC = (nodes.Compare, nodes.Operand, nodes.And, nodes.Or, nodes.Not, nodes.CondExpr)
 
 
 class TemplateError(Exception):
@@ -77,50 +83,52 @@ class TemplateError(Exception):
 
 
 @cache
-def parse_template(text: str) -> nodes.Template:
-    """Parse a template.
+def _environment() -> ImmutableSandboxedEnvironment:
+    return ImmutableSandboxedEnvironment(undefined=StrictUndefined, autoescape=False)
 
-    Raises:
-        TemplateError: H124 bad syntax, or a construct that specs do not use.
-    """
+
+@cache
+def _parse(text: str) -> nodes.Template:
     try:
-        tree = environment().parse(text)
+        return _environment().parse(text)
     except TemplateSyntaxError as problem:
-        raise TemplateError(
-            "H124", f"template syntax: {problem.message or 'bad syntax'}", problem.lineno
-        ) from problem
-    except RecursionError as problem:
-        raise TemplateError("H124", "the template is nested too deeply", 1) from problem
-    for statement in tree.find_all(nodes.Stmt):
-        if not isinstance(statement, _STATEMENTS):
-            raise TemplateError(
-                "H124", "a statement that templates of a spec may not use", statement.lineno,
-                found=type(statement).__name__.lower(), allowed="for, if, set",
-            )  # fmt: skip
-    return tree
+        message = f"template syntax: {problem.message or 'bad syntax'}"
+        raise TemplateError("H124", message, problem.lineno) from problem
+    except (ValueError, OverflowError) as problem:  # a number of thousands of digits
+        raise TemplateError("H124", "template syntax: a number too large", 1) from problem
 
 
 def check_template(text: str, variables: Mapping[str, Shape]) -> None:
-    """Check that a template names only what exists.
+    """Check a template against the variables that it will be rendered with.
 
     Raises:
-        TemplateError: H124 as `parse_template`; H125 an unknown variable, field, filter or test.
+        TemplateError: H124 bad syntax, or a construct that specs may not use; H125 an unknown
+            variable, field, filter or test.
     """
-    tree = parse_template(text)
-    _Checker().block(tree.body, dict(variables))
+    try:
+        _Checker().block(_parse(text).body, dict(variables))
+    except RecursionError as problem:
+        raise TemplateError("H124", "the template is nested too deeply", 1) from problem
+
+
+Scope = Mapping[str, Shape | None]
+"""Shapes by name; None where the shape is not known."""
 
 
 @dataclass(slots=True)
 class _Checker:
     guarded: int = field(default=0)
+    depth: int = field(default=0)
+    loops: int = field(default=0)
 
-    def block(self, body: list[nodes.Node], scope: dict[str, Shape]) -> None:
+    def block(self, body: list[nodes.Node], scope: dict[str, Shape | None]) -> None:
+        """Statements in order; `set` adds to the scope."""
         for node in body:
             match node:
                 case nodes.Output():
                     for part in node.nodes:
                         self.shape(part, scope)
-                case nodes.For():
+                case nodes.For() if not node.recursive:
                     self._for(node, scope)
                 case nodes.If():
                     self.shape(node.test, scope)
@@ -130,89 +138,125 @@ class _Checker:
                         self.block(branch.body, dict(scope))
                     self.block(node.else_, dict(scope))
                 case nodes.Assign():
-                    value = self.shape(node.node, scope)
-                    self._bind(node.target, value, scope)
+                    self._bind(node.target, self.shape(node.node, scope), scope)
                 case _:
-                    pass
+                    raise self._forbidden(node, "for, if, set")
 
-    def _for(self, node: nodes.For, scope: dict[str, Shape]) -> None:
+    def _for(self, node: nodes.For, scope: Scope) -> None:
         iterable = self.shape(node.iter, scope)
+        self.loops += 1
+        if self.loops > MAX_LOOPS:
+            raise TemplateError(
+                "H124", "too many loops inside each other", node.lineno,
+                found=str(self.loops), allowed=str(MAX_LOOPS),
+            )  # fmt: skip
         inner = {**scope, "loop": _LOOP}
         self._bind(node.target, iterable.of if isinstance(iterable, Items) else None, inner)
         if node.test is not None:
             self.shape(node.test, inner)
         self.block(node.body, inner)
+        self.loops -= 1
         self.block(node.else_, dict(scope))
 
-    def _bind(self, target: nodes.Node, value: Shape | None, scope: dict[str, Shape]) -> None:
-        for name in [target, *target.find_all(nodes.Name)]:
-            if isinstance(name, nodes.Name):
-                scope[name.name] = value if name is target and value is not None else _ANY
+    def _bind(
+        self, target: nodes.Node, value: Shape | None, scope: dict[str, Shape | None]
+    ) -> None:
+        if not isinstance(target, nodes.Name):
+            raise self._forbidden(target, "one name")
+        scope[target.name] = value
 
-    def shape(self, node: nodes.Node, scope: Mapping[str, Shape]) -> Shape | None:
-        """The shape of an expression, None where it is not known; raises for unknown names."""
+    def shape(self, node: nodes.Node, scope: Scope) -> Shape | None:
+        """The shape of an expression, None where it is not known."""
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise TemplateError("H124", "the template is nested too deeply", node.lineno)
+        result = self._shape(node, scope)
+        self.depth -= 1
+        return result
+
+    def _shape(self, node: nodes.Node, scope: Scope) -> Shape | None:
         match node:
-            case nodes.TemplateData() | nodes.Const():
-                return PLAIN
+            case nodes.TemplateData():
+                return TEXT
+            case nodes.Const():
+                return NUMBER if isinstance(node.value, int) else TEXT
             case nodes.Name():
                 return self._known(node, node.name, scope, "variable")
             case nodes.Getattr():
                 return self._field(node, node.attr, self.shape(node.node, scope))
             case nodes.Getitem():
                 base = self.shape(node.node, scope)
-                self.shape(node.arg, scope)
                 if isinstance(node.arg, nodes.Const) and isinstance(node.arg.value, str):
                     return self._field(node, node.arg.value, base)
+                self.shape(node.arg, scope)
                 return base.of if isinstance(base, Items) else None
             case nodes.Filter():
                 return self._filter(node, scope)
             case nodes.Test():
-                if node.name not in environment().tests:
-                    raise self._unknown(node, node.name, list(environment().tests), "test")
-                guard = node.name in ("defined", "undefined")
-                self._children(node, scope, guard)
-                return PLAIN
-            case _:
-                self._children(node, scope, False)
+                if node.name not in TESTS:
+                    raise self._unknown(node, node.name, list(TESTS), "test")
+                self._children(node, scope, guard=node.name in ("defined", "undefined"))
+                return TEXT
+            case _ if isinstance(node, _ARITHMETIC):
+                return self._arithmetic(node, scope)
+            case _ if isinstance(node, _LOGIC):
+                self._children(node, scope)
                 return None
+            case _:
+                raise self._forbidden(node, "names, fields, filters, tests, arithmetic")
 
-    def _children(self, node: nodes.Node, scope: Mapping[str, Shape], guard: bool) -> None:
+    def _children(self, node: nodes.Node, scope: Scope, *, guard: bool = False) -> None:
         self.guarded += guard
         for child in node.iter_child_nodes():
             self.shape(child, scope)
         self.guarded -= guard
 
-    def _filter(self, node: nodes.Filter, scope: Mapping[str, Shape]) -> Shape | None:
-        if node.name not in environment().filters:
-            known = sorted(cast("dict[str, Any]", environment().filters))
-            raise self._unknown(node, node.name, known, "filter")
-        self._children(node, scope, node.name in _GUARDS)
-        return None
+    def _arithmetic(self, node: nodes.Node, scope: Scope) -> Shape:
+        for child in node.iter_child_nodes():
+            if not isinstance(self.shape(child, scope), Number):
+                raise TemplateError(
+                    "H124", "arithmetic in a template is for numbers only", node.lineno,
+                    found=type(node).__name__.lower(),
+                    allowed="parameters, identifiers and values that are integers",
+                    repair="write the arithmetic in C, outside the braces",
+                )  # fmt: skip
+        return NUMBER
+
+    def _filter(self, node: nodes.Filter, scope: Scope) -> Shape | None:
+        if node.name not in FILTERS:
+            raise self._unknown(node, node.name, list(FILTERS), "filter")
+        guard = node.name in ("default", "d")
+        for child in node.iter_child_nodes():
+            self.guarded += guard and child is node.node
+            self.shape(child, scope)
+            self.guarded -= guard and child is node.node
+        return NUMBER if node.name == "length" else None
 
     def _field(self, node: nodes.Node, name: str, base: Shape | None) -> Shape | None:
         match base:
             case Fields(of):
                 return self._known(node, name, of, "field")
-            case Plain() if not self.guarded:
-                raise self._unknown(node, name, [], "field")
-            case _:
+            case None if self.guarded:
                 return None
+            case _:
+                raise self._unknown(node, name, [], "field")
 
-    def _known(
-        self, node: nodes.Node, name: str, known: Mapping[str, Shape], what: str
-    ) -> Shape | None:
+    def _known(self, node: nodes.Node, name: str, known: Scope, what: str) -> Shape | None:
         if name in known:
             return known[name]
-        if self.guarded or name in ("true", "false", "none", "True", "False", "None", "range"):
+        if self.guarded:
             return None
         raise self._unknown(node, name, list(known), what)
 
     def _unknown(self, node: nodes.Node, name: str, known: list[str], what: str) -> TemplateError:
         return TemplateError(
             "H125", f"the template names a {what} that does not exist: {name!r}", node.lineno,
-            found=name, allowed=", ".join(known[:30]) + (", ..." if known[30:] else "") or "nothing: a plain value",
+            found=name, allowed=", ".join(known) or "nothing: a plain value",
             repair=suggestion(name, known),
         )  # fmt: skip
 
-
-_ANY: Any = None
+    def _forbidden(self, node: nodes.Node, allowed: str) -> TemplateError:
+        return TemplateError(
+            "H124", "a construct that templates of a spec may not use", node.lineno,
+            found=type(node).__name__.lower(), allowed=allowed,
+        )  # fmt: skip

@@ -1,0 +1,135 @@
+"""`simulate`: run a compiled workload on given or random tensors and compare with the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+import typer
+
+from hwgen.cli.generate import load
+from hwgen.cli.output import Writer, write_files
+from hwgen.cli.resolve import nearest, resolve
+from hwgen.errors import HwgenError, Location
+from hwgen.model.numeric import STORAGE, Array
+from hwgen.verify.data import Style, draw_inputs
+
+if TYPE_CHECKING:
+    from hwgen.spec.workload import Tensor, Workload
+    from hwgen.verify.examine import Engine
+
+
+def simulate(
+    *,
+    spec: str,
+    workload: str,
+    settings: Sequence[str],
+    inputs: Sequence[str],
+    output_dir: Path | None,
+    seed: int,
+    data: Style,
+    schedule: int,
+    engine: Engine,
+) -> None:
+    """Compile, run, check, report."""
+    from hwgen.report.simulation import simulation_text
+    from hwgen.spec.load import load_workload
+    from hwgen.verify.examine import compile_ranked, examine
+
+    request = resolve(spec, [workload], settings)
+    hardware = load(request)
+    wanted = request.workloads[0]
+    loaded = load_workload(wanted.path, dict(wanted.sizes))
+    given = read_inputs(inputs, loaded)
+    compilation = compile_ranked(loaded, hardware, schedule)
+    start = perf_counter()
+    passed = examine(compilation, draw_inputs(loaded, seed, data) | given, engine)
+    seconds = perf_counter() - start
+    outputs = passed.outputs
+    if output_dir is not None:
+        write_files(output_dir, {f"{name}.npy": _saver(array) for name, array in outputs.items()})
+    typer.echo(simulation_text(compilation, passed))
+    drawn = [t.name for t in loaded.inputs if t.name not in given]
+    typer.echo(f"inputs      {_sources(drawn, seed, given)}")
+    if output_dir is not None:
+        typer.echo(f"wrote       {', '.join(f'{n}.npy' for n in outputs)} to {output_dir}")
+    runner = "the simulator" if engine == "python" else "the emitted C on the C model"
+    typer.echo(f"run by      {runner}, with all checks in {seconds:.2f} s")
+    typer.echo(f"result      {', '.join(outputs)} equal to the reference, bit for bit")
+
+
+def _sources(drawn: Sequence[str], seed: int, given: Mapping[str, Array]) -> str:
+    parts = [f"{', '.join(given)} from files"] if given else []
+    if drawn:
+        parts.append(f"{', '.join(drawn)} random from seed {seed}")
+    return "; ".join(parts) or "none"
+
+
+def _saver(array: Array) -> Writer:
+    def save(path: Path) -> None:
+        with path.open("wb") as stream:
+            np.save(stream, array, allow_pickle=False)
+
+    return save
+
+
+def read_inputs(texts: Sequence[str], workload: Workload) -> dict[str, Array]:
+    """The arrays of `TENSOR=FILE.npy` texts.
+
+    Raises:
+        HwgenError: H008 where a text, a file or an array does not fit the workload.
+    """
+    declared = {t.name: t for t in workload.inputs}
+    found: dict[str, Array] = {}
+    for text in texts:
+        name, equals, file = text.partition("=")
+        if not equals or not name or not file:
+            raise HwgenError(
+                "H008", "--input needs a tensor and a file", found=text, allowed="TENSOR=FILE.npy"
+            )
+        if name not in declared:
+            close = nearest(name, declared)
+            raise HwgenError(
+                "H008",
+                f"{workload.name} has no input {name}",
+                found=f"--input {text}",
+                allowed=", ".join(declared) or "no inputs",
+                repair=f"did you mean {close}={file}?" if close else "",
+            )
+        if name in found:
+            raise HwgenError("H008", f"--input gives {name} twice", found=f"--input {text}")
+        found[name] = _read(Path(file), declared[name])
+    return found
+
+
+def _read(path: Path, tensor: Tensor) -> Array:
+    allowed = f"{tensor.dtype}{list(tensor.shape)} as NumPy's save() writes it"
+    try:
+        # Mapped, so that a header that promises too much costs nothing.
+        array: Array = np.lib.format.open_memmap(path, mode="r")
+    except OSError as error:
+        reason = (error.strerror or type(error).__name__).lower()
+        raise HwgenError(
+            "H008", f"cannot read the array: {reason}", location=Location(str(path))
+        ) from error
+    except (ValueError, EOFError, MemoryError, OverflowError, SyntaxError) as error:
+        raise HwgenError(
+            "H008",
+            f"not a .npy file that can be read for {tensor.name}",
+            location=Location(str(path)),
+            found=" ".join(str(error).split())[:120],
+            allowed=allowed,
+        ) from error
+    if array.shape != tensor.shape or array.dtype != STORAGE[tensor.dtype]:
+        raise HwgenError(
+            "H008",
+            f"the array does not fit input {tensor.name}",
+            location=Location(str(path)),
+            found=f"{array.dtype}{list(array.shape)}",
+            allowed=allowed,
+            repair="convert it, or set the sizes with --set",
+        )
+    return np.ascontiguousarray(array)

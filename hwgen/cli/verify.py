@@ -1,0 +1,71 @@
+"""`verify`: a campaign with a progress bar, its table, and the command of every failure."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from time import monotonic
+
+import typer
+
+from hwgen.cli.resolve import resolve
+from hwgen.verify.campaign import campaign
+
+QUIET_SECONDS = 2.0
+"""Without a terminal, progress is silent for this long."""
+LINE_SECONDS = 5.0
+"""Without a terminal, a line of progress this often."""
+
+Report = Callable[[str, int, int], None]
+
+
+def verify(
+    spec: str, workloads: Sequence[str], settings: Sequence[str], examples: int, seed: int
+) -> None:
+    """Run a campaign; exit status 1 where anything fails, or where nothing could be run."""
+    from hwgen.report.campaign import campaign_text
+
+    request = resolve(spec, workloads, settings)
+    with _progress(len(request.workloads) * examples) as progress:
+        report = campaign(
+            request.spec,
+            [w.path for w in request.workloads],
+            examples,
+            seed,
+            parameters=dict(request.parameters),
+            sizes={w.path: dict(w.sizes) for w in request.workloads},
+            progress=progress,
+        )
+    typer.echo(campaign_text(report))
+    if not report.ok:
+        raise typer.Exit(1)
+
+
+@contextmanager
+def _progress(total: int) -> Generator[Report, None, None]:
+    """A bar on a terminal; elsewhere a line now and then, once a run is long."""
+    done: dict[str, int] = {}
+    if sys.stderr.isatty():
+        from rich.console import Console
+        from rich.progress import Progress
+
+        with Progress(console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task("verify", total=total)
+
+            def advance(workload: str, count: int, of: int) -> None:
+                done[workload] = count
+                finished = sum(done.values())
+                bar.update(task, completed=finished, description=f"{workload} {count}/{of}")
+
+            yield advance
+        return
+    last = monotonic() + QUIET_SECONDS - LINE_SECONDS
+
+    def line(workload: str, count: int, of: int) -> None:
+        nonlocal last
+        if monotonic() - last >= LINE_SECONDS:
+            last = monotonic()
+            typer.echo(f"verify: {workload} {count}/{of}", err=True)
+
+    yield line

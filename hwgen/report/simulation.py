@@ -1,0 +1,40 @@
+"""A run of a compiled kernel: what it took and what was checked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hwgen.report.table import Cell, table
+from hwgen.report.text import Measured, describe_cycles, title
+
+if TYPE_CHECKING:
+    from hwgen.pipeline import Compilation
+    from hwgen.verify.examine import Examination
+
+
+def simulation_text(compilation: Compilation, passed: Examination) -> str:
+    """Cycles, units, and, where the simulator ran, traffic and executed iterations."""
+    lines = [
+        title(compilation),
+        "",
+        *describe_cycles(Measured(compilation, passed.timing, passed.bound)),
+        "",
+    ]
+    result = passed.functional
+    if result is not None:
+        moved: list[tuple[Cell, ...]] = [
+            (t.memory, t.tensor, t.direction, t.bytes) for t in result.traffic
+        ]
+        executed: list[tuple[Cell, ...]] = list(result.iterations.items())
+        lines += [
+            table(("memory", "tensor", "direction", "bytes"), moved),
+            "",
+            table(("intrinsic", "iterations"), executed),
+            "",
+            f"calls       {result.calls:,}",
+        ]
+        used = ", ".join(f"{count:,} {name}" for name, count in result.micro_operations.items())
+        if used:
+            lines.append(f"operations  {used}")
+    lines.append("conflicts   none: units ordered by tokens, none missing, none left over")
+    return "\n".join(lines)

@@ -1,0 +1,303 @@
+"""Verification campaigns: Hypothesis draws kernels, all checks run, failures become commands."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from hwgen.errors import HwgenError
+from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.workload import Workload
+from hwgen.verify.strategies import Case, Choices, Values, cases, choices, shrunk
+
+MAX_POINTS = 1 << 21
+"""Points of the largest iteration domain of an example."""
+SHRINK_RUNS = 80
+"""Kernels compiled while a failure is reduced."""
+DEFECTS = ("H303", "H406")
+"""Codes of compilation that only a defect of the compiler can cause; others are the chip's."""
+
+Verdict = Literal["passed", "refused", "invalid", "failed"]
+Progress = Callable[[str, int, int], None]
+"""Called with the workload, examples done and examples in all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One example. `message`: the reason of a refusal or failure."""
+
+    verdict: Verdict
+    message: str = ""
+    used_c: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The smallest failing example found, and the command that shows it again."""
+
+    case: Case
+    message: str
+    command: str
+
+
+@dataclass(slots=True)
+class Result:
+    """One workload's examples. `reason`: why the chip refused the first that it refused;
+    `runnable`: whether it can run the workload as its file has it."""
+
+    workload: str
+    passed: int = 0
+    refused: int = 0
+    c_runs: int = 0
+    reason: str = ""
+    runnable: bool = True
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CampaignReport:
+    """All workloads of one campaign."""
+
+    hardware: Path
+    seed: int
+    results: tuple[Result, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether something passed and nothing failed."""
+        return all(r.failure is None for r in self.results) and any(r.passed for r in self.results)
+
+
+@dataclass
+class Runner:
+    """Turns cases of one workload into outcomes; each case runs once."""
+
+    spec: Path
+    workload: Path
+    parameters: Mapping[str, int] = field(default_factory=dict[str, int])
+    sizes: Mapping[str, int] = field(default_factory=dict[str, int])
+    known: dict[Case, Outcome] = field(default_factory=dict[Case, Outcome])
+
+    def __call__(self, case: Case) -> Outcome:
+        outcome = self.known.get(case)
+        if outcome is None:
+            outcome = self.known[case] = self._run(case)
+        return outcome
+
+    def load(self, case: Case) -> tuple[HardwareSpec, Workload]:
+        """The chip and the workload of a case."""
+        from hwgen.spec.load import load_hardware, load_workload
+
+        hardware = load_hardware(self.spec, dict(self.parameters) | dict(case.parameters))
+        return hardware, load_workload(self.workload, dict(self.sizes) | dict(case.sizes))
+
+    def _run(self, case: Case) -> Outcome:
+        from hwgen.verify.data import draw_inputs
+        from hwgen.verify.examine import compile_ranked, examine
+
+        try:
+            hardware, workload = self.load(case)
+        except HwgenError as error:
+            return Outcome("invalid", str(error))
+        try:
+            try:
+                compilation = compile_ranked(workload, hardware, case.schedule)
+            except HwgenError as error:
+                verdict = "failed" if error.code in DEFECTS else "refused"
+                return Outcome(verdict, str(error))
+            inputs = draw_inputs(workload, case.seed, case.style)
+            examine(compilation, inputs)
+            if case.use_c:
+                examine(compilation, inputs, "c")
+        except HwgenError as error:
+            return Outcome("failed", str(error))
+        except Exception as error:  # Any crash on a valid example is a finding too.
+            text = " ".join(str(error).split())[:300]
+            return Outcome("failed", f"{type(error).__name__}: {text}")
+        return Outcome("passed", used_c=case.use_c)
+
+    def fit(self, case: Case, open_choices: Choices) -> Case | None:
+        """The case with its extents halved until it is quick, None where its sizes are invalid."""
+        from dataclasses import replace
+        from math import prod
+
+        sizes: Values | None = case.sizes
+        while sizes is not None:
+            try:
+                _, workload = self.load(replace(case, sizes=sizes))
+            except HwgenError:
+                return None
+            points = max(prod(e for _, e in s.loops) for s in workload.statements)
+            if points <= MAX_POINTS:
+                return replace(case, sizes=sizes)
+            sizes = shrunk(sizes, open_choices)
+        return case
+
+    def command(self, case: Case) -> str:
+        """The `hwgen simulate` command that runs a case."""
+        words = ["hwgen", "simulate", "--spec", str(self.spec), "--workload", str(self.workload)]
+        settings = [
+            *((f"spec.{n}", v) for n, v in (*self.parameters.items(), *case.parameters)),
+            *((f"workload.{n}", v) for n, v in (*self.sizes.items(), *case.sizes)),
+        ]
+        for name, value in settings:
+            words += ["--set", f"{name}={value}"]
+        words += ["--seed", str(case.seed)]
+        if case.style != "random":
+            words += ["--data", case.style]
+        if case.schedule:
+            words += ["--schedule", str(case.schedule)]
+        if case.use_c:
+            words += ["--engine", "c"]
+        return shlex.join(words)
+
+
+def campaign(
+    hardware_path: Path,
+    workloads: Sequence[Path],
+    examples: int,
+    seed: int,
+    *,
+    parameters: Mapping[str, int] | None = None,
+    sizes: Mapping[Path, Mapping[str, int]] | None = None,
+    progress: Progress | None = None,
+) -> CampaignReport:
+    """Check kernels of every workload with sizes, parameters, data and schedules from a seed.
+
+    Args:
+        hardware_path: the chip's file.
+        workloads: the workloads' files.
+        examples: of each workload.
+        seed: decides every draw; the same seed gives the same examples.
+        parameters: of the chip, which are then not drawn.
+        sizes: per workload file, which are then not drawn.
+        progress: called after every example.
+
+    Raises:
+        HwgenError: where a file cannot be loaded as it stands.
+    """
+    from hwgen.model.compiled import have_compiler
+
+    with_c = have_compiler()
+    results: list[Result] = []
+    for path in workloads:
+        runner = Runner(hardware_path, path, parameters or {}, (sizes or {}).get(path, {}))
+        runner.load(Case())  # Files that do not load are the user's error, not a finding.
+        results.append(_one(runner, examples, seed, with_c, progress))
+    return CampaignReport(hardware_path, seed, tuple(results))
+
+
+def _one(
+    runner: Runner, examples: int, seed: int, with_c: bool, progress: Progress | None
+) -> Result:
+    result = Result(runner.workload.stem)
+    first = runner(Case(use_c=with_c))
+    _count(result, first)
+    if first.verdict == "refused":
+        result.runnable = False
+        return result
+    if progress:
+        progress(result.workload, 1, examples)
+    found = _explore(
+        runner,
+        examples=examples - 1,
+        seed=seed,
+        with_c=with_c,
+        result=result,
+        progress=progress,
+    )
+    if found is None and first.verdict == "failed":
+        found = Case(use_c=with_c)
+    if found is not None:
+        found = _simplest(runner, found)
+        result.failure = Failure(found, runner(found).message, runner.command(found))
+    return result
+
+
+def _count(result: Result, outcome: Outcome) -> None:
+    if outcome.verdict == "passed":
+        result.passed += 1
+        result.c_runs += outcome.used_c
+    elif outcome.verdict == "refused":
+        result.refused += 1
+        result.reason = result.reason or outcome.message
+
+
+def _simplest(runner: Runner, case: Case) -> Case:
+    """Drop what the failure does not need; a simulator's failure is shown without the C."""
+    from dataclasses import replace
+
+    for simpler in (replace(case, use_c=False), replace(case, schedule=0)):
+        if simpler != case and runner(simpler).verdict == "failed":
+            return simpler
+    return case
+
+
+class _Found(Exception):  # noqa: N818
+    """Tells Hypothesis that an example fails."""
+
+
+def _explore(
+    runner: Runner,
+    *,
+    examples: int,
+    seed: int,
+    with_c: bool,
+    result: Result,
+    progress: Progress | None,
+) -> Case | None:
+    """Draw examples until one fails, then let Hypothesis shrink it; the smallest failing case."""
+    if examples < 1:
+        return None
+    import hypothesis
+    from hypothesis import HealthCheck, Phase
+    from hypothesis.errors import Unsatisfiable
+
+    open_choices = choices(runner.spec, runner.workload, runner.parameters, runner.sizes)
+    failing: list[Case] = []
+    budget = SHRINK_RUNS
+    done = 1
+
+    def check(case: Case) -> None:
+        nonlocal budget, done
+        fitted = runner.fit(case, open_choices)
+        if fitted is None:
+            hypothesis.reject()
+        if failing:
+            # Shrinking: past the budget only what is already known to fail fails again.
+            if fitted not in runner.known:
+                if not budget:
+                    return
+                budget -= 1
+        elif fitted not in runner.known:
+            _count(result, runner(fitted))
+        outcome = runner(fitted)
+        if outcome.verdict == "failed":
+            failing.append(fitted)
+            raise _Found
+        if not failing:
+            done = min(done + 1, examples + 1)
+            if progress:
+                progress(result.workload, done, examples + 1)
+
+    settings = hypothesis.settings(
+        max_examples=examples,
+        database=None,
+        deadline=None,
+        phases=(Phase.generate, Phase.shrink),
+        suppress_health_check=HealthCheck.all(),
+        print_blob=False,
+        report_multiple_bugs=False,
+        verbosity=hypothesis.Verbosity.quiet,
+    )
+    test = hypothesis.given(cases(open_choices, with_c=with_c))(check)
+    try:
+        hypothesis.seed(seed)(settings(test))()
+    except _Found:
+        return failing[-1]
+    except Unsatisfiable:
+        pass  # The sizes are all fixed, or every draw was invalid: the default case remains.
+    return None

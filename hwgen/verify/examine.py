@@ -1,0 +1,103 @@
+"""One kernel checked in every way there is; what `simulate` and `verify` both do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from hwgen.errors import HwgenError
+from hwgen.model.numeric import Array
+from hwgen.verify.data import first_difference
+
+if TYPE_CHECKING:
+    from hwgen.model.bound import Bound
+    from hwgen.model.functional import FunctionalResult
+    from hwgen.model.timing import TimingResult
+    from hwgen.pipeline import Compilation
+    from hwgen.spec.hardware import HardwareSpec
+    from hwgen.spec.workload import Workload
+
+Engine = Literal["python", "c"]
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """A kernel that passed; `functional` is None where the C ran instead of the simulator."""
+
+    outputs: dict[str, Array]
+    functional: FunctionalResult | None
+    timing: TimingResult
+    bound: Bound
+
+
+def compile_ranked(workload: Workload, hardware: HardwareSpec, rank: int) -> Compilation:
+    """Compile with the schedule of a rank in the search's order; past the last, start over.
+
+    Raises:
+        HwgenError: as `compile_kernel`.
+    """
+    from hwgen.pipeline import compile_kernel
+
+    if rank == 0:
+        return compile_kernel(workload, hardware)
+    from hwgen.polyhedral.matching import match
+    from hwgen.polyhedral.scop import build_scop
+    from hwgen.polyhedral.search import search
+    from hwgen.polyhedral.selection import select
+
+    scop = build_scop(workload)
+    found = search(hardware, match(scop, select(scop, hardware)), keep=rank + 1).candidates
+    return compile_kernel(workload, hardware, schedule=found[rank % len(found)])
+
+
+def examine(
+    compilation: Compilation, inputs: Mapping[str, Array], engine: Engine = "python"
+) -> Examination:
+    """Run every check on one kernel and one set of inputs.
+
+    Raises:
+        HwgenError: H7xx, the first check that fails: the program's structure, synchronisation,
+            the simulator's own checks, H790 a result that differs from the reference, H791
+            modelled cycles below the lower bound.
+    """
+    from hwgen.model.bound import lower_bound
+    from hwgen.model.reference import run_reference
+    from hwgen.model.sync_check import check_synchronisation
+    from hwgen.model.timing import estimate_cycles
+    from hwgen.verify.check_program import check_program
+
+    c = compilation
+    check_program(c.program, c.hardware, c.workload)
+    check_synchronisation(c.program, c.hardware)
+    functional: FunctionalResult | None = None
+    if engine == "c":
+        from hwgen.model.compiled import compile_model
+
+        outputs = compile_model(c.source).run(inputs)
+    else:
+        from hwgen.model.functional import run
+
+        shapes = {t.name: t.shape for t in c.workload.outputs}
+        functional = run(c.program, c.hardware, inputs, shapes=shapes)
+        outputs = functional.outputs
+    difference = first_difference(outputs, run_reference(c.workload, inputs))
+    if difference is not None:
+        raise HwgenError(
+            "H790",
+            f"the kernel computes a wrong {difference.tensor}",
+            found=str(difference),
+            allowed="what the reference computes, bit for bit",
+            repair="report this command: the compiler or its model is wrong",
+        )
+    timing = estimate_cycles(c.program, c.hardware)
+    bound = lower_bound(c.workload, c.hardware)
+    if timing.cycles < bound.cycles:
+        raise HwgenError(
+            "H791",
+            "the modelled cycles are below their lower bound",
+            found=f"{timing.cycles:,} cycles",
+            allowed=f"at least {bound.cycles:,}",
+            repair="report this command: the timing model or the bound is wrong",
+        )
+    return Examination(outputs, functional, timing, bound)

@@ -1,0 +1,583 @@
+"""Deliberate defects of kernel programs, and the checks that must catch them.
+
+A checker that has never refused anything proves nothing. Each mutation changes one place of a
+program, chosen by a seed, as a defect of the compiler would; `caught_by` names the only errors
+by which it may be found (H790: the result differs from the reference).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from random import Random
+
+from hwgen.codegen.program import (
+    Call,
+    CallOperand,
+    If,
+    KernelLoop,
+    KernelProgram,
+    Loop,
+    MicroKernelDef,
+    Node,
+    Pop,
+    Push,
+    calls,
+)
+from hwgen.errors import HwgenError
+from hwgen.model.numeric import Array
+from hwgen.spec.expression import Binary, Const, Expr, add, multiply, walk
+from hwgen.spec.hardware import HardwareSpec, Intrinsic
+from hwgen.spec.workload import Workload
+
+WRONG_RESULT = "H790"
+DEADLOCK = "H761"
+RACE = ("H760", "H762")
+TOKENS = (DEADLOCK, *RACE)
+ADDRESSES = ("H711", "H712", "H713")
+UNDEFINED = ("H717", "H718")
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """A named defect. `mutate(program, seed)` is None where the program has no place for it."""
+
+    name: str
+    mutate: Callable[[KernelProgram, int], KernelProgram | None]
+    caught_by: tuple[str, ...]
+
+
+def mutations(hardware: HardwareSpec) -> tuple[Mutation, ...]:
+    """Every mutation, for programs of one chip."""
+    chip = _Chip(hardware)
+    return (
+        Mutation("dropped push", _on(_is_push, _drop), TOKENS),
+        Mutation("dropped pop", _on(_is_pop, _drop), TOKENS),
+        Mutation("surplus push", _on(_is_push, _double), TOKENS),
+        Mutation("surplus pop", _on(_is_pop, _double), TOKENS),
+        Mutation("reversed push", _on(_is_push, _reverse), (*TOKENS, "H739")),
+        Mutation("early push", _early_push, TOKENS),
+        Mutation("unguarded token", _on(_guards_token, _unguard), TOKENS),
+        Mutation("off-by-one address", chip.shifted_address, (*ADDRESSES, *UNDEFINED, "H790")),
+        Mutation("swapped slots", chip.swapped_slots, (*UNDEFINED, "H712", "H790")),
+        Mutation("wrong variant", _on(_has_variants, _next_variant), ("H722", "H723")),
+        Mutation("wrong stride", chip.wrong_stride, ("H715", *ADDRESSES, *UNDEFINED, "H790")),
+        Mutation("overflowing stride", chip.overflowing_stride, ("H715",)),
+        Mutation("missing reset", _on(chip.is_reset, _drop), ("H717", "H790")),
+        Mutation("missing load", _on(chip.is_load, _drop), ("H717", "H790")),
+        Mutation("missing tail", _missing_tail, (*TOKENS, "H717", "H724", "H790")),
+        Mutation("over-long extent", chip.long_extent, ("H714", "H715", *ADDRESSES)),
+        Mutation("overlapping buffers", _overlapping_buffers, ("H733",)),
+        Mutation("buffer past its memory", chip.buffer_past_memory, ("H732", "H733")),
+        Mutation("reordered calls", chip.reordered_calls, ("H717", "H718", "H790")),
+        Mutation("wrong immediate", _wrong_immediate, ("H716", "H738", "H790")),
+        Mutation("wrong image index", _wrong_image_index, ("H725", "H736", "H790")),
+        Mutation("dropped store", _on(chip.is_store, _drop), ("H724",)),
+        Mutation("duplicated accumulation", _on(chip.is_accumulation, _double), ("H790",)),
+        Mutation("wrong micro-kernel base", _wrong_base, ("H723", "H734")),
+        Mutation("wrong micro-kernel step", chip.wrong_kernel_step, _STEP),
+        Mutation("operation rewritten at once", chip.rewritten, ("H720", "H734")),
+        Mutation("micro-kernel memory overflow", chip.overfull, ("H719", "H722", "H734", "H735")),
+        Mutation("wrong buffer", chip.wrong_buffer, ("H712",)),
+        Mutation("unbound address", _unbound_address, ("H737",)),
+    )
+
+
+_STEP = ("H715", "H721", "H734", *ADDRESSES, *UNDEFINED, "H790")
+
+
+def catch(
+    program: KernelProgram, hardware: HardwareSpec, workload: Workload, inputs: Mapping[str, Array]
+) -> str:
+    """The code of the first check that refuses a program; empty if all let it pass."""
+    from hwgen.model.functional import run
+    from hwgen.model.reference import run_reference
+    from hwgen.model.sync_check import check_synchronisation
+    from hwgen.verify.check_program import check_program
+    from hwgen.verify.data import first_difference
+
+    shapes = {t.name: t.shape for t in workload.outputs}
+    try:
+        check_program(program, hardware, workload)
+        check_synchronisation(program, hardware)
+        outputs = run(program, hardware, inputs, shapes=shapes).outputs
+    except HwgenError as error:
+        return error.code
+    return WRONG_RESULT if first_difference(outputs, run_reference(workload, inputs)) else ""
+
+
+# Editing one node of a program's body.
+
+Pick = Callable[[Node], bool]
+Change = Callable[[Node], tuple[Node, ...]]
+
+
+def _on(pick: Pick, change: Change) -> Callable[[KernelProgram, int], KernelProgram | None]:
+    """A mutation of one of the nodes that `pick` accepts, chosen by the seed."""
+
+    def mutate(program: KernelProgram, seed: int) -> KernelProgram | None:
+        places = [node for node in _nodes(program.body) if pick(node)]
+        if not places:
+            return None
+        chosen = Random(seed).randrange(len(places))
+        counter = iter(range(len(places)))
+
+        def edit(node: Node) -> tuple[Node, ...]:
+            if pick(node) and next(counter) == chosen:
+                return change(node)
+            return (node,)
+
+        return replace(program, body=_rewritten(program.body, edit))
+
+    return mutate
+
+
+def _nodes(nodes: Iterable[Node]) -> Iterator[Node]:
+    for node in nodes:
+        yield node
+        match node:
+            case Loop():
+                yield from _nodes(node.body)
+            case If():
+                yield from _nodes(node.then)
+                yield from _nodes(node.otherwise)
+            case Call() | Push() | Pop():
+                pass
+
+
+def _rewritten(nodes: tuple[Node, ...], edit: Change) -> tuple[Node, ...]:
+    """The nodes after an edit; what replaces a node is not edited again."""
+    result: list[Node] = []
+    for node in nodes:
+        edited = edit(node)
+        if edited != (node,):
+            result.extend(edited)
+            continue
+        match node:
+            case Loop():
+                result.append(replace(node, body=_rewritten(node.body, edit)))
+            case If():
+                then = _rewritten(node.then, edit)
+                otherwise = _rewritten(node.otherwise, edit)
+                result.append(replace(node, then=then, otherwise=otherwise))
+            case Call() | Push() | Pop():
+                result.append(node)
+    return tuple(result)
+
+
+def _drop(_: Node) -> tuple[Node, ...]:
+    return ()
+
+
+def _double(node: Node) -> tuple[Node, ...]:
+    match node:
+        case Call():
+            return (node, replace(node, site=-1 - node.site))
+        case _:
+            return (node, node)
+
+
+def _is_push(node: Node) -> bool:
+    return isinstance(node, Push)
+
+
+def _is_pop(node: Node) -> bool:
+    return isinstance(node, Pop)
+
+
+def _reverse(node: Node) -> tuple[Node, ...]:
+    assert isinstance(node, Push)
+    return (Push(node.target, node.source),)
+
+
+def _guards_token(node: Node) -> bool:
+    return isinstance(node, If) and any(isinstance(n, Push | Pop) for n in node.then)
+
+
+def _unguard(node: Node) -> tuple[Node, ...]:
+    assert isinstance(node, If)
+    return node.then
+
+
+def _early_push(program: KernelProgram, seed: int) -> KernelProgram | None:
+    """A push moved before the call that it announces."""
+
+    def pairs(nodes: tuple[Node, ...]) -> list[int]:
+        return [
+            i
+            for i in range(1, len(nodes))
+            if isinstance(push := nodes[i], Push)
+            and isinstance(call := nodes[i - 1], Call)
+            and call.unit == push.source
+        ]
+
+    def swapped(nodes: tuple[Node, ...], i: int) -> tuple[Node, ...]:
+        return (*nodes[: i - 1], nodes[i], nodes[i - 1], *nodes[i + 1 :])
+
+    return _in_a_body(program, seed, pairs, swapped)
+
+
+def _in_a_body(
+    program: KernelProgram,
+    seed: int,
+    places: Callable[[tuple[Node, ...]], list[int]],
+    change: Callable[[tuple[Node, ...], int], tuple[Node, ...]],
+) -> KernelProgram | None:
+    """Change the order of nodes in the program's body or in the body of one of its loops."""
+    bodies = [program.body, *(n.body for n in _nodes(program.body) if isinstance(n, Loop))]
+    found = [(number, i) for number, body in enumerate(bodies) for i in places(body)]
+    if not found:
+        return None
+    number, at = Random(seed).choice(found)
+    if number == 0:
+        return replace(program, body=change(program.body, at))
+    loops = iter(range(1, len(bodies)))
+
+    def edit(node: Node) -> tuple[Node, ...]:
+        if isinstance(node, Loop) and next(loops) == number:
+            return (replace(node, body=change(node.body, at)),)
+        return (node,)
+
+    return replace(program, body=_rewritten(program.body, edit))
+
+
+def _missing_tail(program: KernelProgram, seed: int) -> KernelProgram | None:
+    def shorten(node: Node) -> tuple[Node, ...]:
+        assert isinstance(node, Loop)
+        return (replace(node, upper=add(node.upper, Const(-1))),)
+
+    return _on(lambda node: isinstance(node, Loop), shorten)(program, seed)
+
+
+def _has_variants(node: Node) -> bool:
+    return isinstance(node, Call) and node.variant is not None
+
+
+def _next_variant(node: Node) -> tuple[Node, ...]:
+    assert isinstance(node, Call)
+    assert node.variant is not None
+    return (replace(node, variant=add(node.variant, Const(1))),)
+
+
+def _unbound_address(program: KernelProgram, seed: int) -> KernelProgram | None:
+    """The body of a loop left behind when the loop itself is gone."""
+
+    def uses(node: Node) -> bool:
+        return isinstance(node, Loop) and any(
+            node.variable in str(o.address) for c in calls(node.body) for o in c.operands
+        )
+
+    def inner(node: Node) -> tuple[Node, ...]:
+        assert isinstance(node, Loop)
+        return node.body
+
+    return _on(uses, inner)(program, seed)
+
+
+# Editing declarations.
+
+
+def _overlapping_buffers(program: KernelProgram, seed: int) -> KernelProgram | None:
+    pairs = [
+        (one, other)
+        for one in program.buffers
+        for other in program.buffers
+        if one is not other and one.memory == other.memory and one.base < other.base
+    ]
+    if not pairs:
+        return None
+    one, other = Random(seed).choice(pairs)
+    moved = replace(other, base=one.base + one.entries - 1)
+    buffers = tuple(moved if b is other else b for b in program.buffers)
+    return replace(program, buffers=buffers)
+
+
+def _wrong_image_index(program: KernelProgram, seed: int) -> KernelProgram | None:
+    images = list(program.images)
+    at = Random(seed).randrange(len(images))
+    index = images[at].index
+    images[at] = replace(images[at], index=(*index[:-1], add(index[-1], Const(1))))
+    return replace(program, images=tuple(images))
+
+
+def _wrong_immediate(program: KernelProgram, seed: int) -> KernelProgram | None:
+    named = [k for k in program.kernels if k.immediates]
+    if not named:
+        return None
+    kernel = Random(seed).choice(named)
+    (name, value), *rest = kernel.immediates
+    changed = ((name, value + 1), *rest)
+
+    def edit(node: Node) -> tuple[Node, ...]:
+        if isinstance(node, Call) and node.kernel == kernel.name:
+            return (replace(node, immediates=changed),)
+        return (node,)
+
+    moved = _with_kernel(program, replace(kernel, immediates=changed))
+    return replace(moved, body=_rewritten(program.body, edit))
+
+
+def _wrong_base(program: KernelProgram, seed: int) -> KernelProgram | None:
+    if not program.kernels:
+        return None
+    random = Random(seed)
+    kernel = random.choice(program.kernels)
+    variant, operand = random.randrange(len(kernel.bases)), random.randrange(len(kernel.bases[0]))
+    base = list(kernel.bases[variant])
+    base[operand] += 1
+    bases = (*kernel.bases[:variant], tuple(base), *kernel.bases[variant + 1 :])
+    return _with_kernel(program, replace(kernel, bases=bases))
+
+
+def _with_kernel(program: KernelProgram, kernel: MicroKernelDef) -> KernelProgram:
+    kernels = tuple(kernel if k.name == kernel.name else k for k in program.kernels)
+    return replace(program, kernels=kernels)
+
+
+def _with_operand(call: Call, number: int, operand: CallOperand) -> Call:
+    operands = (*call.operands[:number], operand, *call.operands[number + 1 :])
+    return replace(call, operands=operands)
+
+
+@dataclass(frozen=True, slots=True)
+class _Chip:
+    """Mutations that ask what an intrinsic does."""
+
+    hardware: HardwareSpec
+
+    def intrinsic(self, call: Call) -> Intrinsic:
+        return self.hardware.intrinsic[call.intrinsic]
+
+    def offchip(self, call: Call, access: str) -> bool:
+        """Whether the call reads or writes off chip."""
+        return any(
+            o.access == access and self.hardware.memory[o.memory].kind == "offchip"
+            for o in self.intrinsic(call).operands
+        )
+
+    def is_store(self, node: Node) -> bool:
+        return isinstance(node, Call) and self.offchip(node, "write")
+
+    def is_load(self, node: Node) -> bool:
+        return isinstance(node, Call) and self.offchip(node, "read")
+
+    def is_reset(self, node: Node) -> bool:
+        return isinstance(node, Call) and all(
+            o.access == "write" for o in self.intrinsic(node).operands
+        )
+
+    def is_accumulation(self, node: Node) -> bool:
+        return isinstance(node, Call) and any(a.op == "+=" for a in self.intrinsic(node).semantics)
+
+    def is_transfer(self, node: Node) -> bool:
+        return isinstance(node, Call) and not node.kernel
+
+    def _operand_edit(
+        self,
+        program: KernelProgram,
+        seed: int,
+        pick: Callable[[Call, int], CallOperand | None],
+    ) -> KernelProgram | None:
+        """Replace one operand of one call; `pick` gives the new one where there is one."""
+        options = [
+            (call.site, number)
+            for call in calls(program.body)
+            for number in range(len(call.operands))
+            if pick(call, number) is not None
+        ]
+        if not options:
+            return None
+        site, number = Random(seed).choice(options)
+
+        def edit(node: Node) -> tuple[Node, ...]:
+            if isinstance(node, Call) and node.site == site:
+                operand = pick(node, number)
+                assert operand is not None
+                return (_with_operand(node, number, operand),)
+            return (node,)
+
+        return replace(program, body=_rewritten(program.body, edit))
+
+    def shifted_address(self, program: KernelProgram, seed: int) -> KernelProgram | None:
+        def shift(call: Call, number: int) -> CallOperand | None:
+            operand = call.operands[number]
+            shifted = replace(operand, address=add(operand.address, Const(1)))
+            return None if call.kernel else shifted
+
+        return self._operand_edit(program, seed, shift)
+
+    def swapped_slots(self, program: KernelProgram, seed: int) -> KernelProgram | None:
+        """The other of two slots: `x % 2` becomes `(x + 1) % 2` in one address."""
+
+        def swap(call: Call, number: int) -> CallOperand | None:
+            operand = call.operands[number]
+            modulo = next((e for e in walk(operand.address) if _is_modulo(e)), None)
+            if call.kernel or not isinstance(modulo, Binary):
+                return None
+            other = Binary("%", add(modulo.left, Const(1)), modulo.right)
+            return replace(operand, address=_exchanged(operand.address, modulo, other))
+
+        return self._operand_edit(program, seed, swap)
+
+    def wrong_stride(self, program: KernelProgram, seed: int) -> KernelProgram | None:
+        """One more entry per step of a loop that runs more than once."""
+
+        def widen(call: Call, number: int) -> CallOperand | None:
+            operand = call.operands[number]
+            for level, extent in enumerate(call.extents):
+                if not call.kernel and isinstance(extent, Const) and extent.value > 1:
+                    return _with_stride(operand, level, add(operand.strides[level], Const(1)))
+            return None
+
+        return self._operand_edit(program, seed, widen)
+
+    def overflowing_stride(self, program: KernelProgram, seed: int) -> KernelProgram | None:
+        """A step just past its field."""
+
+        def overflow(call: Call, number: int) -> CallOperand | None:
+            operand = call.operands[number]
+            for level, loop in enumerate(self.intrinsic(call).loops):
+                rule = loop.stride(operand.name)
+                if not call.kernel and not rule.dense_after:
+                    return _with_stride(operand, level, Const(rule.range.maximum + 1))
+            return None
+
+        return self._operand_edit(program, seed, overflow)
+
+    def wrong_buffer(self, program: KernelProgram, seed: int) -> KernelProgram | None:
+        """An operand that claims another buffer of its memory."""
+
+        def other(call: Call, number: int) -> CallOperand | None:
+            operand = call.operands[number]
+            mine = program.buffer.get(operand.buffer)
+            for buffer in program.buffers:
+                if mine and buffer.memory == mine.memory and buffer.name != mine.name:
+                    return replace(operand, buffer=buffer.name)
+            return None
+
+        return self._operand_edit(program, seed, other)
+
+    def long_extent(self, program: KernelProgram, seed: int) -> KernelProgram | None:
+        """A transfer one entry longer in its innermost loop."""
+
+        def lengthen(node: Node) -> tuple[Node, ...]:
+            assert isinstance(node, Call)
+            extents = (*node.extents[:-1], add(node.extents[-1], Const(1)))
+            return (replace(node, extents=extents),)
+
+        def has_extent(node: Node) -> bool:
+            return isinstance(node, Call) and self.is_transfer(node) and bool(node.extents)
+
+        return _on(has_extent, lengthen)(program, seed)
+
+    def buffer_past_memory(self, program: KernelProgram, seed: int) -> KernelProgram | None:
+        if not program.buffers:
+            return None
+        buffer = Random(seed).choice(program.buffers)
+        capacity = self.hardware.memory[buffer.memory].capacity_entries
+        moved = replace(buffer, base=capacity - buffer.entries + 1)
+        return replace(program, buffers=tuple(moved if b is buffer else b for b in program.buffers))
+
+    def reordered_calls(self, program: KernelProgram, seed: int) -> KernelProgram | None:
+        """A call before the one that first defines what it updates."""
+
+        def defines(first: Call, second: Call) -> bool:
+            rules = self.intrinsic(first).operands
+            made = {
+                o.buffer for o, r in zip(first.operands, rules, strict=True) if r.access == "write"
+            }
+            return first.unit == second.unit and any(
+                o.buffer in made and r.access == "update"
+                for o, r in zip(second.operands, self.intrinsic(second).operands, strict=True)
+            )
+
+        def pairs(nodes: tuple[Node, ...]) -> list[int]:
+            return [
+                i
+                for i in range(1, len(nodes))
+                if isinstance(one := nodes[i - 1], Call)
+                and isinstance(other := nodes[i], Call)
+                and defines(one, other)
+            ]
+
+        def swapped(nodes: tuple[Node, ...], i: int) -> tuple[Node, ...]:
+            return (*nodes[: i - 1], nodes[i], nodes[i - 1], *nodes[i + 1 :])
+
+        return _in_a_body(program, seed, pairs, swapped)
+
+    def wrong_kernel_step(self, program: KernelProgram, seed: int) -> KernelProgram | None:
+        """A loop of a micro-kernel that steps one entry too far, restated by its calls."""
+        options = [
+            (kernel, level, operand)
+            for kernel in program.kernels
+            for level, loop in enumerate(kernel.loops)
+            if loop.extent > 1
+            for operand in range(len(loop.strides))
+            if loop.strides[operand]
+        ]
+        if not options:
+            return None
+        kernel, level, operand = Random(seed).choice(options)
+        loop = kernel.loops[level]
+        strides = (*loop.strides[:operand], loop.strides[operand] + 1, *loop.strides[operand + 1 :])
+        loops = (
+            *kernel.loops[:level],
+            KernelLoop(loop.extent, strides),
+            *kernel.loops[level + 1 :],
+        )
+
+        def edit(node: Node) -> tuple[Node, ...]:
+            if isinstance(node, Call) and node.kernel == kernel.name:
+                given = node.operands[operand]
+                wider = _with_stride(given, level, add(given.strides[level], Const(1)))
+                return (_with_operand(node, operand, wider),)
+            return (node,)
+
+        moved = _with_kernel(program, replace(kernel, loops=loops))
+        return replace(moved, body=_rewritten(program.body, edit))
+
+    def rewritten(self, program: KernelProgram, seed: int) -> KernelProgram | None:
+        """Each operation of a sequence twice."""
+
+        def close(kernel: MicroKernelDef) -> bool:
+            micro = self.hardware.intrinsic[kernel.intrinsic].micro_kernel
+            return micro is not None and micro.rewrite_distance > 1
+
+        options = [k for k in program.kernels if close(k)]
+        if not options:
+            return None
+        kernel = Random(seed).choice(options)
+        still = KernelLoop(2, (0,) * len(kernel.bases[0]))
+        return _with_kernel(program, replace(kernel, sequence=(*kernel.sequence, still)))
+
+    def overfull(self, program: KernelProgram, seed: int) -> KernelProgram | None:
+        """So many variants that the micro-operations do not fit."""
+        if not program.kernels:
+            return None
+        kernel = Random(seed).choice(program.kernels)
+        micro = self.hardware.intrinsic[kernel.intrinsic].micro_kernel
+        assert micro is not None
+        times = micro.capacity_operations // (kernel.operations * len(kernel.bases)) + 1
+        return _with_kernel(program, replace(kernel, bases=kernel.bases * times))
+
+
+def _with_stride(operand: CallOperand, level: int, stride: Expr) -> CallOperand:
+    strides = (*operand.strides[:level], stride, *operand.strides[level + 1 :])
+    return replace(operand, strides=strides)
+
+
+def _is_modulo(expr: Expr) -> bool:
+    return isinstance(expr, Binary) and expr.op == "%"
+
+
+def _exchanged(expr: Expr, old: Expr, new: Expr) -> Expr:
+    """The expression with one part exchanged, inside sums and products."""
+    if expr == old:
+        return new
+    match expr:
+        case Binary("+", left, right):
+            return add(_exchanged(left, old, new), _exchanged(right, old, new))
+        case Binary("*", left, right):
+            return multiply(_exchanged(left, old, new), _exchanged(right, old, new))
+        case _:
+            return expr

@@ -1,0 +1,215 @@
+"""Whatever goes wrong, a user sees a message and an exit status, never a traceback."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from hwgen.cli import app, inspect, main
+from hwgen.errors import HwgenError
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def raising(error: BaseException):
+    def body(*_: object, **__: object) -> None:
+        raise error
+
+    return body
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "text"),
+    [
+        (HwgenError("H123", "bad", repair="mend it"), 1, "error[H123]: bad\n  repair:  mend it"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (MemoryError(), 1, "error[H000]: out of memory"),
+        (PermissionError(13, "Permission denied", "/x"), 1, "/x: error[H001]: permission denied"),
+        (KeyError("k"), 1, "error[H000]: internal error: KeyError: 'k'"),
+        (RecursionError(), 1, "error[H000]: internal error: RecursionError"),
+        (AssertionError("a\n  b"), 1, "error[H000]: internal error: AssertionError: a b"),
+    ],
+)
+def test_every_exception_becomes_a_message(
+    error: BaseException,
+    status: int,
+    text: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.delenv("HWGEN_TRACEBACK", raising=False)
+    monkeypatch.setattr(inspect, "check", raising(error))
+    assert main(["check", "anything"]) == status
+    captured = capsys.readouterr()
+    assert captured.err.startswith(text)
+    assert "Traceback" not in captured.err
+    assert captured.out == ""
+
+
+def test_the_traceback_of_a_defect_is_shown_on_request(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HWGEN_TRACEBACK", "1")
+    monkeypatch.setattr(inspect, "check", raising(KeyError("k")))
+    assert main(["check", "anything"]) == 1
+    assert "Traceback" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["nonsense"],
+        ["check"],
+        ["generate"],
+        ["simulate", "--spec", "x"],
+        ["simulate", "--spec", "x", "--workload", "y", "--engine", "fortran"],
+        ["verify", "--spec", "x", "--examples", "0"],
+        ["verify", "--spec", "x", "--seed", "-1"],
+        ["check", "x", "--unknown"],
+    ],
+)
+def test_wrong_usage_exits_with_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 2
+    assert "Usage:" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "command", ["", "check", "schema", "generate", "simulate", "verify", "explain"]
+)
+def test_help_has_examples(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*command.split(), "--help"]) == 0
+    text = capsys.readouterr().out
+    assert "Examples:\n    hwgen " in text
+    assert "\x1b" not in text
+
+
+def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("hwgen 0.")
+
+
+def test_help_loads_nothing_heavy() -> None:
+    heavy = (
+        "numpy",
+        "sympy",
+        "islpy",
+        "pydantic",
+        "hypothesis",
+        "ortools",
+        "rich",
+        "ruamel",
+        "lark",
+    )
+    code = (
+        "import sys; from hwgen.cli import main; main(['generate', '--help'])\n"
+        f"print(sorted(set({heavy!r}) & set(sys.modules)), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr == "[]\n"
+
+
+def start(*arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "hwgen", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+    )
+
+
+def test_a_reader_that_goes_away_causes_no_message() -> None:
+    process = start("schema")
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    errors = process.stderr.read()
+    assert process.wait(30) == 141
+    assert errors == ""
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_is_one_message() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "hwgen", "schema"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert done.stderr.startswith("error[H0")
+    assert "Traceback" not in done.stderr
+
+
+def test_text_that_the_terminal_cannot_show_is_escaped(tmp_path: Path) -> None:
+    spec = tmp_path / "größe.yaml"
+    spec.write_text("name: [", encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "hwgen", "check", str(spec)],
+        capture_output=True,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"},
+        check=False,
+    )
+    assert done.returncode == 1
+    assert b"gr\\xf6\\xdfe.yaml:1" in done.stderr
+    assert b"Traceback" not in done.stderr
+
+
+def test_an_interrupt_from_outside_exits_with_130(tmp_path: Path) -> None:
+    fifo = tmp_path / "slow.yaml"
+    os.mkfifo(fifo)
+    process = start("check", str(fifo))
+    # The process blocks in open() until someone writes; give it time to get there.
+    time.sleep(1.0)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "Traceback" not in errors
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "code"),
+    [
+        ("binary.yaml", bytes(range(256)), "H010"),
+        ("empty.yaml", b"", "H010"),
+        ("list.yaml", b"- 1\n", "H0"),
+        ("text.txt", b"name: x\n", "H002"),
+        ("bad.json", b"{", "H010"),
+    ],
+)
+@pytest.mark.parametrize("as_workload", [False, True])
+def test_files_that_are_no_specs_are_coded_errors(
+    name: str,
+    content: bytes,
+    code: str,
+    as_workload: bool,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    chip = min((ROOT / "hw_specs").glob("*.yaml"))
+    arguments = (
+        ["generate", "--spec", str(chip), "--workload", str(path)]
+        if as_workload
+        else ["check", str(path)]
+    )
+    assert main(arguments) == 1
+    captured = capsys.readouterr()
+    assert f"error[{code}" in captured.err
+    assert captured.out == ""
+
+
+def test_the_application_is_complete() -> None:
+    names = {c.name or getattr(c.callback, "__name__", "") for c in app.app.registered_commands}
+    assert names == {"check", "schema", "generate", "simulate", "verify", "explain"}

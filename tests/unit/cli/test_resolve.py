@@ -1,0 +1,131 @@
+"""Files by path or name, and the owner of every --set."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hwgen.cli.resolve import Assignment, find_spec, nearest, parse_assignments, resolve
+from hwgen.errors import HwgenError
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with one chip and two workloads, as the current one."""
+    files = {
+        "hw_specs/chip.yaml": "name: chip\nparameters: {BLOCK: 4, M: 2}\n",
+        "workloads/one.yaml": "name: one\nsizes: {M: 8, N: 8, SHIFT: 1}\n",
+        "workloads/two.json": '{"name": "two", "sizes": {"N": 3}}',
+        "workloads/notes.txt": "no workload",
+    }
+    for name, text in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def code_of(call: object, *arguments: object) -> str:
+    assert callable(call)
+    with pytest.raises(HwgenError) as caught:
+        call(*arguments)
+    return caught.value.code
+
+
+def test_assignments_are_parsed() -> None:
+    assert parse_assignments(["M=4", " spec.B = -2 ", "workload.B=+7"]) == (
+        Assignment("", "M", 4),
+        Assignment("spec", "B", -2),
+        Assignment("workload", "B", 7),
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "M", "M=", "=3", "M=x", "M=1.5", "chip.M=1", "M N=1", "M=1;2", "M=" + "9" * 30, "Ä=1"],
+)
+def test_malformed_assignments_are_refused(text: str) -> None:
+    assert code_of(parse_assignments, [text]) == "H004"
+
+
+def test_a_name_set_twice_is_refused() -> None:
+    assert code_of(parse_assignments, ["M=1", "M=2"]) == "H004"
+
+
+@pytest.mark.usefixtures("project")
+def test_a_spec_is_found_by_name_and_by_path() -> None:
+    for text in ("chip", "chip.yaml", "hw_specs/chip.yaml"):
+        assert find_spec(text).samefile("hw_specs/chip.yaml")
+
+
+def test_a_folder_called_like_a_chip_does_not_hide_it(project: Path) -> None:
+    (project / "chip").mkdir()
+    assert find_spec("chip").name == "chip.yaml"
+
+
+@pytest.mark.usefixtures("project")
+def test_an_unknown_spec_names_the_nearest() -> None:
+    with pytest.raises(HwgenError) as caught:
+        find_spec("chap")
+    assert caught.value.code == "H003"
+    assert caught.value.diagnostic.repair == "did you mean chip?"
+
+
+@pytest.mark.usefixtures("project")
+@pytest.mark.parametrize(("text", "code"), [("workloads", "H001"), ("", "H003"), ("a/b", "H003")])
+def test_what_is_no_file_is_refused(text: str, code: str) -> None:
+    assert code_of(find_spec, text) == code
+
+
+@pytest.mark.usefixtures("project")
+def test_every_workload_is_taken_when_none_is_named() -> None:
+    request = resolve("chip", [], [])
+    assert request.every
+    assert [w.path.name for w in request.workloads] == ["one.yaml", "two.json"]
+
+
+@pytest.mark.usefixtures("project")
+def test_a_workload_named_twice_is_taken_once() -> None:
+    assert len(resolve("chip", ["one", "workloads/one.yaml"], []).workloads) == 1
+
+
+@pytest.mark.usefixtures("project")
+def test_each_setting_goes_to_whoever_has_the_name() -> None:
+    request = resolve("chip", [], ["BLOCK=8", "N=5", "SHIFT=3"])
+    assert request.parameters == (("BLOCK", 8),)
+    assert [w.sizes for w in request.workloads] == [(("N", 5), ("SHIFT", 3)), (("N", 5),)]
+
+
+@pytest.mark.usefixtures("project")
+def test_a_name_that_both_have_needs_a_prefix() -> None:
+    with pytest.raises(HwgenError) as caught:
+        resolve("chip", ["one"], ["M=4"])
+    assert caught.value.code == "H006"
+    assert caught.value.diagnostic.repair == "write spec.M=4 or workload.M=4"
+    assert resolve("chip", ["one"], ["spec.M=4"]).parameters == (("M", 4),)
+    assert resolve("chip", ["one"], ["workload.M=4"]).workloads[0].sizes == (("M", 4),)
+    assert resolve("chip", ["two"], ["M=4"]).parameters == (("M", 4),)
+
+
+@pytest.mark.usefixtures("project")
+@pytest.mark.parametrize(
+    ("text", "repair"),
+    [
+        ("SHIF=2", "did you mean SHIFT=2?"),
+        ("block=2", "did you mean BLOCK=2?"),
+        ("spec.SHIFT=2", ""),
+        ("workload.BLOCK=2", ""),
+    ],
+)
+def test_a_name_that_nobody_has_is_refused(text: str, repair: str) -> None:
+    with pytest.raises(HwgenError) as caught:
+        resolve("chip", ["one"], [text])
+    assert caught.value.code == "H005"
+    assert caught.value.diagnostic.repair == repair
+
+
+def test_the_nearest_name_ignores_case() -> None:
+    assert nearest("shift", ["SHIFT", "M"]) == "SHIFT"
+    assert nearest("zzz", ["SHIFT", "M"]) == ""

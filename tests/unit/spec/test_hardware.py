@@ -1,0 +1,145 @@
+"""The shipped chip, resolved: facts, parameters, JSON, and what `dense` and aliases mean."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hwgen.errors import HwgenError
+from hwgen.spec.expression import evaluate
+from hwgen.spec.hardware import HardwareSpec, Range, StrideRule
+from hwgen.spec.load import load_hardware, parse_hardware
+from hwgen.spec.source import read_document
+
+ROOT = Path(__file__).parents[3]
+VTA = ROOT / "hw_specs/vta.yaml"
+TINY = ROOT / "tests/error/spec_valid.yaml"
+
+
+@pytest.fixture(scope="module")
+def vta() -> HardwareSpec:
+    return load_hardware(VTA)
+
+
+@pytest.mark.parametrize("batch", [1, 2, 4])
+def test_vta_memories(batch: int) -> None:
+    vta = load_hardware(VTA, {"BATCH": batch})
+    assert dict(vta.parameters)["BATCH"] == batch
+    found = {m.name: (m.entry_shape, m.entry_bytes, m.capacity_entries) for m in vta.memories[1:]}
+    assert found == {
+        "inp": ((batch, 16), 16 * batch, 2048 // batch),
+        "wgt": ((16, 16), 256, 1024),
+        "acc": ((batch, 16), 64 * batch, 2048 // batch),
+    }
+    gemm = vta.intrinsic["gemm"]
+    assert gemm.iterators == (("b", batch), ("o", 16), ("i", 16))
+    assert [(o.name, o.dtype, o.access, o.shape) for o in gemm.operands] == [
+        ("dst", "int32", "update", (batch, 16)),
+        ("src", "int8", "read", (batch, 16)),
+        ("wgt", "int8", "read", (16, 16)),
+    ]
+
+
+def test_vta_costs_and_limits(vta: HardwareSpec) -> None:
+    def cycles(name: str, **values: int) -> int | float:
+        return evaluate(vta.intrinsic[name].cycles, values)
+
+    assert cycles("gemm", iterations=256) == 263
+    assert cycles("reset", iterations=16) == 23
+    assert cycles("add", iterations=16) == 39
+    assert cycles("max_imm", iterations=16) == 23
+    assert cycles("load_inp", transfer=100) == 105
+    gemm = vta.intrinsic["gemm"]
+    assert [loop.extent for loop in gemm.loops] == [Range(1, 16383)] * 2
+    assert gemm.loops[0].stride("wgt") == StrideRule(Range(0, 1023))
+    assert gemm.operand("dst").address == Range(0, 2047)
+    assert gemm.micro_kernel is not None
+    assert gemm.micro_kernel.capacity_operations == 2048
+    assert gemm.micro_kernel.rewrite_distance == 3
+    bus = vta.bus["axi"]
+    assert (bus.read.latency_cycles, bus.write.latency_cycles) == (20, 21)
+    assert (bus.beat_bytes, bus.burst_beats, bus.burst_boundary_bytes) == (8, 16, 128)
+    assert vta.fetch is not None
+    assert (vta.fetch.first_cycles, vta.fetch.group_cycles) == (38, 47)
+    assert vta.completion is not None
+    assert vta.completion.wait_units == ("store", "load")
+
+
+def test_merged_intrinsics_keep_their_own_fields(vta: HardwareSpec) -> None:
+    kernels = {n: vta.intrinsic[n].micro_kernel for n in ("add_imm", "max_imm", "shr_imm")}
+    values = {n: dict(k.values)["opcode"] for n, k in kernels.items() if k}
+    assert values == {"add_imm": 2, "max_imm": 1, "shr_imm": 3}
+    assert vta.intrinsic["max_imm"].immediates[0].range == Range(-32768, 32767)
+    assert vta.intrinsic["shr_imm"].immediates[0].range == Range(0, 31)
+    assert vta.intrinsic["max_imm"].unit == "compute"
+    assert vta.intrinsic["max_imm"].result_latency_iterations == 2
+    assert str(vta.intrinsic["max_imm"].semantics[0]) == "dst[b, o] = max(dst[b, o], imm)"
+
+
+def test_dense_refers_to_the_next_inner_loop(vta: HardwareSpec) -> None:
+    outer, inner = vta.intrinsic["load_wgt"].loops
+    assert outer.stride("dst") == StrideRule(Range(1, 65535), dense_after="x")
+    assert outer.stride("src") == StrideRule(Range(0, 65535))
+    assert inner.stride("dst") == StrideRule(Range(1, 1))
+
+
+def test_access_of_operands(vta: HardwareSpec) -> None:
+    access = {i.name: {o.name: o.access for o in i.operands} for i in vta.intrinsics}
+    assert access["load_inp"] == {"dst": "write", "src": "read"}
+    assert access["reset"] == {"dst": "write"}
+    assert access["add"] == {"dst": "update", "src": "read"}
+    assert access["shr_imm"] == {"dst": "update"}
+
+
+def test_parameters_reach_every_number() -> None:
+    vta = load_hardware(VTA, {"L": 100, "W": 7, "BLOCK_IN": 32, "BLOCK_OUT": 8})
+    assert vta.bus["axi"].read.latency_cycles == 100
+    assert vta.bus["axi"].write.latency_cycles == 8
+    assert vta.fetch is not None
+    assert vta.fetch.group_cycles == 127
+    assert vta.memory["wgt"].entry_shape == (8, 32)
+    assert dict(vta.intrinsic["gemm"].iterators) == {"b": 1, "o": 8, "i": 32}
+
+
+def test_parameters_may_depend_on_parameters() -> None:
+    data = read_document(TINY).data
+    assert isinstance(data, dict)
+    data["parameters"] = {"LOG": {"value": 3, "range": "0..6"}, "N": "1 << LOG", "M": "2*N"}
+    assert parse_hardware(data).parameters == (("LOG", 3), ("N", 8), ("M", 16))
+    changed = parse_hardware(data, {"LOG": 4})
+    assert changed.parameters == (("LOG", 4), ("N", 16), ("M", 32))
+    assert changed.memory["acc"].entry_shape == (16,)
+    assert parse_hardware(data, {"N": 4}).parameters == (("LOG", 3), ("N", 4), ("M", 8))
+
+
+def test_json_equals_yaml(tmp_path: Path, vta: HardwareSpec) -> None:
+    path = tmp_path / "vta.json"
+    path.write_text(json.dumps(read_document(VTA).data, indent=2), encoding="utf-8")
+    assert load_hardware(path) == vta
+    assert load_hardware(path, {"BATCH": 2}) != vta
+
+
+def test_errors_in_plain_data_name_the_field() -> None:
+    data = read_document(TINY).data
+    assert isinstance(data, dict)
+    data["units"] = {"dma": {"queue_entries": -1}, "alu": {}}
+    with pytest.raises(HwgenError) as caught:
+        parse_hardware(data)
+    assert caught.value.diagnostic.field == "units.dma.queue_entries"
+    assert caught.value.code == "H026"
+
+
+def test_priority_defaults_to_the_order_of_the_file() -> None:
+    text = TINY.read_text(encoding="utf-8").replace("    priority: [load]\n", "")
+    from hwgen.spec.source import parse_document
+
+    data = parse_document(text, "tiny.yaml").data
+    assert isinstance(data, dict)
+    assert parse_hardware(data).bus["axi"].priority == ("fetch", "load")
+
+
+def test_addresses_default_to_the_whole_memory() -> None:
+    tiny = load_hardware(TINY)
+    assert tiny.intrinsic["clear"].operand("dst").address == Range(0, 127)
+    assert tiny.memory["acc"].capacity_entries == 128

@@ -1,0 +1,194 @@
+"""Workloads: sizes, roles, loops, bounds, writes; YAML and Python give the same."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import hwgen
+import pytest
+from hwgen.errors import HwgenError
+from hwgen.spec.load import load_workload
+from hwgen.spec.source import Data, read_document
+from hwgen.spec.workload import Workload
+
+ROOT = Path(__file__).parents[3]
+WORKLOADS = sorted((ROOT / "workloads").glob("*.yaml"))
+
+
+def make(
+    compute: list[Data] | str, sizes: dict[str, int | str] | None = None, **tensors: str
+) -> Workload:
+    statements = [compute] if isinstance(compute, str) else compute
+    return hwgen.Workload("test", sizes=sizes, tensors=tensors, compute=statements)  # type: ignore[arg-type]
+
+
+def code(
+    compute: list[Data] | str, sizes: dict[str, int | str] | None = None, **tensors: str
+) -> str:
+    with pytest.raises(HwgenError) as caught:
+        make(compute, sizes, **tensors)
+    return caught.value.code
+
+
+@pytest.mark.parametrize("path", WORKLOADS, ids=lambda p: p.stem)
+def test_python_and_json_equal_yaml(path: Path, tmp_path: Path) -> None:
+    data = read_document(path).data
+    assert isinstance(data, dict)
+    loaded = load_workload(path)
+    arguments = {k: v for k, v in data.items() if k != "hwgen"}
+    assert hwgen.Workload(**arguments) == loaded  # type: ignore[arg-type]
+    (tmp_path / "w.json").write_text(json.dumps(data), encoding="utf-8")
+    assert load_workload(tmp_path / "w.json") == loaded
+
+
+def test_gemm() -> None:
+    gemm = load_workload(ROOT / "workloads/gemm.yaml", {"M": 17})
+    assert gemm.sizes == (("M", 17), ("N", 256), ("K", 256))
+    assert [(t.name, t.dtype, t.shape, t.role, t.constant) for t in gemm.tensors] == [
+        ("a", "int8", (17, 256), "input", False),
+        ("b", "int8", (256, 256), "input", True),
+        ("acc", "int32", (17, 256), "intermediate", False),
+        ("c", "int8", (17, 256), "output", False),
+    ]
+    assert gemm.statements[0].loops == (("m", 17), ("n", 256), ("k", 256))
+    assert str(gemm.statements[1]) == "c[m, n] = int8(acc[m, n])"
+
+
+@pytest.mark.parametrize(
+    ("sizes", "height"),
+    [({}, 56), ({"H": 7}, 7), ({"S": 2}, 28), ({"P": 0}, 54), ({"OH": 10}, 10), ({"P": 3}, 60)],
+)
+def test_sizes_that_depend_on_sizes(sizes: dict[str, int], height: int) -> None:
+    conv = load_workload(ROOT / "workloads/conv2d.yaml", sizes)
+    assert conv.tensor["y"].shape[2] == height
+
+
+def test_numbers_in_indices_are_folded() -> None:
+    conv = load_workload(ROOT / "workloads/conv2d.yaml")
+    assert str(conv.statements[1].value) == "xp[n, c, i + r, j + s] * w[o, c, r, s]"
+    conv = load_workload(ROOT / "workloads/conv2d.yaml", {"P": 0, "S": 2})
+    assert str(conv.statements[0].value).endswith("x[n, c, h, w], 0)")
+    assert str(conv.statements[1].value) == "xp[n, c, i * 2 + r, j * 2 + s] * w[o, c, r, s]"
+
+
+def test_default_loops_follow_the_target_then_appearance() -> None:
+    w = make("y[j, i] += x[k, i] * z[l, k, j]", x="int8[2, 3]", z="int8[4, 2, 5]", y="int32[5, 3]")
+    assert w.statements[0].loops == (("j", 5), ("i", 3), ("k", 2), ("l", 4))
+
+
+def test_explicit_loops_fix_order_and_may_add_unit_loops() -> None:
+    statement: Data = {"do": "y[i] += x[i, k]", "loops": {"u": 1, "k": "K", "i": 4}}
+    w = make([statement], {"K": 3}, x="int8[4, 3]", y="int32[4]")
+    assert w.statements[0].loops == (("u", 1), ("k", 3), ("i", 4))
+
+
+def test_a_loop_may_be_called_as_a_tensor() -> None:
+    w = make("y[x] = x[x]", x="int8[4]", y="int8[4]")
+    assert w.statements[0].loops == (("x", 4),)
+
+
+@pytest.mark.parametrize(
+    ("statement", "accepted"),
+    [
+        ("y[i] = select(i >= 1, x[i - 1], 0)", True),
+        ("y[i] = select(i > 1, x[i - 1], 0)", True),
+        ("y[i] = select(i >= 0, x[i - 1], 0)", False),
+        ("y[i] = select(i < 1, 0, x[i - 1])", True),
+        ("y[i] = select(not (i < 1), x[i - 1], 0)", True),
+        ("y[i] = select(i < 7 and i % 2 == 0, x[i + 1], 0)", True),
+        ("y[i] = select(i < 7 or i % 2 == 0, x[i + 1], 0)", False),
+        ("y[i] = select(i != 7, x[i + 1], x[i])", True),
+        ("y[i] = select(i == 7, x[i - 7], x[i + 1])", True),
+        ("y[i] = select(i > 2, select(i < 6, x[i + 2] + x[i - 3], 0), 0)", None),
+        ("y[i] = select(2*i <= 7, x[2*i], 0)", True),
+        ("y[i] = select(2*i <= 8, x[2*i], 0)", False),
+        ("y[i] = select(x[i + 1] > 0, 1, 0)", False),
+    ],
+)
+def test_guards(statement: str, accepted: bool | None) -> None:
+    if accepted is None:
+        # x[i + 2] is int8, their sum int32: the type is what is wrong, not the bounds.
+        assert code(statement, x="int8[8]", y="int8[8]") == "H219"
+    elif accepted:
+        make(statement, x="int8[8]", y="int8[8]")
+    else:
+        assert code(statement, x="int8[8]", y="int8[8]") == "H218"
+
+
+def test_guards_over_several_loops() -> None:
+    sizes: dict[str, int | str] = {"H": 9, "R": 3, "P": 1}
+    guard = "i + r >= P and i + r < H + P"
+    tensors = {"x": "int8[H]", "w": "int8[R]", "y": "int32[H]"}
+    make(f"y[i] += select({guard}, x[i + r - P], 0) * w[r]", sizes, **tensors)
+    off = guard.replace("<", "<=")
+    assert code(f"y[i] += select({off}, x[i + r - P], 0) * w[r]", sizes, **tensors) == "H218"
+    # The guard bounds i + r, the index is 2i + 2r: parallel, so still exact.
+    make(f"y[i] += select(i + r < 5, x[2*i + 2*r - 2*P + 2 - 2], 0) * w[r]", sizes | {"P": 0}, **tensors)
+
+
+@pytest.mark.parametrize(
+    ("statement", "accepted"),
+    [
+        ("y[i] = x[i]", True),
+        ("y[7 - i] = x[i]", True),
+        ("y[4*j + k] = z[j, k]", True),
+        ("y[3*j + k] = z[j, k]", False),
+        ("y[j + k] = z[j, k]", False),
+        ("y[j + 2*k] = z[j, k]", True),
+    ],
+)
+def test_assignments_write_each_element_once(statement: str, accepted: bool) -> None:
+    tensors = {"x": "int8[8]", "z": "int8[2, 4]", "y": "int8[8]"}
+    used = {n: t for n, t in tensors.items() if f"{n}[" in statement}
+    loops = {"i": 8} if "i]" in statement else {"j": 2, "k": 4}
+    spelt: Data = {"do": statement, "loops": dict(loops)}
+    if accepted:
+        make([spelt], **used)
+    else:
+        assert code([spelt], **used) == "H224"
+
+
+def test_joint_indices_determine_the_loops() -> None:
+    spelt: Data = {"do": "y[i, i + j] = x[i, j]", "loops": {"i": 3, "j": 3}}
+    assert code([spelt], x="int8[3, 3]", y="int8[3, 5]") == "H225"  # written once, not wholly
+
+
+def test_roles() -> None:
+    w = make(
+        ["t[i] = x[i]", "t[i] = max(t[i], b[i])", "y[i] = t[i]", "z[i] = x[i]"],
+        x="int8[4]", b="int8[4]", t="int8[4]", y="int8[4]", z="int8[4]",
+    )  # fmt: skip
+    assert {t.name: t.role for t in w.tensors} == {
+        "x": "input", "b": "input", "t": "intermediate", "y": "output", "z": "output",
+    }  # fmt: skip
+    assert [t.name for t in w.inputs] == ["x", "b"]
+    assert [t.name for t in w.outputs] == ["y", "z"]
+
+
+def test_an_output_may_be_written_in_pieces() -> None:
+    compute: list[Data] = [
+        {"do": "y[i] = x[i]", "loops": {"i": 4}},
+        {"do": "y[i + 4] = 0", "loops": {"i": 4}},
+    ]
+    assert make(compute, x="int8[4]", y="int8[8]").tensor["y"].role == "output"
+
+
+def test_errors_in_python_have_no_line_but_a_field() -> None:
+    with pytest.raises(HwgenError) as caught:
+        make("y[i] = x[j]", x="int8[4]", y="int32[4]")
+    assert str(caught.value.diagnostic.location) == "<python>"
+    assert caught.value.diagnostic.field == "compute[0]"
+
+
+def test_a_value_that_is_not_data() -> None:
+    with pytest.raises(HwgenError) as caught:
+        hwgen.Workload("test", tensors={"x": object()}, compute=[])  # type: ignore[dict-item]
+    assert caught.value.code == "H032"
+
+
+def test_the_package_exports_lazily() -> None:
+    assert hwgen.HwgenError is HwgenError
+    assert hwgen.load_workload is load_workload
+    with pytest.raises(AttributeError):
+        _ = hwgen.nothing  # type: ignore[attr-defined]
