@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 import typer
@@ -24,11 +23,9 @@ def check(spec: str, settings: Sequence[str]) -> None:
 
 def schema(*, workload: bool) -> None:
     """Print a JSON Schema."""
-    if workload:
-        from hwgen.spec.workload_schema import WorkloadSchema as Model
-    else:
-        from hwgen.spec.schema import HardwareSchema as Model
-    typer.echo(json.dumps(Model.model_json_schema(), indent=2))
+    from hwgen.spec.json_schema import hardware_json_schema, workload_json_schema
+
+    typer.echo(workload_json_schema() if workload else hardware_json_schema(), nl=False)
 
 
 def explain(spec: str, workload: str, settings: Sequence[str]) -> None:

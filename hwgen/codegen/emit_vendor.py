@@ -31,8 +31,10 @@ def emit_vendor(plan: HostPlan, hardware: HardwareSpec, summary: str) -> str:
     ]
     for definition in helpers.definitions():
         lines += [definition, ""]
+    used = {c.kernel for c in calls(plan.program.body)}
     for kernel in plan.program.kernels:
-        lines += [writer.define(kernel), ""]
+        if kernel.name in used:
+            lines += [writer.define(kernel), ""]
     lines += packs
     lines += writer.run(body)
     lines += ["", *entry_points(plan, writer.execution())]

@@ -1,9 +1,4 @@
-"""From sites and tokens to a `KernelProgram`: isl scans the time vectors, this reads its loops.
-
-Each site is an isl statement over its tile counters and the loops left around the call; its
-schedule is the vector (position, counter, ..., position, phase, loops around the call), with phase
-0 for pops, 1 for the call and 2 for pushes.
-"""
+"""From sites and tokens to a `KernelProgram`: isl scans their tree, this fills its leaves."""
 
 from __future__ import annotations
 
@@ -12,6 +7,7 @@ from dataclasses import dataclass
 
 from hwgen.codegen.allocation import Allocation
 from hwgen.codegen.layout import ImageLayout
+from hwgen.codegen.order import order_tree
 from hwgen.codegen.program import (
     Call,
     CallOperand,
@@ -26,10 +22,9 @@ from hwgen.codegen.program import (
 )
 from hwgen.codegen.rewrite import bind
 from hwgen.codegen.scan import scan
-from hwgen.codegen.sites import INNER, Address, Site
-from hwgen.codegen.synchronisation import Box, TokenSite
+from hwgen.codegen.sites import Address, Site
+from hwgen.codegen.synchronisation import TokenSite
 from hwgen.errors import HwgenError
-from hwgen.polyhedral import isl
 from hwgen.polyhedral.affine import Affine
 from hwgen.polyhedral.tiling import Tiling
 from hwgen.spec.expression import Binary, Const, Expr, Name, add, multiply
@@ -70,12 +65,8 @@ def lower(
         make = Push if token.kind == "push" else Pop
         leaves[f"T{number}"] = make(token.source, token.target)
     _check_capacity(hardware, kernels)
-    body = scan(
-        _schedule(tiling, sites, tokens),
-        _iterators(tiling, sites),
-        leaves,
-        _names(tiling, sites, tokens),
-    )
+    order = order_tree(tiling, sites, tokens)
+    body = scan(order.tree, order.iterators, leaves, order.names)
     return KernelProgram(
         name=_identifier(f"{workload.name}_{hardware.name}"),
         hardware=hardware.name,
@@ -91,78 +82,6 @@ def lower(
 
 def _identifier(text: str) -> str:
     return "".join(c if c.isalnum() else "_" for c in text)
-
-
-def _counters(tiling: Tiling, depth: int) -> list[str]:
-    return [f"{loop.loop}_tile" for loop in tiling.loops[:depth]]
-
-
-def _names(
-    tiling: Tiling, sites: Sequence[Site], tokens: Sequence[TokenSite]
-) -> dict[str, list[str]]:
-    """Iterator names of each scanned statement."""
-    result: dict[str, list[str]] = {}
-    for site in sites:
-        outer = [f"call{i}" for i in range(len(site.absorbed.outer))]
-        result[f"C{site.index}"] = _counters(tiling, site.depth) + outer
-    for number, token in enumerate(tokens):
-        result[f"T{number}"] = _counters(tiling, sites[token.site].depth)
-    return result
-
-
-def _iterators(tiling: Tiling, sites: Sequence[Site]) -> list[str]:
-    """Names of the schedule's dimensions."""
-    result: list[str] = []
-    for level, loop in enumerate(tiling.loops):
-        result += [f"position{level}", f"{loop.loop}_tile"]
-    result += [f"position{len(tiling.loops)}", "phase"]
-    return result + [f"call{i}" for i in range(_outer_loops(sites))]
-
-
-def _outer_loops(sites: Sequence[Site]) -> int:
-    return max((len(s.absorbed.outer) for s in sites), default=0)
-
-
-def _schedule(tiling: Tiling, sites: Sequence[Site], tokens: Sequence[TokenSite]) -> isl.UnionMap:
-    width = len(_iterators(tiling, sites))
-    parts: list[str] = []
-
-    def time(site: Site, phase: int, outer: list[str]) -> list[str]:
-        vector: list[str] = []
-        for counter in _counters(tiling, site.depth):
-            vector += [str(INNER), counter]
-        vector += [str(site.position)]
-        vector += ["0"] * (width - _outer_loops(sites) - 1 - len(vector))
-        vector += [str(phase), *outer]
-        return vector + ["0"] * (width - len(vector))
-
-    for site in sites:
-        outer = [f"call{i}" for i in range(len(site.absorbed.outer))]
-        extents = [w.extent for w in site.absorbed.outer]
-        variables = _counters(tiling, site.depth) + outer
-        bounds = [
-            *_between(_counters(tiling, site.depth), site.ranges),
-            *_between(outer, [(0, e) for e in extents]),
-        ]
-        parts.append(_part(f"C{site.index}", variables, time(site, 1, outer), bounds))
-    for number, token in enumerate(tokens):
-        site = sites[token.site]
-        variables = _counters(tiling, site.depth)
-        phase = 2 if token.kind == "push" else 0
-        bounds = [
-            " or ".join(f"({' and '.join(_between(variables, b)) or '1 = 1'})" for b in token.boxes)
-        ]
-        parts.append(_part(f"T{number}", variables, time(site, phase, []), bounds))
-    return isl.union_map(parts).coalesce()
-
-
-def _between(names: Sequence[str], ranges: Sequence[tuple[int, int]] | Box) -> list[str]:
-    return [f"{low} <= {n} < {high}" for n, (low, high) in zip(names, ranges, strict=True)]
-
-
-def _part(name: str, variables: list[str], time: list[str], bounds: list[str]) -> str:
-    where = f" : {' and '.join(f'({b})' for b in bounds)}" if bounds else ""
-    return f"{name}[{', '.join(variables)}] -> [{', '.join(time)}]{where}"
 
 
 def _call(

@@ -12,7 +12,7 @@ from hwgen.spec.expression import Call as Apply
 
 
 def scan(
-    schedule: isl.UnionMap,
+    schedule: isl.Schedule,
     iterators: Sequence[str],
     leaves: Mapping[str, Node],
     names: Mapping[str, Sequence[str]],
@@ -24,7 +24,7 @@ def scan(
     """
     build = isl.AstBuild.from_context(isl.Set("{ : }"))
     build = build.set_iterators(isl.identifier_list(iterators))
-    return _nodes(build.node_from_schedule_map(schedule), leaves, names)
+    return _nodes(build.node_from_schedule(schedule), leaves, names)
 
 
 def _nodes(

@@ -97,7 +97,7 @@ def _coverage(image: Image, shape: tuple[int, ...]) -> Offsets:
         again = positions[used] >= 0
         counts = np.bincount(used - used.min()) if used.size else np.zeros(1, np.int64)
         if again.any() or counts.max() > 1:
-            twice = int(used[again][0]) if again.any() else int(used.min() + counts.argmax())
+            twice = int(used[again][0]) if again.any() else int(used.min() + (counts > 1).argmax())
             raise _miscovered(image, shape, twice, "several positions")
         positions[used] = np.flatnonzero(inside) + start * per_row
     if (positions < 0).any():

@@ -69,11 +69,12 @@ def _constant(expr: Expr, ranges: Ranges) -> int | None:
 
 def progression(expr: Expr, variable: str, ranges: Ranges) -> tuple[int, int] | None:
     """(period, shift) of an expression in `variable` over its range, or None."""
+    linear = affine(expr)
+    if linear is not None:
+        return 1, linear[1].get(variable, 0)
     if variable not in names(expr):
         return 1, 0
     match expr:
-        case Name():
-            return 1, 1
         case Unary("-", operand):
             p = progression(operand, variable, ranges)
             return None if p is None else (p[0], -p[1])

@@ -19,7 +19,8 @@ from hwgen.spec.expression import Call as Function
 from hwgen.spec.hardware import HardwareSpec
 
 from .bus import Bursts
-from .integers import Interval, affine, evaluate_interval
+from .counting import inner_ranges
+from .integers import affine
 from .periodicity import Watched, Zone, decided_by, value, zones
 
 Environment = list[int]
@@ -131,6 +132,10 @@ class Stream:
         self._pops: list[tuple[int, ...]] = [() for _ in hardware.units]
         self._loaded: dict[tuple[str, int], None] = {}
         self._loaded_operations = 0
+        self._token_nodes = 0
+        # Where `located`: for each edge in order, which push and pop of the text each token is of.
+        self.pushed: list[list[int]] = [[] for _ in self.edges]
+        self.popped: list[list[int]] = [[] for _ in self.edges]
         self._with_tokens: dict[tuple[int, tuple[int, ...], tuple[int, ...]], Operation] = {}
         self._identities = 1 << 20
         self._nops = [
@@ -255,10 +260,10 @@ class Stream:
                 return self._compile_call(node)
             case Push(source, target):
                 edge, unit = self.edge(source, target), self.units[source]
-                return lambda: self.push(edge, unit)
+                return self._originated(self.push, self.pushed[edge], edge, unit)
             case Pop(source, target):
                 edge, unit = self.edge(source, target), self.units[target]
-                return lambda: self.pop(edge, unit)
+                return self._originated(self.pop, self.popped[edge], edge, unit)
             case If(condition, then, otherwise):
                 test = self.compile(condition)
                 yes = [self._compile(n) for n in then]
@@ -272,6 +277,20 @@ class Stream:
                 return branch
             case Loop():
                 return _LoopRunner(self, node).run
+
+    def _originated(
+        self, act: Callable[[int, int], None], origins: list[int], edge: int, unit: int
+    ) -> Callable[[], None]:
+        self._token_nodes += 1
+        ordinal = self._token_nodes - 1
+        if not self.located:
+            return lambda: act(edge, unit)
+
+        def run() -> None:
+            origins.append(ordinal)
+            act(edge, unit)
+
+        return run
 
     def compile_body(self, nodes: tuple[Node, ...]) -> list[Callable[[], None]]:
         return [self._compile(n) for n in nodes]
@@ -451,7 +470,7 @@ class _LoopRunner:
         if known is None:
             ranges = {n: (values[s], values[s]) for n, s in self.stream.variables.items()}
             ranges[self.loop.variable] = (first, end - 1)
-            _inner_ranges(self.loop.body, ranges)
+            inner_ranges(self.loop.body, ranges)
             known = zones(self.watched, self.loop.variable, (first, end - 1), ranges)
             self.zones[key] = known
         return known
@@ -512,19 +531,3 @@ def _loops(nodes: tuple[Node, ...]) -> list[Loop]:
             case Call() | Push() | Pop():
                 pass
     return found
-
-
-def _inner_ranges(nodes: tuple[Node, ...], ranges: dict[str, Interval]) -> None:
-    """Add the ranges of the loops inside, over everything that the outer ranges allow."""
-    for node in nodes:
-        match node:
-            case Loop(variable, lower, upper, body):
-                low = evaluate_interval(lower, ranges)[0]
-                high = evaluate_interval(upper, ranges)[1] - 1
-                ranges[variable] = (low, max(low, high))
-                _inner_ranges(body, ranges)
-            case If(_, then, otherwise):
-                _inner_ranges(then, ranges)
-                _inner_ranges(otherwise, ranges)
-            case Call() | Push() | Pop():
-                pass

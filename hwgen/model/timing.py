@@ -20,7 +20,7 @@ from .bus import FOREVER, Reader, ReadBus, split_access
 from .costs import CycleCosts
 from .stream import Operation, Stream
 
-FULL_OPERATIONS = 4096
+FULL_OPERATIONS = 2048
 """Operations that `estimate_cycles` simulates with the chip's own queue capacities."""
 LEAD_ENTRIES = 64
 """Queue capacity in the simulation of longer streams: fetch need not run further ahead."""

@@ -45,7 +45,7 @@ class MemorySchema(Model):
     """Capacity, as `32 KiB` or a number of bytes; scratchpads only."""
     bus: Name | None = None
     """The bus that leads to this memory; off-chip memory only."""
-    identifiers: dict[Name, int | str] = Field(default={})
+    identifiers: dict[Name, str | int] = Field(default={})
     """Values that templates may name, as `{{ operand.memory.NAME }}`."""
 
 
@@ -90,7 +90,7 @@ class UnitSchema(Model):
 
     queue_entries: IntExpr = 0
     """Calls that wait in front of it at most; 0: no limit."""
-    identifiers: dict[Name, int | str] = Field(default={})
+    identifiers: dict[Name, str | int] = Field(default={})
     """Values that templates may name, as `{{ unit.NAME }}`."""
 
 
@@ -214,7 +214,7 @@ class MicroKernelUseSchema(Model):
 
     kind: Name
     """Which entry of `micro_kernels`."""
-    values: dict[Name, int | str] = Field(default={})
+    values: dict[Name, str | int] = Field(default={})
     """Values that the definition's template may name."""
 
 

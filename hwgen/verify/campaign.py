@@ -80,6 +80,7 @@ class Runner:
     parameters: Mapping[str, int] = field(default_factory=dict[str, int])
     sizes: Mapping[str, int] = field(default_factory=dict[str, int])
     known: dict[Case, Outcome] = field(default_factory=dict[Case, Outcome])
+    chips: dict[Values, HardwareSpec] = field(default_factory=dict[Values, HardwareSpec])
 
     def __call__(self, case: Case) -> Outcome:
         outcome = self.known.get(case)
@@ -87,19 +88,41 @@ class Runner:
             outcome = self.known[case] = self._run(case)
         return outcome
 
-    def load(self, case: Case) -> tuple[HardwareSpec, Workload]:
-        """The chip and the workload of a case."""
-        from hwgen.spec.load import load_hardware, load_workload
+    def load_hardware(self, parameters: Values) -> HardwareSpec:
+        """The chip with drawn parameters."""
+        from hwgen.spec.load import load_hardware
 
-        hardware = load_hardware(self.spec, dict(self.parameters) | dict(case.parameters))
-        return hardware, load_workload(self.workload, dict(self.sizes) | dict(case.sizes))
+        if parameters not in self.chips:
+            self.chips[parameters] = load_hardware(
+                self.spec, dict(self.parameters) | dict(parameters)
+            )
+        return self.chips[parameters]
+
+    def load_workload(self, sizes: Values) -> Workload:
+        """The workload with drawn sizes."""
+        from hwgen.spec.load import load_workload
+
+        return load_workload(self.workload, dict(self.sizes) | dict(sizes))
+
+    def choices(self) -> Choices:
+        """What may be drawn, less what the workload alone already excludes."""
+
+        def valid(name: str, value: int) -> bool:
+            try:
+                self.load_workload(((name, value),))
+            except HwgenError:
+                return False
+            return True
+
+        return choices(self.spec, self.workload, self.parameters, self.sizes, valid)
 
     def _run(self, case: Case) -> Outcome:
         from hwgen.verify.data import draw_inputs
         from hwgen.verify.examine import compile_ranked, examine
 
         try:
-            hardware, workload = self.load(case)
+            hardware = self.load_hardware(case.parameters)
+            workload = self.load_workload(case.sizes)
         except HwgenError as error:
             return Outcome("invalid", str(error))
         try:
@@ -127,7 +150,7 @@ class Runner:
         sizes: Values | None = case.sizes
         while sizes is not None:
             try:
-                _, workload = self.load(replace(case, sizes=sizes))
+                workload = self.load_workload(sizes)
             except HwgenError:
                 return None
             points = max(prod(e for _, e in s.loops) for s in workload.statements)
@@ -185,7 +208,9 @@ def campaign(
     results: list[Result] = []
     for path in workloads:
         runner = Runner(hardware_path, path, parameters or {}, (sizes or {}).get(path, {}))
-        runner.load(Case())  # Files that do not load are the user's error, not a finding.
+        # Files that do not load are the user's error, not a finding.
+        runner.load_hardware(())
+        runner.load_workload(())
         results.append(_one(runner, examples, seed, with_c, progress))
     return CampaignReport(hardware_path, seed, tuple(results))
 
@@ -256,7 +281,7 @@ def _explore(
     from hypothesis import HealthCheck, Phase
     from hypothesis.errors import Unsatisfiable
 
-    open_choices = choices(runner.spec, runner.workload, runner.parameters, runner.sizes)
+    open_choices = runner.choices()
     failing: list[Case] = []
     budget = SHRINK_RUNS
     done = 1
@@ -288,7 +313,11 @@ def _explore(
         database=None,
         deadline=None,
         phases=(Phase.generate, Phase.shrink),
-        suppress_health_check=HealthCheck.all(),
+        suppress_health_check=(
+            HealthCheck.too_slow,
+            HealthCheck.filter_too_much,
+            HealthCheck.data_too_large,
+        ),
         print_blob=False,
         report_multiple_bugs=False,
         verbosity=hypothesis.Verbosity.quiet,

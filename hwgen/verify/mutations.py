@@ -7,7 +7,7 @@ by which it may be found (H790: the result differs from the reference).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -26,9 +26,20 @@ from hwgen.codegen.program import (
 )
 from hwgen.errors import HwgenError
 from hwgen.model.numeric import Array
-from hwgen.spec.expression import Binary, Const, Expr, add, multiply, walk
+from hwgen.spec.expression import Binary, Const, add, walk
 from hwgen.spec.hardware import HardwareSpec, Intrinsic
 from hwgen.spec.workload import Workload
+
+from .edits import (
+    exchanged,
+    in_a_body,
+    is_modulo,
+    on_one,
+    rewritten,
+    with_kernel,
+    with_operand,
+    with_stride,
+)
 
 WRONG_RESULT = "H790"
 DEADLOCK = "H761"
@@ -51,32 +62,32 @@ def mutations(hardware: HardwareSpec) -> tuple[Mutation, ...]:
     """Every mutation, for programs of one chip."""
     chip = _Chip(hardware)
     return (
-        Mutation("dropped push", _on(_is_push, _drop), TOKENS),
-        Mutation("dropped pop", _on(_is_pop, _drop), TOKENS),
-        Mutation("surplus push", _on(_is_push, _double), TOKENS),
-        Mutation("surplus pop", _on(_is_pop, _double), TOKENS),
-        Mutation("reversed push", _on(_is_push, _reverse), (*TOKENS, "H739")),
+        Mutation("dropped push", on_one(_is_push, _drop), TOKENS),
+        Mutation("dropped pop", on_one(_is_pop, _drop), TOKENS),
+        Mutation("surplus push", on_one(_is_push, _double), TOKENS),
+        Mutation("surplus pop", on_one(_is_pop, _double), TOKENS),
+        Mutation("reversed push", on_one(_is_push, _reverse), (*TOKENS, "H739")),
         Mutation("early push", _early_push, TOKENS),
-        Mutation("unguarded token", _on(_guards_token, _unguard), TOKENS),
+        Mutation("unguarded token", on_one(_guards_token, _unguard), TOKENS),
         Mutation("off-by-one address", chip.shifted_address, (*ADDRESSES, *UNDEFINED, "H790")),
         Mutation("swapped slots", chip.swapped_slots, (*UNDEFINED, "H712", "H790")),
-        Mutation("wrong variant", _on(_has_variants, _next_variant), ("H722", "H723")),
+        Mutation("wrong variant", on_one(_has_variants, _next_variant), ("H722", "H723")),
         Mutation("wrong stride", chip.wrong_stride, ("H715", *ADDRESSES, *UNDEFINED, "H790")),
         Mutation("overflowing stride", chip.overflowing_stride, ("H715",)),
-        Mutation("missing reset", _on(chip.is_reset, _drop), ("H717", "H790")),
-        Mutation("missing load", _on(chip.is_load, _drop), ("H717", "H790")),
+        Mutation("missing reset", on_one(chip.is_reset, _drop), ("H717", "H790")),
+        Mutation("missing load", on_one(chip.is_load, _drop), ("H717", "H790")),
         Mutation("missing tail", _missing_tail, (*TOKENS, "H717", "H724", "H790")),
-        Mutation("over-long extent", chip.long_extent, ("H714", "H715", *ADDRESSES)),
+        Mutation("over-long extent", chip.long_extent, ("H714", "H715", *ADDRESSES, *UNDEFINED)),
         Mutation("overlapping buffers", _overlapping_buffers, ("H733",)),
         Mutation("buffer past its memory", chip.buffer_past_memory, ("H732", "H733")),
         Mutation("reordered calls", chip.reordered_calls, ("H717", "H718", "H790")),
         Mutation("wrong immediate", _wrong_immediate, ("H716", "H738", "H790")),
         Mutation("wrong image index", _wrong_image_index, ("H725", "H736", "H790")),
-        Mutation("dropped store", _on(chip.is_store, _drop), ("H724",)),
-        Mutation("duplicated accumulation", _on(chip.is_accumulation, _double), ("H790",)),
+        Mutation("dropped store", on_one(chip.is_store, _drop), ("H724",)),
+        Mutation("duplicated accumulation", on_one(chip.is_accumulation, _double), ("H790",)),
         Mutation("wrong micro-kernel base", _wrong_base, ("H723", "H734")),
         Mutation("wrong micro-kernel step", chip.wrong_kernel_step, _STEP),
-        Mutation("operation rewritten at once", chip.rewritten, ("H720", "H734")),
+        Mutation("operation rewritten at once", chip.rewritten_at_once, ("H720", "H734")),
         Mutation("micro-kernel memory overflow", chip.overfull, ("H719", "H722", "H734", "H735")),
         Mutation("wrong buffer", chip.wrong_buffer, ("H712",)),
         Mutation("unbound address", _unbound_address, ("H737",)),
@@ -104,65 +115,6 @@ def catch(
     except HwgenError as error:
         return error.code
     return WRONG_RESULT if first_difference(outputs, run_reference(workload, inputs)) else ""
-
-
-# Editing one node of a program's body.
-
-Pick = Callable[[Node], bool]
-Change = Callable[[Node], tuple[Node, ...]]
-
-
-def _on(pick: Pick, change: Change) -> Callable[[KernelProgram, int], KernelProgram | None]:
-    """A mutation of one of the nodes that `pick` accepts, chosen by the seed."""
-
-    def mutate(program: KernelProgram, seed: int) -> KernelProgram | None:
-        places = [node for node in _nodes(program.body) if pick(node)]
-        if not places:
-            return None
-        chosen = Random(seed).randrange(len(places))
-        counter = iter(range(len(places)))
-
-        def edit(node: Node) -> tuple[Node, ...]:
-            if pick(node) and next(counter) == chosen:
-                return change(node)
-            return (node,)
-
-        return replace(program, body=_rewritten(program.body, edit))
-
-    return mutate
-
-
-def _nodes(nodes: Iterable[Node]) -> Iterator[Node]:
-    for node in nodes:
-        yield node
-        match node:
-            case Loop():
-                yield from _nodes(node.body)
-            case If():
-                yield from _nodes(node.then)
-                yield from _nodes(node.otherwise)
-            case Call() | Push() | Pop():
-                pass
-
-
-def _rewritten(nodes: tuple[Node, ...], edit: Change) -> tuple[Node, ...]:
-    """The nodes after an edit; what replaces a node is not edited again."""
-    result: list[Node] = []
-    for node in nodes:
-        edited = edit(node)
-        if edited != (node,):
-            result.extend(edited)
-            continue
-        match node:
-            case Loop():
-                result.append(replace(node, body=_rewritten(node.body, edit)))
-            case If():
-                then = _rewritten(node.then, edit)
-                otherwise = _rewritten(node.otherwise, edit)
-                result.append(replace(node, then=then, otherwise=otherwise))
-            case Call() | Push() | Pop():
-                result.append(node)
-    return tuple(result)
 
 
 def _drop(_: Node) -> tuple[Node, ...]:
@@ -214,31 +166,7 @@ def _early_push(program: KernelProgram, seed: int) -> KernelProgram | None:
     def swapped(nodes: tuple[Node, ...], i: int) -> tuple[Node, ...]:
         return (*nodes[: i - 1], nodes[i], nodes[i - 1], *nodes[i + 1 :])
 
-    return _in_a_body(program, seed, pairs, swapped)
-
-
-def _in_a_body(
-    program: KernelProgram,
-    seed: int,
-    places: Callable[[tuple[Node, ...]], list[int]],
-    change: Callable[[tuple[Node, ...], int], tuple[Node, ...]],
-) -> KernelProgram | None:
-    """Change the order of nodes in the program's body or in the body of one of its loops."""
-    bodies = [program.body, *(n.body for n in _nodes(program.body) if isinstance(n, Loop))]
-    found = [(number, i) for number, body in enumerate(bodies) for i in places(body)]
-    if not found:
-        return None
-    number, at = Random(seed).choice(found)
-    if number == 0:
-        return replace(program, body=change(program.body, at))
-    loops = iter(range(1, len(bodies)))
-
-    def edit(node: Node) -> tuple[Node, ...]:
-        if isinstance(node, Loop) and next(loops) == number:
-            return (replace(node, body=change(node.body, at)),)
-        return (node,)
-
-    return replace(program, body=_rewritten(program.body, edit))
+    return in_a_body(program, seed, pairs, swapped)
 
 
 def _missing_tail(program: KernelProgram, seed: int) -> KernelProgram | None:
@@ -246,7 +174,7 @@ def _missing_tail(program: KernelProgram, seed: int) -> KernelProgram | None:
         assert isinstance(node, Loop)
         return (replace(node, upper=add(node.upper, Const(-1))),)
 
-    return _on(lambda node: isinstance(node, Loop), shorten)(program, seed)
+    return on_one(lambda node: isinstance(node, Loop), shorten)(program, seed)
 
 
 def _has_variants(node: Node) -> bool:
@@ -271,7 +199,7 @@ def _unbound_address(program: KernelProgram, seed: int) -> KernelProgram | None:
         assert isinstance(node, Loop)
         return node.body
 
-    return _on(uses, inner)(program, seed)
+    return on_one(uses, inner)(program, seed)
 
 
 # Editing declarations.
@@ -313,8 +241,8 @@ def _wrong_immediate(program: KernelProgram, seed: int) -> KernelProgram | None:
             return (replace(node, immediates=changed),)
         return (node,)
 
-    moved = _with_kernel(program, replace(kernel, immediates=changed))
-    return replace(moved, body=_rewritten(program.body, edit))
+    moved = with_kernel(program, replace(kernel, immediates=changed))
+    return replace(moved, body=rewritten(program.body, edit))
 
 
 def _wrong_base(program: KernelProgram, seed: int) -> KernelProgram | None:
@@ -322,21 +250,11 @@ def _wrong_base(program: KernelProgram, seed: int) -> KernelProgram | None:
         return None
     random = Random(seed)
     kernel = random.choice(program.kernels)
-    variant, operand = random.randrange(len(kernel.bases)), random.randrange(len(kernel.bases[0]))
-    base = list(kernel.bases[variant])
-    base[operand] += 1
-    bases = (*kernel.bases[:variant], tuple(base), *kernel.bases[variant + 1 :])
-    return _with_kernel(program, replace(kernel, bases=bases))
-
-
-def _with_kernel(program: KernelProgram, kernel: MicroKernelDef) -> KernelProgram:
-    kernels = tuple(kernel if k.name == kernel.name else k for k in program.kernels)
-    return replace(program, kernels=kernels)
-
-
-def _with_operand(call: Call, number: int, operand: CallOperand) -> Call:
-    operands = (*call.operands[:number], operand, *call.operands[number + 1 :])
-    return replace(call, operands=operands)
+    # The first variant: others may exist for tiles that a small problem does not have.
+    base = list(kernel.bases[0])
+    base[random.randrange(len(base))] += 1
+    bases = (tuple(base), *kernel.bases[1:])
+    return with_kernel(program, replace(kernel, bases=bases))
 
 
 @dataclass(frozen=True, slots=True)
@@ -393,10 +311,10 @@ class _Chip:
             if isinstance(node, Call) and node.site == site:
                 operand = pick(node, number)
                 assert operand is not None
-                return (_with_operand(node, number, operand),)
+                return (with_operand(node, number, operand),)
             return (node,)
 
-        return replace(program, body=_rewritten(program.body, edit))
+        return replace(program, body=rewritten(program.body, edit))
 
     def shifted_address(self, program: KernelProgram, seed: int) -> KernelProgram | None:
         def shift(call: Call, number: int) -> CallOperand | None:
@@ -411,11 +329,11 @@ class _Chip:
 
         def swap(call: Call, number: int) -> CallOperand | None:
             operand = call.operands[number]
-            modulo = next((e for e in walk(operand.address) if _is_modulo(e)), None)
+            modulo = next((e for e in walk(operand.address) if is_modulo(e)), None)
             if call.kernel or not isinstance(modulo, Binary):
                 return None
             other = Binary("%", add(modulo.left, Const(1)), modulo.right)
-            return replace(operand, address=_exchanged(operand.address, modulo, other))
+            return replace(operand, address=exchanged(operand.address, modulo, other))
 
         return self._operand_edit(program, seed, swap)
 
@@ -426,7 +344,7 @@ class _Chip:
             operand = call.operands[number]
             for level, extent in enumerate(call.extents):
                 if not call.kernel and isinstance(extent, Const) and extent.value > 1:
-                    return _with_stride(operand, level, add(operand.strides[level], Const(1)))
+                    return with_stride(operand, level, add(operand.strides[level], Const(1)))
             return None
 
         return self._operand_edit(program, seed, widen)
@@ -439,7 +357,7 @@ class _Chip:
             for level, loop in enumerate(self.intrinsic(call).loops):
                 rule = loop.stride(operand.name)
                 if not call.kernel and not rule.dense_after:
-                    return _with_stride(operand, level, Const(rule.range.maximum + 1))
+                    return with_stride(operand, level, Const(rule.range.maximum + 1))
             return None
 
         return self._operand_edit(program, seed, overflow)
@@ -468,7 +386,7 @@ class _Chip:
         def has_extent(node: Node) -> bool:
             return isinstance(node, Call) and self.is_transfer(node) and bool(node.extents)
 
-        return _on(has_extent, lengthen)(program, seed)
+        return on_one(has_extent, lengthen)(program, seed)
 
     def buffer_past_memory(self, program: KernelProgram, seed: int) -> KernelProgram | None:
         if not program.buffers:
@@ -503,7 +421,7 @@ class _Chip:
         def swapped(nodes: tuple[Node, ...], i: int) -> tuple[Node, ...]:
             return (*nodes[: i - 1], nodes[i], nodes[i - 1], *nodes[i + 1 :])
 
-        return _in_a_body(program, seed, pairs, swapped)
+        return in_a_body(program, seed, pairs, swapped)
 
     def wrong_kernel_step(self, program: KernelProgram, seed: int) -> KernelProgram | None:
         """A loop of a micro-kernel that steps one entry too far, restated by its calls."""
@@ -529,14 +447,14 @@ class _Chip:
         def edit(node: Node) -> tuple[Node, ...]:
             if isinstance(node, Call) and node.kernel == kernel.name:
                 given = node.operands[operand]
-                wider = _with_stride(given, level, add(given.strides[level], Const(1)))
-                return (_with_operand(node, operand, wider),)
+                wider = with_stride(given, level, add(given.strides[level], Const(1)))
+                return (with_operand(node, operand, wider),)
             return (node,)
 
-        moved = _with_kernel(program, replace(kernel, loops=loops))
-        return replace(moved, body=_rewritten(program.body, edit))
+        moved = with_kernel(program, replace(kernel, loops=loops))
+        return replace(moved, body=rewritten(program.body, edit))
 
-    def rewritten(self, program: KernelProgram, seed: int) -> KernelProgram | None:
+    def rewritten_at_once(self, program: KernelProgram, seed: int) -> KernelProgram | None:
         """Each operation of a sequence twice."""
 
         def close(kernel: MicroKernelDef) -> bool:
@@ -548,7 +466,7 @@ class _Chip:
             return None
         kernel = Random(seed).choice(options)
         still = KernelLoop(2, (0,) * len(kernel.bases[0]))
-        return _with_kernel(program, replace(kernel, sequence=(*kernel.sequence, still)))
+        return with_kernel(program, replace(kernel, sequence=(*kernel.sequence, still)))
 
     def overfull(self, program: KernelProgram, seed: int) -> KernelProgram | None:
         """So many variants that the micro-operations do not fit."""
@@ -558,26 +476,4 @@ class _Chip:
         micro = self.hardware.intrinsic[kernel.intrinsic].micro_kernel
         assert micro is not None
         times = micro.capacity_operations // (kernel.operations * len(kernel.bases)) + 1
-        return _with_kernel(program, replace(kernel, bases=kernel.bases * times))
-
-
-def _with_stride(operand: CallOperand, level: int, stride: Expr) -> CallOperand:
-    strides = (*operand.strides[:level], stride, *operand.strides[level + 1 :])
-    return replace(operand, strides=strides)
-
-
-def _is_modulo(expr: Expr) -> bool:
-    return isinstance(expr, Binary) and expr.op == "%"
-
-
-def _exchanged(expr: Expr, old: Expr, new: Expr) -> Expr:
-    """The expression with one part exchanged, inside sums and products."""
-    if expr == old:
-        return new
-    match expr:
-        case Binary("+", left, right):
-            return add(_exchanged(left, old, new), _exchanged(right, old, new))
-        case Binary("*", left, right):
-            return multiply(_exchanged(left, old, new), _exchanged(right, old, new))
-        case _:
-            return expr
+        return with_kernel(program, replace(kernel, bases=kernel.bases * times))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,9 +54,16 @@ class SizeChoice:
 
 
 def choices(
-    spec: Path, workload: Path, fixed_parameters: Mapping[str, int], fixed_sizes: Mapping[str, int]
+    spec: Path,
+    workload: Path,
+    fixed_parameters: Mapping[str, int],
+    fixed_sizes: Mapping[str, int],
+    valid: Callable[[str, int], bool],
 ) -> Choices:
-    """What the two files leave open; names in `fixed_...` are not drawn."""
+    """What the two files leave open.
+
+    Names in `fixed_...` are not drawn; `valid` says whether a size may have a value at all.
+    """
     return Choices(
         tuple(
             (name, values)
@@ -64,7 +71,7 @@ def choices(
             if name not in fixed_parameters
         ),
         tuple(
-            (name, choice)
+            (name, replace(choice, values=tuple(v for v in choice.values if valid(name, v))))
             for name, choice in _sizes(read_document(workload).data)
             if name not in fixed_sizes
         ),

@@ -111,9 +111,7 @@ def driver(source: CSource) -> str:
     if any(p.constant for p in source.inputs):
         other = f"{source.function}_prepacked({', '.join(prepacked)})"
         call = f'strcmp(arguments[1], "plain") ? {other} : {call}'
-    release = [
-        f"  free(packed{n});" for n, p in enumerate(source.inputs) if p.constant
-    ]
+    release = [f"  free(packed{n});" for n, p in enumerate(source.inputs) if p.constant]
     return "\n".join(
         [
             "#include <stdio.h>", "#include <stdlib.h>", "#include <string.h>",
@@ -217,10 +215,10 @@ def run_shim(
     assert done.returncode == 0, f"exit status {done.returncode}\n{done.stderr}"
     runs: list[ShimRun] = []
     for number, line in enumerate(done.stdout.splitlines()):
-        outputs = {
-            p.name: np.fromfile(directory / f"{p.name}.{number}.out", p.dtype).reshape(p.shape)
-            for p in source.outputs
-        }
+        outputs: dict[str, NDArray[Any]] = {}
+        for p in source.outputs:
+            flat = np.fromfile(directory / f"{p.name}.{number}.out", p.dtype)
+            outputs[p.name] = np.reshape(flat, p.shape)
         steps: tuple[dict[str, Any], ...] = ()
         if trace:
             text = (directory / f"trace.{number}").read_text()

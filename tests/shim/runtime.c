@@ -17,6 +17,7 @@ static char error_text[400];
 static struct buffer **buffers;
 static size_t buffer_count;
 static uint64_t next_address = 1 << 20;
+static int allocations_left = -1;
 
 static struct insn *stream;
 static size_t stream_count, stream_room;
@@ -106,8 +107,14 @@ static int right_handle(VTACommandHandle cmd)
   return !shim_failed();
 }
 
+void VTAShimFailAllocation(int more) { allocations_left = more; }
+
 void *VTABufferAlloc(size_t size)
 {
+  if (allocations_left == 0)
+    return NULL;
+  if (allocations_left > 0)
+    --allocations_left;
   struct buffer *buffer = checked_alloc(NULL, sizeof *buffer);
   buffer->data = checked_alloc(NULL, size ? size : 1);
   memset(buffer->data, 0xA5, size);

@@ -99,7 +99,6 @@ def test_help_loads_nothing_heavy() -> None:
         "numpy",
         "sympy",
         "islpy",
-        "pydantic",
         "hypothesis",
         "ortools",
         "rich",

@@ -7,16 +7,18 @@ from itertools import product
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from hwgen.spec.bounds import Affine, SearchLimitError, affine, cases, find_point
 from hwgen.spec.expression import evaluate
 from hwgen.spec.grammar import parse_expression
 
-_forms = st.builds(
-    lambda a, b, c, k: Affine(
-        tuple((n, v) for n, v in (("i", a), ("j", b), ("k", c)) if v), k
-    ),
-    st.integers(-3, 3), st.integers(-3, 3), st.integers(-3, 3), st.integers(-8, 8),
-)  # fmt: skip
+
+def _form(i: int, j: int, k: int, constant: int) -> Affine:
+    return Affine(tuple((n, c) for n, c in (("i", i), ("j", j), ("k", k)) if c), constant)
+
+
+_small = st.integers(-3, 3)
+_forms = st.builds(_form, _small, _small, _small, st.integers(-8, 8))
 _extents = st.fixed_dictionaries({n: st.integers(1, 6) for n in "ijk"})
 
 
@@ -27,7 +29,9 @@ def _value(form: Affine, point: dict[str, int]) -> int:
 @settings(max_examples=200, deadline=None)
 @given(st.lists(_forms, min_size=1, max_size=4), _extents)
 def test_search_agrees_with_enumeration(forms: list[Affine], extents: dict[str, int]) -> None:
-    points = (dict(zip("ijk", p, strict=True)) for p in product(*(range(extents[n]) for n in "ijk")))
+    points = (
+        dict(zip("ijk", p, strict=True)) for p in product(*(range(extents[n]) for n in "ijk"))
+    )
     exists = any(all(_value(f, p) >= 0 for f in forms) for p in points)
     found = find_point(tuple(forms), extents)
     assert (found is not None) == exists
@@ -83,13 +87,17 @@ def test_large_extents_cost_nothing() -> None:
     assert find_point((Affine((("i", 3), ("j", -7)), 0), Affine((("k", 1),), 1 - big)), extents)
 
 
+def test_parity_is_seen_where_one_form_shows_it() -> None:
+    extents = dict.fromkeys("ijk", 1 << 20)
+    assert find_point((_form(6, 10, -14, -1), _form(-6, -10, 14, 1)), extents) is None
+    assert find_point((_form(6, 10, -15, -1), _form(-6, -10, 15, 1)), extents) is not None
+
+
 def test_the_search_is_bounded() -> None:
-    # 2i - 2j + k' never meets an odd number: no interval argument shows it.
-    extents = {"i": 1 << 20, "j": 1 << 20, "k": 1 << 20}
-    odd = Affine((("i", 6), ("j", 10), ("k", -14)), -1)
-    even = Affine((("i", -6), ("j", -10), ("k", 14)), 1)
-    skew = Affine((("i", 6), ("j", 10), ("k", -15)), 3)
-    try:
-        assert find_point((odd, even, skew), extents) is None
-    except SearchLimitError:
-        pass
+    # i + j = 2k + 1 and i - j = 2m have no integer solution, which no interval shows.
+    extents = dict.fromkeys("ijkm", 1 << 20)
+    odd = Affine((("i", 1), ("j", 1), ("k", -2)), -1)
+    even = Affine((("i", 1), ("j", -1), ("m", -2)), 0)
+    none = Affine((), 0)
+    with pytest.raises(SearchLimitError):
+        find_point((odd, none.plus(odd, -1), even, none.plus(even, -1)), extents)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from hwgen.errors import HwgenError
 from hwgen.spec.load import load_hardware, load_workload
 

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+
 from hwgen.errors import HwgenError
 from hwgen.spec.expression import evaluate
 from hwgen.spec.hardware import HardwareSpec, Range, StrideRule

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+
 from hwgen.errors import HwgenError
 from hwgen.spec.source import Data, parse_document, read_document
 
@@ -122,7 +123,7 @@ def test_files(tmp_path: Path) -> None:
 
 
 def test_json_gives_the_same_data_and_positions(tmp_path: Path) -> None:
-    data = {"a": [1, -2, 2.5, True, None, "t\u00e9xt \"q\" \\ \n"], "b": {"c": {}, "d": []}}
+    data = {"a": [1, -2, 2.5, True, None, 't\u00e9xt "q" \\ \n'], "b": {"c": {}, "d": []}}
     path = tmp_path / "f.json"
     path.write_text(json.dumps(data, indent=1), encoding="utf-8")
     document = read_document(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from hwgen.spec.templates import NUMBER, TEXT, Fields, Items, Shape, TemplateError, check_template
 
 VARIABLES: dict[str, Shape] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from hwgen.spec.expression import Access, Name
 from hwgen.spec.grammar import parse_assign, parse_expression
 from hwgen.spec.typecheck import ExpressionTypeError, check_assign, dtype_of

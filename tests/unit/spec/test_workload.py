@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import hwgen
 import pytest
+
+import hwgen
 from hwgen.errors import HwgenError
 from hwgen.spec.load import load_workload
 from hwgen.spec.source import Data, read_document
@@ -124,7 +125,11 @@ def test_guards_over_several_loops() -> None:
     off = guard.replace("<", "<=")
     assert code(f"y[i] += select({off}, x[i + r - P], 0) * w[r]", sizes, **tensors) == "H218"
     # The guard bounds i + r, the index is 2i + 2r: parallel, so still exact.
-    make(f"y[i] += select(i + r < 5, x[2*i + 2*r - 2*P + 2 - 2], 0) * w[r]", sizes | {"P": 0}, **tensors)
+    make(
+        "y[i] += select(i + r < 5, x[2*i + 2*r - 2*P + 2 - 2], 0) * w[r]",
+        sizes | {"P": 0},
+        **tensors,
+    )
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,8 @@ enum VTAShimError {
 int VTAShimStatus(void);
 const char *VTAShimMessage(void);
 
+/* Let the allocation after `more` further ones give null; a negative number lets all succeed. */
+void VTAShimFailAllocation(int more);
 /* Live buffers; 0 after a kernel that gives everything back. */
 size_t VTAShimLiveBuffers(void);
 /* Instructions executed since the reset, NOPs, micro-op loads and FINISH included. */

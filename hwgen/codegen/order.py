@@ -1,0 +1,106 @@
+"""The execution order of sites and tokens as an isl schedule tree, ready to be scanned.
+
+Each site is a statement over its tile counters and the loops left around its call; each token is
+one over the tile counters of its site. A body is a sequence: pops, call and pushes of each site by
+position, and the next tile loop where the sites inside it belong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hwgen.codegen.sites import INNER, Site
+from hwgen.codegen.synchronisation import Box, TokenSite
+from hwgen.polyhedral import isl
+from hwgen.polyhedral.tiling import Tiling
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """`iterators`: names of the tree's dimensions; `names`: each statement's own iterators."""
+
+    tree: isl.Schedule
+    iterators: tuple[str, ...]
+    names: dict[str, list[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """A statement of the tree. `phase`: 0 pops, 1 the call, 2 pushes."""
+
+    name: str
+    site: Site
+    phase: int
+    iterators: tuple[str, ...]
+    boxes: tuple[Box, ...]
+
+    @property
+    def head(self) -> str:
+        return f"{self.name}[{', '.join(self.iterators)}]"
+
+    @property
+    def domain(self) -> str:
+        parts: list[str] = []
+        for box in self.boxes:
+            bounds = [
+                f"{low} <= {n} < {high}" for n, (low, high) in zip(self.iterators, box, strict=True)
+            ]
+            parts.append(f"({' and '.join(bounds)})")
+        return f"{self.head} : {' or '.join(parts)}" if self.iterators else self.head
+
+
+def order_tree(tiling: Tiling, sites: Sequence[Site], tokens: Sequence[TokenSite]) -> Order:
+    """The tree of a program."""
+    counters = tuple(f"{loop.loop}_tile" for loop in tiling.loops)
+    items: list[_Item] = []
+    for site in sites:
+        outer = site.absorbed.outer
+        iterators = counters[: site.depth] + tuple(f"call{i}" for i in range(len(outer)))
+        box = (*site.ranges, *((0, w.extent) for w in outer))
+        items.append(_Item(f"C{site.index}", site, 1, iterators, (box,)))
+    for number, token in enumerate(tokens):
+        site = sites[token.site]
+        phase = 2 if token.kind == "push" else 0
+        items.append(_Item(f"T{number}", site, phase, counters[: site.depth], token.boxes))
+    domain = "; ".join(item.domain for item in items)
+    text = f'{{domain: "{{ {domain} }}", child: {_body(items, counters, 0)}}}'
+    deepest = max((len(s.absorbed.outer) for s in sites), default=0)
+    return Order(
+        isl.Schedule(text),
+        counters + tuple(f"call{i}" for i in range(deepest)),
+        {item.name: list(item.iterators) for item in items},
+    )
+
+
+def _body(items: list[_Item], counters: tuple[str, ...], depth: int) -> str:
+    """The sequence inside the outermost `depth` tile loops."""
+    inside = [item for item in items if item.site.depth > depth]
+    entries = [
+        ((item.site.position, item.site.index, item.phase), [item])
+        for item in items
+        if item.site.depth == depth
+    ]
+    if inside:
+        entries.append(((INNER, 0, 0), inside))
+    children: list[str] = []
+    for _, group in sorted(entries, key=lambda entry: entry[0]):
+        if group is inside:
+            band = "; ".join(f"{item.head} -> [{counters[depth]}]" for item in group)
+            child = f'{{schedule: "[{{ {band} }}]", child: {_body(group, counters, depth + 1)}}}'
+        else:
+            child = _around(group[0], len(counters) - depth)
+        heads = "; ".join(item.head for item in group)
+        below = f", child: {child}" if child else ""
+        children.append(f'{{filter: "{{ {heads} }}"{below}}}')
+    return f"{{sequence: [{', '.join(children)}]}}"
+
+
+def _around(item: _Item, missing: int) -> str:
+    """The loops around one call, below `missing` empty dimensions: names go by depth."""
+    outer = item.iterators[item.site.depth :]
+    if not outer:
+        return ""
+    columns = ["0"] * missing + list(outer)
+    band = ", ".join(f"{{ {item.head} -> [{column}] }}" for column in columns)
+    return f'{{schedule: "[{band}]"}}'

@@ -1,0 +1,112 @@
+"""A lower bound on a program's cycles: work that its intrinsics cannot avoid, by resource."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+
+from hwgen.codegen.program import Call, KernelProgram, Pop, Push
+from hwgen.spec.expression import Expr, evaluate
+from hwgen.spec.hardware import Bus, HardwareSpec, Intrinsic
+
+from .bus import Bursts, write_cycles
+from .costs import entry_bytes, iterations, offchip_operand, operand_bus
+from .counting import NestedCall, Values, nested_calls, total, touched_entries
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Cycles that each resource needs at least; `cycles` is the largest, that of `resource`."""
+
+    per_resource: tuple[tuple[str, int], ...]
+    cycles: int
+    resource: str
+
+
+def lower_bound(program: KernelProgram, hardware: HardwareSpec) -> Bound:
+    """The cycles below which no schedule of the program's calls can get.
+
+    Counted, per unit:
+    - every iteration of its on-chip calls at their marginal cost, `cycles(extents)` less the
+      part that remains when all extents are 0 (the call's overhead);
+    - every off-chip entry that its calls touch, once: reads at one beat per cycle, writes in the
+      longest bursts that the bus allows.
+
+    Counted, per bus: every byte that is read from an image, once, at one beat per cycle. Writes
+    have a channel of their own and are on the unit that writes.
+
+    Not counted: overheads of calls, latencies, repeated transfers, bursts that boundaries or
+    rows cut short, micro-kernel loads, instruction fetch, synchronisation, start and completion.
+    """
+    need: Counter[str] = Counter()
+    need.update(_compute(program, hardware))
+    images: dict[tuple[str, str, str], list[tuple[NestedCall, str]]] = {}
+    for nested in nested_calls(program.body):
+        intrinsic = hardware.intrinsic[nested.call.intrinsic]
+        operand = offchip_operand(intrinsic, hardware)
+        if operand is not None:
+            buffer = next(o.buffer for o in nested.call.operands if o.name == operand.name)
+            access = (nested, operand.name)
+            for unit in (intrinsic.unit, ""):
+                images.setdefault((unit, buffer, operand.access), []).append(access)
+    for (unit, buffer, kind), accesses in images.items():
+        intrinsic = hardware.intrinsic[accesses[0][0].call.intrinsic]
+        operand = intrinsic.operand(accesses[0][1])
+        bus, size = operand_bus(operand, hardware), entry_bytes(operand)
+        entries = touched_entries(accesses, program.image[buffer].entries)
+        if kind == "write":
+            if unit:
+                need[f"unit {unit}"] += _write(bus, size, entries)
+            continue
+        need[f"unit {unit}" if unit else f"bus {bus.name} read"] += -(
+            -entries * size // bus.beat_bytes
+        )
+    ordered = tuple(sorted((name, cycles) for name, cycles in need.items() if cycles))
+    resource, cycles = max(ordered, key=lambda item: item[1], default=("", 0))
+    return Bound(ordered, cycles, resource)
+
+
+def _compute(program: KernelProgram, hardware: HardwareSpec) -> Counter[str]:
+    chosen: dict[str, Intrinsic] = {
+        i.name: i for i in hardware.intrinsics if offchip_operand(i, hardware) is None
+    }
+
+    def watched(call: Call) -> tuple[Expr, ...]:
+        return () if call.kernel or call.intrinsic not in chosen else call.extents
+
+    def leaf(node: Call | Push | Pop, values: Values) -> Mapping[str, int]:
+        if not isinstance(node, Call) or node.intrinsic not in chosen:
+            return {}
+        intrinsic = chosen[node.intrinsic]
+        if node.kernel:
+            extents = tuple(loop.extent for loop in program.kernel[node.kernel].loops)
+        else:
+            extents = tuple(int(evaluate(e, values)) for e in node.extents)
+        names = {loop.name: n for loop, n in zip(intrinsic.loops, extents, strict=False)}
+        names["iterations"] = iterations(node, program, extents)
+        idle = evaluate(intrinsic.cycles, dict.fromkeys(names, 0))
+        return {f"unit {intrinsic.unit}": int(evaluate(intrinsic.cycles, names) - idle)}
+
+    return total(program.body, watched, leaf)
+
+
+def _write(bus: Bus, size: int, entries: int) -> int:
+    """Cycles of writing entries in the longest aligned bursts."""
+    longest = min(bus.burst_beats * bus.beat_bytes, bus.burst_boundary_bytes)
+    per_burst = max(1, longest // size)
+    bursts_per_entry = max(1, -(-size // longest))
+    whole, rest = divmod(entries, per_burst)
+    beats = min(longest, per_burst * size) // bus.beat_bytes
+
+    def cycles(count: int, entries: int, beats: int) -> int:
+        return write_cycles(bus.write, Bursts((beats,) * count, (entries,) * count))
+
+    if bursts_per_entry > 1:
+        return entries * cycles(bursts_per_entry, 1, beats)
+    tail = cycles(1, rest, -(-rest * size // bus.beat_bytes)) if rest else 0
+    if bus.write.in_flight_bursts <= 1:
+        return whole * cycles(1, per_burst, beats) + tail
+    data = bus.write.cycles_per_entry
+    return data * entries if data else prod((whole, beats)) + -(-rest * size // bus.beat_bytes)

@@ -1,0 +1,269 @@
+"""Totals over a program's loop nests at a cost that does not grow with trip counts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+import numpy.typing as npt
+
+from hwgen.codegen.program import Call, If, KernelProgram, Loop, Node, Pop, Push
+from hwgen.spec.expression import Binary, Const, Expr, Name, evaluate, names
+from hwgen.spec.hardware import HardwareSpec
+
+from .integers import Interval, affine, evaluate_interval, evaluate_rows
+from .periodicity import Watched, zones
+
+POINTS = 1 << 20
+"""Loop iterations that a union of accesses enumerates at most."""
+ENTRIES = 1 << 26
+"""Entries of the largest image whose accesses are marked one by one."""
+
+Rows = npt.NDArray[np.int64]
+Values = Mapping[str, int]
+Leaf = Callable[[Call | Push | Pop, Values], Mapping[str, int]]
+
+
+def total(
+    nodes: tuple[Node, ...], watched: Callable[[Call], tuple[Expr, ...]], leaf: Leaf
+) -> Counter[str]:
+    """Sum of `leaf` over every executed call, push and pop.
+
+    `watched` gives the expressions of a call that `leaf` depends on.
+    """
+    return _Total(watched, leaf).run(nodes, {})
+
+
+class _Total:
+    def __init__(self, watched: Callable[[Call], tuple[Expr, ...]], leaf: Leaf) -> None:
+        self.watched = watched
+        self.leaf = leaf
+
+    def run(self, nodes: tuple[Node, ...], values: dict[str, int]) -> Counter[str]:
+        result: Counter[str] = Counter()
+        for node in nodes:
+            match node:
+                case Call() | Push() | Pop():
+                    result.update(self.leaf(node, values))
+                case If(condition, then, otherwise):
+                    result += self.run(then if evaluate(condition, values) else otherwise, values)
+                case Loop():
+                    result += self._loop(node, values)
+        return result
+
+    def _loop(self, loop: Loop, values: dict[str, int]) -> Counter[str]:
+        first, end = int(evaluate(loop.lower, values)), int(evaluate(loop.upper, values))
+        result: Counter[str] = Counter()
+        if end <= first:
+            return result
+        ranges: dict[str, Interval] = {n: (v, v) for n, v in values.items()}
+        ranges[loop.variable] = (first, end - 1)
+        inner_ranges(loop.body, ranges)
+        watched = [Watched(e) for e in self._expressions(loop.body)]
+        for zone in zones(watched, loop.variable, (first, end - 1), ranges):
+            period = zone.period or zone.end - zone.start
+            for v in range(zone.start, min(zone.end, zone.start + period)):
+                times = (zone.end - v - 1) // period + 1
+                body = self.run(loop.body, {**values, loop.variable: v})
+                result.update({name: count * times for name, count in body.items()})
+        return result
+
+    def _expressions(self, nodes: tuple[Node, ...]) -> Iterator[Expr]:
+        for node in nodes:
+            match node:
+                case Call():
+                    yield from self.watched(node)
+                case If(condition, then, otherwise):
+                    yield condition
+                    yield from self._expressions(then)
+                    yield from self._expressions(otherwise)
+                case Loop(_, lower, upper, body):
+                    yield from (lower, upper)
+                    yield from self._expressions(body)
+                case Push() | Pop():
+                    pass
+
+
+def inner_ranges(nodes: tuple[Node, ...], ranges: dict[str, Interval]) -> None:
+    """Add the ranges of the loops inside, over everything that the outer ranges allow."""
+    for node in nodes:
+        match node:
+            case Loop(variable, lower, upper, body):
+                low = evaluate_interval(lower, ranges)[0]
+                high = evaluate_interval(upper, ranges)[1] - 1
+                ranges[variable] = (low, max(low, high))
+                inner_ranges(body, ranges)
+            case If(_, then, otherwise):
+                inner_ranges(then, ranges)
+                inner_ranges(otherwise, ranges)
+            case Call() | Push() | Pop():
+                pass
+
+
+def count_calls(program: KernelProgram) -> int:
+    """Calls that a program executes."""
+
+    def leaf(node: Call | Push | Pop, _: Values) -> Mapping[str, int]:
+        return {"calls": int(isinstance(node, Call))}
+
+    return total(program.body, lambda _: (), leaf)["calls"]
+
+
+def count_tokens(
+    program: KernelProgram, hardware: HardwareSpec
+) -> dict[tuple[str, str], tuple[int, int]]:
+    """Pushes and pops by edge."""
+
+    def leaf(node: Call | Push | Pop, _: Values) -> Mapping[str, int]:
+        match node:
+            case Push(source, target):
+                return {f"push {source} {target}": 1}
+            case Pop(source, target):
+                return {f"pop {source} {target}": 1}
+            case Call():
+                return {}
+
+    counts = total(program.body, lambda _: (), leaf)
+    edges = hardware.tokens.edges if hardware.tokens is not None else ()
+    return {
+        (a, b): (counts[f"push {a} {b}"], counts[f"pop {a} {b}"]) for a, b in edges
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class NestedCall:
+    """A call with the loops and conditions around it, outermost first."""
+
+    call: Call
+    loops: tuple[Loop, ...]
+    conditions: tuple[tuple[Expr, bool], ...]
+
+
+def nested_calls(
+    nodes: tuple[Node, ...],
+    loops: tuple[Loop, ...] = (),
+    conditions: tuple[tuple[Expr, bool], ...] = (),
+) -> Iterator[NestedCall]:
+    """Every call site with what surrounds it."""
+    for node in nodes:
+        match node:
+            case Call():
+                yield NestedCall(node, loops, conditions)
+            case Loop(_, _, _, body):
+                yield from nested_calls(body, (*loops, node), conditions)
+            case If(condition, then, otherwise):
+                yield from nested_calls(then, loops, (*conditions, (condition, True)))
+                yield from nested_calls(otherwise, loops, (*conditions, (condition, False)))
+            case Push() | Pop():
+                pass
+
+
+def touched_entries(accesses: list[tuple[NestedCall, str]], entries: int) -> int:
+    """Distinct entries of one image (of `entries`) that the named operands of calls touch.
+
+    Exact where the iterations that matter are at most `POINTS`; else never too many.
+    """
+    marks = np.zeros(entries + 1, np.int64) if entries <= ENTRIES else None
+    largest = 0
+    for nested, name in accesses:
+        spans = _spans(nested, name)
+        if spans is None or marks is None:
+            largest = max(largest, _dense_entries(nested, name))
+            continue
+        starts, ends = spans
+        marks += np.bincount(starts.clip(0, entries), minlength=entries + 1)
+        marks -= np.bincount(ends.clip(0, entries), minlength=entries + 1)
+    marked = int(np.count_nonzero(np.cumsum(marks[:-1]) > 0)) if marks is not None else 0
+    return max(marked, min(largest, entries))
+
+
+def _spans(nested: NestedCall, name: str) -> tuple[Rows, Rows] | None:
+    """Starts and ends of the dense runs of an access, or None where there are too many."""
+    call = nested.call
+    operand = next(o for o in call.operands if o.name == name)
+    ranges: dict[str, Interval] = {}
+    conditions = list(nested.conditions)
+    for loop in nested.loops:
+        low = evaluate_interval(loop.lower, ranges)
+        high = evaluate_interval(loop.upper, ranges)
+        ranges[loop.variable] = (low[0], max(low[0], high[1] - 1))
+        if low[0] != low[1] or high[0] != high[1]:
+            variable = Binary("-", loop.upper, loop.lower)
+            conditions += [(Binary(">", variable, Const(0)), True), *_inside(loop)]
+    relevant = {
+        n for e in (operand.address, *operand.strides, *call.extents) for n in names(e)
+    }
+    deciding = {n for e, _ in conditions for n in names(e)} - relevant
+    axes: dict[str, Rows] = {}
+    for variable, (low, high) in ranges.items():
+        if variable in relevant:
+            axes[variable] = np.arange(low, high + 1, dtype=np.int64)
+        elif variable in deciding:
+            # What these only decide, their first and last values show; fewer runs are found else.
+            some = {low, min(low + 1, high), min(low + 2, high), max(high - 1, low), high}
+            axes[variable] = np.array(sorted(some), np.int64)
+    if prod(a.size for a in axes.values()) > POINTS:
+        return None
+    grids = np.meshgrid(*axes.values(), indexing="ij") if axes else []
+    rows: dict[str, Rows] = {
+        n: g.ravel() for n, g in zip(axes, grids, strict=True)
+    }
+    count = prod(a.size for a in axes.values())
+    keep = np.ones(count, np.bool_)
+    for condition, wanted in conditions:
+        keep &= np.broadcast_to((evaluate_rows(condition, rows) != 0) == wanted, (count,))
+    rows = {n: values[keep] for n, values in rows.items()}
+    count = int(keep.sum())
+
+    def column(expr: Expr) -> Rows:
+        return np.broadcast_to(evaluate_rows(expr, rows), (count,))
+
+    starts, width = column(operand.address), np.ones(count, np.int64)
+    for extent, stride in reversed(list(zip(call.extents, operand.strides, strict=True))):
+        steps, trips = column(stride), column(extent)
+        if count and np.all((steps == width) | (trips == 1)):
+            width = width * trips
+            continue
+        if int(trips.sum()) > POINTS:
+            return None
+        parent = np.repeat(np.arange(starts.size), trips)
+        first = np.cumsum(trips) - trips
+        turn = np.arange(parent.size, dtype=np.int64) - first[parent]
+        starts, width = starts[parent] + turn * steps[parent], width[parent]
+        rows = {n: values[parent] for n, values in rows.items()}
+        count = starts.size
+    return starts, starts + width
+
+
+def _inside(loop: Loop) -> list[tuple[Expr, bool]]:
+    variable = Name(loop.variable)
+    return [
+        (Binary(">=", variable, loop.lower), True),
+        (Binary("<", variable, loop.upper), True),
+    ]
+
+
+def _dense_entries(nested: NestedCall, name: str) -> int:
+    """Entries of the longest dense run that the access is sure to cover by itself."""
+    call = nested.call
+    operand = next(o for o in call.operands if o.name == name)
+    linear = affine(operand.address)
+    if linear is None or nested.conditions:
+        return 0
+    ranges: dict[str, Interval] = {}
+    dims: list[tuple[int, int]] = []
+    for loop in nested.loops:
+        low, high = evaluate_interval(loop.lower, ranges), evaluate_interval(loop.upper, ranges)
+        ranges[loop.variable] = (low[0], max(low[0], high[1] - 1))
+        dims.append((abs(linear[1].get(loop.variable, 0)), max(0, high[0] - low[1])))
+    for extent, stride in zip(call.extents, operand.strides, strict=True):
+        trips, step = evaluate_interval(extent, ranges), evaluate_interval(stride, ranges)
+        dims.append((step[0] if step[0] == step[1] else 0, trips[0]))
+    run = 1
+    for stride, trips in sorted(d for d in dims if d[0] and d[1] > 1):
+        if stride <= run:
+            run += stride * (trips - 1)
+    return run

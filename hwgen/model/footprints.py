@@ -1,0 +1,163 @@
+"""Which entries of which memory each call touches, as unions of atoms.
+
+An atom is a set of entries that every footprint seen so far contains whole or not at all, so that
+bookkeeping per atom is exact, and short however large the buffers are.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from hwgen.codegen.program import Call, KernelProgram, MicroKernelDef, calls
+from hwgen.spec.expression import Const
+from hwgen.spec.hardware import HardwareSpec, Operand
+
+from .periodicity import Watched
+from .stream import Operation
+
+Entries = npt.NDArray[np.int64]
+
+
+class Space:
+    """The atoms of one memory or off-chip image, and each atom's latest accesses by unit.
+
+    `writes[atom][unit]` and `reads[atom][unit]` count the unit's operations up to the access;
+    `last_write` and `last_read` name it.
+    """
+
+    def __init__(self, name: str, entries: int, units: int) -> None:
+        self.name = name
+        self.units = units
+        self.labels: Entries = np.zeros(entries, np.int64)
+        self.atoms: list[list[int]] = []
+        self.footprints: list[Entries] = []
+        self._known: dict[bytes, int] = {}
+        self.writes: list[list[int]] = [[0] * units]
+        self.reads: list[list[int]] = [[0] * units]
+        self.last_write: list[list[object]] = [[None] * units]
+        self.last_read: list[list[object]] = [[None] * units]
+
+    def footprint(self, entries: Entries) -> int:
+        """Register a set of entries; equal sets have one number."""
+        if entries.size and int(entries[-1]) >= self.labels.size:
+            more = int(entries[-1]) + 1 - self.labels.size
+            self.labels = np.concatenate((self.labels, np.zeros(more, np.int64)))
+        key = entries.tobytes()
+        if key in self._known:
+            return self._known[key]
+        inside, counts = np.unique(self.labels[entries], return_counts=True)
+        totals = np.bincount(self.labels, minlength=len(self.writes))
+        mine: list[int] = []
+        for atom, count in zip(inside.tolist(), counts.tolist(), strict=True):
+            if count == int(totals[atom]):
+                mine.append(atom)
+            else:
+                mine.append(self._split(atom, entries))
+        self._known[key] = len(self.atoms)
+        self.atoms.append(mine)
+        self.footprints.append(entries)
+        return len(self.atoms) - 1
+
+    def _split(self, atom: int, entries: Entries) -> int:
+        new = len(self.writes)
+        chosen = entries[self.labels[entries] == atom]
+        self.labels[chosen] = new
+        for rows in (self.writes, self.reads):
+            rows.append(list(rows[atom]))
+        for names in (self.last_write, self.last_read):
+            names.append(list(names[atom]))
+        for atoms in self.atoms:
+            if atom in atoms:
+                atoms.append(new)
+        return new
+
+
+class FootprintCosts:
+    """`Costs` of the synchronisation checker: every address that another unit may conflict with."""
+
+    def __init__(self, program: KernelProgram, hardware: HardwareSpec) -> None:
+        self.program = program
+        self.hardware = hardware
+        self._units = {unit.name: i for i, unit in enumerate(hardware.units)}
+        self._identity = 0
+        count = len(hardware.units)
+        self.spaces: list[Space] = []
+        self._space: dict[str, int] = {}
+        users: dict[str, set[tuple[str, bool]]] = {}
+        for call in calls(program.body):
+            intrinsic = hardware.intrinsic[call.intrinsic]
+            for operand in intrinsic.operands:
+                place = self._place(call, operand)
+                users.setdefault(place, set()).add((intrinsic.unit, operand.access != "read"))
+        for place, accesses in users.items():
+            if len({unit for unit, _ in accesses}) < 2 or not any(w for _, w in accesses):
+                continue
+            memory = hardware.memory.get(place)
+            entries = memory.capacity_entries if memory is not None else program.image[place].entries
+            self._space[place] = len(self.spaces)
+            self.spaces.append(Space(place, entries, count))
+
+    def _place(self, call: Call, operand: Operand) -> str:
+        if self.hardware.memory[operand.memory].kind != "offchip":
+            return operand.memory
+        return next(o.buffer for o in call.operands if o.name == operand.name)
+
+    def watched(self, call: Call) -> tuple[Watched, ...]:
+        if call.kernel:
+            return (Watched(call.variant if call.variant is not None else Const(0)),)
+        found = [Watched(extent) for extent in call.extents]
+        for operand in self.hardware.intrinsic[call.intrinsic].operands:
+            if self._place(call, operand) in self._space:
+                source = next(o for o in call.operands if o.name == operand.name)
+                found += [Watched(source.address), *(Watched(s) for s in source.strides)]
+        return tuple(found)
+
+    def operation(self, call: Call, values: tuple[int, ...]) -> Operation:
+        intrinsic = self.hardware.intrinsic[call.intrinsic]
+        touches: list[tuple[int, int, bool]] = []
+        position = len(call.extents)
+        for i, operand in enumerate(intrinsic.operands):
+            place = self._place(call, operand)
+            if place not in self._space:
+                continue
+            if call.kernel:
+                kernel = self.program.kernel[call.kernel]
+                base = kernel.bases[values[0]][i]
+                loops = [(x.extent, x.strides[i]) for x in (*kernel.loops, *kernel.sequence)]
+            else:
+                base, *strides = values[position : position + 1 + len(call.extents)]
+                position += 1 + len(call.extents)
+                loops = list(zip(values[: len(call.extents)], strides, strict=True))
+            memory = self.hardware.memory[operand.memory]
+            if memory.kind != "offchip":
+                elements = 1
+                for extent in operand.shape:
+                    elements *= extent
+                loops.append((max(1, elements // max(1, memory.entry_elements)), 1))
+            space = self._space[place]
+            number = self.spaces[space].footprint(_entries(base, loops))
+            touches.append((space, number, operand.access != "read"))
+        self._identity += 1
+        return Operation(
+            self._identity, self._units[intrinsic.unit], intrinsic.name, call.site,
+            touches=tuple(touches),
+        )  # fmt: skip
+
+    def kernel_load(self, call: Call, kernel: MicroKernelDef, first: int) -> Operation:
+        del kernel, first
+        intrinsic = self.hardware.intrinsic[call.intrinsic]
+        assert intrinsic.micro_kernel is not None
+        self._identity += 1
+        name = intrinsic.micro_kernel.load_name
+        return Operation(self._identity, self._units[intrinsic.unit], name, call.site)
+
+
+def _entries(base: int, loops: list[tuple[int, int]]) -> Entries:
+    """Sorted distinct addresses of an access."""
+    addresses = np.array([base], np.int64)
+    for extent, stride in loops:
+        if extent > 1 and stride:
+            steps = np.arange(extent, dtype=np.int64) * stride
+            addresses = np.unique((addresses[:, None] + steps).ravel())
+    return addresses

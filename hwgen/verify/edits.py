@@ -1,0 +1,137 @@
+"""Edits of kernel programs, one place at a time, for mutations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from random import Random
+
+from hwgen.codegen.program import (
+    Call,
+    CallOperand,
+    If,
+    KernelProgram,
+    Loop,
+    MicroKernelDef,
+    Node,
+    Pop,
+    Push,
+)
+from hwgen.spec.expression import Binary, Expr, add, multiply
+
+Pick = Callable[[Node], bool]
+Change = Callable[[Node], tuple[Node, ...]]
+
+
+def on_one(pick: Pick, change: Change) -> Callable[[KernelProgram, int], KernelProgram | None]:
+    """A mutation of one of the nodes that `pick` accepts, chosen by the seed."""
+
+    def mutate(program: KernelProgram, seed: int) -> KernelProgram | None:
+        places = [node for node in all_nodes(program.body) if pick(node)]
+        if not places:
+            return None
+        chosen = Random(seed).randrange(len(places))
+        counter = iter(range(len(places)))
+
+        def edit(node: Node) -> tuple[Node, ...]:
+            if pick(node) and next(counter) == chosen:
+                return change(node)
+            return (node,)
+
+        return replace(program, body=rewritten(program.body, edit))
+
+    return mutate
+
+
+def all_nodes(nodes: Iterable[Node]) -> Iterator[Node]:
+    """Every node, in textual order."""
+    for node in nodes:
+        yield node
+        match node:
+            case Loop():
+                yield from all_nodes(node.body)
+            case If():
+                yield from all_nodes(node.then)
+                yield from all_nodes(node.otherwise)
+            case Call() | Push() | Pop():
+                pass
+
+
+def rewritten(nodes: tuple[Node, ...], edit: Change) -> tuple[Node, ...]:
+    """The nodes after an edit; what replaces a node is not edited again."""
+    result: list[Node] = []
+    for node in nodes:
+        edited = edit(node)
+        if edited != (node,):
+            result.extend(edited)
+            continue
+        match node:
+            case Loop():
+                result.append(replace(node, body=rewritten(node.body, edit)))
+            case If():
+                then = rewritten(node.then, edit)
+                otherwise = rewritten(node.otherwise, edit)
+                result.append(replace(node, then=then, otherwise=otherwise))
+            case Call() | Push() | Pop():
+                result.append(node)
+    return tuple(result)
+
+
+def in_a_body(
+    program: KernelProgram,
+    seed: int,
+    places: Callable[[tuple[Node, ...]], list[int]],
+    change: Callable[[tuple[Node, ...], int], tuple[Node, ...]],
+) -> KernelProgram | None:
+    """Change the order of nodes in the program's body or in the body of one of its loops."""
+    bodies = [program.body, *(n.body for n in all_nodes(program.body) if isinstance(n, Loop))]
+    found = [(number, i) for number, body in enumerate(bodies) for i in places(body)]
+    if not found:
+        return None
+    number, at = Random(seed).choice(found)
+    if number == 0:
+        return replace(program, body=change(program.body, at))
+    loops = iter(range(1, len(bodies)))
+
+    def edit(node: Node) -> tuple[Node, ...]:
+        if isinstance(node, Loop) and next(loops) == number:
+            return (replace(node, body=change(node.body, at)),)
+        return (node,)
+
+    return replace(program, body=rewritten(program.body, edit))
+
+
+def with_kernel(program: KernelProgram, kernel: MicroKernelDef) -> KernelProgram:
+    """The program with the micro-kernel of that name replaced."""
+    kernels = tuple(kernel if k.name == kernel.name else k for k in program.kernels)
+    return replace(program, kernels=kernels)
+
+
+def with_operand(call: Call, number: int, operand: CallOperand) -> Call:
+    """The call with one operand replaced."""
+    operands = (*call.operands[:number], operand, *call.operands[number + 1 :])
+    return replace(call, operands=operands)
+
+
+def with_stride(operand: CallOperand, level: int, stride: Expr) -> CallOperand:
+    """The operand with the step of one hardware loop replaced."""
+    strides = (*operand.strides[:level], stride, *operand.strides[level + 1 :])
+    return replace(operand, strides=strides)
+
+
+def is_modulo(expr: Expr) -> bool:
+    """Whether an expression is a remainder."""
+    return isinstance(expr, Binary) and expr.op == "%"
+
+
+def exchanged(expr: Expr, old: Expr, new: Expr) -> Expr:
+    """The expression with one part exchanged, inside sums and products."""
+    if expr == old:
+        return new
+    match expr:
+        case Binary("+", left, right):
+            return add(exchanged(left, old, new), exchanged(right, old, new))
+        case Binary("*", left, right):
+            return multiply(exchanged(left, old, new), exchanged(right, old, new))
+        case _:
+            return expr

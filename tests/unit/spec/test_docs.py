@@ -1,0 +1,142 @@
+"""The JSON Schemas and the field tables in `docs/` are those of the models."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from hwgen.spec import schema, workload_schema
+from hwgen.spec.json_schema import field_docstrings
+from hwgen.spec.load import hardware_json_schema, workload_json_schema
+from tests.conftest import Golden
+
+ROOT = Path(__file__).parents[3]
+SPEC_CODES = re.compile(r"H(?:0|1)\d{2}")
+
+
+def test_json_schemas(golden: Golden) -> None:
+    for name, made in (
+        ("hwgen.schema.json", hardware_json_schema()),
+        ("hwgen-workload.schema.json", workload_json_schema()),
+    ):
+        golden(ROOT / "docs" / name, json.dumps(made, indent=2))
+
+
+def _kind(properties: dict[str, Any]) -> str:
+    """A field's type, for a person."""
+    if "$ref" in properties:
+        return _heading(properties["$ref"].rsplit("/", 1)[-1])
+    if "const" in properties:
+        return str(properties["const"])
+    if "enum" in properties:
+        return (
+            ", ".join(map(str, properties["enum"])) if len(properties["enum"]) < 4 else "data type"
+        )
+    if "anyOf" in properties or "oneOf" in properties:
+        parts = [_kind(p) for p in properties.get("anyOf") or properties["oneOf"]]
+        parts = [p for p in parts if p != "nothing"]
+        return {"integer or text": "integer", "text or list of text": "text or list of text"}.get(
+            " or ".join(parts), " or ".join(parts)
+        )
+    match properties.get("type"):
+        case "array":
+            return f"list of {_kind(properties['items'])}"
+        case "object":
+            inner = next(iter(properties["patternProperties"].values()))
+            return f"names: {_kind(inner)}"
+        case "string":
+            return "name" if "pattern" in properties else "text"
+        case "integer":
+            return "integer"
+        case "boolean":
+            return "true or false"
+        case _:
+            return "nothing"
+
+
+def _heading(model: str) -> str:
+    words = re.findall(r"[A-Z][a-z]+", model.removesuffix("Schema"))
+    return " ".join(words).lower()
+
+
+def _tables(made: dict[str, Any], module: ModuleType, top: str) -> str:
+    definitions: dict[str, Any] = {top: made, **made.get("$defs", {})}
+    docs = field_docstrings(module)
+    lines: list[str] = []
+    for model in [top, *(m for m in docs if m in definitions and m != top)]:
+        definition = definitions[model]
+        lines += [f"### {_heading(model)}", "", definition["description"], ""]
+        lines += ["| field | type | needed | meaning |", "|---|---|---|---|"]
+        for name, properties in definition["properties"].items():
+            needed = "yes" if name in definition.get("required", []) else ""
+            text = properties["description"].replace("|", "\\|")
+            lines.append(f"| `{name}` | {_kind(properties)} | {needed} | {text} |")
+        lines.append("")
+    return "\n".join(lines).rstrip()
+
+
+@pytest.mark.parametrize(
+    ("page", "made", "module", "top"),
+    [
+        ("spec.md", hardware_json_schema(), schema, "HardwareSchema"),
+        ("workload.md", workload_json_schema(), workload_schema, "WorkloadSchema"),
+    ],
+    ids=["spec", "workload"],
+)
+def test_field_tables(
+    page: str, made: dict[str, Any], module: ModuleType, top: str, golden: Golden
+) -> None:
+    path = ROOT / "docs" / page
+    text = path.read_text(encoding="utf-8")
+    before, _, rest = text.partition("<!-- fields: begin -->")
+    _, _, after = rest.partition("<!-- fields: end -->")
+    tables = _tables(made, module, top)
+    golden(path, f"{before}<!-- fields: begin -->\n{tables}\n<!-- fields: end -->{after}")
+
+
+def test_every_field_has_a_docstring() -> None:
+    for made in (hardware_json_schema(), workload_json_schema()):
+        definitions: dict[str, Any] = {"": made, **made["$defs"]}  # type: ignore[dict-item]
+        for definition in definitions.values():
+            for properties in definition["properties"].values():
+                assert properties["description"].endswith(".")
+
+
+def test_every_code_is_documented() -> None:
+    pages = "".join(
+        (ROOT / "docs" / p).read_text(encoding="utf-8") for p in ("spec.md", "workload.md")
+    )
+    sources = (ROOT / "hwgen/spec").glob("*.py")
+    codes = {c for p in sources for c in re.findall(r'"(H\d{3})"', p.read_text(encoding="utf-8"))}
+    assert {c for c in codes if c not in pages} == set()
+
+
+def test_examples_in_the_workload_page_agree() -> None:
+    import hwgen
+    from hwgen.spec.load import parse_workload
+    from hwgen.spec.source import parse_document
+
+    page = (ROOT / "docs/workload.md").read_text(encoding="utf-8")
+    yaml_text = page.split("```yaml\n")[1].split("```")[0]
+    data = parse_document(yaml_text, "workload.md").data
+    assert isinstance(data, dict)
+    expected = hwgen.Workload(
+        "linear",
+        sizes={"M": 4, "N": 8, "K": 16},
+        tensors={
+            "x": "int8[M, K]",
+            "w": {"type": "int8[N, K]", "constant": True},
+            "acc": "int32[M, N]",
+            "y": "int8[M, N]",
+        },
+        compute=[
+            "acc[m, n] += x[m, k] * w[n, k]",
+            "y[m, n] = int8(clip(acc[m, n], -128, 127))",
+        ],
+    )
+    assert parse_workload(data) == expected
