@@ -38,7 +38,7 @@ STAGES = (
 )
 
 SIMULATED = 4
-"""Candidates whose cycles are simulated before the best is taken."""
+"""Candidates whose cycles are simulated at most before the best is taken."""
 
 
 @dataclass(frozen=True)
@@ -150,22 +150,27 @@ def _best(
     order: Dependences,
     candidates: tuple[Candidate, ...],
 ) -> Kernel:
-    """The fastest of the first candidates that the hardware's limits admit."""
-    built: list[Kernel] = []
+    """The fastest when simulated; candidates come cheapest first, so the estimate bounds the rest."""
+    best: Kernel | None = None
     refused: HwgenError | None = None
+    simulated = 0
     for candidate in candidates:
+        if best is not None and (best.cycles <= candidate.cycles or simulated == SIMULATED):
+            break
         try:
-            built.append(build(workload, hardware, scop, order, candidate))
+            kernel = build(workload, hardware, scop, order, candidate)
         except HwgenError as error:
             if error.code not in ("H602", "H603"):
                 raise
             refused = error
-        if len(built) == SIMULATED:
-            break
-    if not built:
+            continue
+        simulated += 1
+        if best is None or kernel.cycles < best.cycles:
+            best = kernel
+    if best is None:
         assert refused is not None
         raise refused
-    return min(built, key=lambda k: k.cycles)
+    return best
 
 
 def build(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 import typer
@@ -23,9 +24,10 @@ def check(spec: str, settings: Sequence[str]) -> None:
 
 def schema(*, workload: bool) -> None:
     """Print a JSON Schema."""
-    from hwgen.spec.json_schema import hardware_json_schema, workload_json_schema
+    from hwgen.spec.load import hardware_json_schema, workload_json_schema
 
-    typer.echo(workload_json_schema() if workload else hardware_json_schema(), nl=False)
+    made = workload_json_schema() if workload else hardware_json_schema()
+    typer.echo(json.dumps(made, indent=2))
 
 
 def explain(spec: str, workload: str, settings: Sequence[str]) -> None:

@@ -46,18 +46,22 @@ class _Slot:
 
 
 def synchronise(
-    hardware: HardwareSpec, loops: Sequence[TileLoop], sites: Sequence[Site]
+    hardware: HardwareSpec,
+    loops: Sequence[TileLoop],
+    sites: Sequence[Site],
+    reach: int | None = None,
 ) -> list[TokenSite]:
     """Tokens for a program given as sites.
+
+    `reach`: iterations that each end of a cut loop keeps; by default what the slots require.
 
     Raises:
         HwgenError: H601 where two conflicting units have no queue between them.
     """
     if hardware.tokens is None:
         return []
-    reach = 1 + max((t.slots for s in sites for t in s.touches), default=1)
-    if len(loops) > 3:
-        reach = min(reach, 2)
+    if reach is None:
+        reach = 1 + max((t.slots for s in sites for t in s.touches), default=1)
     counts = [loop.count for loop in loops]
     short = [min(n, 2 * reach + 1) for n in counts]
     instances = list(_stream(sites, counts, short, reach))

@@ -73,9 +73,7 @@ def split_access(
     own base is assumed aligned to `burst_boundary_bytes`.
     """
     boundary = bus.burst_boundary_bytes
-    return _rows(
-        bus, start_bytes % boundary, row_bytes, rows, stride_bytes % boundary, entry_bytes
-    )
+    return _rows(bus, start_bytes % boundary, row_bytes, rows, stride_bytes % boundary, entry_bytes)
 
 
 def write_cycles(channel: Channel, bursts: Bursts) -> int:
@@ -177,17 +175,10 @@ class ReadBus:
                 if issued:
                     issue, end = self.last_issue, ends[-1]
                     continue
-            at = issue + 1
-            if at < ends[0]:
-                at = ends[0]
-            if at < ready:
-                at = ready
+            at = max(issue + 1, ends[0], ready)
             if at >= horizon:
                 break
-            data = at + latency
-            if data < end:
-                data = end
-            end = data + beats[index]
+            end = max(at + latency, end) + beats[index]
             ends.append(end)
             issue = at
             index += 1

@@ -156,9 +156,7 @@ def split_operand(
     for i in range(outer[0]):
         inner_extents = (*outer[1:], width)
         inner_strides = (*steps[1:], 1)
-        parts.append(
-            split_operand(bus, size, address + i * steps[0], inner_extents, inner_strides)
-        )
+        parts.append(split_operand(bus, size, address + i * steps[0], inner_extents, inner_strides))
     return Bursts(
         tuple(b for part in parts for b in part.beats),
         tuple(e for part in parts for e in part.entries),

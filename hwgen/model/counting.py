@@ -15,10 +15,10 @@ from hwgen.spec.expression import Binary, Const, Expr, Name, evaluate, names
 from hwgen.spec.hardware import HardwareSpec
 
 from .integers import Interval, affine, evaluate_interval, evaluate_rows
-from .periodicity import Watched, zones
+from .periodicity import Watched, interval, zones
 
-POINTS = 1 << 20
-"""Loop iterations that a union of accesses enumerates at most."""
+POINTS = 1 << 18
+"""Loop iterations that a union of accesses enumerates at most, and an eighth of their rows."""
 ENTRIES = 1 << 26
 """Entries of the largest image whose accesses are marked one by one."""
 
@@ -128,9 +128,7 @@ def count_tokens(
 
     counts = total(program.body, lambda _: (), leaf)
     edges = hardware.tokens.edges if hardware.tokens is not None else ()
-    return {
-        (a, b): (counts[f"push {a} {b}"], counts[f"pop {a} {b}"]) for a, b in edges
-    }
+    return {(a, b): (counts[f"push {a} {b}"], counts[f"pop {a} {b}"]) for a, b in edges}
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,9 +191,7 @@ def _spans(nested: NestedCall, name: str) -> tuple[Rows, Rows] | None:
         if low[0] != low[1] or high[0] != high[1]:
             variable = Binary("-", loop.upper, loop.lower)
             conditions += [(Binary(">", variable, Const(0)), True), *_inside(loop)]
-    relevant = {
-        n for e in (operand.address, *operand.strides, *call.extents) for n in names(e)
-    }
+    relevant = {n for e in (operand.address, *operand.strides, *call.extents) for n in names(e)}
     deciding = {n for e, _ in conditions for n in names(e)} - relevant
     axes: dict[str, Rows] = {}
     for variable, (low, high) in ranges.items():
@@ -205,12 +201,11 @@ def _spans(nested: NestedCall, name: str) -> tuple[Rows, Rows] | None:
             # What these only decide, their first and last values show; fewer runs are found else.
             some = {low, min(low + 1, high), min(low + 2, high), max(high - 1, low), high}
             axes[variable] = np.array(sorted(some), np.int64)
-    if prod(a.size for a in axes.values()) > POINTS:
+    rows_each = prod(evaluate_interval(e, ranges)[1] for e in call.extents[:-1])
+    if prod(a.size for a in axes.values()) * rows_each > 8 * POINTS:
         return None
     grids = np.meshgrid(*axes.values(), indexing="ij") if axes else []
-    rows: dict[str, Rows] = {
-        n: g.ravel() for n, g in zip(axes, grids, strict=True)
-    }
+    rows: dict[str, Rows] = {n: g.ravel() for n, g in zip(axes, grids, strict=True)}
     count = prod(a.size for a in axes.values())
     keep = np.ones(count, np.bool_)
     for condition, wanted in conditions:
@@ -227,7 +222,7 @@ def _spans(nested: NestedCall, name: str) -> tuple[Rows, Rows] | None:
         if count and np.all((steps == width) | (trips == 1)):
             width = width * trips
             continue
-        if int(trips.sum()) > POINTS:
+        if int(trips.sum()) > 8 * POINTS:
             return None
         parent = np.repeat(np.arange(starts.size), trips)
         first = np.cumsum(trips) - trips
@@ -247,23 +242,41 @@ def _inside(loop: Loop) -> list[tuple[Expr, bool]]:
 
 
 def _dense_entries(nested: NestedCall, name: str) -> int:
-    """Entries of the longest dense run that the access is sure to cover by itself."""
+    """Entries that the access is sure to cover by itself, from its strides alone.
+
+    Dimensions are taken from the smallest stride up: one that continues a single dense run makes
+    it longer, one that steps over everything so far multiplies, any other is left out.
+    """
+    if nested.conditions:
+        return 0
+    return max(_strided_entries(nested, name, short) for short in (0, 1))
+
+
+def _strided_entries(nested: NestedCall, name: str, short: int) -> int:
+    """The same without the last `short` iterations of each loop, where tails may be smaller."""
     call = nested.call
     operand = next(o for o in call.operands if o.name == name)
     linear = affine(operand.address)
-    if linear is None or nested.conditions:
+    if linear is None:
         return 0
     ranges: dict[str, Interval] = {}
     dims: list[tuple[int, int]] = []
     for loop in nested.loops:
         low, high = evaluate_interval(loop.lower, ranges), evaluate_interval(loop.upper, ranges)
-        ranges[loop.variable] = (low[0], max(low[0], high[1] - 1))
-        dims.append((abs(linear[1].get(loop.variable, 0)), max(0, high[0] - low[1])))
+        trips = max(1, high[0] - low[1] - short)
+        ranges[loop.variable] = (low[0], max(low[0], high[1] - 1 - short))
+        if high[0] <= low[1]:
+            return 0
+        dims.append((abs(linear[1].get(loop.variable, 0)), trips))
     for extent, stride in zip(call.extents, operand.strides, strict=True):
-        trips, step = evaluate_interval(extent, ranges), evaluate_interval(stride, ranges)
-        dims.append((step[0] if step[0] == step[1] else 0, trips[0]))
-    run = 1
+        count, step = interval(extent, ranges)[0], interval(stride, ranges)
+        dims.append((step[0] if step[0] == step[1] else 0, count))
+    run, count, span = 1, 1, 1
     for stride, trips in sorted(d for d in dims if d[0] and d[1] > 1):
-        if stride <= run:
+        if count == 1 and stride <= run:
             run += stride * (trips - 1)
-    return run
+            span = run
+        elif stride >= span:
+            count *= trips
+            span += stride * (trips - 1)
+    return run * count

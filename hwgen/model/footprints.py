@@ -94,7 +94,9 @@ class FootprintCosts:
             if len({unit for unit, _ in accesses}) < 2 or not any(w for _, w in accesses):
                 continue
             memory = hardware.memory.get(place)
-            entries = memory.capacity_entries if memory is not None else program.image[place].entries
+            entries = (
+                memory.capacity_entries if memory is not None else program.image[place].entries
+            )
             self._space[place] = len(self.spaces)
             self.spaces.append(Space(place, entries, count))
 

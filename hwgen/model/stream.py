@@ -174,12 +174,7 @@ class Stream:
         if self._pops[source]:
             self._nop(source)
         last = self._last
-        if (
-            last is None
-            or last.unit != source
-            or not self._last_is_call
-            or edge in last.pushes
-        ):
+        if last is None or last.unit != source or not self._last_is_call or edge in last.pushes:
             self._nop(source)
             last = self._last
             assert last is not None
@@ -194,9 +189,7 @@ class Stream:
     def _nop(self, unit: int) -> None:
         self.call(self._nops[unit], tuple(self.values) if self.located else (), is_call=False)
 
-    def _tokens(
-        self, base: Operation, pops: tuple[int, ...], pushes: tuple[int, ...]
-    ) -> Operation:
+    def _tokens(self, base: Operation, pops: tuple[int, ...], pushes: tuple[int, ...]) -> Operation:
         key = (base.identity, pops, pushes)
         known = self._with_tokens.get(key)
         if known is None:

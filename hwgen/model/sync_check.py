@@ -88,9 +88,7 @@ def check_synchronisation(program: KernelProgram, hardware: HardwareSpec) -> Syn
     return SyncResult(machine.accepted, total, not stream.truncated)
 
 
-def redundant_tokens(
-    program: KernelProgram, hardware: HardwareSpec
-) -> tuple[RedundantTokens, ...]:
+def redundant_tokens(program: KernelProgram, hardware: HardwareSpec) -> tuple[RedundantTokens, ...]:
     """Tokens that order nothing: groups of statements that can go together, and alone.
 
     A group is the pushes and pops of one edge that exchange tokens with each other. Programs of
@@ -235,7 +233,12 @@ class _Clocks:
             [
                 tuple(
                     [
-                        tuple([a - d if a > k else 1 for a, d, k in zip(row, done, known, strict=True)])
+                        tuple(
+                            [
+                                a - d if a > k else 1
+                                for a, d, k in zip(row, done, known, strict=True)
+                            ]
+                        )
                         for rows in (space.writes, space.reads)
                         for row in rows
                     ]
@@ -381,6 +384,7 @@ def _relative(clock: Clock | list[int], done: list[int]) -> Clock:
 
 def _enclosing(program: KernelProgram, site: int) -> tuple[str, ...]:
     """Loop variables around a call site, outermost first."""
+
     def search(nodes: tuple[Node, ...], outer: tuple[str, ...]) -> tuple[str, ...] | None:
         for node in nodes:
             match node:

@@ -16,7 +16,7 @@ from hwgen.codegen.program import KernelProgram
 from hwgen.errors import HwgenError
 from hwgen.spec.hardware import HardwareSpec
 
-from .bus import FOREVER, Reader, ReadBus, split_access
+from .bus import FOREVER, ReadBus, Reader, split_access
 from .costs import CycleCosts
 from .stream import Operation, Stream
 
@@ -108,7 +108,10 @@ def estimate_cycles(program: KernelProgram, hardware: HardwareSpec) -> TimingRes
     Raises:
         HwgenError: as `simulate_timing`.
     """
-    for lead, limit, budget in ((FOREVER, FULL_OPERATIONS, 0), (LEAD_ENTRIES, FOREVER, OPERATION_BUDGET)):
+    for lead, limit, budget in (
+        (FOREVER, FULL_OPERATIONS, 0),
+        (LEAD_ENTRIES, FOREVER, OPERATION_BUDGET),
+    ):
         machine = Machine(hardware, lead=lead)
         costs = CycleCosts(program, hardware)
         stream = Stream(program, hardware, costs, machine, skip=True, budget=budget, limit=limit)
@@ -356,8 +359,7 @@ class Machine:
                     if not waiting:
                         ready = -1
                         break
-                    if waiting[0] > ready:
-                        ready = waiting[0]
+                    ready = max(ready, waiting[0])
                 if ready < 0:
                     break
                 queue.popleft()
@@ -389,8 +391,7 @@ class Machine:
     ) -> None:
         self._free[unit] = end
         self._ends[unit].append(end)
-        if end > self._last_end:
-            self._last_end = end
+        self._last_end = max(self._last_end, end)
         busy = end - start
         self._busy[unit] += busy
         name = operation.name
@@ -452,7 +453,11 @@ class Machine:
             "H761",
             f"deadlock: unit {name} waits for a token that never comes",
             found=f"{operation.name} (site {operation.site}) pops {source} -> {target}"
-            + (f"; the queue of unit {self._names[unit]} is full" if name != self._names[unit] else ""),
+            + (
+                f"; the queue of unit {self._names[unit]} is full"
+                if name != self._names[unit]
+                else ""
+            ),
             allowed=f"a push {source} -> {target} for each pop, before what waits for it",
             repair=f"add the missing push after the call of {source} that {target} waits for",
         )

@@ -51,7 +51,7 @@ def measure(compilation: Compilation) -> Measured:
     return Measured(
         c,
         estimate_cycles(c.program, c.hardware),
-        lower_bound(c.workload, c.hardware),
+        lower_bound(c.program, c.hardware),
     )
 
 
@@ -140,7 +140,8 @@ def describe_cycles(measured: Measured) -> list[str]:
     ]
     header = ("unit", "busy", "of all", "waits: tokens", "bus", "fetch")
     return [
-        f"{timing.cycles:,}, lower bound {bound.cycles:,}, ratio {measured.ratio:.3f}",
+        f"{timing.cycles:,}, lower bound {bound.cycles:,} ({bound.resource}), "
+        f"ratio {measured.ratio:.3f}",
         *table(header, rows).splitlines(),
     ]
 

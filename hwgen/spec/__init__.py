@@ -1,0 +1,1 @@
+"""What users write: chips, workloads and the expression language, read and checked."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 
 from hwgen.spec.context import Context
 from hwgen.spec.expression import DTYPES, FUNCTIONS, Expr
@@ -489,9 +490,4 @@ def _use(
     if use is None:
         return None
     reference(context, (*path, "micro_kernel", "kind"), "micro-kernel", use.kind, kernels)
-    kernel = kernels[use.kind]
-    return MicroKernel(
-        kernel.name, kernel.capacity_operations, kernel.rewrite_distance, kernel.max_variants,
-        kernel.operation_bytes, kernel.bus, kernel.load_name, kernel.load_cycles, kernel.define,
-        tuple(use.values.items()),
-    )  # fmt: skip
+    return replace(kernels[use.kind], values=tuple(use.values.items()))

@@ -17,6 +17,7 @@ from hwgen.codegen.program import (
     Pop,
     Push,
 )
+from hwgen.model.trace import CallEvent, walk
 from hwgen.spec.expression import Binary, Expr, add, multiply
 
 Pick = Callable[[Node], bool]
@@ -24,17 +25,25 @@ Change = Callable[[Node], tuple[Node, ...]]
 
 
 def on_one(pick: Pick, change: Change) -> Callable[[KernelProgram, int], KernelProgram | None]:
-    """A mutation of one of the nodes that `pick` accepts, chosen by the seed."""
+    """A mutation of one of the nodes that `pick` accepts, chosen by the seed.
+
+    Calls, pushes and pops that are never executed are left alone: without them nothing changes.
+    """
 
     def mutate(program: KernelProgram, seed: int) -> KernelProgram | None:
-        places = [node for node in all_nodes(program.body) if pick(node)]
+        executed = {id(e.call if isinstance(e, CallEvent) else e) for e in walk(program)}
+
+        def fits(node: Node) -> bool:
+            return pick(node) and (isinstance(node, Loop | If) or id(node) in executed)
+
+        places = [node for node in all_nodes(program.body) if fits(node)]
         if not places:
             return None
         chosen = Random(seed).randrange(len(places))
         counter = iter(range(len(places)))
 
         def edit(node: Node) -> tuple[Node, ...]:
-            if pick(node) and next(counter) == chosen:
+            if fits(node) and next(counter) == chosen:
                 return change(node)
             return (node,)
 

@@ -91,7 +91,7 @@ def examine(
             repair="report this command: the compiler or its model is wrong",
         )
     timing = estimate_cycles(c.program, c.hardware)
-    bound = lower_bound(c.workload, c.hardware)
+    bound = lower_bound(c.program, c.hardware)
     if timing.cycles < bound.cycles:
         raise HwgenError(
             "H791",

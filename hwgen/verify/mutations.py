@@ -110,11 +110,14 @@ def catch(
     shapes = {t.name: t.shape for t in workload.outputs}
     try:
         check_program(program, hardware, workload)
-        check_synchronisation(program, hardware)
         outputs = run(program, hardware, inputs, shapes=shapes).outputs
+        if first_difference(outputs, run_reference(workload, inputs)):
+            return WRONG_RESULT
+        check_synchronisation(program, hardware)
     except HwgenError as error:
         return error.code
-    return WRONG_RESULT if first_difference(outputs, run_reference(workload, inputs)) else ""
+    return ""
+
 
 
 def _drop(_: Node) -> tuple[Node, ...]:

@@ -17,7 +17,7 @@ BURST_BYTES = 128
 WINDOW_BURSTS = 16
 QUEUE_ENTRIES = 512
 GROUP_CALLS = 8
-CALL_BEATS = 2
+GROUP_BEATS = 16
 FETCH_OVERHEAD_CYCLES = 10
 """From the last group's arrival to the next request: 27 = 16 beats, 1 to arrive, and these."""
 
@@ -96,10 +96,8 @@ class _Machine:
     # --- fetch ---
 
     def _request_group(self, ready: int) -> None:
-        calls = min(GROUP_CALLS, len(self.trace) - self.arrived)
-        if calls > 0:
-            beats: deque[int] = deque([CALL_BEATS * calls])
-            self.reads.append(_Read("fetch", ready, beats, 1))
+        if self.arrived < len(self.trace):
+            self.reads.append(_Read("fetch", ready, deque([GROUP_BEATS]), 1))
 
     def _dispatch(self) -> None:
         """Move what has arrived into the queues, one call per cycle, in order."""

@@ -13,7 +13,7 @@ from hwgen.model.compiled import have_compiler
 from tests.shim import harness
 
 SOURCE = harness.SHIM / "cases.c"
-CASES = re.findall(r"CASE\((\w+), (\w+)\)", SOURCE.read_text())
+CASES = re.findall(r"CASE\(([A-Z0-9_]+), (\w+)\)", SOURCE.read_text())
 
 pytestmark = pytest.mark.skipif(not have_compiler(), reason="no C compiler")
 
@@ -32,7 +32,7 @@ def results() -> dict[str, list[list[str]]]:
             "-o",
             program,
         ]
-    )
+    )  # fmt: skip
     done = subprocess.run([program], capture_output=True, text=True, check=True)
     found: dict[str, list[list[str]]] = defaultdict(list)
     for line in done.stdout.splitlines():

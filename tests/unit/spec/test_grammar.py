@@ -117,9 +117,9 @@ def _grow(inner: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
         st.builds(Binary, logic, inner, inner),
         st.builds(Unary, st.just("-"), _names),
         st.builds(Unary, st.just("not"), inner),
-        st.builds(lambda x, y: Call("min", (x, y)), inner, inner),
-        st.builds(lambda x: Cast("int16", x), inner),
-        st.builds(lambda x: Access("t", (x, Name("i"))), inner),
+        st.tuples(inner, inner).map(lambda pair: Call("min", pair)),
+        st.builds(Cast, st.just("int16"), inner),
+        inner.map(lambda index: Access("t", (index, Name("i")))),
     )
 
 

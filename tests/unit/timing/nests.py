@@ -33,11 +33,15 @@ def sizes(*extents: int) -> tuple[Expr, ...]:
     return tuple(map(Const, extents))
 
 
-def image(name: str, role: str, dtype: str, outer: tuple[int, ...], lanes: tuple[int, ...]) -> Image:
+def image(
+    name: str, role: str, dtype: str, outer: tuple[int, ...], lanes: tuple[int, ...]
+) -> Image:
     """An image whose layout does not matter."""
     assert role in ("input", "output")
     index = tuple(Name(f"p{i}") for i in range(len(outer)))
-    return Image(name, name, "input" if role == "input" else "output", dtype, outer, lanes, index, 0)
+    return Image(
+        name, name, "input" if role == "input" else "output", dtype, outer, lanes, index, 0
+    )
 
 
 def when(condition: Expr, *nodes: Node) -> If:
@@ -78,7 +82,9 @@ def gemm_nest(
         left = Binary("-", Const(height), multiply(m, Const(tm)))
         rows = Function("min", (Const(tm), left))
     depth, width = kt * tk, nt * tn
-    gemm_bases = tuple((s * c_slot, i * a_slot, i * b_slot) for s in range(slots) for i in range(slots))
+    gemm_bases = tuple(
+        (s * c_slot, i * a_slot, i * b_slot) for s in range(slots) for i in range(slots)
+    )
     kernels = (
         MicroKernelDef(
             "reset_tile", "reset", (KernelLoop(tm, (tn,)), KernelLoop(tn, (1,))), (),

@@ -1,0 +1,115 @@
+"""Absorbed loops execute exactly the iterations that they replace, within the rules."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cache
+from itertools import product
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import hwgen
+from hwgen.codegen.absorption import Absorption, Walk, absorb, addresses, hazard
+from hwgen.spec.hardware import HardwareSpec, Intrinsic
+
+SPEC = Path(__file__).parents[3] / "hw_specs" / "vta.yaml"
+
+
+@cache
+def chip() -> HardwareSpec:
+    return hwgen.load_hardware(SPEC)
+
+
+def points(walks: tuple[Walk, ...], operands: int) -> Counter[tuple[int, ...]]:
+    """Every iteration's operand addresses, with multiplicity."""
+    result: Counter[tuple[int, ...]] = Counter()
+    for step in product(*(range(w.extent) for w in walks)):
+        result[
+            tuple(
+                sum(i * w.strides[k] for i, w in zip(step, walks, strict=True))
+                for k in range(operands)
+            )
+        ] += 1
+    return result
+
+
+def everything(found: Absorption) -> tuple[Walk, ...]:
+    return (*found.outer, *found.hardware, *found.sequence)
+
+
+def within_rules(intrinsic: Intrinsic, found: Absorption) -> None:
+    for loop, walk in zip(intrinsic.loops, found.hardware, strict=True):
+        assert walk.extent in loop.extent
+        for operand, stride in zip(intrinsic.operands, walk.strides, strict=True):
+            rule = loop.stride(operand.name)
+            if rule.dense_after:
+                names = [x.name for x in intrinsic.loops]
+                below = found.hardware[names.index(rule.dense_after)]
+                position = [o.name for o in intrinsic.operands].index(operand.name)
+                assert stride == below.strides[position] * below.extent
+            else:
+                assert stride in rule.range
+
+
+def walks(operands: int, limit: int) -> st.SearchStrategy[list[Walk]]:
+    return st.lists(
+        st.builds(
+            Walk,
+            st.integers(1, 5),
+            st.tuples(*[st.sampled_from([0, 1, 2, 3, 5, 6, 30, limit])] * operands),
+        ),
+        max_size=5,
+    )
+
+
+@settings(max_examples=150, deadline=None)
+@given(walks(3, 2047))
+def test_multiply_accumulate_loops_are_covered(loops: list[Walk]) -> None:
+    intrinsic = chip().intrinsic["gemm"]
+    found = absorb(intrinsic, loops)
+    assert points(everything(found), 3) == points(tuple(loops), 3)
+    within_rules(intrinsic, found)
+    sequence = addresses(found.sequence, 0)
+    for distance in (1, 2):
+        assert not (sequence[distance:] == sequence[:-distance]).any()
+
+
+@settings(max_examples=150, deadline=None)
+@given(walks(2, 65535))
+def test_copy_loops_are_covered(loops: list[Walk]) -> None:
+    intrinsic = chip().intrinsic["load_inp"]
+    found = absorb(intrinsic, loops)
+    assert points(everything(found), 2) == points(tuple(loops), 2)
+    within_rules(intrinsic, found)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.permutations([Walk(4, (6, 0)), Walk(6, (1, 1)), Walk(3, (0, 6))]))
+def test_vector_operations_keep_their_distance(loops: list[Walk]) -> None:
+    intrinsic = chip().intrinsic["add"]
+    found = absorb(intrinsic, loops)
+    assert points(everything(found), 2) == points(tuple(loops), 2)
+    assert not hazard(intrinsic, (*found.hardware, *found.sequence), 0)
+
+
+def test_hazard_is_seen() -> None:
+    assert hazard(chip().intrinsic["add"], (Walk(2, (1, 0)), Walk(3, (0, 1))), 0)
+    assert not hazard(chip().intrinsic["gemm"], (Walk(3, (0, 1, 1)),), 0)
+
+
+def test_dense_tile_is_one_call() -> None:
+    found = absorb(chip().intrinsic["load_inp"], [Walk(8, (4, 16)), Walk(4, (1, 1))])
+    assert found.calls == 1
+    assert found.hardware == (Walk(8, (4, 16)), Walk(4, (1, 1)))
+
+
+def test_padded_rows_need_a_call_each() -> None:
+    found = absorb(chip().intrinsic["load_inp"], [Walk(8, (5, 16)), Walk(4, (1, 1))])
+    assert found.calls == 8
+
+
+def test_too_wide_a_step_is_left_outside() -> None:
+    found = absorb(chip().intrinsic["load_inp"], [Walk(8, (4, 65536)), Walk(4, (1, 1))])
+    assert found.calls == 8

@@ -1,0 +1,88 @@
+"""Tokens found on the shortened program are those of the whole program."""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import product
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import hwgen
+from hwgen.codegen.allocation import allocate
+from hwgen.codegen.layout import buffer_layouts, image_layouts
+from hwgen.codegen.sites import Site, build_sites
+from hwgen.codegen.synchronisation import TokenSite, synchronise
+from hwgen.polyhedral.matching import match
+from hwgen.polyhedral.scop import build_scop
+from hwgen.polyhedral.search import search
+from hwgen.polyhedral.selection import select
+from hwgen.polyhedral.tiling import Tiling
+from hwgen.spec.hardware import HardwareSpec
+
+ROOT = Path(__file__).parents[3]
+
+
+@cache
+def chip() -> HardwareSpec:
+    return hwgen.load_hardware(ROOT / "hw_specs" / "vta.yaml")
+
+
+@cache
+def programs(workload: str, sizes: tuple[tuple[str, int], ...]) -> list[tuple[Tiling, list[Site]]]:
+    loaded = hwgen.load_workload(ROOT / "workloads" / f"{workload}.yaml", dict(sizes))
+    scop = build_scop(loaded)
+    found = search(chip(), match(scop, select(scop, chip())), keep=60)
+    result: list[tuple[Tiling, list[Site]]] = []
+    for candidate in found.candidates:
+        tiling = candidate.tiling
+        images = image_layouts(scop, chip(), tiling.match)
+        buffers = buffer_layouts(tiling)
+        allocation = allocate(chip(), tiling.match.selection, buffers)
+        result.append((tiling, build_sites(chip(), tiling, images, buffers, allocation)))
+    return result
+
+
+def instances(tokens: list[TokenSite]) -> set[tuple[str, str, str, int, tuple[int, ...]]]:
+    return {
+        (t.kind, t.source, t.target, t.site, point)
+        for t in tokens
+        for box in t.boxes
+        for point in product(*(range(low, high) for low, high in box))
+    }
+
+
+CASES = [
+    ("gemm_requant", (("M", 256), ("N", 256), ("K", 256))),
+    ("gemm_requant", (("M", 300), ("N", 330), ("K", 410))),
+    ("gemm", (("M", 700), ("N", 640), ("K", 1300))),
+    ("conv2d_requant", (("H", 14), ("W", 14), ("C", 256), ("O", 256))),
+    ("conv2d", (("H", 30), ("W", 7), ("C", 70), ("O", 33), ("S", 2))),
+    ("add", (("M", 300), ("N", 400))),
+]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(CASES), st.integers(0, 59))
+def test_shortened_loops_stand_for_whole_loops(
+    case: tuple[str, tuple[tuple[str, int], ...]], number: int
+) -> None:
+    found = programs(*case)
+    tiling, sites = found[number % len(found)]
+    short = synchronise(chip(), tiling.loops, sites)
+    whole = synchronise(chip(), tiling.loops, sites, reach=1 << 20)
+    assert instances(short) == instances(whole)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_pushes_and_pops_balance(case: tuple[str, tuple[tuple[str, int], ...]]) -> None:
+    for tiling, sites in programs(*case)[:10]:
+        tokens = synchronise(chip(), tiling.loops, sites)
+        for edge in {(t.source, t.target) for t in tokens}:
+            counts = [
+                sum(k == kind and (s, t) == edge for k, s, t, _, _ in instances(tokens))
+                for kind in ("push", "pop")
+            ]
+            assert counts[0] == counts[1]
