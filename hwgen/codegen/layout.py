@@ -212,13 +212,15 @@ def _layout_text(
         size = tiling.match.block[cut] if cut else 1
         quotient = f"floor({names[d]}/{size})" if size > 1 else names[d]
         base = tile_base(tiling, coordinate, depth)
-        entry.append(f"{strides[d]}*({quotient} - ({base}))")
-        bounds.append(f"0 <= {quotient} - ({base}) < {box[d]}")
+        offset = f"{quotient} - ({base})" if base.terms or base.constant else quotient
+        if box[d] > 1:
+            entry.append(f"{strides[d]}*({offset})" if strides[d] > 1 else offset)
+        bounds.append(f"0 <= {offset} < {box[d]}")
         if cut:
             lane_text[lanes.index(cut)] = f"{names[d]} mod {size}"
     slots = tiling.slot[storage.name]
     slot = f"({counter(tiling, depth)}) mod {slots}" if slots > 1 else "0"
-    target = ", ".join([slot, " + ".join(entry) or "0", *lane_text])
+    target = ", ".join([slot, (" + ".join(entry) or "0"), *lane_text])
     where = f" : {' and '.join(bounds)}" if bounds else ""
     head = f"[{', '.join(parameters)}] -> " if parameters else ""
     return f"{head}{{ {storage.tensor}[{', '.join(names)}] -> {storage.memory}[{target}]{where} }}"

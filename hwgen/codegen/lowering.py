@@ -60,7 +60,7 @@ def lower(
     kernels: list[MicroKernelDef] = []
     leaves: dict[str, Node] = {}
     for site in sites:
-        leaves[f"C{site.index}"] = _call(workload, hardware, tiling, site, kernels)
+        leaves[f"C{site.index}"] = _call(tiling, site, kernels)
     for number, token in enumerate(tokens):
         make = Push if token.kind == "push" else Pop
         leaves[f"T{number}"] = make(token.source, token.target)
@@ -84,13 +84,7 @@ def _identifier(text: str) -> str:
     return "".join(c if c.isalnum() else "_" for c in text)
 
 
-def _call(
-    workload: Workload,
-    hardware: HardwareSpec,
-    tiling: Tiling,
-    site: Site,
-    kernels: list[MicroKernelDef],
-) -> Call:
+def _call(tiling: Tiling, site: Site, kernels: list[MicroKernelDef]) -> Call:
     intrinsic = site.operation.intrinsic
     hardware_loops = site.absorbed.hardware
     operands = tuple(
@@ -105,7 +99,7 @@ def _call(
     extents = tuple(Const(w.extent) for w in hardware_loops)
     kernel, variant = "", None
     if intrinsic.micro_kernel is not None:
-        definition, variant = _micro_kernel(workload, hardware, tiling, site, len(kernels))
+        definition, variant = _micro_kernel(tiling, site, len(kernels))
         kernel = definition.name
         kernels.append(definition)
     return Call(
@@ -132,9 +126,7 @@ def _slot(address: Address) -> Expr:
     return multiply(turn, Const(address.slot_entries))
 
 
-def _micro_kernel(
-    workload: Workload, hardware: HardwareSpec, tiling: Tiling, site: Site, number: int
-) -> tuple[MicroKernelDef, Expr]:
+def _micro_kernel(tiling: Tiling, site: Site, number: int) -> tuple[MicroKernelDef, Expr]:
     """The micro-kernel of a site and the expression that selects its variant."""
     digits = _digits(tiling, site)
     pinned = {
@@ -162,7 +154,7 @@ def _micro_kernel(
             repair="fewer tiles of a resident operand, or fewer slots",
         )
     definition = MicroKernelDef(
-        f"{_identifier(workload.name)}_{_identifier(hardware.name)}_k{number}",
+        f"k{number}",
         site.operation.intrinsic.name,
         tuple(KernelLoop(w.extent, w.strides) for w in site.absorbed.hardware),
         tuple(KernelLoop(w.extent, w.strides) for w in site.absorbed.sequence),

@@ -51,11 +51,15 @@ def lower_bound(program: KernelProgram, hardware: HardwareSpec) -> Bound:
             access = (nested, operand.name)
             for unit in (intrinsic.unit, ""):
                 images.setdefault((unit, buffer, operand.access), []).append(access)
+    touched: dict[tuple[str | int, ...], int] = {}
     for (unit, buffer, kind), accesses in images.items():
         intrinsic = hardware.intrinsic[accesses[0][0].call.intrinsic]
         operand = intrinsic.operand(accesses[0][1])
         bus, size = operand_bus(operand, hardware), entry_bytes(operand)
-        entries = touched_entries(accesses, program.image[buffer].entries)
+        sites = (buffer, kind, *sorted(nested.call.site for nested, _ in accesses))
+        if sites not in touched:
+            touched[sites] = touched_entries(accesses, program.image[buffer].entries)
+        entries = touched[sites]
         if kind == "write":
             if unit:
                 need[f"unit {unit}"] += _write(bus, size, entries)
@@ -73,12 +77,13 @@ def _compute(program: KernelProgram, hardware: HardwareSpec) -> Counter[str]:
         i.name: i for i in hardware.intrinsics if offchip_operand(i, hardware) is None
     }
 
-    def watched(call: Call) -> tuple[Expr, ...]:
-        return () if call.kernel or call.intrinsic not in chosen else call.extents
+    def counted(node: Call | Push | Pop) -> tuple[Expr, ...] | None:
+        if not isinstance(node, Call) or node.intrinsic not in chosen:
+            return None
+        return () if node.kernel else node.extents
 
     def leaf(node: Call | Push | Pop, values: Values) -> Mapping[str, int]:
-        if not isinstance(node, Call) or node.intrinsic not in chosen:
-            return {}
+        assert isinstance(node, Call)
         intrinsic = chosen[node.intrinsic]
         if node.kernel:
             extents = tuple(loop.extent for loop in program.kernel[node.kernel].loops)
@@ -89,7 +94,7 @@ def _compute(program: KernelProgram, hardware: HardwareSpec) -> Counter[str]:
         idle = evaluate(intrinsic.cycles, dict.fromkeys(names, 0))
         return {f"unit {intrinsic.unit}": int(evaluate(intrinsic.cycles, names) - idle)}
 
-    return total(program.body, watched, leaf)
+    return total(program.body, counted, leaf)
 
 
 def _write(bus: Bus, size: int, entries: int) -> int:

@@ -28,23 +28,31 @@ Leaf = Callable[[Call | Push | Pop, Values], Mapping[str, int]]
 
 
 def total(
-    nodes: tuple[Node, ...], watched: Callable[[Call], tuple[Expr, ...]], leaf: Leaf
+    nodes: tuple[Node, ...],
+    counted: Callable[[Call | Push | Pop], tuple[Expr, ...] | None],
+    leaf: Leaf,
 ) -> Counter[str]:
-    """Sum of `leaf` over every executed call, push and pop.
+    """Sum of `leaf` over every executed call, push and pop that is counted.
 
-    `watched` gives the expressions of a call that `leaf` depends on.
+    `counted` gives the expressions that `leaf` of a node depends on, or None to leave it out.
     """
-    return _Total(watched, leaf).run(nodes, {})
+    return _Total(counted, leaf).run(nodes, {})
 
 
 class _Total:
-    def __init__(self, watched: Callable[[Call], tuple[Expr, ...]], leaf: Leaf) -> None:
-        self.watched = watched
+    def __init__(
+        self, counted: Callable[[Call | Push | Pop], tuple[Expr, ...] | None], leaf: Leaf
+    ) -> None:
+        self.counted = counted
         self.leaf = leaf
+        # What the counted nodes of a part of the text depend on, by the part's identity.
+        self.needs: dict[int, list[Expr] | None] = {}
 
     def run(self, nodes: tuple[Node, ...], values: dict[str, int]) -> Counter[str]:
         result: Counter[str] = Counter()
         for node in nodes:
+            if self._needs(node) is None:
+                continue
             match node:
                 case Call() | Push() | Pop():
                     result.update(self.leaf(node, values))
@@ -62,7 +70,8 @@ class _Total:
         ranges: dict[str, Interval] = {n: (v, v) for n, v in values.items()}
         ranges[loop.variable] = (first, end - 1)
         inner_ranges(loop.body, ranges)
-        watched = [Watched(e) for e in self._expressions(loop.body)]
+        needs = [e for node in loop.body for e in self._needs(node) or ()]
+        watched = [Watched(e) for e in needs]
         for zone in zones(watched, loop.variable, (first, end - 1), ranges):
             period = zone.period or zone.end - zone.start
             for v in range(zone.start, min(zone.end, zone.start + period)):
@@ -71,20 +80,24 @@ class _Total:
                 result.update({name: count * times for name, count in body.items()})
         return result
 
-    def _expressions(self, nodes: tuple[Node, ...]) -> Iterator[Expr]:
-        for node in nodes:
-            match node:
-                case Call():
-                    yield from self.watched(node)
-                case If(condition, then, otherwise):
-                    yield condition
-                    yield from self._expressions(then)
-                    yield from self._expressions(otherwise)
-                case Loop(_, lower, upper, body):
-                    yield from (lower, upper)
-                    yield from self._expressions(body)
-                case Push() | Pop():
-                    pass
+    def _needs(self, node: Node) -> list[Expr] | None:
+        if id(node) not in self.needs:
+            self.needs[id(node)] = self._find_needs(node)
+        return self.needs[id(node)]
+
+    def _find_needs(self, node: Node) -> list[Expr] | None:
+        match node:
+            case Call() | Push() | Pop():
+                found = self.counted(node)
+                return None if found is None else list(found)
+            case If(condition, then, otherwise):
+                own, parts = [condition], (*then, *otherwise)
+            case Loop(_, lower, upper, body):
+                own, parts = [lower, upper], body
+        inside = [self._needs(part) for part in parts]
+        if all(needs is None for needs in inside):
+            return None
+        return own + [e for needs in inside for e in needs or ()]
 
 
 def inner_ranges(nodes: tuple[Node, ...], ranges: dict[str, Interval]) -> None:
@@ -106,10 +119,10 @@ def inner_ranges(nodes: tuple[Node, ...], ranges: dict[str, Interval]) -> None:
 def count_calls(program: KernelProgram) -> int:
     """Calls that a program executes."""
 
-    def leaf(node: Call | Push | Pop, _: Values) -> Mapping[str, int]:
-        return {"calls": int(isinstance(node, Call))}
+    def leaf(_node: Call | Push | Pop, _values: Values) -> Mapping[str, int]:
+        return {"calls": 1}
 
-    return total(program.body, lambda _: (), leaf)["calls"]
+    return total(program.body, lambda node: () if isinstance(node, Call) else None, leaf)["calls"]
 
 
 def count_tokens(
@@ -126,7 +139,7 @@ def count_tokens(
             case Call():
                 return {}
 
-    counts = total(program.body, lambda _: (), leaf)
+    counts = total(program.body, lambda node: None if isinstance(node, Call) else (), leaf)
     edges = hardware.tokens.edges if hardware.tokens is not None else ()
     return {(a, b): (counts[f"push {a} {b}"], counts[f"pop {a} {b}"]) for a, b in edges}
 
@@ -164,12 +177,14 @@ def touched_entries(accesses: list[tuple[NestedCall, str]], entries: int) -> int
 
     Exact where the iterations that matter are at most `POINTS`; else never too many.
     """
+    covered = [_dense_entries(nested, name) for nested, name in accesses]
+    largest = max((count for count, _ in covered), default=0)
+    if largest >= entries or (len(covered) == 1 and covered[0][1]):
+        return min(largest, entries)
     marks = np.zeros(entries + 1, np.int64) if entries <= ENTRIES else None
-    largest = 0
     for nested, name in accesses:
-        spans = _spans(nested, name)
+        spans = _spans(nested, name) if marks is not None else None
         if spans is None or marks is None:
-            largest = max(largest, _dense_entries(nested, name))
             continue
         starts, ends = spans
         marks += np.bincount(starts.clip(0, entries), minlength=entries + 1)
@@ -204,9 +219,12 @@ def _spans(nested: NestedCall, name: str) -> tuple[Rows, Rows] | None:
     rows_each = prod(evaluate_interval(e, ranges)[1] for e in call.extents[:-1])
     if prod(a.size for a in axes.values()) * rows_each > 8 * POINTS:
         return None
-    grids = np.meshgrid(*axes.values(), indexing="ij") if axes else []
-    rows: dict[str, Rows] = {n: g.ravel() for n, g in zip(axes, grids, strict=True)}
     count = prod(a.size for a in axes.values())
+    rows: dict[str, Rows] = {}
+    inner = count
+    for variable, axis in axes.items():
+        inner //= axis.size
+        rows[variable] = np.tile(np.repeat(axis, inner), count // (inner * axis.size))
     keep = np.ones(count, np.bool_)
     for condition, wanted in conditions:
         keep &= np.broadcast_to((evaluate_rows(condition, rows) != 0) == wanted, (count,))
@@ -241,36 +259,39 @@ def _inside(loop: Loop) -> list[tuple[Expr, bool]]:
     ]
 
 
-def _dense_entries(nested: NestedCall, name: str) -> int:
-    """Entries that the access is sure to cover by itself, from its strides alone.
+def _dense_entries(nested: NestedCall, name: str) -> tuple[int, bool]:
+    """Entries that the access is sure to cover, from its strides alone, and whether that is all.
 
     Dimensions are taken from the smallest stride up: one that continues a single dense run makes
     it longer, one that steps over everything so far multiplies, any other is left out.
     """
     if nested.conditions:
-        return 0
-    return max(_strided_entries(nested, name, short) for short in (0, 1))
+        return 0, False
+    whole = _strided_entries(nested, name, 0)
+    return whole if whole[1] else max(whole, _strided_entries(nested, name, 1))
 
 
-def _strided_entries(nested: NestedCall, name: str, short: int) -> int:
+def _strided_entries(nested: NestedCall, name: str, short: int) -> tuple[int, bool]:
     """The same without the last `short` iterations of each loop, where tails may be smaller."""
     call = nested.call
     operand = next(o for o in call.operands if o.name == name)
     linear = affine(operand.address)
     if linear is None:
-        return 0
+        return 0, False
+    exact = not short
     ranges: dict[str, Interval] = {}
     dims: list[tuple[int, int]] = []
     for loop in nested.loops:
-        low, high = evaluate_interval(loop.lower, ranges), evaluate_interval(loop.upper, ranges)
-        trips = max(1, high[0] - low[1] - short)
-        ranges[loop.variable] = (low[0], max(low[0], high[1] - 1 - short))
+        low, high = interval(loop.lower, ranges), interval(loop.upper, ranges)
         if high[0] <= low[1]:
-            return 0
-        dims.append((abs(linear[1].get(loop.variable, 0)), trips))
+            return 0, False
+        exact = exact and low[0] == low[1] and high[0] == high[1]
+        ranges[loop.variable] = (low[0], max(low[0], high[1] - 1 - short))
+        dims.append((abs(linear[1].get(loop.variable, 0)), max(1, high[0] - low[1] - short)))
     for extent, stride in zip(call.extents, operand.strides, strict=True):
-        count, step = interval(extent, ranges)[0], interval(stride, ranges)
-        dims.append((step[0] if step[0] == step[1] else 0, count))
+        trips, step = interval(extent, ranges), interval(stride, ranges)
+        exact = exact and trips[0] == trips[1] and step[0] == step[1]
+        dims.append((step[0] if step[0] == step[1] else 0, trips[0]))
     run, count, span = 1, 1, 1
     for stride, trips in sorted(d for d in dims if d[0] and d[1] > 1):
         if count == 1 and stride <= run:
@@ -279,4 +300,6 @@ def _strided_entries(nested: NestedCall, name: str, short: int) -> int:
         elif stride >= span:
             count *= trips
             span += stride * (trips - 1)
-    return run * count
+        else:
+            exact = False
+    return run * count, exact

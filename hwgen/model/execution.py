@@ -193,7 +193,7 @@ class Batch:
                 replace(o, start=o.start + begin * step * o.entry_elements)
                 for o, step in zip(self.operands, whole.strides, strict=True)
             )
-            return replace(self, dims=dims, operands=moved)
+            return replace(self, dims=tuple(d for d in dims if d.extent > 1), operands=moved)
 
         return part(0, cut), part(cut, whole.extent - cut)
 

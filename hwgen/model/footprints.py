@@ -17,6 +17,8 @@ from .periodicity import Watched
 from .stream import Operation
 
 Entries = npt.NDArray[np.int64]
+Instance = tuple[Operation, tuple[int, ...]]
+"""An executed operation and the values of the loop variables."""
 
 
 class Space:
@@ -35,8 +37,8 @@ class Space:
         self._known: dict[bytes, int] = {}
         self.writes: list[list[int]] = [[0] * units]
         self.reads: list[list[int]] = [[0] * units]
-        self.last_write: list[list[object]] = [[None] * units]
-        self.last_read: list[list[object]] = [[None] * units]
+        self.last_write: list[list[Instance | None]] = [[None] * units]
+        self.last_read: list[list[Instance | None]] = [[None] * units]
 
     def footprint(self, entries: Entries) -> int:
         """Register a set of entries; equal sets have one number."""
@@ -94,9 +96,7 @@ class FootprintCosts:
             if len({unit for unit, _ in accesses}) < 2 or not any(w for _, w in accesses):
                 continue
             memory = hardware.memory.get(place)
-            entries = (
-                memory.capacity_entries if memory is not None else program.image[place].entries
-            )
+            entries = memory.capacity_entries if memory else program.image[place].entries
             self._space[place] = len(self.spaces)
             self.spaces.append(Space(place, entries, count))
 

@@ -9,24 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import reduce
+from itertools import pairwise
 from math import gcd, lcm
 
 from hwgen.spec.expression import (
     Binary,
     Call,
-    Const,
     Expr,
-    Name,
     Unary,
-    add,
     evaluate,
-    multiply,
     names,
     walk,
 )
 
-from .integers import Interval, affine, evaluate_interval
+from .integers import Coefficients, Interval, affine, evaluate_interval
 
 Ranges = Mapping[str, Interval]
 _COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
@@ -50,16 +46,48 @@ class Zone:
     period: int
 
 
+_FORMS: dict[int, tuple[Expr, Coefficients | None, tuple[str, ...]]] = {}
+_FORMS_LIMIT = 1 << 16
+
+
+def _forms(expr: Expr) -> tuple[Expr, Coefficients | None, tuple[str, ...]]:
+    """The affine form and the names of an expression, remembered by the object's identity."""
+    known = _FORMS.get(id(expr))
+    if known is None or known[0] is not expr:
+        if len(_FORMS) >= _FORMS_LIMIT:
+            _FORMS.clear()
+        known = _FORMS[id(expr)] = (expr, affine(expr), names(expr))
+    return known
+
+
 def interval(expr: Expr, ranges: Ranges) -> Interval:
     """Bounds of an expression over a box, tight where it is affine."""
-    linear = affine(expr)
-    if linear is None:
-        return evaluate_interval(expr, ranges)
+    linear = _forms(expr)[1]
+    return evaluate_interval(expr, ranges) if linear is None else _affine_interval(linear, ranges)
+
+
+def _affine_interval(linear: Coefficients, ranges: Ranges) -> Interval:
     low = high = linear[0]
     for name, c in linear[1].items():
         a, b = c * ranges[name][0], c * ranges[name][1]
         low, high = low + min(a, b), high + max(a, b)
     return low, high
+
+
+def _difference(left: Expr, right: Expr) -> Coefficients | None:
+    a, b = _forms(left)[1], _forms(right)[1]
+    if a is None or b is None:
+        return None
+    factors = {n: a[1].get(n, 0) - b[1].get(n, 0) for n in dict.fromkeys((*a[1], *b[1]))}
+    return a[0] - b[0], {n: c for n, c in factors.items() if c}
+
+
+def _difference_interval(left: Expr, right: Expr, ranges: Ranges) -> Interval:
+    linear = _difference(left, right)
+    if linear is not None:
+        return _affine_interval(linear, ranges)
+    a, b = interval(left, ranges), interval(right, ranges)
+    return a[0] - b[1], a[1] - b[0]
 
 
 def _constant(expr: Expr, ranges: Ranges) -> int | None:
@@ -69,10 +97,10 @@ def _constant(expr: Expr, ranges: Ranges) -> int | None:
 
 def progression(expr: Expr, variable: str, ranges: Ranges) -> tuple[int, int] | None:
     """(period, shift) of an expression in `variable` over its range, or None."""
-    linear = affine(expr)
+    _, linear, mentioned = _forms(expr)
     if linear is not None:
         return 1, linear[1].get(variable, 0)
-    if variable not in names(expr):
+    if variable not in mentioned:
         return 1, 0
     match expr:
         case Unary("-", operand):
@@ -144,7 +172,7 @@ def _selected(
     same = _same_rate(left, right, variable, ranges)
     if same is not None:
         return same
-    difference = interval(Binary("-", left, right), ranges)
+    difference = _difference_interval(left, right, ranges)
     if difference[1] <= 0:
         return progression(left if function == "min" else right, variable, ranges)
     if difference[0] >= 0:
@@ -158,7 +186,7 @@ def _compared(
     same = _same_rate(left, right, variable, ranges)
     if same is not None:
         return same[0], 0
-    difference = interval(Binary("-", left, right), ranges)
+    difference = _difference_interval(left, right, ranges)
     low, high = difference
     decided = {
         "<": high < 0 or low >= 0,
@@ -177,20 +205,25 @@ def _cuts(expr: Expr, variable: str, span: Interval, ranges: Ranges) -> set[int]
     for node in walk(expr):
         match node:
             case Call("min" | "max", (left, right)):
-                pass
-            case Binary(op, left, right) if op in _COMPARISONS:
-                pass
+                signs = (0,)
+            case Binary("<" | ">=", left, right):
+                signs = (0,)
+            case Binary("<=" | ">", left, right):
+                signs = (1,)
+            case Binary("==" | "!=", left, right):
+                signs = (0, 1)
             case _:
                 continue
-        linear = affine(Binary("-", left, right))
+        linear = _difference(left, right)
         if linear is None or variable not in linear[1]:
             continue
-        slope = linear[1][variable]
-        terms = [Const(linear[0]), *(multiply(Name(n), Const(c)) for n, c in linear[1].items())]
-        low, high = interval(reduce(add, terms), {**ranges, variable: (0, 0)})
-        for rest in {low, high}:
-            root = -rest // slope
-            cuts.update(c for c in (root, root + 1, root + 2) if span[0] < c <= span[1])
+        bounds = _affine_interval(linear, {**ranges, variable: (0, 0)})
+        for sign in signs:
+            # Where slope * v + rest >= sign, for all values of the rest and for some.
+            slope, low, high = linear[1][variable], bounds[0] - sign, bounds[1] - sign
+            if slope < 0:
+                slope, low, high = -slope, -high - 1, -low - 1
+            cuts.update(c for c in (-(low // slope), -(high // slope)) if span[0] < c <= span[1])
     return cuts
 
 
@@ -198,13 +231,13 @@ def zones(
     watched: Iterable[Watched], variable: str, span: Interval, ranges: Ranges
 ) -> tuple[Zone, ...]:
     """Partition of the iterations `span[0] .. span[1]` into intervals with a common period."""
-    dependent = [w for w in watched if variable in names(w.expression)]
+    dependent = [w for w in watched if variable in _forms(w.expression)[2]]
     cuts = {span[0], span[1] + 1}
     for w in dependent:
         cuts |= _cuts(w.expression, variable, span, ranges)
     ordered = sorted(cuts)
     found: list[Zone] = []
-    for start, end in zip(ordered, ordered[1:], strict=False):
+    for start, end in pairwise(ordered):
         inside = {**ranges, variable: (start, end - 1)}
         period = 1
         for w in dependent:

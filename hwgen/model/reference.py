@@ -34,6 +34,7 @@ from .numeric import (
     is_float,
     load,
     magnitude,
+    matrix_product,
     promoted,
     store,
 )
@@ -305,7 +306,7 @@ class _Execution:
         return max(sizes)
 
     def _add_product(self, factors: tuple[_Factor, _Factor], box: Box, sums: Array) -> None:
-        """Add the products of a box, by Einstein summation over strided views."""
+        """Add the products of a box."""
         places = self._plain_target() or []
         letters = dict(zip(box, ascii_letters, strict=False))
         views: list[Array] = []
@@ -324,8 +325,7 @@ class _Execution:
             load(view, d).array.astype(kind) for view, d in zip(views, dtypes, strict=True)
         )
         shown = "".join(letters[n] for n in places if any(f.steps[n] for f in factors))
-        subscripts = f"{labels[0]},{labels[1]}->{shown}"
-        product: Array = np.asarray(np.einsum(subscripts, left, right, optimize=True))
+        product = _sum_of_products(left, labels[0], right, labels[1], shown)
         if times > 1:
             product = np.multiply(product, np.asarray(times, kind))
         spread = [slice(None) if letters[n] in shown else np.newaxis for n in places]
@@ -351,6 +351,27 @@ class _Factor:
         shape = tuple(stop - start for start, stop in used.values())
         strides = tuple(self.steps[n] * array.itemsize for n in used)
         return as_strided(array.ravel()[first:], shape, strides, writeable=False)
+
+
+Numbers = npt.NDArray[np.float32 | np.float64 | np.int64]
+
+
+def _sum_of_products(left: Numbers, one: str, right: Numbers, other: str, shown: str) -> Array:
+    """Einstein summation; the common case, a product of two matrices, without its detours."""
+    rows, columns, depth = (
+        "".join(n for n in one + other if (n in one, n in other, n in shown) == where)
+        for where in ((True, False, True), (False, True, True), (True, True, False))
+    )
+    depth = "".join(dict.fromkeys(depth))
+    if len(one) != len(rows + depth) or len(other) != len(columns + depth):
+        sums = np.einsum(f"{one},{other}->{shown}", left, right, optimize=True)
+        return np.asarray(sums)
+    a = np.transpose(left, [one.index(n) for n in rows + depth])
+    b = np.transpose(right, [other.index(n) for n in columns + depth])
+    length = prod(a.shape[len(rows) :])
+    sums = matrix_product(np.reshape(a, (-1, length)), np.reshape(b, (-1, length)))
+    whole = np.reshape(sums, (*a.shape[: len(rows)], *b.shape[: len(columns)]))
+    return np.transpose(whole, [(rows + columns).index(n) for n in shown])
 
 
 def _sum_type(

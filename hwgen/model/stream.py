@@ -505,10 +505,10 @@ class _LoopRunner:
         found = seen.get(signature)
         if found is not None:
             return found
-        if stream.approximate and len(seen) >= 3:
-            if stream.emitted > stream.budget or len(seen) >= MARKS:
-                stream.exact = False
-                return list(seen.values())[len(seen) // 2]
+        spent = stream.emitted > stream.budget or len(seen) >= MARKS
+        if stream.approximate and spent and len(seen) >= 3:
+            stream.exact = False
+            return list(seen.values())[len(seen) // 2]
         seen[signature] = (v, stream.sink.mark())
         return None
 

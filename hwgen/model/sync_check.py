@@ -18,7 +18,7 @@ from hwgen.errors import HwgenError
 from hwgen.spec.hardware import HardwareSpec
 
 from .counting import count_calls, count_tokens
-from .footprints import FootprintCosts, Space
+from .footprints import FootprintCosts, Instance, Space
 from .stream import Operation, Stream
 
 CHECK_LIMIT = 200_000
@@ -60,9 +60,6 @@ class _Event:
     operation: Operation
     popped: tuple[tuple[int, int], ...]
     pushed: tuple[tuple[int, int], ...]
-
-
-_Instance = tuple[Operation, tuple[int, ...]]
 
 
 def check_synchronisation(program: KernelProgram, hardware: HardwareSpec) -> SyncResult:
@@ -202,7 +199,7 @@ class _Clocks:
         self.tokens: list[deque[Clock]] = [deque() for _ in self.edges]
         self.given = [0] * len(self.edges)
         self.taken = [0] * len(self.edges)
-        self.queue: list[deque[_Instance]] = [deque() for _ in range(units)]
+        self.queue: list[deque[Instance]] = [deque() for _ in range(units)]
         self.accepted = 0
         self.race: HwgenError | None = None
         self.record = record
@@ -229,21 +226,12 @@ class _Clocks:
         clocks = tuple([_relative(c, done) for c in self.clock])
         tokens = tuple([tuple([_relative(c, done) for c in queue]) for queue in self.tokens])
         queues = tuple([tuple([op.identity for op, _ in queue]) for queue in self.queue])
+        # An access that all other units know of can be in no race any more.
         accesses = tuple(
             [
-                tuple(
-                    [
-                        tuple(
-                            [
-                                a - d if a > k else 1
-                                for a, d, k in zip(row, done, known, strict=True)
-                            ]
-                        )
-                        for rows in (space.writes, space.reads)
-                        for row in rows
-                    ]
-                )
+                tuple([a - d if a > k else 1 for a, d, k in zip(row, done, known, strict=True)])
                 for space in self.costs.spaces
+                for row in (*space.writes, *space.reads)
             ]
         )
         return clocks, tokens, queues, accesses, self.race is None
@@ -257,7 +245,7 @@ class _Clocks:
 
     # Execution
 
-    def _execute(self, unit: int, instance: _Instance, pending: list[int]) -> None:
+    def _execute(self, unit: int, instance: Instance, pending: list[int]) -> None:
         operation = instance[0]
         clock = self.clock[unit]
         for edge in operation.pops:
@@ -281,7 +269,7 @@ class _Clocks:
         return counters[edge] - 1
 
     def _touch(
-        self, space: Space, footprint: int, write: bool, instance: _Instance, clock: list[int]
+        self, space: Space, footprint: int, write: bool, instance: Instance, clock: list[int]
     ) -> None:
         unit = instance[0].unit
         now = clock[unit]
@@ -303,13 +291,13 @@ class _Clocks:
                 space.last_read[atom][unit] = instance
 
     def _report(
-        self, space: Space, footprint: int, later: _Instance, earlier: object, wrote: bool
+        self, space: Space, footprint: int, later: Instance, earlier: Instance | None, wrote: bool
     ) -> None:
         """Keep the first race; deadlocks and leftover tokens are reported before it."""
         if self.race is not None:
             return
-        assert isinstance(earlier, tuple)
-        first: _Instance = earlier
+        assert earlier is not None
+        first = earlier
         entries = space.footprints[footprint]
         for place, number, _ in first[0].touches:
             if self.costs.spaces[place] is space:
@@ -333,7 +321,7 @@ class _Clocks:
             repair=f"push {source} -> {target} after the first call, pop it before the second",
         )
 
-    def _name(self, instance: _Instance) -> str:
+    def _name(self, instance: Instance) -> str:
         operation, where = instance
         assert self.stream is not None
         inside = self._loops(operation.site)
@@ -365,7 +353,7 @@ class _Clocks:
                     repair="add the missing pop, or remove the surplus push",
                 )
 
-    def _blocked(self, unit: int, instance: _Instance) -> None:
+    def _blocked(self, unit: int, instance: Instance) -> None:
         edge = next(e for e in instance[0].pops if not self.tokens[e])
         source, target = self.edges[edge]
         waits = f"{self._name(instance)} pops {source} -> {target}"

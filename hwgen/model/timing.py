@@ -108,10 +108,8 @@ def estimate_cycles(program: KernelProgram, hardware: HardwareSpec) -> TimingRes
     Raises:
         HwgenError: as `simulate_timing`.
     """
-    for lead, limit, budget in (
-        (FOREVER, FULL_OPERATIONS, 0),
-        (LEAD_ENTRIES, FOREVER, OPERATION_BUDGET),
-    ):
+    full, long = (FOREVER, FULL_OPERATIONS, 0), (LEAD_ENTRIES, FOREVER, OPERATION_BUDGET)
+    for lead, limit, budget in (full, long):
         machine = Machine(hardware, lead=lead)
         costs = CycleCosts(program, hardware)
         stream = Stream(program, hardware, costs, machine, skip=True, budget=budget, limit=limit)
@@ -449,15 +447,11 @@ class Machine:
         ]
         name, operation, edge = blocked[0]
         source, target = self._edges[edge]
+        full = f"; the queue of {self._names[unit]} is full" if name != self._names[unit] else ""
         raise HwgenError(
             "H761",
             f"deadlock: unit {name} waits for a token that never comes",
-            found=f"{operation.name} (site {operation.site}) pops {source} -> {target}"
-            + (
-                f"; the queue of unit {self._names[unit]} is full"
-                if name != self._names[unit]
-                else ""
-            ),
+            found=f"{operation.name} (site {operation.site}) pops {source} -> {target}{full}",
             allowed=f"a push {source} -> {target} for each pop, before what waits for it",
             repair=f"add the missing push after the call of {source} that {target} waits for",
         )

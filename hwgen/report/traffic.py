@@ -37,15 +37,13 @@ def off_chip_traffic(
     Micro-operations and instruction fetch are not tensors and not counted.
     """
 
-    def touches(call: Call) -> bool:
-        return any(o.buffer in program.image for o in call.operands)
-
-    def watched(call: Call) -> tuple[Expr, ...]:
-        return call.extents if touches(call) else ()
+    def counted(node: Call | Push | Pop) -> tuple[Expr, ...] | None:
+        if isinstance(node, Call) and any(o.buffer in program.image for o in node.operands):
+            return node.extents
+        return None
 
     def leaf(node: Call | Push | Pop, values: Mapping[str, int]) -> Mapping[str, int]:
-        if not isinstance(node, Call) or not touches(node):
-            return {}
+        assert isinstance(node, Call)
         entries = prod(int(evaluate(e, values)) for e in node.extents)
         moved: dict[str, int] = {}
         declared = hardware.intrinsic[node.intrinsic].operands
@@ -57,7 +55,7 @@ def off_chip_traffic(
                 moved[key] = moved.get(key, 0) + entries * image.entry_bytes
         return moved
 
-    found = total(program.body, watched, leaf)
+    found = total(program.body, counted, leaf)
     return tuple(
         TensorTraffic(
             t.name,

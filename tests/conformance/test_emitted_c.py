@@ -19,12 +19,12 @@ import pytest
 from numpy.typing import NDArray
 
 from hwgen.codegen.emit_c import CSource, emit
-from hwgen.codegen.program import Call, If, KernelProgram, Loop, Node, Pop, Push
+from hwgen.codegen.program import KernelProgram
 from hwgen.model.compiled import compile_model, find_compiler, have_compiler
-from hwgen.spec.expression import Const, add
 from hwgen.spec.workload import Workload
 from tests import samples
 from tests.shim import harness, rtl_model
+from tests.shim.mutations import MUTATIONS, edit
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -309,78 +309,6 @@ def test_includes_only_what_a_kernel_needs() -> None:
 
 
 # --- mutations: what the shim and the model must notice ---
-
-
-def edit(nodes: tuple[Node, ...], change: Callable[[Node], tuple[Node, ...]]) -> tuple[Node, ...]:
-    """The tree with every node replaced by what `change` makes of it."""
-    result: list[Node] = []
-    for node in nodes:
-        match node:
-            case Loop():
-                result += change(replace(node, body=edit(node.body, change)))
-            case If():
-                then, otherwise = edit(node.then, change), edit(node.otherwise, change)
-                result += change(replace(node, then=then, otherwise=otherwise))
-            case _:
-                result += change(node)
-    return tuple(result)
-
-
-def without(kind: type[Node], source: str, target: str) -> Callable[[Node], tuple[Node, ...]]:
-    def change(node: Node) -> tuple[Node, ...]:
-        gone = isinstance(node, (Push, Pop)) and (node.source, node.target) == (source, target)
-        return () if gone and isinstance(node, kind) else (node,)
-
-    return change
-
-
-def moved(intrinsic: str, operand: str, by: int) -> Callable[[Node], tuple[Node, ...]]:
-    """`operand`'s address shifted in every call of `intrinsic`."""
-
-    def change(node: Node) -> tuple[Node, ...]:
-        if not isinstance(node, Call) or node.intrinsic != intrinsic:
-            return (node,)
-        operands = tuple(
-            replace(o, address=add(o.address, Const(by))) if o.name == operand else o
-            for o in node.operands
-        )
-        return (replace(node, operands=operands),)
-
-    return change
-
-
-def dropped(intrinsic: str) -> Callable[[Node], tuple[Node, ...]]:
-    return lambda node: () if isinstance(node, Call) and node.intrinsic == intrinsic else (node,)
-
-
-def flattened(intrinsic: str) -> Callable[[Node], tuple[Node, ...]]:
-    """All rows stored onto the first."""
-
-    def change(node: Node) -> tuple[Node, ...]:
-        if not isinstance(node, Call) or node.intrinsic != intrinsic:
-            return (node,)
-        strides = (Const(0), Const(1))
-        operands = (replace(node.operands[0], strides=strides), *node.operands[1:])
-        return (replace(node, operands=operands),)
-
-    return change
-
-
-MUTATIONS: dict[str, Callable[[Node], tuple[Node, ...]]] = {
-    "dropped push": without(Push, "load", "compute"),
-    "dropped pop": without(Pop, "compute", "load"),
-    "dropped pair": lambda node: (
-        (node,) if not isinstance(node, (Push, Pop)) else without(Push, "store", "compute")(node)
-        and without(Pop, "store", "compute")(node)
-    ),
-    "load one entry off": moved("load_inp", "dst", 1),
-    "load past the buffer": moved("load_inp", "src", 16 * 256),
-    "store one entry off": moved("store_out", "src", 1),
-    "missing reset": dropped("reset"),
-    "missing load": dropped("load_wgt"),
-    "missing store": dropped("store_out"),
-    "wrong stride": flattened("store_out"),
-}  # fmt: skip
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS)

@@ -6,7 +6,7 @@ import ctypes
 import subprocess
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -162,7 +162,7 @@ def numpy_value(expr: Expr, p: Any, q: Any) -> Any:
         case Unary(_, operand):
             return -numpy_value(operand, p, q)
         case Cast(dtype, operand):
-            return np.asarray(numpy_value(operand, p, q)).astype(dtype)
+            return cast("Any", np.asarray(numpy_value(operand, p, q))).astype(dtype)
         case Call("min", (a, b)):
             return np.minimum(numpy_value(a, p, q), numpy_value(b, p, q))
         case Call("clip", (a, low, high)):

@@ -67,9 +67,7 @@ def make(compute: list[str], sizes: dict[str, int], **tensors: str) -> Workload:
 
 
 @pytest.mark.parametrize("points", [1, 8, 1 << 22])
-@pytest.mark.parametrize(
-    ("op", "function"), [("+=", np.sum), ("max=", np.max), ("min=", np.min)]
-)
+@pytest.mark.parametrize(("op", "function"), [("+=", np.sum), ("max=", np.max), ("min=", np.min)])
 def test_reductions_start_from_their_neutral_element(
     op: str, function: object, points: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

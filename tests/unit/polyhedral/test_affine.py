@@ -16,9 +16,7 @@ NAMES = ("i", "j", "k")
 def affine_expressions(draw: st.DrawFn, depth: int = 4) -> Expr:
     if depth == 0 or draw(st.booleans()):
         return draw(
-            st.one_of(
-                st.integers(-9, 9).map(Const), st.sampled_from([Name(n) for n in NAMES])
-            )
+            st.one_of(st.integers(-9, 9).map(Const), st.sampled_from([Name(n) for n in NAMES]))
         )
     inner = affine_expressions(depth - 1)
     kind = draw(st.sampled_from("+-*n"))

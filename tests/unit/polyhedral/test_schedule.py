@@ -100,7 +100,10 @@ def test_shifted_intermediate_is_refused() -> None:
     workload = hwgen.Workload(
         "halo",
         tensors={"a": "int8[9, 16]", "b": "int8[16]", "s": "int32[9]", "y": "int8[8]"},
-        compute=["s[m] += a[m, k] * b[k]", {"do": "y[i] = int8(max(s[i], s[i + 1]))", "loops": {"i": 8}}],
+        compute=[
+            "s[m] += a[m, k] * b[k]",
+            {"do": "y[i] = int8(max(s[i], s[i + 1]))", "loops": {"i": 8}},
+        ],
     )
     with pytest.raises(HwgenError) as caught:
         build_scop(workload)

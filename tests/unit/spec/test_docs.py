@@ -6,7 +6,7 @@ import json
 import re
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -100,7 +100,8 @@ def test_field_tables(
 
 def test_every_field_has_a_docstring() -> None:
     for made in (hardware_json_schema(), workload_json_schema()):
-        definitions: dict[str, Any] = {"": made, **made["$defs"]}
+        nested = cast("dict[str, Any]", made["$defs"])
+        definitions: dict[str, Any] = {"": made, **nested}
         for definition in definitions.values():
             for properties in definition["properties"].values():
                 assert properties["description"].endswith(".")

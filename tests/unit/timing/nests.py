@@ -33,15 +33,11 @@ def sizes(*extents: int) -> tuple[Expr, ...]:
     return tuple(map(Const, extents))
 
 
-def image(
-    name: str, role: str, dtype: str, outer: tuple[int, ...], lanes: tuple[int, ...]
-) -> Image:
-    """An image whose layout does not matter."""
-    assert role in ("input", "output")
+def image(name: str, dtype: str, outer: tuple[int, ...], lanes: tuple[int, ...]) -> Image:
+    """An image whose layout does not matter; `c` is the output."""
     index = tuple(Name(f"p{i}") for i in range(len(outer)))
-    return Image(
-        name, name, "input" if role == "input" else "output", dtype, outer, lanes, index, 0
-    )
+    role = "output" if name == "c" else "input"
+    return Image(name, name, role, dtype, outer, lanes, index, 0)
 
 
 def when(condition: Expr, *nodes: Node) -> If:
@@ -100,6 +96,9 @@ def gemm_nest(
             tuple((s * c_slot,) for s in range(slots)), (("imm", 8),),
         ),
     )  # fmt: skip
+    a_from = add(multiply(m, Const(tm * depth)), multiply(k, Const(tk)))
+    b_from = add(multiply(n, Const(tn * depth)), multiply(k, Const(tk)))
+    c_to = add(multiply(m, Const(tm * width)), multiply(n, Const(tn)))
     a_at, b_at = multiply(slot, Const(a_slot)), multiply(slot, Const(b_slot))
     c_at = multiply(sums_slot, Const(c_slot))
     inner: tuple[Node, ...] = (
@@ -108,9 +107,7 @@ def gemm_nest(
             1, "load_inp", "load",
             (
                 operand("dst", "a_local", a_at, tk, 1),
-                operand(
-                    "src", "a", add(multiply(m, Const(tm * depth)), multiply(k, Const(tk))), depth, 1
-                ),
+                operand("src", "a", a_from, depth, 1),
             ),
             (rows, Const(tk)),
         ),
@@ -118,9 +115,7 @@ def gemm_nest(
             2, "load_wgt", "load",
             (
                 operand("dst", "b_local", b_at, tk, 1),
-                operand(
-                    "src", "b", add(multiply(n, Const(tn * depth)), multiply(k, Const(tk))), depth, 1
-                ),
+                operand("src", "b", b_from, depth, 1),
             ),
             sizes(tn, tk),
         ),
@@ -153,9 +148,7 @@ def gemm_nest(
         Call(
             6, "store_out", "store",
             (
-                operand(
-                    "dst", "c", add(multiply(m, Const(tm * width)), multiply(n, Const(tn))), width, 1
-                ),
+                operand("dst", "c", c_to, width, 1),
                 operand("src", "c_local", c_at, tn, 1),
             ),
             (rows, Const(tn)),
@@ -164,12 +157,12 @@ def gemm_nest(
     )  # fmt: skip
     nest = Loop("m", Const(0), Const(mt), (Loop("n", Const(0), Const(nt), body),))
     images = [
-        image("a", "input", "int8", (height, depth), (1, BLOCK)),
-        image("b", "input", "int8", (width, depth), (BLOCK, BLOCK)),
-        image("c", "output", "int8", (height, width), (1, BLOCK)),
+        image("a", "int8", (height, depth), (1, BLOCK)),
+        image("b", "int8", (width, depth), (BLOCK, BLOCK)),
+        image("c", "int8", (height, width), (1, BLOCK)),
     ]
     if bias:
-        images.insert(2, image("bias", "input", "int32", (width,), (1, BLOCK)))
+        images.insert(2, image("bias", "int32", (width,), (1, BLOCK)))
     return KernelProgram(
         "nest", "vta", "gemm", ("a", "b"), ("c",), tuple(images),
         (

@@ -1,0 +1,154 @@
+"""Print the figures that the README quotes: `make bench`, or name sections as arguments.
+
+Every figure is measured in this run. Cycles are the timing model's; times are of this machine.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+
+from hwgen.model.compiled import compile_model, have_compiler
+from hwgen.model.functional import run
+from hwgen.model.reference import random_inputs
+from hwgen.model.timing import simulate_timing
+from hwgen.pipeline import Compilation, compile_kernel
+from hwgen.report.table import Cell, table
+from hwgen.report.text import measure
+from hwgen.spec.load import load_hardware, load_workload
+
+ROOT = Path(__file__).resolve().parent.parent
+SPEC = ROOT / "hw_specs" / "vta.yaml"
+Sizes = dict[str, int]
+
+GEMMS: tuple[tuple[str, Sizes], ...] = (
+    ("gemm", {"M": 1, "N": 256, "K": 256}),
+    ("gemm", {"M": 256, "N": 256, "K": 256}),
+    ("gemm_requant", {"M": 256, "N": 256, "K": 256}),
+)
+# ResNet-18 at batch 1: height and width, input channels, output channels, kernel, padding, stride.
+CONVOLUTIONS = (
+    (56, 64, 64, 3, 1, 1),
+    (56, 64, 128, 3, 1, 2),
+    (56, 64, 128, 1, 0, 2),
+    (28, 128, 128, 3, 1, 1),
+    (28, 128, 256, 3, 1, 2),
+    (28, 128, 256, 1, 0, 2),
+    (14, 256, 256, 3, 1, 1),
+    (14, 256, 512, 3, 1, 2),
+    (14, 256, 512, 1, 0, 2),
+    (7, 512, 512, 3, 1, 1),
+)
+CUBE = {"M": 256, "N": 256, "K": 256}
+LARGE = {"M": 8192, "N": 8192, "K": 8192}
+REPEATS = 3
+
+
+def compiled(workload: str, sizes: Sizes) -> Compilation:
+    path = ROOT / "workloads" / f"{workload}.yaml"
+    return compile_kernel(load_workload(path, sizes), load_hardware(SPEC))
+
+
+def shape(sizes: Sizes) -> str:
+    return " ".join(f"{name}={value}" for name, value in sizes.items())
+
+
+def best(action: Callable[[], object]) -> float:
+    """The fastest of a few runs, in seconds."""
+    seconds: list[float] = []
+    for _ in range(REPEATS):
+        start = perf_counter()
+        action()
+        seconds.append(perf_counter() - start)
+    return min(seconds)
+
+
+def cycles() -> str:
+    """Modelled cycles over the lower bound; at most 1.10 is asked of all but 1x1 convolutions."""
+    resnet = [
+        (
+            "conv2d_requant",
+            {"H": h, "W": h, "C": c, "O": o, "R": r, "P": p, "S": s},
+        )
+        for h, c, o, r, p, s in CONVOLUTIONS
+    ]
+    rows: list[tuple[Cell, ...]] = []
+    for workload, sizes in (*GEMMS, *resnet):
+        m = measure(compiled(workload, sizes))
+        rows.append((
+            workload, shape(sizes), m.timing.cycles, m.bound.cycles, m.ratio, m.bound.resource,
+            m.off_chip_bytes,
+        ))  # fmt: skip
+    header = ("workload", "sizes", "cycles", "bound", "ratio", "bound by", "off-chip bytes")
+    return table(header, rows)
+
+
+def generation() -> str:
+    """Seconds of `hwgen generate` as a whole process; the cost must not grow with the problem."""
+
+    def generate(sizes: Sizes) -> float:
+        command = [sys.executable, "-m", "hwgen", "generate", "--spec", str(SPEC)]
+        command += ["--workload", str(ROOT / "workloads" / "gemm.yaml")]
+        for name, value in sizes.items():
+            command += ["--set", f"{name}={value}"]
+        seconds: list[float] = []
+        for _ in range(REPEATS):
+            start = perf_counter()
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=ROOT)
+            seconds.append(perf_counter() - start)
+        return median(seconds)
+
+    small, large = generate(CUBE), generate(LARGE)
+    rows = [(shape(CUBE), small, 1.0), (shape(LARGE), large, large / small)]
+    return table(("gemm", "seconds", "ratio"), rows)
+
+
+def steady_state() -> str:
+    """Cycles from the program's structure against a simulation of every operation."""
+    rows: list[tuple[Cell, ...]] = []
+    for workload, sizes in (*GEMMS, ("gemm", {"M": 1024, "N": 1024, "K": 1024})):
+        c = compiled(workload, sizes)
+        estimated = c.cycles
+        simulated = simulate_timing(c.program, c.hardware).cycles
+        rows.append((workload, shape(sizes), estimated, simulated, estimated / simulated))
+    return table(("workload", "sizes", "estimated", "simulated", "ratio"), rows)
+
+
+def simulation() -> str:
+    """Multiply-accumulates per second of the simulator and of the emitted C on the C model."""
+    c = compiled("gemm", CUBE)
+    inputs = random_inputs(c.workload, 0)
+    work = CUBE["M"] * CUBE["N"] * CUBE["K"] / 1e9
+    python = best(lambda: run(c.program, c.hardware, inputs))
+    rows: list[tuple[Cell, ...]] = [("simulator", python, work / python)]
+    if have_compiler():
+        kernel = compile_model(c.source)
+        seconds = best(lambda: kernel.run(inputs))
+        rows.append(("C model", seconds, work / seconds))
+    else:
+        rows.append(("C model", "no C compiler", "-"))
+    return table(("gemm 256^3", "seconds", "GMAC/s"), rows)
+
+
+SECTIONS: tuple[Callable[[], str], ...] = (cycles, generation, steady_state, simulation)
+
+
+def main(names: Sequence[str]) -> int:
+    known = {section.__name__: section for section in SECTIONS}
+    unknown = [n for n in names if n not in known]
+    if unknown:
+        sys.stderr.write(f"unknown section {unknown[0]}; there are: {', '.join(known)}\n")
+        return 2
+    for name in names or known:
+        section = known[name]
+        sys.stdout.write(f"== {name}: {section.__doc__}\n{section()}\n\n")
+        sys.stdout.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
