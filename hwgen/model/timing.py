@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from hwgen.codegen.program import KernelProgram
@@ -63,7 +63,7 @@ class TimingResult:
 
     `calls`: operations executed by name (intrinsics, micro-kernel loads, `nop`, `finish`).
     `busy_by_name`: their cycles. `simulated`: operations stepped through; fewer than executed where
-    repeating iterations were skipped. `exact`: skipping relied on exactly repeating states only.
+    repeating iterations were skipped. `exact`: the result is that of the full simulation.
     """
 
     cycles: int
@@ -115,8 +115,8 @@ def estimate_cycles(program: KernelProgram, hardware: HardwareSpec) -> TimingRes
         stream = Stream(program, hardware, costs, machine, skip=True, budget=budget, limit=limit)
         stream.run()
         if not stream.truncated:
-            break
-    return machine.result(stream)
+            return replace(machine.result(stream), exact=stream.exact and lead == FOREVER)
+    raise AssertionError("the second run has no limit")
 
 
 @dataclass(slots=True)

@@ -289,6 +289,16 @@ def _cost(shape: _Shape) -> tuple[NDArray[np.float64], dict[str, NDArray[np.int6
     return np.where(fits, _Levels(shape, slots).cycles(), np.inf), slots
 
 
+def bus_rank(hardware: HardwareSpec, operation: Operation) -> int:
+    """Place of a load in its bus's order of service, the first served first."""
+    offchip = next(
+        o for o in operation.intrinsic.operands if hardware.memory[o.memory].kind == "offchip"
+    )
+    priority = hardware.bus[hardware.memory[offchip.memory].bus].priority
+    name = operation.intrinsic.name
+    return priority.index(name) if name in priority else len(priority)
+
+
 class _Levels:
     """Cycles level by level: inside each tile loop, loads overlap compute unless single-buffered.
 
@@ -312,8 +322,10 @@ class _Levels:
             for o in shape.match.selection.operations
             if o.kind == kind
         )
+        self.loads: list[tuple[int, int, bool, NDArray[np.float64]]] = []
         for operation in shape.match.selection.operations:
             self._add(operation, slots)
+        self._add_bus_waits()
         self.infeasible = np.zeros(size, dtype=np.bool_)
         self._add_micro_kernels(slots)
 
@@ -329,7 +341,9 @@ class _Levels:
                 self.store_serial = self.store_serial | (slots[storage] == 1)
                 return
             self.bus = self.bus + beats * shape.counts(depth)
-            if o.intrinsic.unit == self.anchor:
+            anchored = o.intrinsic.unit == self.anchor
+            self.loads.append((depth, bus_rank(shape.hardware, o), anchored, each))
+            if anchored:
                 self.anchored[depth] = self.anchored[depth] + each
                 return
             single = slots[storage] == 1
@@ -342,6 +356,18 @@ class _Levels:
             iterations = iterations * match.count[n]
         each = rates.fixed + 1 + rates.per_iteration * iterations / shape.counts(depth)
         self.anchored[depth] = self.anchored[depth] + each
+
+    def _add_bus_waits(self) -> None:
+        """A load on the anchor's unit waits for the loads that are served before it.
+
+        Outside the loops it shares its wait with the first tile's loads, which all must wait for.
+        """
+        for depth, rank, anchored, _ in self.loads:
+            if not anchored or depth == 0:
+                continue
+            for other, before, beside, each in self.loads:
+                if other == depth and before < rank and not beside:
+                    self.anchored[depth] = self.anchored[depth] + each
 
     def _add_micro_kernels(self, slots: dict[str, NDArray[np.int64]]) -> None:
         """Loading a micro-kernel costs once per combination of base addresses."""
@@ -375,6 +401,7 @@ class _Levels:
         iteration = np.zeros(1)
         loading = np.zeros(1)
         ramp = np.zeros(1)
+        ahead = np.full(1, np.inf)
         for depth in reversed(range(len(shape.loops) + 1)):
             busy = self.anchored[depth]
             loads = self.overlapped[depth] + self.serial[depth]
@@ -382,10 +409,14 @@ class _Levels:
                 name = shape.loops[depth]
                 count = -(-shape.match.count[name] // shape.grid[name])
                 busy = busy + count * iteration
+                if depth:
+                    # In order behind the inner loads: only what these run ahead hides it.
+                    busy = busy + np.maximum(0, self.overlapped[depth] - ahead)
                 loads = loads + count * loading
             loading = loads
             iteration = np.maximum(busy, loads - self.serial[depth]) + self.serial[depth]
             ramp = ramp + np.minimum(self.overlapped[depth], busy)
+            ahead = np.where(self.overlapped[depth] > 0, 2 * iteration, ahead)
             if depth == shape.spatial:
                 overlapped = np.maximum(iteration, self.store)
                 iteration = np.where(self.store_serial, iteration + self.store, overlapped)

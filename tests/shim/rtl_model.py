@@ -2,7 +2,8 @@
 
 Independent of the compiler's own timing model: its input is the trace that the shim writes, and
 its rules are stated here as events. Units run in order; loads issue bursts that share one read
-channel; instructions arrive by fetch. A call that starts in cycle s and takes n ends in s + n.
+channel; instructions arrive by fetch. A call of n cycles that starts in cycle s occupies s to
+s + n - 1; what waits for it, on its unit or by a token, can start in s + n.
 """
 
 from __future__ import annotations
@@ -172,12 +173,12 @@ class _Machine:
                 return 2
 
     def _end(self, stage: int, step: dict[str, Any], start: int, end: int) -> None:
-        self.free[stage] = end + 1
+        self.free[stage] = end
         self.busy[stage] += end - start
         self.waiting[stage] = None
         for target, wanted in zip((stage - 1, stage + 1), step["push"], strict=True):
             if wanted:
-                self.tokens[stage, target].append(end + 1)
+                self.tokens[stage, target].append(end)
         if step["kind"] == "finish":
             self.finish = end
 

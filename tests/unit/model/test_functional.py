@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hwgen.codegen.program import Call, KernelLoop, KernelProgram, Node
+from hwgen.codegen.program import Call, KernelLoop, KernelProgram, MicroKernelDef, Node
 from hwgen.errors import HwgenError
 from hwgen.model.functional import run
 from hwgen.model.images import pack
@@ -141,11 +141,8 @@ def without(site: int) -> Defect:
     return lambda program: replace(program, body=rewritten(program.body, edit))
 
 
-def kernel_edit(name: str, **fields: object) -> Defect:
-    def change(program: KernelProgram) -> KernelProgram:
-        return with_kernel(program, replace(program.kernel[name], **fields))  # pyright: ignore[reportArgumentType]
-
-    return change
+def kernel_edit(name: str, change: Callable[[MicroKernelDef], MicroKernelDef]) -> Defect:
+    return lambda program: with_kernel(program, change(program.kernel[name]))
 
 
 def immediate(site: int, kernel: str, value: int) -> Defect:
@@ -194,17 +191,20 @@ DEFECTS: dict[str, tuple[Defect, str, str]] = {
         "acc[0] was written by load_acc",
     ),
     "too many operations": (
-        kernel_edit("gemm_tile", sequence=(KernelLoop(2000, (0, 0, 0)),)),
+        kernel_edit("gemm_tile", lambda k: replace(k, sequence=(KernelLoop(2000, (0, 0, 0)),))),
         "H720",
         "operation 1 writes where operation 0 does",
     ),
     "operations past the capacity": (
-        kernel_edit("gemm_tile", sequence=(KernelLoop(2048, (1, 0, 0)),)),
+        kernel_edit("gemm_tile", lambda k: replace(k, sequence=(KernelLoop(2048, (1, 0, 0)),))),
         "H719",
         "2049 micro-operations in 2 variants so far",
     ),
     "operation two later": (
-        kernel_edit("gemm_tile", sequence=(KernelLoop(2, (0, 0, 0)), KernelLoop(2, (1, 0, 0)))),
+        kernel_edit(
+            "gemm_tile",
+            lambda k: replace(k, sequence=(KernelLoop(2, (0, 0, 0)), KernelLoop(2, (1, 0, 0)))),
+        ),
         "H720",
         "operation 2 writes where operation 0 does",
     ),
@@ -215,13 +215,19 @@ DEFECTS: dict[str, tuple[Defect, str, str]] = {
         "2",
     ),
     "too many variants": (
-        kernel_edit("reset_tile", bases=((16,), (528,)) * 50),
+        kernel_edit("reset_tile", lambda k: replace(k, bases=((16,), (528,)) * 50)),
         "H722",
         "100",
     ),
-    "another base": (kernel_edit("reset_tile", bases=((17,), (528,))), "H723", "[16]"),
+    "another base": (
+        kernel_edit("reset_tile", lambda k: replace(k, bases=((17,), (528,)))),
+        "H723",
+        "[16]",
+    ),
     "another loop": (
-        kernel_edit("reset_tile", loops=(KernelLoop(63, (8,)), KernelLoop(8, (1,)))),
+        kernel_edit(
+            "reset_tile", lambda k: replace(k, loops=(KernelLoop(63, (8,)), KernelLoop(8, (1,))))
+        ),
         "H723",
         "64 by [8], 8 by [1]",
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from math import prod
 
 import numpy as np
 import pytest
@@ -42,7 +43,7 @@ def test_packing_follows_the_index(
     layout: Image, shape: tuple[int, ...], block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(images, "_GATHER_ELEMENTS", block)
-    tensor = np.arange(1, np.prod(shape) + 1, dtype=np.int16).reshape(shape)
+    tensor = np.reshape(np.arange(1, prod(shape) + 1, dtype=np.int16), shape)
     packed = pack(layout, tensor, "int16")
     whole = layout.outer + layout.lanes
     assert packed.shape == whole
@@ -55,7 +56,7 @@ def test_packing_follows_the_index(
 
 def test_unpacking_inverts_packing_with_padding() -> None:
     layout = image(("p0*4 + p2", "p1*3 + p3"), (2, 2), (4, 3))
-    tensor = np.arange(35, dtype=np.int16).reshape(7, 5)
+    tensor = np.reshape(np.arange(35, dtype=np.int16), (7, 5))
     np.testing.assert_array_equal(unpack(layout, pack(layout, tensor, "int16"), (7, 5)), tensor)
 
 
@@ -99,6 +100,6 @@ def test_conversions_must_lose_nothing() -> None:
 
 def test_the_samples_weights_are_blocked() -> None:
     weights = next(i for i in tiled_gemm_requant(16, 32, 48).images if i.tensor == "b")
-    tensor = np.arange(32 * 48, dtype=np.int64).astype(np.int8).reshape(32, 48)
-    expected = tensor.reshape(2, 16, 3, 16).transpose(0, 2, 1, 3)
+    tensor = np.reshape(np.arange(32 * 48, dtype=np.int64).astype(np.int8), (32, 48))
+    expected = np.transpose(np.reshape(tensor, (2, 16, 3, 16)), (0, 2, 1, 3))
     np.testing.assert_array_equal(pack(weights, tensor, "int8"), expected)

@@ -175,7 +175,7 @@ def test_matrix_products_in_parts_are_whole(shape: tuple[int, int, int]) -> None
     generator = np.random.default_rng(3)
     left = generator.integers(-9, 9, (rows, depth)).astype(np.float64)
     right = generator.integers(-9, 9, (columns, depth)).astype(np.float64)
-    np.testing.assert_array_equal(matrix_product(left, right), left @ right.T)
+    np.testing.assert_array_equal(matrix_product(left, right), np.matmul(left, np.transpose(right)))
 
 
 def test_a_written_number_takes_the_type_it_meets() -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import product
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from hwgen.errors import HwgenError
@@ -21,11 +22,20 @@ def load(name: str, **sizes: int) -> Workload:
     return load_workload(ROOT / "workloads" / f"{name}.yaml", sizes)
 
 
-def wrap32(numbers: Array) -> Array:
-    return numbers.astype(np.int64).astype(np.int32)
+Integers = npt.NDArray[np.int64]
 
 
-def padded_convolution(inputs: Mapping[str, Array], pad: int, stride: int) -> Array:
+def wrap32(numbers: Integers) -> Integers:
+    """The low 32 bits, signed."""
+    return numbers.astype(np.int32).astype(np.int64)
+
+
+def requantised(sums: Integers) -> Array:
+    """int8(clip(sums >> 8, -128, 127)), the sums wrapped to int32 first."""
+    return np.minimum(np.maximum(wrap32(sums) >> 8, -128), 127).astype(np.int8)
+
+
+def padded_convolution(inputs: Mapping[str, Array], pad: int, stride: int) -> Integers:
     """Direct convolution in int64, wrapped to int32 at the end."""
     x = np.pad(inputs["x"], ((0, 0), (0, 0), (pad, pad), (pad, pad))).astype(np.int64)
     w = inputs["w"].astype(np.int64)
@@ -46,7 +56,7 @@ def test_convolution(points: int, pad: int, stride: int, monkeypatch: pytest.Mon
     inputs = random_inputs(workload, 5)
     sums = padded_convolution(inputs, pad, stride)
     bias = inputs["bias"].astype(np.int64)[None, :, None, None]
-    expected = np.clip(wrap32(sums + bias) >> 8, -128, 127).astype(np.int8)
+    expected = requantised(sums + bias)
     result = run_reference(workload, inputs, intermediates=True)
     np.testing.assert_array_equal(result["acc"], sums)
     np.testing.assert_array_equal(result["y"], expected)
@@ -56,9 +66,10 @@ def test_gemm_wraps_around_in_int32() -> None:
     workload = gemm_requant_workload(3, 5, 7)
     inputs = random_inputs(workload, 1)
     inputs["bias"][:] = (1 << 31) - 1
-    sums = inputs["a"].astype(np.int64) @ inputs["b"].astype(np.int64).T + inputs["bias"]
-    assert (np.abs(sums) >= 1 << 31).any()
-    expected = np.clip(wrap32(sums) >> 8, -128, 127).astype(np.int8)
+    a, b = (inputs[name].astype(np.int64) for name in ("a", "b"))
+    sums: Integers = np.add(np.matmul(a, np.transpose(b)), inputs["bias"])
+    assert sums.max() >= 1 << 31
+    expected = requantised(sums)
     np.testing.assert_array_equal(run_reference(workload, inputs)["c"], expected)
 
 
@@ -69,9 +80,8 @@ def make(compute: list[str], sizes: dict[str, int], **tensors: str) -> Workload:
 @pytest.mark.parametrize("points", [1, 8, 1 << 22])
 @pytest.mark.parametrize(("op", "function"), [("+=", np.sum), ("max=", np.max), ("min=", np.min)])
 def test_reductions_start_from_their_neutral_element(
-    op: str, function: object, points: int, monkeypatch: pytest.MonkeyPatch
+    op: str, function: Callable[..., Integers], points: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert callable(function)
     monkeypatch.setattr(reference, "BOX_POINTS", points)
     workload = make([f"y[i] {op} x[j, i]"], {"N": 5, "M": 6}, x="int32[M, N]", y="int32[N]")
     inputs = random_inputs(workload, 2)
@@ -116,11 +126,11 @@ def test_depthwise_convolution() -> None:
     workload = load("depthwise_conv2d", C=3, H=5, W=6)
     inputs = random_inputs(workload, 4)
     x = np.pad(inputs["x"], ((0, 0), (0, 0), (1, 1), (1, 1))).astype(np.int64)
-    sums = sum(
-        x[:, :, r : r + 5, s : s + 6] * inputs["w"].astype(np.int64)[None, :, r, s, None, None]
-        for r, s in product(range(3), range(3))
-    )
-    expected = np.clip(np.asarray(sums) >> 4, -128, 127).astype(np.int8)
+    w = inputs["w"].astype(np.int64)
+    sums = np.zeros((1, 3, 5, 6), np.int64)
+    for r, s in product(range(3), range(3)):
+        sums += x[:, :, r : r + 5, s : s + 6] * w[None, :, r, s, None, None]
+    expected = requantised(sums << 4)
     np.testing.assert_array_equal(run_reference(workload, inputs)["y"], expected)
 
 
@@ -137,8 +147,12 @@ def test_inputs_are_deterministic_and_hold_the_extremes() -> None:
 def test_a_missing_or_misshapen_input_is_refused() -> None:
     workload = gemm_requant_workload(2, 3, 4)
     inputs = random_inputs(workload, 0)
-    for name, wrong in (("a", None), ("a", inputs["a"].T), ("b", inputs["b"].astype(np.int16))):
-        given = {n: array for n, array in inputs.items() if n != name}
+    for name, wrong in (
+        ("a", None),
+        ("a", np.transpose(inputs["a"])),
+        ("b", inputs["b"].astype(np.int16)),
+    ):
+        given: dict[str, Array] = {n: array for n, array in inputs.items() if n != name}
         if wrong is not None:
             given[name] = wrong
         with pytest.raises(HwgenError, match="H726"):

@@ -64,11 +64,12 @@ def intrinsic(
 
 def transfer(name: str, dtype: str, *, load: bool) -> Intrinsic:
     """A copy of consecutive entries between the off-chip and the local memory."""
-    memories = ("local", "global") if load else ("global", "local")
-    operands = tuple(
-        Operand(n, memory, dtype, access, (LANES,), Range(0, ENTRIES - 1))
-        for n, memory, access in (("dst", memories[0], "write"), ("src", memories[1], "read"))
-    )  # fmt: skip
+    inner, outer = ("local", "global") if load else ("global", "local")
+    field = Range(0, ENTRIES - 1)
+    operands = (
+        Operand("dst", inner, dtype, "write", (LANES,), field),
+        Operand("src", outer, dtype, "read", (LANES,), field),
+    )
     step = tuple((n, StrideRule(Range(1, 1))) for n in ("dst", "src"))
     loop = HardwareLoop("x", Range(1, ENTRIES), step)
     semantics = (parse_assign("dst[j] = src[j]"),)

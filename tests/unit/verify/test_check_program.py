@@ -7,7 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from hwgen.codegen.program import Image, KernelLoop, KernelProgram, Loop, Push
+from hwgen.codegen.program import (
+    Buffer,
+    Image,
+    KernelLoop,
+    KernelProgram,
+    Loop,
+    MicroKernelDef,
+    Push,
+)
 from hwgen.errors import HwgenError
 from hwgen.spec.expression import Access, Cast, Const, Name, add
 from hwgen.verify.check_program import CHECKS, check_program
@@ -30,25 +38,18 @@ def test_the_samples_pass() -> None:
     check_program(PROGRAM, chip())
 
 
-def with_image(label: str, **fields: object) -> KernelProgram:
-    def edited(image: Image) -> Image:
-        return replace(image, **fields) if image.name == label else image  # pyright: ignore[reportArgumentType]
-
-    return replace(PROGRAM, images=tuple(map(edited, PROGRAM.images)))
+def with_image(name: str, change: Callable[[Image], Image]) -> KernelProgram:
+    images = tuple(change(i) if i.name == name else i for i in PROGRAM.images)
+    return replace(PROGRAM, images=images)
 
 
-def with_buffer(label: str, **fields: object) -> KernelProgram:
-    return replace(
-        PROGRAM,
-        buffers=tuple(
-            replace(b, **fields) if b.name == label else b  # pyright: ignore[reportArgumentType]
-            for b in PROGRAM.buffers
-        ),
-    )
+def with_buffer(name: str, change: Callable[[Buffer], Buffer]) -> KernelProgram:
+    buffers = tuple(change(b) if b.name == name else b for b in PROGRAM.buffers)
+    return replace(PROGRAM, buffers=buffers)
 
 
-def kernel(label: str, **fields: object) -> KernelProgram:
-    return with_kernel(PROGRAM, replace(PROGRAM.kernel[label], **fields))  # pyright: ignore[reportArgumentType]
+def kernel(name: str, change: Callable[[MicroKernelDef], MicroKernelDef]) -> KernelProgram:
+    return with_kernel(PROGRAM, change(PROGRAM.kernel[name]))
 
 
 def outer_loop() -> Loop:
@@ -62,70 +63,119 @@ C_INDEX = PROGRAM.image["c_image"].index
 DEFECTS: dict[str, tuple[Callable[[], KernelProgram], str, str]] = {
     "another chip": (lambda: replace(PROGRAM, hardware="other"), "H731", "other"),
     "two buffers of one name": (
-        lambda: with_buffer("a_local", name="b_local"),
+        lambda: with_buffer("a_local", lambda b: replace(b, name="b_local")),
         "H731",
         "b_local",
     ),
     "a missing kernel": (lambda: replace(PROGRAM, kernels=PROGRAM.kernels[1:]), "H731", "reset_t"),
     "a missing buffer": (lambda: replace(PROGRAM, buffers=PROGRAM.buffers[1:]), "H731", "a_local"),
     "a site twice": (lambda: replace(PROGRAM, body=PROGRAM.body * 2), "H731", "0, 1, 2"),
-    "a buffer past its memory": (lambda: with_buffer("acc_local", base=1025), "H732", "1025:2049"),
-    "a buffer in no memory": (lambda: with_buffer("acc_local", memory="dram"), "H731", "acc_local"),
-    "an empty buffer": (lambda: with_buffer("bias_local", slots=0), "H732", "bias_local"),
-    "buffers that overlap": (lambda: with_buffer("acc_local", base=15), "H733", "acc[15:1039]"),
+    "a buffer past its memory": (
+        lambda: with_buffer("acc_local", lambda b: replace(b, base=1025)),
+        "H732",
+        "1025:2049",
+    ),
+    "a buffer in no memory": (
+        lambda: with_buffer("acc_local", lambda b: replace(b, memory="dram")),
+        "H731",
+        "acc_local",
+    ),
+    "an empty buffer": (
+        lambda: with_buffer("bias_local", lambda b: replace(b, slots=0)),
+        "H732",
+        "bias_local",
+    ),
+    "buffers that overlap": (
+        lambda: with_buffer("acc_local", lambda b: replace(b, base=15)),
+        "H733",
+        "acc[15:1039]",
+    ),
     "a kernel's extent": (
-        lambda: kernel("reset_tile", loops=(KernelLoop(16384, (0,)), KernelLoop(1, (0,)))),
+        lambda: kernel(
+            "reset_tile", lambda k: replace(k, loops=(KernelLoop(16384, (0,)), KernelLoop(1, (0,))))
+        ),
         "H734",
         "16384",
     ),
     "a kernel's step": (
-        lambda: kernel("reset_tile", loops=(KernelLoop(2, (2048,)), KernelLoop(1, (0,)))),
+        lambda: kernel(
+            "reset_tile", lambda k: replace(k, loops=(KernelLoop(2, (2048,)), KernelLoop(1, (0,))))
+        ),
         "H734",
         "2048",
     ),
     "a kernel's loops": (
-        lambda: kernel("reset_tile", loops=(KernelLoop(1, (0,)),) * 3),
+        lambda: kernel("reset_tile", lambda k: replace(k, loops=(KernelLoop(1, (0,)),) * 3)),
         "H734",
         "3",
     ),
-    "a kernel's address": (lambda: kernel("reset_tile", bases=((2048,),)), "H734", "2048..2048"),
+    "a kernel's address": (
+        lambda: kernel("reset_tile", lambda k: replace(k, bases=((2048,),))),
+        "H734",
+        "2048..2048",
+    ),
     "a sequence's address": (
-        lambda: kernel("gemm_tile", sequence=(KernelLoop(8, (1, 0, 200)),)),
+        lambda: kernel("gemm_tile", lambda k: replace(k, sequence=(KernelLoop(8, (1, 0, 200)),))),
         "H734",
         "0..1400",
     ),
-    "a kernel's variants": (lambda: kernel("reset_tile", bases=((16,),) * 100), "H734", "100"),
+    "a kernel's variants": (
+        lambda: kernel("reset_tile", lambda k: replace(k, bases=((16,),) * 100)),
+        "H734",
+        "100",
+    ),
     "a kernel's immediate": (
-        lambda: kernel("shift_tile", immediates=(("imm", 32),)),
+        lambda: kernel("shift_tile", lambda k: replace(k, immediates=(("imm", 32),))),
         "H734",
         "32",
     ),
-    "a kernel without immediate": (lambda: kernel("shift_tile", immediates=()), "H734", "none"),
+    "a kernel without immediate": (
+        lambda: kernel("shift_tile", lambda k: replace(k, immediates=())),
+        "H734",
+        "none",
+    ),
     "an address written again": (
-        lambda: kernel("gemm_tile", sequence=(KernelLoop(2, (0, 1, 0)), KernelLoop(2, (1, 0, 0)))),
+        lambda: kernel(
+            "gemm_tile",
+            lambda k: replace(k, sequence=(KernelLoop(2, (0, 1, 0)), KernelLoop(2, (1, 0, 0)))),
+        ),
         "H734",
         "operation 2 writes entry 0 past its base",
     ),
     "too many operations": (
-        lambda: kernel("gemm_tile", sequence=(KernelLoop(512, (1, 0, 0)),)),
+        lambda: kernel("gemm_tile", lambda k: replace(k, sequence=(KernelLoop(512, (1, 0, 0)),))),
         "H735",
         "2050 operations up to gemm_tile",
     ),
     "an output twice in its image": (
-        lambda: with_image("c_image", index=(C_INDEX[0], C_INDEX[0])),
+        lambda: with_image("c_image", lambda i: replace(i, index=(C_INDEX[0], C_INDEX[0]))),
         "H736",
         "c[",
     ),
     "an output not wholly in its image": (
-        lambda: with_image("c_image", index=(C_INDEX[0], add(C_INDEX[1], Const(1)))),
+        lambda: with_image(
+            "c_image", lambda i: replace(i, index=(C_INDEX[0], add(C_INDEX[1], Const(1))))
+        ),
         "H736",
         "c[0, 0] has no position",
     ),
-    "an image of no tensor": (lambda: with_image("a_image", tensor="z"), "H736", "z"),
-    "an image that loses": (lambda: with_image("bias_image", dtype="int16"), "H736", "int16"),
-    "an output converted": (lambda: with_image("c_image", dtype="int32"), "H736", "int32"),
+    "an image of no tensor": (
+        lambda: with_image("a_image", lambda i: replace(i, tensor="z")),
+        "H736",
+        "z",
+    ),
+    "an image that loses": (
+        lambda: with_image("bias_image", lambda i: replace(i, dtype="int16")),
+        "H736",
+        "int16",
+    ),
+    "an output converted": (
+        lambda: with_image("c_image", lambda i: replace(i, dtype="int32")),
+        "H736",
+        "int32",
+    ),
     "an image's unknown name": (
-        lambda: with_image("c_image", index=(Name("p9"), C_INDEX[1])),
+        lambda: with_image("c_image", lambda i: replace(i, index=(Name("p9"), C_INDEX[1]))),
         "H736",
         "p9",
     ),

@@ -1,0 +1,51 @@
+"""Fill the README's excerpts and figures: `python benchmarks/readme.py`, after a change of them."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+
+from run import ROOT, SECTIONS, compiled
+
+from hwgen.report.text import describe, measure
+
+README = ROOT / "README.md"
+GEMM = {"M": 1, "N": 256, "K": 256}
+
+
+def kernel_text(source: str) -> str:
+    """The function that issues the kernel's calls."""
+    found = re.search(r"^static void \w+_run\(.*?^}$", source, re.MULTILINE | re.DOTALL)
+    assert found is not None
+    return found[0]
+
+
+def excerpts() -> dict[str, str]:
+    """What stands between the README's markers and does not depend on the machine."""
+    c = compiled("gemm", GEMM)
+    return {
+        "report": f"```\n{describe(measure(c))}\n```",
+        "kernel": f"```c\n{kernel_text(c.source.c)}\n```",
+    }
+
+
+def figures() -> str:
+    """Every section of the benchmarks."""
+    parts = [f"{section.__doc__}\n\n```\n{section()}\n```" for section in SECTIONS]
+    return "\n\n".join(parts)
+
+
+def fill(text: str, parts: Mapping[str, str]) -> str:
+    """The text with each part between its markers."""
+    for name, part in parts.items():
+        begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
+        head, rest = text.split(begin)
+        text = f"{head}{begin}\n{part}\n{end}{rest.split(end)[1]}"
+    return text
+
+
+if __name__ == "__main__":
+    old = README.read_text(encoding="utf-8")
+    README.write_text(fill(old, excerpts() | {"figures": figures()}), encoding="utf-8")
+    sys.stdout.write(f"wrote {README}\n")
