@@ -1,4 +1,4 @@
-"""Fill the README's excerpts and figures: `python benchmarks/readme.py`, after a change of them."""
+"""Fill in the README: `python benchmarks/readme.py`, or only its excerpts with `--excerpts`."""
 
 from __future__ import annotations
 
@@ -47,5 +47,8 @@ def fill(text: str, parts: Mapping[str, str]) -> str:
 
 if __name__ == "__main__":
     old = README.read_text(encoding="utf-8")
-    README.write_text(fill(old, excerpts() | {"figures": figures()}), encoding="utf-8")
+    made = excerpts()
+    if "--excerpts" not in sys.argv[1:]:
+        made["figures"] = figures()
+    README.write_text(fill(old, made), encoding="utf-8")
     sys.stdout.write(f"wrote {README}\n")

@@ -75,7 +75,9 @@ SetOption = Annotated[
         "tell them apart. May be repeated.",
     ),
 ]
-SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of everything random.")]
+SeedOption = Annotated[
+    int, typer.Option("--seed", min=0, metavar="S", help="Seed of everything random.")
+]
 
 
 @app.callback(invoke_without_command=True)
@@ -228,7 +230,7 @@ def verify(
         typer.Option("--workload", metavar="W", help="May be repeated. Left out: every workload."),
     ] = None,
     settings: SetOption = None,
-    examples: Annotated[int, typer.Option(min=1, help="Examples per workload.")] = 25,
+    examples: Annotated[int, typer.Option(min=1, metavar="N", help="Examples per workload.")] = 25,
     seed: SeedOption = 0,
 ) -> None:
     """Look for a kernel that is wrong, with random sizes, data and schedules.

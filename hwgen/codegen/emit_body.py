@@ -114,19 +114,21 @@ def index_helpers(prefix: str) -> Helpers:
 
 def tables(program: KernelProgram) -> list[str]:
     """The comment that lists images, buffers and micro-kernels."""
+    named = [*program.images, *program.buffers, *program.kernels]
+    width = max((len(n.name) for n in named), default=0)
     rows: list[str] = ["Off-chip images (addresses count entries of the last brackets' shape):"]
     for image in program.images:
         outer, lanes = ("".join(f"[{n}]" for n in s) for s in (image.outer, image.lanes))
         rows.append(
-            f"  {image.name:<12} {image.dtype} {outer} {lanes}  {image.bytes} bytes, "
+            f"  {image.name:<{width}}  {image.dtype} {outer} {lanes}, {image.bytes} bytes, "
             f"{image.role} {image.tensor}"
         )
     rows.append("On-chip buffers, each at a constant address of its memory:")
     for b in program.buffers:
         slots = f"{b.slots} slots of {b.slot_entries}" if b.slots > 1 else "one slot"
         rows.append(
-            f"  {b.name:<12} {b.memory} entries {b.base} to {b.base + b.entries - 1}, {slots}, "
-            f"of {b.tensor}"
+            f"  {b.name:<{width}}  {b.memory} entries {b.base} to {b.base + b.entries - 1}, "
+            f"{slots}, of {b.tensor}"
         )
         if b.layout:
             rows.append(f"    {b.layout}")
@@ -135,8 +137,8 @@ def tables(program: KernelProgram) -> list[str]:
     for k in program.kernels:
         loops = " x ".join(str(loop.extent) for loop in k.loops) or "1"
         rows.append(
-            f"  {k.name:<12} {k.intrinsic}: {_count(k.operations, 'micro-operation')} x {loops}, "
-            f"{_count(len(k.bases), 'variant')}"
+            f"  {k.name:<{width}}  {k.intrinsic}: {_count(k.operations, 'micro-operation')} x "
+            f"{loops}, {_count(len(k.bases), 'variant')}"
         )
     return [f" * {comment(row)}".rstrip() for row in rows]
 

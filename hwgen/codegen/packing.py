@@ -47,7 +47,7 @@ class _Packing:
     def function(self) -> list[str]:
         image, tensor = self.image, self.tensor
         shape = "".join(f"[{n}]" for n in image.outer + image.lanes)
-        at = ", ".join(str(fold(e)) for e in image.index)
+        at = ", ".join(str(fold(e)) for e in image.index).replace("+ -", "- ")
         of = "".join(f"[{n}]" for n in tensor.shape)
         positions = ", ".join(f"p{d}" for d in range(len(image.outer + image.lanes)))
         element, image_element = C_TYPES[tensor.dtype], C_TYPES[image.dtype]

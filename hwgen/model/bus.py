@@ -168,7 +168,8 @@ class ReadBus:
         issue, end = self.last_issue, ends[-1]
         steady_from = index + window if uniform else count
         while index < count:
-            if index >= steady_from and ends[-1] - ends[0] == (window - 1) * uniform:
+            follow = ends[-1] - ends[0] == (window - 1) * uniform and issue < ends[0]
+            if index >= steady_from and follow:
                 issued = self._issue_steady(uniform, count - index, horizon)
                 index += issued
                 steady_from = count
@@ -186,7 +187,8 @@ class ReadBus:
         self.last_issue = issue
 
     def _issue_steady(self, beats: int, count: int, horizon: int) -> int:
-        """Skip over equal bursts once the last `window` of them follow each other without gap."""
+        """Skip over equal bursts once the last `window` of them follow each other without gap and
+        each request waits for one of them to end."""
         ends, window = self.ends, self.window
         first = ends[0]
         if self.latency <= (window - 1) * beats:

@@ -11,7 +11,7 @@ from hwgen.codegen.program import KernelLoop, MicroKernelDef
 from hwgen.errors import HwgenError
 from hwgen.spec.hardware import Intrinsic
 
-from .execution import Semantics, semantics
+from .execution import Executor, Semantics, semantics
 from .geometry import (
     Dims,
     Region,
@@ -97,6 +97,9 @@ class CallSite:
             i for i, o in enumerate(self.operands) if i != written and o.store is store
         )
         self.spans = tuple(o.span for o in self.operands)
+        places = tuple(o.place for o in self.operands)
+        self.executor = Executor(self.semantics, places, self.immediates)
+        self.reads = tuple(i for i, o in enumerate(self.operands) if o.is_read)
         self.writer = state.writers[self.intrinsic.name]
         self._plans: dict[PlanKey, Plan] = {}
         self._regions: dict[Dims, tuple[Region, ...]] = {}

@@ -7,8 +7,8 @@ Floating-point sums are formed in double precision and rounded once per call.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -143,112 +143,218 @@ def _modular(assign: Assign, left: Factor, right: Factor, intrinsic: Intrinsic) 
     return low <= min(ends) and max(ends) <= high
 
 
+ProductType = type[np.float32] | type[np.float64] | type[np.int64]
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where one operand of a call lies: a flat array, its first element there, and how many
-    elements one entry has."""
+    """The array that an operand lies in, and how many elements one entry has."""
 
     elements: Array
     dtype: str
-    start: int
     entry_elements: int
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
-    """Iterations to execute, of which none touches what another one writes (or that commute)."""
+class Window:
+    """A strided view of an array, still without its first element."""
 
-    what: Semantics
-    dims: Dims
-    operands: tuple[Place, ...]
-    immediates: Mapping[str, Value]
+    elements: Array
+    shape: tuple[int, ...]
+    strides_bytes: tuple[int, ...]
 
-    def shape(self, form: StatementForm) -> tuple[int, ...]:
-        """Extents of the dimensions, then of the statement's iterators."""
-        lanes = (self.what.extents[name] for name in form.iterators)
-        return (*(d.extent for d in self.dims), *lanes)
+    def at(self, start: int) -> Array:
+        """The view whose first element is `start`."""
+        data = self.elements
+        return np.ndarray(self.shape, data.dtype, data, start * data.itemsize, self.strides_bytes)
 
-    def steps(self, form: StatementForm, operand: int) -> tuple[int, ...]:
-        """Element steps of an operand, in the order of `shape`."""
-        size = self.operands[operand].entry_elements
-        lanes = self.what.lanes[operand]
-        return (
-            *(d.strides[operand] * size for d in self.dims),
-            *(lanes.get(name, 0) for name in form.iterators),
+
+Recipe = Callable[[tuple[int, ...]], None]
+"""One statement over fixed dimensions; takes each operand's first element."""
+
+
+class Executor:
+    """Executes one call site; what depends on the dimensions only is worked out once."""
+
+    def __init__(
+        self, what: Semantics, places: tuple[Place, ...], immediates: Mapping[str, Value]
+    ) -> None:
+        self.what = what
+        self.places = places
+        self.immediates = immediates
+        self._recipes: dict[Dims, tuple[Recipe, ...] | None] = {}
+
+    def apply(self, dims: Dims, addresses: tuple[int, ...]) -> None:
+        """Execute iterations of which none touches what another one writes (or that commute)."""
+        if dims not in self._recipes:
+            self._recipes[dims] = self._prepare(dims)
+        recipes = self._recipes[dims]
+        if recipes is None:
+            for part, moved in self._halves(dims, addresses):
+                self.apply(part, moved)
+            return
+        starts = tuple(
+            [a * place.entry_elements for a, place in zip(addresses, self.places, strict=True)]
+        )
+        for recipe in recipes:
+            recipe(starts)
+
+    def _halves(
+        self, dims: Dims, addresses: tuple[int, ...]
+    ) -> Iterator[tuple[Dims, tuple[int, ...]]]:
+        """Two parts, cut at the longest dimension."""
+        axis = max(range(len(dims)), key=lambda i: dims[i].extent)
+        whole = dims[axis]
+        cut = whole.extent // 2
+        for begin, extent in ((0, cut), (cut, whole.extent - cut)):
+            part = (*dims[:axis], KernelLoop(extent, whole.strides), *dims[axis + 1 :])
+            moved = (a + begin * k for a, k in zip(addresses, whole.strides, strict=True))
+            yield tuple(d for d in part if d.extent > 1), tuple(moved)
+
+    def _prepare(self, dims: Dims) -> tuple[Recipe, ...] | None:
+        """The statements' recipes; None where an intermediate array would be too large."""
+        recipes: list[Recipe] = []
+        for form in self.what.statements:
+            shape = (*(d.extent for d in dims), *(self.what.extents[n] for n in form.iterators))
+            steps = tuple(
+                (
+                    *(d.strides[i] * place.entry_elements for d in dims),
+                    *(self.what.lanes[i].get(name, 0) for name in form.iterators),
+                )
+                for i, place in enumerate(self.places)
+            )
+            if self.what.reduces and form.product is not None:
+                size, recipe = self._product(form.product, shape, steps)
+            else:
+                size, recipe = prod(shape), self._statement(form, shape, steps)
+            if dims and size > BLOCK_ELEMENTS:
+                return None
+            recipes.append(recipe)
+        return tuple(recipes)
+
+    def _window(self, operand: int, shape: tuple[int, ...], steps: tuple[int, ...]) -> Window:
+        elements = self.places[operand].elements
+        return Window(elements, shape, tuple(step * elements.itemsize for step in steps))
+
+    def _statement(
+        self, form: StatementForm, shape: tuple[int, ...], steps: tuple[tuple[int, ...], ...]
+    ) -> Recipe:
+        """Any statement: its value for every point at once, then the update."""
+        what, written = self.what, self.what.written
+        dtype = self.places[written].dtype
+        if form.assign.op == "=" and (copied := self._copied(form.assign.value, dtype)) is not None:
+            return self._copy(copied, shape, steps)
+        windows = [
+            self._window(i, tuple(n if k else 1 for n, k in zip(shape, own, strict=True)), own)
+            for i, own in enumerate(steps)
+        ]
+        scalars = dict(self.immediates)
+        for axis, name in enumerate(form.iterators, len(shape) - len(form.iterators)):
+            along = [-1 if a == axis else 1 for a in range(len(shape))]
+            values = np.arange(shape[axis], dtype=np.int32)
+            scalars[name] = Value(np.reshape(values, along), "int32")
+        target = self._window(written, shape, steps[written])
+        summed = tuple(axis for axis, step in enumerate(steps[written]) if not step)
+        kept = [axis for axis, step in enumerate(steps[written]) if step]
+        place = self._window(
+            written, tuple(shape[a] for a in kept), tuple(steps[written][a] for a in kept)
         )
 
-    def halves(self) -> tuple[Batch, Batch]:
-        """Two parts, cut at the longest dimension."""
-        axis = max(range(len(self.dims)), key=lambda i: self.dims[i].extent)
-        whole = self.dims[axis]
-        cut = whole.extent // 2
+        def recipe(starts: tuple[int, ...]) -> None:
+            def read(access: Access, _: Mask | None) -> Value:
+                number = what.position[access.tensor]
+                return load(windows[number].at(starts[number]), self.places[number].dtype)
 
-        def part(begin: int, extent: int) -> Batch:
-            dims = (
-                *self.dims[:axis],
-                KernelLoop(extent, whole.strides),
-                *self.dims[axis + 1 :],
+            value = evaluate(form.assign.value, read, scalars)
+            if form.assign.op == "=":
+                target.at(starts[written])[...] = store(value, dtype)
+                return
+            new = load(store(value, dtype), dtype)
+            spread = Value(np.broadcast_to(new.array, shape), new.dtype)
+            old = place.at(starts[written])
+            old[...] = _updated(form.assign.op, load(old, dtype), spread, summed, dtype)
+
+        return recipe
+
+    def _copied(self, value: Expr, dtype: str) -> int | None:
+        """The operand of a plain copy: the same type, or an integer cast to the target's."""
+        match value:
+            case Access(tensor, _) if self.places[self.what.position[tensor]].dtype == dtype:
+                return self.what.position[tensor]
+            case Cast(wanted, Access(tensor, _)) if wanted == dtype:
+                number = self.what.position[tensor]
+                whole = not (is_float(dtype) or is_float(self.places[number].dtype))
+                return number if whole else None
+            case _:
+                return None
+
+    def _copy(
+        self, source: int, shape: tuple[int, ...], steps: tuple[tuple[int, ...], ...]
+    ) -> Recipe:
+        written = self.what.written
+        into, origin = (self._window(i, shape, steps[i]) for i in (written, source))
+
+        def recipe(starts: tuple[int, ...]) -> None:
+            np.copyto(into.at(starts[written]), origin.at(starts[source]), casting="unsafe")
+
+        return recipe
+
+    def _product(
+        self,
+        factors: tuple[Factor, Factor],
+        shape: tuple[int, ...],
+        steps: tuple[tuple[int, ...], ...],
+    ) -> tuple[int, Recipe]:
+        """`target += left * right` as matrix products, and its largest array's size."""
+        written, numbers = self.what.written, [f.operand for f in factors]
+        at, left, right = (steps[i] for i in (written, *numbers))
+        axes = range(len(shape))
+        both = [i for i in axes if at[i] and left[i] and right[i]]
+        rows = [i for i in axes if at[i] and not right[i]]
+        columns = [i for i in axes if at[i] and right[i] and not left[i]]
+        depth = [i for i in axes if not at[i]]
+
+        def extents(*groups: list[int]) -> tuple[int, ...]:
+            return tuple(shape[i] for group in groups for i in group)
+
+        def window(operand: int, *groups: list[int]) -> Window:
+            order = [i for group in groups for i in group]
+            return self._window(operand, extents(order), tuple(steps[operand][i] for i in order))
+
+        count, length = prod(extents(both)), prod(extents(depth))
+        windows = [
+            window(number, both, side, depth)
+            for number, side in zip(numbers, (rows, columns), strict=True)
+        ]
+        matrices = [(count, prod(extents(side)), length) for side in (rows, columns)]
+        target = window(written, both, rows, columns)
+        dtypes = [self.places[i].dtype for i in numbers]
+        kept, dtype = extents(both, rows, columns), self.places[written].dtype
+
+        def recipe(starts: tuple[int, ...]) -> None:
+            views = [w.at(starts[n]) for w, n in zip(windows, numbers, strict=True)]
+            kind = _product_type(views, dtypes, dtype, length)
+            one, other = (
+                np.reshape(_converted(view, given, kind), matrix)
+                for view, given, matrix in zip(views, dtypes, matrices, strict=True)
             )
-            moved = tuple(
-                replace(o, start=o.start + begin * step * o.entry_elements)
-                for o, step in zip(self.operands, whole.strides, strict=True)
-            )
-            return replace(self, dims=tuple(d for d in dims if d.extent > 1), operands=moved)
+            if count == 1:
+                sums = matrix_product(one[0], other[0])
+            else:
+                sums = np.matmul(one, np.transpose(other, (0, 2, 1)))
+            _add(np.reshape(sums, kept), target.at(starts[written]), dtype, kind)
 
-        return part(0, cut), part(cut, whole.extent - cut)
+        return max(prod(kept), *(prod(m) for m in matrices)), recipe
 
 
-def apply(batch: Batch) -> None:
-    """Execute a batch, statement by statement."""
-    what = batch.what
-    if what.reduces and what.statements[0].product is not None:
-        _accumulate(batch, what.statements[0], what.statements[0].product)
+def _add(sums: Array, place: Array, dtype: str, kind: ProductType) -> None:
+    """Add exact sums to stored elements, which wrap around (or round once)."""
+    if is_float(dtype):
+        old = load(place, dtype).array
+        place[...] = store(Value(np.add(old, sums), "float64"), dtype)
         return
-    if batch.dims and max(prod(batch.shape(f)) for f in what.statements) > BLOCK_ELEMENTS:
-        for half in batch.halves():
-            apply(half)
-        return
-    for form in what.statements:
-        _evaluate(batch, form)
-
-
-def _view(operand: Place, shape: tuple[int, ...], steps: tuple[int, ...]) -> Array:
-    """A strided view; `steps` count elements."""
-    data = operand.elements
-    size = data.itemsize
-    return np.ndarray(
-        shape, data.dtype, data, operand.start * size, tuple(size * step for step in steps)
-    )
-
-
-def _evaluate(batch: Batch, form: StatementForm) -> None:
-    """Any statement: its value for every point at once, then the update."""
-    what, shape = batch.what, batch.shape(form)
-
-    def read(access: Access, _: Mask | None) -> Value:
-        number = what.position[access.tensor]
-        steps = batch.steps(form, number)
-        seen = tuple(n if k else 1 for n, k in zip(shape, steps, strict=True))
-        return load(_view(batch.operands[number], seen, steps), batch.operands[number].dtype)
-
-    scalars = dict(batch.immediates)
-    for axis, name in enumerate(form.iterators, len(batch.dims)):
-        values = np.arange(shape[axis], dtype=np.int32)
-        along = [-1 if a == axis else 1 for a in range(len(shape))]
-        scalars[name] = Value(np.reshape(values, along), "int32")
-    value = evaluate(form.assign.value, read, scalars)
-    target = batch.operands[what.written]
-    steps = batch.steps(form, what.written)
-    if form.assign.op == "=":
-        place = _view(target, shape, steps)
-        place[...] = store(value, target.dtype)
-        return
-    summed = tuple(axis for axis, step in enumerate(steps) if not step)
-    kept = tuple(axis for axis, step in enumerate(steps) if step)
-    place = _view(target, tuple(shape[a] for a in kept), tuple(steps[a] for a in kept))
-    new = load(store(value, target.dtype), target.dtype)
-    spread = Value(np.broadcast_to(new.array, shape), new.dtype)
-    place[...] = _updated(form.assign.op, load(place, target.dtype), spread, summed, target.dtype)
+    whole = sums.astype(np.int32 if kind is np.float32 else np.int64, copy=False)
+    np.add(place, whole.astype(place.dtype, copy=False), out=place)
 
 
 def _updated(op: UpdateOp, old: Value, new: Value, summed: tuple[int, ...], dtype: str) -> Array:
@@ -266,56 +372,6 @@ def _updated(op: UpdateOp, old: Value, new: Value, summed: tuple[int, ...], dtyp
         case _:
             sums = np.asarray(np.sum(new.array, axis=summed, dtype=STORAGE[new.dtype]))
             return store(Value(np.add(old.array, sums), old.dtype), dtype)
-
-
-def _accumulate(batch: Batch, form: StatementForm, product: tuple[Factor, Factor]) -> None:
-    """`target += left * right` as matrix products."""
-    shape, target = batch.shape(form), batch.operands[batch.what.written]
-    at = batch.steps(form, batch.what.written)
-    left, right = (batch.steps(form, f.operand) for f in product)
-    axes = range(len(shape))
-    both = [i for i in axes if at[i] and left[i] and right[i]]
-    rows = [i for i in axes if at[i] and not right[i]]
-    columns = [i for i in axes if at[i] and right[i] and not left[i]]
-    depth = [i for i in axes if not at[i]]
-
-    def extents(*groups: list[int]) -> tuple[int, ...]:
-        return tuple(shape[i] for group in groups for i in group)
-
-    largest = max(prod(extents(both, side, depth)) for side in (rows, columns))
-    if batch.dims and max(largest, prod(extents(both, rows, columns))) > BLOCK_ELEMENTS:
-        for half in batch.halves():
-            _accumulate(half, form, product)
-        return
-    views: list[Array] = []
-    for factor, steps, side in ((product[0], left, rows), (product[1], right, columns)):
-        order = [*both, *side, *depth]
-        views.append(
-            _view(batch.operands[factor.operand], extents(order), tuple(steps[i] for i in order))
-        )
-    dtypes = [batch.operands[f.operand].dtype for f in product]
-    count, length = prod(extents(both)), prod(extents(depth))
-    kind = _product_type(views, dtypes, target.dtype, length)
-    one, other = (
-        np.reshape(_converted(view, dtype, kind), (count, prod(extents(side)), length))
-        for view, dtype, side in zip(views, dtypes, (rows, columns), strict=True)
-    )
-    if count == 1:
-        sums = matrix_product(one[0], other[0])
-    else:
-        sums = np.matmul(one, np.transpose(other, (0, 2, 1)))
-    kept = [*both, *rows, *columns]
-    place = _view(target, extents(kept), tuple(at[i] for i in kept))
-    sums = np.reshape(sums, extents(kept))
-    if is_float(target.dtype):
-        old = load(place, target.dtype).array
-        place[...] = store(Value(np.add(old, sums), "float64"), target.dtype)
-        return
-    whole = sums.astype(np.int32 if kind is np.float32 else np.int64, copy=False)
-    np.add(place, whole.astype(place.dtype, copy=False), out=place)
-
-
-ProductType = type[np.float32] | type[np.float64] | type[np.int64]
 
 
 def _product_type(views: list[Array], dtypes: list[str], target: str, length: int) -> ProductType:

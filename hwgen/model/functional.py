@@ -17,7 +17,6 @@ from hwgen.errors import HwgenError
 from hwgen.spec.hardware import HardwareSpec
 
 from .callsite import CallSite, Plan
-from .execution import Batch, apply
 from .geometry import Dims
 from .images import pack, unpack
 from .integers import evaluate_interval
@@ -212,11 +211,9 @@ class _Machine:
     ) -> None:
         regions = plan.regions if plan else site.regions(dims)
         if self.check:
-            for operand, where, address in zip(site.operands, regions, addresses, strict=True):
-                if operand.is_read:
-                    operand.check_defined(where, address, event, self.state.writers)
-        operands = tuple(o.at(a) for o, a in zip(site.operands, addresses, strict=True))
-        apply(Batch(site.semantics, dims, operands, site.immediates))
+            for i in site.reads:
+                site.operands[i].check_defined(regions[i], addresses[i], event, self.state.writers)
+        site.executor.apply(dims, addresses)
         written = site.semantics.written
         site.operands[written].mark(regions[written], addresses[written], site.writer)
 

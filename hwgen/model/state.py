@@ -91,11 +91,9 @@ class SiteOperand:
         ways = {"read": ("read",), "write": ("write",), "update": ("read", "write")}
         return ways[self.rule.access]
 
-    def at(self, address: int) -> Place:
-        """The operand's place when a call gives this address."""
-        store = self.store
-        entry = store.entry_elements
-        return Place(store.elements, store.dtype, address * entry, entry)
+    @property
+    def place(self) -> Place:
+        return Place(self.store.elements, self.store.dtype, self.store.entry_elements)
 
     def check_defined(
         self, where: Region, address: int, event: CallEvent, writers: Mapping[str, int]

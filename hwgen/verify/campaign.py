@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
 from pathlib import Path
 from typing import Literal
 
@@ -144,9 +145,6 @@ class Runner:
 
     def fit(self, case: Case, open_choices: Choices) -> Case | None:
         """The case with its extents halved until it is quick, None where its sizes are invalid."""
-        from dataclasses import replace
-        from math import prod
-
         sizes: Values | None = case.sizes
         while sizes is not None:
             try:
@@ -219,25 +217,30 @@ def _one(
     runner: Runner, examples: int, seed: int, with_c: bool, progress: Progress | None
 ) -> Result:
     result = Result(runner.workload.stem)
-    first = runner(Case(use_c=with_c))
+    case = Case(use_c=with_c)
+    first = runner(case)
     _count(result, first)
     if first.verdict == "refused":
         result.runnable = False
         return result
     if progress:
         progress(result.workload, 1, examples)
-    found = _explore(
-        runner,
-        examples=examples - 1,
-        seed=seed,
-        with_c=with_c,
-        result=result,
-        progress=progress,
-    )
-    if found is None and first.verdict == "failed":
-        found = Case(use_c=with_c)
+    open_choices = runner.choices()
+    found: Case | None = None
+    if first.verdict == "failed":
+        # The same sizes, but spelt out, so that they can be made smaller.
+        found = replace(case, sizes=tuple((n, c.default) for n, c in open_choices.sizes))
+    if found is None and examples > 1:
+
+        def note(outcome: Outcome | None, done: int) -> None:
+            if outcome is not None:
+                _count(result, outcome)
+            if progress:
+                progress(result.workload, min(done + 1, examples), examples)
+
+        found = _explore(runner, open_choices, examples - 1, seed, with_c=with_c, note=note)
     if found is not None:
-        found = _simplest(runner, found)
+        found = _reduce(runner, found, open_choices)
         result.failure = Failure(found, runner(found).message, runner.command(found))
     return result
 
@@ -251,68 +254,41 @@ def _count(result: Result, outcome: Outcome) -> None:
         result.reason = result.reason or outcome.message
 
 
-def _simplest(runner: Runner, case: Case) -> Case:
-    """Drop what the failure does not need; a simulator's failure is shown without the C."""
-    from dataclasses import replace
-
-    for simpler in (replace(case, use_c=False), replace(case, schedule=0)):
-        if simpler != case and runner(simpler).verdict == "failed":
-            return simpler
-    return case
-
-
-class _Found(Exception):  # noqa: N818
-    """Tells Hypothesis that an example fails."""
-
-
 def _explore(
     runner: Runner,
-    *,
+    open_choices: Choices,
     examples: int,
     seed: int,
+    *,
     with_c: bool,
-    result: Result,
-    progress: Progress | None,
+    note: Callable[[Outcome | None, int], None],
 ) -> Case | None:
-    """Draw examples until one fails, then let Hypothesis shrink it; the smallest failing case."""
-    if examples < 1:
-        return None
+    """Draw examples; the first that fails. `note` hears of each, with None for one seen before."""
     import hypothesis
     from hypothesis import HealthCheck, Phase
     from hypothesis.errors import Unsatisfiable
 
-    open_choices = runner.choices()
+    done = 0
     failing: list[Case] = []
-    budget = SHRINK_RUNS
-    done = 1
 
     def check(case: Case) -> None:
-        nonlocal budget, done
+        nonlocal done
         fitted = runner.fit(case, open_choices)
         if fitted is None:
             hypothesis.reject()
-        if failing:
-            # Shrinking: past the budget only what is already known to fail fails again.
-            if fitted not in runner.known:
-                if not budget:
-                    return
-                budget -= 1
-        elif fitted not in runner.known:
-            _count(result, runner(fitted))
+        fresh = fitted not in runner.known
         outcome = runner(fitted)
         if outcome.verdict == "failed":
             failing.append(fitted)
-            raise _Found
-        if not failing:
-            done = min(done + 1, examples + 1)
-            if progress:
-                progress(result.workload, done, examples + 1)
+            raise _FoundError
+        done += 1
+        note(outcome if fresh else None, done)
 
     settings = hypothesis.settings(
         max_examples=examples,
         database=None,
         deadline=None,
-        phases=(Phase.generate, Phase.shrink),
+        phases=(Phase.generate,),  # `_reduce` knows better which parts of a case are simple.
         suppress_health_check=(
             HealthCheck.too_slow,
             HealthCheck.filter_too_much,
@@ -325,8 +301,58 @@ def _explore(
     test = hypothesis.given(cases(open_choices, with_c=with_c))(check)
     try:
         hypothesis.seed(seed)(settings(test))()
-    except _Found:
-        return failing[-1]
+    except _FoundError:
+        return failing[0]
     except Unsatisfiable:
-        pass  # The sizes are all fixed, or every draw was invalid: the default case remains.
+        return None  # Every draw was invalid: what the file itself says was still checked.
     return None
+
+
+class _FoundError(Exception):
+    """Tells Hypothesis that an example fails."""
+
+
+def _reduce(runner: Runner, case: Case, open_choices: Choices) -> Case:
+    """Make a failing case as simple as a bounded number of runs allows."""
+    budget = SHRINK_RUNS
+
+    def fails(simpler: Case) -> bool:
+        nonlocal budget
+        if simpler not in runner.known:
+            if budget == 0 or runner.fit(simpler, open_choices) != simpler:
+                return False
+            budget -= 1
+        return runner(simpler).verdict == "failed"
+
+    while True:
+        smaller = next((s for s in _simpler(case, open_choices) if fails(s)), None)
+        if smaller is None:
+            return case
+        case = smaller
+
+
+def _simpler(case: Case, open_choices: Choices) -> Iterator[Case]:
+    """Cases with one thing made simpler: the default where there is one, less where not."""
+    for changed in (
+        replace(case, use_c=False),
+        replace(case, schedule=0),
+        replace(case, style="random"),
+        replace(case, seed=0),
+        replace(case, parameters=()),
+        *(replace(case, parameters=_without(case.parameters, n)) for n, _ in case.parameters),
+    ):
+        if changed != case:
+            yield changed
+    choice = dict(open_choices.sizes)
+    for name, value in case.sizes:
+        if not choice[name].extent:
+            yield replace(case, sizes=_without(case.sizes, name))
+            continue
+        for smaller in dict.fromkeys((1, -(-value // 2), value - 1)):
+            if 0 < smaller < value:
+                sizes = tuple((n, smaller if n == name else v) for n, v in case.sizes)
+                yield replace(case, sizes=sizes)
+
+
+def _without(values: Values, name: str) -> Values:
+    return tuple((n, v) for n, v in values if n != name)

@@ -100,4 +100,4 @@ def test_store_is_three_cycles_an_entry_and_a_response_a_burst() -> None:
     bursts = split_access(BUS, 0, 256, 2, 256, 16)
     assert bursts.entries == (8, 8, 8, 8)
     assert write_cycles(BUS.write, bursts) == 4 * (3 * 8 + 20 + 1)
-    assert write_cycles(Channel(10, 4), equal_bursts(8, 2)) == 8 * 2 + 10
+    assert write_cycles(Channel(6, 4), equal_bursts(8, 2)) == 8 * 2 + 6

@@ -1,0 +1,66 @@
+"""What the README shows is what the files say and the compiler prints."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hwgen.cli import main
+
+ROOT = Path(__file__).resolve().parents[3]
+TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
+UPDATE = "run `python benchmarks/readme.py --excerpts`"
+
+
+def shown(part: str) -> str:
+    found = re.search(
+        rf"<!-- {part}:begin -->\n```\w*\n(.*?)\n```\n<!-- {part}:end -->", TEXT, re.S
+    )
+    assert found is not None, part
+    return found[1]
+
+
+@pytest.mark.parametrize("file", ["hw_specs/vta.yaml", "workloads/gemm.yaml"])
+def test_the_excerpts_of_files_are_real(file: str) -> None:
+    source = (ROOT / file).read_text(encoding="utf-8").splitlines()
+    block = TEXT.split(f"[{file}]({file}):\n\n```yaml\n")[1].split("```")[0]
+    lines = [line for line in block.splitlines() if line]
+    assert len(lines) > 3
+    assert [line for line in lines if line not in source] == []
+
+
+def test_the_report_and_the_kernel_are_what_generate_prints(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--spec", str(ROOT / "hw_specs" / "vta.yaml")]
+    arguments += ["--workload", str(ROOT / "workloads" / "gemm.yaml"), "-o", str(tmp_path)]
+    assert main(["generate", *arguments]) == 0
+    report = capsys.readouterr().out.split("\n\nwrote ")[0]
+    assert shown("report") == report, UPDATE
+    assert shown("kernel") in (tmp_path / "gemm_vta.c").read_text(encoding="utf-8"), UPDATE
+
+
+def test_links_lead_to_files() -> None:
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]
+    broken = [
+        f"{page.name}: {link}"
+        for page in pages
+        for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8"))
+        if not (page.parent / link).exists()
+    ]
+    assert broken == []
+
+
+def test_the_benchmarks_know_their_sections() -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "benchmarks" / "run.py"), "nothing"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "there are: cycles, " in done.stderr
