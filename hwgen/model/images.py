@@ -56,7 +56,10 @@ def pack(image: Image, tensor: Array, dtype: str) -> Array:
 
 
 def unpack(
-    image: Image, packed: Array, shape: tuple[int, ...], written: npt.NDArray[np.bool_] | None = None
+    image: Image,
+    packed: Array,
+    shape: tuple[int, ...],
+    written: npt.NDArray[np.bool_] | None = None,
 ) -> Array:
     """The row-major tensor of an output image; positions outside the tensor are dropped.
 

@@ -200,6 +200,7 @@ class _Clocks:
         self.given = [0] * len(self.edges)
         self.taken = [0] * len(self.edges)
         self.queue: list[deque[Instance]] = [deque() for _ in range(units)]
+        self.capacity = [unit.queue_entries or CHECK_LIMIT for unit in hardware.units]
         self.accepted = 0
         self.race: HwgenError | None = None
         self.record = record
@@ -216,6 +217,9 @@ class _Clocks:
             queue = self.queue[unit]
             while queue and all(self.tokens[edge] for edge in queue[0][0].pops):
                 self._execute(unit, queue.popleft(), pending)
+        # A full queue in front of a waiting unit stops the fetch of whatever could free it.
+        if len(self.queue[operation.unit]) > self.capacity[operation.unit]:
+            raise self._deadlock()
 
     def signature(self) -> Hashable:
         done = [self.clock[u][u] for u in range(len(self.clock))]
@@ -338,9 +342,8 @@ class _Clocks:
 
     def check_end(self) -> None:
         """Raise where operations never ran or tokens remain."""
-        for unit, queue in enumerate(self.queue):
-            if queue:
-                self._blocked(unit, queue[0])
+        if any(self.queue):
+            raise self._deadlock()
         for edge, (source, target) in enumerate(self.edges):
             left = len(self.tokens[edge])
             if left:
@@ -353,14 +356,34 @@ class _Clocks:
                     repair="add the missing pop, or remove the surplus push",
                 )
 
-    def _blocked(self, unit: int, instance: Instance) -> None:
-        edge = next(e for e in instance[0].pops if not self.tokens[e])
-        source, target = self.edges[edge]
-        waits = f"{self._name(instance)} pops {source} -> {target}"
-        raise HwgenError(
+    def _deadlock(self) -> HwgenError:
+        """Name a wait that nothing can end: on an edge short of pushes, else where the chain of
+        waiting units ends or closes."""
+        waits = {
+            unit: next(e for e in queue[0][0].pops if not self.tokens[e])
+            for unit, queue in enumerate(self.queue)
+            if queue
+        }
+        assert self.stream is not None
+        pushed, popped = self.stream.pushed, self.stream.popped
+        short = [u for u, edge in waits.items() if len(pushed[edge]) < len(popped[edge])]
+        unit = (short or list(waits))[0]
+        passed = {unit}
+        while not short:
+            source = self.names.index(self.edges[waits[unit]][0])
+            if source not in waits or source in passed:
+                break
+            unit = source
+            passed.add(unit)
+        source, target = self.edges[waits[unit]]
+        full = [
+            self.names[u] for u, queue in enumerate(self.queue) if len(queue) > self.capacity[u]
+        ]
+        behind = f"; the queue of {full[0]} is full" if full else ""
+        return HwgenError(
             "H761",
             f"deadlock: unit {self.names[unit]} waits for a token that never comes",
-            found=waits,
+            found=f"{self._name(self.queue[unit][0])} pops {source} -> {target}{behind}",
             allowed=f"a push {source} -> {target} for each pop, before what waits for it",
             repair=f"add the missing push after the call of {source} that {target} waits for",
         )

@@ -119,7 +119,6 @@ def catch(
     return ""
 
 
-
 def _drop(_: Node) -> tuple[Node, ...]:
     return ()
 

@@ -156,7 +156,7 @@ def test_strides_padding_and_scalars_are_drawn(
             drawn.setdefault(name, set()).add(value)
 
     checked(note)
-    campaign(SPEC, [CONVOLUTION], 60, seed=0)
+    campaign(SPEC, [CONVOLUTION], 40, seed=0)
     for name in ("S", "P", "R", "SHIFT", "C", "H", "rank"):
         assert len(drawn[name]) > 2, name
 

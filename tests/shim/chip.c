@@ -44,6 +44,27 @@ static struct tokens edges[4][4]; /* [from][to] */
 static int order;
 static uint32_t random_state;
 
+uint32_t memory_entries(uint32_t memory)
+{
+  switch (memory) {
+  case MEM_UOP: return UOP_ENTRIES;
+  case MEM_WGT: return WGT_ENTRIES;
+  case MEM_INP: return INP_ENTRIES;
+  default: return ACC_ENTRIES;
+  }
+}
+
+uint32_t entry_bytes(uint32_t memory)
+{
+  switch (memory) {
+  case MEM_UOP: return 4;
+  case MEM_WGT: return WGT_LANES;
+  case MEM_INP: return INP_LANES;
+  case MEM_OUT: return ACC_LANES;
+  default: return 4 * ACC_LANES;
+  }
+}
+
 void chip_reset(int wanted, uint32_t seed)
 {
   memset(inp, 0xA5, sizeof inp);

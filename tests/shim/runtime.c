@@ -262,27 +262,6 @@ int VTADepPop(VTACommandHandle cmd, int from, int to)
   return 0;
 }
 
-uint32_t memory_entries(uint32_t memory)
-{
-  switch (memory) {
-  case MEM_UOP: return UOP_ENTRIES;
-  case MEM_WGT: return WGT_ENTRIES;
-  case MEM_INP: return INP_ENTRIES;
-  default: return ACC_ENTRIES;
-  }
-}
-
-uint32_t entry_bytes(uint32_t memory)
-{
-  switch (memory) {
-  case MEM_UOP: return 4;
-  case MEM_WGT: return WGT_LANES;
-  case MEM_INP: return INP_LANES;
-  case MEM_OUT: return ACC_LANES;
-  default: return 4 * ACC_LANES;
-  }
-}
-
 static int in_dram(const struct buffer *buffer, uint64_t offset, uint32_t x, uint32_t y,
                    uint32_t stride, uint32_t memory, const char *call)
 {

@@ -6,7 +6,7 @@ import ctypes
 import subprocess
 from itertools import product
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -162,16 +162,17 @@ def numpy_value(expr: Expr, p: Any, q: Any) -> Any:
         case Unary(_, operand):
             return -numpy_value(operand, p, q)
         case Cast(dtype, operand):
-            return cast("Any", np.asarray(numpy_value(operand, p, q))).astype(dtype)
+            inner: Any = numpy_value(operand, p, q)
+            return np.array([inner]).astype(dtype)[0]
         case Call("min", (a, b)):
             return np.minimum(numpy_value(a, p, q), numpy_value(b, p, q))
         case Call("clip", (a, low, high)):
             inner = np.maximum(numpy_value(a, p, q), numpy_value(low, p, q))
             return np.minimum(inner, numpy_value(high, p, q))
         case Call("abs", (a,)):
-            return np.abs(numpy_value(a, p, q))
+            return abs(numpy_value(a, p, q))
         case Call("select", (c, a, b)):
-            return np.where(numpy_value(c, p, q), numpy_value(a, p, q), numpy_value(b, p, q))
+            return numpy_value(a if numpy_value(c, p, q) else b, p, q)
         case _:
             raise AssertionError(expr)
 

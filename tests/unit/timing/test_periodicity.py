@@ -30,7 +30,7 @@ _LEAVES: st.SearchStrategy[Expr] = st.one_of(
 EXPRESSIONS = st.recursive(_LEAVES, _combine, max_leaves=6)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(EXPRESSIONS, st.sampled_from([0, 8]), st.integers(0, 3), st.integers(1, 40))
 def test_zones_repeat(expr: Expr, modulus: int, start: int, length: int) -> None:
     span = (start, start + length - 1)

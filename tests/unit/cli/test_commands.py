@@ -1,0 +1,242 @@
+"""The commands on the real chip and workloads, as a user runs them."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hwgen.cli import main
+from hwgen.cli.app import STAGES
+from hwgen.model.compiled import have_compiler
+from hwgen.model.numeric import Array
+from hwgen.model.reference import random_inputs, run_reference
+from hwgen.spec.load import load_workload
+from hwgen.spec.workload import Workload
+
+ROOT = Path(__file__).resolve().parents[3]
+SPEC = str(ROOT / "hw_specs" / "vta.yaml")
+GEMM = str(ROOT / "workloads" / "gemm.yaml")
+SMALL = ["--set", "M=2", "--set", "N=20", "--set", "K=40"]
+KERNEL = ["--spec", SPEC, "--workload", GEMM, *SMALL]
+
+Text = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A checkout of its own with one workload that runs and one that the chip cannot run."""
+    shutil.copytree(ROOT / "hw_specs", tmp_path / "hw_specs")
+    (tmp_path / "workloads").mkdir()
+    shutil.copy(ROOT / "workloads" / "relu.yaml", tmp_path / "workloads")
+    (tmp_path / "workloads" / "cosine.yaml").write_text(
+        "hwgen: 1\nname: activation\nsizes: {M: 4}\n"
+        "tensors: {x: 'float32[M]', y: 'float32[M]'}\ncompute: ['y[m] = tanh(x[m])']\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_check_summarises_a_valid_spec(capsys: Text) -> None:
+    assert main(["check", SPEC, "--set", "L=100"]) == 0
+    text = capsys.readouterr().out
+    assert ": valid\n" in text
+    assert "L=100" in text
+    assert "gemm" in text
+
+
+def test_check_refuses_a_parameter_out_of_range(capsys: Text) -> None:
+    assert main(["check", SPEC, "--set", "BATCH=17"]) == 1
+    assert "error[H111]" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", [[], ["--workload"]])
+def test_schema_is_the_one_in_the_documentation(option: list[str], capsys: Text) -> None:
+    assert main(["schema", *option]) == 0
+    name = "hwgen-workload.schema.json" if option else "hwgen.schema.json"
+    assert capsys.readouterr().out == (ROOT / "docs" / name).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_every_stage_can_be_shown(stage: str, capsys: Text) -> None:
+    assert main(["generate", *KERNEL, "--stage", stage]) == 0
+    captured = capsys.readouterr()
+    assert len(captured.out) > 40
+    assert captured.err == ""
+
+
+def test_an_unknown_stage_names_the_nearest(capsys: Text) -> None:
+    assert main(["generate", *KERNEL, "--stage", "schedules"]) == 1
+    text = capsys.readouterr().err
+    assert text.startswith("error[H007]")
+    assert "did you mean schedule?" in text
+
+
+def test_generate_is_deterministic_and_writes_three_files(tmp_path: Path, capsys: Text) -> None:
+    texts: list[str] = []
+    for _ in range(2):
+        assert main(["generate", *KERNEL, "-o", str(tmp_path)]) == 0
+        files = sorted(tmp_path.iterdir())
+        assert [f.suffix for f in files] == [".c", ".h", ".c"]
+        texts.append(capsys.readouterr().out + "".join(f.read_text() for f in files))
+    assert texts[0] == texts[1]
+    for part in ("matched", "tiled", "placed", "moved off chip", "cycles", "lower bound"):
+        assert part in texts[0]
+
+
+@pytest.mark.skipif(not have_compiler(), reason="needs a C compiler")
+def test_the_written_model_compiles_without_warnings(tmp_path: Path) -> None:
+    assert main(["generate", *KERNEL, "-o", str(tmp_path)]) == 0
+    (model,) = tmp_path.glob("*_model.c")
+    done = subprocess.run(
+        ["cc", "-std=c99", "-Wall", "-Wextra", "-c", str(model), "-o", str(tmp_path / "m.o")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_named_workloads_are_all_written_or_none(tmp_path: Path, capsys: Text) -> None:
+    bad = tmp_path / "bad.yaml"
+    bad.write_text("name: bad\n")
+    out = tmp_path / "out"
+    arguments = ["generate", "--spec", SPEC, "--workload", GEMM, "-o", str(out)]
+    assert main([*arguments, "--workload", str(bad)]) == 1
+    assert not out.exists()
+    assert capsys.readouterr().out == ""
+    assert main([*arguments, "--workload", "relu"]) == 0
+    assert len(list(out.iterdir())) == 6
+    assert capsys.readouterr().out.count("gemm") >= 1
+
+
+def test_all_workloads_end_in_a_table_and_the_reasons(project: Path, capsys: Text) -> None:
+    assert main(["generate", "--spec", "vta", "-o", "out"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("workload  cycles")
+    assert "\nrelu " in text
+    assert "cosine: cannot run, [H30" in text
+    assert len(list((project / "out").iterdir())) == 3
+
+
+def test_a_workload_file_that_is_wrong_is_an_error_even_among_many(
+    project: Path, capsys: Text
+) -> None:
+    (project / "workloads" / "wrong.yaml").write_text("name: wrong\n")
+    assert main(["generate", "--spec", "vta"]) == 1
+    captured = capsys.readouterr()
+    assert "\nrelu " in captured.out
+    assert "error[H030]" in captured.err
+
+
+def test_simulate_reads_and_writes_arrays(tmp_path: Path, capsys: Text) -> None:
+    workload = load_workload(GEMM, {"M": 2, "N": 20, "K": 40})
+    inputs = random_inputs(workload, 5)
+    options: list[str] = []
+    for name, array in inputs.items():
+        np.save(tmp_path / f"{name}.npy", array)
+        options += ["--input", f"{name}={tmp_path / name}.npy"]
+    out = tmp_path / "results"
+    assert main(["simulate", *KERNEL, *options, "--output-dir", str(out)]) == 0
+    text = capsys.readouterr().out
+    assert "a, b from files" in text
+    assert "equal to the reference, bit for bit" in text
+    expected = run_reference(workload, inputs)
+    for name, array in expected.items():
+        assert np.array_equal(np.load(out / f"{name}.npy"), array)
+
+
+@pytest.mark.skipif(not have_compiler(), reason="needs a C compiler")
+def test_both_engines_agree(tmp_path: Path) -> None:
+    results: list[bytes] = []
+    for engine in ("python", "c"):
+        out = tmp_path / engine
+        assert main(["simulate", *KERNEL, "--engine", engine, "--output-dir", str(out)]) == 0
+        results.append((out / "c.npy").read_bytes())
+    assert results[0] == results[1]
+
+
+@pytest.mark.parametrize("options", [["--data", "extremes"], ["--schedule", "3"], ["--seed", "9"]])
+def test_simulate_runs_what_a_campaign_may_draw(options: list[str], capsys: Text) -> None:
+    assert main(["simulate", *KERNEL, *options]) == 0
+    assert "bit for bit" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "content"),
+    [
+        ("a", None),
+        ("a=", None),
+        ("x={}", None),
+        ("a={}", None),
+        ("a={}", b""),
+        ("a={}", b"not an array"),
+        ("a={}", b"\x93NUMPY\x01\x00\x10\x00{'descr': '|i1'}"),
+        ("a={}", np.zeros((2, 41), np.int8)),
+        ("a={}", np.zeros((2, 40), np.int16)),
+        ("a={}", np.zeros((2, 40), object)),
+    ],
+)
+def test_inputs_that_do_not_fit_are_coded_errors(
+    text: str, content: bytes | np.ndarray[tuple[int, int], np.dtype[np.generic]] | None,
+    tmp_path: Path, capsys: Text,
+) -> None:  # fmt: skip
+    path = tmp_path / "t.npy"
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    elif content is not None:
+        np.save(path, content)
+    assert main(["simulate", *KERNEL, "--input", text.format(path)]) == 1
+    captured = capsys.readouterr()
+    assert "error[H008]" in captured.err
+    assert captured.out == ""
+
+
+def test_a_header_that_promises_too_much_is_refused(tmp_path: Path, capsys: Text) -> None:
+    path = tmp_path / "t.npy"
+    header = b"{'descr': '|i1', 'fortran_order': False, 'shape': (99999999999999,), }"
+    header += b" " * (117 - len(header)) + b"\n"
+    path.write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
+    assert main(["simulate", *KERNEL, "--input", f"a={path}"]) == 1
+    assert "error[H008]" in capsys.readouterr().err
+
+
+def test_a_wrong_result_is_an_error(monkeypatch: pytest.MonkeyPatch, capsys: Text) -> None:
+    from hwgen.model import reference
+
+    def off_by_one(workload: Workload, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        outputs = run_reference(workload, inputs)
+        return {name: np.bitwise_xor(array.view(np.int8), 1) for name, array in outputs.items()}
+
+    monkeypatch.setattr(reference, "run_reference", off_by_one)
+    assert main(["simulate", *KERNEL]) == 1
+    captured = capsys.readouterr()
+    assert "error[H790]" in captured.err
+    assert "40 of 40 elements differ" in captured.err
+
+
+def test_explain_shows_bindings_and_reasons(capsys: Text) -> None:
+    assert main(["explain", *KERNEL]) == 0
+    text = capsys.readouterr().out
+    assert "update by gemm(" in text
+    assert "no: " in text
+    assert "repair: " in text
+
+
+@pytest.mark.usefixtures("project")
+def test_explain_says_why_a_chip_cannot_run_a_workload(capsys: Text) -> None:
+    assert main(["explain", "--spec", "vta", "--workload", "cosine"]) == 0
+    text = capsys.readouterr().out
+    assert "cannot run activation:\n" in text
+    assert "error[H30" in text
+
+
+def test_the_chips_parameters_can_be_set(capsys: Text) -> None:
+    assert main(["generate", *KERNEL, "--set", "BATCH=2", "--stage", "load"]) == 0
+    assert "BATCH=2" in capsys.readouterr().out
+    assert main(["simulate", *KERNEL, "--set", "BATCH=2"]) == 0
+    assert "bit for bit" in capsys.readouterr().out
