@@ -32,11 +32,11 @@ demo: $(RUN)
 	@echo "== Run it in the simulator"
 	@$(BIN)/python -m hwgen simulate $(GEMM)
 	@echo
-	@if command -v "$${CC:-cc}" >/dev/null 2>&1; then \
+	@if $(BIN)/python -c "from hwgen.model.compiled import have_compiler as f; exit(not f())"; then \
 	  echo "== Compile the emitted C against the C model and run it"; \
 	  $(BIN)/python -m hwgen simulate $(GEMM) --engine c; \
 	else \
-	  echo "== No C compiler found ($${CC:-cc}): the emitted C was not run"; \
+	  echo "== No C compiler found: the emitted C was not run"; \
 	fi
 
 test: $(DEV)

@@ -1,20 +1,17 @@
-"""Speed and agreement of the timing model: `python benchmarks/timing.py`."""
+"""Speed and agreement of the timing model: `python -m benchmarks.timing`."""
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
+from itertools import pairwise
 from time import process_time
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-from hwgen.model.bound import lower_bound  # noqa: E402
-from hwgen.model.sync_check import check_synchronisation  # noqa: E402
-from hwgen.model.timing import estimate_cycles, simulate_timing  # noqa: E402
-from hwgen.spec.load import load_hardware  # noqa: E402
-from tests.unit.timing.nests import gemm_nest  # noqa: E402
-from tests.unit.timing.test_rules import single_buffered, straightforward  # noqa: E402
+from hwgen.model.bound import lower_bound
+from hwgen.model.sync_check import check_synchronisation
+from hwgen.model.timing import estimate_cycles, simulate_timing
+from hwgen.spec.load import load_hardware
+from tests.samples import ROOT
+from tests.unit.timing.nests import gemm_nest
+from tests.unit.timing.test_rules import single_buffered, straightforward
 
 SIMULATED_OPERATIONS = 100_000
 
@@ -28,7 +25,7 @@ def main() -> None:
         (20, "1x256x256, one slot", single_buffered(), 9_632),
         (100, "1x256x256, one slot", single_buffered(), 12_592),
     ):
-        chip = load_hardware(ROOT / "hw_specs" / "vta.yaml", {"L": latency, "W": latency})
+        chip = load_hardware(ROOT / "hw_specs" / "vta.yaml", {"READ_LATENCY": latency, "WRITE_LATENCY": latency})
         cycles = simulate_timing(program, chip).cycles
         print(f"{name:32s} {latency:3d} {measured:10,d} {cycles:9,d}  {cycles / measured:.5f}")
     chip = load_hardware(ROOT / "hw_specs" / "vta.yaml")
@@ -54,7 +51,7 @@ def main() -> None:
             full = simulate_timing(program, chip)
             rate = f"{full.operations / (process_time() - times[-1]) / 1000:.0f}"
             ratio = f"{estimate.cycles / full.cycles:.5f}"
-        took = [after - before for before, after in zip(times, times[1:], strict=False)]
+        took = [after - before for before, after in pairwise(times)]
         print(
             f"{estimate.operations:13,d} {took[0]:11.3f} {estimate.simulated:8,d} {rate:>15s} "
             f"{ratio:>8s} {took[1]:8.3f} {took[2]:8.3f}"

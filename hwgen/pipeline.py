@@ -160,7 +160,7 @@ def _best(
         try:
             kernel = build(workload, hardware, scop, order, candidate)
         except HwgenError as error:
-            if error.code not in ("H602", "H603"):
+            if error.code not in ("H612", "H613"):
                 raise
             refused = error
             continue

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+# One process per core already: threads inside NumPy only get in each other's way.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 UPDATE = "--update-goldens"
 
 Golden = Callable[[Path, str], None]

@@ -102,8 +102,8 @@ def _write(folder: Path, compiled: Sequence[Compilation]) -> None:
                 repair="compile them into different folders",
             )
         files[f"{name}.c"] = c.source.c
-        files[f"{name}.h"] = c.source.h
-        files[f"{name}_model.c"] = c.source.model_c
+        files[f"{name}.h"] = c.source.header
+        files[f"{name}_model.c"] = c.source.model
     write_files(folder, files)
 
 

@@ -46,14 +46,6 @@ class CSource:
     header: str
     model: str
 
-    @property
-    def h(self) -> str:
-        return self.header
-
-    @property
-    def model_c(self) -> str:
-        return self.model
-
 
 def emit(program: KernelProgram, hardware: HardwareSpec, workload: Workload) -> CSource:
     """The kernel as C, for the vendor's runtime and for the model.

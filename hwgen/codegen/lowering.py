@@ -54,7 +54,7 @@ def lower(
     """The program.
 
     Raises:
-        HwgenError: H602 where a micro-kernel needs more variants, H603 where all of them need more
+        HwgenError: H612 where a micro-kernel needs more variants, H613 where all of them need more
             micro-operations, than the hardware holds.
     """
     kernels: list[MicroKernelDef] = []
@@ -147,7 +147,7 @@ def _micro_kernel(tiling: Tiling, site: Site, number: int) -> tuple[MicroKernelD
     assert micro is not None
     if len(bases) > micro.max_variants:
         raise HwgenError(
-            "H602",
+            "H612",
             f"{site.operation.intrinsic.name} would need {len(bases)} micro-kernel variants",
             found=", ".join(f"{d.text}: {d.size}" for d in digits),
             allowed=f"at most {micro.max_variants}",
@@ -198,7 +198,7 @@ def _check_capacity(hardware: HardwareSpec, kernels: Sequence[MicroKernelDef]) -
         used[micro.capacity_operations] = total
         if total > micro.capacity_operations:
             raise HwgenError(
-                "H603",
+                "H613",
                 "the kernel's micro-operations exceed their memory",
                 found=f"more than {total} micro-operations",
                 allowed=str(micro.capacity_operations),

@@ -56,7 +56,7 @@ def synchronise(
     `reach`: iterations that each end of a cut loop keeps; by default what the slots require.
 
     Raises:
-        HwgenError: H601 where two conflicting units have no queue between them.
+        HwgenError: H611 where two conflicting units have no queue between them.
     """
     if hardware.tokens is None:
         return []
@@ -155,7 +155,7 @@ def _check_edge(hardware: HardwareSpec, source: str, target: str, site: Site) ->
         return
     edges = ", ".join(f"{a} -> {b}" for a, b in hardware.tokens.edges)
     raise HwgenError(
-        "H601",
+        "H611",
         f"units {source} and {target} share data but no token queue",
         location=hardware.location,
         field="synchronization.edges",

@@ -140,9 +140,7 @@ def test_a_circular_wait_is_a_deadlock() -> None:
 
 def test_a_pop_that_a_full_queue_keeps_from_its_push_is_a_deadlock() -> None:
     reset = MicroKernelDef("k", "reset", (KernelLoop(1, (0,)),), (), ((0,),), ())
-    many = Loop(
-        "t", Const(0), Const(600), (Call(0, "reset", "compute", (), (), (), "k", Const(0)),)
-    )
+    call = Call(0, "reset", "compute", (), (), (), "k", Const(0))
     images = (image("a", "int8", (16,), (1, 16)),)
     for count, code in ((500, ""), (600, "H761")):
         loop = Loop("t", Const(0), Const(count), (call,))
