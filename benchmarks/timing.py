@@ -25,7 +25,9 @@ def main() -> None:
         (20, "1x256x256, one slot", single_buffered(), 9_632),
         (100, "1x256x256, one slot", single_buffered(), 12_592),
     ):
-        chip = load_hardware(ROOT / "hw_specs" / "vta.yaml", {"READ_LATENCY": latency, "WRITE_LATENCY": latency})
+        chip = load_hardware(
+            ROOT / "hw_specs" / "vta.yaml", {"READ_LATENCY": latency, "WRITE_LATENCY": latency}
+        )
         cycles = simulate_timing(program, chip).cycles
         print(f"{name:32s} {latency:3d} {measured:10,d} {cycles:9,d}  {cycles / measured:.5f}")
     chip = load_hardware(ROOT / "hw_specs" / "vta.yaml")

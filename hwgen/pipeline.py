@@ -150,7 +150,7 @@ def _best(
     order: Dependences,
     candidates: tuple[Candidate, ...],
 ) -> Kernel:
-    """The fastest when simulated; candidates come cheapest first, so the estimate bounds the rest."""
+    """The fastest when simulated; cheapest estimates come first, so they bound the rest."""
     best: Kernel | None = None
     refused: HwgenError | None = None
     simulated = 0

@@ -36,5 +36,6 @@ def simulation_text(compilation: Compilation, passed: Examination) -> str:
         used = ", ".join(f"{count:,} {name}" for name, count in result.micro_operations.items())
         if used:
             lines.append(f"operations  {used}")
-    lines.append("conflicts   none: units ordered by tokens, none missing, none left over")
+    tokens = "; no token missing or left over" if compilation.hardware.tokens else ""
+    lines.append(f"conflicts   none between units{tokens}")
     return "\n".join(lines)

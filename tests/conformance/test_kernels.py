@@ -146,7 +146,9 @@ def test_gemms_are_close_to_the_bound(
 def test_cycles_agree_with_an_independent_timing_model(
     name: str, sizes: tuple[tuple[str, int], ...], latency: int
 ) -> None:
-    hardware = hwgen.load_hardware(ROOT / "hw_specs" / "vta.yaml", {"READ_LATENCY": latency, "WRITE_LATENCY": latency})
+    hardware = hwgen.load_hardware(
+        ROOT / "hw_specs" / "vta.yaml", {"READ_LATENCY": latency, "WRITE_LATENCY": latency}
+    )
     workload = hwgen.load_workload(ROOT / "workloads" / f"{name}.yaml", dict(sizes))
     compiled = hwgen.compile_kernel(workload, hardware)
     measured = modelled_cycles(compiled.source, random_inputs(workload, 0), latency)

@@ -9,7 +9,7 @@ from hwgen.polyhedral.affine import Affine, affine, combine
 from hwgen.spec.expression import Binary, Const, Expr, Name, Unary, evaluate
 from hwgen.spec.grammar import parse_expression
 
-NAMES = ("i", "j", "k")
+NAMES: tuple[str, ...] = ("i", "j", "k")
 
 
 @st.composite

@@ -94,7 +94,9 @@ def test_access_of_operands(vta: HardwareSpec) -> None:
 
 
 def test_parameters_reach_every_number() -> None:
-    vta = load_hardware(VTA, {"READ_LATENCY": 100, "WRITE_LATENCY": 7, "BLOCK_IN": 32, "BLOCK_OUT": 8})
+    vta = load_hardware(
+        VTA, {"READ_LATENCY": 100, "WRITE_LATENCY": 7, "BLOCK_IN": 32, "BLOCK_OUT": 8}
+    )
     assert vta.bus["axi"].read.latency_cycles == 100
     assert vta.bus["axi"].write.latency_cycles == 8
     assert vta.fetch is not None

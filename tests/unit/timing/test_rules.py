@@ -31,7 +31,9 @@ FIRST = 20 + 18
 @cache
 def slow_chip() -> HardwareSpec:
     """L = W = 100."""
-    return load_hardware(ROOT / "hw_specs" / "vta.yaml", {"READ_LATENCY": 100, "WRITE_LATENCY": 100})
+    return load_hardware(
+        ROOT / "hw_specs" / "vta.yaml", {"READ_LATENCY": 100, "WRITE_LATENCY": 100}
+    )
 
 
 def partial(operations: int) -> int:
