@@ -14,7 +14,7 @@ from hwgen.codegen.program import KernelProgram
 from hwgen.codegen.sites import build_sites
 from hwgen.codegen.synchronisation import synchronise
 from hwgen.errors import HwgenError
-from hwgen.model.timing import estimate_cycles
+from hwgen.model.timing import TimingResult, estimate_cycles
 from hwgen.polyhedral.dependences import Dependences, dependences
 from hwgen.polyhedral.explain import Explanation, explain
 from hwgen.polyhedral.matching import Match, match
@@ -50,7 +50,12 @@ class Kernel:
     layouts: dict[str, BufferLayout]
     allocation: Allocation
     program: KernelProgram
-    cycles: int
+    timing: TimingResult
+
+    @property
+    def cycles(self) -> int:
+        """Modelled cycles of the whole kernel."""
+        return self.timing.cycles
 
 
 @dataclass(frozen=True)
@@ -189,6 +194,5 @@ def build(
     sites = build_sites(hardware, tiling, images, layouts, allocation)
     tokens = synchronise(hardware, tiling.loops, sites)
     program = lower(workload, hardware, tiling, images, allocation, sites, tokens)
-    return Kernel(
-        tree, images, layouts, allocation, program, estimate_cycles(program, hardware).cycles
-    )
+    timing = estimate_cycles(program, hardware)
+    return Kernel(tree, images, layouts, allocation, program, timing)

@@ -61,14 +61,15 @@ def allocate(
                 )
             )
             base += layout.slots * layout.slot_entries
-        if base > memory.capacity_entries:
+        usable = selection.usable_entries(hardware, memory.name)
+        if base > usable:
             alive = ", ".join(f"{x.storage} {x.slots} x {x.slot_entries}" for x in mine)
             raise HwgenError(
                 "H502",
                 f"buffers exceed memory {memory.name}",
                 field=f"memories.{memory.name}",
                 found=f"{base} entries of {memory.entry_bytes} bytes: {alive}",
-                allowed=f"{memory.capacity_entries} entries",
+                allowed=f"{usable} entries",
                 repair="choose smaller tiles or fewer slots",
             )
     return Allocation(tuple(buffers))

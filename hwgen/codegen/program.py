@@ -249,7 +249,7 @@ def _print(nodes: tuple[Node, ...], depth: int) -> Iterator[str]:
 def _call_text(call: Call) -> str:
     operands = ", ".join(
         f"{o.name}={o.buffer}@{o.address}"
-        + (f" step {[str(s) for s in o.strides]}" if o.strides else "")
+        + (f" step [{', '.join(map(str, o.strides))}]" if o.strides else "")
         for o in call.operands
     )
     extents = " x ".join(map(str, call.extents))

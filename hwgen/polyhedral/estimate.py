@@ -131,13 +131,12 @@ def estimate(shape: Shape) -> tuple[NDArray[np.float64], dict[str, NDArray[np.in
         mine = [s.name for s in match.selection.storages if s.memory == memory.name]
         if not mine:
             continue
+        usable = match.selection.usable_entries(hardware, memory.name)
         double = sum((slots[n] * entries[n] for n in mine), np.zeros(1, np.int64))
-        tight = double > memory.capacity_entries
+        tight = double > usable
         for n in mine:
             slots[n] = np.where(tight, 1, slots[n])
-        fits &= sum((slots[n] * entries[n] for n in mine), np.zeros(1, np.int64)) <= (
-            memory.capacity_entries
-        )
+        fits &= sum((slots[n] * entries[n] for n in mine), np.zeros(1, np.int64)) <= usable
     return np.where(fits, _Levels(shape, slots).cycles(), np.inf), slots
 
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 
 from hwgen.polyhedral.matching import Match
 from hwgen.polyhedral.scop import Scop, ScopStatement
-from hwgen.polyhedral.selection import updates, written
+from hwgen.polyhedral.selection import Selector
+from hwgen.polyhedral.semantics import updates, widens, written
 from hwgen.polyhedral.unify import Unification, unify
 from hwgen.spec.expression import Access, Binary, Call, Cast, Const, Expr, Name, children, walk
 from hwgen.spec.hardware import HardwareSpec, Immediate, Intrinsic, Range
@@ -157,6 +158,17 @@ def _placement(
     """The operand that cannot be brought into the memory where the intrinsic reads it."""
     for name, value in found.operands:
         memory = intrinsic.operand(name).memory
+        if not isinstance(value, Access) and not any(
+            (w := written(i)) is not None
+            and w[0].op == "="
+            and i.operand(w[1]).memory == memory
+            and _alike(w[0].value, value)
+            for i in hardware.intrinsics
+        ):
+            return (
+                f"nothing computes `{value}` into {memory}, where it reads {name}",
+                f"an intrinsic that computes `{_form(value)}` into {memory}",
+            )
         if isinstance(value, Access):
             dtype = scop.dtype[value.tensor]
             loaders = [
@@ -175,7 +187,7 @@ def _placement(
             if declared is None or declared.role != "input":
                 continue
             kept = hardware.memory[memory].dtype
-            if kept and dtype != kept and not _narrower(dtype, kept):
+            if kept and dtype != kept and not widens(dtype, kept):
                 return (
                     f"{value.tensor} is {dtype}, operand {name} is {kept}",
                     f"declare {value.tensor} as {kept}",
@@ -183,73 +195,130 @@ def _placement(
     return "a cheaper intrinsic computes the same value", ""
 
 
-def _narrower(dtype: str, into: str) -> bool:
-    from hwgen.polyhedral.selection import widens
-
-    return widens(dtype, into)
-
-
-def nearest_miss(scop: Scop, hardware: HardwareSpec, statement: ScopStatement) -> tuple[str, str]:
-    """The smallest part of a statement's value that no intrinsic computes."""
+def nearest_miss(selector: Selector, statement: ScopStatement) -> tuple[str, str]:
+    """The smallest part of a statement's value that no intrinsic computes, and why."""
     if statement.op != "=":
-        reasons = [
-            (i, why_not(scop, hardware, statement, i))
-            for i in hardware.intrinsics
-            if any(op == statement.op for op, _ in updates(i))
-        ]
-        if not reasons:
-            return (
-                f"no intrinsic accumulates with `{statement.op}`",
-                f"an intrinsic with semantics `... {statement.op} ...`",
-            )
-        alike = [
-            (i, r) for i, r in reasons if any(_alike(v, statement.value) for _, v in updates(i))
-        ]
-        intrinsic, (reason, repair) = (alike or reasons)[0]
-        return f"{intrinsic.name} comes nearest, but {reason}", repair
+        return _accumulation_miss(selector, statement)
+    hardware = selector.hardware
     for node in _innermost_first(statement.value):
         if isinstance(node, (Const, Name, Access)):
             continue
-        computed = [
-            i
+        if any(selector.cover(node, m.name, statement) for m in hardware.memories):
+            continue
+        misses = [
+            _miss(selector, statement, i, w[0].value, node, w[1])
             for i in hardware.intrinsics
             if (w := written(i)) is not None and w[0].op == "=" and _alike(w[0].value, node)
         ]
-        fields = {i.name: {x.name: x for x in i.immediates} for i in computed}
-        fitting = [
-            i
-            for i in computed
-            if (w := written(i)) is not None and any(unify(w[0].value, node, fields[i.name]))
-        ]
-        if not computed:
-            return (
-                f"no intrinsic computes `{node}`",
-                f"an intrinsic with semantics `... = {_form(node)}`",
-            )
-        if not fitting:
-            reason, repair = why_not(scop, hardware, replace_value(statement, node), computed[0])
-            return f"{computed[0].name} comes nearest to `{node}`, but {reason}", repair
-    declared = scop.workload.tensor.get(statement.target.tensor)
-    if declared is not None and declared.role == "output":
-        stores = [
-            f"`{w[0]}`"
-            for i in hardware.intrinsics
-            if (w := written(i)) is not None
-            and hardware.memory[i.operand(w[1]).memory].kind == "offchip"
-        ]
+        if not misses:
+            wanted = f"an intrinsic with semantics `... = {_form(node)}`"
+            return f"no intrinsic computes `{node}`", wanted
+        _, reason, repair = min(misses)
+        return reason, repair
+    tensor = statement.target.tensor
+    declared = selector.scop.workload.tensor.get(tensor)
+    if declared is not None and declared.role == "intermediate":
         return (
-            f"no store writes {statement.target.tensor} as {declared.dtype} from "
-            f"`{statement.value}`; the chip stores {', '.join(stores)}",
-            "end the statement with what a store computes",
+            f"`{statement.value}` is computed into off-chip memory only, but {tensor} is an "
+            "intermediate",
+            f"make {tensor} the output of a workload of its own",
         )
-    return "its operands are not in memories that one intrinsic reads together", (
-        "split the workload so that the intermediate goes through off-chip memory"
+    stores = [
+        f"`{w[0]}`"
+        for i in hardware.intrinsics
+        if (w := written(i)) is not None
+        and hardware.memory[i.operand(w[1]).memory].kind == "offchip"
+    ]
+    return (
+        f"no store writes {tensor} as {selector.scop.dtype[tensor]} from `{statement.value}`; "
+        f"the chip stores {', '.join(stores)}",
+        "end the statement with what a store computes",
     )
 
 
-def replace_value(statement: ScopStatement, value: Expr) -> ScopStatement:
-    """The statement with another value."""
-    return replace(statement, value=value)
+def _accumulation_miss(selector: Selector, statement: ScopStatement) -> tuple[str, str]:
+    found = [
+        (i, value)
+        for i in selector.hardware.intrinsics
+        for op, value in updates(i)
+        if op == statement.op
+    ]
+    if not found:
+        return (
+            f"no intrinsic accumulates with `{statement.op}`",
+            f"an intrinsic with semantics `... {statement.op} ...`",
+        )
+    misses = [_miss(selector, statement, i, v, statement.value, "") for i, v in found]
+    _, reason, repair = min(misses)
+    return reason, repair
+
+
+def _miss(
+    selector: Selector,
+    statement: ScopStatement,
+    intrinsic: Intrinsic,
+    pattern: Expr,
+    value: Expr,
+    target: str,
+) -> tuple[int, str, str]:
+    """How far an intrinsic is from computing a value (0 is nearest), the reason and the repair."""
+    fields = {i.name: i for i in intrinsic.immediates}
+    exact = list(unify(pattern, value, fields))
+    if not exact:
+        free = {n: replace(i, range=_ANY) for n, i in fields.items()}
+        for loose in unify(pattern, value, free):
+            reason, repair = _immediate(dict(loose.immediates), fields)
+            return 0, f"{intrinsic.name} comes nearest to `{value}`, but {reason}", repair
+        return 3, f"`{value}` does not have the form `{pattern}` of {intrinsic.name}", ""
+    misses = [
+        _operand_miss(selector, statement, intrinsic, name, part, name == target)
+        for found in exact
+        for name, part in found.operands
+    ]
+    return min(m for m in misses if m is not None)
+
+
+def _operand_miss(
+    selector: Selector,
+    statement: ScopStatement,
+    intrinsic: Intrinsic,
+    name: str,
+    value: Expr,
+    overwritten: bool,
+) -> tuple[int, str, str] | None:
+    """Why one operand cannot be supplied; None where it can."""
+    memory = intrinsic.operand(name).memory
+    plan = selector.cover(value, memory, statement)
+    if plan is not None:
+        if overwritten and not selector.expendable(plan, statement):
+            return (
+                1,
+                f"{intrinsic.name} computes in place and would overwrite `{value}`, "
+                "which is needed again",
+                f"add an intrinsic that copies {memory} to {memory}",
+            )
+        return None
+    if isinstance(value, Const):
+        return 2, f"{intrinsic.name} takes no constant {value} for {name}", "pass it as a tensor"
+    if isinstance(value, Access) and selector.is_input(value.tensor):
+        dtype = selector.scop.dtype[value.tensor]
+        kept = selector.hardware.memory[memory].dtype
+        return (
+            1,
+            f"{intrinsic.name} comes nearest, but {value.tensor} is {dtype} and {name}, "
+            f"in memory {memory}, is {kept}",
+            f"declare {value.tensor} as {kept}, or add a load that converts",
+        )
+    places = [m for m in selector.onchip if selector.cover(value, m, statement)]
+    if places:
+        return (
+            1,
+            f"{intrinsic.name} reads {name} from {memory}, but `{value}` is left in "
+            f"{', '.join(places)}",
+            f"add an intrinsic that copies {places[0]} to {memory}, or split the workload so "
+            "that the value goes through off-chip memory",
+        )
+    return 2, f"{intrinsic.name} needs `{value}` in {memory}, which nothing computes there", ""
 
 
 def _innermost_first(value: Expr) -> list[Expr]:

@@ -19,7 +19,8 @@ from hwgen.errors import HwgenError
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.affine import Affine, combine
 from hwgen.polyhedral.scop import Scop
-from hwgen.polyhedral.selection import Operation, Selection, Storage, updates
+from hwgen.polyhedral.selection import Operation, Selection, Storage
+from hwgen.polyhedral.semantics import updates
 from hwgen.spec.expression import (
     Access,
     Binary,

@@ -145,7 +145,7 @@ def _fits(hardware: HardwareSpec, match: Match, grid: Grid) -> NDArray[np.bool_]
     size = len(next(iter(grid.values()), np.ones(1)))
     result = np.ones(size, dtype=np.bool_)
     for memory, entries in used.items():
-        result &= entries <= hardware.memory[memory].capacity_entries
+        result &= entries <= match.selection.usable_entries(hardware, memory)
     return result
 
 
@@ -226,17 +226,18 @@ def _nothing_fits(hardware: HardwareSpec, match: Match) -> HwgenError:
         used.setdefault(s.memory, []).append((s.name, entries))
     for name, parts in used.items():
         memory = hardware.memory[name]
-        if sum(e for _, e in parts) > memory.capacity_entries:
-            worst, entries = max(parts, key=lambda p: p[1])
+        usable = match.selection.usable_entries(hardware, name)
+        if sum(e for _, e in parts) > usable:
+            total = sum(e for _, e in parts)
+            named = ", ".join(f"{operand} {entries}" for operand, entries in parts)
             return HwgenError(
                 "H405",
                 f"no tiling fits memory {name}",
                 location=memory.location,
                 field=f"memories.{name}",
-                found=f"operand {worst} needs {entries} entries, "
-                f"{entries * memory.entry_bytes} bytes, in its smallest tile",
-                allowed=f"{memory.capacity_entries} entries, "
-                f"{memory.capacity_entries * memory.entry_bytes} bytes",
+                found=f"the smallest tiles take {total} entries, {total * memory.entry_bytes} "
+                f"bytes: {named}",
+                allowed=f"{usable} entries, {usable * memory.entry_bytes} bytes",
                 repair="a larger memory, or a smaller window of the operand",
             )
     raise AssertionError("single-block tiles fit every memory, yet no candidate was found")

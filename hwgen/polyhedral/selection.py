@@ -7,15 +7,23 @@ updated in place, and stored. Which loops become lanes is decided afterwards (`m
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.affine import Affine
 from hwgen.polyhedral.scop import Reference, Scop, ScopStatement, reference
+from hwgen.polyhedral.semantics import (
+    marginal_cycles,
+    neutral_element,
+    updates,
+    widens,
+    written,
+    written_position,
+)
 from hwgen.polyhedral.unify import Unification, unify
-from hwgen.spec.expression import Access, Assign, Cast, Const, Expr, evaluate, walk
-from hwgen.spec.hardware import HardwareSpec, Intrinsic
+from hwgen.spec.expression import Access, Binary, Const, Expr, walk
+from hwgen.spec.hardware import HardwareSpec, Immediate, Intrinsic, Operand
 
 Kind = Literal["load", "init", "update", "map", "store"]
 
@@ -55,6 +63,16 @@ class Selection:
     def storage(self, name: str) -> Storage:
         return next(s for s in self.storages if s.name == name)
 
+    def usable_entries(self, hardware: HardwareSpec, memory: str) -> int:
+        """Entries of a memory that every operand of the operations can address."""
+        reach = [
+            operand.address.maximum + 1
+            for operation in self.operations
+            for operand in operation.intrinsic.operands
+            if operand.memory == memory
+        ]
+        return min([hardware.memory[memory].capacity_entries, *reach])
+
     def __str__(self) -> str:
         lines = [f"storage {s.name}: {s.memory} holds {s.tensor}" for s in self.storages]
         lines += [
@@ -88,30 +106,15 @@ class _Apply:
     """An intrinsic applied to covered operands."""
 
     intrinsic: Intrinsic
-    operands: tuple[tuple[str, _Plan], ...]
+    operands: tuple[tuple[str, Plan], ...]
     immediates: tuple[tuple[str, int | float], ...]
     cost: float
 
 
-_Plan = _Input | _Held | _Apply
+Plan = _Input | _Held | _Apply
 
 
-def marginal_cycles(intrinsic: Intrinsic) -> float:
-    """Cycles that one more iteration takes, transfers not counted."""
-    free = {"transfer": 0, "bursts": 0, "beats": 0} | {loop.name: 1 for loop in intrinsic.loops}
-    low = evaluate(intrinsic.cycles, free | {"iterations": 1000})
-    high = evaluate(intrinsic.cycles, free | {"iterations": 1001})
-    return high - low
-
-
-def written(intrinsic: Intrinsic) -> tuple[Assign, str] | None:
-    """The only assignment of an intrinsic and the operand that it writes."""
-    if len(intrinsic.semantics) != 1:
-        return None
-    return intrinsic.semantics[0], intrinsic.semantics[0].target.tensor
-
-
-class _Selector:
+class Selector:
     """State of one selection: where produced values live and how often each is read."""
 
     def __init__(self, scop: Scop, hardware: HardwareSpec) -> None:
@@ -125,13 +128,14 @@ class _Selector:
             for node in walk(s.value):
                 if isinstance(node, Access):
                     self.reads[node.tensor] = self.reads.get(node.tensor, 0) + 1
+        self.onchip = [m.name for m in hardware.memories if m.kind != "offchip"]
         self.units = {n: 0 for n, e in scop.extents.items() if e == 1}
 
     # -- covering ---------------------------------------------------------------------------
 
-    def cover(self, value: Expr, memory: str, statement: ScopStatement) -> _Plan | None:
+    def cover(self, value: Expr, memory: str, statement: ScopStatement) -> Plan | None:
         """The cheapest way to have a value in a memory."""
-        plans: list[_Plan] = list(self._applications(value, memory, statement))
+        plans: list[Plan] = list(self._applications(value, memory, statement))
         if isinstance(value, Access):
             ref = reference(value, self.units)
             if value.tensor in self.held:
@@ -170,7 +174,7 @@ class _Selector:
                 continue
             if isinstance(only[0].value, Access) and not offchip:
                 continue  # a plain copy computes nothing
-            for found in unify(only[0].value, value, self._immediates(intrinsic)):
+            for found in unify(only[0].value, value, self.immediates(intrinsic)):
                 plan = self._operands(intrinsic, found, statement, only[1])
                 if plan is not None:
                     yield plan
@@ -181,28 +185,56 @@ class _Selector:
             for op, value in updates(intrinsic):
                 if op != statement.op:
                     continue
-                for found in unify(value, statement.value, self._immediates(intrinsic)):
+                for found in unify(value, statement.value, self.immediates(intrinsic)):
                     plan = self._operands(intrinsic, found, statement, "")
                     if plan is not None:
                         yield plan
 
     @staticmethod
-    def _immediates(intrinsic: Intrinsic):
+    def immediates(intrinsic: Intrinsic) -> dict[str, Immediate]:
         return {i.name: i for i in intrinsic.immediates}
 
     def _operands(
         self, intrinsic: Intrinsic, found: Unification, statement: ScopStatement, target: str
     ) -> _Apply | None:
-        plans: list[tuple[str, _Plan]] = []
+        plans: list[tuple[str, Plan]] = []
         for name, value in found.operands:
-            plan = self.cover(value, intrinsic.operand(name).memory, statement)
-            if plan is None or (name == target and not self._expendable(plan, statement)):
+            plan = self._accepted(intrinsic.operand(name), value, statement)
+            if plan is None or (name == target and not self.expendable(plan, statement)):
                 return None
             plans.append((name, plan))
         cost = marginal_cycles(intrinsic) + sum(p.cost for _, p in plans)
         return _Apply(intrinsic, tuple(plans), found.immediates, cost)
 
-    def _expendable(self, plan: _Plan, statement: ScopStatement) -> bool:
+    def _accepted(self, operand: Operand, value: Expr, statement: ScopStatement) -> Plan | None:
+        """A plan for an operand whose last writer the hardware accepts.
+
+        Where the value would come from another writer, an operation that changes nothing follows.
+        """
+        plan = self.cover(value, operand.memory, statement)
+        if plan is None or not operand.written_by or self._writer(plan) in operand.written_by:
+            return plan
+        same = [Binary("+", value, Const(0)), Binary(">>", value, Const(0))]
+        plans = [p for v in same for p in self._applications(v, operand.memory, statement)]
+        accepted = [p for p in plans if p.intrinsic.name in operand.written_by]
+        return min(accepted, key=lambda p: p.cost, default=None)
+
+    def _writer(self, plan: Plan) -> str:
+        """The intrinsic that writes a plan's value last."""
+        match plan:
+            case _Input():
+                return plan.copy.name
+            case _Apply():
+                return plan.intrinsic.name
+            case _Held():
+                storage = self.held[plan.ref.tensor]
+                return next(
+                    o.intrinsic.name
+                    for o in reversed(self.operations)
+                    if o.storages[written_position(o.intrinsic)] == storage
+                )
+
+    def expendable(self, plan: Plan, statement: ScopStatement) -> bool:
         """Whether an in-place operation may overwrite the value: full-sized and read once."""
         if isinstance(plan, _Apply):
             return True
@@ -212,7 +244,7 @@ class _Selector:
 
     # -- building ---------------------------------------------------------------------------
 
-    def build(self, plan: _Plan, statement: ScopStatement, private: bool = False) -> str:
+    def build(self, plan: Plan, statement: ScopStatement, private: bool = False) -> str:
         """Append a plan's operations; the storage that then holds the value."""
         match plan:
             case _Held(ref):
@@ -235,7 +267,8 @@ class _Selector:
             same = storage.memory == memory and storage.tensor == ref.tensor
             if same and storage.indices == ref.indices and not private:
                 overwritten = any(
-                    o.kind in ("map", "update") and o.storages[_target(o.intrinsic)] == storage.name
+                    o.kind in ("map", "update")
+                    and o.storages[written_position(o.intrinsic)] == storage.name
                     for o in self.operations
                 )
                 if not overwritten:
@@ -253,7 +286,7 @@ class _Selector:
     def _apply(
         self,
         intrinsic: Intrinsic,
-        operands: tuple[tuple[str, _Plan], ...],
+        operands: tuple[tuple[str, Plan], ...],
         immediates: tuple[tuple[str, int | float], ...],
         statement: ScopStatement,
     ) -> str:
@@ -339,71 +372,6 @@ class _Selector:
         )
 
 
-def _target(intrinsic: Intrinsic) -> int:
-    only = written(intrinsic)
-    assert only is not None
-    return [o.name for o in intrinsic.operands].index(only[1])
-
-
-def updates(intrinsic: Intrinsic) -> Iterator[tuple[str, Expr]]:
-    """The accumulations that an intrinsic performs: `d += e`, also written `d = d + e`."""
-    only = written(intrinsic)
-    if only is None:
-        return
-    assign = only[0]
-    if assign.op != "=":
-        yield assign.op, assign.value
-        return
-    match assign.value:
-        case Cast():
-            return
-        case value:
-            for op, function in (("+=", "+"), ("max=", "max"), ("min=", "min")):
-                rest = _without_target(value, assign.target, function)
-                if rest is not None:
-                    yield op, rest
-
-
-def _without_target(value: Expr, target: Access, function: str) -> Expr | None:
-    from hwgen.polyhedral.unify import flatten, rebuild
-
-    terms = flatten(function, value)
-    rest = tuple(t for t in terms if t != target)
-    if len(rest) + 1 != len(terms) or not rest:
-        return None
-    return rebuild(function, rest)
-
-
-def widens(dtype: str, into: str) -> bool:
-    """Whether every value of `dtype` is a value of `into`."""
-    if dtype == into:
-        return True
-    bits = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
-    unsigned = {"uint8": 8, "uint16": 16, "uint32": 32}
-    if into in bits:
-        return bits.get(dtype, 99) <= bits[into] or unsigned.get(dtype, 99) < bits[into]
-    floats = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
-    exact = floats.get(into, 0)
-    return (
-        bits.get(dtype, 99) <= exact
-        or unsigned.get(dtype, 99) <= exact
-        or (into == "float64" and dtype in floats)
-        or (into == "float32" and dtype in ("float16", "bfloat16"))
-    )
-
-
-def neutral_element(op: str, dtype: str) -> int | float:
-    """The value that an update leaves unchanged, as a constant of `dtype`."""
-    if op == "+=":
-        return 0
-    if dtype.startswith(("float", "bfloat")):
-        return float("-inf") if op == "max=" else float("inf")
-    bits = int(dtype.lstrip("uint"))
-    if dtype.startswith("u"):
-        return 0 if op == "max=" else 2**bits - 1
-    return -(2 ** (bits - 1)) if op == "max=" else 2 ** (bits - 1) - 1
-
-
 def select(scop: Scop, hardware: HardwareSpec) -> list[Selection]:
     """Cover all statements; one selection per way to perform the accumulation.
 
@@ -422,72 +390,59 @@ def select(scop: Scop, hardware: HardwareSpec) -> list[Selection]:
             allowed="one accumulation and the elementwise statements around it",
             repair="give each accumulation a workload of its own",
         )
-    if not reductions:
-        return [_select_with(scop, hardware, None)]
-    plans = list(_Selector(scop, hardware).update(reductions[0]))
-    if not plans:
-        raise uncovered(scop, hardware, reductions[0])
-    return [_select_with(scop, hardware, i) for i in range(len(plans))]
+    first, ways = _select_with(scop, hardware, 0)
+    return [first, *(_select_with(scop, hardware, n)[0] for n in range(1, ways))]
 
 
-def _select_with(scop: Scop, hardware: HardwareSpec, choice: int | None) -> Selection:
-    selector = _Selector(scop, hardware)
+def _select_with(scop: Scop, hardware: HardwareSpec, choice: int) -> tuple[Selection, int]:
+    """The selection that takes one of the ways to accumulate, and how many ways there are."""
+    selector = Selector(scop, hardware)
+    ways = 1
     for statement in scop.statements:
         if statement.op != "=":
-            assert choice is not None
-            plan = list(selector.update(statement))[choice]
-            selector.accumulate(statement, plan)
+            plans = list(selector.update(statement))
+            if not plans:
+                raise uncovered(selector, statement)
+            ways = len(plans)
+            selector.accumulate(statement, plans[choice])
             continue
         declared = scop.workload.tensor.get(statement.target.tensor)
         if declared is not None and declared.role == "output":
             plan = selector.cover(statement.value, hardware.offchip.name, statement)
             if plan is None:
-                raise uncovered(scop, hardware, statement)
+                raise uncovered(selector, statement)
             selector.build(plan, statement)
             continue
-        onchip = [m.name for m in hardware.memories if m.kind != "offchip"]
         covers = [
-            c for m in onchip if (c := selector.cover(statement.value, m, statement)) is not None
+            c
+            for memory in selector.onchip
+            if (c := selector.cover(statement.value, memory, statement)) is not None
         ]
         if not covers:
-            raise uncovered(scop, hardware, statement)
+            raise uncovered(selector, statement)
         best = min(covers, key=lambda p: p.cost)
         selector.held[statement.target.tensor] = selector.build(best, statement)
     anchor = next((s for s in scop.statements if s.op != "="), scop.statements[-1])
-    return Selection(
+    selection = Selection(
         tuple(selector.storages.values()),
         tuple(selector.operations),
         anchor.spatial,
         anchor.reduction if anchor.op != "=" else (),
     )
+    return selection, ways
 
 
-def uncovered(scop: Scop, hardware: HardwareSpec, statement: ScopStatement) -> HwgenError:
+def uncovered(selector: Selector, statement: ScopStatement) -> HwgenError:
     """The error that names the first part of a statement that no intrinsic performs."""
     from hwgen.polyhedral.explain import nearest_miss
 
-    reason, repair = nearest_miss(scop, hardware, statement)
+    reason, repair = nearest_miss(selector, statement)
     return HwgenError(
         "H301",
-        f"no intrinsics of {hardware.name} compute {statement.name}",
+        f"no intrinsics of {selector.hardware.name} compute {statement.name}",
         location=statement.source.location,
         field="compute",
         found=f"{statement}: {reason}",
         allowed="a value that the chip's intrinsics compute step by step",
         repair=repair,
     )
-
-
-__all__ = [
-    "Operation",
-    "Selection",
-    "Storage",
-    "marginal_cycles",
-    "neutral_element",
-    "replace",
-    "select",
-    "uncovered",
-    "updates",
-    "widens",
-    "written",
-]

@@ -45,12 +45,11 @@ class Measured:
 def measure(compilation: Compilation) -> Measured:
     """Run the timing model and the bound."""
     from hwgen.model.bound import lower_bound
-    from hwgen.model.timing import estimate_cycles
 
     c = compilation
     return Measured(
         c,
-        estimate_cycles(c.program, c.hardware),
+        c.kernel.timing,
         lower_bound(c.program, c.hardware),
     )
 

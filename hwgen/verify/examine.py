@@ -64,7 +64,6 @@ def examine(
     from hwgen.model.bound import lower_bound
     from hwgen.model.reference import run_reference
     from hwgen.model.sync_check import check_synchronisation
-    from hwgen.model.timing import estimate_cycles
     from hwgen.verify.check_program import check_program
 
     c = compilation
@@ -90,7 +89,7 @@ def examine(
             allowed="what the reference computes, bit for bit",
             repair="report this command: the compiler or its model is wrong",
         )
-    timing = estimate_cycles(c.program, c.hardware)
+    timing = c.kernel.timing
     bound = lower_bound(c.program, c.hardware)
     if timing.cycles < bound.cycles:
         raise HwgenError(
