@@ -15,6 +15,7 @@ from hwgen.codegen.sites import build_sites
 from hwgen.codegen.synchronisation import synchronise
 from hwgen.errors import HwgenError
 from hwgen.model.timing import TimingResult, estimate_cycles
+from hwgen.polyhedral import isl
 from hwgen.polyhedral.dependences import Dependences, dependences
 from hwgen.polyhedral.explain import Explanation, explain
 from hwgen.polyhedral.matching import Match, match
@@ -112,7 +113,7 @@ class Compilation:
             "scop": lambda: self.scop,
             "dependences": lambda: self.dependences,
             "match": lambda: self.match,
-            "schedule": lambda: self.schedule,
+            "schedule": lambda: f"{self.search}\n{self.schedule}",
             "layout": lambda: "\n".join(map(str, self.layouts.values())),
             "allocate": lambda: self.allocation,
             "lower": lambda: self.program,
@@ -137,15 +138,17 @@ def compile_kernel(
     """Compile a workload for a chip; `schedule` replaces the search's choice.
 
     Raises:
-        HwgenError: H3xx where no intrinsics match, H4xx where no schedule exists or fits.
+        HwgenError: H3xx where no intrinsics match, H4xx where no schedule exists or fits, or
+            where looking for one takes too long.
     """
-    scop = build_scop(workload)
-    order = dependences(scop)
-    matches = match(scop, select(scop, hardware))
-    found = search(hardware, matches)
-    chosen = (schedule,) if schedule is not None else found.candidates
-    kernel = _best(workload, hardware, scop, order, chosen)
-    return Compilation(workload, hardware, scop, order, tuple(matches), found, kernel)
+    with isl.bounded():
+        scop = build_scop(workload)
+        order = dependences(scop)
+        matches = match(scop, select(scop, hardware))
+        found = search(hardware, matches)
+        chosen = (schedule,) if schedule is not None else found.candidates
+        kernel = _best(workload, hardware, scop, order, chosen)
+        return Compilation(workload, hardware, scop, order, tuple(matches), found, kernel)
 
 
 def _best(

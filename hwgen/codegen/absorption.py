@@ -70,6 +70,8 @@ def _absorb(intrinsic: Intrinsic, loops: tuple[Walk, ...]) -> Absorption:
         for w in taken:
             rest.remove(w)
         candidate = _with_sequence(intrinsic, hardware, rest)
+        if candidate is None:
+            continue
         moved = sum(abs(w.strides[0]) for w in candidate.hardware)
         rank = (candidate.calls, candidate.operations, moved)
         if best is None or rank < best[0]:
@@ -142,7 +144,8 @@ def _stride(
 
 def _with_sequence(
     intrinsic: Intrinsic, hardware: tuple[Walk, ...], rest: list[Walk]
-) -> Absorption:
+) -> Absorption | None:
+    """The rest unrolled as far as the rules allow; None where the hardware loops break one."""
     if intrinsic.micro_kernel is None:
         return Absorption(hardware, (), _ordered(rest, 0))
     target = intrinsic.semantics[0].target.tensor
@@ -153,7 +156,8 @@ def _with_sequence(
         candidate = Absorption(hardware, tuple(inside), tuple(outside))
         if _legal(intrinsic, candidate, position):
             return candidate
-        assert inside, f"{intrinsic.name}: a single iteration breaks a rule"
+        if not inside:
+            return None
         outside.append(inside.pop(0))
 
 

@@ -6,7 +6,7 @@ lanes. A buffer slot holds the box of coordinates that one tile touches, row-maj
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -18,7 +18,7 @@ from hwgen.polyhedral.matching import Lanes, Match, entry_coordinates, operand_i
 from hwgen.polyhedral.scop import Scop
 from hwgen.polyhedral.selection import Operation, Storage
 from hwgen.polyhedral.tiling import Tiling
-from hwgen.spec.expression import Const, Expr, Name, add, multiply
+from hwgen.spec.expression import Binary, Const, Expr, Name, add, multiply
 from hwgen.spec.hardware import HardwareSpec, Intrinsic, Operand
 
 
@@ -113,7 +113,7 @@ def _image(
     view = scop.view.get(storage.tensor) if role == "input" else None
     tensor = view.source if view else storage.tensor
     shape = scop.workload.tensor[tensor].shape
-    index = _tensor_index(storage, lanes, operand, match.block)
+    index = _tensor_index(storage, lanes, operand, match)
     if view:
         bindings = {f"d{i}": e for i, e in enumerate(index)}
         index = [f.expression(bindings) for f in view.indices]
@@ -135,18 +135,25 @@ def _image(
     return ImageLayout(image, coordinates, row_major(outer))
 
 
-def _tensor_index(
-    storage: Storage, lanes: Lanes, operand: Operand, blocks: Mapping[str, int]
-) -> list[Expr]:
+def _tensor_index(storage: Storage, lanes: Lanes, operand: Operand, match: Match) -> list[Expr]:
     """The tensor index at position `p0, p1, ...`: entry coordinates, then lanes."""
     rank = len(storage.indices)
     result: list[Expr] = []
     for dimension, index in enumerate(storage.indices):
         expression: Expr = Name(f"p{dimension}")
-        for position, lane in enumerate(lanes):
-            if lane and index.coefficient(lane) and blocks.get(lane, 1) > 1:
-                scaled = multiply(expression, Const(operand.shape[position]))
-                expression = add(scaled, Name(f"p{rank + position}"))
+        along = [
+            position
+            for position, lane in enumerate(lanes)
+            if lane and index.coefficient(lane) and match.block.get(lane, 1) > 1
+        ]
+        if along:
+            first = Name(f"p{rank + along[0]}")
+            expression = add(multiply(expression, Const(operand.shape[along[0]])), first)
+            for position in along[1:]:
+                # A diagonal: off it, the position lies outside the tensor and holds the fill.
+                apart = Binary("-", Name(f"p{rank + position}"), first)
+                length = operand.shape[position] * match.count[str(lanes[position])]
+                expression = add(expression, multiply(apart, Const(length)))
         result.append(expression)
     return result
 

@@ -6,7 +6,8 @@ used as dictionary keys; canonical text is printed from them instead.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import islpy
@@ -23,6 +24,8 @@ from islpy import (
     dim_type,
 )
 
+from hwgen.errors import HwgenError
+
 __all__ = [
     "AstBuild",
     "AstExpr",
@@ -33,6 +36,7 @@ __all__ = [
     "UnionMap",
     "UnionSet",
     "ast_expr_type",
+    "bounded",
     "box",
     "conflicts",
     "dim_type",
@@ -90,6 +94,36 @@ def identifier_list(names: Sequence[str]) -> islpy.IdList:
     for name in names:
         result = result.add(islpy.Id.read_from_str(context, name))
     return result
+
+
+MAX_OPERATIONS = 100_000_000
+"""isl's own count of steps that one compilation may take; ordinary ones stay below a million."""
+
+
+@contextmanager
+def bounded(operations: int = MAX_OPERATIONS) -> Generator[None, None, None]:
+    """Give up on polyhedral computations that take more than `operations` steps.
+
+    Raises:
+        HwgenError: H407.
+    """
+    context = islpy.DEFAULT_CONTEXT
+    context.reset_operations()
+    context.set_max_operations(operations)
+    try:
+        yield
+    except islpy.Error as error:
+        if "maximal number of operations" not in str(error):
+            raise
+        raise HwgenError(
+            "H407",
+            "a polyhedral computation was given up",
+            found=f"more than {operations:,} steps",
+            allowed=f"{operations:,} steps for one kernel",
+            repair="split the workload, or write its accesses with fewer loops",
+        ) from error
+    finally:
+        context.set_max_operations(0)
 
 
 def node_kind(node: AstNode) -> str:

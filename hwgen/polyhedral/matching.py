@@ -157,13 +157,20 @@ def _assignments(scop: Scop, selection: Selection) -> Iterator[dict[str, str | N
     target = operand_iterators(anchor.intrinsic, anchor.intrinsic.semantics[0].target.tensor)
     options: list[tuple[str | None, ...]] = []
     for iterator, extent in anchor.intrinsic.iterators:
-        loops = selection.spatial if iterator in target else selection.reduction
-        active = [n for n in loops if scop.extents[n] > 1]
+        own = selection.spatial if iterator in target else selection.reduction
+        active = [n for n in own if scop.extents[n] > 1]
+        if iterator not in target:
+            # A spatial loop here too is a diagonal: zeros beside it keep the others out.
+            active += [n for n in selection.spatial if scop.extents[n] > 1]
         options.append((*active, None) if extent > 1 else (None,))
+    names = [i for i, _ in anchor.intrinsic.iterators]
     for choice in product(*options):
-        used = [n for n in choice if n]
-        if len(used) == len(set(used)):
-            yield {i: n for (i, _), n in zip(anchor.intrinsic.iterators, choice, strict=True)}
+        written = [n for i, n in zip(names, choice, strict=True) if n and i in target]
+        others = [n for i, n in zip(names, choice, strict=True) if n and i not in target]
+        distinct = len(set(written)) == len(written) and len(set(others)) == len(others)
+        diagonal = [n for n in others if n in selection.spatial]
+        if distinct and all(n in written for n in diagonal):
+            yield dict(zip(names, choice, strict=True))
 
 
 def _complete(scop: Scop, selection: Selection, anchor_lanes: dict[str, str | None]) -> Match | str:
@@ -192,7 +199,9 @@ def _complete(scop: Scop, selection: Selection, anchor_lanes: dict[str, str | No
         if isinstance(result, str):
             return result
         coordinates[storage.name] = result
-    problem = _padding_problem(scop, anchor, anchor_lanes)
+    problem = _padding_problem(scop, anchor, anchor_lanes) or _diagonal_problem(
+        selection, anchor, anchor_lanes
+    )
     if problem:
         return problem
     loops = {n for o in selection.operations for n in o.loops}
@@ -295,7 +304,11 @@ def _padding_problem(scop: Scop, anchor: Operation, lanes: Mapping[str, str | No
         iterator
         for iterator, extent in anchor.intrinsic.iterators
         if iterator not in target
-        and (lanes[iterator] is None or scop.extents[str(lanes[iterator])] % extent)
+        and (
+            lanes[iterator] is None
+            or scop.extents[str(lanes[iterator])] % extent
+            or lanes[iterator] in [lanes[i] for i in target]
+        )
         and extent > 1
     ]
     if not padded:
@@ -304,6 +317,23 @@ def _padding_problem(scop: Scop, anchor: Operation, lanes: Mapping[str, str | No
         if op == "+=" and evaluate(_zeroed(value), {}) == 0:
             return ""
     return f"zeros in the lanes past the end of {padded[0]} would change the result"
+
+
+def _diagonal_problem(
+    selection: Selection, anchor: Operation, lanes: Mapping[str, str | None]
+) -> str:
+    """One loop along two iterators: an operand with both must be packed, zero off the diagonal."""
+    used = [n for n in lanes.values() if n]
+    loaded = {s for o in selection.operations if o.kind == "load" for s in o.storages}
+    for loop in sorted({n for n in used if used.count(n) > 1}):
+        pair = {i for i, n in lanes.items() if n == loop}
+        packed = any(
+            storage in loaded and pair <= set(operand_iterators(anchor.intrinsic, operand.name))
+            for operand, storage in zip(anchor.intrinsic.operands, anchor.storages, strict=True)
+        )
+        if not packed:
+            return f"no loaded operand can be zero off the diagonal along {loop}"
+    return ""
 
 
 def _zeroed(value: Expr) -> Expr:

@@ -52,6 +52,10 @@ class SearchResult:
     points: int
     exhausted: bool
 
+    def __str__(self) -> str:
+        space = "all of the space" if self.exhausted else "tile sizes of long loops thinned"
+        return f"search: {self.points:,} points, {space}"
+
 
 def search(hardware: HardwareSpec, matches: Sequence[Match], keep: int = 8) -> SearchResult:
     """Rank the schedules of all matches.

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from hwgen.errors import HwgenError
+from hwgen.polyhedral import isl
 from hwgen.polyhedral.affine import Affine
 from hwgen.polyhedral.scop import Reference, Scop, ScopStatement, reference
 from hwgen.polyhedral.semantics import (
@@ -200,7 +201,9 @@ class Selector:
         plans: list[tuple[str, Plan]] = []
         for name, value in found.operands:
             plan = self._accepted(intrinsic.operand(name), value, statement)
-            if plan is None or (name == target and not self.expendable(plan, statement)):
+            if plan is not None and name == target and not self.expendable(plan, statement):
+                plan = self._copied(intrinsic.operand(name), value, statement)
+            if plan is None:
                 return None
             plans.append((name, plan))
         cost = marginal_cycles(intrinsic) + sum(p.cost for _, p in plans)
@@ -219,6 +222,28 @@ class Selector:
         accepted = [p for p in plans if p.intrinsic.name in operand.written_by]
         return min(accepted, key=lambda p: p.cost, default=None)
 
+    def _copied(self, operand: Operand, value: Expr, statement: ScopStatement) -> Plan | None:
+        """A value in an entry of its own: zero, to which an in-place operation adds the value."""
+        if not self.hardware.memory[operand.memory].dtype.startswith(("int", "uint")):
+            return None  # -0.0 + 0.0 is not -0.0
+        zero = Const(0)
+        plans: list[_Apply] = []
+        for intrinsic in self.hardware.intrinsics:
+            only = written(intrinsic)
+            if only is None or only[0].op != "=" or len(intrinsic.operands) < 2:
+                continue
+            if intrinsic.operand(only[1]).memory != operand.memory:
+                continue
+            if operand.written_by and intrinsic.name not in operand.written_by:
+                continue
+            for found in unify(only[0].value, Binary("+", value, zero), self.immediates(intrinsic)):
+                if dict(found.operands).get(only[1], zero) != zero:
+                    continue
+                plan = self._operands(intrinsic, found, statement, only[1])
+                if plan is not None:
+                    plans.append(plan)
+        return min(plans, key=lambda p: p.cost, default=None)
+
     def _writer(self, plan: Plan) -> str:
         """The intrinsic that writes a plan's value last."""
         match plan:
@@ -235,12 +260,21 @@ class Selector:
                 )
 
     def expendable(self, plan: Plan, statement: ScopStatement) -> bool:
-        """Whether an in-place operation may overwrite the value: full-sized and read once."""
+        """Whether an in-place operation may overwrite the value: an entry per iteration, read
+        once."""
         if isinstance(plan, _Apply):
             return True
-        loops = {n for index in plan.ref.indices for n in index.names}
-        full = loops >= set(statement.spatial)
-        return full and (isinstance(plan, _Input) or self.reads[plan.ref.tensor] == 1)
+        return self._injective(plan.ref, statement) and (
+            isinstance(plan, _Input) or self.reads[plan.ref.tensor] == 1
+        )
+
+    def _injective(self, ref: Reference, statement: ScopStatement) -> bool:
+        """Whether distinct iterations read distinct elements."""
+        loops = [(n, e) for n, e in statement.loops if n in statement.spatial]
+        head, _, where = isl.box("", loops).partition(" : ")
+        target = ", ".join(map(str, ref.indices))
+        text = f"{{ {head} -> [{target}]{' : ' + where if where else ''} }}"
+        return isl.Map(text).is_injective()
 
     # -- building ---------------------------------------------------------------------------
 

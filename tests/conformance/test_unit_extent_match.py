@@ -107,3 +107,12 @@ def test_diagonal_access_needs_no_special_case() -> None:
         compute=["s[m, n] += a[m, k] * b[n, n]", "c[m, n] = int8(s[m, n])"],
     )
     compute_like_the_reference(workload, chip(1))
+
+
+def test_depthwise_products_run_along_the_diagonal() -> None:
+    """One channel loop along rows and columns: the packed block is zero beside its diagonal."""
+    workload = hwgen.load_workload(SPEC.parents[1] / "workloads" / "depthwise_conv2d.yaml")
+    for found in matched(workload, chip(1)):
+        update = next(o for o in found.selection.operations if o.kind == "update")
+        assert dict(found.lane[update.name]) == {"b": None, "o": "c", "i": "c"}
+        assert found.iterations == 32 // 16 * 28 * 28 * 3 * 3
