@@ -52,7 +52,7 @@ class Absorption:
 
 
 def absorb(intrinsic: Intrinsic, loops: Sequence[Walk]) -> Absorption:
-    """The absorption with the fewest calls, then the shortest sequence; stable for equal loops."""
+    """The absorption with the fewest calls, the shortest sequence, and the fewest rows."""
     return _absorb(intrinsic, tuple(loops))
 
 
@@ -72,8 +72,9 @@ def _absorb(intrinsic: Intrinsic, loops: tuple[Walk, ...]) -> Absorption:
         candidate = _with_sequence(intrinsic, hardware, rest)
         if candidate is None:
             continue
-        moved = sum(abs(w.strides[0]) for w in candidate.hardware)
-        rank = (candidate.calls, candidate.operations, moved)
+        # Rows: a transfer's bursts cover one row each, so the innermost loop should be long.
+        rows = prod(w.extent for w in candidate.hardware[:-1])
+        rank = (candidate.calls, candidate.operations, rows)
         if best is None or rank < best[0]:
             best = (rank, candidate)
     assert best is not None, f"{intrinsic.name} accepts not even a single iteration"
@@ -138,7 +139,10 @@ def _stride(
         dense = below.strides[position] * below.extent
         return dense if walk is None or walk.strides[position] == dense else None
     if walk is None:
-        return min(max(0, rule.range.minimum), rule.range.maximum)
+        # A single iteration: the step is not taken; a dense one reads best where it is allowed.
+        inside = next(reversed(inner.values()), None)
+        dense = inside.strides[position] * inside.extent if inside else 0
+        return dense if dense in rule.range else min(max(0, rule.range.minimum), rule.range.maximum)
     return walk.strides[position] if walk.strides[position] in rule.range else None
 
 

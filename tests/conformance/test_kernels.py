@@ -172,6 +172,26 @@ def test_odd_convolutions(shape: tuple[int, int, int, int, int], stride: int, pa
     judged(kernel("conv2d_requant", sizes_of((*shape, pad, stride))))
 
 
+# H, W, Cin, Cout, K, pad, stride: each dimension at its odd sizes.
+LONG = [
+    (255, 7, 17, 1, 3, 1, 1),
+    (257, 1, 7, 17, 1, 0, 2),
+    (1, 257, 1, 7, 3, 3, 2),
+    (7, 255, 7, 1, 1, 2, 1),
+    (7, 7, 255, 17, 3, 1, 1),
+    (7, 1, 257, 7, 3, 2, 2),
+    (1, 7, 17, 255, 1, 0, 1),
+    (17, 7, 7, 257, 3, 1, 2),
+    (7, 7, 3, 5, 7, 3, 1),
+    (255, 257, 1, 1, 3, 0, 1),
+]
+
+
+@pytest.mark.parametrize("shape", LONG, ids=str)
+def test_long_convolutions(shape: tuple[int, ...]) -> None:
+    judged(kernel("conv2d_requant", sizes_of(shape)))
+
+
 @needs_compiler
 @pytest.mark.parametrize("sizes", [(1, 7, 17), (7, 255, 1), (257, 17, 255), (17, 257, 257)])
 def test_odd_gemms_through_emitted_c(sizes: tuple[int, int, int]) -> None:

@@ -105,6 +105,14 @@ def test_dense_tile_is_one_call() -> None:
     assert found.hardware == (Walk(8, (4, 16)), Walk(4, (1, 1)))
 
 
+def test_contiguous_entries_are_one_row() -> None:
+    """Sixteen rows of one entry would be sixteen bursts."""
+    found = absorb(chip().intrinsic["load_inp"], [Walk(16, (1, 1))])
+    assert [w.extent for w in found.hardware] == [1, 16]
+    found = absorb(chip().intrinsic["store_out"], [Walk(16, (1, 1))])
+    assert [w.extent for w in found.hardware] == [1, 16]
+
+
 def test_padded_rows_need_a_call_each() -> None:
     found = absorb(chip().intrinsic["load_inp"], [Walk(8, (5, 16)), Walk(4, (1, 1))])
     assert found.calls == 8
