@@ -46,6 +46,13 @@ class Cache:
 
     transfers: dict[tuple[str, frozenset[str]], tuple[NDArray[np.float64], NDArray[np.float64]]]
     counts: dict[frozenset[str], NDArray[np.int64]]
+    rates: dict[str, Rates]
+
+    def rate(self, operation: Operation) -> Rates:
+        """An operation's rates, worked out once."""
+        if operation.name not in self.rates:
+            self.rates[operation.name] = Rates.of(operation.intrinsic)
+        return self.rates[operation.name]
 
 
 @dataclass(frozen=True)
@@ -182,7 +189,7 @@ class _Levels:
 
     def _add(self, o: Operation, slots: dict[str, NDArray[np.int64]]) -> None:
         shape, match = self.shape, self.shape.match
-        rates = Rates.of(o.intrinsic)
+        rates = shape.cache.rate(o)
         if o.kind in ("load", "store"):
             storage = next(s for s in o.storages if s in shape.placement)
             depth = shape.placement[storage]

@@ -160,14 +160,14 @@ def _evaluate(
     spatial, reduction = _dimensions(match)
     limit = np.inf
     floor = unit_work(match, grid)
-    cache = Cache({}, {})
+    cache = Cache({}, {}, {})
     for order in permutations(spatial):
         loops = (*order, *reduction)
         for placement in _placements(match, loops, len(order)):
             alive = floor <= limit
             if alive.mean() < SHRINK:
                 grid = {n: v[alive] if len(v) > 1 else v for n, v in grid.items()}
-                floor, cache = floor[alive], Cache({}, {})
+                floor, cache = floor[alive], Cache({}, {}, {})
             shape = Shape(hardware, match, grid, loops, len(order), placement, cache)
             cycles, slots = estimate(shape)
             best = np.argsort(cycles, kind="stable")[:keep]
@@ -196,6 +196,9 @@ def _placements(match: Match, loops: tuple[str, ...], spatial: int) -> Iterator[
         deepest = len(loops) if any(o.kind == "update" for o in users) else spatial
         moving = {n for c in match.coordinate[storage.name] for n in c.names}
         depths = [0] + [p + 1 for p in range(deepest) if loops[p] in moving]
+        if deepest == spatial:
+            # Read once per output tile: either resident, or as small as it gets.
+            depths = [depths[0], depths[-1]] if len(depths) > 1 else depths
         options[storage.name] = depths
     for chosen in product(*options.values()):
         yield fixed | dict(zip(options, chosen, strict=True))
