@@ -52,9 +52,9 @@ class HwgenError(Exception):
     """Every error that a user can cause; carries one `Diagnostic`.
 
     Codes: H00x command line and files, H01x YAML and JSON, H02x expressions, H03x fields,
-    H1xx spec, H2xx workload, H3xx matching,
-    H4xx scheduling and capacity, H5xx allocation and layout, H6xx lowering and emission,
-    H7xx simulation checks.
+    H1xx spec, H2xx workload, H3xx matching, H4xx what one kernel can hold, and its schedule,
+    H5xx layout and allocation, H6xx emission and lowering, H7xx checks of programs and results.
+    Each has one meaning, which a table under `docs/` gives.
     """
 
     def __init__(

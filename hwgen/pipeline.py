@@ -107,7 +107,7 @@ class Compilation:
         """The artefact of a stage as text.
 
         Raises:
-            HwgenError: H001 where there is no such stage.
+            HwgenError: H007 where there is no such stage.
         """
         artefacts: dict[str, Callable[[], object]] = {
             "scop": lambda: self.scop,
@@ -122,7 +122,7 @@ class Compilation:
         }
         if name not in artefacts:
             raise HwgenError(
-                "H001",
+                "H007",
                 f"no stage {name}",
                 field="--stage",
                 found=name,

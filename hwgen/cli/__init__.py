@@ -17,6 +17,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     0: done. 1: an error that was reported, or a check that failed. 2: wrong usage.
     130: interrupted. 141: the reader of standard output went away.
     """
+    if sys.__stderr__ is None:  # Closed by the caller: what is written is lost, and no failure.
+        _to_null_device(2)
+        sys.stderr = os.fdopen(2, "w", encoding="utf-8")
+    if sys.__stdout__ is None:
+        sys.stderr.write("error[H009]: cannot write standard output: it is closed\n")
+        return 1
     try:
         for stream in (sys.stdout, sys.stderr):
             # A terminal without UTF-8 gets escapes instead of an encoding error.
@@ -33,6 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status = code if isinstance(code, int) else int(code is not None)
     except KeyboardInterrupt:
         status = INTERRUPTED
+    except OSError as error:  # Only help and the version are written outside a command's guard.
+        return _unwritable(error)
     return _flush(status)
 
 
@@ -41,18 +49,29 @@ def _flush(status: int) -> int:
     try:
         sys.stdout.flush()
         sys.stderr.flush()
-    except BrokenPipeError:
-        discard_output()
-        return status or BROKEN_PIPE
     except OSError as error:
-        discard_output()
-        os.write(2, f"error[H009]: cannot write standard output: {error.strerror}\n".encode())
-        return status or 1
+        lost = _unwritable(error)
+        return status or lost
     return status
+
+
+def _unwritable(error: OSError) -> int:
+    """Say that standard output cannot be written; the exit status for it."""
+    discard_output()
+    if isinstance(error, BrokenPipeError):
+        return BROKEN_PIPE
+    reason = (error.strerror or type(error).__name__).lower()
+    os.write(2, f"error[H009]: cannot write standard output: {reason}\n".encode())
+    return 1
 
 
 def discard_output() -> None:
     """Point standard output at the null device, so that nothing later fails on it."""
+    _to_null_device(1)
+
+
+def _to_null_device(descriptor: int) -> None:
     null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, 1)
-    os.close(null)
+    if null != descriptor:
+        os.dup2(null, descriptor)
+        os.close(null)

@@ -12,7 +12,7 @@ from hwgen.cli.guard import guarded
 
 STAGES = (
     "load", "scop", "dependences", "match", "schedule", "layout", "allocate", "lower", "emit",
-    "simulate",
+    "model", "simulate",
 )  # fmt: skip
 """What `generate --stage` can show, in the pipeline's order."""
 
@@ -63,7 +63,7 @@ SpecOption = Annotated[
     str, typer.Option("--spec", metavar="SPEC", help="The chip: a file, or a name in hw_specs/.")
 ]
 WorkloadOption = Annotated[
-    str,
+    list[str],  # A list, so that a second one is refused and not taken in silence.
     typer.Option("--workload", metavar="W", help="The workload: a file, or a name in workloads/."),
 ]
 SetOption = Annotated[
@@ -78,6 +78,12 @@ SetOption = Annotated[
 SeedOption = Annotated[
     int, typer.Option("--seed", min=0, metavar="S", help="Seed of everything random.")
 ]
+
+
+def _one(workloads: list[str]) -> str:
+    if len(workloads) > 1:
+        raise typer.BadParameter("this command takes one workload", param_hint="'--workload'")
+    return workloads[0]
 
 
 @app.callback(invoke_without_command=True)
@@ -200,12 +206,13 @@ def simulate(
     Prints the cycles, how busy each unit was, the traffic and conflicts. Exit status 1 where the
     outputs differ.
     """
+    wanted = _one(workload)
     with guarded():
         from hwgen.cli import simulate as body
 
         body.simulate(
             spec=spec,
-            workload=workload,
+            workload=wanted,
             settings=settings or [],
             inputs=inputs or [],
             output_dir=output_dir,
@@ -256,7 +263,8 @@ def explain(spec: SpecOption, workload: WorkloadOption, settings: SetOption = No
     For each statement and intrinsic: the binding, or the first condition that fails and the
     nearest repair.
     """
+    wanted = _one(workload)
     with guarded():
         from hwgen.cli import inspect
 
-        inspect.explain(spec, workload, settings or [])
+        inspect.explain(spec, wanted, settings or [])

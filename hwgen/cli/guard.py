@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
@@ -13,6 +14,9 @@ import typer
 
 from hwgen.cli import BROKEN_PIPE, INTERRUPTED, discard_output
 from hwgen.errors import HwgenError
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Failures of writing alone; most often of standard output, which has no name."""
 
 
 @contextmanager
@@ -32,6 +36,9 @@ def guarded() -> Generator[None, None, None]:
     except MemoryError:
         fail("error[H000]: out of memory")
     except OSError as error:
+        if error.errno in _NO_ROOM and not error.filename:
+            discard_output()
+            fail(f"error[H009]: cannot write the output: {os.strerror(error.errno).lower()}")
         where = f"{error.filename}: " if error.filename else ""
         reason = error.strerror or type(error).__name__
         fail(f"{where}error[H001]: {reason[0].lower()}{reason[1:]}")

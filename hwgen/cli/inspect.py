@@ -31,7 +31,9 @@ def schema(*, workload: bool) -> None:
 
 
 def explain(spec: str, workload: str, settings: Sequence[str]) -> None:
-    """Print every statement against every intrinsic."""
+    """Print every statement against every intrinsic, bound as `generate` binds them."""
+    from hwgen.pipeline import compile_kernel
+    from hwgen.polyhedral import isl
     from hwgen.polyhedral.explain import explain as explain_matches
     from hwgen.polyhedral.matching import match
     from hwgen.polyhedral.scop import build_scop
@@ -42,11 +44,19 @@ def explain(spec: str, workload: str, settings: Sequence[str]) -> None:
     request = resolve(spec, [workload], settings)
     hardware = load_hardware(request.spec, dict(request.parameters))
     wanted = request.workloads[0]
-    scop = build_scop(load_workload(wanted.path, dict(wanted.sizes)))
-    try:
-        chosen, problem = match(scop, select(scop, hardware))[0], None
-    except HwgenError as error:
-        chosen, problem = None, error
+    loaded = load_workload(wanted.path, dict(wanted.sizes))
+    chosen, problem = None, None
+    with isl.bounded():
+        scop = build_scop(loaded)
+        try:
+            chosen = match(scop, select(scop, hardware))[0]
+        except HwgenError as error:
+            problem = error
+    if chosen is not None:
+        try:
+            chosen = compile_kernel(loaded, hardware).match
+        except HwgenError as error:  # The first match stays: it is not what prevents a kernel.
+            problem = error
     typer.echo(explanations(scop, explain_matches(scop, hardware, chosen)))
     if problem is not None:
         typer.echo(f"\n{hardware.name} cannot run {scop.workload.name}:\n{problem}")

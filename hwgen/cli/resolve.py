@@ -15,6 +15,7 @@ from hwgen.spec.source import read_document
 SUFFIXES = (".yaml", ".yml", ".json")
 SPEC_FOLDER = "hw_specs"
 WORKLOAD_FOLDER = "workloads"
+LONGEST_VALUE = 19
 _CHECKOUT = Path(__file__).resolve().parents[2]
 
 Owner = Literal["spec", "workload"]
@@ -71,12 +72,13 @@ def parse_assignments(texts: Sequence[str]) -> tuple[Assignment, ...]:
         matched = re.fullmatch(
             r"\s*(?:(spec|workload)\.)?([A-Za-z_]\w*)\s*=\s*([-+]?\d+)\s*", text, re.ASCII
         )
-        if matched is None or len(matched[3]) > 19:
+        if matched is None or len(matched[3]) > LONGEST_VALUE:
             raise HwgenError(
                 "H004",
                 "--set needs a name and an integer",
                 found=text,
-                allowed="NAME=VALUE, spec.NAME=VALUE or workload.NAME=VALUE",
+                allowed="NAME=VALUE, spec.NAME=VALUE or workload.NAME=VALUE, "
+                f"VALUE of at most {LONGEST_VALUE} characters",
                 repair="for example --set M=64",
             )
         owner: Owner | Literal[""] = ""

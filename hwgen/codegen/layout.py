@@ -6,7 +6,7 @@ lanes. A buffer slot holds the box of coordinates that one tile touches, row-maj
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -114,14 +114,15 @@ def _image(
     tensor = view.source if view else storage.tensor
     shape = scop.workload.tensor[tensor].shape
     index = _tensor_index(storage, lanes, operand, match)
+    extents = _extents(storage, lanes, outer, match)
+    low, high = 0, extents["d0"] - 1
     if view:
         bindings = {f"d{i}": e for i, e in enumerate(index)}
         index = [f.expression(bindings) for f in view.indices]
-    for position, lane in enumerate(lanes):
-        if lane is None and operand.shape[position] > 1:
-            # Nothing runs along this lane: all but its first position lie outside the tensor.
-            outside = multiply(Name(f"p{len(outer) + position}"), Const(shape[0]))
-            index[0] = add(index[0], outside)
+        low, high = view.indices[0].interval(extents)
+    for apart in _idle(lanes, operand, len(outer)):
+        # No iteration uses the positions where this is not zero: they lie outside the tensor.
+        index[0] = add(index[0], multiply(apart, Const(max(shape[0] - low, high + 1))))
     image = Image(
         name,
         tensor,
@@ -135,27 +136,48 @@ def _image(
     return ImageLayout(image, coordinates, row_major(outer))
 
 
+def _along(index: Affine, lanes: Lanes, match: Match) -> list[int]:
+    """The lanes' positions that run along a tensor dimension."""
+    return [
+        position
+        for position, lane in enumerate(lanes)
+        if lane and index.coefficient(lane) and match.block.get(lane, 1) > 1
+    ]
+
+
+def _extents(
+    storage: Storage, lanes: Lanes, outer: tuple[int, ...], match: Match
+) -> dict[str, int]:
+    """How many values the image's positions give each tensor dimension `d0, d1, ...`."""
+    result: dict[str, int] = {}
+    for dimension, index in enumerate(storage.indices):
+        along = _along(index, lanes, match)
+        size = match.block[str(lanes[along[0]])] if along else 1
+        result[f"d{dimension}"] = outer[dimension] * size
+    return result
+
+
 def _tensor_index(storage: Storage, lanes: Lanes, operand: Operand, match: Match) -> list[Expr]:
     """The tensor index at position `p0, p1, ...`: entry coordinates, then lanes."""
     rank = len(storage.indices)
     result: list[Expr] = []
     for dimension, index in enumerate(storage.indices):
         expression: Expr = Name(f"p{dimension}")
-        along = [
-            position
-            for position, lane in enumerate(lanes)
-            if lane and index.coefficient(lane) and match.block.get(lane, 1) > 1
-        ]
-        if along:
-            first = Name(f"p{rank + along[0]}")
-            expression = add(multiply(expression, Const(operand.shape[along[0]])), first)
-            for position in along[1:]:
-                # A diagonal: off it, the position lies outside the tensor and holds the fill.
-                apart = Binary("-", Name(f"p{rank + position}"), first)
-                length = operand.shape[position] * match.count[str(lanes[position])]
-                expression = add(expression, multiply(apart, Const(length)))
+        for position in _along(index, lanes, match)[:1]:
+            lane = Name(f"p{rank + position}")
+            expression = add(multiply(expression, Const(operand.shape[position])), lane)
         result.append(expression)
     return result
+
+
+def _idle(lanes: Lanes, operand: Operand, rank: int) -> Iterator[Expr]:
+    """Expressions that are zero only at positions that an iteration uses: lanes without a loop
+    and the differences of lanes that share one (a diagonal)."""
+    for position, lane in enumerate(lanes):
+        if lane is None and operand.shape[position] > 1:
+            yield Name(f"p{rank + position}")
+        elif lane is not None and lanes.index(lane) < position:
+            yield Binary("-", Name(f"p{rank + position}"), Name(f"p{rank + lanes.index(lane)}"))
 
 
 def buffer_layouts(tiling: Tiling) -> dict[str, BufferLayout]:

@@ -9,7 +9,7 @@ written operand. Arithmetic on affine indices proposes; isl decides.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -111,7 +111,7 @@ def match(scop: Scop, selections: list[Selection]) -> list[Match]:
     found: list[Match] = []
     reasons: list[str] = []
     for selection in selections:
-        for lanes in _assignments(scop, selection):
+        for lanes in _assignments(scop, selection, _anchor(selection)):
             outcome = _complete(scop, selection, lanes)
             if isinstance(outcome, str):
                 reasons.append(outcome)
@@ -150,10 +150,10 @@ def _anchor(selection: Selection) -> Operation:
     raise AssertionError("a selection always ends in a store")
 
 
-def _assignments(scop: Scop, selection: Selection) -> Iterator[dict[str, str | None]]:
-    """Every assignment of the anchor's iterators to loops of the right kind, or to none."""
-    anchor = _anchor(selection)
-    assert anchor.intrinsic.semantics
+def _assignments(
+    scop: Scop, selection: Selection, anchor: Operation
+) -> Iterator[dict[str, str | None]]:
+    """Every assignment of an operation's iterators to loops of the right kind, or to none."""
     target = operand_iterators(anchor.intrinsic, anchor.intrinsic.semantics[0].target.tensor)
     options: list[tuple[str | None, ...]] = []
     for iterator, extent in anchor.intrinsic.iterators:
@@ -182,7 +182,13 @@ def _complete(scop: Scop, selection: Selection, anchor_lanes: dict[str, str | No
     pending = [o for o in selection.operations if o.name != anchor.name]
     while pending:
         ready = [o for o in pending if any(s in pinned for s in o.storages)]
-        assert ready, "operations of one selection are connected through storages"
+        if not ready:
+            # Nothing connects the rest with the anchor: it takes the same lanes where it can.
+            apart = next((o for o in pending if o.kind == "store"), pending[0])
+            lanes[apart.name] = _alike(apart, anchor, anchor_lanes)
+            _pin(selection, apart, lanes[apart.name], pinned)
+            pending.remove(apart)
+            continue
         for o in ready:
             mapping = _derive(o, pinned)
             if isinstance(mapping, str):
@@ -199,9 +205,7 @@ def _complete(scop: Scop, selection: Selection, anchor_lanes: dict[str, str | No
         if isinstance(result, str):
             return result
         coordinates[storage.name] = result
-    problem = _padding_problem(scop, anchor, anchor_lanes) or _diagonal_problem(
-        selection, anchor, anchor_lanes
-    )
+    problem = _padding_problem(scop, selection, anchor, anchor_lanes)
     if problem:
         return problem
     loops = {n for o in selection.operations for n in o.loops}
@@ -214,6 +218,20 @@ def _complete(scop: Scop, selection: Selection, anchor_lanes: dict[str, str | No
         tuple(coordinates.items()),
         tuple(counts.items()),
     )
+
+
+def _alike(
+    apart: Operation, anchor: Operation, lanes: Mapping[str, str | None]
+) -> dict[str, str | None]:
+    """Lanes of an operation along the loops, and of the extents, that the anchor's lanes have."""
+    target = anchor.intrinsic.semantics[0].target.tensor
+    extents = dict(anchor.intrinsic.iterators)
+    along = [(lanes[i], extents[i]) for i in operand_iterators(anchor.intrinsic, target)]
+    result: dict[str, str | None] = {}
+    for iterator, extent in apart.intrinsic.iterators:
+        free = [n for n, e in along if e == extent and n in apart.loops]
+        result[iterator] = next((n for n in free if n not in result.values()), None)
+    return result
 
 
 def _pin(
@@ -297,59 +315,88 @@ def lane_dimension(storage: Storage, loop: str) -> int | None:
     return None
 
 
-def _padding_problem(scop: Scop, anchor: Operation, lanes: Mapping[str, str | None]) -> str:
-    """Lanes past a reduction's end hold zeros: they must contribute the neutral element."""
-    target = operand_iterators(anchor.intrinsic, anchor.intrinsic.semantics[0].target.tensor)
-    padded = [
-        iterator
-        for iterator, extent in anchor.intrinsic.iterators
-        if iterator not in target
-        and (
-            lanes[iterator] is None
-            or scop.extents[str(lanes[iterator])] % extent
-            or lanes[iterator] in [lanes[i] for i in target]
-        )
-        and extent > 1
-    ]
-    if not padded:
-        return ""
-    for op, value in updates(anchor.intrinsic):
-        if op == "+=" and evaluate(_zeroed(value), {}) == 0:
-            return ""
-    return f"zeros in the lanes past the end of {padded[0]} would change the result"
-
-
-def _diagonal_problem(
-    selection: Selection, anchor: Operation, lanes: Mapping[str, str | None]
+def _padding_problem(
+    scop: Scop, selection: Selection, anchor: Operation, lanes: Mapping[str, str | None]
 ) -> str:
-    """One loop along two iterators: an operand with both must be packed, zero off the diagonal."""
-    used = [n for n in lanes.values() if n]
-    loaded = {s for o in selection.operations if o.kind == "load" for s in o.storages}
-    for loop in sorted({n for n in used if used.count(n) > 1}):
-        pair = {i for i, n in lanes.items() if n == loop}
-        packed = any(
-            storage in loaded and pair <= set(operand_iterators(anchor.intrinsic, operand.name))
-            for operand, storage in zip(anchor.intrinsic.operands, anchor.storages, strict=True)
-        )
-        if not packed:
-            return f"no loaded operand can be zero off the diagonal along {loop}"
+    """Lanes past a reduction's end, or off a diagonal, must contribute the neutral element."""
+    target = operand_iterators(anchor.intrinsic, anchor.intrinsic.semantics[0].target.tensor)
+    for iterator, extent in anchor.intrinsic.iterators:
+        loop = lanes[iterator]
+        diagonal = loop in [lanes[i] for i in target]
+        tail = loop is not None and scop.extents[loop] % extent != 0
+        if iterator in target or extent == 1 or (loop and not diagonal and not tail):
+            continue
+        contents: dict[str, int | float] = {}
+        for operand, name in zip(anchor.intrinsic.operands, anchor.storages, strict=True):
+            own = operand_iterators(anchor.intrinsic, operand.name)
+            both = any(lanes[i] == loop for i in own if i in target)
+            if iterator not in own or (diagonal and not both):
+                continue
+            held = _past_the_end(scop, selection, name, None if diagonal else loop)
+            if held is not None:
+                contents[operand.name] = held
+        exact = not any(o.dtype.startswith(("float", "bfloat")) for o in anchor.intrinsic.operands)
+        if not any(
+            op == "+=" and _evaluated(value, contents, exact) == 0
+            for op, value in updates(anchor.intrinsic)
+        ):
+            return f"what the lanes past the end of {iterator} hold would change the result"
     return ""
 
 
-def _zeroed(value: Expr) -> Expr:
+def _past_the_end(
+    scop: Scop, selection: Selection, storage: str, loop: str | None
+) -> int | float | None:
+    """What a loaded storage holds in lanes that no iteration uses; None where that is data.
+
+    `loop` runs along these lanes, past its end; None where no loop does, or off a diagonal: such
+    positions lie outside the tensor by the image's construction.
+    """
+    if not any(o.kind == "load" and storage in o.storages for o in selection.operations):
+        return None
+    held = selection.storage(storage)
+    view = scop.view.get(held.tensor)
+    fill = view.fill if view else 0
+    if loop is None:
+        return fill
+    for dimension, index in enumerate(held.indices):
+        if index.names != (loop,) or index.coefficient(loop) != 1:
+            continue
+        end = index.constant + scop.extents[loop]
+        if view is None:
+            if end >= scop.workload.tensor[held.tensor].shape[dimension]:
+                return fill
+            continue
+        shape = scop.workload.tensor[view.source].shape
+        for function, extent in zip(view.indices, shape, strict=True):
+            step = function.coefficient(f"d{dimension}")
+            at = step * end + function.constant
+            if len(function.terms) == 1 and ((step > 0 and at >= extent) or (step < 0 and at < 0)):
+                return fill
+    return None
+
+
+def _evaluated(value: Expr, contents: Mapping[str, int | float], exact: bool) -> int | float | None:
+    """A value from what its operands hold, None where unknown. `exact`: 0 times anything is 0."""
     match value:
-        case Access():
-            return Const(0)
-        case Binary(op, left, right):
-            return Binary(op, _zeroed(left), _zeroed(right))
-        case Unary(op, operand):
-            return Unary(op, _zeroed(operand))
+        case Const(number):
+            return number
+        case Access(operand, _):
+            return contents.get(operand)
         case Cast(_, operand):
-            return _zeroed(operand)
-        case Call(function, arguments):
-            return Call(function, tuple(_zeroed(a) for a in arguments))
-        case Const() | Name():
-            return value
+            return _evaluated(operand, contents, exact)
+        case Binary("*", left, right):
+            a, b = (_evaluated(p, contents, exact) for p in (left, right))
+            if exact and 0 in (a, b):
+                return 0
+            return None if a is None or b is None else a * b
+        case Binary("+" | "-" as op, left, right):
+            a, b = (_evaluated(p, contents, exact) for p in (left, right))
+            if a is None or b is None:
+                return None
+            return a + b if op == "+" else a - b
+        case _:
+            return None
 
 
 def check_match(found: Match) -> None:
@@ -364,6 +411,9 @@ def check_match(found: Match) -> None:
         strip = [(it, loop) for it, loop in found.lane[o.name] if loop]
         outer = [(f"{n}_o", found.count[n]) for n in o.loops]
         inner = [(f"j_{it}", extents[it]) for it, _ in strip]
+        diagonal = [
+            f"j_{a} = j_{b}" for n, (a, m) in enumerate(strip) for b, k in strip[:n] if k == m
+        ]
         point = {
             n: combine([(f"{n}_o", found.block.get(n, 1))])
             if n not in {loop for _, loop in strip}
@@ -380,21 +430,7 @@ def check_match(found: Match) -> None:
                 f"j_{i}" for i in iterators if any(i == s for s, _ in strip)
             ]
             element = [_at(index, point) for index in storage.indices]
-            text = (
-                (
-                    f"{{ [{', '.join(key)}] -> [{', '.join(map(str, element))}] : "
-                    + " and ".join(f"0 <= {n} < {e}" for n, e in [*outer, *inner])
-                    + " }"
-                )
-                if outer or inner
-                else ""
-            )
-            if not text:
-                continue
-            hidden = [n for n, _ in inner if n not in key]
-            if hidden:
-                text = text.replace(" : ", f" : exists ({', '.join(hidden)} : ", 1)[:-2] + ") }"
-            access = isl.Map(text)
+            access = _access(key, element, [*outer, *inner], diagonal)
             within = (
                 operand.name != written
                 or o.kind in ("load", "store")
@@ -402,6 +438,22 @@ def check_match(found: Match) -> None:
             )
             if not access.is_single_valued() or not within:
                 raise HwgenError("H303", f"{o.name}: operand {operand.name} is no valid match")
+
+
+def _access(
+    key: Sequence[str],
+    element: Sequence[Affine],
+    variables: Sequence[tuple[str, int]],
+    diagonal: Sequence[str],
+) -> isl.Map:
+    """The elements that a call touches at an operand index, over all other variables."""
+    hidden = ", ".join(n for n, _ in variables if n not in key)
+    images = [f"e{d}" for d in range(len(element))]
+    where = [f"{image} = {value}" for image, value in zip(images, element, strict=True)]
+    where += [f"0 <= {n} < {extent}" for n, extent in variables]
+    condition = " and ".join([*where, *diagonal])
+    quantified = f"exists ({hidden} : {condition})" if hidden else condition
+    return isl.Map(f"{{ [{', '.join(key)}] -> [{', '.join(images)}] : {quantified} }}")
 
 
 def _lane_of(strip: list[tuple[str, str]], loop: str) -> str:

@@ -186,7 +186,8 @@ def _view(statement: Statement, workload: Workload, views: Mapping[str, View]) -
         case Access() as source:
             guard, fill = None, 0
         case Call("select", (guard, Access() as source, Const(fill))):
-            pass
+            if any(isinstance(node, Access) for node in walk(guard)):
+                return None  # it depends on data
         case _:
             return None
     if workload.tensor[source.tensor].role != "input" or source.tensor in views:
@@ -318,39 +319,69 @@ def normalise(expr: Expr, dtypes: Mapping[str, str]) -> Expr:
             return Binary(op, a, b)
 
 
+_Loop = tuple[int, str]
+"""A loop of one statement, by the statement's place."""
+
+
 def _unify_loops(statements: list[ScopStatement]) -> list[ScopStatement]:
-    """Rename loops so that a consumer's loop carries the name of the producer's loop."""
-    taken = {n for n, _ in statements[0].loops}
-    produced: dict[str, ScopStatement] = {statements[0].target.tensor: statements[0]}
-    result = [statements[0]]
-    for statement in statements[1:]:
-        renaming: dict[str, str] = {}
+    """Rename loops so that loops which run over the same elements carry one name."""
+    shared = _Classes(statements)
+    produced: dict[str, int] = {}
+    for place, statement in enumerate(statements):
         for read in statement.reads:
             if read.tensor in produced:
-                _align(statement, read, produced[read.tensor].target, renaming)
-        for name, _ in statement.loops:
-            if name not in renaming:
-                fresh = name
-                while fresh in taken or fresh in renaming.values():
-                    fresh += "_"
-                renaming[name] = fresh
-        taken |= set(renaming.values())
-        renamed = _rename(statement, renaming)
-        produced[renamed.target.tensor] = renamed
-        result.append(renamed)
-    return result
+                _align(statements, place, read, produced[read.tensor], shared)
+        produced[statement.target.tensor] = place
+    _join_strangers(statements, shared)
+    return [_rename(s, shared.names(place)) for place, s in enumerate(statements)]
+
+
+class _Classes:
+    """Loops that are one: disjoint sets with at most one loop of each statement."""
+
+    def __init__(self, statements: list[ScopStatement]) -> None:
+        self.statements = statements
+        self.members: dict[_Loop, frozenset[_Loop]] = {
+            (place, n): frozenset({(place, n)})
+            for place, s in enumerate(statements)
+            for n, _ in s.loops
+        }
+
+    def join(self, a: _Loop, b: _Loop) -> bool:
+        """Whether two loops can be one; they are from now on."""
+        joined = self.members[a] | self.members[b]
+        places = [place for place, _ in joined]
+        extents = {dict(self.statements[place].loops)[n] for place, n in joined}
+        if len(set(places)) < len(places) or len(extents) > 1:
+            return False
+        for loop in joined:
+            self.members[loop] = joined
+        return True
+
+    def names(self, place: int) -> dict[str, str]:
+        """The common name of each loop of a statement: its first one, made unique."""
+        chosen: dict[frozenset[_Loop], str] = {}
+        for loop in self.members:
+            if self.members[loop] not in chosen:
+                name = min(self.members[loop])[1]
+                while name in chosen.values():
+                    name += "_"
+                chosen[self.members[loop]] = name
+        return {n: chosen[self.members[place, n]] for n, _ in self.statements[place].loops}
 
 
 def _align(
-    statement: ScopStatement, read: Reference, target: Reference, renaming: dict[str, str]
+    statements: list[ScopStatement], place: int, read: Reference, producer: int, shared: _Classes
 ) -> None:
+    """Join the loops of a read with those that wrote the tensor, or refuse."""
+    statement, target = statements[place], statements[producer].target
     for mine, theirs in zip(read.indices, target.indices, strict=True):
         if not mine.terms and not theirs.terms and mine.constant == theirs.constant:
             continue
         plain = all(
             f.constant == 0 and len(f.terms) == 1 and f.terms[0][1] == 1 for f in (mine, theirs)
         )
-        if plain and renaming.setdefault(mine.names[0], theirs.names[0]) == theirs.names[0]:
+        if plain and shared.join((place, mine.names[0]), (producer, theirs.names[0])):
             continue
         raise HwgenError(
             "H401",
@@ -358,9 +389,22 @@ def _align(
             location=statement.source.location,
             field="compute",
             found=f"reads {read}, written as {target}",
-            allowed="an intermediate read at the element that one iteration writes",
+            allowed="an intermediate read at the element that one iteration writes, over all of "
+            "its elements",
             repair="split the workload in two, so that the intermediate is an output of the first",
         )
+
+
+def _join_strangers(statements: list[ScopStatement], shared: _Classes) -> None:
+    """Let a statement that shares nothing with the first run in its loops, where they agree."""
+    for place, statement in enumerate(statements[1:], start=1):
+        together = {p for n, _ in statement.loops for p, _ in shared.members[place, n]}
+        if any(p < place for p in together):
+            continue
+        anchor, own = statements[0].target.indices, statement.target.indices
+        for mine, theirs in zip(own, anchor, strict=False):
+            if len(mine.terms) == 1 and len(theirs.terms) == 1:
+                shared.join((place, mine.names[0]), (0, theirs.names[0]))
 
 
 def _rename(statement: ScopStatement, names: Mapping[str, str]) -> ScopStatement:

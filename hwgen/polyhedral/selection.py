@@ -270,7 +270,7 @@ class Selector:
 
     def _injective(self, ref: Reference, statement: ScopStatement) -> bool:
         """Whether distinct iterations read distinct elements."""
-        loops = [(n, e) for n, e in statement.loops if n in statement.spatial]
+        loops = [(n, e) for n, e in statement.loops if e > 1]
         head, _, where = isl.box("", loops).partition(" : ")
         target = ", ".join(map(str, ref.indices))
         text = f"{{ {head} -> [{target}]{' : ' + where if where else ''} }}"

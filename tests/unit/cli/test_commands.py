@@ -219,6 +219,16 @@ def test_a_wrong_result_is_an_error(monkeypatch: pytest.MonkeyPatch, capsys: Tex
     assert "40 of 40 elements differ" in captured.err
 
 
+def test_explain_shows_the_bindings_that_generate_takes(capsys: Text) -> None:
+    kernel = ["--spec", SPEC, "--workload", "depthwise_conv2d"]
+    assert main(["generate", *kernel, "--stage", "match"]) == 0
+    taken = [line.split(": ", 1)[1] for line in capsys.readouterr().out.splitlines()]
+    assert main(["explain", *kernel]) == 0
+    shown = capsys.readouterr().out
+    assert taken
+    assert [t for t in taken if t not in shown] == []
+
+
 def test_explain_shows_bindings_and_reasons(capsys: Text) -> None:
     assert main(["explain", *KERNEL]) == 0
     text = capsys.readouterr().out

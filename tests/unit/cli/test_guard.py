@@ -31,6 +31,8 @@ def raising(error: BaseException):
         (KeyboardInterrupt(), 130, "interrupted"),
         (MemoryError(), 1, "error[H000]: out of memory"),
         (PermissionError(13, "Permission denied", "/x"), 1, "/x: error[H001]: permission denied"),
+        (OSError(28, "No space left on device"), 1, "error[H009]: cannot write the output: no sp"),
+        (OSError(28, "No space", "/x"), 1, "/x: error[H001]: no space"),
         (KeyError("k"), 1, "error[H000]: internal error: KeyError: 'k'"),
         (RecursionError(), 1, "error[H000]: internal error: RecursionError"),
         (AssertionError("a\n  b"), 1, "error[H000]: internal error: AssertionError: a b"),
@@ -72,6 +74,8 @@ def test_the_traceback_of_a_defect_is_shown_on_request(
         ["verify", "--spec", "x", "--examples", "0"],
         ["verify", "--spec", "x", "--seed", "-1"],
         ["check", "x", "--unknown"],
+        ["simulate", "--spec", "x", "--workload", "y", "--workload", "z"],
+        ["explain", "--spec", "x", "--workload", "y", "--workload", "z"],
     ],
 )
 def test_wrong_usage_exits_with_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -100,7 +104,6 @@ def test_help_loads_nothing_heavy() -> None:
         "sympy",
         "islpy",
         "hypothesis",
-        "ortools",
         "rich",
         "ruamel",
         "lark",
@@ -134,10 +137,11 @@ def test_a_reader_that_goes_away_causes_no_message() -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_a_full_disk_is_one_message() -> None:
+@pytest.mark.parametrize("argument", ["schema", "--help", "--version"])
+def test_a_full_disk_is_one_message(argument: str) -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "hwgen", "schema"],
+            [sys.executable, "-m", "hwgen", argument],
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
@@ -145,8 +149,25 @@ def test_a_full_disk_is_one_message() -> None:
             check=False,
         )
     assert done.returncode == 1
-    assert done.stderr.startswith("error[H0")
-    assert "Traceback" not in done.stderr
+    assert done.stderr.startswith("error[H009]: cannot write ")
+    assert done.stderr.endswith(": no space left on device\n")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("closed", "status", "text"),
+    [
+        (">&-", 1, "error[H009]: cannot write standard output: it is closed\n"),
+        (">&- 2>&-", 1, ""),
+        ("2>&-", 0, ""),
+    ],
+)
+def test_a_closed_stream_is_no_crash(closed: str, status: int, text: str) -> None:
+    command = f"'{sys.executable}' -m hwgen schema {closed}"
+    done = subprocess.run(
+        ["/bin/sh", "-c", command], capture_output=True, text=True, cwd=ROOT, check=False
+    )
+    assert (done.returncode, done.stderr) == (status, text)
 
 
 def test_text_that_the_terminal_cannot_show_is_escaped(tmp_path: Path) -> None:
