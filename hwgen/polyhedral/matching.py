@@ -24,13 +24,10 @@ from hwgen.polyhedral.semantics import updates
 from hwgen.spec.expression import (
     Access,
     Binary,
-    Call,
     Cast,
     Const,
     Expr,
     Name,
-    Unary,
-    evaluate,
     walk,
 )
 from hwgen.spec.hardware import Intrinsic
