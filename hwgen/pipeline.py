@@ -38,6 +38,9 @@ STAGES = (
     "model",
 )
 
+WIDEN = (64, 256)
+"""Candidates tried, from the cheapest on, where the hardware's limits refuse all before them."""
+
 SIMULATED = 4
 """Candidates whose cycles are simulated at most before the best is taken."""
 
@@ -147,7 +150,16 @@ def compile_kernel(
         matches = match(scop, select(scop, hardware))
         found = search(hardware, matches)
         chosen = (schedule,) if schedule is not None else found.candidates
-        kernel = _best(workload, hardware, scop, order, chosen)
+        kernel, refused = _best(workload, hardware, scop, order, chosen)
+        for keep in WIDEN if schedule is None else ():
+            if kernel is None:
+                tried = len(found.candidates)
+                found = search(hardware, matches, keep)
+                rest = found.candidates[tried:]
+                kernel, refused = _best(workload, hardware, scop, order, rest, refused)
+        if kernel is None:
+            assert refused is not None
+            raise refused
         return Compilation(workload, hardware, scop, order, tuple(matches), found, kernel)
 
 
@@ -157,10 +169,13 @@ def _best(
     scop: Scop,
     order: Dependences,
     candidates: tuple[Candidate, ...],
-) -> Kernel:
-    """The fastest when simulated; cheapest estimates come first, so they bound the rest."""
+    refused: HwgenError | None = None,
+) -> tuple[Kernel | None, HwgenError | None]:
+    """The fastest when simulated, and the first refusal by the hardware's limits.
+
+    Cheapest estimates come first, so they bound the rest.
+    """
     best: Kernel | None = None
-    refused: HwgenError | None = None
     simulated = 0
     for candidate in candidates:
         if best is not None and (best.cycles <= candidate.cycles or simulated == SIMULATED):
@@ -170,15 +185,12 @@ def _best(
         except HwgenError as error:
             if error.code not in ("H612", "H613"):
                 raise
-            refused = error
+            refused = refused or error
             continue
         simulated += 1
         if best is None or kernel.cycles < best.cycles:
             best = kernel
-    if best is None:
-        assert refused is not None
-        raise refused
-    return best
+    return best, refused
 
 
 def build(

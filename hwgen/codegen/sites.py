@@ -73,8 +73,9 @@ def build_sites(
     builder = _Builder(hardware, tiling, images, buffers, allocation)
     for number, operation in enumerate(tiling.match.selection.operations):
         depth = tiling.operation_depth(operation)
-        before = operation.kind in ("load", "init")
-        inside = operation.kind == "update" and depth > tiling.spatial_depth
+        selection = tiling.match.selection
+        before = operation.kind in ("load", "init") or selection.early(operation)
+        inside = selection.inner(operation) and depth > tiling.spatial_depth
         position = number if before or inside else INNER + 1 + number
         for ranges, last in _pieces(tiling, operation, depth):
             result.append(builder.site(len(result), operation, position, ranges, last))

@@ -112,7 +112,7 @@ def unit_work(match: Match, grid: Grid) -> NDArray[np.float64]:
         rates = Rates.of(o.intrinsic)
         calls, iterations = np.ones(1), 1
         for n, blocks in match.count.items():
-            if o.kind == "update" or n in spatial:
+            if match.selection.inner(o) or n in spatial:
                 calls = calls * -(-blocks // grid[n])
         for n in o.loops:
             iterations *= match.count[n]
@@ -144,7 +144,12 @@ def estimate(shape: Shape) -> tuple[NDArray[np.float64], dict[str, NDArray[np.in
         for n in mine:
             slots[n] = np.where(tight, 1, slots[n])
         fits &= sum((slots[n] * entries[n] for n in mine), np.zeros(1, np.int64)) <= usable
-    return np.where(fits, _Levels(shape, slots).cycles(), np.inf), slots
+    levels = _Levels(shape, slots)
+    if levels.infeasible.any():
+        # A slot each makes for fewer variants of the micro-kernels.
+        slots = {n: np.where(levels.infeasible, 1, s) for n, s in slots.items()}
+        levels = _Levels(shape, slots)
+    return np.where(fits, levels.cycles(), np.inf), slots
 
 
 def bus_rank(hardware: HardwareSpec, operation: Operation) -> int:
@@ -208,7 +213,7 @@ class _Levels:
             self.serial[depth] = self.serial[depth] + np.where(single, each, 0)
             self.overlapped[depth] = self.overlapped[depth] + np.where(single, 0, each)
             return
-        depth = len(shape.loops) if o.kind == "update" else shape.spatial
+        depth = len(shape.loops) if match.selection.inner(o) else shape.spatial
         iterations = np.ones(1)
         for n in o.loops:
             iterations = iterations * match.count[n]
@@ -234,7 +239,7 @@ class _Levels:
             micro = o.intrinsic.micro_kernel
             if micro is None:
                 continue
-            depth = len(shape.loops) if o.kind == "update" else shape.spatial
+            depth = len(shape.loops) if match.selection.inner(o) else shape.spatial
             variants = np.ones(1)
             inner = depth
             for storage in dict.fromkeys(o.storages):

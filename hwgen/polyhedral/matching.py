@@ -140,11 +140,12 @@ MAX_MATCHES = 4
 
 
 def _anchor(selection: Selection) -> Operation:
-    for kind in ("update", "store"):
-        for operation in selection.operations:
-            if operation.kind == kind:
-                return operation
-    raise AssertionError("a selection always ends in a store")
+    """The accumulation; where there is none, the last of the stores with most loops."""
+    for operation in selection.operations:
+        if operation.kind == "update":
+            return operation
+    stores = [o for o in selection.operations if o.kind == "store"]
+    return max(reversed(stores), key=lambda o: len(o.loops))
 
 
 def _assignments(
@@ -154,11 +155,12 @@ def _assignments(
     target = operand_iterators(anchor.intrinsic, anchor.intrinsic.semantics[0].target.tensor)
     options: list[tuple[str | None, ...]] = []
     for iterator, extent in anchor.intrinsic.iterators:
-        own = selection.spatial if iterator in target else selection.reduction
+        spatial = [n for n in selection.spatial if n in anchor.loops]
+        own = spatial if iterator in target else selection.reduction
         active = [n for n in own if scop.extents[n] > 1]
         if iterator not in target:
             # A spatial loop here too is a diagonal: zeros beside it keep the others out.
-            active += [n for n in selection.spatial if scop.extents[n] > 1]
+            active += [n for n in spatial if scop.extents[n] > 1]
         options.append((*active, None) if extent > 1 else (None,))
     names = [i for i, _ in anchor.intrinsic.iterators]
     for choice in product(*options):

@@ -8,7 +8,7 @@ intermediate get one name. Unit loops disappear from accesses: their iterator is
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -112,6 +112,11 @@ class Scop:
         return {n: e for s in self.statements for n, e in s.loops}
 
     @cached_property
+    def anchor(self) -> ScopStatement:
+        """The accumulation; where there is none, the last of the statements with most loops."""
+        return anchor_of(self.statements)
+
+    @cached_property
     def dtype(self) -> dict[str, str]:
         return dict(self.dtypes)
 
@@ -146,6 +151,12 @@ class Scop:
             lines.extend(f"  read   {{ {s.access_text(r)} }}" for r in s.reads)
             lines.append(f"  write  {{ {s.access_text(s.target)} }}")
         return "\n".join(lines)
+
+
+def anchor_of(statements: Sequence[ScopStatement]) -> ScopStatement:
+    """The accumulation; where there is none, the last of the statements with most loops."""
+    found = next((s for s in statements if s.op != "="), None)
+    return found or max(reversed(statements), key=lambda s: len(s.spatial))
 
 
 def build_scop(workload: Workload) -> Scop:
@@ -332,7 +343,7 @@ def _unify_loops(statements: list[ScopStatement]) -> list[ScopStatement]:
             if read.tensor in produced:
                 _align(statements, place, read, produced[read.tensor], shared)
         produced[statement.target.tensor] = place
-    _join_strangers(statements, shared)
+    _join_strangers(statements, shared, statements.index(anchor_of(statements)))
     return [_rename(s, shared.names(place)) for place, s in enumerate(statements)]
 
 
@@ -388,23 +399,30 @@ def _align(
             f"{statement.name} cannot be fused with the statement that makes {read.tensor}",
             location=statement.source.location,
             field="compute",
-            found=f"reads {read}, written as {target}",
+            found=f"reads {read}{_extents(statement, read)}, written as {target}"
+            f"{_extents(statements[producer], target)}",
             allowed="an intermediate read at the element that one iteration writes, over all of "
             "its elements",
             repair="split the workload in two, so that the intermediate is an output of the first",
         )
 
 
-def _join_strangers(statements: list[ScopStatement], shared: _Classes) -> None:
-    """Let a statement that shares nothing with the first run in its loops, where they agree."""
-    for place, statement in enumerate(statements[1:], start=1):
-        together = {p for n, _ in statement.loops for p, _ in shared.members[place, n]}
-        if any(p < place for p in together):
+def _extents(statement: ScopStatement, access: Reference) -> str:
+    """Where an access's loops run, for errors."""
+    used = {n for index in access.indices for n in index.names}
+    loops = [f"{n} < {extent}" for n, extent in statement.loops if n in used]
+    return f" for {', '.join(loops)}" if loops else ""
+
+
+def _join_strangers(statements: list[ScopStatement], shared: _Classes, anchor: int) -> None:
+    """Let statements that share nothing with the anchor run in its loops, where they agree."""
+    for place, statement in enumerate(statements):
+        if any(p == anchor for n, _ in statement.loops for p, _ in shared.members[place, n]):
             continue
-        anchor, own = statements[0].target.indices, statement.target.indices
-        for mine, theirs in zip(own, anchor, strict=False):
+        indices = zip(statement.target.indices, statements[anchor].target.indices, strict=False)
+        for mine, theirs in indices:
             if len(mine.terms) == 1 and len(theirs.terms) == 1:
-                shared.join((place, mine.names[0]), (0, theirs.names[0]))
+                shared.join((place, mine.names[0]), (anchor, theirs.names[0]))
 
 
 def _rename(statement: ScopStatement, names: Mapping[str, str]) -> ScopStatement:

@@ -29,6 +29,9 @@ SHORT_REDUCTION = 8
 MAX_OPTIONS = 20
 """Tile sizes considered for one loop."""
 
+MAX_ORDERED = 5
+"""Spatial loops of which every order is considered; further ones stay innermost."""
+
 SHRINK = 0.7
 """The grid is rebuilt when this part of it or less can still be among the best."""
 
@@ -61,21 +64,22 @@ def search(hardware: HardwareSpec, matches: Sequence[Match], keep: int = 8) -> S
     """Rank the schedules of all matches.
 
     Raises:
-        HwgenError: H405 where not even single-block tiles fit the memories.
+        HwgenError: H405 where not even single-block tiles fit the memories and micro-kernels.
     """
     found: list[Candidate] = []
     points, exhausted = 0, True
     for match in matches:
         for all_reductions in (False, True):
             grid, complete = _grid(hardware, match, all_reductions)
-            if len(next(iter(grid.values()), np.zeros(1))) or not match.count:
+            if match.count and not len(next(iter(grid.values()))):
+                continue
+            before = len(found)
+            for candidate, evaluated in _evaluate(hardware, match, grid, keep):
+                points += evaluated
+                found += candidate
+            exhausted &= complete and len(_dimensions(match)[0]) <= MAX_ORDERED
+            if len(found) > before:
                 break
-        else:
-            continue
-        exhausted &= complete
-        for candidate, evaluated in _evaluate(hardware, match, grid, keep):
-            points += evaluated
-            found += candidate
     if not found:
         raise _nothing_fits(hardware, matches[0])
     distinct = {str(c.tiling.match) + str(c.tiling): c for c in reversed(found)}
@@ -161,7 +165,8 @@ def _evaluate(
     limit = np.inf
     floor = unit_work(match, grid)
     cache = Cache({}, {}, {})
-    for order in permutations(spatial):
+    for front in permutations(spatial[:MAX_ORDERED]):
+        order = (*front, *spatial[MAX_ORDERED:])
         loops = (*order, *reduction)
         for placement in _placements(match, loops, len(order)):
             alive = floor <= limit
@@ -190,10 +195,12 @@ def _placements(match: Match, loops: tuple[str, ...], spatial: int) -> Iterator[
         users = [o for o in match.selection.operations if storage.name in o.storages]
         loaded = any(o.kind == "load" for o in users)
         rewritten = any(o.kind != "load" and _writes(o, storage.name) for o in users)
+        inside = [o for o in users if match.selection.inner(o)]
         if not loaded or rewritten:
-            fixed[storage.name] = spatial
+            prepared = any(o.kind == "map" for o in inside)
+            fixed[storage.name] = len(loops) if prepared else spatial
             continue
-        deepest = len(loops) if any(o.kind == "update" for o in users) else spatial
+        deepest = len(loops) if inside else spatial
         moving = {n for c in match.coordinate[storage.name] for n in c.names}
         depths = [0] + [p + 1 for p in range(deepest) if loops[p] in moving]
         if deepest == spatial:
@@ -247,4 +254,22 @@ def _nothing_fits(hardware: HardwareSpec, match: Match) -> HwgenError:
                 allowed=f"{usable} entries, {usable * memory.entry_bytes} bytes",
                 repair="a larger memory, or a smaller window of the operand",
             )
-    raise AssertionError("single-block tiles fit every memory, yet no candidate was found")
+    return HwgenError(
+        "H405",
+        f"no tiling stays within the micro-kernels of {hardware.name}",
+        location=hardware.location,
+        field="micro_kernels",
+        found="every tiling that fits the memories needs more variants: "
+        + ", ".join(_limits(match)),
+        allowed="at least one tiling within max_variants",
+        repair="a chip with more variants or larger memories, or a smaller workload",
+    )
+
+
+def _limits(match: Match) -> list[str]:
+    kernels = {
+        o.intrinsic.micro_kernel.name: o.intrinsic.micro_kernel
+        for o in match.selection.operations
+        if o.intrinsic.micro_kernel is not None
+    }
+    return [f"{name} allows {kernel.max_variants}" for name, kernel in sorted(kernels.items())]

@@ -64,6 +64,17 @@ class Selection:
     def storage(self, name: str) -> Storage:
         return next(s for s in self.storages if s.name == name)
 
+    def early(self, operation: Operation) -> bool:
+        """Whether an operation comes before the accumulation, which may read what it leaves."""
+        names = [o.name for o in self.operations]
+        update = next((o.name for o in self.operations if o.kind == "update"), names[0])
+        return names.index(operation.name) < names.index(update)
+
+    def inner(self, operation: Operation) -> bool:
+        """Whether an operation runs inside the accumulation's loops."""
+        prepares = operation.kind == "map" and not set(operation.loops).isdisjoint(self.reduction)
+        return operation.kind == "update" or prepares
+
     def usable_entries(self, hardware: HardwareSpec, memory: str) -> int:
         """Entries of a memory that every operand of the operations can address."""
         reach = [
@@ -336,12 +347,18 @@ class Selector:
         elif only[1] not in order:
             name = self._fresh(f"{statement.target.tensor}_{intrinsic.operand(only[1]).memory}")
             memory = intrinsic.operand(only[1]).memory
-            self.storages[name] = Storage(
-                name, memory, statement.target.tensor, statement.target.indices
-            )
+            indices = statement.target.indices
+            if statement.op != "=":
+                indices = tuple(Affine(((n, 1),)) for n in self._active(statement))
+            self.storages[name] = Storage(name, memory, statement.target.tensor, indices)
             order[only[1]] = name
-        self._append(statement, kind, intrinsic, order, immediates, statement.spatial)
+        self._append(statement, kind, intrinsic, order, immediates, self._active(statement))
         return order[only[1]]
+
+    @staticmethod
+    def _active(statement: ScopStatement) -> tuple[str, ...]:
+        """Loops of a statement that run more than once."""
+        return tuple(n for n, extent in statement.loops if extent > 1)
 
     def accumulate(self, statement: ScopStatement, plan: _Apply) -> None:
         """Append reset, operand loads and the accumulation of an update statement."""
@@ -359,8 +376,9 @@ class Selector:
         )
         order = {op: self.build(p, statement) for op, p in plan.operands if op != target}
         order[target] = name
-        loops = tuple(n for n, extent in statement.loops if extent > 1)
-        self._append(statement, "update", intrinsic, order, plan.immediates, loops)
+        self._append(
+            statement, "update", intrinsic, order, plan.immediates, self._active(statement)
+        )
         self.held[statement.target.tensor] = name
 
     def _initialiser(
@@ -456,14 +474,39 @@ def _select_with(scop: Scop, hardware: HardwareSpec, choice: int) -> tuple[Selec
             raise uncovered(selector, statement)
         best = min(covers, key=lambda p: p.cost)
         selector.held[statement.target.tensor] = selector.build(best, statement)
-    anchor = next((s for s in scop.statements if s.op != "="), scop.statements[-1])
+    anchor = scop.anchor
+    reduction = anchor.reduction if anchor.op != "=" else ()
+    others = [n for o in selector.operations for n in o.loops if n not in reduction]
     selection = Selection(
         tuple(selector.storages.values()),
         tuple(selector.operations),
-        anchor.spatial,
-        anchor.reduction if anchor.op != "=" else (),
+        tuple(dict.fromkeys([*anchor.spatial, *others])),
+        reduction,
     )
+    _check_after(scop, selection)
     return selection, ways
+
+
+def _check_after(scop: Scop, selection: Selection) -> None:
+    """What follows an accumulation must not run over the loops that it sums up.
+
+    Raises:
+        HwgenError: H401.
+    """
+    for operation in selection.operations:
+        again = [n for n in operation.loops if n in selection.reduction]
+        if again and operation.kind in ("map", "store") and not selection.early(operation):
+            statement = next(s for s in scop.statements if s.name == operation.statement)
+            raise HwgenError(
+                "H401",
+                f"{statement.name} cannot be fused with {scop.anchor.name}",
+                location=statement.source.location,
+                field="compute",
+                found=f"{statement} runs over {again[0]}, which {scop.anchor.name} reduces",
+                allowed="statements over the loops that an accumulation leaves",
+                repair=f"split the workload in two, so that what {scop.anchor.name} computes is "
+                "an output of the first",
+            )
 
 
 def uncovered(selector: Selector, statement: ScopStatement) -> HwgenError:

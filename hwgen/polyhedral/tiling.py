@@ -69,7 +69,8 @@ class Tiling:
         if operation.kind == "load":
             name = next(s for s in operation.storages if s in self.depth)
             return self.depth[name]
-        return len(self.loops) if operation.kind == "update" else self.spatial_depth
+        inner = self.match.selection.inner(operation)
+        return len(self.loops) if inner else self.spatial_depth
 
     def extents(self, depth: int, last: frozenset[str] = frozenset()) -> dict[str, int]:
         """Blocks of each loop that lie inside the outermost `depth` tile loops; loops in `last`
