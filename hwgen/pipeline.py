@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 
 from hwgen.codegen.allocation import Allocation, allocate
 from hwgen.codegen.emit_c import CSource, emit
@@ -18,7 +19,7 @@ from hwgen.model.timing import TimingResult, estimate_cycles
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.dependences import Dependences, dependences
 from hwgen.polyhedral.explain import Explanation, explain
-from hwgen.polyhedral.matching import Match, match
+from hwgen.polyhedral.matching import Match, ranked_matches
 from hwgen.polyhedral.schedule import ScheduleTree, build_schedule
 from hwgen.polyhedral.scop import Scop, build_scop
 from hwgen.polyhedral.search import Candidate, SearchResult, search
@@ -38,8 +39,15 @@ STAGES = (
     "model",
 )
 
-WIDEN = (64, 256)
-"""Candidates tried, from the cheapest on, where the hardware's limits refuse all before them."""
+ATTEMPTS = ((8, 2), (64, 2), (64, 1))
+"""Candidates tried from the cheapest on, and slots of a buffer, until the hardware's limits allow
+a kernel."""
+
+MATCHES = 3
+"""Groups of matches tried, the best first, until the hardware's limits allow a kernel."""
+
+LIMITS = ("H405", "H612", "H613")
+"""Errors of one schedule that another may not have."""
 
 SIMULATED = 4
 """Candidates whose cycles are simulated at most before the best is taken."""
@@ -147,20 +155,22 @@ def compile_kernel(
     with isl.bounded():
         scop = build_scop(workload)
         order = dependences(scop)
-        matches = match(scop, select(scop, hardware))
-        found = search(hardware, matches)
-        chosen = (schedule,) if schedule is not None else found.candidates
-        kernel, refused = _best(workload, hardware, scop, order, chosen)
-        for keep in WIDEN if schedule is None else ():
-            if kernel is None:
-                tried = len(found.candidates)
-                found = search(hardware, matches, keep)
-                rest = found.candidates[tried:]
-                kernel, refused = _best(workload, hardware, scop, order, rest, refused)
-        if kernel is None:
-            assert refused is not None
-            raise refused
-        return Compilation(workload, hardware, scop, order, tuple(matches), found, kernel)
+        groups = ranked_matches(scop, select(scop, hardware))
+        refused: HwgenError | None = None
+        tries = ((group, *attempt) for group in islice(groups, MATCHES) for attempt in ATTEMPTS)
+        for matches, keep, slots in tries:
+            try:
+                found = search(hardware, matches, keep, slots)
+                chosen = (schedule,) if schedule is not None else found.candidates
+                kernel = _best(workload, hardware, scop, order, chosen)
+            except HwgenError as error:
+                if error.code not in LIMITS or schedule is not None:
+                    raise
+                refused = refused or error
+                continue
+            return Compilation(workload, hardware, scop, order, tuple(matches), found, kernel)
+        assert refused is not None
+        raise refused
 
 
 def _best(
@@ -169,13 +179,10 @@ def _best(
     scop: Scop,
     order: Dependences,
     candidates: tuple[Candidate, ...],
-    refused: HwgenError | None = None,
-) -> tuple[Kernel | None, HwgenError | None]:
-    """The fastest when simulated, and the first refusal by the hardware's limits.
-
-    Cheapest estimates come first, so they bound the rest.
-    """
+) -> Kernel:
+    """The fastest when simulated; cheapest estimates come first, so they bound the rest."""
     best: Kernel | None = None
+    refused: HwgenError | None = None
     simulated = 0
     for candidate in candidates:
         if best is not None and (best.cycles <= candidate.cycles or simulated == SIMULATED):
@@ -183,14 +190,17 @@ def _best(
         try:
             kernel = build(workload, hardware, scop, order, candidate)
         except HwgenError as error:
-            if error.code not in ("H612", "H613"):
+            if error.code not in LIMITS:
                 raise
             refused = refused or error
             continue
         simulated += 1
         if best is None or kernel.cycles < best.cycles:
             best = kernel
-    return best, refused
+    if best is None:
+        assert refused is not None
+        raise refused
+    return best
 
 
 def build(

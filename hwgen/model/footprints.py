@@ -14,7 +14,7 @@ from hwgen.spec.expression import Const
 from hwgen.spec.hardware import HardwareSpec, Operand
 
 from .periodicity import Watched
-from .stream import Operation
+from .stream import Operation, check_variant
 
 Entries = npt.NDArray[np.int64]
 Instance = tuple[Operation, tuple[int, ...]]
@@ -125,6 +125,7 @@ class FootprintCosts:
                 continue
             if call.kernel:
                 kernel = self.program.kernel[call.kernel]
+                check_variant(kernel, values[0], call.site)
                 base = kernel.bases[values[0]][i]
                 loops = [(x.extent, x.strides[i]) for x in (*kernel.loops, *kernel.sequence)]
             else:

@@ -89,6 +89,22 @@ class Sink(Protocol):
         ...
 
 
+def check_variant(kernel: MicroKernelDef, variant: int, site: int) -> None:
+    """A call must select a variant that its micro-kernel has.
+
+    Raises:
+        HwgenError: H722.
+    """
+    if not 0 <= variant < len(kernel.bases):
+        raise HwgenError(
+            "H722",
+            f"micro-kernel {kernel.name} has no such variant",
+            found=f"variant {variant} at call site {site}",
+            allowed=f"0..{len(kernel.bases) - 1}",
+            repair="report this command: the compiler selects variants",
+        )
+
+
 class Stream:
     """Walks a program once. `variables`: loop variables in the order of `where`.
 
@@ -360,6 +376,7 @@ class Stream:
         def run_kernel() -> None:
             key = (kernel.name, variant(values))
             if key not in loaded:
+                check_variant(kernel, key[1], call.site)
                 loaded[key] = None
                 load = costs.kernel_load(call, kernel, self._loaded_operations)
                 self._loaded_operations += kernel.operations

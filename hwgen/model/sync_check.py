@@ -66,8 +66,8 @@ def check_synchronisation(program: KernelProgram, hardware: HardwareSpec) -> Syn
     """Check that every conflict is ordered and that tokens come out even.
 
     Raises:
-        HwgenError: H760 race, H761 deadlock, H762 tokens left over, H763 no such token queue,
-            H764 a pop that no call follows.
+        HwgenError: H722 no such micro-kernel variant, H760 race, H761 deadlock, H762 tokens left
+            over, H763 no such token queue, H764 a pop that no call follows.
     """
     machine = _Clocks(program, hardware)
     stream = Stream(

@@ -66,6 +66,7 @@ class Shape:
     spatial: int
     placement: dict[str, int]
     cache: Cache
+    slots: int
 
     def transfer(
         self, operation: Operation, storage: str
@@ -132,7 +133,7 @@ def estimate(shape: Shape) -> tuple[NDArray[np.float64], dict[str, NDArray[np.in
         s.name: box_entries(match.coordinate[s.name], shape.extents(shape.placement[s.name]))
         for s in match.selection.storages
     }
-    slots = {n: np.minimum(2, shape.counts(d)) for n, d in shape.placement.items()}
+    slots = {n: np.minimum(shape.slots, shape.counts(d)) for n, d in shape.placement.items()}
     fits = np.ones(size, dtype=np.bool_)
     for memory in hardware.memories:
         mine = [s.name for s in match.selection.storages if s.memory == memory.name]
@@ -144,12 +145,7 @@ def estimate(shape: Shape) -> tuple[NDArray[np.float64], dict[str, NDArray[np.in
         for n in mine:
             slots[n] = np.where(tight, 1, slots[n])
         fits &= sum((slots[n] * entries[n] for n in mine), np.zeros(1, np.int64)) <= usable
-    levels = _Levels(shape, slots)
-    if levels.infeasible.any():
-        # A slot each makes for fewer variants of the micro-kernels.
-        slots = {n: np.where(levels.infeasible, 1, s) for n, s in slots.items()}
-        levels = _Levels(shape, slots)
-    return np.where(fits, levels.cycles(), np.inf), slots
+    return np.where(fits, _Levels(shape, slots).cycles(), np.inf), slots
 
 
 def bus_rank(hardware: HardwareSpec, operation: Operation) -> int:

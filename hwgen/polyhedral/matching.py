@@ -105,6 +105,15 @@ def match(scop: Scop, selections: list[Selection]) -> list[Match]:
     Raises:
         HwgenError: H302 where no assignment of lanes is valid.
     """
+    return next(ranked_matches(scop, selections))
+
+
+def ranked_matches(scop: Scop, selections: list[Selection]) -> Iterator[list[Match]]:
+    """Groups of valid matches, those with the fewest applications first.
+
+    Raises:
+        HwgenError: H302 where no assignment of lanes is valid.
+    """
     found: list[Match] = []
     reasons: list[str] = []
     for selection in selections:
@@ -126,13 +135,12 @@ def match(scop: Scop, selections: list[Selection]) -> list[Match]:
             allowed="operands whose element depends on the lanes only through their own index",
             repair="index each operand by its own loops, or add an intrinsic for this access",
         )
-    fewest = min(m.iterations for m in found)
-    best = [m for m in found if m.iterations == fewest]
-    distinct = {str(m): m for m in best}
-    chosen = [distinct[key] for key in sorted(distinct)][:MAX_MATCHES]
-    for m in chosen:
-        check_match(m)
-    return chosen
+    for iterations in sorted({m.iterations for m in found}):
+        distinct = {str(m): m for m in found if m.iterations == iterations}
+        chosen = [distinct[key] for key in sorted(distinct)][:MAX_MATCHES]
+        for m in chosen:
+            check_match(m)
+        yield chosen
 
 
 MAX_MATCHES = 4

@@ -15,6 +15,7 @@ from functools import cached_property
 from hwgen.errors import HwgenError
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.affine import Affine, affine
+from hwgen.polyhedral.semantics import widens
 from hwgen.spec.expression import (
     Access,
     Binary,
@@ -170,7 +171,7 @@ def build_scop(workload: Workload) -> Scop:
     dtypes = {t.name: t.dtype for t in workload.tensors}
     plain: list[ScopStatement] = []
     for statement in workload.statements:
-        view = _view(statement, workload, views)
+        view = _view(statement, workload, views, dtypes)
         if view is not None:
             views[view.tensor] = view
         else:
@@ -188,12 +189,14 @@ def build_scop(workload: Workload) -> Scop:
     return Scop(workload, tuple(statements), tuple(views.values()), tuple(sorted(dtypes.items())))
 
 
-def _view(statement: Statement, workload: Workload, views: Mapping[str, View]) -> View | None:
+def _view(
+    statement: Statement, workload: Workload, views: Mapping[str, View], dtypes: dict[str, str]
+) -> View | None:
     """The view that a data-movement statement on an input amounts to, if it is one."""
     target = workload.tensor[statement.target.tensor]
     if target.role != "intermediate" or statement.op != "=":
         return None
-    match statement.value:
+    match normalise(statement.value, dtypes):
         case Access() as source:
             guard, fill = None, 0
         case Call("select", (guard, Access() as source, Const(fill))):
@@ -218,6 +221,8 @@ def _view(statement: Statement, workload: Workload, views: Mapping[str, View]) -
         indices.append(function.fix(units).rename(position))
     if guard is not None:
         _check_padding(statement, guard, source, workload)
+    elif widens(dtypes[source.tensor], target.dtype):
+        dtypes[target.name] = dtypes[source.tensor]
     return View(target.name, source.tensor, tuple(indices), fill)
 
 

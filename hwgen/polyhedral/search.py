@@ -60,8 +60,10 @@ class SearchResult:
         return f"search: {self.points:,} points, {space}"
 
 
-def search(hardware: HardwareSpec, matches: Sequence[Match], keep: int = 8) -> SearchResult:
-    """Rank the schedules of all matches.
+def search(
+    hardware: HardwareSpec, matches: Sequence[Match], keep: int = 8, slots: int = 2
+) -> SearchResult:
+    """Rank the schedules of all matches, with at most `slots` copies of a buffer alive at once.
 
     Raises:
         HwgenError: H405 where not even single-block tiles fit the memories and micro-kernels.
@@ -74,7 +76,7 @@ def search(hardware: HardwareSpec, matches: Sequence[Match], keep: int = 8) -> S
             if match.count and not len(next(iter(grid.values()))):
                 continue
             before = len(found)
-            for candidate, evaluated in _evaluate(hardware, match, grid, keep):
+            for candidate, evaluated in _evaluate(hardware, match, grid, keep, slots):
                 points += evaluated
                 found += candidate
             exhausted &= complete and len(_dimensions(match)[0]) <= MAX_ORDERED
@@ -158,7 +160,7 @@ def _fits(hardware: HardwareSpec, match: Match, grid: Grid) -> NDArray[np.bool_]
 
 
 def _evaluate(
-    hardware: HardwareSpec, match: Match, grid: Grid, keep: int
+    hardware: HardwareSpec, match: Match, grid: Grid, keep: int, slots: int
 ) -> Iterator[tuple[list[Candidate], int]]:
     """The best of each order and placement; points that cannot reach them any more are dropped."""
     spatial, reduction = _dimensions(match)
@@ -173,14 +175,14 @@ def _evaluate(
             if alive.mean() < SHRINK:
                 grid = {n: v[alive] if len(v) > 1 else v for n, v in grid.items()}
                 floor, cache = floor[alive], Cache({}, {}, {})
-            shape = Shape(hardware, match, grid, loops, len(order), placement, cache)
-            cycles, slots = estimate(shape)
+            shape = Shape(hardware, match, grid, loops, len(order), placement, cache, slots)
+            cycles, copies = estimate(shape)
             best = np.argsort(cycles, kind="stable")[:keep]
             best = best[cycles[best] <= limit]
             if len(best) == keep:
                 limit = min(limit, float(cycles[best[-1]]))
             candidates = [
-                Candidate(_tiling(shape, slots, int(i)), float(cycles[i]))
+                Candidate(_tiling(shape, copies, int(i)), float(cycles[i]))
                 for i in best
                 if np.isfinite(cycles[i])
             ]

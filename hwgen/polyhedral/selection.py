@@ -135,6 +135,8 @@ class Selector:
         self.held: dict[str, str] = {}  # tensor -> storage name
         self.storages: dict[str, Storage] = {}
         self.operations: list[Operation] = []
+        # Plans known for values of a statement: a statement is covered before it is built.
+        self.plans: dict[tuple[Expr, str, str], Plan | None] = {}
         self.reads: dict[str, int] = {}
         for s in scop.statements:
             for node in walk(s.value):
@@ -147,6 +149,12 @@ class Selector:
 
     def cover(self, value: Expr, memory: str, statement: ScopStatement) -> Plan | None:
         """The cheapest way to have a value in a memory."""
+        key = (value, memory, statement.name)
+        if key not in self.plans:
+            self.plans[key] = self._cheapest(value, memory, statement)
+        return self.plans[key]
+
+    def _cheapest(self, value: Expr, memory: str, statement: ScopStatement) -> Plan | None:
         plans: list[Plan] = list(self._applications(value, memory, statement))
         if isinstance(value, Access):
             ref = reference(value, self.units)
@@ -275,15 +283,19 @@ class Selector:
         once."""
         if isinstance(plan, _Apply):
             return True
-        return self._injective(plan.ref, statement) and (
-            isinstance(plan, _Input) or self.reads[plan.ref.tensor] == 1
-        )
+        if isinstance(plan, _Input):
+            return self._injective(plan.ref.indices, statement)
+        tensor = plan.ref.tensor
+        storage = self.held[tensor]
+        alone = list(self.held.values()).count(storage) == 1 and self.reads[tensor] == 1
+        return alone and self._injective(self.storages[storage].indices, statement)
 
-    def _injective(self, ref: Reference, statement: ScopStatement) -> bool:
+    @staticmethod
+    def _injective(indices: tuple[Affine, ...], statement: ScopStatement) -> bool:
         """Whether distinct iterations read distinct elements."""
         loops = [(n, e) for n, e in statement.loops if e > 1]
         head, _, where = isl.box("", loops).partition(" : ")
-        target = ", ".join(map(str, ref.indices))
+        target = ", ".join(map(str, indices))
         text = f"{{ {head} -> [{target}]{' : ' + where if where else ''} }}"
         return isl.Map(text).is_injective()
 

@@ -21,11 +21,13 @@ from hwgen.codegen.program import (
     Node,
     Pop,
     Push,
+    calls,
 )
 from hwgen.errors import HwgenError
 from hwgen.model.sync_check import check_synchronisation, redundant_tokens
 from hwgen.model.timing import simulate_timing
-from hwgen.spec.expression import Const
+from hwgen.spec.expression import Binary, Const, Expr, Name
+from hwgen.spec.hardware import HardwareSpec
 from tests.samples import chip, load_bound_gemm, tiled_gemm_requant
 from tests.unit.timing.nests import gemm_nest, image, operand, sizes
 
@@ -332,3 +334,25 @@ def test_random_streams_agree_with_all_pairs(actions: list[Action]) -> None:
     except HwgenError as caught:
         found = caught.code
     assert found == expected
+
+
+@pytest.mark.parametrize("variant", [-1, 4, Name("t"), Binary("-", Name("t"), Const(1))])
+@pytest.mark.parametrize("check", [check_synchronisation, simulate_timing])
+def test_a_variant_that_does_not_exist_is_an_error(
+    check: Callable[[KernelProgram, HardwareSpec], object], variant: Expr | int
+) -> None:
+    program = load_bound_gemm()
+    reset = next(c for c in calls(program.body) if c.intrinsic == "reset")
+    # Four variants, but the loop reaches 4 once it is a step longer.
+    program = replace(
+        program,
+        body=tuple(
+            replace(n, upper=Const(5)) if isinstance(n, Loop) and variant == Name("t") else n
+            for n in program.body
+        ),
+    )
+    chosen = Const(variant) if isinstance(variant, int) else variant
+    body = edit(program.body, reset, lambda _: (replace(reset, variant=chosen),))
+    with pytest.raises(HwgenError) as caught:
+        check(replace(program, body=body), chip())
+    assert caught.value.code == "H722"
