@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 
+from hwgen.cache import ScheduleCache
 from hwgen.codegen.allocation import Allocation, allocate
 from hwgen.codegen.emit_c import CSource, emit
 from hwgen.codegen.layout import BufferLayout, ImageLayout, buffer_layouts, image_layouts
@@ -15,6 +16,7 @@ from hwgen.codegen.program import KernelProgram
 from hwgen.codegen.sites import build_sites
 from hwgen.codegen.synchronisation import synchronise
 from hwgen.errors import HwgenError
+from hwgen.model.bound import lower_bound
 from hwgen.model.timing import TimingResult, estimate_cycles
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.dependences import Dependences, dependences
@@ -22,7 +24,8 @@ from hwgen.polyhedral.explain import Explanation, explain
 from hwgen.polyhedral.matching import Match, ranked_matches
 from hwgen.polyhedral.schedule import ScheduleTree, build_schedule
 from hwgen.polyhedral.scop import Scop, build_scop
-from hwgen.polyhedral.search import Candidate, SearchResult, search
+from hwgen.polyhedral.search import TIME_LIMIT, Candidate, Progress, SearchResult, Watch, search
+from hwgen.polyhedral.search_bound import least_work
 from hwgen.polyhedral.selection import select
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
@@ -39,18 +42,38 @@ STAGES = (
     "model",
 )
 
-ATTEMPTS = ((8, 2), (64, 2), (64, 1))
+ATTEMPTS = ((24, 2), (64, 2), (64, 1))
 """Candidates tried from the cheapest on, and slots of a buffer, until the hardware's limits allow
 a kernel."""
 
 MATCHES = 3
-"""Groups of matches tried, the best first, until the hardware's limits allow a kernel."""
+"""Groups of matches considered, the best first."""
 
-LIMITS = ("H405", "H612", "H613")
+LIMITS = ("H405", "H612", "H613", "H614")
 """Errors of one schedule that another may not have."""
 
-SIMULATED = 4
-"""Candidates whose cycles are simulated at most before the best is taken."""
+SIMULATED, SIMULATED_SHORT = 8, 12
+"""Candidates whose cycles are simulated at most before the best is taken; of a short kernel more,
+as latencies, which the estimate knows least about, are a larger part of it."""
+
+SHORT_KERNEL = 20_000
+"""Cycles up to which a kernel is short."""
+
+SLACK = 1.25
+"""Estimates above the best simulated cycles by this factor are not simulated."""
+
+CLOSE = 1.01
+"""Cycles over the lower bound at which no better schedule is looked for."""
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """`seconds`: when to end a search with what it has (never); `progress`: told of its steps;
+    `cache`: where results are kept (nowhere)."""
+
+    seconds: float | None = None
+    progress: Progress | None = None
+    cache: ScheduleCache | None = None
 
 
 @dataclass(frozen=True)
@@ -144,7 +167,10 @@ class Compilation:
 
 
 def compile_kernel(
-    workload: Workload, hardware: HardwareSpec, schedule: Candidate | None = None
+    workload: Workload,
+    hardware: HardwareSpec,
+    schedule: Candidate | None = None,
+    options: SearchOptions = SearchOptions(),
 ) -> Compilation:
     """Compile a workload for a chip; `schedule` replaces the search's choice.
 
@@ -155,22 +181,76 @@ def compile_kernel(
     with isl.bounded():
         scop = build_scop(workload)
         order = dependences(scop)
-        groups = ranked_matches(scop, select(scop, hardware))
-        refused: HwgenError | None = None
-        tries = ((group, *attempt) for group in islice(groups, MATCHES) for attempt in ATTEMPTS)
-        for matches, keep, slots in tries:
+        parts = (workload, hardware, scop, order)
+        if schedule is not None:
+            kernel = build(*parts, schedule)
+            given = SearchResult((schedule,))
+            return Compilation(*parts, (schedule.tiling.match,), given, kernel)
+        groups = islice(ranked_matches(scop, select(scop, hardware)), MATCHES)
+        if options.cache is None:
+            return _search(*parts, groups, options)[0]
+        key = options.cache.key(workload, hardware)
+        matches: list[list[Match]] = []
+        known = options.cache.read(key)
+        if known is not None:
+            matches = list(islice(groups, known.group + 1))
+            found = known.restore(hardware, matches)
             try:
-                found = search(hardware, matches, keep, slots)
-                chosen = (schedule,) if schedule is not None else found.candidates
-                kernel = _best(workload, hardware, scop, order, chosen)
+                if found is not None:
+                    kernel = build(*parts, found.candidates[0])
+                    if kernel.cycles == found.cycles:
+                        return Compilation(*parts, tuple(matches[-1]), found, kernel)
             except HwgenError as error:
-                if error.code not in LIMITS or schedule is not None:
+                if not error.code.startswith(("H4", "H5", "H6")):
+                    raise
+        result, group = _search(*parts, chain(matches, groups), options)
+        if not any(cut.startswith(TIME_LIMIT) for cut in result.search.cuts):
+            position = result.matches.index(result.match)
+            options.cache.write(key, group, position, result.search, result.schedule.tiling)
+        return result
+
+
+def _search(
+    workload: Workload,
+    hardware: HardwareSpec,
+    scop: Scop,
+    order: Dependences,
+    groups: Iterable[list[Match]],
+    options: SearchOptions,
+) -> tuple[Compilation, int]:
+    """The best kernel over all groups of matches, and its group's number."""
+    best: Kernel | None = None
+    total = SearchResult((), matches=0)
+    group: list[Match] = []
+    chosen = 0
+    refused: HwgenError | None = None
+    watch = Watch(options.seconds, options.progress)
+    for number, matches in enumerate(groups):
+        good = [m for m in matches if best is None or least_work(hardware, m) < best.cycles]
+        total += SearchResult((), matches=0, matches_too_slow=len(matches) - len(good))
+        if best is not None and good and watch.expired:
+            total += SearchResult((), matches=0, cuts=(watch.reason,))
+            break
+        for keep, slots in ATTEMPTS[: len(ATTEMPTS) if best is None else 1] if good else ():
+            try:
+                found = search(hardware, good, keep, slots, watch)
+                kernel, found = _best(workload, hardware, scop, order, found, watch, best)
+            except HwgenError as error:
+                if error.code not in LIMITS:
                     raise
                 refused = refused or error
                 continue
-            return Compilation(workload, hardware, scop, order, tuple(matches), found, kernel)
+            if kernel is best:
+                total += found
+            else:
+                best, total, group, chosen = kernel, found + total, matches, number
+            break
+    if best is None:
         assert refused is not None
         raise refused
+    bound = lower_bound(best.program, hardware).cycles
+    total = replace(total, cycles=best.cycles, bound=bound)
+    return Compilation(workload, hardware, scop, order, tuple(group), total, best), chosen
 
 
 def _best(
@@ -178,29 +258,41 @@ def _best(
     hardware: HardwareSpec,
     scop: Scop,
     order: Dependences,
-    candidates: tuple[Candidate, ...],
-) -> Kernel:
-    """The fastest when simulated; cheapest estimates come first, so they bound the rest."""
-    best: Kernel | None = None
-    refused: HwgenError | None = None
+    found: SearchResult,
+    watch: Watch,
+    best: Kernel | None,
+) -> tuple[Kernel, SearchResult]:
+    """The fastest when simulated, of the best so far and the cheapest estimates."""
+    refused: list[HwgenError] = []
     simulated = 0
-    for candidate in candidates:
-        if best is not None and (best.cycles <= candidate.cycles or simulated == SIMULATED):
-            break
+    cuts = found.cuts
+    least = min(c.bound for c in found.candidates)
+    watch.expect(SIMULATED)
+    for candidate in found.candidates:
+        if best is not None:
+            most = SIMULATED_SHORT if best.cycles <= SHORT_KERNEL else SIMULATED
+            near = candidate.cycles <= SLACK * best.cycles and best.cycles > CLOSE * least
+            if simulated == most or not near:
+                break
+            if watch.expired:
+                cuts = tuple(dict.fromkeys((*cuts, watch.reason)))
+                break
+            if candidate.bound >= best.cycles:
+                continue
         try:
             kernel = build(workload, hardware, scop, order, candidate)
         except HwgenError as error:
             if error.code not in LIMITS:
                 raise
-            refused = refused or error
+            refused.append(error)
             continue
         simulated += 1
+        watch.step()
         if best is None or kernel.cycles < best.cycles:
             best = kernel
     if best is None:
-        assert refused is not None
-        raise refused
-    return best
+        raise refused[0]
+    return best, replace(found, simulated=simulated, refused=len(refused), cuts=cuts)
 
 
 def build(

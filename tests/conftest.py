@@ -10,6 +10,8 @@ import pytest
 
 # One process per core already: threads inside NumPy only get in each other's way.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# Tests neither read nor leave anything in the user's cache.
+os.environ.setdefault("HWGEN_CACHE_DIR", "")
 
 UPDATE = "--update-goldens"
 

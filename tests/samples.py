@@ -30,6 +30,12 @@ from hwgen.spec.load import load_hardware
 from hwgen.spec.workload import Role, Statement, Tensor, Workload
 
 ROOT = Path(__file__).resolve().parent.parent
+CHIPS_WITH_UNITS = tuple(
+    path
+    for path in sorted((ROOT / "hw_specs").glob("*.yaml"))
+    if load_hardware(path).processor is None
+)
+"""Shipped chips that `compile_kernel` finds intrinsics and tiles for; processors have schedules."""
 BLOCK = 16
 _NOWHERE = Location("samples.py")
 

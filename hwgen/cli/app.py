@@ -9,6 +9,7 @@ from typing import Annotated, Optional
 import typer
 
 from hwgen.cli.guard import guarded
+from hwgen.cli.searching import SEARCH_SECONDS, Search
 
 STAGES = (
     "load", "scop", "dependences", "match", "schedule", "layout", "allocate", "lower", "emit",
@@ -33,9 +34,14 @@ class Data(str, Enum):
 
 
 def _some_chip() -> str:
-    """A chip to name in examples, so that they run as printed."""
+    """A chip with units to name in examples, so that they run as printed."""
     folder = Path(__file__).resolve().parents[2] / "hw_specs"
-    return min((path.stem for path in folder.glob("*.yaml")), default="CHIP.yaml")
+    with_units = (
+        path.stem
+        for path in folder.glob("*.yaml")
+        if "\nprocessor:" not in path.read_text(encoding="utf-8")
+    )
+    return min(with_units, default="CHIP.yaml")
 
 
 def _epilog(*commands: str) -> str:
@@ -77,6 +83,23 @@ SetOption = Annotated[
 ]
 SeedOption = Annotated[
     int, typer.Option("--seed", min=0, metavar="S", help="Seed of everything random.")
+]
+
+SearchSecondsOption = Annotated[
+    float,
+    typer.Option(
+        "--search-seconds",
+        min=0.0,
+        metavar="N",
+        help="End the search for a schedule after N seconds with the best found until then; "
+        "`--stage schedule` says whether it was cut short.",
+    ),
+]
+CacheOption = Annotated[
+    bool,
+    typer.Option(
+        "--no-cache", help="Search even where an earlier run kept its result; keep nothing."
+    ),
 ]
 
 
@@ -127,6 +150,7 @@ def schema(
         "generate --spec CHIP --workload gemm -o out",
         "generate --spec CHIP --workload gemm --set M=64 --stage schedule",
         "generate --spec CHIP --workload gemm --stage emit > gemm.c",
+        "generate --spec CHIP --workload conv2d --search-seconds 5 --no-cache",
         "generate --spec CHIP            (every workload that the chip can run)",
     )
 )
@@ -153,6 +177,8 @@ def generate(
             "-o", "--output", metavar="DIR", help="Write NAME.c, NAME.h and NAME_model.c here."
         ),
     ] = None,
+    search_seconds: SearchSecondsOption = SEARCH_SECONDS,
+    no_cache: CacheOption = False,
 ) -> None:
     """Compile workloads to C and report on them.
 
@@ -161,7 +187,8 @@ def generate(
     with guarded():
         from hwgen.cli import generate as body
 
-        body.generate(spec, workloads or [], settings or [], stage, output)
+        search = Search(search_seconds, cached=not no_cache)
+        body.generate(spec, workloads or [], settings or [], stage, output, search)
 
 
 @app.command(
@@ -169,6 +196,7 @@ def generate(
         "simulate --spec CHIP --workload gemm --seed 1",
         "simulate --spec CHIP --workload gemm --input a=a.npy --output-dir results",
         "simulate --spec CHIP --workload gemm --engine c",
+        "simulate --spec CHIP --workload gemm --search-seconds 5 --no-cache",
     )
 )
 def simulate(
@@ -200,6 +228,8 @@ def simulate(
         Engine,
         typer.Option(help="The simulator in Python, or the emitted C on the generated C model."),
     ] = Engine.PYTHON,
+    search_seconds: SearchSecondsOption = SEARCH_SECONDS,
+    no_cache: CacheOption = False,
 ) -> None:
     """Run a compiled workload and compare it with the reference.
 
@@ -220,6 +250,7 @@ def simulate(
             data=data.value,
             schedule=schedule,
             engine=engine.value,
+            search=Search(search_seconds, cached=not no_cache),
         )
 
 

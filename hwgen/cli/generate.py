@@ -11,6 +11,7 @@ import typer
 from hwgen.cli.app import STAGES
 from hwgen.cli.output import write_files
 from hwgen.cli.resolve import Request, WorkloadRequest, nearest, resolve
+from hwgen.cli.searching import Search, searching
 from hwgen.errors import HwgenError
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ def generate(
     settings: Sequence[str],
     stage: str | None,
     output: Path | None,
+    search: Search,
 ) -> None:
     """Compile every workload asked for; write and report only once all of them are compiled."""
     if stage is not None and stage not in STAGES:
@@ -39,7 +41,7 @@ def generate(
             repair=f"did you mean {close}?" if close else "",
         )
     request = resolve(spec, workloads, settings)
-    compiled, refused = _compile_all(request)
+    compiled, refused = _compile_all(request, search)
     if output is not None:
         _write(output, compiled)
     if stage is not None:
@@ -63,7 +65,7 @@ def load(request: Request) -> HardwareSpec:
     return load_hardware(request.spec, dict(request.parameters))
 
 
-def compile_one(wanted: WorkloadRequest, hardware: HardwareSpec) -> Compilation:
+def compile_one(wanted: WorkloadRequest, hardware: HardwareSpec, search: Search) -> Compilation:
     """One workload of a request, compiled."""
     from hwgen.spec.load import load_workload
 
@@ -71,11 +73,12 @@ def compile_one(wanted: WorkloadRequest, hardware: HardwareSpec) -> Compilation:
     workload = load_workload(wanted.path, dict(wanted.sizes))
     from hwgen.pipeline import compile_kernel
 
-    return compile_kernel(workload, hardware)
+    with searching(workload.name, search) as options:
+        return compile_kernel(workload, hardware, options=options)
 
 
 def _compile_all(
-    request: Request,
+    request: Request, search: Search
 ) -> tuple[list[Compilation], list[tuple[Path, HwgenError]]]:
     """What compiles, and why the rest does not; a workload that was named must compile."""
     hardware = load(request)
@@ -83,7 +86,7 @@ def _compile_all(
     refused: list[tuple[Path, HwgenError]] = []
     for wanted in request.workloads:
         try:
-            compiled.append(compile_one(wanted, hardware))
+            compiled.append(compile_one(wanted, hardware, search))
         except HwgenError as error:
             if not request.every:
                 raise

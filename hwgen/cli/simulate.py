@@ -13,6 +13,7 @@ import typer
 from hwgen.cli.generate import load
 from hwgen.cli.output import Writer, write_files
 from hwgen.cli.resolve import nearest, resolve
+from hwgen.cli.searching import Search, searching
 from hwgen.errors import HwgenError, Location
 from hwgen.model.numeric import STORAGE, Array
 from hwgen.verify.data import Style, draw_inputs
@@ -33,6 +34,7 @@ def simulate(
     data: Style,
     schedule: int,
     engine: Engine,
+    search: Search,
 ) -> None:
     """Compile, run, check, report."""
     from hwgen.report.simulation import simulation_text
@@ -44,7 +46,8 @@ def simulate(
     wanted = request.workloads[0]
     loaded = load_workload(wanted.path, dict(wanted.sizes))
     given = read_inputs(inputs, loaded)
-    compilation = compile_ranked(loaded, hardware, schedule)
+    with searching(loaded.name, search) as options:
+        compilation = compile_ranked(loaded, hardware, schedule, options)
     start = perf_counter()
     passed = examine(compilation, draw_inputs(loaded, seed, data) | given, engine)
     seconds = perf_counter() - start

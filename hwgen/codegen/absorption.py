@@ -15,6 +15,7 @@ from math import prod
 
 import numpy as np
 
+from hwgen.errors import HwgenError
 from hwgen.spec.hardware import HardwareLoop, Intrinsic
 
 MAX_CHECKED_ITERATIONS = 1 << 16
@@ -52,7 +53,11 @@ class Absorption:
 
 
 def absorb(intrinsic: Intrinsic, loops: Sequence[Walk]) -> Absorption:
-    """The absorption with the fewest calls, the shortest sequence, and the fewest rows."""
+    """The absorption with the fewest calls, the shortest sequence, and the fewest rows.
+
+    Raises:
+        HwgenError: H614 where no extents that the fields allow run these iterations.
+    """
     return _absorb(intrinsic, tuple(loops))
 
 
@@ -77,7 +82,18 @@ def _absorb(intrinsic: Intrinsic, loops: tuple[Walk, ...]) -> Absorption:
         rank = (candidate.calls, candidate.operations, rows)
         if best is None or rank < best[0]:
             best = (rank, candidate)
-    assert best is not None, f"{intrinsic.name} accepts not even a single iteration"
+    if best is None:
+        counts = " x ".join(str(w.extent) for w in limited) or "1"
+        fields = "; ".join(f"{x.name} {x.extent}" for x in intrinsic.loops)
+        raise HwgenError(
+            "H614",
+            f"no call of {intrinsic.name} runs these iterations",
+            location=intrinsic.location,
+            field=f"intrinsics.{intrinsic.name}.loops",
+            found=f"loops of {counts} iterations",
+            allowed=fields,
+            repair="loops whose extents and strides may be smaller",
+        )
     return best[1]
 
 
@@ -150,10 +166,12 @@ def _with_sequence(
     intrinsic: Intrinsic, hardware: tuple[Walk, ...], rest: list[Walk]
 ) -> Absorption | None:
     """The rest unrolled as far as the rules allow; None where the hardware loops break one."""
-    if intrinsic.micro_kernel is None:
-        return Absorption(hardware, (), _ordered(rest, 0))
     target = intrinsic.semantics[0].target.tensor
     position = [o.name for o in intrinsic.operands].index(target)
+    if intrinsic.micro_kernel is None:
+        if hazard(intrinsic, hardware, position):
+            return None
+        return Absorption(hardware, (), _ordered(rest, 0))
     inside = list(_ordered(rest, position))
     outside: list[Walk] = []
     while True:

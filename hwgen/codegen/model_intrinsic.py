@@ -13,7 +13,8 @@ from hwgen.codegen.c_names import NameTable, indent
 from hwgen.codegen.c_value import value_helpers
 from hwgen.codegen.model_step import Step, entries_of
 from hwgen.codegen.program import MicroKernelDef
-from hwgen.spec.hardware import HardwareSpec, Immediate, Intrinsic, Operand, Range
+from hwgen.spec.hardware import HardwareSpec, Immediate, Intrinsic, Operand
+from hwgen.spec.ranges import Range
 
 
 class IntrinsicFunctions:

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import prod
 
 from hwgen.codegen.program import Call, KernelProgram, Pop, Push
 from hwgen.spec.expression import Expr, evaluate
 from hwgen.spec.hardware import Bus, HardwareSpec, Intrinsic
 
-from .bus import Bursts, write_cycles
 from .costs import entry_bytes, iterations, offchip_operand, operand_bus
 from .counting import NestedCall, Values, nested_calls, total, touched_entries
 
@@ -62,7 +60,7 @@ def lower_bound(program: KernelProgram, hardware: HardwareSpec) -> Bound:
         entries = touched[sites]
         if kind == "write":
             if unit:
-                need[f"unit {unit}"] += _write(bus, size, entries)
+                need[f"unit {unit}"] += write_bound(bus, size, entries)
             continue
         need[f"unit {unit}" if unit else f"bus {bus.name} read"] += -(
             -entries * size // bus.beat_bytes
@@ -97,21 +95,15 @@ def _compute(program: KernelProgram, hardware: HardwareSpec) -> Counter[str]:
     return total(program.body, counted, leaf)
 
 
-def _write(bus: Bus, size: int, entries: int) -> int:
-    """Cycles of writing entries in the longest aligned bursts."""
+def write_bound(bus: Bus, size: int, entries: int) -> int:
+    """Cycles below which no accesses write so many different entries of `size` bytes.
+
+    Bursts hold at most as many bytes as the bus allows, and may span entries or end inside one.
+    """
     longest = min(bus.burst_beats * bus.beat_bytes, bus.burst_boundary_bytes)
-    per_burst = max(1, longest // size)
-    bursts_per_entry = max(1, -(-size // longest))
-    whole, rest = divmod(entries, per_burst)
-    beats = min(longest, per_burst * size) // bus.beat_bytes
-
-    def cycles(count: int, entries: int, beats: int) -> int:
-        return write_cycles(bus.write, Bursts((beats,) * count, (entries,) * count))
-
-    if bursts_per_entry > 1:
-        return entries * cycles(bursts_per_entry, 1, beats)
-    tail = cycles(1, rest, -(-rest * size // bus.beat_bytes)) if rest else 0
-    if bus.write.in_flight_bursts <= 1:
-        return whole * cycles(1, per_burst, beats) + tail
-    data = bus.write.cycles_per_entry
-    return data * entries if data else prod((whole, beats)) + -(-rest * size // bus.beat_bytes)
+    bursts = -(-entries * size // longest)
+    beats = max(bursts, -(-entries * size // bus.beat_bytes))
+    per_entry = bus.write.cycles_per_entry
+    data = per_entry * max(entries, bursts) if per_entry else beats
+    one_at_a_time = bus.write.in_flight_bursts <= 1
+    return data + (bus.write.latency_cycles * bursts if one_at_a_time else 0)

@@ -102,29 +102,6 @@ class Shape:
         }
 
 
-def unit_work(match: Match, grid: Grid) -> NDArray[np.float64]:
-    """Cycles that the computing calls take under any order and placement: a lower bound."""
-    total = np.zeros(1)
-    spatial = set(match.selection.spatial)
-    busy: dict[str, NDArray[np.float64]] = {}
-    for o in match.selection.operations:
-        if o.kind in ("load", "store"):
-            continue
-        rates = Rates.of(o.intrinsic)
-        calls, iterations = np.ones(1), 1
-        for n, blocks in match.count.items():
-            if match.selection.inner(o) or n in spatial:
-                calls = calls * -(-blocks // grid[n])
-        for n in o.loops:
-            iterations *= match.count[n]
-        work = calls * (rates.fixed + 1) + rates.per_iteration * iterations
-        busy[o.intrinsic.unit] = busy.get(o.intrinsic.unit, np.zeros(1)) + work
-    for work in busy.values():
-        total = np.maximum(total, work)
-    size = len(next(iter(grid.values()), np.ones(1)))
-    return total + np.zeros(size)
-
-
 def estimate(shape: Shape) -> tuple[NDArray[np.float64], dict[str, NDArray[np.int64]]]:
     """Estimated cycles, infinite where the buffers do not fit, and the slots of each storage."""
     match, hardware = shape.match, shape.hardware
@@ -279,7 +256,9 @@ class _Levels:
             if depth == shape.spatial:
                 overlapped = np.maximum(iteration, self.store)
                 iteration = np.where(self.store_serial, iteration + self.store, overlapped)
-        total = np.maximum(iteration, self.bus) + ramp + self.store
+        # A store from a single slot is in every iteration already, also in the last.
+        drain = np.where(self.store_serial, 0, self.store)
+        total = np.maximum(iteration, self.bus) + ramp + drain
         tails = np.zeros(1)
         for name in shape.loops:
             tails = tails + (shape.match.count[name] % shape.grid[name] != 0)

@@ -10,7 +10,8 @@ from hwgen.polyhedral.selection import Selector
 from hwgen.polyhedral.semantics import updates, widens, written
 from hwgen.polyhedral.unify import Unification, unify
 from hwgen.spec.expression import Access, Binary, Call, Cast, Const, Expr, Name, children, walk
-from hwgen.spec.hardware import HardwareSpec, Immediate, Intrinsic, Range
+from hwgen.spec.hardware import HardwareSpec, Immediate, Intrinsic
+from hwgen.spec.ranges import Range
 
 
 @dataclass(frozen=True, slots=True)

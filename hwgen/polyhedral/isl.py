@@ -45,6 +45,8 @@ __all__ = [
     "node_kind",
     "operation",
     "relation",
+    "sample_pair",
+    "sample_point",
     "union_map",
     "union_set",
 ]
@@ -136,3 +138,20 @@ def operation(expr: AstExpr) -> str:
     """isl's name of the operation of an AST expression."""
     kind: Any = expr.get_op_type()
     return str(kind.name)
+
+
+def sample_point(points: Set) -> tuple[str, tuple[int, ...]]:
+    """Name and coordinates of one point of a non-empty set."""
+    point: Any = points.sample_point()
+    rank = points.dim(dim_type.set)
+    values = tuple(point.get_coordinate_val(dim_type.set, i).to_python() for i in range(rank))
+    return points.get_tuple_name() or "", values
+
+
+def sample_pair(relation: Map) -> tuple[tuple[str, tuple[int, ...]], tuple[str, tuple[int, ...]]]:
+    """Names and coordinates of one pair of a non-empty relation."""
+    first = relation.get_tuple_name(dim_type.in_) or ""
+    second = relation.get_tuple_name(dim_type.out) or ""
+    inputs = relation.dim(dim_type.in_)
+    _, values = sample_point(relation.wrap())
+    return (first, values[:inputs]), (second, values[inputs:])

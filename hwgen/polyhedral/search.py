@@ -1,222 +1,289 @@
 """Search: tile sizes, orders, placements and buffer counts, ranked by a closed-form cost.
 
 For every order of the spatial loops and every useful placement of each operand's load, the cost of
-all tile sizes is one NumPy expression. Tile sizes are all `ceil(blocks / n)`: for a given number
-of tiles, the smallest that covers the loop. Points that exceed a memory are dropped while the grid
-grows, so large problems cost no more than small ones.
+all tile sizes is one NumPy expression. Points that exceed a memory are dropped while the grid
+grows; points whose work alone takes longer than the best known, as soon as that is known.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import permutations, product
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from textwrap import fill
+from time import perf_counter
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hwgen.errors import HwgenError
-from hwgen.polyhedral.estimate import Cache, Grid, Shape, box_entries, estimate, unit_work
+from hwgen.polyhedral.estimate import Cache, Grid, Shape, box_entries, estimate
 from hwgen.polyhedral.matching import Match
-from hwgen.polyhedral.selection import Operation
+from hwgen.polyhedral.search_bound import least_work, work_bound
+from hwgen.polyhedral.search_space import (
+    LAST_RESORT,
+    MAX_ORDERED,
+    Space,
+    active_depth,
+    choose_space,
+    length,
+)
 from hwgen.polyhedral.tiling import Tiling
 from hwgen.spec.hardware import HardwareSpec
-
-SHORT_REDUCTION = 8
-"""Reduction loops without lanes that are this short are cut only where nothing else fits."""
-
-MAX_OPTIONS = 20
-"""Tile sizes considered for one loop."""
-
-MAX_ORDERED = 5
-"""Spatial loops of which every order is considered; further ones stay innermost."""
 
 SHRINK = 0.7
 """The grid is rebuilt when this part of it or less can still be among the best."""
 
-MAX_POINTS = 1 << 20
-"""Grid points considered for one match; a larger space is thinned, and the result says so."""
+WIDTH = 100
+"""Columns of the result's text."""
+
+TIME_LIMIT = "time limit"
+"""How the reason starts for which a search is not exhausted where its time was up."""
+
+Progress = Callable[[int, int], None]
+"""Called with the steps done and all steps known so far."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A tiling with its estimated cycles."""
+    """A tiling with its estimated cycles and a lower bound on them."""
 
     tiling: Tiling
     cycles: float
+    bound: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """The best candidates, cheapest first; `points` evaluated, `exhausted` unless thinned."""
+    """The best candidates, cheapest first, and how the space was covered.
+
+    Every one of `points` is exactly one of: `evaluated` in closed form; `too_large`, its smallest
+    buffers exceed a memory; `too_slow`, its work alone takes longer than the best known;
+    `left_out`, for the reasons in `cuts`. `simulated` programs took at least `cycles`, of which
+    `bound` are unavoidable; `refused` ones exceed a limit of the hardware. `matches`: considered,
+    `matches_too_slow`: more that the same bound excludes.
+    """
 
     candidates: tuple[Candidate, ...]
-    points: int
-    exhausted: bool
+    points: int = 0
+    evaluated: int = 0
+    too_large: int = 0
+    too_slow: int = 0
+    cuts: tuple[str, ...] = ()
+    matches: int = 1
+    matches_too_slow: int = 0
+    simulated: int = 0
+    refused: int = 0
+    cycles: int = 0
+    bound: int = 0
+
+    @property
+    def left_out(self) -> int:
+        return self.points - self.evaluated - self.too_large - self.too_slow
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether no point was left out without a proof that others are better."""
+        return not self.cuts
+
+    @property
+    def ratio(self) -> float:
+        """Best cycles over their lower bound."""
+        return self.cycles / self.bound if self.bound else 1.0
+
+    def __add__(self, other: SearchResult) -> SearchResult:
+        """Both searches' counts, the candidates of the first."""
+        return replace(
+            self,
+            points=self.points + other.points,
+            evaluated=self.evaluated + other.evaluated,
+            too_large=self.too_large + other.too_large,
+            too_slow=self.too_slow + other.too_slow,
+            cuts=tuple(dict.fromkeys((*self.cuts, *other.cuts))),
+            matches=self.matches + other.matches,
+            matches_too_slow=self.matches_too_slow + other.matches_too_slow,
+            simulated=self.simulated + other.simulated,
+            refused=self.refused + other.refused,
+        )
 
     def __str__(self) -> str:
-        space = "all of the space" if self.exhausted else "tile sizes of long loops thinned"
-        return f"search: {self.points:,} points, {space}"
+        if not self.points:
+            head = "search: none, the schedule was given"
+        else:
+            matches = _count(self.matches, "match", "matches")
+            counts = [f"{self.evaluated:,} costed in closed form"]
+            if self.too_large:
+                counts.append(f"{self.too_large:,} pruned as too large for a memory")
+            if self.too_slow:
+                counts.append(f"{self.too_slow:,} pruned by the bound on their work")
+            if self.left_out:
+                counts.append(f"{self.left_out:,} left out")
+            space = (
+                "all of the space" if self.exhausted else f"not exhausted: {'; '.join(self.cuts)}"
+            )
+            head = f"search: {self.points:,} points of {matches}, {', '.join(counts)}; {space}"
+            if self.matches_too_slow:
+                pruned = _count(self.matches_too_slow, "other match", "other matches")
+                head += f"; {pruned} pruned by the bound on their work"
+        if not self.cycles:
+            return fill(head, WIDTH)
+        refused = f" and {self.refused} refused by the hardware's limits" if self.refused else ""
+        return fill(
+            f"{head}. {self.simulated} simulated{refused}: the best takes {self.cycles:,} cycles, "
+            f"{self.ratio:.3f} x its lower bound of {self.bound:,}.",
+            WIDTH,
+        )
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}"
+
+
+class Watch:
+    """Steps of a search, and the moment at which it has to end with what it has."""
+
+    def __init__(self, seconds: float | None = None, progress: Progress | None = None) -> None:
+        self._end = None if seconds is None else perf_counter() + seconds
+        self._progress = progress
+        self._seconds = seconds
+        self._done = 0
+        self._all = 0
+
+    def expect(self, steps: int) -> None:
+        """Announce steps."""
+        self._all += steps
+
+    def step(self, steps: int = 1) -> None:
+        """Report steps as done."""
+        self._done += steps
+        if self._progress is not None:
+            self._progress(self._done, max(self._done, self._all))
+
+    @property
+    def expired(self) -> bool:
+        return self._end is not None and perf_counter() > self._end
+
+    @property
+    def reason(self) -> str:
+        """Why an expired search is not exhausted."""
+        return f"{TIME_LIMIT} of {self._seconds:g} s reached"
 
 
 def search(
-    hardware: HardwareSpec, matches: Sequence[Match], keep: int = 8, slots: int = 2
+    hardware: HardwareSpec,
+    matches: Sequence[Match],
+    keep: int = 8,
+    slots: int = 2,
+    watch: Watch | None = None,
 ) -> SearchResult:
     """Rank the schedules of all matches, with at most `slots` copies of a buffer alive at once.
+
+    Matches are visited by the bound on their work, orders and placements in a fixed order.
 
     Raises:
         HwgenError: H405 where not even single-block tiles fit the memories and micro-kernels.
     """
-    found: list[Candidate] = []
-    points, exhausted = 0, True
-    for match in matches:
-        for all_reductions in (False, True):
-            grid, complete = _grid(hardware, match, all_reductions)
-            if match.count and not len(next(iter(grid.values()))):
-                continue
-            before = len(found)
-            for candidate, evaluated in _evaluate(hardware, match, grid, keep, slots):
-                points += evaluated
-                found += candidate
-            exhausted &= complete and len(_dimensions(match)[0]) <= MAX_ORDERED
-            if len(found) > before:
-                break
-    if not found:
+    state = _Search(hardware, keep, slots, watch or Watch())
+    for match in sorted(matches, key=lambda m: least_work(hardware, m)):
+        whole, space = choose_space(hardware, match)
+        before = state.result
+        if not state.cover(whole, space) and space.restriction.whole:
+            state.result = before
+            state.cover(whole, Space(hardware, match, LAST_RESORT))
+    if not state.found:
         raise _nothing_fits(hardware, matches[0])
-    distinct = {str(c.tiling.match) + str(c.tiling): c for c in reversed(found)}
+    distinct = {str(c.tiling.match) + str(c.tiling): c for c in reversed(state.found)}
     ranked = sorted(distinct.items(), key=lambda item: (item[1].cycles, item[0]))
-    return SearchResult(tuple(c for _, c in ranked[:keep]), points, exhausted)
+    return replace(
+        state.result, candidates=tuple(c for _, c in ranked[:keep]), matches=len(matches)
+    )
 
 
-def tile_options(blocks: int, limit: int = MAX_OPTIONS) -> list[int]:
-    """Tile sizes that are the smallest for their number of tiles, ascending.
+class _Search:
+    """What is known so far: candidates, counts, and the cost that a point has to beat."""
 
-    More than `limit` of them are thinned to a geometric progression; a size that divides the loop
-    is then preferred to its neighbours.
-    """
-    sizes: set[int] = set()
-    number = 1
-    while number <= blocks:
-        size = -(-blocks // number)
-        sizes.add(size)
-        # The next number of tiles that gives a smaller size.
-        number = -(-blocks // (size - 1)) if size > 1 else blocks + 1
-    if len(sizes) <= limit:
-        return sorted(sizes)
-    ratio = blocks ** (1 / limit)
-    buckets: dict[int, int] = {}
-    for size in sorted(sizes):
-        bucket = round(math.log(size, ratio))
-        if bucket not in buckets or blocks % size == 0 or blocks % buckets[bucket]:
-            buckets[bucket] = size
-    return sorted(buckets.values())
+    def __init__(self, hardware: HardwareSpec, keep: int, slots: int, watch: Watch) -> None:
+        self.hardware = hardware
+        self.keep = keep
+        self.slots = slots
+        self.watch = watch
+        self.found: list[Candidate] = []
+        self.limit = np.inf
+        self.result = SearchResult((), matches=0)
 
-
-def _dimensions(match: Match) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    spatial = tuple(n for n in match.selection.spatial if match.count.get(n, 1) > 1)
-    reduction = tuple(n for n in match.selection.reduction if match.count.get(n, 1) > 1)
-    return spatial, reduction
-
-
-def _grid(hardware: HardwareSpec, match: Match, all_reductions: bool) -> tuple[Grid, bool]:
-    """Tile sizes of every loop whose smallest buffers fit, one array per loop."""
-    spatial, reduction = _dimensions(match)
-    grid: Grid = {n: np.ones(1, dtype=np.int64) for n in match.count}
-    complete = True
-    for name in (*spatial, *reduction):
-        blocks = match.count[name]
-        whole = (
-            name in reduction
-            and not all_reductions
-            and blocks <= SHORT_REDUCTION
-            and match.block.get(name, 1) == 1
+    def cover(self, whole: Space, space: Space) -> bool:
+        """Evaluate a space, part of the whole one; whether any of its points is feasible."""
+        grid, too_large, thinned = space.grid()
+        size, before = length(grid), len(self.found)
+        shapes = space.shapes
+        self.watch.expect(shapes)
+        evaluated, visited = 0, 0
+        cuts = _cuts(whole, space, thinned)
+        for found, count in self._evaluate(space, grid) if size else ():
+            self.found += found
+            evaluated += count
+            visited += 1
+            self.watch.step()
+            if self.watch.expired and self.found:
+                cuts.append(self.watch.reason)
+                break
+        if size and visited < shapes:
+            self.watch.step(shapes - visited)
+        self.result += SearchResult(
+            (),
+            points=max(whole.tiles * whole.shapes, space.tiles * space.shapes),
+            evaluated=evaluated,
+            too_large=too_large * shapes,
+            too_slow=size * visited - evaluated,
+            cuts=tuple(cuts),
+            matches=0,
         )
-        sizes = [blocks] if whole else tile_options(blocks)
-        complete &= whole or len(sizes) == len(tile_options(blocks, blocks))
-        options = np.array(sizes, dtype=np.int64)
-        size = len(next(iter(grid.values()), np.ones(1)))
-        grid = {n: np.repeat(v, len(options)) for n, v in grid.items()}
-        grid[name] = np.tile(options, size)
-        fits = _fits(hardware, match, grid)
-        grid = {n: v[fits] for n, v in grid.items()}
-        if len(grid[name]) > MAX_POINTS:
-            step = -(-len(grid[name]) // MAX_POINTS)
-            grid = {n: v[::step] for n, v in grid.items()}
-            complete = False
-    return grid, complete
+        return len(self.found) > before
+
+    def _evaluate(self, space: Space, grid: Grid) -> Iterator[tuple[list[Candidate], int]]:
+        """The best of each order and placement; points that cannot be among them are dropped."""
+        floor = work_bound(self.hardware, space.match, grid)
+        cache = Cache({}, {}, {})
+        for order in space.orders():
+            loops = (*order, *space.reduction)
+            for placement in space.placements(loops, len(order)):
+                alive = floor <= self.limit
+                if np.count_nonzero(alive) < SHRINK * len(alive):
+                    grid = {n: v[alive] if len(v) > 1 else v for n, v in grid.items()}
+                    floor, cache = floor[alive], Cache({}, {}, {})
+                if not len(floor):
+                    yield [], 0
+                    continue
+                shape = Shape(
+                    self.hardware, space.match, grid, loops, len(order), placement, cache,
+                    self.slots,
+                )  # fmt: skip
+                cycles, copies = estimate(shape)
+                best = np.argsort(cycles, kind="stable")[: self.keep]
+                best = best[cycles[best] <= self.limit]
+                if len(best) == self.keep:
+                    self.limit = min(self.limit, float(cycles[best[-1]]))
+                candidates = [
+                    Candidate(_tiling(shape, copies, int(i)), float(cycles[i]), float(floor[i]))
+                    for i in best
+                    if np.isfinite(cycles[i])
+                ]
+                yield candidates, len(cycles)
 
 
-def _fits(hardware: HardwareSpec, match: Match, grid: Grid) -> NDArray[np.bool_]:
-    used: dict[str, NDArray[np.int64]] = {}
-    for storage in match.selection.storages:
-        entries = box_entries(match.coordinate[storage.name], grid)
-        used[storage.memory] = used.get(storage.memory, np.zeros(1, np.int64)) + entries
-    size = len(next(iter(grid.values()), np.ones(1)))
-    result = np.ones(size, dtype=np.bool_)
-    for memory, entries in used.items():
-        result &= entries <= match.selection.usable_entries(hardware, memory)
-    return result
-
-
-def _evaluate(
-    hardware: HardwareSpec, match: Match, grid: Grid, keep: int, slots: int
-) -> Iterator[tuple[list[Candidate], int]]:
-    """The best of each order and placement; points that cannot reach them any more are dropped."""
-    spatial, reduction = _dimensions(match)
-    limit = np.inf
-    floor = unit_work(match, grid)
-    cache = Cache({}, {}, {})
-    for front in permutations(spatial[:MAX_ORDERED]):
-        order = (*front, *spatial[MAX_ORDERED:])
-        loops = (*order, *reduction)
-        for placement in _placements(match, loops, len(order)):
-            alive = floor <= limit
-            if alive.mean() < SHRINK:
-                grid = {n: v[alive] if len(v) > 1 else v for n, v in grid.items()}
-                floor, cache = floor[alive], Cache({}, {}, {})
-            shape = Shape(hardware, match, grid, loops, len(order), placement, cache, slots)
-            cycles, copies = estimate(shape)
-            best = np.argsort(cycles, kind="stable")[:keep]
-            best = best[cycles[best] <= limit]
-            if len(best) == keep:
-                limit = min(limit, float(cycles[best[-1]]))
-            candidates = [
-                Candidate(_tiling(shape, copies, int(i)), float(cycles[i]))
-                for i in best
-                if np.isfinite(cycles[i])
-            ]
-            yield candidates, len(cycles)
-
-
-def _placements(match: Match, loops: tuple[str, ...], spatial: int) -> Iterator[dict[str, int]]:
-    """Depths at which each load may stand: right inside a loop that its box depends on."""
-    fixed: dict[str, int] = {}
-    options: dict[str, list[int]] = {}
-    for storage in match.selection.storages:
-        users = [o for o in match.selection.operations if storage.name in o.storages]
-        loaded = any(o.kind == "load" for o in users)
-        rewritten = any(o.kind != "load" and _writes(o, storage.name) for o in users)
-        inside = [o for o in users if match.selection.inner(o)]
-        if not loaded or rewritten:
-            prepared = any(o.kind == "map" for o in inside)
-            fixed[storage.name] = len(loops) if prepared else spatial
-            continue
-        deepest = len(loops) if inside else spatial
-        moving = {n for c in match.coordinate[storage.name] for n in c.names}
-        depths = [0] + [p + 1 for p in range(deepest) if loops[p] in moving]
-        if deepest == spatial:
-            # Read once per output tile: either resident, or as small as it gets.
-            depths = [depths[0], depths[-1]] if len(depths) > 1 else depths
-        options[storage.name] = depths
-    for chosen in product(*options.values()):
-        yield fixed | dict(zip(options, chosen, strict=True))
-
-
-def _writes(operation: Operation, storage: str) -> bool:
-    target = operation.intrinsic.semantics[0].target.tensor
-    names = [o.name for o in operation.intrinsic.operands]
-    return operation.storages[names.index(target)] == storage
+def _cuts(whole: Space, space: Space, thinned: int) -> list[str]:
+    """What a space leaves out of the whole one, in words."""
+    cuts: list[str] = []
+    if space.shapes < whole.shapes:
+        cuts.append("some loads only outermost or innermost")
+    names = (*space.spatial, *space.reduction)
+    short = [n for n in names if len(space.sizes(n)) == 1 < len(whole.sizes(n))]
+    if short:
+        cuts.append("short reduction loops kept whole")
+    if thinned or any(len(space.sizes(n)) < len(whole.sizes(n)) for n in names if n not in short):
+        cuts.append("tile sizes of long loops thinned")
+    if len(space.spatial) > MAX_ORDERED:
+        cuts.append(f"orders of {MAX_ORDERED} loops only")
+    return cuts
 
 
 def _tiling(shape: Shape, slots: dict[str, NDArray[np.int64]], i: int) -> Tiling:
@@ -224,12 +291,14 @@ def _tiling(shape: Shape, slots: dict[str, NDArray[np.int64]], i: int) -> Tiling
         return int(values[i] if len(values) > 1 else values[0])
 
     tiles = {n: at(v) for n, v in shape.grid.items()}
-    active = [-(-shape.match.count[n] // tiles[n]) > 1 for n in shape.loops]
     return Tiling(
         shape.match,
         tuple(sorted(tiles.items())),
         shape.loops[: shape.spatial],
-        tuple((n, sum(active[:d])) for n, d in shape.placement.items()),
+        tuple(
+            (n, active_depth(shape.match, tiles, shape.loops, d))
+            for n, d in shape.placement.items()
+        ),
         tuple((n, at(v)) for n, v in slots.items()),
     )
 

@@ -33,9 +33,10 @@ class Rates:
                 intrinsic.cycles, free | {"iterations": iterations, "transfer": transfer}
             )
 
-        at = cycles(1000, 1000)
-        per_iteration = cycles(1001, 1000) - at
-        per_transfer = cycles(1000, 1001) - at
+        # The step divides by every small number: the slope of a rounded quotient is then exact.
+        at, step = cycles(1000, 1000), 840
+        per_iteration = (cycles(1000 + step, 1000) - at) / step
+        per_transfer = (cycles(1000, 1000 + step) - at) / step
         fixed = at - 1000 * per_iteration - 1000 * per_transfer
         return Rates(fixed, per_iteration, per_transfer)
 

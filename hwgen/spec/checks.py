@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from itertools import product
 
+from hwgen.spec.checks_processor import check_processor, processor_templates
 from hwgen.spec.context import Context
 from hwgen.spec.expression import Expr, evaluate
 from hwgen.spec.expression import names as names_of
 from hwgen.spec.grammar import suggestion
-from hwgen.spec.hardware import HardwareSpec, Intrinsic, Memory, MicroKernel, Range, Unit
+from hwgen.spec.hardware import HardwareSpec, Intrinsic, Memory, MicroKernel, Unit
+from hwgen.spec.ranges import Range
 from hwgen.spec.resolve import bus_readers
+from hwgen.spec.resolve_processor import has_units
 from hwgen.spec.schema import HardwareSchema
 from hwgen.spec.source import Document, FieldPath
 from hwgen.spec.templates import NUMBER, TEXT, Fields, Items, Shape, TemplateError, check_template
@@ -22,13 +25,16 @@ def check_hardware(hardware: HardwareSpec, schema: HardwareSchema, document: Doc
     """Everything that no single field can tell.
 
     Raises:
-        HwgenError: H115, H120 to H128 and, for templates, H124 and H125.
+        HwgenError: H115, H120 to H128, H131 to H133 and, for templates, H124 and H125.
     """
     context = Context(document, dict(hardware.parameters), "parameter")
-    _check_memories(context, hardware)
-    _check_writers(context, hardware)
-    _check_priorities(context, hardware, schema)
-    _check_synchronization(context, hardware)
+    if has_units(schema):
+        _check_memories(context, hardware)
+        _check_writers(context, hardware)
+        _check_priorities(context, hardware, schema)
+        _check_synchronization(context, hardware)
+    if hardware.processor is not None:
+        check_processor(context, hardware.processor)
     _check_cycles(context, hardware)
     _check_templates(context, hardware)
 
@@ -42,7 +48,7 @@ def _check_memories(context: Context, hardware: HardwareSpec) -> None:
             found=", ".join(offchip) or "none", allowed="one memory with kind: offchip",
         )  # fmt: skip
     filled = {offchip[0]}
-    moves = [_moves(i) for i in hardware.intrinsics]
+    moves = [_moves(i) for i in hardware.intrinsics if i.unit]
     while True:
         # A call can run once every other memory that it reads holds data.
         more = {w for reads, w in moves if w and reads <= filled | {w}} - filled
@@ -153,7 +159,8 @@ def _check_synchronization(context: Context, hardware: HardwareSpec) -> None:
             )  # fmt: skip
         return
     reach = {u.name: _reachable(u.name, tokens.edges) for u in hardware.units}
-    for first, second in product(hardware.intrinsics, hardware.intrinsics):
+    on_units = [i for i in hardware.intrinsics if i.unit]
+    for first, second in product(on_units, on_units):
         shared = _conflict(first, second)
         if first.unit == second.unit or not shared or second.unit in reach[first.unit]:
             continue
@@ -232,15 +239,19 @@ def _check_templates(context: Context, hardware: HardwareSpec) -> None:
             _check(context, ("synchronization", field), text, {**parameters, **ends})
     for name, text in (
         ("prologue", hardware.code.prologue), ("epilogue", hardware.code.epilogue),
+        ("definitions", hardware.code.definitions),
         ("allocate", hardware.code.allocate), ("free", hardware.code.free),
         ("to_device", hardware.code.to_device), ("from_device", hardware.code.from_device),
     ):  # fmt: skip
         _check(context, ("code", name), text, {**parameters, **_CODE.get(name, {})})
+    if hardware.processor is not None:
+        for where, text, variables in processor_templates(hardware.processor):
+            _check(context, where, text, {**parameters, **variables})
     for intrinsic in hardware.intrinsics:
         path: FieldPath = ("intrinsics", intrinsic.name, "emit")
         _check(context, path, intrinsic.emit, parameters | emit_variables(hardware, intrinsic))
         if intrinsic.micro_kernel is not None:
-            where: FieldPath = ("micro_kernels", intrinsic.micro_kernel.name, "define")
+            where = ("micro_kernels", intrinsic.micro_kernel.name, "define")
             variables = parameters | define_variables(intrinsic, intrinsic.micro_kernel)
             _check(context, where, intrinsic.micro_kernel.define, variables, intrinsic.name)
 
@@ -255,6 +266,12 @@ _CODE: dict[str, dict[str, Shape]] = {
 
 def emit_variables(hardware: HardwareSpec, intrinsic: Intrinsic) -> dict[str, Shape]:
     """What the `emit` template of an intrinsic may name, besides parameters."""
+    if not intrinsic.unit:
+        pointer = Fields({"pointer": TEXT, "stride": Items(TEXT)})
+        return {
+            **dict.fromkeys((o.name for o in intrinsic.operands), pointer),
+            **{i.name: TEXT for i in intrinsic.immediates},
+        }
     operands: dict[str, Shape] = {
         o.name: Fields(
             {"address": TEXT, "buffer": TEXT, "memory": _memory_shape(hardware.memory[o.memory])}

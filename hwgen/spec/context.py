@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from hwgen.errors import HwgenError
 from hwgen.spec.expression import Assign, Const, Expr, evaluate, names, substitute
 from hwgen.spec.grammar import ExpressionError, parse_assign, parse_expression, suggestion
-from hwgen.spec.hardware import Range
+from hwgen.spec.ranges import Range
 from hwgen.spec.source import Document, FieldPath, field_text
 
 MAX_INTEGER = (1 << 63) - 1
+_SIZE_UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+_SIZE = re.compile(r"(?P<number>.*?)\s*(?P<unit>[A-Za-z]+)?\s*")
 
 
 def name_offset(text: str, name: str) -> int:
@@ -180,3 +182,40 @@ class Context:
                 allowed="low..high with low <= high", repair=f"did you mean {high}..{low}?",
             )  # fmt: skip
         return Range(low, high)
+
+
+def reference(
+    context: Context, path: FieldPath, what: str, name: str, known: Mapping[str, object]
+) -> None:
+    """Refuse a name that was not declared (H113)."""
+    if name not in known:
+        raise context.error(
+            "H113", f"no {what} is called {name!r}", path, found=name,
+            allowed=", ".join(known) or f"no {what} is declared",
+            repair=suggestion(name, list(known)),
+        )  # fmt: skip
+
+
+def size_bytes(context: Context, text: int | str, path: FieldPath) -> int:
+    """`32 KiB`, or a number of bytes.
+
+    Raises:
+        HwgenError: H109 an unknown unit; else as `Context.integer`.
+    """
+    if isinstance(text, int):
+        return context.integer(text, path, 1)
+    matched = _SIZE.fullmatch(text)
+    number, unit = (matched["number"], matched["unit"] or "") if matched else (text, "")
+    if unit in context.values and not number:
+        number, unit = unit, ""
+    elif unit in context.values and unit not in _SIZE_UNITS:
+        number, unit = text, ""
+    if unit not in _SIZE_UNITS:
+        near = {"K": "KiB", "KB": "KiB", "M": "MiB", "MB": "MiB", "G": "GiB", "GB": "GiB"}
+        guess = near.get(unit.upper(), "")
+        raise context.error(
+            "H109", "a size in a unit that is not known", path, found=text,
+            allowed=", ".join(u for u in _SIZE_UNITS if u),
+            repair=f"write {number.strip()} {guess} ({_SIZE_UNITS[guess]} bytes)" if guess else "",
+        )  # fmt: skip
+    return context.integer(number, path, 1) * _SIZE_UNITS[unit]

@@ -17,7 +17,11 @@ from hwgen.spec.grammar import suggestion
 from hwgen.spec.source import Data, Document, FieldPath, Key, field_text
 
 NAME_PATTERN = r"^[A-Za-z][A-Za-z0-9_]{0,63}$"
+LOOP_NAME_PATTERN = r"^[A-Za-z][A-Za-z0-9_]{0,63}(\.[A-Za-z][A-Za-z0-9_]{0,63})?$"
 NAME_RULE = "a letter, then letters, digits or _ (at most 64 characters)"
+LOOP_NAME_RULE = (
+    "one name, or two with a point between; a name is a letter, then letters, digits or _"
+)
 
 Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN)]
 
@@ -122,14 +126,14 @@ def _translate(model: type[Model], document: Document, error: ErrorDetails) -> H
     match kind:
         case "missing":
             parent = document.locate(path[:-1], key=True)
-            names = _field_names(model, path[:-1])
+            names = _field_names(model, document.data, path[:-1])
             return HwgenError(
                 "H030", f"the field {last!r} is missing", location=parent, field=field,
                 found=", ".join(_keys(_at(document.data, path[:-1]))) or "no fields",
                 allowed=", ".join(names),
             )  # fmt: skip
         case "extra_forbidden":
-            names = _field_names(model, path[:-1])
+            names = _field_names(model, document.data, path[:-1])
             return HwgenError(
                 "H031", f"no field is called {last!r} here",
                 location=document.locate(path, key=True), field=field, found=last,
@@ -140,7 +144,7 @@ def _translate(model: type[Model], document: Document, error: ErrorDetails) -> H
             name = last if about_key else found
             return HwgenError(
                 "H034", "this cannot be used as a name", location=where, field=field, found=name,
-                allowed=NAME_RULE,
+                allowed=NAME_RULE if context.get("pattern") == NAME_PATTERN else LOOP_NAME_RULE,
             )  # fmt: skip
         case "literal_error":
             allowed = str(context.get("expected", "")).replace(" or ", ", ").replace("'", "")
@@ -218,8 +222,9 @@ def _show(value: Data) -> str:
             return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def _field_names(model: type[Model], path: FieldPath) -> list[str]:
-    """The fields of the model that stands at a path below `model`."""
+def _field_names(model: type[Model], data: Data, path: FieldPath) -> list[str]:
+    """The fields of the model that stands at a path below `model`; of a union whose members tell
+    apart by `kind`, the one that the data says."""
     current: list[object] = [model]
     for step in path:
         following: list[object] = []
@@ -231,7 +236,16 @@ def _field_names(model: type[Model], path: FieldPath) -> list[str]:
                 following += _parts(get_args(kind)[-1])
         current = following
     models = [k for k in current if isinstance(k, type) and issubclass(k, BaseModel)]
-    return list(dict.fromkeys(name for m in models for name in m.model_fields))
+    here = _at(data, path)
+    given = here.get("kind") if isinstance(here, dict) else None
+    chosen = [m for m in models if given in _kinds(m)] or models
+    return list(dict.fromkeys(name for m in chosen for name in m.model_fields))
+
+
+def _kinds(model: type[BaseModel]) -> tuple[object, ...]:
+    """Values of the field `kind` that mean this model."""
+    info = model.model_fields.get("kind")
+    return get_args(info.annotation) if info else ()
 
 
 def _parts(annotation: object) -> list[object]:

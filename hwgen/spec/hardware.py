@@ -12,22 +12,10 @@ from typing import Literal
 
 from hwgen.errors import Location
 from hwgen.spec.expression import DTYPES, Assign, Expr
+from hwgen.spec.processor import Processor
+from hwgen.spec.ranges import Range
 
 Access = Literal["read", "write", "update"]
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """Closed interval of integers; `minimum == maximum` means a fixed value."""
-
-    minimum: int
-    maximum: int
-
-    def __contains__(self, value: int) -> bool:
-        return self.minimum <= value <= self.maximum
-
-    def __str__(self) -> str:
-        return f"{self.minimum}..{self.maximum}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +104,9 @@ class Operand:
     `shape`: extents of its dimensions, as indexed in the semantics. `address`: the range of
     its base address field, in entries. `written_by`: when not empty, the last writer of the
     entries read must be one of these intrinsics.
+
+    `memory` is "" where the operand lives wherever a processor can address: it is reached by a
+    pointer and the `strides` of its dimensions, in elements, within these ranges.
     """
 
     name: str
@@ -125,6 +116,7 @@ class Operand:
     shape: tuple[int, ...]
     address: Range
     written_by: tuple[str, ...] = ()
+    strides: tuple[Range, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +187,7 @@ class Intrinsic:
     extent, and `transfer`, `bursts`, `beats` (what the bus says of an off-chip operand).
     `result_latency_iterations`: an iteration that touches what an earlier iteration of the same
     call wrote must come at least this many iterations after it (0: hardware forwards).
+    `unit` is "" where a processor runs it; then every operand's `memory` is "" too.
     """
 
     name: str
@@ -252,11 +245,16 @@ class CodeTemplates:
     to_device: str
     from_device: str
     handle_type: str
+    definitions: str = ""
 
 
 @dataclass(frozen=True)
 class HardwareSpec:
-    """A validated chip."""
+    """A validated chip: units with intrinsics, a processor, or both.
+
+    A chip that is a processor alone has no memories (its workspaces stand in `processor`), buses,
+    units or tokens; its intrinsics, if any, run on the processor and take pointers.
+    """
 
     name: str
     description: str
@@ -270,6 +268,7 @@ class HardwareSpec:
     completion: Completion | None
     code: CodeTemplates
     location: Location = field(compare=False)
+    processor: Processor | None = None
 
     @cached_property
     def memory(self) -> dict[str, Memory]:

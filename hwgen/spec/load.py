@@ -85,10 +85,10 @@ def make_workload(
 
 def hardware_json_schema() -> dict[str, object]:
     """The JSON Schema of a chip's file, for editors."""
-    from hwgen.spec import schema
+    from hwgen.spec import schema, schema_processor
     from hwgen.spec.json_schema import json_schema
 
-    return json_schema(schema.HardwareSchema, [schema], "hwgen: a chip")
+    return json_schema(schema.HardwareSchema, [schema, schema_processor], "hwgen: a chip")
 
 
 def workload_json_schema() -> dict[str, object]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from hwgen.spec.context import Context
+from hwgen.spec.context import Context, reference, size_bytes
 from hwgen.spec.expression import DTYPES, FUNCTIONS, Expr
 from hwgen.spec.grammar import suggestion
 from hwgen.spec.hardware import (
@@ -21,14 +20,16 @@ from hwgen.spec.hardware import (
     Intrinsic,
     Memory,
     MicroKernel,
-    Range,
     StrideRule,
     Tokens,
     Unit,
 )
+from hwgen.spec.ranges import Range
+from hwgen.spec.resolve_processor import check_sections, resolve_processor
 from hwgen.spec.schema import (
     BusSchema,
     ChannelSchema,
+    CodeSchema,
     HardwareSchema,
     IntrinsicSchema,
     LoopSchema,
@@ -37,12 +38,17 @@ from hwgen.spec.schema import (
     ParameterSchema,
     TokensSchema,
 )
-from hwgen.spec.semantics import Semantics, check_types, parse_semantics, resolve_operand
+from hwgen.spec.semantics import (
+    ANY,
+    Semantics,
+    check_places,
+    check_types,
+    parse_semantics,
+    resolve_operand,
+)
 from hwgen.spec.source import Document, FieldPath
 from hwgen.spec.typecheck import holds, integer_range, is_float
 
-_SIZE_UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
-_SIZE = re.compile(r"(?P<number>.*?)\s*(?P<unit>[A-Za-z]+)?\s*")
 RESERVED = frozenset({*DTYPES, *FUNCTIONS, "and", "or", "not", "dense"})
 """Words of the expression language: no parameter, size, operand or iterator has such a name."""
 TRANSFER_NAMES = ("transfer", "bursts", "beats")
@@ -59,7 +65,18 @@ def resolve_hardware(
     """
     values = resolve_parameters(schema, document, overrides)
     context = Context(document, values, "parameter")
-    memories = tuple(_memory(context, schema, name, m) for name, m in schema.memories.items())
+    check_sections(context, schema)
+    memories = tuple(
+        _memory(context, schema, name, m)
+        for name, m in schema.memories.items()
+        if isinstance(m, MemorySchema)
+    )
+    if ANY in schema.memories:
+        raise context.error(
+            "H104", f"{ANY!r} means wherever a processor can address, and names no memory",
+            ("memories", ANY), key=True, found=ANY, allowed="any other name",
+            repair="rename the memory",
+        )  # fmt: skip
     by_name = {m.name: m for m in memories}
     units = tuple(
         Unit(
@@ -92,6 +109,7 @@ def resolve_hardware(
         completion=_completion(context, schema),
         code=_code(schema),
         location=document.locate(("name",)),
+        processor=resolve_processor(context, schema),
     )
 
 
@@ -138,18 +156,6 @@ def check_word(context: Context, name: str, path: FieldPath, what: str) -> None:
             "H104", f"{name!r} is a word of the expression language and cannot name a {what}",
             path, key=True, found=name, allowed="any other name",
             repair=f"call it {name}_ or {name}0",
-        )  # fmt: skip
-
-
-def reference(
-    context: Context, path: FieldPath, what: str, name: str, known: Mapping[str, object]
-) -> None:
-    """Refuse a name that was not declared (H113)."""
-    if name not in known:
-        raise context.error(
-            "H113", f"no {what} is called {name!r}", path, found=name,
-            allowed=", ".join(known) or f"no {what} is declared",
-            repair=suggestion(name, list(known)),
         )  # fmt: skip
 
 
@@ -201,35 +207,10 @@ def _memory(context: Context, schema: HardwareSchema, name: str, memory: MemoryS
     return Memory(name, "scratchpad", location, memory.dtype, entry, capacity, "", identifiers)
 
 
-def size_bytes(context: Context, text: int | str, path: FieldPath) -> int:
-    """`32 KiB`, or a number of bytes.
-
-    Raises:
-        HwgenError: H109 an unknown unit; else as `Context.integer`.
-    """
-    if isinstance(text, int):
-        return context.integer(text, path, 1)
-    matched = _SIZE.fullmatch(text)
-    number, unit = (matched["number"], matched["unit"] or "") if matched else (text, "")
-    if unit in context.values and not number:
-        number, unit = unit, ""
-    elif unit in context.values and unit not in _SIZE_UNITS:
-        number, unit = text, ""
-    if unit not in _SIZE_UNITS:
-        near = {"K": "KiB", "KB": "KiB", "M": "MiB", "MB": "MiB", "G": "GiB", "GB": "GiB"}
-        guess = near.get(unit.upper(), "")
-        raise context.error(
-            "H109", "a size in a unit that is not known", path, found=text,
-            allowed=", ".join(u for u in _SIZE_UNITS if u),
-            repair=f"write {number.strip()} {guess} ({_SIZE_UNITS[guess]} bytes)" if guess else "",
-        )  # fmt: skip
-    return context.integer(number, path, 1) * _SIZE_UNITS[unit]
-
-
 def bus_readers(bus: str, schema: HardwareSchema, intrinsics: tuple[Intrinsic, ...]) -> list[str]:
     """Who may read over a bus: `fetch`, then micro-kernel loads, then intrinsics in order."""
     loads = [k.load.name for k in schema.micro_kernels.values() if k.bus == bus]
-    behind = {n for n, m in schema.memories.items() if m.bus == bus}
+    behind = {n for n, m in schema.memories.items() if isinstance(m, MemorySchema) and m.bus == bus}
     readers = [
         i.name
         for i in intrinsics
@@ -307,7 +288,7 @@ def _tokens(context: Context, schema: HardwareSchema) -> Tokens | None:
 
 
 def _completion(context: Context, schema: HardwareSchema) -> Completion | None:
-    completion = schema.synchronization.completion
+    completion = schema.synchronization.completion if schema.synchronization else None
     if completion is None:
         return None
     path: FieldPath = ("synchronization", "completion")
@@ -323,11 +304,12 @@ def _completion(context: Context, schema: HardwareSchema) -> Completion | None:
 
 
 def _code(schema: HardwareSchema) -> CodeTemplates:
-    code = schema.code
+    code = schema.code or CodeSchema()
     return CodeTemplates(
         includes=tuple(code.includes), prologue=code.prologue, epilogue=code.epilogue,
-        allocate=code.allocate, free=code.free, to_device=code.to_device,
-        from_device=code.from_device, handle_type=code.handle_type,
+        allocate=code.allocate or "", free=code.free or "", to_device=code.to_device or "",
+        from_device=code.from_device or "", handle_type=code.handle_type,
+        definitions=code.definitions,
     )  # fmt: skip
 
 
@@ -369,37 +351,41 @@ def _intrinsic(
 ) -> Intrinsic:
     fields = schema.intrinsics[name]
     path: FieldPath = ("intrinsics", name)
-    reference(context, (*path, "unit"), "unit", fields.unit, schema.units)
+    pointers = check_places(context, path, fields, schema)
+    if fields.unit is not None:
+        reference(context, (*path, "unit"), "unit", fields.unit, schema.units)
     _check_namespace(context, path, fields)
     iterators = {
         n: context.integer(e, (*path, "iterators", n), 1) for n, e in fields.iterators.items()
     }
     for operand, o in fields.operands.items():
-        reference(context, (*path, "operands", operand, "memory"), "memory", o.memory, memories)
+        if not pointers:
+            where = (*path, "operands", operand, "memory")
+            reference(context, where, "memory", o.memory, memories)
         for i, writer in enumerate(o.written_by):
             where = (*path, "operands", operand, "written_by", i)
             reference(context, where, "intrinsic", writer, schema.intrinsics)
     semantics = parse_semantics(context, path, fields, iterators)
     operands = tuple(
         resolve_operand(
-            context, (*path, "operands", n), o, memories[o.memory],
+            context, (*path, "operands", n), o, memories.get(o.memory),
             shape=tuple(iterators[i] for i in semantics.indices[n]), access=semantics.access[n],
         )
         for n, o in fields.operands.items()
     )  # fmt: skip
     immediates = tuple(_immediate(context, path, fields, n) for n in fields.immediates)
     check_types(context, semantics, operands, immediates)
-    offchip = any(memories[o.memory].kind == "offchip" for o in operands)
+    offchip = any(o.memory and memories[o.memory].kind == "offchip" for o in operands)
     known = ["iterations", *fields.loops, *(TRANSFER_NAMES if offchip else ())]
     return Intrinsic(
         name=name,
-        unit=fields.unit,
+        unit=fields.unit or "",
         iterators=tuple(iterators.items()),
         semantics=semantics.statements,
         operands=operands,
         loops=_loops(context, path, fields.loops, semantics),
         immediates=immediates,
-        cycles=_cycles(context, fields.cycles, (*path, "cycles"), known),
+        cycles=_cycles(context, fields.cycles, (*path, "cycles"), [] if pointers else known),
         emit=fields.emit,
         location=context.document.locate(path, key=True),
         micro_kernel=_use(context, path, fields, kernels),

@@ -7,12 +7,12 @@ from typing import Annotated, Literal
 from pydantic import Discriminator, Field, Tag
 
 from hwgen.spec.fields import IntExpr, Lines, Model, Name, kind_of
+from hwgen.spec.schema_processor import ProcessorSchema, Template, WorkspaceSchema
 
 Dtype = Literal[
     "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64",
     "float16", "bfloat16", "float32", "float64",
 ]  # fmt: skip
-Template = Annotated[str, Field(max_length=20_000)]
 
 
 class ParameterSchema(Model):
@@ -47,6 +47,9 @@ class MemorySchema(Model):
     """The bus that leads to this memory; off-chip memory only."""
     identifiers: dict[Name, str | int] = Field(default={})
     """Values that templates may name, as `{{ operand.memory.NAME }}`."""
+
+
+AnyMemory = Annotated[MemorySchema | WorkspaceSchema, Field(discriminator="kind")]
 
 
 class BurstSchema(Model):
@@ -181,9 +184,12 @@ class OperandSchema(Model):
     """Where an operand of an intrinsic lives; its shape and access follow from the semantics."""
 
     memory: Name
-    """The memory it is in."""
+    """The memory it is in, or `any`: wherever the processor reaches it by a pointer."""
+    strides: list[IntExpr] | None = None
+    """With `memory: any`: elements from one index to the next in each dimension: a number, a
+    range, or `any`; left out: dense, row-major."""
     dtype: Dtype | None = None
-    """Data type; required off chip, the memory's own on chip."""
+    """Data type; required off chip and with `memory: any`, the memory's own on chip."""
     address: IntExpr | None = None
     """Range of its base address, in entries; left out: all of the memory."""
     written_by: list[Name] = Field(default=[])
@@ -221,8 +227,8 @@ class MicroKernelUseSchema(Model):
 class IntrinsicSchema(Model):
     """One thing the hardware does: compute, transfer, fill, configure."""
 
-    unit: Name
-    """The unit it runs on."""
+    unit: Name | None = None
+    """The unit it runs on; left out: the processor."""
     iterators: dict[Name, IntExpr] = Field(default={})
     """The lanes of the semantics and their fixed extents."""
     semantics: Lines
@@ -248,19 +254,22 @@ class CodeSchema(Model):
 
     includes: list[str] = Field(default=[])
     """Headers, with their brackets or quotes."""
+    definitions: Template = ""
+    """At file scope, before the kernel: functions and types; for processors."""
     handle_type: str = "void *"
     """Type of an off-chip buffer's handle."""
     prologue: Template = ""
     """At the start of the kernel."""
     epilogue: Template = ""
     """At the end of the kernel: waits until all calls are done."""
-    allocate: Template
-    """Gets an off-chip buffer; names `buffer` and `bytes`."""
-    free: Template
+    allocate: Template | None = None
+    """Gets an off-chip buffer; names `buffer` and `bytes`. This and the next three are needed with
+    units; a processor without them uses the caller's arrays in place."""
+    free: Template | None = None
     """Gives it back; names `buffer`."""
-    to_device: Template
+    to_device: Template | None = None
     """Copies to it; names `buffer`, `host` and `bytes`."""
-    from_device: Template
+    from_device: Template | None = None
     """Copies from it; names `buffer`, `host` and `bytes`."""
 
 
@@ -275,19 +284,23 @@ class HardwareSchema(Model):
     """What it is, and where its numbers come from."""
     parameters: dict[Name, Parameter] = Field(default={})
     """Numbers that expressions may use and users may set."""
-    memories: dict[Name, MemorySchema]
-    """Address spaces; exactly one is off chip."""
+    memories: dict[Name, AnyMemory]
+    """Address spaces; with units exactly one is off chip."""
     buses: dict[Name, BusSchema] = Field(default={})
     """Paths to off-chip memory."""
-    units: dict[Name, UnitSchema]
+    units: dict[Name, UnitSchema] = Field(default={})
     """Engines."""
     fetch: FetchSchema | None = None
     """How calls reach the units; left out: at once."""
-    synchronization: Annotated[TokensSchema | NoSynchronizationSchema, Field(discriminator="kind")]
-    """How calls on different units are ordered."""
+    synchronization: (
+        Annotated[TokensSchema | NoSynchronizationSchema, Field(discriminator="kind")] | None
+    ) = None
+    """How calls on different units are ordered; needed with units."""
     micro_kernels: dict[Name, MicroKernelSchema] = Field(default={})
     """Memories of micro-operations."""
-    intrinsics: dict[Name, IntrinsicSchema]
-    """Everything the hardware does."""
-    code: CodeSchema
-    """C text around the calls."""
+    intrinsics: dict[Name, IntrinsicSchema] = Field(default={})
+    """Everything the units do, and what the processor has special code for."""
+    processor: ProcessorSchema | None = None
+    """A machine that runs any statement as code; left out: units alone."""
+    code: CodeSchema | None = None
+    """C text around the calls; needed with units."""

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 
 from hwgen.spec.context import Context, name_offset
 from hwgen.spec.expression import Access, Assign, Name, Unary, walk
 from hwgen.spec.grammar import suggestion
 from hwgen.spec.hardware import Access as AccessKind
-from hwgen.spec.hardware import Immediate, Memory, Operand, Range
-from hwgen.spec.schema import IntrinsicSchema, OperandSchema
+from hwgen.spec.hardware import Immediate, Memory, Operand
+from hwgen.spec.ranges import Range
+from hwgen.spec.schema import HardwareSchema, IntrinsicSchema, OperandSchema
 from hwgen.spec.source import FieldPath
 from hwgen.spec.typecheck import ExpressionTypeError, check_assign
 
 OFFCHIP_ADDRESS = Range(0, (1 << 48) - 1)
+ANY = "any"
+"""Of an operand's memory: wherever a processor can address; of a stride: whatever it is."""
+ANY_STRIDE = Range(0, (1 << 48) - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,21 +195,102 @@ def check_types(
             ) from problem
 
 
+def check_places(
+    context: Context, path: FieldPath, fields: IntrinsicSchema, schema: HardwareSchema
+) -> bool:
+    """Whether an intrinsic runs on the processor and takes pointers, not on a unit.
+
+    Raises:
+        HwgenError: H134 it is neither the one nor the other.
+    """
+    anywhere = [n for n, o in fields.operands.items() if o.memory == ANY]
+    for name, operand in fields.operands.items():
+        where = (*path, "operands", name)
+        if anywhere and operand.memory != ANY:
+            raise context.error(
+                "H134", f"operand {name!r} has a memory while {anywhere[0]!r} may be in any",
+                (*where, "memory"), found=operand.memory, allowed="any, as the others",
+                repair="write memory: any for all operands, or for none",
+            )  # fmt: skip
+        given = (("address", operand.address), ("written_by", operand.written_by))
+        for field, value in given if anywhere else (("strides", operand.strides),):
+            if value not in (None, []):
+                raise context.error(
+                    "H134", f"an operand in {'any' if anywhere else 'one'} memory has no {field}",
+                    (*where, field), key=True, found=field,
+                    allowed="memory, dtype, strides" if anywhere else "memory, dtype, address, "
+                    "written_by", repair=f"remove {field}",
+                )  # fmt: skip
+    if not anywhere:
+        if fields.unit is None:
+            raise context.error(
+                "H134", "an intrinsic whose operands have memories runs on a unit", path, key=True,
+                found="no unit", allowed=", ".join(schema.units) or "declare one under `units`",
+                repair="add `unit`, or write memory: any for its operands",
+            )  # fmt: skip
+        return False
+    if schema.processor is None:
+        raise context.error(
+            "H134", "memory: any is what a processor can address, and there is none",
+            (*path, "operands", anywhere[0], "memory"), found=ANY,
+            allowed=", ".join(schema.memories), repair="name a memory, or add a `processor`",
+        )  # fmt: skip
+    for field, value in (
+        ("unit", fields.unit), ("loops", fields.loops), ("micro_kernel", fields.micro_kernel),
+        ("result_latency_iterations", fields.result_latency_iterations),
+    ):  # fmt: skip
+        if value:
+            raise context.error(
+                "H134", f"an intrinsic with operands in any memory has no {field}", (*path, field),
+                key=True, found=field,
+                allowed="iterators, semantics, operands, immediates, cycles, emit",
+                repair=f"remove {field}: the processor runs it",
+            )  # fmt: skip
+    return True
+
+
+def _strides(
+    context: Context, path: FieldPath, schema: OperandSchema, shape: tuple[int, ...]
+) -> tuple[Range, ...]:
+    """Elements from one index to the next, per dimension; dense where nothing is said."""
+    if schema.strides is None:
+        dense = [prod(shape[d + 1 :]) for d in range(len(shape))]
+        return tuple(Range(s, s) for s in dense)
+    where = (*path, "strides")
+    if len(schema.strides) != len(shape):
+        raise context.error(
+            "H134", "an operand has one stride per dimension", where,
+            found=f"{len(schema.strides)} strides", allowed=f"{len(shape)}: {_shape(shape)}",
+        )  # fmt: skip
+    return tuple(
+        ANY_STRIDE if text == ANY else context.range(text, (*where, d), 0)
+        for d, text in enumerate(schema.strides)
+    )
+
+
 def resolve_operand(
     context: Context,
     path: FieldPath,
     schema: OperandSchema,
-    memory: Memory,
+    memory: Memory | None,
     *,
     shape: tuple[int, ...],
     access: AccessKind,
 ) -> Operand:
-    """An operand, its shape fitted to its memory's entry.
+    """An operand, its shape fitted to its memory's entry; without a memory, its strides.
 
     Raises:
-        HwgenError: H116 data type, H117 shape, H121 address range.
+        HwgenError: H116 data type, H117 shape, H121 address range, H134 strides.
     """
     name = str(path[-1])
+    if memory is None:
+        if schema.dtype is None:
+            raise context.error(
+                "H116", f"operand {name!r} needs a data type: any memory has none of its own",
+                path, key=True, found="no dtype", repair="add dtype, as {memory: any, dtype: int8}",
+            )  # fmt: skip
+        strides = _strides(context, path, schema, shape)
+        return Operand(name, "", schema.dtype, access, shape, ANY_STRIDE, strides=strides)
     if memory.kind == "offchip":
         if schema.dtype is None:
             raise context.error(

@@ -184,7 +184,7 @@ def _kernel_fields(subject: Subject) -> Iterator[Problem]:
                     f"operation {number} writes entry {at} past its base",
                     f"{micro.rewrite_distance} operations between equal addresses",
                 )
-            recent = [*recent, at][-max(1, micro.rewrite_distance - 1) :]
+            recent = [at, *recent][: micro.rewrite_distance - 1]
 
 
 def _sequence(loops: tuple[KernelLoop, ...], operand: int) -> Iterator[int]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from hwgen.model.bound import Bound
     from hwgen.model.functional import FunctionalResult
     from hwgen.model.timing import TimingResult
-    from hwgen.pipeline import Compilation
+    from hwgen.pipeline import Compilation, SearchOptions
     from hwgen.spec.hardware import HardwareSpec
     from hwgen.spec.workload import Workload
 
@@ -31,16 +31,20 @@ class Examination:
     bound: Bound
 
 
-def compile_ranked(workload: Workload, hardware: HardwareSpec, rank: int) -> Compilation:
+def compile_ranked(
+    workload: Workload, hardware: HardwareSpec, rank: int, options: SearchOptions | None = None
+) -> Compilation:
     """Compile with the schedule of a rank in the search's order; past the last, start over.
+
+    `options` are those of the search for the best, rank 0.
 
     Raises:
         HwgenError: as `compile_kernel`.
     """
-    from hwgen.pipeline import compile_kernel
+    from hwgen.pipeline import SearchOptions, compile_kernel
 
     if rank == 0:
-        return compile_kernel(workload, hardware)
+        return compile_kernel(workload, hardware, options=options or SearchOptions())
     from hwgen.polyhedral.matching import match
     from hwgen.polyhedral.scop import build_scop
     from hwgen.polyhedral.search import search

@@ -22,6 +22,7 @@ from hwgen.pipeline import Compilation
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.verify.examine import examine
 from tests.conformance.test_emitted_c import modelled_cycles, run_through_shim
+from tests.samples import CHIPS_WITH_UNITS
 
 ROOT = Path(__file__).parents[2]
 
@@ -41,7 +42,6 @@ RESNET18 = [
 ODD = (1, 7, 17, 255, 257)
 SOME = ("compute_first", "load_first", "random:1")
 WORKLOADS = sorted(p.stem for p in (ROOT / "workloads").glob("*.yaml"))
-CHIPS = sorted((ROOT / "hw_specs").glob("*.yaml"))
 
 needs_compiler = pytest.mark.skipif(not have_compiler(), reason="no C compiler")
 
@@ -78,7 +78,7 @@ def through_c(compiled: Compilation, seed: int, batch: int = 1) -> None:
             np.testing.assert_array_equal(outputs[tensor.name], expected[tensor.name])
 
 
-@pytest.mark.parametrize("spec", CHIPS, ids=lambda p: p.stem)
+@pytest.mark.parametrize("spec", CHIPS_WITH_UNITS, ids=lambda p: p.stem)
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_every_workload_on_every_chip(name: str, spec: Path) -> None:
     workload = hwgen.load_workload(ROOT / "workloads" / f"{name}.yaml")

@@ -14,7 +14,7 @@ from tests.conftest import Golden
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 CASES = sorted(p.name for p in HERE.iterdir() if p.suffix in (".yaml", ".json"))
-VALID = ("spec_valid.yaml", "workload_valid.yaml")
+VALID = ("spec_valid.yaml", "spec_valid_processor.yaml", "workload_valid.yaml")
 WITHOUT_FILE = {"H001", "H002"}
 """Codes about files that cannot stand here; `tests/unit/spec/test_source.py` holds them."""
 

@@ -16,9 +16,10 @@ from hwgen.verify import examine
 from hwgen.verify.campaign import MAX_POINTS, Runner, campaign
 from hwgen.verify.data import STYLES, draw_inputs, first_difference
 from hwgen.verify.strategies import Case
+from tests.samples import CHIPS_WITH_UNITS
 
 ROOT = Path(__file__).resolve().parents[2]
-SPEC = min((ROOT / "hw_specs").glob("*.yaml"))
+SPEC = min(CHIPS_WITH_UNITS)
 GEMM = ROOT / "workloads" / "gemm.yaml"
 CONVOLUTION = ROOT / "workloads" / "conv2d_requant.yaml"
 

@@ -13,6 +13,7 @@ import pytest
 
 from hwgen.cli import app, inspect, main
 from hwgen.errors import HwgenError
+from tests.samples import CHIPS_WITH_UNITS
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -218,7 +219,7 @@ def test_files_that_are_no_specs_are_coded_errors(
 ) -> None:
     path = tmp_path / name
     path.write_bytes(content)
-    chip = min((ROOT / "hw_specs").glob("*.yaml"))
+    chip = min(CHIPS_WITH_UNITS)
     arguments = (
         ["generate", "--spec", str(chip), "--workload", str(path)]
         if as_workload

@@ -19,7 +19,7 @@ from hwgen.codegen.program import Call, Image, KernelLoop, KernelProgram, Node
 from hwgen.errors import HwgenError
 from hwgen.model.compiled import compile_model, have_compiler
 from hwgen.spec.expression import Binary, BinaryOp, Cast, Const, Expr, Name, evaluate
-from hwgen.spec.hardware import Range
+from hwgen.spec.ranges import Range
 from hwgen.spec.workload import Workload
 from tests import samples
 from tests.shim import harness

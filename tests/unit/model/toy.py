@@ -18,10 +18,10 @@ from hwgen.spec.hardware import (
     Intrinsic,
     Memory,
     Operand,
-    Range,
     StrideRule,
     Unit,
 )
+from hwgen.spec.ranges import Range
 
 ENTRIES = 48
 LANES = 2

@@ -9,7 +9,7 @@ import pytest
 import hwgen
 from hwgen.errors import HwgenError
 from hwgen.polyhedral import isl
-from hwgen.polyhedral.search import tile_options
+from hwgen.polyhedral.search_space import tile_options
 
 ROOT = Path(__file__).parents[3]
 

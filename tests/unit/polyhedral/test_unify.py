@@ -7,7 +7,8 @@ import pytest
 from hwgen.polyhedral.unify import flatten, unify
 from hwgen.spec.expression import Const
 from hwgen.spec.grammar import parse_expression
-from hwgen.spec.hardware import Immediate, Range
+from hwgen.spec.hardware import Immediate
+from hwgen.spec.ranges import Range
 
 FIELD = {"imm": Immediate("imm", "int32", Range(-8, 7))}
 

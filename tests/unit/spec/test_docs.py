@@ -10,9 +10,11 @@ from typing import Any, cast
 
 import pytest
 
-from hwgen.spec import schema, workload_schema
+from hwgen.spec import schema, schema_processor, workload_schema
 from hwgen.spec.json_schema import field_docstrings
-from hwgen.spec.load import hardware_json_schema, workload_json_schema
+from hwgen.spec.load import hardware_json_schema, parse_hardware, workload_json_schema
+from hwgen.spec.ranges import Range
+from hwgen.spec.source import parse_document
 from tests.conftest import Golden
 
 ROOT = Path(__file__).parents[3]
@@ -63,9 +65,9 @@ def _heading(model: str) -> str:
     return " ".join(words).lower()
 
 
-def _tables(made: dict[str, Any], module: ModuleType, top: str) -> str:
+def _tables(made: dict[str, Any], modules: list[ModuleType], top: str) -> str:
     definitions: dict[str, Any] = {top: made, **made.get("$defs", {})}
-    docs = field_docstrings(module)
+    docs = {name: fields for m in modules for name, fields in field_docstrings(m).items()}
     lines: list[str] = []
     for model in [top, *(m for m in docs if m in definitions and m != top)]:
         definition = definitions[model]
@@ -80,21 +82,21 @@ def _tables(made: dict[str, Any], module: ModuleType, top: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("page", "made", "module", "top"),
+    ("page", "made", "modules", "top"),
     [
-        ("spec.md", hardware_json_schema(), schema, "HardwareSchema"),
-        ("workload.md", workload_json_schema(), workload_schema, "WorkloadSchema"),
+        ("spec.md", hardware_json_schema(), [schema, schema_processor], "HardwareSchema"),
+        ("workload.md", workload_json_schema(), [workload_schema], "WorkloadSchema"),
     ],
     ids=["spec", "workload"],
 )
 def test_field_tables(
-    page: str, made: dict[str, Any], module: ModuleType, top: str, golden: Golden
+    page: str, made: dict[str, Any], modules: list[ModuleType], top: str, golden: Golden
 ) -> None:
     path = ROOT / "docs" / page
     text = path.read_text(encoding="utf-8")
     before, _, rest = text.partition("<!-- fields: begin -->")
     _, _, after = rest.partition("<!-- fields: end -->")
-    tables = _tables(made, module, top)
+    tables = _tables(made, modules, top)
     golden(path, f"{before}<!-- fields: begin -->\n{tables}\n<!-- fields: end -->{after}")
 
 
@@ -105,6 +107,17 @@ def test_every_field_has_a_docstring() -> None:
         for definition in definitions.values():
             for properties in definition["properties"].values():
                 assert properties["description"].endswith(".")
+
+
+def test_the_example_of_a_processor_loads() -> None:
+    page = (ROOT / "docs/spec.md").read_text(encoding="utf-8")
+    text = page.split("```yaml\n")[1].split("```")[0]
+    data = parse_document(text, "spec.md").data
+    assert isinstance(data, dict)
+    chip = parse_hardware(data, {"CORES": 3})
+    assert chip.processor is not None
+    assert chip.processor.workers == 3
+    assert chip.intrinsic["axpy"].operand("y").strides == (Range(1, 1),)
 
 
 def test_every_code_is_documented() -> None:

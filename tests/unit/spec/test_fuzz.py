@@ -82,6 +82,12 @@ def test_mutated_small_chip(text: str, tmp_path_factory: pytest.TempPathFactory)
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)
+@given(text=mutations(_text("tests/error/spec_valid_processor.yaml")))
+def test_mutated_processor(text: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    _check(load_hardware, text, tmp_path_factory.getbasetemp())
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
 @given(text=mutations(_text("workloads/conv2d_requant.yaml")))
 def test_mutated_workload(text: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     _check(load_workload, text, tmp_path_factory.getbasetemp())

@@ -9,8 +9,9 @@ import pytest
 
 from hwgen.errors import HwgenError
 from hwgen.spec.expression import evaluate
-from hwgen.spec.hardware import HardwareSpec, Range, StrideRule
+from hwgen.spec.hardware import HardwareSpec, StrideRule
 from hwgen.spec.load import load_hardware, parse_hardware
+from hwgen.spec.ranges import Range
 from hwgen.spec.source import read_document
 
 ROOT = Path(__file__).parents[3]

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from hwgen.codegen.program import KernelProgram, Push
 from hwgen.model import counting
-from hwgen.model.bound import lower_bound
+from hwgen.model.bound import lower_bound, write_bound
+from hwgen.model.bus import split_access, write_cycles
 from hwgen.model.counting import count_calls, count_tokens, nested_calls, touched_entries
 from hwgen.model.timing import estimate_cycles, simulate_timing
 from hwgen.model.trace import CallEvent, walk
@@ -109,3 +110,33 @@ def test_a_chip_that_writes_several_bursts_at_once() -> None:
     )
     bound = dict(lower_bound(tiled_gemm_requant(256, 256, 256), chip_with).per_resource)
     assert bound["unit store"] == 256 * 256 // 8
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(
+    st.sampled_from((1, 4, 8, 32)),
+    st.sampled_from((1, 4, 16)),
+    st.sampled_from((8, 32, 48, 4096)),
+    st.sampled_from((1, 2, 16)),
+    st.sampled_from((0, 3)),
+    st.sampled_from((1, 4, 16, 24, 64)),
+    st.integers(1, 40),
+)
+def test_no_write_is_faster_than_its_bound(
+    beat: int, beats: int, boundary: int, flight: int, per_entry: int, size: int, entries: int
+) -> None:
+    write = replace(
+        chip().buses[0].write,
+        latency_cycles=10, in_flight_bursts=flight, cycles_per_entry=per_entry,
+    )  # fmt: skip
+    bus = replace(
+        chip().buses[0],
+        beat_bytes=beat, burst_beats=beats, burst_boundary_bytes=boundary, write=write,
+    )  # fmt: skip
+    dense = split_access(bus, 0, entries * size, 1, 0, size)
+    rows = split_access(bus, 0, size, entries, size, size)
+    bound = write_bound(bus, size, entries)
+    assert bound <= min(write_cycles(write, dense), write_cycles(write, rows))
+    whole = boundary % beat == 0 and boundary % min(beat * beats, boundary) == 0
+    if whole and not per_entry and flight == 1:
+        assert bound == write_cycles(write, dense)

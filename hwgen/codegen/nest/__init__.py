@@ -1,0 +1,1 @@
+"""Schedules of statements as programs for a processor: lowering and emission."""

@@ -1,0 +1,103 @@
+"""The first state of a workload: one nest per statement, in textual order, each tensor defined
+by one stage (a statement that rewrites a tensor defines a new one)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hwgen.errors import HwgenError
+from hwgen.polyhedral.nest.state import Block, Loop, Node, Stage, State, Storage, Tensor
+from hwgen.spec.expression import Access, Binary, Call, Cast, Const, Expr, Name, Unary
+from hwgen.spec.workload import Statement, Workload
+
+
+def build_state(workload: Workload) -> State:
+    """Every statement as a stage with a nest of its own.
+
+    Raises:
+        HwgenError: H410 where a statement rewrites only a part of a tensor.
+    """
+    last = {s.target.tensor: n for n, s in enumerate(workload.statements)}
+    current = {t.name: t.name for t in workload.inputs}
+    tensors = {t.name: Tensor(t.name, t.dtype, t.shape, t.role) for t in workload.tensors}
+    stages: list[Stage] = []
+    for number, statement in enumerate(workload.statements):
+        written = statement.target.tensor
+        value = rename_tensors(statement.value, current)
+        if written in current:
+            _check_whole(statement, tensors[written])
+        name = written
+        if number != last[written]:
+            name = unique(f"{written}_{number}", tensors)
+            tensors[name] = Tensor(
+                name, tensors[written].dtype, tensors[written].shape, "intermediate"
+            )
+        current[written] = name
+        target = Access(name, statement.target.indices)
+        stages.append(Stage(name, statement.loops, target, statement.op, value))
+    taken = set(tensors)
+    root = tuple(nest(stage, taken) for stage in stages)
+    storages = tuple(Storage(n) for n in tensors)
+    return State(workload.name, tuple(tensors.values()), tuple(stages), root, storages)
+
+
+def _check_whole(statement: Statement, tensor: Tensor) -> None:
+    indices = statement.target.indices
+    extents = dict(statement.loops)
+    whole = len({str(i) for i in indices}) == len(indices) and all(
+        isinstance(i, Name) and extents[i.name] == e
+        for i, e in zip(indices, tensor.shape, strict=True)
+    )
+    if not whole:
+        raise HwgenError(
+            "H410",
+            f"{tensor.name} is rewritten in part",
+            location=statement.location,
+            field="compute",
+            found=str(statement),
+            allowed=f"a statement that writes every element of {tensor.name}, or another tensor",
+            repair="give the part a tensor of its own",
+        )
+
+
+def rename_tensors(expr: Expr, names: dict[str, str]) -> Expr:
+    """The expression with accesses to tensors renamed."""
+    match expr:
+        case Const() | Name():
+            return expr
+        case Access(tensor, indices):
+            return Access(names.get(tensor, tensor), indices)
+        case Unary(op, operand):
+            return Unary(op, rename_tensors(operand, names))
+        case Binary(op, left, right):
+            return Binary(op, rename_tensors(left, names), rename_tensors(right, names))
+        case Cast(dtype, operand):
+            return Cast(dtype, rename_tensors(operand, names))
+        case Call(function, arguments):
+            return Call(function, tuple(rename_tensors(a, names) for a in arguments))
+
+
+def unique(name: str, taken: Iterable[str]) -> str:
+    """The name, or the name with the first number that makes it new."""
+    used = set(taken)
+    if name not in used:
+        return name
+    number = 1
+    while f"{name}_{number}" in used:
+        number += 1
+    return f"{name}_{number}"
+
+
+def nest(stage: Stage, taken: set[str]) -> Node:
+    """A stage's block under one loop per iterator; loop names are added to `taken`."""
+    loops: list[tuple[str, int]] = []
+    bindings: list[tuple[str, Expr]] = []
+    for iterator, extent in stage.iterators:
+        name = iterator if iterator not in taken else unique(f"{stage.tensor}_{iterator}", taken)
+        taken.add(name)
+        loops.append((name, extent))
+        bindings.append((iterator, Name(name)))
+    node: Node = Block(stage.tensor, "whole", tuple(bindings))
+    for name, extent in reversed(loops):
+        node = Loop(name, extent, (node,))
+    return node

@@ -1,0 +1,185 @@
+"""Primitives that add stages or say where values live: caches, scopes, prefetches, slots."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hwgen.polyhedral.nest.build import unique
+from hwgen.polyhedral.nest.edit import (
+    check_not_tensorized,
+    check_tensor,
+    find_loop,
+    find_stage,
+    refuse,
+    replace_loop,
+    stages_of,
+)
+from hwgen.polyhedral.nest.placement import fresh_nest, insert_nest, replace_reads
+from hwgen.polyhedral.nest.state import (
+    Loop,
+    Node,
+    Prefetch,
+    Stage,
+    State,
+    Storage,
+    Tensor,
+    blocks,
+    map_blocks,
+)
+from hwgen.spec.expression import Access, Name
+
+
+def cache_read(state: State, tensor: str, memory: str, readers: Sequence[str]) -> tuple[State, str]:
+    """Readers read a copy of a tensor in a memory; the copy is a stage of its own.
+
+    Raises:
+        HwgenError: H413, H414.
+    """
+    check_tensor(state, tensor)
+    reading = [s.tensor for s in state.readers(tensor)]
+    chosen = list(readers) or reading
+    for name in chosen:
+        find_stage(state, name)
+    strangers = [n for n in chosen if n not in reading]
+    if strangers or not chosen:
+        raise refuse(
+            f"{strangers[0] if strangers else 'nobody'} reads {tensor}"
+            if not strangers
+            else f"{strangers[0]} does not read {tensor}",
+            ", ".join(chosen) or "no reader",
+            ", ".join(reading) or "a tensor that some stage reads",
+            f"cache_read({tensor!r}, {memory!r}) serves all readers",
+        )
+    source = state.tensor[tensor]
+    name = unique(f"{tensor}_{memory}", state.tensor)
+    stage = _copy(name, tensor, source.shape)
+    stages: list[Stage] = []
+    for s in state.stages:
+        if s.tensor in chosen:
+            if stage not in stages:
+                stages.append(stage)
+            stages.append(
+                replace(s, value=replace_reads(s.value, tensor, lambda a: Access(name, a.indices)))
+            )
+        else:
+            stages.append(s)
+    made = replace(
+        state,
+        tensors=(*state.tensors, Tensor(name, source.dtype, source.shape, "intermediate")),
+        stages=tuple(stages),
+        storages=(*state.storages, Storage(name, memory)),
+    )
+    return insert_nest(made, fresh_nest(made, stage), name), name
+
+
+def _copy(target: str, source: str, shape: Sequence[int]) -> Stage:
+    iterators = tuple((f"{target}_{d}", e) for d, e in enumerate(shape))
+    indices = tuple(Name(n) for n, _ in iterators)
+    return Stage(target, iterators, Access(target, indices), "=", Access(source, indices), "copy")
+
+
+def cache_write(state: State, tensor: str, memory: str) -> tuple[State, str]:
+    """The stage of a tensor writes to a memory instead, and a copy moves the result.
+
+    Raises:
+        HwgenError: H413, H414.
+    """
+    stage = find_stage(state, tensor)
+    if any(b.stage == tensor and b.tensorized for b in blocks(state.root)):
+        raise refuse(
+            f"{tensor} is tensorized",
+            "a call that writes it",
+            "stages whose loops are still free",
+            "cache first, tensorize last",
+        )
+    result = state.tensor[tensor]
+    name = unique(f"{tensor}_{memory}", state.tensor)
+    moved = replace(stage, tensor=name, target=Access(name, stage.target.indices))
+    copy = _copy(tensor, name, result.shape)
+    stages: list[Stage] = []
+    for s in state.stages:
+        stages += [moved, copy] if s.tensor == tensor else [s]
+    root = map_blocks(state.root, lambda b: replace(b, stage=name) if b.stage == tensor else b)
+    made = replace(
+        state,
+        tensors=(*state.tensors, Tensor(name, result.dtype, result.shape, "intermediate")),
+        stages=tuple(stages),
+        storages=(*state.storages, Storage(name, memory)),
+        root=root,
+    )
+    place = next(n for n, x in enumerate(root) if name in stages_of(x)) + 1
+    node = fresh_nest(made, copy)
+    return replace(made, root=(*root[:place], node, *root[place:])), name
+
+
+def set_scope(state: State, tensor: str, memory: str) -> State:
+    """Where a tensor lives; the caller's arrays stay where they are.
+
+    Raises:
+        HwgenError: H413, H414.
+    """
+    check_inner(state, tensor, "moved to another memory")
+    return state.with_storage(replace(state.storage[tensor], memory=memory))
+
+
+def check_inner(state: State, tensor: str, what: str) -> None:
+    """Raises:
+    HwgenError: H413 where a tensor is an array of the caller, H414.
+    """
+    check_tensor(state, tensor)
+    role = state.tensor[tensor].role
+    if role != "intermediate":
+        other = "cache_read" if role == "input" else "cache_write"
+        raise refuse(
+            f"{tensor} cannot be {what}",
+            f"{tensor} is an {role}: the caller's array",
+            "intermediates",
+            f"{other}({tensor!r}, memory) makes a copy that can",
+        )
+
+
+def prefetch(state: State, tensor: str, loop: str, distance: int) -> State:
+    """At the start of a loop's body, fetch what it will read of a tensor some iterations later.
+
+    Raises:
+        HwgenError: H413, H414.
+    """
+    check_tensor(state, tensor)
+    found = find_loop(state, loop)
+    check_not_tensorized(state, loop)
+    reads = {r.tensor for s in stages_of(found) for r in state.stage[s].reads}
+    if tensor not in reads:
+        raise refuse(
+            f"nothing inside {loop} reads {tensor}",
+            f"{loop} reads {', '.join(sorted(reads)) or 'nothing'}",
+            "a tensor that the loop reads",
+            "name a loop around a reader",
+        )
+    if not 1 <= distance < max(2, found.extent):
+        raise refuse(
+            f"{loop} does not run so far",
+            f"distance {distance}",
+            f"1..{max(1, found.extent - 1)}",
+            "a smaller distance",
+        )
+
+    def edit(x: Loop) -> tuple[Node, ...]:
+        rest = tuple(p for p in x.prefetches if p.tensor != tensor)
+        return (replace(x, prefetches=(*rest, Prefetch(tensor, distance))),)
+
+    return replace(state, root=replace_loop(state.root, loop, edit))
+
+
+def double_buffer(state: State, tensor: str, slots: int) -> State:
+    """Consecutive tiles of a tensor take turns in `slots` copies of its buffer.
+
+    Raises:
+        HwgenError: H413, H414.
+    """
+    check_inner(state, tensor, "double buffered")
+    if not 1 <= slots <= 64:
+        raise refuse(
+            f"{tensor} cannot have {slots} slots", str(slots), "1..64", "2 is double buffering"
+        )
+    return state.with_storage(replace(state.storage[tensor], slots=slots))

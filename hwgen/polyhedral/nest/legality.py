@@ -1,0 +1,361 @@
+"""Legality of a whole state: every value read is complete and right, whatever edits led here.
+
+Every tensor is defined by one stage, so a schedule is right exactly when, for some home of each
+tensor (a common prefix of the loops around its accesses),
+
+1. whatever an instance reads was produced before it in the same iteration of the home;
+2. a reduction adds each contribution once per home iteration, after its initialisation and before
+   any reader there;
+3. an output's home is the whole kernel, and every element of it is computed;
+4. loops that do not run in order carry no conflict on a tensor that lives outside them.
+
+The deepest such home is chosen. Nothing here looks at how a state was made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from hwgen.errors import HwgenError
+from hwgen.polyhedral import isl
+from hwgen.polyhedral.nest.relations import (
+    SEQUENTIAL,
+    Side,
+    before,
+    carried,
+    combining,
+    conjoin,
+    equal,
+    same,
+    shared,
+)
+from hwgen.polyhedral.nest.state import Site, Stage, State
+from hwgen.polyhedral.nest.terms import isl_text
+from hwgen.spec.expression import Access, Name, substitute
+
+PRIME = "'"
+POINT = "''''"
+"""Suffix of a stage's own iterators, as distinct from its instances'."""
+
+Homes = dict[str, tuple[str, ...]]
+"""Per tensor that stages write: names of the loops around its home, outermost first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """What a schedule breaks: two instances, and why they must not stand so."""
+
+    reason: str
+    first: str
+    second: str
+
+    def __str__(self) -> str:
+        return f"{self.reason}: {self.first} and {self.second}"
+
+
+def check(state: State, depths: Mapping[str, int] | None = None) -> Homes:
+    """The home of every tensor that stages write; `depths` limits the loops around some.
+
+    Raises:
+        HwgenError: H411 a broken dependence, H412 a conflict between iterations that run at once;
+            both with two instances.
+    """
+    homes: Homes = {}
+    for stage in state.stages:
+        homes[stage.tensor] = _home(state, stage, (depths or {}).get(stage.tensor, 99))
+    for site in state.sites:
+        _check_store(state, site)
+    _check_parallel(state, homes)
+    return homes
+
+
+def _home(state: State, stage: Stage, limit: int) -> tuple[str, ...]:
+    accesses = [s for s in state.sites if touches(state, s, stage.tensor)]
+    depth = min(limit, *(shared(accesses[0], s) for s in accesses), len(accesses[0].loops))
+    output = state.tensor[stage.tensor].role == "output"
+    violation: Violation | None = None
+    for d in (0,) if output else range(depth, -1, -1):
+        violation = _violation(state, stage, d, output)
+        if violation is None:
+            return accesses[0].names[:d]
+    assert violation is not None
+    raise HwgenError(
+        "H411",
+        f"the schedule breaks a dependence on {stage.tensor}",
+        found=str(violation),
+        allowed="every value complete before it is read, every contribution added once",
+        repair="keep the loops that carry this dependence outside and in order",
+    )
+
+
+def touches(state: State, site: Site, tensor: str) -> bool:
+    """Whether a block reads or writes a tensor."""
+    if site.block.stage == tensor:
+        return True
+    stage = state.stage[site.block.stage]
+    return site.block.part != "init" and any(r.tensor == tensor for r in stage.reads)
+
+
+def _violation(state: State, stage: Stage, depth: int, output: bool) -> Violation | None:
+    """The first broken condition where a tensor's home is the outermost `depth` loops."""
+    writers = [s for s in state.sites if s.block.stage == stage.tensor]
+    compute = next(s for s in writers if s.block.part != "init")
+    init = next((s for s in writers if s.block.part == "init"), None)
+    found = _accumulation(state, compute, init, depth) if stage.reduces else None
+    if found is not None:
+        return found
+    if output:
+        found = _coverage(state, compute)
+    for reader in state.sites:
+        if found is None and reader.block.part != "init":
+            for access in state.stage[reader.block.stage].reads:
+                if access.tensor == stage.tensor:
+                    found = found or _flow(state, compute, reader, access, depth)
+    return found
+
+
+def _domain(stage: Stage, suffix: str) -> list[str]:
+    return [f"0 <= {n}{suffix} < {e}" for n, e in stage.iterators]
+
+
+def _instance(stage: Stage, suffix: str) -> str:
+    return f"{stage.tensor}[{', '.join(n + suffix for n, _ in stage.iterators)}]"
+
+
+def _elements(stage: Stage, access: Access, suffix: str) -> list[str]:
+    rename = {n: Name(n + suffix) for n, _ in stage.iterators}
+    return [isl_text(substitute(i, rename)) for i in access.indices]
+
+
+def _bound(side: Side, suffix: str) -> list[str]:
+    """The stage's iterators, under a suffix, are what the instance binds them to."""
+    binding = side.block.binding
+    return [
+        f"{n}{suffix} = {side.own(binding[n])}" for n, _ in side.stage.iterators if n in binding
+    ]
+
+
+def _flow(state: State, writer: Site, reader: Site, access: Access, depth: int) -> Violation | None:
+    """Everything that makes up a read element has run before, in the same home iteration."""
+    w, r = Side(state, writer, "'"), Side(state, reader, "''")
+    stage = w.stage
+    elements = equal(r.element(access), w.element(stage.target))
+    # Where no point is computed twice, one emptiness check decides.
+    late = isl.Map(
+        f"{{ {r.tuple} -> {w.tuple} : "
+        f"{conjoin(r.domain, w.domain, elements)} and not "
+        f"({conjoin(same(w, r, depth), [before(w, r, depth)])}) }}"
+    )
+    if late.is_empty() and _coverage(state, writer) is None:
+        return None
+    needed = isl.Map(
+        f"{{ {r.tuple} -> {_instance(stage, POINT)} : "
+        + conjoin(
+            r.domain,
+            _domain(stage, POINT),
+            equal(r.element(access), _elements(stage, stage.target, POINT)),
+        )
+        + " }"
+    )
+    ran = isl.Map(
+        f"{{ {r.tuple} -> {_instance(stage, POINT)} : exists ({', '.join(w.names) or 'z'} : "
+        + conjoin(r.domain, w.domain, same(w, r, depth), [before(w, r, depth)], _bound(w, POINT))
+        + ") }"
+    )
+    missing = needed.subtract(ran)
+    if missing.is_empty():
+        return None
+    reads, makes = _pair(missing, r.names, [n for n, _ in stage.iterators])
+    return Violation(f"{reads} reads {access.tensor} before what it needs has run", reads, makes)
+
+
+def _coverage(state: State, writer: Site) -> Violation | None:
+    """Every point of a stage runs."""
+    w = Side(state, writer, "'")
+    stage = w.stage
+    ran = isl.Set(
+        f"{{ {_instance(stage, POINT)} : exists ({', '.join(w.names) or 'z'} : "
+        + conjoin(w.domain, _bound(w, POINT))
+        + ") }"
+    )
+    whole = isl.Set(f"{{ {_instance(stage, POINT)} : {conjoin(_domain(stage, POINT))} }}")
+    missing = whole.subtract(ran)
+    if missing.is_empty():
+        return None
+    point = _point(missing, [n for n, _ in stage.iterators])
+    return Violation("a part of the stage never runs", point, f"no instance of {stage.tensor}")
+
+
+def _accumulation(state: State, compute: Site, init: Site | None, depth: int) -> Violation | None:
+    """Each contribution once per home iteration, after the initialisation, before any reader."""
+    a, b = Side(state, compute, "'"), Side(state, compute, "''")
+    stage = a.stage
+    target = equal(a.element(stage.target), b.element(stage.target))
+    home = same(a, b, depth)
+    # The same point of the stage at two instances of one home iteration.
+    point = [f"{a.own(e)} = {b.own(e)}" for _, e in a.block.bindings]
+    different = (
+        "(" + " or ".join(f"{x} != {y}" for x, y in zip(a.names, b.names, strict=True)) + ")"
+    )
+    if a.names:
+        twice = isl.Map(
+            f"{{ {a.tuple} -> {b.tuple} : "
+            f"{conjoin(a.domain, b.domain, home, point, [different])} }}"
+        )
+        if not twice.is_empty():
+            return Violation("one contribution is added twice", *_pair(twice, a.names, b.names))
+    if init is None:
+        first = [f"{a.own(a.block.binding[n])} = 0" for n, _ in stage.reduction]
+        late = isl.Map(
+            f"{{ {a.tuple} -> {b.tuple} : "
+            f"{conjoin(a.domain, b.domain, home, target, first)} and not "
+            f"({before(a, b, depth)} or ({conjoin(same(a, b, len(a.names)))})) }}"
+        )
+        if not late.is_empty():
+            return Violation(
+                "the contribution that initialises comes late", *_pair(late, a.names, b.names)
+            )
+    else:
+        i = Side(state, init, "'''")
+        elements = equal(i.element(stage.target), b.element(stage.target))
+        late = isl.Map(
+            f"{{ {i.tuple} -> {b.tuple} : "
+            f"{conjoin(i.domain, b.domain, same(i, b, depth), elements)} and not "
+            f"{before(i, b, depth)} }}"
+        )
+        if not late.is_empty():
+            return Violation(
+                "an initialisation comes after a contribution", *_pair(late, i.names, b.names)
+            )
+        started = isl.Set(
+            f"{{ {b.tuple} : exists ({', '.join(i.names) or 'z'} : "
+            f"{conjoin(i.domain, b.domain, same(i, b, depth), elements)}) }}"
+        )
+        whole = isl.Set(f"{{ {b.tuple} : {conjoin(b.domain)} }}")
+        missing = whole.subtract(started)
+        if not missing.is_empty():
+            point_text = _point(missing, b.names)
+            return Violation("a contribution has no initialisation", point_text, init.block.name)
+    return _early_readers(state, compute, depth)
+
+
+def _early_readers(state: State, compute: Site, depth: int) -> Violation | None:
+    """No contribution runs after a reader of its element in the same home iteration."""
+    w = Side(state, compute, "'")
+    for reader in state.sites:
+        if reader.block.part == "init":
+            continue
+        r = Side(state, reader, "''")
+        for access in r.stage.reads:
+            if access.tensor != w.stage.tensor:
+                continue
+            elements = equal(r.element(access), w.element(w.stage.target))
+            late = isl.Map(
+                f"{{ {r.tuple} -> {w.tuple} : "
+                f"{conjoin(r.domain, w.domain, same(w, r, depth), elements)} and not "
+                f"{before(w, r, depth)} }}"
+            )
+            if not late.is_empty():
+                reads, adds = _pair(late, r.names, w.names)
+                return Violation(f"{reads} reads {access.tensor} before all is added", reads, adds)
+    return None
+
+
+def _check_store(state: State, site: Site) -> None:
+    """Where threads combine a reduction, one of them must store it."""
+    loops = combining(state, site)
+    predicate = site.block.store_predicate
+    if predicate is None or not loops:
+        return
+    side = Side(state, site, "'")
+    names = {f"{x.name}'" for x in loops}
+    outer = [n for n in side.names if n not in names]
+    inner = [n for n in side.names if n in names]
+    bounds = side.domain
+    whole = isl.Set(f"{{ [{', '.join(outer)}] : exists ({', '.join(inner)} : {conjoin(bounds)}) }}")
+    stored = isl.Set(
+        f"{{ [{', '.join(outer)}] : exists ({', '.join(inner)} : "
+        f"{conjoin(bounds, [side.own(predicate)])}) }}"
+    )
+    missing = whole.subtract(stored)
+    if not missing.is_empty():
+        raise HwgenError(
+            "H411",
+            f"nobody stores {site.block.stage}",
+            found=f"no instance at which {predicate} holds, for example among "
+            f"{_point(missing, outer, site.block.stage)}",
+            allowed="a predicate that holds for at least one thread",
+            repair="let the thread of index zero store",
+        )
+
+
+def _check_parallel(state: State, homes: Homes) -> None:
+    """Iterations that may run at once do not touch what another one writes."""
+    at_once = [x for x in state.loop.values() if x.kind not in SEQUENTIAL]
+    for loop in at_once:
+        inside = [s for s in state.sites if loop.name in s.names]
+        written = dict.fromkeys(s.block.stage for s in inside)
+        for tensor in written:
+            if loop.name in homes[tensor]:
+                continue
+            for writer in (s for s in inside if s.block.stage == tensor):
+                if loop in combining(state, writer):
+                    continue
+                for other in inside:
+                    if touches(state, other, tensor):
+                        _check_conflict(state, loop.name, loop.kind, writer, other, tensor)
+
+
+def _check_conflict(
+    state: State, loop: str, kind: str, writer: Site, other: Site, tensor: str
+) -> None:
+    w, o = Side(state, writer, "'"), Side(state, other, "''")
+    depth = w.site.names.index(loop)
+    if shared(writer, other) <= depth:
+        return
+    accesses = [r for r in o.stage.reads if r.tensor == tensor and other.block.part != "init"]
+    if other.block.stage == tensor:
+        accesses.append(o.stage.target)
+    for access in accesses:
+        clash = isl.Map(
+            f"{{ {w.tuple} -> {o.tuple} : "
+            + conjoin(
+                w.domain,
+                o.domain,
+                same(w, o, depth),
+                [f"{loop}' != {loop}''"],
+                equal(w.element(w.stage.target), o.element(access)),
+            )
+            + " }"
+        )
+        if not clash.is_empty():
+            first, second = _pair(clash, w.names, o.names)
+            raise HwgenError(
+                "H412",
+                f"iterations of {loop} conflict, so it cannot be {kind}",
+                found=f"{first} writes an element of {tensor} that {second} "
+                f"{'writes' if other.block.stage == tensor else 'reads'}",
+                allowed="a loop whose iterations touch different elements",
+                repair=f"another loop, or rfactor({tensor!r}, {loop!r})"
+                if loop in carried(state, writer)
+                else "another loop",
+            )
+
+
+def _pair(relation: isl.Map, first: Sequence[str], second: Sequence[str]) -> tuple[str, str]:
+    """Two concrete instances out of a non-empty relation, their dimensions named."""
+    (a, x), (b, y) = isl.sample_pair(relation)
+    return _show(a, first, x), _show(b, second, y)
+
+
+def _show(name: str, labels: Sequence[str], values: Sequence[int]) -> str:
+    """An instance as `name[loop=value, ...]`."""
+    pairs = (f"{label.rstrip(PRIME)}={v}" for label, v in zip(labels, values, strict=True))
+    return f"{name}[{', '.join(pairs)}]"
+
+
+def _point(points: isl.Set, labels: Sequence[str], name: str = "") -> str:
+    """One point of a non-empty set."""
+    found, values = isl.sample_point(points)
+    return _show(name or found, labels, values)

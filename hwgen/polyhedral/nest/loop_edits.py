@@ -1,0 +1,234 @@
+"""Primitives on loops: split, fuse, reorder, and the ways to run a loop.
+
+Each takes a state and gives the next; legality of the whole is checked afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hwgen.polyhedral.nest.edit import (
+    add_predicate,
+    check_not_tensorized,
+    check_plain,
+    find_loop,
+    fresh,
+    path,
+    refuse,
+    replace_loop,
+    substitute_loops,
+)
+from hwgen.polyhedral.nest.state import Block, Loop, Node, State
+from hwgen.polyhedral.nest.terms import simplify
+from hwgen.spec.expression import Binary, Const, Expr, Name
+from hwgen.spec.processor import LoopKind, Processor
+
+MAX_UNROLL = 4096
+"""Bodies that one unrolled loop may become."""
+
+
+def split(
+    state: State, loop: str, factor: int | None, nparts: int | None
+) -> tuple[State, str, str]:
+    """Two loops instead of one: `loop = outer * factor + inner`; a tail is guarded.
+
+    Raises:
+        HwgenError: H413, H414.
+    """
+    old = find_loop(state, loop)
+    check_plain(old, "split")
+    check_not_tensorized(state, loop)
+    if (factor is None) == (nparts is None):
+        raise refuse(
+            "split takes either factor or nparts",
+            f"factor={factor}, nparts={nparts}",
+            "one of the two",
+            "split(loop, factor=32)",
+        )
+    size = factor if factor is not None else -(-old.extent // (nparts or 1))
+    if (factor or nparts or 0) < 1:
+        raise refuse(
+            f"{loop} cannot be split so",
+            f"factor={factor}, nparts={nparts}",
+            f"1..{old.extent}",
+            "a positive number",
+        )
+    count = -(-old.extent // size) if nparts is None else nparts
+    outer, inner = fresh(f"{loop}_o", state), fresh(f"{loop}_i", state)
+    value = Binary("+", Binary("*", Name(outer), Const(size)), Name(inner))
+    extents = state.extents | {outer: count, inner: size}
+
+    def edit(node: Loop) -> tuple[Node, ...]:
+        body = substitute_loops(node.body, {loop: value}, extents)
+        if count * size > node.extent:
+            body = add_predicate(body, Binary("<", simplify(value, extents), Const(node.extent)))
+        body = (Loop(inner, size, body, pragmas=node.pragmas),)
+        return (Loop(outer, count, body, prefetches=node.prefetches),)
+
+    root = replace_loop(state.root, loop, edit)
+    gone = (*state.gone, (loop, f"{loop} was split into {outer} and {inner}"))
+    return replace(state, root=root, gone=gone), outer, inner
+
+
+def fuse(state: State, outer: str, inner: str) -> tuple[State, str]:
+    """One loop instead of two that are directly inside one another.
+
+    Raises:
+        HwgenError: H413, H414.
+    """
+    first, second = find_loop(state, outer), find_loop(state, inner)
+    for loop in (first, second):
+        check_plain(loop, "fused")
+        check_not_tensorized(state, loop.name)
+    if first.body != (second,):
+        raise refuse(
+            f"{outer} and {inner} cannot be fused",
+            f"the body of {outer} is {_body(first)}",
+            f"a loop whose body is {inner} alone",
+            "reorder the loops so that they are directly inside one another",
+        )
+    name = fresh(f"{outer}_{inner}_f", state)
+    extent = first.extent * second.extent
+    extents = state.extents | {name: extent}
+    bindings: dict[str, Expr] = {
+        outer: Binary("//", Name(name), Const(second.extent)),
+        inner: Binary("%", Name(name), Const(second.extent)),
+    }
+    bindings = {n: simplify(e, extents) for n, e in bindings.items()}
+
+    def edit(node: Loop) -> tuple[Node, ...]:
+        body = substitute_loops(second.body, bindings, extents)
+        return (Loop(name, extent, body, pragmas=node.pragmas + second.pragmas),)
+
+    gone = (*state.gone, *((n, f"{outer} and {inner} were fused into {name}") for n in bindings))
+    return replace(state, root=replace_loop(state.root, outer, edit), gone=gone), name
+
+
+def _body(loop: Loop) -> str:
+    return ", ".join(n.name for n in loop.body)
+
+
+def reorder(state: State, order: Sequence[str]) -> State:
+    """The given loops in the given order, in the places that they hold now.
+
+    Raises:
+        HwgenError: H413, H414.
+    """
+    found = [find_loop(state, n) for n in order]
+    for loop in found:
+        check_not_tensorized(state, loop.name)
+    if len({x.name for x in found}) != len(found) or len(found) < 2:
+        raise refuse(
+            "reorder takes two or more different loops",
+            ", ".join(order),
+            "different loops of one nest",
+            "name each loop once",
+        )
+    paths = {n: path(state.root, n) for n in order}
+    deepest = max(order, key=lambda n: len(paths[n]))
+    chain = paths[deepest]
+    names = [x.name for x in chain]
+    strangers = [n for n in order if n not in names]
+    if strangers:
+        raise refuse(
+            f"{strangers[0]} is not in one nest with {deepest}",
+            f"{deepest} is inside {', '.join(names[:-1]) or 'no loop'}",
+            "loops that are inside one another",
+            "reorder each nest by itself",
+        )
+    places = sorted(names.index(n) for n in order)
+    for loop in chain[places[0] : places[-1]]:
+        if len(loop.body) > 1:
+            raise refuse(
+                f"{loop.name} holds more than the next loop",
+                f"its body is {_body(loop)}",
+                "loops directly inside one another",
+                "move the other blocks away first (compute_at, compute_root)",
+            )
+    arranged = list(chain)
+    for place, name in zip(places, order, strict=True):
+        arranged[place] = chain[names.index(name)]
+    nodes = chain[-1].body
+    for loop in reversed(arranged[places[0] :]):
+        nodes = (replace(loop, body=nodes),)
+    return replace(state, root=replace_loop(state.root, names[places[0]], lambda _: nodes))
+
+
+def set_kind(state: State, loop: str, kind: LoopKind) -> State:
+    """Run a loop in one of the chip's ways.
+
+    Raises:
+        HwgenError: H413, H414.
+    """
+    old = find_loop(state, loop)
+    if old.kind != kind.name:
+        check_plain(old, kind.name)
+    check_not_tensorized(state, loop)
+    if old.extent not in kind.extent:
+        raise refuse(
+            f"{loop} cannot be {kind.name}",
+            f"extent {old.extent}",
+            str(kind.extent),
+            f"split {loop} first",
+        )
+    if kind.kind == "vectorize" and not all(isinstance(n, Block) for n in old.body):
+        raise refuse(
+            f"{loop} is not an innermost loop",
+            f"its body is {_body(old)}",
+            "a loop that contains no other",
+            f"reorder {loop} to the inside",
+        )
+    if kind.kind == "unroll" and old.extent > MAX_UNROLL:
+        raise refuse(
+            f"{loop} is too long to unroll",
+            f"{old.extent} bodies",
+            f"at most {MAX_UNROLL}",
+            f"split {loop} and unroll its inner part",
+        )
+    if kind.kind == "bind":
+        _check_free(state, loop, kind)
+    root = replace_loop(
+        state.root, loop, lambda x: (replace(x, kind=kind.name, combines=kind.reduces),)
+    )
+    return replace(state, root=root)
+
+
+def _check_free(state: State, loop: str, kind: LoopKind) -> None:
+    """A coordinate is one loop on every path."""
+    for site in state.sites:
+        names = site.names
+        if loop not in names:
+            continue
+        for other in site.loops:
+            if other.kind == kind.name and other.name != loop:
+                raise refuse(
+                    f"{kind.name} is taken",
+                    f"{other.name}, in one nest with {loop}, is bound to it",
+                    "one loop per coordinate and nest",
+                    "bind to another coordinate",
+                )
+
+
+def add_pragma(state: State, loop: str, key: str, value: int | str, machine: Processor) -> State:
+    """Hand a pragma to the compiler of the generated code.
+
+    Raises:
+        HwgenError: H413, H414.
+    """
+    find_loop(state, loop)
+    check_not_tensorized(state, loop)
+    if not machine.pragma:
+        raise refuse(
+            "this chip has no pragmas",
+            f"{key} {value}",
+            "a processor with a pragma template",
+            "leave the pragma out",
+        )
+    if not key.replace("_", "").replace(" ", "").isalnum():
+        raise refuse(f"{key!r} is not a pragma", repr(key), "words", "pragma(loop, 'unroll', 4)")
+
+    def edit(x: Loop) -> tuple[Node, ...]:
+        return (replace(x, pragmas=(*(p for p in x.pragmas if p[0] != key), (key, value))),)
+
+    return replace(state, root=replace_loop(state.root, loop, edit))

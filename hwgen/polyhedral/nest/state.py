@@ -1,0 +1,281 @@
+"""The state that primitives edit: what is computed (stages), in which order (a tree), and where
+the values live (storages). Immutable: an edit makes a new state, so undo is a list.
+
+A stage defines one tensor. The tree holds its blocks under loops; a block's `bindings` give the
+stage's iterators as functions of the loops around it, so that every loop runs from zero over a
+constant extent. One block instance runs for each point of its loops at which `predicate` holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal
+
+from hwgen.spec.expression import Access, Binary, Expr, UpdateOp, names, walk
+
+Role = Literal["input", "output", "intermediate"]
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A row-major array as stages index it; how it is stored is its `Storage`'s business."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    role: Role
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """`target op value` over `iterators` (name, extent), spatial ones first. An update starts from
+    the operation's neutral element. `kind`: what scheduling added it for."""
+
+    tensor: str
+    iterators: tuple[tuple[str, int], ...]
+    target: Access
+    op: UpdateOp
+    value: Expr
+    kind: Literal["compute", "copy"] = "compute"
+
+    @property
+    def reduces(self) -> bool:
+        return self.op != "="
+
+    @property
+    def spatial(self) -> tuple[tuple[str, int], ...]:
+        """Iterators that occur in the target's indices."""
+        used = {n for i in self.target.indices for n in names(i)}
+        return tuple(x for x in self.iterators if x[0] in used)
+
+    @property
+    def reduction(self) -> tuple[tuple[str, int], ...]:
+        spatial = self.spatial
+        return tuple(x for x in self.iterators if self.reduces and x not in spatial)
+
+    @property
+    def reads(self) -> tuple[Access, ...]:
+        """Distinct accesses of the value, in order of appearance."""
+        return tuple(dict.fromkeys(n for n in walk(self.value) if isinstance(n, Access)))
+
+    def __str__(self) -> str:
+        return f"{self.target} {self.op} {self.value}"
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """Where and how a tensor is kept. `memory` "" is the caller's array (inputs, outputs) or the
+    chip's default for intermediates.
+
+    `layout`: the storage's dimensions as expressions over `d0, d1, ...` (the tensor's indices),
+    row-major, or () for the tensor's own. `aligns`: (axis, factor, offset): the stride of the axis
+    is the least that holds the data and equals `offset` modulo `factor` (elements). `slots`: copies
+    of a tile alive at once. `bank`, `address`: fixed by hand, else chosen.
+    """
+
+    tensor: str
+    memory: str = ""
+    layout: tuple[Expr, ...] = ()
+    aligns: tuple[tuple[int, int, int], ...] = ()
+    slots: int = 1
+    bank: int | None = None
+    address: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Prefetch:
+    """Fetch what the loop's body will read of a tensor `distance` iterations later."""
+
+    tensor: str
+    distance: int
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """`for name in 0 ..< extent`. `kind`: "serial", or a loop kind of the chip (`parallel`,
+    `vectorize`, `unroll`, or a thread index to which it is bound). `combines`: iterations of this
+    kind may carry a reduction; the chip then combines what each contributed."""
+
+    name: str
+    extent: int
+    body: tuple[Node, ...]
+    kind: str = "serial"
+    combines: bool = False
+    pragmas: tuple[tuple[str, int | str], ...] = ()
+    prefetches: tuple[Prefetch, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Tensorized:
+    """The loops from `loop` inwards run as one call of an intrinsic; `iterators`: the intrinsic's
+    iterator and the loop that it replaces ("" for a unit one); `operands`: the intrinsic's operand
+    and the access (over the stage's iterators) that it stands for."""
+
+    intrinsic: str
+    loop: str
+    iterators: tuple[tuple[str, str], ...] = ()
+    operands: tuple[tuple[str, Access], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Instances of a stage. `part`: "whole" (an update that initialises at its first
+    contribution), or one of the two after `decompose_reduction`. `store_predicate`: which of the
+    instances that hold the same result write it."""
+
+    stage: str
+    part: Literal["whole", "init", "update"]
+    bindings: tuple[tuple[str, Expr], ...]
+    predicate: tuple[Expr, ...] = ()
+    store_predicate: Expr | None = None
+    tensorized: Tensorized | None = None
+
+    @property
+    def name(self) -> str:
+        """Unique in a state."""
+        return f"{self.stage}_init" if self.part == "init" else self.stage
+
+    @property
+    def binding(self) -> dict[str, Expr]:
+        return dict(self.bindings)
+
+
+Node = Loop | Block
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A block with the loops around it, outermost first, and its place among its siblings at
+    every level (one more than loops)."""
+
+    block: Block
+    loops: tuple[Loop, ...]
+    places: tuple[int, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(x.name for x in self.loops)
+
+    @property
+    def extents(self) -> dict[str, int]:
+        return {x.name: x.extent for x in self.loops}
+
+
+@dataclass(frozen=True)
+class State:
+    """One schedule of one workload. `stages` in an order in which each reads only earlier ones."""
+
+    name: str
+    tensors: tuple[Tensor, ...]
+    stages: tuple[Stage, ...]
+    root: tuple[Node, ...]
+    storages: tuple[Storage, ...]
+    groups: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    gone: tuple[tuple[str, str], ...] = ()
+
+    @cached_property
+    def tensor(self) -> dict[str, Tensor]:
+        return {t.name: t for t in self.tensors}
+
+    @cached_property
+    def stage(self) -> dict[str, Stage]:
+        return {s.tensor: s for s in self.stages}
+
+    @cached_property
+    def storage(self) -> dict[str, Storage]:
+        return {s.tensor: s for s in self.storages}
+
+    @cached_property
+    def sites(self) -> tuple[Site, ...]:
+        """Every block, in textual order."""
+        return tuple(sites(self.root))
+
+    @cached_property
+    def site(self) -> dict[str, Site]:
+        return {s.block.name: s for s in self.sites}
+
+    @cached_property
+    def loop(self) -> dict[str, Loop]:
+        """Every loop by name, in textual order."""
+        return {x.name: x for x in loops(self.root)}
+
+    @cached_property
+    def extents(self) -> dict[str, int]:
+        return {n: x.extent for n, x in self.loop.items()}
+
+    def readers(self, tensor: str) -> tuple[Stage, ...]:
+        return tuple(s for s in self.stages if any(r.tensor == tensor for r in s.reads))
+
+    def with_storage(self, storage: Storage) -> State:
+        rest = tuple(s for s in self.storages if s.tensor != storage.tensor)
+        return replace(self, storages=(*rest, storage))
+
+
+def loops(nodes: tuple[Node, ...]) -> Iterator[Loop]:
+    """Every loop under the nodes, in textual order."""
+    for node in nodes:
+        if isinstance(node, Loop):
+            yield node
+            yield from loops(node.body)
+
+
+def blocks(nodes: tuple[Node, ...]) -> Iterator[Block]:
+    """Every block under the nodes, in textual order."""
+    for node in nodes:
+        match node:
+            case Block():
+                yield node
+            case Loop():
+                yield from blocks(node.body)
+
+
+def sites(
+    nodes: tuple[Node, ...], around: tuple[Loop, ...] = (), places: tuple[int, ...] = ()
+) -> Iterator[Site]:
+    """Every block under the nodes with its path."""
+    for place, node in enumerate(nodes):
+        match node:
+            case Block():
+                yield Site(node, around, (*places, place))
+            case Loop():
+                yield from sites(node.body, (*around, node), (*places, place))
+
+
+def map_loops(
+    nodes: tuple[Node, ...], edit: Callable[[Loop], tuple[Node, ...]]
+) -> tuple[Node, ...]:
+    """Every loop replaced by what `edit` makes of it, inner loops first."""
+    result: list[Node] = []
+    for node in nodes:
+        match node:
+            case Block():
+                result.append(node)
+            case Loop():
+                result += edit(replace(node, body=map_loops(node.body, edit)))
+    return tuple(result)
+
+
+def map_blocks(nodes: tuple[Node, ...], edit: Callable[[Block], Node | None]) -> tuple[Node, ...]:
+    """Every block replaced by what `edit` makes of it (None: dropped); loops left empty go."""
+    result: list[Node] = []
+    for node in nodes:
+        match node:
+            case Block():
+                changed = edit(node)
+                if changed is not None:
+                    result.append(changed)
+            case Loop():
+                body = map_blocks(node.body, edit)
+                if body:
+                    result.append(replace(node, body=body))
+    return tuple(result)
+
+
+def conjunction(conditions: tuple[Expr, ...]) -> Expr | None:
+    """All of the conditions as one; None where there is none."""
+    result: Expr | None = None
+    for condition in conditions:
+        result = condition if result is None else Binary("and", result, condition)
+    return result

@@ -1,0 +1,156 @@
+"""Quasi-affine expressions of loops: isl text, intervals, and sums taken apart.
+
+Bindings use `+ - *` with constants, and `//` and `%` by positive constants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from hwgen.spec.expression import Binary, Const, Expr, Name, Unary, add, multiply, names, substitute
+
+_ISL = {"==": "=", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">=", "and": "and", "or": "or"}
+
+
+def isl_text(expr: Expr) -> str:
+    """A quasi-affine expression, or a condition over such, in isl's notation."""
+    match expr:
+        case Const(value):
+            return str(value)
+        case Name(name):
+            return name
+        case Unary("-", operand):
+            return f"(-{isl_text(operand)})"
+        case Unary("not", operand):
+            return f"(not {isl_text(operand)})"
+        case Binary("//", left, right):
+            return f"floor(({isl_text(left)})/{isl_text(right)})"
+        case Binary("%", left, right):
+            return f"(({isl_text(left)}) mod {isl_text(right)})"
+        case Binary("+" | "-" | "*" as op, left, right):
+            return f"({isl_text(left)} {op} {isl_text(right)})"
+        case Binary(op, left, right) if op in _ISL:
+            return f"({isl_text(left)} {_ISL[op]} {isl_text(right)})"
+        case _:
+            raise AssertionError(f"{expr} is not quasi-affine")
+
+
+def interval(expr: Expr, extents: Mapping[str, int]) -> tuple[int, int]:
+    """Bounds of the values that an expression takes where each loop runs over `0 ..< extent`.
+
+    Exact for sums of distinct loops; otherwise an enclosing interval.
+    """
+    match expr:
+        case Const(int(value)):
+            return value, value
+        case Name(name):
+            return 0, extents[name] - 1
+        case Unary("-", operand):
+            low, high = interval(operand, extents)
+            return -high, -low
+        case Binary("+", left, right):
+            (a, b), (c, d) = interval(left, extents), interval(right, extents)
+            return a + c, b + d
+        case Binary("-", left, right):
+            (a, b), (c, d) = interval(left, extents), interval(right, extents)
+            return a - d, b - c
+        case Binary("*", left, right):
+            (a, b), (c, d) = interval(left, extents), interval(right, extents)
+            corners = (a * c, a * d, b * c, b * d)
+            return min(corners), max(corners)
+        case Binary("//", left, Const(int(divisor))):
+            low, high = interval(left, extents)
+            return low // divisor, high // divisor
+        case Binary("%", left, Const(int(divisor))):
+            low, high = interval(left, extents)
+            if low // divisor == high // divisor:
+                return low % divisor, high % divisor
+            return 0, divisor - 1
+        case _:
+            raise AssertionError(f"{expr} is not quasi-affine")
+
+
+def addends(expr: Expr) -> list[tuple[int, Expr | None]]:
+    """The expression as a sum of `coefficient * term`; the constant has the term None."""
+    match expr:
+        case Const(int(value)):
+            return [(value, None)]
+        case Unary("-", operand):
+            return [(-c, t) for c, t in addends(operand)]
+        case Binary("+", left, right):
+            return addends(left) + addends(right)
+        case Binary("-", left, right):
+            return addends(left) + [(-c, t) for c, t in addends(right)]
+        case Binary("*", left, Const(int(factor))) | Binary("*", Const(int(factor)), left):
+            return [(c * factor, t) for c, t in addends(left)]
+        case _:
+            return [(1, expr)]
+
+
+def total(parts: Iterable[tuple[int, Expr | None]]) -> Expr:
+    """The sum of such parts, equal terms collected, in a fixed order; the constant last."""
+    collected: dict[str, tuple[int, Expr]] = {}
+    constant = 0
+    for coefficient, term in parts:
+        if term is None:
+            constant += coefficient
+        else:
+            before, _ = collected.get(str(term), (0, term))
+            collected[str(term)] = (before + coefficient, term)
+    result: Expr = Const(0)
+    for coefficient, term in collected.values():
+        result = add(result, multiply(term, Const(coefficient)))
+    if constant < 0 and not isinstance(result, Const):
+        return Binary("-", result, Const(-constant))
+    return add(result, Const(constant)) if constant else result
+
+
+def simplify(expr: Expr, extents: Mapping[str, int]) -> Expr:
+    """The same function with sums collected and divisions dropped where intervals decide them."""
+    match expr:
+        case Const() | Name():
+            return expr
+        case Binary("//" | "%" as op, left, Const(int(divisor))):
+            return _divided(op, simplify(left, extents), divisor, extents)
+        case Binary("+" | "-" | "*", _, _) | Unary("-", _):
+            inner = [(c, t if t is None else simplify(t, extents)) for c, t in addends(expr)]
+            spread = [
+                (c * c2, t2)
+                for c, t in inner
+                for c2, t2 in ([(1, None)] if t is None else addends(t))
+            ]
+            return total(spread)
+        case Binary(op, left, right):
+            return Binary(op, simplify(left, extents), simplify(right, extents))
+        case Unary(op, operand):
+            return Unary(op, simplify(operand, extents))
+        case _:
+            return expr
+
+
+def _divided(op: str, left: Expr, divisor: int, extents: Mapping[str, int]) -> Expr:
+    """`left // divisor` or `left % divisor`, multiples of the divisor taken out."""
+    parts = addends(left)
+    whole = [(c, t) for c, t in parts if c % divisor == 0]
+    rest = total((c, t) for c, t in parts if c % divisor)
+    low, high = interval(rest, extents)
+    if op == "%":
+        if low >= 0 and high < divisor:
+            return rest
+        return Binary("%", rest, Const(divisor))
+    inside: Expr | None = None
+    if low // divisor != high // divisor:
+        inside = Binary("//", rest, Const(divisor))
+    quotient = [(c // divisor, t) for c, t in whole]
+    quotient.append((1, inside) if inside is not None else (low // divisor, None))
+    return total(quotient)
+
+
+def apply(expr: Expr, bindings: Mapping[str, Expr], extents: Mapping[str, int]) -> Expr:
+    """The expression with names replaced, simplified."""
+    return simplify(substitute(expr, bindings), extents)
+
+
+def uses(expr: Expr, loops: Iterable[str]) -> bool:
+    """Whether an expression depends on one of the loops."""
+    return not set(loops).isdisjoint(names(expr))

@@ -1,0 +1,84 @@
+"""A lower bound on the cycles of every schedule of a match, for pruning.
+
+Counted per unit: every iteration at its marginal cost, and a call's fixed cost once per tile; of
+its transfers, the data of each entry once. Counted per bus: the beats of each entry read, once.
+Latencies, waits and repeated transfers are left out, so no schedule can be faster.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hwgen.polyhedral.affine import Affine
+from hwgen.polyhedral.estimate import Grid
+from hwgen.polyhedral.matching import Match
+from hwgen.polyhedral.selection import Operation
+from hwgen.polyhedral.traffic import Rates
+from hwgen.spec.expression import DTYPES
+from hwgen.spec.hardware import HardwareSpec
+
+
+def work_bound(hardware: HardwareSpec, match: Match, grid: Grid) -> NDArray[np.float64]:
+    """Cycles that all orders and placements need at least, for arrays of tile sizes."""
+    spatial = set(match.selection.spatial)
+    busy: dict[str, NDArray[np.float64]] = {}
+
+    def add(resource: str, cycles: NDArray[np.float64] | float) -> None:
+        busy[resource] = busy.get(resource, np.zeros(1)) + cycles
+
+    for o in match.selection.operations:
+        rates = Rates.of(o.intrinsic)
+        if o.kind in ("load", "store"):
+            cycles, beats, bus = _transfer(hardware, match, o)
+            add(f"unit {o.intrinsic.unit}", max(0.0, rates.per_transfer) * cycles)
+            if o.kind == "load":
+                add(f"bus {bus}", beats)
+            continue
+        calls, iterations = np.ones(1), 1
+        for n, blocks in match.count.items():
+            # An operation runs in the tile loops around it, whether its operands move or not.
+            if match.selection.inner(o) or n in spatial:
+                calls = calls * -(-blocks // grid[n])
+        for n in o.loops:
+            iterations *= match.count[n]
+        add(
+            f"unit {o.intrinsic.unit}",
+            calls * max(0.0, rates.fixed) + rates.per_iteration * iterations,
+        )
+    total = np.zeros(len(next(iter(grid.values()), np.ones(1))))
+    for work in busy.values():
+        total = np.maximum(total, work)
+    return total
+
+
+def least_work(hardware: HardwareSpec, match: Match) -> float:
+    """The bound of a match, whatever its tiles: that of a single one."""
+    grid = {n: np.full(1, blocks, dtype=np.int64) for n, blocks in match.count.items()}
+    return float(work_bound(hardware, match, grid)[0])
+
+
+def _transfer(hardware: HardwareSpec, match: Match, o: Operation) -> tuple[float, float, str]:
+    """Cycles of a transfer's data, its bus beats and its bus, each entry moved once."""
+    offchip = next(p for p in o.intrinsic.operands if hardware.memory[p.memory].kind == "offchip")
+    bus = hardware.bus[hardware.memory[offchip.memory].bus]
+    entry_bytes = int(np.prod(offchip.shape)) * DTYPES[offchip.dtype]
+    storage = next(s for s in o.storages if s in match.coordinate)
+    entries = distinct_entries(match, match.coordinate[storage])
+    beats = entries * entry_bytes / bus.beat_bytes
+    channel = bus.write if o.kind == "store" else bus.read
+    data = entries * channel.cycles_per_entry if channel.cycles_per_entry else beats
+    if channel.in_flight_bursts == 1:
+        burst_bytes = min(bus.burst_beats * bus.beat_bytes, bus.burst_boundary_bytes)
+        data += entries * entry_bytes / burst_bytes * channel.latency_cycles
+    return data, beats, bus.name
+
+
+def distinct_entries(match: Match, coordinates: tuple[Affine, ...]) -> int:
+    """Entries that the coordinates reach at least: some loop moves each of them and no other."""
+    total = 1
+    for coordinate in coordinates:
+        others = {n for c in coordinates if c is not coordinate for n in c.names}
+        own = [match.count[n] for n in coordinate.names if n not in others]
+        total *= max(own, default=1)
+    return total

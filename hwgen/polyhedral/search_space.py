@@ -1,0 +1,238 @@
+"""The space that the search covers: tile sizes, loop orders and placements of one match.
+
+A point is a tile size per loop, an order of the spatial loops and a depth for every load. All of
+them are considered where they are few; where they are many, what promises least is left out step
+by step (`Restriction`), and the search says so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import permutations, product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hwgen.polyhedral.estimate import Grid, box_entries
+from hwgen.polyhedral.matching import Match
+from hwgen.polyhedral.selection import Operation
+from hwgen.polyhedral.tiling import Tiling
+from hwgen.spec.hardware import HardwareSpec
+
+SHORT_REDUCTION = 8
+"""Reduction loops without lanes that are this short are the first not to be cut."""
+
+MAX_OPTIONS = 20
+"""Tile sizes of one loop in a thinned space."""
+
+MAX_ORDERED = 5
+"""Spatial loops of which every order is considered; further ones stay innermost."""
+
+MAX_POINTS = 1 << 20
+"""Tile sizes kept for one match; more are thinned."""
+
+WHOLE_SPACE = 1 << 18
+"""A space of at most this many points is considered without restriction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restriction:
+    """What is left out of a space.
+
+    `ends`: loads outside the reduction stand at the outermost or innermost place. `whole`: short
+    reduction loops are not cut. `thin`: at most `MAX_OPTIONS` tile sizes per loop.
+    """
+
+    ends: bool = False
+    whole: bool = False
+    thin: bool = False
+
+
+RESTRICTIONS = (
+    Restriction(),
+    Restriction(ends=True),
+    Restriction(ends=True, whole=True),
+    Restriction(ends=True, whole=True, thin=True),
+)
+"""Tried in turn until a space is small enough; the last one is taken in any case."""
+
+LAST_RESORT = Restriction(ends=True, thin=True)
+"""Where nothing fits the memories unless short reduction loops are cut."""
+
+
+@dataclass(frozen=True)
+class Space:
+    """One match's points under a restriction."""
+
+    hardware: HardwareSpec
+    match: Match
+    restriction: Restriction
+
+    @cached_property
+    def spatial(self) -> tuple[str, ...]:
+        """Spatial loops of more than one block."""
+        return tuple(n for n in self.match.selection.spatial if self.match.count.get(n, 1) > 1)
+
+    @cached_property
+    def reduction(self) -> tuple[str, ...]:
+        """Reduction loops of more than one block."""
+        return tuple(n for n in self.match.selection.reduction if self.match.count.get(n, 1) > 1)
+
+    def sizes(self, loop: str) -> list[int]:
+        """Tile sizes considered for a loop."""
+        blocks = self.match.count[loop]
+        if self.restriction.whole and self._short(loop):
+            return [blocks]
+        return tile_options(blocks, MAX_OPTIONS if self.restriction.thin else blocks)
+
+    def _short(self, loop: str) -> bool:
+        single = self.match.block.get(loop, 1) == 1
+        return loop in self.reduction and self.match.count[loop] <= SHORT_REDUCTION and single
+
+    @cached_property
+    def tiles(self) -> int:
+        """Combinations of tile sizes, before any is found not to fit."""
+        return math.prod(len(self.sizes(n)) for n in (*self.spatial, *self.reduction))
+
+    @cached_property
+    def shapes(self) -> int:
+        """Orders and placements."""
+        return sum(
+            math.prod(len(d) for d in self.depths((*order, *self.reduction), len(order)).values())
+            for order in self.orders()
+        )
+
+    def orders(self) -> Iterator[tuple[str, ...]]:
+        """Orders of the spatial loops, outermost first."""
+        for front in permutations(self.spatial[:MAX_ORDERED]):
+            yield (*front, *self.spatial[MAX_ORDERED:])
+
+    def depths(self, loops: tuple[str, ...], spatial: int) -> dict[str, tuple[int, ...]]:
+        """Depths at which each storage's load may stand: right inside a loop that moves its box.
+
+        Anywhere else the same box would only be loaded more often. A storage that is not only
+        loaded has one depth.
+        """
+        result: dict[str, tuple[int, ...]] = {}
+        for storage in self.match.selection.storages:
+            users = [o for o in self.match.selection.operations if storage.name in o.storages]
+            loaded = any(o.kind == "load" for o in users)
+            rewritten = any(o.kind != "load" and _writes(o, storage.name) for o in users)
+            inside = [o for o in users if self.match.selection.inner(o)]
+            if not loaded or rewritten:
+                prepared = any(o.kind == "map" for o in inside)
+                result[storage.name] = (len(loops) if prepared else spatial,)
+                continue
+            deepest = len(loops) if inside else spatial
+            moving = {n for c in self.match.coordinate[storage.name] for n in c.names}
+            depths = [0] + [p + 1 for p in range(deepest) if loops[p] in moving]
+            if deepest == spatial and self.restriction.ends and len(depths) > 2:
+                depths = [depths[0], depths[-1]]
+            result[storage.name] = tuple(depths)
+        return result
+
+    def placements(self, loops: tuple[str, ...], spatial: int) -> Iterator[dict[str, int]]:
+        """Every choice of depths."""
+        options = self.depths(loops, spatial)
+        for chosen in product(*options.values()):
+            yield dict(zip(options, chosen, strict=True))
+
+    def fits(self, grid: Grid) -> NDArray[np.bool_]:
+        """Where the smallest buffers fit the memories."""
+        used: dict[str, NDArray[np.int64]] = {}
+        for storage in self.match.selection.storages:
+            entries = box_entries(self.match.coordinate[storage.name], grid)
+            used[storage.memory] = used.get(storage.memory, np.zeros(1, np.int64)) + entries
+        result = np.ones(length(grid), dtype=np.bool_)
+        for memory, entries in used.items():
+            result &= entries <= self.match.selection.usable_entries(self.hardware, memory)
+        return result
+
+    def grid(self) -> tuple[Grid, int, int]:
+        """Tile sizes whose smallest buffers fit, one array per loop; how many combinations did
+        not, and how many were thinned out."""
+        grid: Grid = {n: np.ones(1, dtype=np.int64) for n in self.match.count}
+        left = self.tiles
+        too_large = thinned = 0
+        for name in (*self.spatial, *self.reduction):
+            options = np.array(self.sizes(name), dtype=np.int64)
+            left //= len(options)
+            size = length(grid)
+            grid = {n: np.repeat(v, len(options)) for n, v in grid.items()}
+            grid[name] = np.tile(options, size)
+            fits = self.fits(grid)
+            too_large += int(np.count_nonzero(~fits)) * left
+            grid = {n: v[fits] for n, v in grid.items()}
+            if len(grid[name]) > MAX_POINTS:
+                before = len(grid[name])
+                grid = {n: v[:: -(-before // MAX_POINTS)] for n, v in grid.items()}
+                thinned += (before - len(grid[name])) * left
+        return grid, too_large, thinned
+
+    def contains(self, tiling: Tiling) -> bool:
+        """Whether a tiling is of the form that the search builds; its sizes may be any."""
+        count = self.match.count
+        if set(tiling.tile) != set(count) or set(tiling.order) != set(self.spatial):
+            return False
+        if not all(1 <= tiling.tile[n] <= blocks for n, blocks in count.items()):
+            return False
+        loops = (*tiling.order, *self.reduction)
+        if len(loops) != len(set(loops)) or not all(s in (1, 2) for s in tiling.slot.values()):
+            return False
+        options = self.depths(loops, len(tiling.order))
+        if set(tiling.depth) != set(options) or set(tiling.slot) != set(options):
+            return False
+        return all(
+            tiling.depth[n] in {active_depth(self.match, tiling.tile, loops, d) for d in depths}
+            for n, depths in options.items()
+        )
+
+
+def choose_space(hardware: HardwareSpec, match: Match) -> tuple[Space, Space]:
+    """The whole space, and the part of it that is small enough to be searched."""
+    spaces = [Space(hardware, match, r) for r in RESTRICTIONS]
+    small = (s for s in spaces if s.tiles * s.shapes <= WHOLE_SPACE)
+    return spaces[0], next(small, spaces[-1])
+
+
+def length(grid: Grid) -> int:
+    """Points of a grid; one where a match has no loops."""
+    return len(next(iter(grid.values()), np.ones(1)))
+
+
+def active_depth(match: Match, tiles: Mapping[str, int], loops: tuple[str, ...], depth: int) -> int:
+    """Tile loops among the outermost `depth` loops: those of more than one tile."""
+    return sum(match.count[n] > tiles[n] for n in loops[:depth])
+
+
+def tile_options(blocks: int, limit: int = MAX_OPTIONS) -> list[int]:
+    """Tile sizes that are the smallest for their number of tiles, ascending.
+
+    More than `limit` of them are thinned to a geometric progression; a size that divides the loop
+    is then preferred to its neighbours.
+    """
+    sizes: set[int] = set()
+    number = 1
+    while number <= blocks:
+        size = -(-blocks // number)
+        sizes.add(size)
+        # The next number of tiles that gives a smaller size.
+        number = -(-blocks // (size - 1)) if size > 1 else blocks + 1
+    if len(sizes) <= limit:
+        return sorted(sizes)
+    ratio = blocks ** (1 / limit)
+    buckets: dict[int, int] = {}
+    for size in sorted(sizes):
+        bucket = round(math.log(size, ratio))
+        if bucket not in buckets or blocks % size == 0 or blocks % buckets[bucket]:
+            buckets[bucket] = size
+    return sorted(buckets.values())
+
+
+def _writes(operation: Operation, storage: str) -> bool:
+    target = operation.intrinsic.semantics[0].target.tensor
+    names = [o.name for o in operation.intrinsic.operands]
+    return operation.storages[names.index(target)] == storage

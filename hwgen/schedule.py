@@ -1,0 +1,427 @@
+"""`hwgen.Schedule`: a workload's schedule, edited by primitives that are legal or refused.
+
+Every edit makes a new state, which is checked as a whole before it is taken: dependences, homes of
+buffers, loops that run at once. A refused edit leaves the schedule as it was.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hwgen.errors import HwgenError
+from hwgen.polyhedral import isl
+from hwgen.polyhedral.nest import copies, layouts, loop_edits, placement, reductions
+from hwgen.polyhedral.nest.build import build_state
+from hwgen.polyhedral.nest.edit import check_tensor, find_loop, refuse
+from hwgen.polyhedral.nest.legality import Homes
+from hwgen.polyhedral.nest.render import buffer_text, render
+from hwgen.polyhedral.nest.state import State
+from hwgen.polyhedral.nest.tensorize import tensorize
+from hwgen.polyhedral.nest.visibility import resolve
+from hwgen.script import Argument, Edit, read, write
+from hwgen.spec.grammar import parse_expression, suggestion
+from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.processor import LoopKind, Processor
+from hwgen.spec.workload import Workload
+
+PRIMITIVES = (
+    "cache_read", "cache_write", "set_scope", "storage_align", "compute_at", "compute_inline",
+    "compute_root", "fuse", "split", "reorder", "tile", "unroll", "vectorize", "bind", "parallel",
+    "pragma", "prefetch", "tensorize", "rfactor", "set_store_predicate", "create_group",
+    "double_buffer", "transform_layout", "set_bank", "pad", "decompose_reduction", "set_address",
+)  # fmt: skip
+"""What a script may call."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A state, the edit that led to it, and what the check found out about it."""
+
+    state: State
+    resolved: State
+    homes: Homes
+    edit: Edit | None
+
+
+class Schedule:
+    """A schedule of a workload for a chip. Loops and tensors are named by strings that stay valid
+    until an edit replaces them; primitives return the names of what they make.
+
+    >>> s = hwgen.Schedule(workload, hardware)
+    >>> m_o, m_i = s.split("m", factor=32)
+    >>> s.parallel(m_o)
+    >>> print(s)
+    """
+
+    def __init__(self, workload: Workload, hardware: HardwareSpec) -> None:
+        """Each statement gets a nest of its own, in textual order.
+
+        Raises:
+            HwgenError: H410.
+        """
+        self.workload = workload
+        self.hardware = hardware
+        state = build_state(workload)
+        with isl.bounded():
+            self._steps = [_Step(state, *resolve(state, hardware), None)]
+
+    # What there is
+
+    @property
+    def state(self) -> State:
+        """The present state (immutable)."""
+        return self._steps[-1].state
+
+    @property
+    def resolved(self) -> State:
+        """The present state with a memory for every intermediate."""
+        return self._steps[-1].resolved
+
+    @property
+    def homes(self) -> Homes:
+        """Per tensor that stages write, the loops around the place where its buffer lives."""
+        return self._steps[-1].homes
+
+    def loops(self, tensor: str = "") -> tuple[str, ...]:
+        """All loops in textual order, or those around the block of one stage."""
+        return placement.loops_of(self.state, tensor) if tensor else tuple(self.state.loop)
+
+    def buffers(self) -> tuple[str, ...]:
+        """Every tensor that the schedule reads or writes."""
+        return tuple(t.name for t in self.state.tensors)
+
+    def extent(self, loop: str) -> int:
+        """How often a loop runs.
+
+        Raises:
+            HwgenError: H414.
+        """
+        return find_loop(self.state, loop).extent
+
+    def describe(self, tensor: str) -> str:
+        """One line about a tensor's buffer.
+
+        Raises:
+            HwgenError: H414.
+        """
+        check_tensor(self.state, tensor)
+        return buffer_text(self.resolved, tensor, self.homes)
+
+    def __str__(self) -> str:
+        return render(self.resolved, self.homes)
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        return f"<pre>{escape(str(self))}</pre>"
+
+    # History
+
+    def undo(self) -> None:
+        """Take back the last edit; nothing happens where there is none."""
+        if len(self._steps) > 1:
+            self._steps.pop()
+
+    def trace(self) -> str:
+        """The edits so far, as a script that `replay` understands."""
+        return write([s.edit for s in self._steps if s.edit is not None])
+
+    def replay(self, script: str, file: str = "script") -> Schedule:
+        """Apply a script's edits after those already made; none of them where one is refused.
+
+        Raises:
+            HwgenError: H418 where the text is no script; what the primitives raise.
+        """
+        before = list(self._steps)
+        try:
+            read(script, file, self._call)
+        except HwgenError:
+            self._steps = before
+            raise
+        return self
+
+    def _call(
+        self, primitive: str, arguments: list[Argument], keywords: dict[str, Argument]
+    ) -> tuple[str, ...]:
+        if primitive not in PRIMITIVES:
+            raise HwgenError(
+                "H418",
+                f"no primitive {primitive}",
+                found=primitive,
+                allowed=", ".join(PRIMITIVES),
+                repair=suggestion(primitive, PRIMITIVES) or "name one of the primitives",
+            )
+        method: Callable[..., Any] = getattr(self, primitive)
+        try:
+            inspect.signature(method).bind(*arguments, **keywords)
+        except TypeError as error:
+            raise HwgenError(
+                "H418",
+                f"{primitive} is called wrongly",
+                found=str(error),
+                allowed=f"{primitive}{inspect.signature(method)}",
+                repair="see the primitive's documentation",
+            ) from error
+        method(*arguments, **keywords)
+        edit = self._steps[-1].edit
+        return edit.results if edit is not None else ()
+
+    def _commit(
+        self,
+        state: State,
+        primitive: str,
+        arguments: Sequence[Argument],
+        keywords: dict[str, Argument],
+        results: tuple[str, ...] = (),
+    ) -> None:
+        """Check the new state and take it."""
+        with isl.bounded():
+            resolved, homes = resolve(state, self.hardware)
+        edit = Edit(primitive, tuple(arguments), tuple(keywords.items()), results)
+        self._steps.append(_Step(state, resolved, homes, edit))
+
+    # Loops
+
+    def split(
+        self, loop: str, factor: int | None = None, nparts: int | None = None
+    ) -> tuple[str, str]:
+        """An outer loop over tiles of `factor` (or `nparts` tiles) and an inner one over a tile; a
+        tail is guarded."""
+        state, outer, inner = loop_edits.split(self.state, loop, factor, nparts)
+        keywords: dict[str, Argument] = {"factor": factor} if nparts is None else {"nparts": nparts}
+        self._commit(state, "split", (loop,), keywords, (outer, inner))
+        return outer, inner
+
+    def tile(self, x: str, y: str, x_factor: int, y_factor: int) -> tuple[str, str, str, str]:
+        """Split two loops and reorder to outer x, outer y, inner x, inner y."""
+        state, x_o, x_i = loop_edits.split(self.state, x, x_factor, None)
+        state, y_o, y_i = loop_edits.split(state, y, y_factor, None)
+        state = loop_edits.reorder(state, (x_o, y_o, x_i, y_i))
+        results = (x_o, y_o, x_i, y_i)
+        self._commit(state, "tile", (x, y, x_factor, y_factor), {}, results)
+        return results
+
+    def fuse(self, outer: str, inner: str, *more: str) -> str:
+        """One loop for two or more that are directly inside one another."""
+        state, name = loop_edits.fuse(self.state, outer, inner)
+        for loop in more:
+            state, name = loop_edits.fuse(state, name, loop)
+        self._commit(state, "fuse", (outer, inner, *more), {}, (name,))
+        return name
+
+    def reorder(self, *loops: str) -> None:
+        """The loops in this order, in the places that they hold now."""
+        self._commit(loop_edits.reorder(self.state, loops), "reorder", loops, {})
+
+    def unroll(self, loop: str) -> None:
+        """Write the body of a loop once per iteration."""
+        self._set_kind("unroll", loop)
+
+    def vectorize(self, loop: str) -> None:
+        """Run the iterations of an innermost loop as lanes of vector instructions."""
+        self._set_kind("vectorize", loop)
+
+    def parallel(self, loop: str) -> None:
+        """Run the iterations of a loop on several workers at once."""
+        self._set_kind("parallel", loop)
+
+    def _set_kind(self, kind: str, loop: str) -> None:
+        state = loop_edits.set_kind(self.state, loop, self._kind(kind))
+        self._commit(state, kind, (loop,), {})
+
+    def bind(self, loop: str, thread: str) -> None:
+        """Make a loop a coordinate of the grid of blocks or of a block's threads."""
+        kind = self._kind(thread)
+        if kind.kind != "bind":
+            raise refuse(
+                f"{thread} is not a coordinate",
+                thread,
+                self._kinds("bind"),
+                f"{kind.name}({loop!r})",
+            )
+        self._commit(loop_edits.set_kind(self.state, loop, kind), "bind", (loop, thread), {})
+
+    def pragma(self, loop: str, key: str, value: int | str = "") -> None:
+        """Hand a pragma to the compiler of the generated code."""
+        machine = self._machine("pragmas")
+        state = loop_edits.add_pragma(self.state, loop, key, value, machine)
+        self._commit(state, "pragma", (loop, key, value), {})
+
+    def _machine(self, what: str) -> Processor:
+        machine = self.hardware.processor
+        if machine is None:
+            raise refuse(
+                f"{self.hardware.name} has no {what}",
+                "a chip without a processor",
+                "chips whose spec has a processor",
+                "leave this primitive out",
+            )
+        return machine
+
+    def _kinds(self, kind: str) -> str:
+        loops = self._machine("loops of this kind").loops
+        return ", ".join(x.name for x in loops if not kind or x.kind == kind) or "none"
+
+    def _kind(self, name: str) -> LoopKind:
+        machine = self._machine(f"{name} loops")
+        if name not in machine.loop:
+            known = [x.name for x in machine.loops]
+            raise refuse(
+                f"{self.hardware.name} has no {name} loops",
+                name,
+                ", ".join(known) or "none",
+                suggestion(name, known) or "leave the loop serial",
+            )
+        return machine.loop[name]
+
+    # Stages
+
+    def compute_at(self, stage: str, loop: str) -> None:
+        """Compute a stage (or a group) at the start of a loop's body, as far as read there."""
+        self._commit(placement.at_group(self.state, stage, loop), "compute_at", (stage, loop), {})
+
+    def compute_root(self, stage: str) -> None:
+        """Compute a stage (or a group) wholly, before anything that reads it."""
+        self._commit(placement.root_group(self.state, stage), "compute_root", (stage,), {})
+
+    def compute_inline(self, stage: str) -> None:
+        """Compute a stage again wherever it is read; its tensor is gone."""
+        self._commit(placement.compute_inline(self.state, stage), "compute_inline", (stage,), {})
+
+    def create_group(
+        self,
+        outputs: str | Sequence[str],
+        inputs: str | Sequence[str],
+        include_inputs: bool = False,
+    ) -> str:
+        """The stages that lead from the inputs to the outputs, to be placed as one."""
+        outs = (outputs,) if isinstance(outputs, str) else tuple(outputs)
+        ins = (inputs,) if isinstance(inputs, str) else tuple(inputs)
+        state, name = placement.create_group(self.state, outs, ins, include_inputs)
+        keywords: dict[str, Argument] = {"include_inputs": True} if include_inputs else {}
+        self._commit(state, "create_group", (outs, ins), keywords, (name,))
+        return name
+
+    def decompose_reduction(self, stage: str, loop: str) -> str:
+        """The initialisation of a reduction as a block of its own, just before a loop."""
+        state, name = reductions.decompose_reduction(self.state, stage, loop)
+        self._commit(state, "decompose_reduction", (stage, loop), {}, (name,))
+        return name
+
+    def rfactor(self, stage: str, loop: str, axis: int = 0) -> str:
+        """A reduction loop as a dimension (place `axis`) of partial results, reduced afterwards."""
+        state, name = reductions.rfactor(self.state, stage, loop, axis)
+        keywords: dict[str, Argument] = {"axis": axis} if axis else {}
+        self._commit(state, "rfactor", (stage, loop), keywords, (name,))
+        return name
+
+    def set_store_predicate(self, stage: str, condition: str) -> None:
+        """Only instances for which a condition over loops holds (`"tx == 0"`) write the result."""
+        state = reductions.set_store_predicate(self.state, stage, parse_expression(condition))
+        self._commit(state, "set_store_predicate", (stage, condition), {})
+
+    def tensorize(self, loop: str, intrinsic: str) -> None:
+        """Run the loops from `loop` inwards as one call of an intrinsic."""
+        state = tensorize(self.state, loop, intrinsic, self.hardware)
+        self._commit(state, "tensorize", (loop, intrinsic), {})
+
+    # Buffers
+
+    def cache_read(self, tensor: str, memory: str, readers: str | Sequence[str] = ()) -> str:
+        """A copy of a tensor in a memory, which the readers (all if none named) read instead."""
+        self._check_memory(memory)
+        chosen = (readers,) if isinstance(readers, str) else tuple(readers)
+        state, name = copies.cache_read(self.state, tensor, memory, chosen)
+        keywords: dict[str, Argument] = {"readers": chosen} if chosen else {}
+        self._commit(state, "cache_read", (tensor, memory), keywords, (name,))
+        return name
+
+    def cache_write(self, tensor: str, memory: str) -> str:
+        """A stage that computes into a memory first; a copy then moves the result."""
+        self._check_memory(memory)
+        state, name = copies.cache_write(self.state, tensor, memory)
+        self._commit(state, "cache_write", (tensor, memory), {}, (name,))
+        return name
+
+    def set_scope(self, tensor: str, memory: str) -> None:
+        """Where an intermediate lives."""
+        self._check_memory(memory)
+        self._commit(
+            copies.set_scope(self.state, tensor, memory), "set_scope", (tensor, memory), {}
+        )
+
+    def _check_memory(self, memory: str) -> None:
+        machine = self.hardware.processor
+        known = [m.name for m in (machine.workspaces if machine else ())]
+        known += [m.name for m in self.hardware.memories if m.kind != "offchip"]
+        known = list(dict.fromkeys(known))
+        if memory not in known:
+            raise HwgenError(
+                "H414",
+                f"no memory {memory}",
+                found=memory,
+                allowed=", ".join(known) or "none",
+                repair=suggestion(memory, known) or "name one of the chip's memories",
+            )
+
+    def prefetch(self, tensor: str, loop: str, distance: int = 1) -> None:
+        """At the start of a loop's body, fetch what it will read `distance` iterations later."""
+        machine = self._machine("prefetches")
+        if not machine.prefetch:
+            raise refuse(
+                f"{self.hardware.name} has no prefetches",
+                "no prefetch template",
+                "processors that can prefetch",
+                f"cache_read({tensor!r}, memory) copies instead",
+            )
+        state = copies.prefetch(self.state, tensor, loop, distance)
+        self._commit(state, "prefetch", (tensor, loop, distance), {})
+
+    def double_buffer(self, tensor: str, slots: int = 2) -> None:
+        """Consecutive tiles of a tensor take turns in several copies of its buffer."""
+        self._commit(
+            copies.double_buffer(self.state, tensor, slots), "double_buffer", (tensor, slots), {}
+        )
+
+    def storage_align(self, tensor: str, axis: int, factor: int, offset: int = 0) -> None:
+        """The stride of an axis becomes `offset` modulo `factor` elements."""
+        state = layouts.storage_align(self.state, tensor, axis, factor, offset)
+        self._commit(state, "storage_align", (tensor, axis, factor, offset), {})
+
+    def transform_layout(self, tensor: str, layout: str) -> None:
+        """Store a tensor otherwise: `"[i, j] -> [j // 16, i, j % 16]"`."""
+        variables, dimensions = _parse_layout(layout)
+        state = layouts.transform_layout(self.state, tensor, variables, dimensions)
+        self._commit(state, "transform_layout", (tensor, layout), {})
+
+    def set_bank(self, tensor: str, bank: int) -> None:
+        """A buffer lives in one bank of its memory."""
+        self._commit(layouts.set_bank(self.state, tensor, bank), "set_bank", (tensor, bank), {})
+
+    def set_address(self, tensor: str, address: int) -> None:
+        """A buffer starts at a fixed byte of its memory."""
+        self._commit(
+            layouts.set_address(self.state, tensor, address), "set_address", (tensor, address), {}
+        )
+
+    def pad(self, loop: str, multiple: int) -> None:
+        """A loop runs over the next multiple; operands are padded so that no result changes."""
+        self._commit(layouts.pad(self.state, loop, multiple), "pad", (loop, multiple), {})
+
+
+def _parse_layout(text: str) -> tuple[tuple[str, ...], tuple[Any, ...]]:
+    left, arrow, right = text.partition("->")
+    left, right = left.strip(), right.strip()
+    bracketed = all(t.startswith("[") and t.endswith("]") for t in (left, right))
+    if not arrow or not bracketed:
+        raise refuse(
+            "this is not a layout",
+            repr(text),
+            "[names] -> [expressions]",
+            '"[i, j] -> [j // 16, i, j % 16]"',
+        )
+    variables = tuple(v.strip() for v in left[1:-1].split(","))
+    return variables, tuple(parse_expression(p.strip()) for p in right[1:-1].split(","))

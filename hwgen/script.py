@@ -1,0 +1,151 @@
+"""Schedule scripts: a list of edits as Python text, written and read without executing it.
+
+A script is lines `names = s.primitive(arguments)`; arguments are strings, numbers, lists of such,
+and the names that earlier lines gave. Nothing else is understood, and nothing is executed.
+"""
+
+from __future__ import annotations
+
+import ast
+import keyword
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from hwgen.errors import HwgenError, Location
+
+Argument = str | int | float | bool | None | tuple["Argument", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """One call of a primitive and the names of what it returned."""
+
+    primitive: str
+    arguments: tuple[Argument, ...]
+    keywords: tuple[tuple[str, Argument], ...]
+    results: tuple[str, ...]
+
+
+def write(edits: Sequence[Edit]) -> str:
+    """The edits as a script."""
+    known: dict[str, str] = {}
+    lines: list[str] = []
+    for edit in edits:
+        arguments = [_text(a, known) for a in edit.arguments]
+        arguments += [f"{n}={_text(a, known)}" for n, a in edit.keywords]
+        line = f"s.{edit.primitive}({', '.join(arguments)})"
+        if edit.results:
+            names = [_identifier(r) for r in edit.results]
+            line = f"{', '.join(names)} = {line}"
+            known |= dict(zip(edit.results, names, strict=True))
+        lines.append(line)
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _identifier(name: str) -> str:
+    safe = name if name.isidentifier() else "".join(c if c.isalnum() else "_" for c in name)
+    return f"{safe}_" if keyword.iskeyword(safe) or safe == "s" else safe
+
+
+def _text(argument: Argument, known: Mapping[str, str]) -> str:
+    match argument:
+        case str() if argument in known:
+            return known[argument]
+        case tuple():
+            return f"[{', '.join(_text(a, known) for a in argument)}]"
+        case _:
+            return repr(argument)
+
+
+Call = Callable[[str, list[Argument], dict[str, Argument]], tuple[str, ...]]
+"""Applies a primitive and gives the names of what it returned."""
+
+
+def read(text: str, file: str, call: Call) -> None:
+    """Run a script's lines through `call`, in order.
+
+    Raises:
+        HwgenError: H418 where a line is not such a call; what a primitive raises, with its line.
+    """
+    try:
+        module = ast.parse(text, filename=file)
+    except SyntaxError as error:
+        raise _bad(file, error.lineno or 1, error.msg, "Python text") from error
+    names: dict[str, Argument] = {}
+    for line in module.body:
+        _statement(line, file, names, call)
+
+
+def _bad(file: str, line: int, found: str, allowed: str) -> HwgenError:
+    return HwgenError(
+        "H418",
+        "this is not a schedule script",
+        location=Location(file, line, 1),
+        found=found,
+        allowed=allowed,
+        repair='write lines like: outer, inner = s.split("k", factor=32)',
+    )
+
+
+def _statement(line: ast.stmt, file: str, names: dict[str, Argument], call: Call) -> None:
+    match line:
+        case ast.Expr(value=ast.Constant(value=str())):
+            return  # a docstring
+        case ast.Expr(value=ast.Call() as called):
+            targets: list[ast.expr] = []
+        case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Call() as called):
+            pass
+        case ast.Assign(targets=[ast.Name() as target], value=ast.Call() as called):
+            targets = [target]
+        case _:
+            raise _bad(file, line.lineno, ast.unparse(line), "calls of primitives on s")
+    match called.func:
+        case ast.Attribute(value=ast.Name(id="s"), attr=primitive):
+            pass
+        case _:
+            raise _bad(file, line.lineno, ast.unparse(called.func), "s.PRIMITIVE(...)")
+    arguments = [_argument(a, file, names) for a in called.args]
+    keywords = {k.arg or "**": _argument(k.value, file, names) for k in called.keywords}
+    try:
+        results = call(primitive, arguments, keywords)
+    except HwgenError as error:
+        raise error.at(Location(file, line.lineno, 1)) from error
+    _bind(targets, results, file, line, names)
+
+
+def _bind(
+    targets: list[ast.expr],
+    results: tuple[str, ...],
+    file: str,
+    line: ast.stmt,
+    names: dict[str, Argument],
+) -> None:
+    if not targets:
+        return
+    if len(targets) == 1 and len(results) > 1 and isinstance(targets[0], ast.Name):
+        names[targets[0].id] = results
+        return
+    if len(targets) != len(results):
+        raise _bad(
+            file, line.lineno, f"{len(targets)} names for {len(results)} results", "as many names"
+        )
+    for target, result in zip(targets, results, strict=True):
+        if not isinstance(target, ast.Name):
+            raise _bad(file, line.lineno, ast.unparse(target), "plain names")
+        names[target.id] = result
+
+
+def _argument(node: ast.expr, file: str, names: Mapping[str, Argument]) -> Argument:
+    match node:
+        case ast.Constant(value=str() | int() | float() | bool() | None as value):
+            return value
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
+            return -value
+        case ast.List(elts=parts) | ast.Tuple(elts=parts):
+            return tuple(_argument(p, file, names) for p in parts)
+        case ast.Name(id=name) if name in names:
+            return names[name]
+        case _:
+            raise _bad(
+                file, node.lineno, ast.unparse(node), "strings, numbers, lists, names given above"
+            )

@@ -1,0 +1,126 @@
+"""A processor: a machine that runs any statement as code, with loops that mean something to it.
+
+It stands beside the intrinsics of `hardware.py`: a chip has units with intrinsics, a processor, or
+both. What the generated code looks like is said by templates, as for intrinsics.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+from hwgen.errors import Location
+from hwgen.spec.ranges import Range
+
+Level = Literal["kernel", "block", "thread"]
+"""Who shares something: the whole kernel, the threads of one block, or one thread alone."""
+
+ANY_EXTENT = Range(1, 2**31 - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class LoopKind:
+    """A way to run a loop.
+
+    `kind`: "parallel" (iterations run on workers that the loop starts), "bind" (the loop is one
+    coordinate of a grid of blocks or of a block's threads), "vectorize" (lanes of one instruction),
+    or "unroll". `level`: what each iteration of a parallel or bound loop is: a block or a thread.
+    `extent`: allowed extents. `emit`: template of a line before the loop (`extent`, `variable`);
+    for "bind" `index` is the expression of the coordinate. `reduces`: a bound loop may carry a
+    reduction, combined through the block's shared memory.
+    """
+
+    name: str
+    kind: Literal["parallel", "bind", "vectorize", "unroll"]
+    location: Location = field(compare=False)
+    level: Level = "thread"
+    extent: Range = ANY_EXTENT
+    emit: str = ""
+    index: str = ""
+    reduces: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """A memory that code on the processor uses: where buffers of scheduling live.
+
+    `shared_by`: who sees one buffer. `capacity_bytes`: 0 is no limit. `allocate`, `free`: templates
+    of a buffer (`type`, `name`, `elements`, `bytes`, `address_bytes`); with `pool` (a template over
+    `bytes`) the memory is one array, and every buffer has a fixed address in it. `banks`,
+    `bank_bytes`: parallel banks of that width (0: none); `align_bytes`: of every buffer.
+    """
+
+    name: str
+    shared_by: Level
+    location: Location = field(compare=False)
+    capacity_bytes: int = 0
+    align_bytes: int = 64
+    allocate: str = ""
+    free: str = ""
+    pool: str = ""
+    banks: int = 0
+    bank_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Cache:
+    """A level of memory that hardware manages, for the cost model only; smallest first."""
+
+    name: str
+    capacity_bytes: int
+    bytes_per_cycle: int
+    shared_by: Level
+
+
+@dataclass(frozen=True)
+class Processor:
+    """A machine that runs any statement as code. Every template may also name parameters.
+
+    `default_memory`: where intermediates live that no schedule places; the whole kernel shares it.
+    `workers`: iterations of parallel loops (or blocks of bound ones) that run at once.
+    `operations_per_cycle`: of one worker on one lane; `lanes_bytes`: width of a vector (0: none).
+    `memory_bytes_per_cycle`: of the caller's arrays. `line_bytes`: what one prefetch fetches.
+    `threads`: a block's threads at most; `warp`: how many of them run in step.
+
+    `barrier`: template that makes a block's threads wait for each other. `prefetch`: template
+    over `address`; `pragma`: over `key`, `value` ("" where there is none: refuse the primitive).
+    `function`, `launch`: templates of the head of the function that blocks run (`name`,
+    `parameters`) and of its start (`name`, `arguments`, `blocks`, `threads`); both are "" where no
+    loop is bound. `blocks` and `threads` are lists of integers: the extents of all bound loops of
+    that level, as `coordinates` orders them, 1 for those that the kernel does not use.
+    `function_prologue`: at the start of that function, or of the kernel where there is none.
+    """
+
+    location: Location = field(compare=False)
+    default_memory: str
+    loops: tuple[LoopKind, ...]
+    workspaces: tuple[Workspace, ...]
+    caches: tuple[Cache, ...] = ()
+    workers: int = 1
+    lanes_bytes: int = 0
+    operations_per_cycle: int = 1
+    memory_bytes_per_cycle: int = 16
+    line_bytes: int = 64
+    threads: int = 1
+    warp: int = 1
+    barrier: str = ""
+    prefetch: str = ""
+    pragma: str = ""
+    language: Literal["c", "c++"] = "c"
+    suffix: str = ".c"
+    function: str = ""
+    launch: str = ""
+    function_prologue: str = ""
+
+    @cached_property
+    def loop(self) -> dict[str, LoopKind]:
+        return {x.name: x for x in self.loops}
+
+    @cached_property
+    def workspace(self) -> dict[str, Workspace]:
+        return {x.name: x for x in self.workspaces}
+
+    def coordinates(self, level: Level) -> tuple[LoopKind, ...]:
+        """Bound loops of a level, in the order of `launch`'s `blocks` and `threads`."""
+        return tuple(x for x in self.loops if x.kind == "bind" and x.level == level)

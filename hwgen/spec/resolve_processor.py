@@ -1,0 +1,186 @@
+"""What a user wrote about a processor (`schema_processor.py`) to data (`processor.py`)."""
+
+from __future__ import annotations
+
+import re
+
+from hwgen.spec.context import Context, reference, size_bytes
+from hwgen.spec.processor import Cache, LoopKind, Processor, Workspace
+from hwgen.spec.schema import HardwareSchema, MemorySchema
+from hwgen.spec.schema_processor import (
+    BoundLoopSchema,
+    MarkedLoopSchema,
+    ParallelLoopSchema,
+    WorkspaceSchema,
+)
+from hwgen.spec.source import FieldPath
+
+SERIAL = "serial"
+"""What a loop is where nothing is said: no loop of a processor has this name."""
+
+
+def has_units(schema: HardwareSchema) -> bool:
+    """Whether anything but the processor does the chip's work."""
+    return (
+        schema.processor is None
+        or bool(schema.units or schema.buses or schema.fetch or schema.micro_kernels)
+        or schema.synchronization is not None
+        or any(isinstance(m, MemorySchema) for m in schema.memories.values())
+        or any(i.unit is not None for i in schema.intrinsics.values())
+    )
+
+
+def check_sections(context: Context, schema: HardwareSchema) -> None:
+    """A chip has what its kind needs, and nothing that nobody would read.
+
+    Raises:
+        HwgenError: H130.
+    """
+    if not schema.intrinsics and schema.processor is None:
+        raise context.error(
+            "H130", "the chip does nothing: it has neither intrinsics nor a processor", (),
+            key=True, found="no intrinsics, no processor", allowed="intrinsics, processor, or both",
+            repair="add `intrinsics`, or a `processor`",
+        )  # fmt: skip
+    if schema.processor is None:
+        for name, memory in schema.memories.items():
+            if isinstance(memory, WorkspaceSchema):
+                raise context.error(
+                    "H130", f"workspace {name!r} is memory of a processor, and there is none",
+                    ("memories", name, "kind"), found="workspace", allowed="offchip, scratchpad",
+                    repair="add a `processor`, or write kind: scratchpad",
+                )  # fmt: skip
+        if schema.code is not None and schema.code.definitions:
+            raise context.error(
+                "H130", "definitions are written for a processor, and there is none",
+                ("code", "definitions"), key=True, found="definitions", allowed="includes",
+                repair="move them to a header, and name it in `includes`",
+            )  # fmt: skip
+    if not has_units(schema):
+        return
+    for field, given in (
+        ("units", schema.units), ("intrinsics", schema.intrinsics),
+        ("synchronization", schema.synchronization), ("code", schema.code),
+    ):  # fmt: skip
+        if not given:
+            raise context.error(
+                "H130", f"a chip with units needs {field!r}", (), key=True, found=f"no {field}",
+                allowed="units, intrinsics, synchronization, code; or a processor alone",
+                repair=f"add {field!r}",
+            )  # fmt: skip
+    code = schema.code
+    assert code is not None, "refused above"
+    for field, text in (
+        ("allocate", code.allocate), ("free", code.free), ("to_device", code.to_device),
+        ("from_device", code.from_device),
+    ):  # fmt: skip
+        if text is None:
+            raise context.error(
+                "H130", f"a chip with units needs code that moves its buffers: {field!r}",
+                ("code",), key=True, found=f"no {field}",
+                allowed="allocate, free, to_device, from_device", repair=f"add {field!r}",
+            )  # fmt: skip
+
+
+def resolve_processor(context: Context, schema: HardwareSchema) -> Processor | None:
+    """The processor, with its workspaces; `checks_processor.py` then looks across.
+
+    Raises:
+        HwgenError: H02x expressions, H104 and H113 names, H109 sizes, H131 to H133.
+    """
+    given = schema.processor
+    if given is None:
+        return None
+    path: FieldPath = ("processor",)
+
+    def number(field: str, text: int | str, minimum: int) -> int:
+        return context.integer(text, (*path, field), minimum)
+
+    workspaces = {
+        name: _workspace(context, name, memory)
+        for name, memory in schema.memories.items()
+        if isinstance(memory, WorkspaceSchema)
+    }
+    reference(context, (*path, "default_memory"), "workspace", given.default_memory, workspaces)
+    if not re.fullmatch(r"\.[A-Za-z0-9+]{1,8}", given.suffix):
+        raise context.error(
+            "H133", "this is no suffix of a file", (*path, "suffix"), found=given.suffix,
+            allowed="a point and up to 8 letters, digits or +", repair="write .c",
+        )  # fmt: skip
+    return Processor(
+        location=context.document.locate(path, key=True),
+        default_memory=given.default_memory,
+        loops=tuple(_loop(context, n, x) for n, x in given.loops.items()),
+        workspaces=tuple(workspaces.values()),
+        caches=tuple(
+            Cache(
+                n,
+                size_bytes(context, c.size, (*path, "caches", n, "size")),
+                context.integer(c.bytes_per_cycle, (*path, "caches", n, "bytes_per_cycle"), 1),
+                c.shared_by,
+            )
+            for n, c in given.caches.items()
+        ),
+        workers=number("workers", given.workers, 1),
+        lanes_bytes=number("vector_bytes", given.vector_bytes, 0),
+        operations_per_cycle=number("operations_per_cycle", given.operations_per_cycle, 1),
+        memory_bytes_per_cycle=number("memory_bytes_per_cycle", given.memory_bytes_per_cycle, 1),
+        line_bytes=number("line_bytes", given.line_bytes, 1),
+        threads=number("threads", given.threads, 1),
+        warp=number("warp", given.warp, 1),
+        barrier=given.barrier,
+        prefetch=given.prefetch,
+        pragma=given.pragma,
+        language=given.language,
+        suffix=given.suffix,
+        function=given.function,
+        launch=given.launch,
+        function_prologue=given.function_prologue,
+    )
+
+
+def _workspace(context: Context, name: str, memory: WorkspaceSchema) -> Workspace:
+    path: FieldPath = ("memories", name)
+    align = context.integer(memory.align, (*path, "align"), 1)
+    if align & (align - 1):
+        raise context.error(
+            "H132", "an alignment is a power of two", (*path, "align"), found=str(align),
+            allowed="1, 2, 4, 8, ...", repair=f"write {1 << align.bit_length()}",
+        )  # fmt: skip
+    banks = memory.banks
+    return Workspace(
+        name=name,
+        shared_by=memory.shared_by,
+        location=context.document.locate(path, key=True),
+        capacity_bytes=0
+        if memory.size is None
+        else size_bytes(context, memory.size, (*path, "size")),
+        align_bytes=align,
+        allocate=memory.allocate,
+        free=memory.free,
+        pool=memory.pool,
+        banks=context.integer(banks.count, (*path, "banks", "count"), 1) if banks else 0,
+        bank_bytes=context.integer(banks.bytes, (*path, "banks", "bytes"), 1) if banks else 0,
+    )
+
+
+def _loop(
+    context: Context, name: str, loop: ParallelLoopSchema | BoundLoopSchema | MarkedLoopSchema
+) -> LoopKind:
+    path: FieldPath = ("processor", "loops", name)
+    location = context.document.locate(path, key=True)
+    if name == SERIAL:
+        raise context.error(
+            "H131", f"every loop that nothing is said about is {SERIAL}", path, key=True,
+            found=name, allowed="any other name", repair="remove it, or rename it",
+        )  # fmt: skip
+    extent = context.range(loop.extent, (*path, "extent"), 1)
+    match loop:
+        case ParallelLoopSchema():
+            return LoopKind(name, "parallel", location, loop.level, extent, loop.emit)
+        case BoundLoopSchema():
+            return LoopKind(
+                name, "bind", location, loop.level, extent, index=loop.index, reduces=loop.reduces
+            )
+        case MarkedLoopSchema():
+            return LoopKind(name, loop.kind, location, "thread", extent, loop.emit)

@@ -1,0 +1,139 @@
+"""What a user may write about a processor; the rest of a chip's file is in `schema.py`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, StringConstraints
+
+from hwgen.spec.fields import LOOP_NAME_PATTERN, IntExpr, Model, Name
+
+Template = Annotated[str, Field(max_length=20_000)]
+SharedBy = Literal["kernel", "block", "thread"]
+LoopName = Annotated[str, StringConstraints(pattern=LOOP_NAME_PATTERN)]
+
+
+class BanksSchema(Model):
+    """Parts of a memory that serve threads side by side."""
+
+    count: IntExpr
+    """How many there are."""
+    bytes: IntExpr
+    """Bytes next to each other in one bank; the next bytes are in the next bank."""
+
+
+class WorkspaceSchema(Model):
+    """A memory where a processor's code keeps buffers."""
+
+    kind: Literal["workspace"]
+    """Memory of a processor."""
+    shared_by: SharedBy
+    """Who sees one buffer: the whole `kernel`, the threads of one `block`, or one `thread`."""
+    size: IntExpr | None = None
+    """Capacity, as `48 KiB` or a number of bytes; left out: no limit."""
+    align: IntExpr = 64
+    """Every buffer starts at a multiple of so many bytes, a power of two."""
+    allocate: Template
+    """Code of a buffer; names `type`, `name`, `elements`, `bytes` and, with `pool`,
+    `address_bytes`."""
+    free: Template = ""
+    """Gives a buffer back; names the same."""
+    pool: Template = ""
+    """Code of one array of `bytes` that holds every buffer at a fixed address; left out: each
+    buffer is allocated by itself."""
+    banks: BanksSchema | None = None
+    """Left out: no banks."""
+
+
+class CacheSchema(Model):
+    """A memory that hardware fills by itself; only the cost model reads it."""
+
+    size: IntExpr
+    """Capacity, as `32 KiB` or a number of bytes."""
+    bytes_per_cycle: IntExpr
+    """Bytes that one worker reads from it per cycle."""
+    shared_by: SharedBy = "thread"
+    """Who shares one: one worker's `thread`, a `block`, or the whole `kernel`."""
+
+
+class ParallelLoopSchema(Model):
+    """A loop whose iterations run on workers that the loop starts."""
+
+    kind: Literal["parallel"]
+    """Started by the loop."""
+    level: Literal["block", "thread"] = "thread"
+    """What one iteration is."""
+    extent: IntExpr = "1..2147483647"
+    """Range of its extent."""
+    emit: Template
+    """The line before the loop; names `extent` and `variable`."""
+
+
+class BoundLoopSchema(Model):
+    """A loop that is a coordinate of a grid of blocks, or of a block's threads."""
+
+    kind: Literal["bind"]
+    """There is no loop in the code: each block or thread has its coordinate."""
+    level: Literal["block", "thread"]
+    """Whose coordinate it is."""
+    index: Template
+    """The coordinate in code, as `threadIdx.x`."""
+    extent: IntExpr
+    """Range of its extent."""
+    reduces: bool = False
+    """Threads may each hold a part of a reduction, combined through memory that a block shares."""
+
+
+class MarkedLoopSchema(Model):
+    """A loop that the compiler of the generated code vectorizes or unrolls."""
+
+    kind: Literal["vectorize", "unroll"]
+    """What becomes of it."""
+    extent: IntExpr = "1..2147483647"
+    """Range of its extent."""
+    emit: Template
+    """The line before the loop; names `extent` and `variable`."""
+
+
+class ProcessorSchema(Model):
+    """A machine that runs any statement as code."""
+
+    default_memory: Name
+    """The workspace of intermediate results that no schedule places."""
+    workers: IntExpr = 1
+    """Iterations of parallel loops, or blocks of bound ones, that run at once."""
+    vector_bytes: IntExpr = 0
+    """Bytes of a vector register; 0: no vectors."""
+    operations_per_cycle: IntExpr = 1
+    """Operations of one worker per cycle, of one vector lane."""
+    memory_bytes_per_cycle: IntExpr = 16
+    """Bytes of the caller's arrays that all workers together move per cycle."""
+    line_bytes: IntExpr = 64
+    """Bytes that one prefetch brings."""
+    threads: IntExpr = 1
+    """Threads of one block at most."""
+    warp: IntExpr = 1
+    """Threads that run in step."""
+    caches: dict[Name, CacheSchema] = Field(default={})
+    """Caches, the smallest first."""
+    loops: dict[LoopName, Annotated[
+        ParallelLoopSchema | BoundLoopSchema | MarkedLoopSchema, Field(discriminator="kind")
+    ]] = Field(default={})  # fmt: skip
+    """Ways to run a loop, besides one iteration after the other."""
+    barrier: Template = ""
+    """Code by which the threads of a block wait for each other."""
+    prefetch: Template = ""
+    """Code that brings the line at `address` near; left out: `prefetch` is refused."""
+    pragma: Template = ""
+    """The line that a schedule's pragma becomes; names `key` and `value`. Left out: refused."""
+    language: Literal["c", "c++"] = "c"
+    """Language of the generated file."""
+    suffix: str = ".c"
+    """Suffix of the generated file."""
+    function: Template = ""
+    """Head of a function that blocks run; names `name` and `parameters`."""
+    function_prologue: Template = ""
+    """At the start of that function, or of the kernel where there are no blocks."""
+    launch: Template = ""
+    """Starts the blocks; names `name`, `arguments`, `blocks` and `threads` (lists with the extent
+    of every bound loop of that level, as they stand in `loops`; 1 where a kernel has none)."""

@@ -1,0 +1,57 @@
+"""What every workload on every chip must come to: a kernel that passes all checks, or a refusal
+that says what to change."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TypeVar
+
+from hwgen.errors import HwgenError
+from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.workload import Workload
+from hwgen.verify.data import STYLES, draw_inputs
+from hwgen.verify.examine import compile_ranked, examine
+
+T = TypeVar("T")
+
+FILES = ("H0", "H1", "H2")
+"""Codes that reading a chip or a workload may end with."""
+REFUSALS = (
+    *("H301", "H302", "H305"),
+    *("H401", "H402", "H403", "H404", "H405", "H407"),
+    *("H611", "H612", "H613", "H614"),
+)
+"""Codes that compiling may end with; all others tell of a defect."""
+
+
+def examples(few: int) -> int:
+    """Examples of one test: a few, or as many as the environment's HWGEN_EXAMPLES says."""
+    return int(os.environ.get("HWGEN_EXAMPLES", few))
+
+
+def read(parse: Callable[[], T]) -> T | None:
+    """What a file holds, None where it is refused properly."""
+    try:
+        return parse()
+    except HwgenError as error:
+        assert error.code.startswith(FILES), error
+        return None
+
+
+def judge(workload: Workload, hardware: HardwareSpec, seed: int = 0, rank: int = 0) -> str:
+    """`""` where the kernel passes every check, else the code of the refusal.
+
+    `rank`: of the schedule in the search's order.
+    """
+    try:
+        compiled = compile_ranked(workload, hardware, rank)
+    except HwgenError as error:
+        assert error.code in REFUSALS, error
+        known = error.diagnostic
+        assert known.found, error
+        assert known.repair or known.allowed, error
+        return error.code
+    exact = any("float" in t.dtype for t in workload.tensors)
+    examine(compiled, draw_inputs(workload, seed, "small" if exact else STYLES[seed % 3]))
+    return ""
