@@ -7,7 +7,8 @@ buffers, loops that run at once. A refused edit leaves the schedule as it was.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +22,7 @@ from hwgen.polyhedral.nest.render import buffer_text, render
 from hwgen.polyhedral.nest.state import State
 from hwgen.polyhedral.nest.tensorize import tensorize
 from hwgen.polyhedral.nest.visibility import resolve
-from hwgen.script import Argument, Edit, read, write
+from hwgen.script import Argument, Edit, check_arguments, read, write
 from hwgen.spec.grammar import parse_expression, suggestion
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.processor import LoopKind, Processor
@@ -65,6 +66,7 @@ class Schedule:
         self.workload = workload
         self.hardware = hardware
         state = build_state(workload)
+        self._deferred = False
         with isl.bounded():
             self._steps = [_Step(state, *resolve(state, hardware), None)]
 
@@ -124,6 +126,10 @@ class Schedule:
         """Take back the last edit; nothing happens where there is none."""
         if len(self._steps) > 1:
             self._steps.pop()
+            last = self._steps[-1]
+            with isl.bounded():
+                resolved, homes = resolve(last.state, self.hardware)
+            self._steps[-1] = _Step(last.state, resolved, homes, last.edit)
 
     def trace(self) -> str:
         """The edits so far, as a script that `replay` understands."""
@@ -137,11 +143,51 @@ class Schedule:
         """
         before = list(self._steps)
         try:
-            read(script, file, self._call)
+            with self.batch():
+                read(script, file, self._call)
+        except HwgenError as error:
+            if error.diagnostic.location is None and not self._deferred:
+                try:  # Refused at the end: once more, edit by edit, which tells the line.
+                    read(script, file, self._call)
+                finally:
+                    self._steps = before
+            raise
+        return self
+
+    @contextmanager
+    def batch(self) -> Generator[None, None, None]:
+        """Check the edits made inside once, at the end; all are taken back where one is refused.
+
+        What counts is the schedule at the end: an edit that broke it may be mended by a later one.
+
+        Raises:
+            HwgenError: of the first edit that is refused.
+        """
+        before, outer = list(self._steps), self._deferred
+        self._deferred = True
+        try:
+            yield
+            if not outer:
+                self._settle(len(before))
         except HwgenError:
             self._steps = before
             raise
-        return self
+        finally:
+            self._deferred = outer
+
+    def _settle(self, first: int) -> None:
+        """Check what a batch made: only its end, and each step where that is refused."""
+        made = self._steps[first:]
+        if not made:
+            return
+        with isl.bounded():
+            try:
+                resolved, homes = resolve(made[-1].state, self.hardware)
+            except HwgenError:
+                for step in made:
+                    resolve(step.state, self.hardware)
+                raise
+        self._steps[-1] = _Step(made[-1].state, resolved, homes, made[-1].edit)
 
     def _call(
         self, primitive: str, arguments: list[Argument], keywords: dict[str, Argument]
@@ -155,14 +201,15 @@ class Schedule:
                 repair=suggestion(primitive, PRIMITIVES) or "name one of the primitives",
             )
         method: Callable[..., Any] = getattr(self, primitive)
+        signature = inspect.signature(method, eval_str=True)
         try:
-            inspect.signature(method).bind(*arguments, **keywords)
+            check_arguments(signature.bind(*arguments, **keywords))
         except TypeError as error:
             raise HwgenError(
                 "H418",
                 f"{primitive} is called wrongly",
                 found=str(error),
-                allowed=f"{primitive}{inspect.signature(method)}",
+                allowed=f"{primitive}{signature}",
                 repair="see the primitive's documentation",
             ) from error
         method(*arguments, **keywords)
@@ -178,8 +225,10 @@ class Schedule:
         results: tuple[str, ...] = (),
     ) -> None:
         """Check the new state and take it."""
-        with isl.bounded():
-            resolved, homes = resolve(state, self.hardware)
+        resolved, homes = state, self._steps[-1].homes
+        if not self._deferred:
+            with isl.bounded():
+                resolved, homes = resolve(state, self.hardware)
         edit = Edit(primitive, tuple(arguments), tuple(keywords.items()), results)
         self._steps.append(_Step(state, resolved, homes, edit))
 
@@ -323,10 +372,14 @@ class Schedule:
         state = reductions.set_store_predicate(self.state, stage, parse_expression(condition))
         self._commit(state, "set_store_predicate", (stage, condition), {})
 
-    def tensorize(self, loop: str, intrinsic: str) -> None:
-        """Run the loops from `loop` inwards as one call of an intrinsic."""
-        state = tensorize(self.state, loop, intrinsic, self.hardware)
-        self._commit(state, "tensorize", (loop, intrinsic), {})
+    def tensorize(self, loop: str, *intrinsics: str) -> None:
+        """Run the loops from `loop` inwards as one call of an intrinsic.
+
+        For units beside the processor, several intrinsics may share the work of one stage, and a
+        block without such loops (its name) may be given instead of a loop.
+        """
+        state = tensorize(self.state, loop, intrinsics, self.hardware)
+        self._commit(state, "tensorize", (loop, *intrinsics), {})
 
     # Buffers
 
@@ -399,7 +452,15 @@ class Schedule:
 
     def set_bank(self, tensor: str, bank: int) -> None:
         """A buffer lives in one bank of its memory."""
-        self._commit(layouts.set_bank(self.state, tensor, bank), "set_bank", (tensor, bank), {})
+        state = layouts.set_bank(self.state, tensor, bank, self._banks(tensor))
+        self._commit(state, "set_bank", (tensor, bank), {})
+
+    def _banks(self, tensor: str) -> int | None:
+        """Banks of the memory of a tensor; None where nothing says how many."""
+        machine, storage = self.hardware.processor, self.resolved.storage.get(tensor)
+        if machine is None or storage is None or storage.memory not in machine.workspace:
+            return None
+        return machine.workspace[storage.memory].banks
 
     def set_address(self, tensor: str, address: int) -> None:
         """A buffer starts at a fixed byte of its memory."""

@@ -99,7 +99,7 @@ def check_not_tensorized(state: State, name: str) -> None:
     """
     for site in state.sites:
         done = site.block.tensorized
-        if done is None:
+        if done is None or not done.loop:
             continue
         inside = site.names[site.names.index(done.loop) :]
         if name in inside:

@@ -101,13 +101,20 @@ def check_injective(tensor: str, shape: Sequence[int], layout: Sequence[Expr]) -
         )
 
 
-def set_bank(state: State, tensor: str, bank: int) -> State:
-    """A buffer lives in one bank of its memory.
+def set_bank(state: State, tensor: str, bank: int, banks: int | None) -> State:
+    """A buffer lives in one bank of its memory; `banks`: how many there are, if known.
 
     Raises:
         HwgenError: H413, H414.
     """
     check_inner(state, tensor, "put into a bank")
+    if bank < 0 or (banks is not None and bank >= banks):
+        raise refuse(
+            f"{tensor} cannot be put into bank {bank}",
+            f"bank {bank}",
+            "from 0 on" if banks is None else f"0..{banks - 1}" if banks else "no bank",
+            "another bank" if banks or banks is None else "a memory that has banks (set_scope)",
+        )
     return state.with_storage(replace(state.storage[tensor], bank=bank))
 
 
@@ -118,6 +125,10 @@ def set_address(state: State, tensor: str, address: int) -> State:
         HwgenError: H413, H414.
     """
     check_inner(state, tensor, "put at an address")
+    if address < 0:
+        raise refuse(
+            f"{tensor} cannot start there", f"byte {address}", "byte 0 or later", "address 0"
+        )
     return state.with_storage(replace(state.storage[tensor], address=address))
 
 

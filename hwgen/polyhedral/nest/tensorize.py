@@ -6,12 +6,12 @@ loops, and each operand's element must depend on a loop exactly when the operand
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import permutations
 
 from hwgen.errors import HwgenError
-from hwgen.polyhedral.nest.edit import check_not_tensorized, find_loop, main_site, refuse, stages_of
+from hwgen.polyhedral.nest.edit import check_not_tensorized, find_loop, refuse, stages_of
 from hwgen.polyhedral.nest.state import Block, Loop, Site, Stage, State, Tensorized, map_blocks
 from hwgen.polyhedral.nest.terms import addends, simplify
 from hwgen.polyhedral.unify import unify
@@ -20,39 +20,75 @@ from hwgen.spec.grammar import suggestion
 from hwgen.spec.hardware import HardwareSpec, Intrinsic
 
 
-def tensorize(state: State, loop: str, intrinsic: str, hardware: HardwareSpec) -> State:
-    """The loops from `loop` inwards run as one call of an intrinsic.
+def tensorize(state: State, loop: str, intrinsics: Sequence[str], hardware: HardwareSpec) -> State:
+    """The loops from `loop` inwards run as one call of an intrinsic, or of several on one unit.
 
     Raises:
         HwgenError: H413, H414; H416 with the first condition that fails.
     """
+    for name in intrinsics:
+        _check_known(name, hardware)
+    chosen = [hardware.intrinsic[n] for n in intrinsics]
+    block = state.site.get(loop)
+    if block is not None and chosen and all(x.unit for x in chosen):
+        return _marked(state, block, Tensorized(" ".join(intrinsics), ""))
     found = find_loop(state, loop)
     check_not_tensorized(state, loop)
-    known = hardware.intrinsic
-    if intrinsic not in known:
-        raise HwgenError(
-            "H414",
-            f"no intrinsic {intrinsic}",
-            found=intrinsic,
-            allowed=", ".join(known) or "none: this chip has no intrinsics",
-            repair=suggestion(intrinsic, list(known)) or "name one of the chip's intrinsics",
-        )
     inside = stages_of(found)
-    site = main_site(state, inside[0])
-    chain = site.loops[site.names.index(loop) :]
-    if any(len(x.body) != 1 for x in chain):
+    sites = [s for s in state.sites if loop in s.names]
+    chain = sites[0].loops[sites[0].names.index(loop) :]
+    if len(sites) > 1 or any(len(x.body) != 1 for x in chain):
         raise refuse(
             f"{loop} holds more than one block",
             ", ".join(inside),
             "loops directly inside one another around one block",
             "decompose_reduction outside of the loop, or move stages away",
         )
-    done = match(state, site, chain, known[intrinsic])
+    if chosen and all(x.unit for x in chosen):
+        return _marked(state, sites[0], _lanes(chain, chosen))
+    if len(chosen) != 1:
+        raise refuse(
+            "one intrinsic at a time",
+            ", ".join(intrinsics) or "none",
+            "one intrinsic of the processor",
+            "name one intrinsic",
+        )
+    return _marked(state, sites[0], match(state, sites[0], chain, chosen[0]))
 
+
+def _check_known(name: str, hardware: HardwareSpec) -> None:
+    known = hardware.intrinsic
+    if name not in known:
+        raise HwgenError(
+            "H414",
+            f"no intrinsic {name}",
+            found=name,
+            allowed=", ".join(known) or "none: this chip has no intrinsics",
+            repair=suggestion(name, list(known)) or "name one of the chip's intrinsics",
+        )
+
+
+def _marked(state: State, site: Site, done: Tensorized) -> State:
     def changed(block: Block) -> Block:
-        return replace(block, tensorized=done) if block == site.block else block
+        return replace(block, tensorized=done) if block.name == site.block.name else block
 
     return replace(state, root=map_blocks(state.root, changed))
+
+
+def _lanes(chain: tuple[Loop, ...], intrinsics: Sequence[Intrinsic]) -> Tensorized:
+    """Loops that are lanes of units' intrinsics; how they match is decided with all operands."""
+    for intrinsic in intrinsics:
+        extents = [e for _, e in intrinsic.iterators]
+        for loop in chain:
+            if loop.extent not in extents:
+                raise HwgenError(
+                    "H416",
+                    f"{loop.name} is no lane of {intrinsic.name}",
+                    found=f"{loop.extent} iterations",
+                    allowed=", ".join(f"{n}: {e}" for n, e in intrinsic.iterators) or "no lanes",
+                    repair=f"split {loop.name} to the lanes' extent",
+                )
+    return Tensorized(" ".join(x.name for x in intrinsics), chain[0].name)
 
 
 def match(state: State, site: Site, chain: tuple[Loop, ...], intrinsic: Intrinsic) -> Tensorized:

@@ -45,8 +45,8 @@ def resolve(state: State, hardware: HardwareSpec) -> tuple[State, Homes]:
         homes = check(state, limits)
     for tensor in state.stage:
         memory = machine.workspace.get(state.storage[tensor].memory)
-        if memory is not None and memory.shared_by == "thread":
-            _check_private(state, machine, memory, tensor, homes[tensor])
+        if memory is not None and memory.shared_by != "kernel":
+            _check_seen(state, machine, memory, tensor, homes[tensor])
     return state, homes
 
 
@@ -97,18 +97,40 @@ def _natural(state: State, machine: Processor, tensor: str, home: tuple[str, ...
     return machine.default_memory
 
 
-def _check_private(
+def _check_seen(
     state: State, machine: Processor, memory: Workspace, tensor: str, home: tuple[str, ...]
 ) -> None:
-    for site in _accesses(state, tensor):
+    """One buffer's users are the sharers of its memory, in one start of blocks and threads."""
+    found = _accesses(state, tensor)
+    for site in found:
         for loop in site.loops:
-            if concurrent(machine, loop) is not None and loop.name not in home:
-                raise HwgenError(
-                    "H417",
-                    f"{tensor} cannot live in {memory.name}",
-                    found=f"{site.block.name} touches it in different iterations of {loop.name}, "
+            rank = concurrent(machine, loop)
+            if rank is not None and rank <= _RANK[memory.shared_by] and loop.name not in home:
+                raise _unseen(
+                    memory,
+                    tensor,
+                    f"{site.block.name} touches it in different iterations of {loop.name}, "
                     f"which is {loop.kind}",
-                    allowed=f"tensors of one {memory.shared_by} alone",
-                    repair=f"compute_at({tensor!r}, ...) inside {loop.name}, or a memory that "
-                    "more see",
+                    f"compute_at({tensor!r}, ...) inside {loop.name}",
                 )
+    first = found[0]
+    for site in found:
+        for loop in (*first.loops, *site.loops):
+            if concurrent(machine, loop) is not None and site.places[0] != first.places[0]:
+                raise _unseen(
+                    memory,
+                    tensor,
+                    f"{first.block.name} and {site.block.name} touch it in different launches, as "
+                    f"{loop.name} is {loop.kind}",
+                    f"compute_at({tensor!r}, ...) inside a loop of {site.block.name}",
+                )
+
+
+def _unseen(memory: Workspace, tensor: str, found: str, repair: str) -> HwgenError:
+    return HwgenError(
+        "H417",
+        f"{tensor} cannot live in {memory.name}",
+        found=found,
+        allowed=f"tensors of one {memory.shared_by} alone",
+        repair=f"{repair}, or a memory that more see",
+    )

@@ -1,0 +1,253 @@
+"""Reading a tiling off a schedule for a chip with units: the way back from `tiling_script`.
+
+What the schedule says (calls, memories, tile loops, places, slots) selects a match and a tiling;
+whether it says nothing else is then seen by scripting that tiling and comparing the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from hwgen.errors import HwgenError
+from hwgen.polyhedral.matching import Match
+from hwgen.polyhedral.nest.build import build_state
+from hwgen.polyhedral.nest.edit import main_site
+from hwgen.polyhedral.nest.state import Site, State
+from hwgen.polyhedral.nest.terms import addends
+from hwgen.polyhedral.scop import Scop, ScopStatement
+from hwgen.polyhedral.selection import Selection, Storage
+from hwgen.polyhedral.tiling import Tiling
+from hwgen.schedule import Schedule
+from hwgen.spec.expression import Expr, Name
+from hwgen.tiling_script import apply_tiling
+
+
+def lift(schedule: Schedule, scop: Scop, matches: Iterable[Match]) -> Tiling:
+    """The tiling that a schedule amounts to.
+
+    Raises:
+        HwgenError: H420 where the schedule is not one that the chip's calls can run.
+    """
+    first = tuple(s.tensor for s in build_state(schedule.workload).stages)
+    reader = _Reader(schedule.state, scop, first)
+    refused: HwgenError | None = None
+    for match in matches:
+        tiling = reader.tiling(match)
+        if tiling is None:
+            continue
+        again = Schedule(schedule.workload, schedule.hardware)
+        try:
+            apply_tiling(again, scop, tiling)
+        except HwgenError as error:
+            refused = refused or error
+            continue
+        difference = _difference(str(again), str(schedule))
+        if not difference:
+            return tiling
+        refused = refused or _refusal(*difference)
+    raise refused or _refusal(
+        reader.calls_text(), "calls of intrinsics that together cover every statement"
+    )
+
+
+def _refusal(found: str, allowed: str) -> HwgenError:
+    return HwgenError(
+        "H420",
+        "the chip's calls cannot run this schedule",
+        found=found,
+        allowed=allowed,
+        repair="start from the script that --stage script prints, and change its numbers, order, "
+        "places and slots",
+    )
+
+
+def _difference(canonical: str, given: str) -> tuple[str, str] | tuple[()]:
+    """The first line in which a schedule differs from that of its tiling, and that line."""
+    theirs, mine = canonical.splitlines(), given.splitlines()
+    for a, b in zip(theirs, mine, strict=False):
+        if a != b:
+            return b.strip(), a.strip()
+    if len(theirs) != len(mine):
+        return f"{len(mine)} lines of loops and calls", f"{len(theirs)} lines"
+    return ()
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """`first`: the tensors of the workload's stages before any edit."""
+
+    state: State
+    scop: Scop
+    first: tuple[str, ...]
+
+    def calls_text(self) -> str:
+        calls = (
+            f"{s.block.name}: {s.block.tensorized.intrinsic}"
+            for s in self.state.sites
+            if s.block.tensorized is not None
+        )
+        return "; ".join(calls) or "no stage is tensorized"
+
+    def tiling(self, match: Match) -> Tiling | None:
+        """The tiling, where the calls are the match's."""
+        if self._calls() != self._wanted(match):
+            return None
+        tile_loops: dict[str, str] = {}
+        tiles = dict(match.counts)
+        for name, site, index in self._walked(match):
+            found = _tile_loop(site, index, match.block.get(name, 1))
+            if found is not None:
+                tile_loops[name], tiles[name] = found
+        return self._placed(match, tiles, tile_loops)
+
+    # Stages of statements and storages
+
+    def _result(self, statement: ScopStatement) -> str:
+        """The stage that computes a statement's value."""
+        statements = self.scop.statements
+        number = self.scop.workload.statements.index(statement.source)
+        tensor = self.first[number]
+        stage = self.state.stage.get(tensor)
+        if stage is None:
+            return ""
+        stores_only = statement is statements[-1] and statement.name.endswith("_out")
+        if stage.kind == "copy" and not stores_only:
+            return stage.reads[0].tensor
+        return tensor
+
+    def _store(self) -> str:
+        """The stage that stores the output."""
+        return self.first[self.scop.workload.statements.index(self.scop.statements[-1].source)]
+
+    def _stage(self, match: Match, storage: Storage) -> str:
+        """The stage whose buffer a storage is; empty where there is none."""
+        for stage in self.state.stages:
+            held = self.state.storage[stage.tensor].memory
+            reads = stage.reads
+            if (
+                stage.kind == "copy"
+                and held == storage.memory
+                and reads[0].tensor == storage.tensor
+            ):
+                return stage.tensor
+        writers = (
+            o
+            for o in match.selection.operations
+            if o.kind in ("init", "update", "map") and storage.name in o.storages
+        )
+        first = next(writers, None)
+        if first is None:
+            return ""
+        return self._result(next(s for s in self.scop.statements if s.name == first.statement))
+
+    # Calls
+
+    def _calls(self) -> dict[str, str]:
+        return {
+            s.block.name: s.block.tensorized.intrinsic
+            for s in self.state.sites
+            if s.block.tensorized is not None
+        }
+
+    def _wanted(self, match: Match) -> dict[str, str]:
+        """The calls of a match by block."""
+        calls: dict[str, str] = {}
+        for statement in self.scop.statements:
+            mine = [o for o in match.selection.operations if o.statement == statement.name]
+            groups = {
+                f"{self._result(statement)}_init": ("init",),
+                self._result(statement): ("map", "update"),
+                self._store(): ("store",),
+            }
+            for block, kinds in groups.items():
+                names = " ".join(o.intrinsic.name for o in mine if o.kind in kinds)
+                if names:
+                    calls[block] = names
+        for o in match.selection.operations:
+            if o.kind == "load":
+                held = next(s for s in match.selection.storages if s.name in o.storages)
+                calls[self._stage(match, held)] = o.intrinsic.name
+        return calls
+
+    # Loops
+
+    def _walked(self, match: Match) -> Iterator[tuple[str, Site, Expr]]:
+        """Every loop of the match with a site that has its tile loop, and its binding there."""
+        last, anchor = self.scop.statements[-1], self.scop.anchor
+        root = self.state.site[self._store()]
+        stage = self.state.stage[root.block.stage]
+        spatial: list[tuple[str, Expr]] = []
+        if stage.kind == "copy":
+            for index, (iterator, _) in zip(last.target.indices, stage.iterators, strict=True):
+                spatial += [(n, root.block.binding[iterator]) for n in index.names]
+        else:
+            for (name, _), (iterator, _) in zip(last.loops, stage.iterators, strict=True):
+                spatial.append((name, root.block.binding[iterator]))
+        for name, binding in spatial:
+            if name in match.selection.spatial:
+                yield name, root, binding
+        if anchor.op != "=":
+            site = main_site(self.state, self._result(anchor))
+            iterators = self.state.stage[site.block.stage].iterators
+            for (name, _), (iterator, _) in zip(anchor.loops, iterators, strict=True):
+                if name in match.selection.reduction:
+                    yield name, site, site.block.binding[iterator]
+
+    def _placed(
+        self, match: Match, tiles: Mapping[str, int], loops: Mapping[str, str]
+    ) -> Tiling | None:
+        """Order, depths and slots, once tile sizes are known."""
+        textual = list(self.state.loop)
+        selection = match.selection
+        spatial = sorted(
+            (n for n in selection.spatial if n in loops), key=lambda n: textual.index(loops[n])
+        )
+        order = (*spatial, *(n for n in selection.spatial if n not in loops))
+        around = set(loops.values())
+        depths: dict[str, int] = {}
+        slots: dict[str, int] = {}
+        for storage in selection.storages:
+            stage = self._stage(match, storage)
+            if stage not in self.state.storage or stage not in self.state.site:
+                return None
+            inside = self.state.site[stage].names
+            if self.state.stage[stage].kind == "copy" and not rewritten(selection, storage.name):
+                depths[storage.name] = sum(n in around for n in inside)
+            else:
+                prepared = any(
+                    o.kind == "map" and storage.name in o.storages and selection.inner(o)
+                    for o in selection.operations
+                )
+                depths[storage.name] = len(around) if prepared else len(spatial)
+            slots[storage.name] = self.state.storage[stage].slots
+        return Tiling(
+            match,
+            tuple(sorted(tiles.items())),
+            order,
+            tuple(depths.items()),
+            tuple(slots.items()),
+        )
+
+
+def rewritten(selection: Selection, storage: str) -> bool:
+    """Whether anything but a load writes a storage."""
+    for o in selection.operations:
+        target = o.intrinsic.semantics[0].target.tensor
+        position = [x.name for x in o.intrinsic.operands].index(target)
+        if o.kind != "load" and o.storages[position] == storage:
+            return True
+    return False
+
+
+def _tile_loop(site: Site, binding: Expr, lanes: int) -> tuple[str, int] | None:
+    """The loop over tiles in an iterator's binding and its blocks per tile; None without one.
+
+    Tiles, blocks and lanes are the loops by falling step; lanes only where there are several.
+    """
+    steps = [(c, t.name) for c, t in addends(binding) if isinstance(t, Name)]
+    ordered = sorted(steps, key=lambda x: (-x[0], site.names.index(x[1])))
+    if len(ordered) < (3 if lanes > 1 else 2):
+        return None
+    step, name = ordered[0]
+    return name, step // lanes

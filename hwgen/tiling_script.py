@@ -1,0 +1,314 @@
+"""A tiling of a chip with units, made by primitives: what the automatic scheduler does, replayed.
+
+The last stage gets the spatial tile loops; what it needs is computed inside them; the reduction's
+tile loops are those of the accumulation; inputs are cached at the depth that the tiling gives.
+Loops run tiles, then blocks, then lanes. Stages that stay at the root without an intrinsic are
+packed by the host.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from hwgen.errors import HwgenError
+from hwgen.polyhedral.scop import Scop, ScopStatement
+from hwgen.polyhedral.selection import Operation, Storage
+from hwgen.polyhedral.tiling import Tiling
+from hwgen.schedule import Schedule
+from hwgen.spec.expression import names
+from hwgen.spec.hardware import HardwareSpec
+
+
+def inexpressible(what: str, found: str) -> HwgenError:
+    """The error of a tiling for which there are no primitives."""
+    return HwgenError(
+        "H419",
+        f"the schedule has no script: {what}",
+        found=found,
+        allowed="stages that each store one tensor and read each tensor one way",
+        repair="give the second use a tensor of its own",
+    )
+
+
+def apply_tiling(schedule: Schedule, scop: Scop, tiling: Tiling) -> None:
+    """Edit a fresh schedule of the scop's workload into the tiling.
+
+    Raises:
+        HwgenError: H419 where primitives cannot say it.
+    """
+    with schedule.batch():
+        first = tuple(x.tensor for x in schedule.state.stages)
+        _Writer(schedule, scop, tiling, first).write()
+
+
+@dataclass
+class _Writer:
+    """`first`: the tensors of the stages at the start; `moved`: where the stored tensor is computed;
+    `lanes`: lane loops of each stage; `caches`: the stage that loads a storage."""
+
+    schedule: Schedule
+    scop: Scop
+    tiling: Tiling
+    first: tuple[str, ...]
+    moved: str = ""
+    reduction: list[str] = field(default_factory=list[str])
+    lanes: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    caches: dict[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def hardware(self) -> HardwareSpec:
+        return self.schedule.hardware
+
+    @cached_property
+    def operations(self) -> tuple[Operation, ...]:
+        return self.tiling.match.selection.operations
+
+    def write(self) -> None:
+        self._check_chain()
+        last = self.scop.statements[-1]
+        loops = self._tile_root(last, self._stage(last))
+        results = self._results(loops)
+        for storage in self._loaded():
+            self._cache(storage, loops)
+        self._buffers(results)
+        self._tensorize(results)
+
+    def _check_chain(self) -> None:
+        outputs = [t.name for t in self.scop.workload.outputs]
+        if len(outputs) > 1:
+            raise inexpressible("several outputs share loops", ", ".join(outputs))
+
+    def _stage(self, statement: ScopStatement) -> str:
+        """The tensor of the stage that a statement of the scop comes from."""
+        return self.first[self.scop.workload.statements.index(statement.source)]
+
+    def _of(self, statement: ScopStatement, *kinds: str) -> list[Operation]:
+        return [o for o in self.operations if o.statement == statement.name and o.kind in kinds]
+
+    # Root: the stage that stores
+
+    def _tile_root(self, last: ScopStatement, tensor: str) -> list[str]:
+        """Split and order the loops of the storing stage; its tile loops, outermost first."""
+        s = self.schedule
+        hidden = last.name.endswith("_out") and len(self.scop.statements) > 1
+        if hidden or self._of(last, "map"):
+            memory = self._target_memory(last) if not hidden else self._hidden_memory(last)
+            self.moved = s.cache_write(tensor, memory)
+            axes = self._axes(last, s.loops(tensor))
+        else:
+            self.moved = ""
+            axes = self._own(tensor, last)
+        tiles: dict[str, str] = {}
+        blocks: list[str] = []
+        lanes: list[str] = []
+        for scop_loop, loop in axes:
+            outer, lane = self._split_lanes(loop, self.tiling.match.block.get(scop_loop, 1))
+            lanes += lane
+            tile = next((x for x in self.tiling.loops if x.loop == scop_loop), None)
+            if tile is not None:
+                tiles[scop_loop], outer = s.split(outer, factor=tile.tile)
+            blocks.append(outer)
+        order = [tiles[x.loop] for x in self.tiling.loops if x.loop in tiles]
+        self._reorder([*order, *blocks, *lanes])
+        self.lanes[tensor] = lanes
+        return order
+
+    def _hidden_memory(self, last: ScopStatement) -> str:
+        update = next(x for x in self.scop.statements if x.target.tensor == last.reads[0].tensor)
+        return self._target_memory(update)
+
+    def _target_memory(self, statement: ScopStatement) -> str:
+        """Where the last operation on a statement's value leaves it."""
+        last = self._of(statement, "init", "update", "map")[-1]
+        written = last.intrinsic.semantics[0].target.tensor
+        return last.intrinsic.operand(written).memory
+
+    def _axes(self, statement: ScopStatement, loops: tuple[str, ...]) -> list[tuple[str, str]]:
+        """The scop's loop and the copy's for every dimension of a stored tensor."""
+        result: list[tuple[str, str]] = []
+        for index, loop in zip(statement.target.indices, loops, strict=True):
+            if len(index.names) > 1 or any(c != 1 for _, c in index.terms) or index.constant:
+                raise inexpressible("an output is not indexed by plain loops", str(index))
+            result += [(n, loop) for n in index.names]
+        return result
+
+    def _split_lanes(self, loop: str, lanes: int) -> tuple[str, list[str]]:
+        if lanes == 1:
+            return loop, []
+        outer, inner = self.schedule.split(loop, factor=lanes)
+        return outer, [inner]
+
+    def _reorder(self, loops: list[str]) -> None:
+        present = [x for x in self.schedule.state.loop if x in loops]
+        if len(loops) > 1 and present != loops:
+            self.schedule.reorder(*loops)
+
+    # Inside: what the storing stage needs
+
+    def _results(self, loops: list[str]) -> dict[str, str]:
+        """Stage of every statement's value, placed, split and ordered; consumers first."""
+        s = self.schedule
+        results: dict[str, str] = {}
+        reduction: list[str] = []
+        final = self.scop.statements[-1]
+        for statement in reversed(self.scop.statements):
+            tensor = self._stage(statement)
+            if statement is final:
+                if not self.moved or not self._of(statement, "map"):
+                    results[statement.name] = tensor
+                    continue
+                tensor = self.moved
+            elif tensor == self._stage(final):
+                tensor = self.moved
+            else:
+                s.set_scope(tensor, self._target_memory(statement))
+            results[statement.name] = tensor
+            inner = any(self.tiling.match.selection.inner(o) for o in self._of(statement, "map"))
+            place = (loops + reduction)[-1:] if inner and statement.op == "=" else loops[-1:]
+            if place:
+                s.compute_at(tensor, place[0])
+            reduction += self._arrange(statement, tensor)
+        self.reduction = reduction
+        return results
+
+    def _own(self, tensor: str, statement: ScopStatement) -> list[tuple[str, str]]:
+        """The scop's loop and the stage's own loop for each iterator that has one."""
+        state = self.schedule.state
+        block = state.site[tensor].block
+        inside = self._inside(tensor)
+        result: list[tuple[str, str]] = []
+        for (mine, _), (iterator, _) in zip(
+            statement.loops, self._iterators(tensor, statement), strict=True
+        ):
+            found = [n for n in names(block.binding[iterator]) if n in inside]
+            result += [(mine, n) for n in found]
+        return result
+
+    def _iterators(self, tensor: str, statement: ScopStatement) -> list[tuple[str, int]]:
+        """The stage's iterators, in the order of the statement's loops."""
+        iterators = self.schedule.state.stage[tensor].iterators
+        if len(iterators) == len(statement.loops):
+            return list(iterators)
+        kept = {n for i in statement.source.target.indices for n in names(i)}
+        return [(n, e) for n, e in iterators if n in kept or e == 1]
+
+    def _inside(self, tensor: str) -> tuple[str, ...]:
+        """The loops that hold a stage's block alone."""
+        site = self.schedule.state.site[tensor]
+        return tuple(
+            x.name
+            for x in site.loops
+            if all(x.name not in o.names for o in self.schedule.state.sites if o is not site)
+        )
+
+    def _arrange(self, statement: ScopStatement, tensor: str) -> list[str]:
+        """Split a stage's own loops into tiles, blocks and lanes; the reduction's tile loops."""
+        tiles: dict[str, str] = {}
+        blocks: list[str] = []
+        lanes: list[str] = []
+        for scop_loop, loop in self._own(tensor, statement):
+            outer, lane = self._split_lanes(loop, self.tiling.match.block.get(scop_loop, 1))
+            lanes += lane
+            tile = next((x for x in self.tiling.loops if x.loop == scop_loop), None)
+            carried = scop_loop in self.tiling.match.selection.reduction and statement.op != "="
+            if tile is not None and carried:
+                tiles[scop_loop], outer = self.schedule.split(outer, factor=tile.tile)
+            blocks.append(outer)
+        order = [tiles[x.loop] for x in self.tiling.loops if x.loop in tiles]
+        loops = [*order, *blocks, *lanes]
+        self._reorder(loops)
+        self.lanes[tensor] = lanes
+        if loops and self._of(statement, "init"):
+            self.schedule.decompose_reduction(tensor, loops[0])
+        return order
+
+    # Inputs
+
+    def _loaded(self) -> list[Storage]:
+        selection = self.tiling.match.selection
+        loads = [o for o in self.operations if o.kind == "load"]
+        found: list[Storage] = []
+        for operation in loads:
+            name = next(n for n in operation.storages if n in self.tiling.depth)
+            found.append(selection.storage(name))
+        tensors = [x.tensor for x in found]
+        if len(set(tensors)) < len(tensors):
+            raise inexpressible("a tensor is loaded in two ways", ", ".join(tensors))
+        return found
+
+    def _cache(self, storage: Storage, loops: list[str]) -> None:
+        s = self.schedule
+        name = s.cache_read(storage.tensor, storage.memory)
+        depth = self.tiling.depth[storage.name]
+        around = loops + self.reduction
+        if depth:
+            s.compute_at(name, around[depth - 1])
+        block = s.state.site[name].block
+        inside = self._inside(name)
+        blocks: list[str] = []
+        lanes: list[str] = []
+        lane_loops = [n for n in self.tiling.match.storage_lane[storage.name] if n]
+        for index, (iterator, _) in zip(
+            storage.indices, s.state.stage[name].iterators, strict=True
+        ):
+            own = [n for n in names(block.binding[iterator]) if n in inside]
+            cut = [n for n in index.names if n in lane_loops]
+            size = self.tiling.match.block.get(cut[0], 1) if cut else 1
+            for loop in own:
+                outer, lane = self._split_lanes(loop, size)
+                blocks.append(outer)
+                lanes += lane
+        self._reorder([*blocks, *lanes])
+        self.lanes[name] = lanes
+        self.caches[storage.name] = name
+
+    # Buffers and calls
+
+    def knob(self, storage: str, results: dict[str, str]) -> str:
+        """The tensor whose slots are those of a storage."""
+        if storage in self.caches:
+            return self.caches[storage]
+        first = next(
+            o
+            for o in self.operations
+            if o.kind in ("init", "update", "map") and storage in o.storages
+        )
+        return results[first.statement]
+
+    def _buffers(self, results: dict[str, str]) -> None:
+        wanted: dict[str, int] = {}
+        for storage, slots in self.tiling.slots:
+            tensor = self.knob(storage, results)
+            if wanted.setdefault(tensor, slots) != slots:
+                raise inexpressible("buffers of one stage differ in slots", tensor)
+        for tensor, slots in sorted(wanted.items()):
+            if slots > 1:
+                self.schedule.double_buffer(tensor, slots)
+
+    def _tensorize(self, results: dict[str, str]) -> None:
+        s = self.schedule
+        for statement in self.scop.statements:
+            tensor = results[statement.name]
+            init = self._of(statement, "init")
+            if f"{tensor}_init" in s.state.site:
+                self._call(f"{tensor}_init", self._init_lanes(tensor), init)
+            work = self._of(statement, "map", "update")
+            store = self._of(statement, "store")
+            if work:
+                self._call(tensor, self.lanes[tensor], work)
+            if store:
+                stored = self._stage(statement)
+                self._call(stored, self.lanes[stored], store)
+        for operation in self.operations:
+            if operation.kind == "load":
+                name = next(n for n in operation.storages if n in self.caches)
+                self._call(self.caches[name], self.lanes[self.caches[name]], [operation])
+
+    def _init_lanes(self, tensor: str) -> list[str]:
+        made = self.schedule.state.site[f"{tensor}_init"].names
+        return [n for n in made if n.removesuffix("_init") in self.lanes[tensor]]
+
+    def _call(self, block: str, lanes: list[str], operations: list[Operation]) -> None:
+        intrinsics = [o.intrinsic.name for o in operations]
+        self.schedule.tensorize(lanes[0] if lanes else block, *intrinsics)
