@@ -69,6 +69,7 @@ def examine(
     from hwgen.model.reference import run_reference
     from hwgen.model.sync_check import check_synchronisation
     from hwgen.verify.check_program import check_program
+    from hwgen.verify.rounding import unexplained
 
     c = compilation
     check_program(c.program, c.hardware, c.workload)
@@ -86,11 +87,14 @@ def examine(
         outputs = functional.outputs
     difference = first_difference(outputs, run_reference(c.workload, inputs))
     if difference is not None:
+        difference = unexplained(c.workload, inputs, outputs, difference)
+    if difference is not None:
         raise HwgenError(
             "H790",
             f"the kernel computes a wrong {difference.tensor}",
             found=str(difference),
-            allowed="what the reference computes, bit for bit",
+            allowed="what the reference computes, integers bit for bit and floats as far as "
+            "rounding in another order explains",
             repair="report this command: the compiler or its model is wrong",
         )
     timing = c.kernel.timing
