@@ -103,7 +103,7 @@ def generation() -> str:
 
 def _generate(sizes: Sizes) -> tuple[float, float]:
     """Wall-clock and CPU seconds of one process."""
-    command = [sys.executable, "-m", "hwgen", "generate", "--spec", str(SPEC)]
+    command = [sys.executable, "-m", "hwgen", "generate", "--no-cache", "--spec", str(SPEC)]
     command += ["--workload", str(ROOT / "workloads" / "gemm.yaml")]
     for name, value in sizes.items():
         command += ["--set", f"{name}={value}"]

@@ -10,13 +10,22 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from hwgen.errors import HwgenError
     from hwgen.pipeline import compile_kernel
+    from hwgen.schedule import Schedule
     from hwgen.spec.load import load_hardware, load_workload
     from hwgen.spec.load import make_workload as Workload  # noqa: N812
 
-__all__ = ["HwgenError", "Workload", "compile_kernel", "load_hardware", "load_workload"]
+__all__ = [
+    "HwgenError",
+    "Schedule",
+    "Workload",
+    "compile_kernel",
+    "load_hardware",
+    "load_workload",
+]
 
 _HOMES = {
     "HwgenError": ("hwgen.errors", "HwgenError"),
+    "Schedule": ("hwgen.schedule", "Schedule"),
     "Workload": ("hwgen.spec.load", "make_workload"),
     "compile_kernel": ("hwgen.pipeline", "compile_kernel"),
     "load_hardware": ("hwgen.spec.load", "load_hardware"),

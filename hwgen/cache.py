@@ -19,9 +19,9 @@ from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import cast
+from typing import Annotated, cast
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from hwgen.errors import Location
 from hwgen.polyhedral.matching import Match
@@ -53,6 +53,7 @@ class Counts(_Strict):
     matches: int
     matches_too_slow: int
     simulated: int
+    beside: int
     refused: int
     cycles: int
     bound: int
@@ -63,8 +64,8 @@ class Entry(_Strict):
 
     format: int
     key: str
-    group: int
-    match: int
+    group: Annotated[int, Field(ge=0, lt=100)]
+    match: Annotated[int, Field(ge=0, lt=100)]
     match_text: str
     tiles: list[tuple[str, int]]
     order: list[str]
@@ -77,7 +78,7 @@ class Entry(_Strict):
         self, hardware: HardwareSpec, groups: Sequence[Sequence[Match]]
     ) -> SearchResult | None:
         """The search's result; None where it does not fit the matches, the last group's."""
-        if len(groups) != self.group + 1 or not 0 <= self.match < len(groups[-1]):
+        if len(groups) != self.group + 1 or self.match >= len(groups[-1]):
             return None
         match = groups[-1][self.match]
         if str(match) != self.match_text:
@@ -99,6 +100,7 @@ class Entry(_Strict):
             matches=c.matches,
             matches_too_slow=c.matches_too_slow,
             simulated=c.simulated,
+            beside=c.beside,
             refused=c.refused,
             cycles=c.cycles,
             bound=c.bound,

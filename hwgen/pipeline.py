@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain, islice
 
 from hwgen.cache import ScheduleCache
@@ -26,6 +26,7 @@ from hwgen.polyhedral.schedule import ScheduleTree, build_schedule
 from hwgen.polyhedral.scop import Scop, build_scop
 from hwgen.polyhedral.search import TIME_LIMIT, Candidate, Progress, SearchResult, Watch, search
 from hwgen.polyhedral.search_bound import least_work
+from hwgen.polyhedral.search_choose import LIMITS, choose
 from hwgen.polyhedral.selection import select
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
@@ -48,22 +49,6 @@ a kernel."""
 
 MATCHES = 3
 """Groups of matches considered, the best first."""
-
-LIMITS = ("H405", "H612", "H613", "H614")
-"""Errors of one schedule that another may not have."""
-
-SIMULATED, SIMULATED_SHORT = 8, 12
-"""Candidates whose cycles are simulated at most before the best is taken; of a short kernel more,
-as latencies, which the estimate knows least about, are a larger part of it."""
-
-SHORT_KERNEL = 20_000
-"""Cycles up to which a kernel is short."""
-
-SLACK = 1.25
-"""Estimates above the best simulated cycles by this factor are not simulated."""
-
-CLOSE = 1.01
-"""Cycles over the lower bound at which no better schedule is looked for."""
 
 
 @dataclass(frozen=True)
@@ -219,6 +204,7 @@ def _search(
     options: SearchOptions,
 ) -> tuple[Compilation, int]:
     """The best kernel over all groups of matches, and its group's number."""
+    simulated = partial(build, workload, hardware, scop, order)
     best: Kernel | None = None
     total = SearchResult((), matches=0)
     group: list[Match] = []
@@ -234,7 +220,7 @@ def _search(
         for keep, slots in ATTEMPTS[: len(ATTEMPTS) if best is None else 1] if good else ():
             try:
                 found = search(hardware, good, keep, slots, watch)
-                kernel, found = _best(workload, hardware, scop, order, found, watch, best)
+                kernel, found = choose(hardware, found, simulated, watch, best)
             except HwgenError as error:
                 if error.code not in LIMITS:
                     raise
@@ -251,48 +237,6 @@ def _search(
     bound = lower_bound(best.program, hardware).cycles
     total = replace(total, cycles=best.cycles, bound=bound)
     return Compilation(workload, hardware, scop, order, tuple(group), total, best), chosen
-
-
-def _best(
-    workload: Workload,
-    hardware: HardwareSpec,
-    scop: Scop,
-    order: Dependences,
-    found: SearchResult,
-    watch: Watch,
-    best: Kernel | None,
-) -> tuple[Kernel, SearchResult]:
-    """The fastest when simulated, of the best so far and the cheapest estimates."""
-    refused: list[HwgenError] = []
-    simulated = 0
-    cuts = found.cuts
-    least = min(c.bound for c in found.candidates)
-    watch.expect(SIMULATED)
-    for candidate in found.candidates:
-        if best is not None:
-            most = SIMULATED_SHORT if best.cycles <= SHORT_KERNEL else SIMULATED
-            near = candidate.cycles <= SLACK * best.cycles and best.cycles > CLOSE * least
-            if simulated == most or not near:
-                break
-            if watch.expired:
-                cuts = tuple(dict.fromkeys((*cuts, watch.reason)))
-                break
-            if candidate.bound >= best.cycles:
-                continue
-        try:
-            kernel = build(workload, hardware, scop, order, candidate)
-        except HwgenError as error:
-            if error.code not in LIMITS:
-                raise
-            refused.append(error)
-            continue
-        simulated += 1
-        watch.step()
-        if best is None or kernel.cycles < best.cycles:
-            best = kernel
-    if best is None:
-        raise refused[0]
-    return best, replace(found, simulated=simulated, refused=len(refused), cuts=cuts)
 
 
 def build(

@@ -7,9 +7,11 @@ and the names that earlier lines gave. Nothing else is understood, and nothing i
 from __future__ import annotations
 
 import ast
+import inspect
 import keyword
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, get_args
 
 from hwgen.errors import HwgenError, Location
 
@@ -149,3 +151,22 @@ def _argument(node: ast.expr, file: str, names: Mapping[str, Argument]) -> Argum
             raise _bad(
                 file, node.lineno, ast.unparse(node), "strings, numbers, lists, names given above"
             )
+
+
+def check_arguments(call: inspect.BoundArguments) -> None:
+    """Raises:
+    TypeError: the first argument that is not what its parameter's annotation says.
+    """
+    for name, given in call.arguments.items():
+        parameter = call.signature.parameters[name]
+        several = parameter.kind is inspect.Parameter.VAR_POSITIONAL
+        for value in given if several else (given,):
+            if not _fits(value, parameter.annotation):
+                raise TypeError(f"{name} is {_text(value, {})}")
+
+
+def _fits(value: Argument, wanted: Any) -> bool:
+    options = get_args(wanted) or (wanted,)
+    if isinstance(value, tuple):
+        return Sequence[str] in (wanted, *options) and all(isinstance(v, str) for v in value)
+    return type(value) in (type(None) if o is None else o for o in options)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from hwgen.pipeline import SearchOptions
 
 SEARCH_SECONDS = 30.0
-"""When a search ends with what it has, unless told otherwise: far from what shipped kernels need."""
+"""When a search ends with what it has, unless told otherwise; shipped kernels need far less."""
 
 QUIET_SECONDS = 2.0
 """A search shorter than this shows no progress."""

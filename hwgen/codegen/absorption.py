@@ -83,7 +83,7 @@ def _absorb(intrinsic: Intrinsic, loops: tuple[Walk, ...]) -> Absorption:
         if best is None or rank < best[0]:
             best = (rank, candidate)
     if best is None:
-        counts = " x ".join(str(w.extent) for w in limited) or "1"
+        counts = " x ".join(str(w.extent) for w in limited if w.extent > 1) or "1"
         fields = "; ".join(f"{x.name} {x.extent}" for x in intrinsic.loops)
         raise HwgenError(
             "H614",

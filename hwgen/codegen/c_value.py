@@ -148,7 +148,8 @@ class ValueText:
                 text = "(-2147483647 - 1)" if value == -(1 << 31) else text
                 return Value(text if value >= 0 else f"({text})", dtype, (value, value), True)
             case Const(value):
-                return Value(repr(float(value)), "float64", (0, 0), True)
+                text = repr(float(value)).replace("inf", "INFINITY")
+                return Value(text, "float64", (0, 0), True)
             case Name(name):
                 text, dtype, interval = self.scalars[name]
                 return Value(text, promoted(dtype), interval)

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from hwgen.codegen.c_expr import HELPERS, Helpers, IndexText, Interval, bounds, fits_int32
 from hwgen.codegen.c_names import NameTable, comment, indent
-from hwgen.codegen.program import Call, If, KernelProgram, Loop, Node, Pop, Push, calls
+from hwgen.codegen.program import Call, If, KernelProgram, Loop, Node, Sync, SyncNode, calls
 from hwgen.spec.expression import Expr
 
 
@@ -16,9 +16,7 @@ class Target(Protocol):
 
     def call(self, call: Call, text: IndexText) -> list[str]: ...
 
-    def push(self, node: Push) -> list[str]: ...
-
-    def pop(self, node: Pop) -> list[str]: ...
+    def sync(self, node: SyncNode) -> list[str]: ...
 
 
 class BodyWriter:
@@ -53,10 +51,8 @@ class BodyWriter:
                     lines += ["}"]
                 case Call():
                     lines += self._target.call(node, self._text())
-                case Push():
-                    lines += self._target.push(node)
-                case Pop():
-                    lines += self._target.pop(node)
+                case Sync():
+                    lines += self._target.sync(node)
         return lines
 
     def _loop(self, loop: Loop, outer: tuple[str, ...]) -> list[str]:
@@ -103,7 +99,7 @@ def _index_expressions(
                 yield from ((e, ranges) for e in node.extents)
                 for operand in node.operands:
                     yield from ((e, ranges) for e in (operand.address, *operand.strides))
-            case Push() | Pop():
+            case Sync():
                 pass
 
 

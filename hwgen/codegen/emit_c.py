@@ -17,6 +17,7 @@ from hwgen.codegen.emit_model import PREFIX, emit_model
 from hwgen.codegen.emit_vendor import emit_vendor
 from hwgen.codegen.program import Call, KernelProgram, calls
 from hwgen.errors import HwgenError
+from hwgen.spec.checks_synchronization import synchronization_templates
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 
@@ -80,8 +81,7 @@ def reserved_words(hardware: HardwareSpec) -> frozenset[str]:
         code.to_device, code.from_device, code.handle_type,
     ]  # fmt: skip
     texts += [intrinsic.emit for intrinsic in hardware.intrinsics]
-    if hardware.tokens:
-        texts += [hardware.tokens.push, hardware.tokens.pop]
+    texts += [text for _, text, _ in synchronization_templates(hardware)]
     # What stands in braces names template variables, not C's.
     return words(re.sub(r"\{\{.*?\}\}|\{%.*?%\}", " ", text) for text in texts)
 

@@ -11,9 +11,10 @@ from hwgen.codegen.c_expr import IndexText
 from hwgen.codegen.c_names import C_TYPES, NameTable, indent
 from hwgen.codegen.emit_body import BodyWriter, index_helpers, tables
 from hwgen.codegen.emit_host import Execution, HostPlan, entry_points
+from hwgen.codegen.emit_sync import FlagCounters
 from hwgen.codegen.model_intrinsic import IntrinsicFunctions
 from hwgen.codegen.packing import missing_entry, missing_entry_name, packing
-from hwgen.codegen.program import Call, Image, Pop, Push, calls
+from hwgen.codegen.program import Barrier, Call, Image, Pop, Push, Signal, SyncNode, Wait, calls
 from hwgen.spec.hardware import HardwareSpec
 
 CODES: dict[int, str] = {
@@ -27,6 +28,7 @@ CODES: dict[int, str] = {
     8: "operand outside the domain of the semantics",
     9: "tokens left over or missing",
     10: "output element never written",
+    11: "signal of a flag that already counts to its maximum",
 }
 """What a model's non-zero return values mean."""
 
@@ -43,7 +45,7 @@ def emit_model(plan: HostPlan, hardware: HardwareSpec, summary: str) -> str:
     """
     writer = _Model(plan, hardware)
     helpers = index_helpers(plan.name)
-    names = NameTable([*writer.images.values()])
+    names = NameTable([*writer.images.values(), *writer.flags.names])
     body = BodyWriter(writer, helpers, names).lines(plan.program.body)
     packs = packing(plan, helpers)
     for image in plan.program.images:
@@ -86,6 +88,11 @@ class _Model:
         )
         self.images = {i.name: f"image_{n}" for n, i in enumerate(plan.program.images)}
         self.edges = hardware.tokens.edges if hardware.tokens else ()
+        events = hardware.events
+        self.flag_total = (
+            (events.flags * (1 if events.shared else len(events.edges))) if events else 0
+        )
+        self.flags = FlagCounters(plan.program, plan.identifiers)
 
     # --- what the walk asks for ---
 
@@ -108,11 +115,35 @@ class _Model:
             function = self.functions.call_name(intrinsic)
         return [f"{self.prefix}_TRY({function}({', '.join(['chip', *arguments])}));"]
 
-    def push(self, node: Push) -> list[str]:
-        return [f"chip->tokens[{self.edges.index((node.source, node.target))}] += 1;"]
+    def sync(self, node: SyncNode) -> list[str]:
+        match node:
+            case Push(source, target):
+                return [f"chip->tokens[{self.edges.index((source, target))}] += 1;"]
+            case Pop(source, target):
+                return [f"chip->tokens[{self.edges.index((source, target))}] -= 1;"]
+            case Barrier(unit):
+                # One call after the other: nothing is ever left to wait for.
+                return [f"/* wait for {unit or 'all units'} */"]
+            case Signal():
+                return [
+                    f"{self.prefix}_TRY({self.prefix}_signal(chip, {self._flag(node)}));",
+                    *self.flags.step(node),
+                ]
+            case Wait():
+                return [f"chip->flags[{self._flag(node)}] -= 1;", *self.flags.step(node)]
 
-    def pop(self, node: Pop) -> list[str]:
-        return [f"chip->tokens[{self.edges.index((node.source, node.target))}] -= 1;"]
+    def _flag(self, node: Signal | Wait) -> str:
+        """Index of a flag among all flags of the chip."""
+        events = self.hardware.events
+        assert events is not None
+        if events.shared:
+            return self.flags.number(node)
+        edge = events.edges.index((node.source, node.target))
+        return (
+            f"{edge * events.flags} + {self.flags.number(node)}"
+            if edge
+            else (self.flags.number(node))
+        )
 
     # --- the chip ---
 
@@ -129,6 +160,8 @@ class _Model:
             ]
         if self.edges:
             fields.append(f"int64_t tokens[{len(self.edges)}];")
+        if self.flag_total:
+            fields.append(f"int64_t flags[{self.flag_total}];")
         return [
             f"struct {p}_chip {{",
             *indent(fields or ["int nothing;"]),
@@ -183,6 +216,24 @@ class _Model:
             "    *high += (extent - 1) * step;",
             "}",
             "",
+            *self._signal(),
+        ]
+
+    def _signal(self) -> list[str]:
+        """The function that adds one to a flag, where the chip has flags."""
+        p, events = self.prefix, self.hardware.events
+        if events is None:
+            return []
+        return [
+            f"static inline int {p}_signal(struct {p}_chip *chip, int64_t flag)",
+            "{",
+            f"  if (chip->flags[flag] >= {events.maximum})",
+            f'    return {p}_fail(11, "signal of a flag that is full, flag", flag, '
+            f"{events.maximum});",
+            "  chip->flags[flag] += 1;",
+            "  return 0;",
+            "}",
+            "",
         ]
 
     def intrinsics(self) -> list[str]:
@@ -209,13 +260,14 @@ class _Model:
         lines = [
             f"static int {p}_body({parameters})",
             "{",
-            *indent([*unused, *body]),
+            *indent([*self.flags.declarations(), *unused, *body]),
             *(
                 f"  if (chip->tokens[{n}] != 0)\n"
                 f'    return {p}_fail(9, "tokens from {a} to {b}", chip->tokens[{n}], 0);'
                 for n, (a, b) in enumerate(self.edges)
             ),
-            *([] if body or self.edges else ["  (void)chip;"]),
+            *self._flags_left(),
+            *([] if body or self.edges or self.flag_total else ["  (void)chip;"]),
             "  return 0;",
             "}",
             "",
@@ -246,6 +298,8 @@ class _Model:
         ]
         if self.edges:
             poison.append("memset(chip->tokens, 0, sizeof chip->tokens);")
+        if self.flag_total:
+            poison.append("memset(chip->flags, 0, sizeof chip->flags);")
         poison += [f"memset({self.images[i.name]}_data, 0xA5, {i.bytes});" for i in self._outputs()]
         missing: list[str] = []
         for image in self._outputs():
@@ -277,6 +331,16 @@ class _Model:
             "}",
         ]
         return lines
+
+    def _flags_left(self) -> list[str]:
+        """The check at the end that no flag is up."""
+        if not self.flag_total:
+            return []
+        return [
+            f"  for (int64_t flag = 0; flag < {self.flag_total}; ++flag)",
+            "    if (chip->flags[flag] != 0)",
+            f'      return {self.prefix}_fail(9, "a flag at the end", chip->flags[flag], 0);',
+        ]
 
     def _outputs(self) -> tuple[Image, ...]:
         return tuple(i for i in self.plan.program.images if i.role == "output")

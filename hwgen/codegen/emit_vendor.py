@@ -8,8 +8,9 @@ from hwgen.codegen.c_expr import IndexText
 from hwgen.codegen.c_names import indent
 from hwgen.codegen.emit_body import BodyWriter, index_helpers, tables
 from hwgen.codegen.emit_host import Execution, HostPlan, entry_points
+from hwgen.codegen.emit_sync import FlagCounters, written
 from hwgen.codegen.packing import packing
-from hwgen.codegen.program import Call, KernelLoop, MicroKernelDef, Pop, Push, calls
+from hwgen.codegen.program import Call, KernelLoop, MicroKernelDef, Signal, SyncNode, Wait, calls
 from hwgen.codegen.templates import Fields, argument, render
 from hwgen.spec.hardware import HardwareSpec, Intrinsic
 
@@ -52,6 +53,7 @@ class _Vendor:
         self.kernels = {
             k.name: identifiers.fresh(f"{plan.name}_{k.name}") for k in plan.program.kernels
         }
+        self.flags = FlagCounters(plan.program, identifiers)
         self.units = {
             u.name: Fields({"name": u.name, **dict(u.identifiers)}) for u in hardware.units
         }
@@ -86,21 +88,15 @@ class _Vendor:
         field = f"intrinsics.{intrinsic.name}.emit"
         return render(intrinsic.emit, values, intrinsic.location, field).split("\n")
 
-    def push(self, node: Push) -> list[str]:
-        assert self.hardware.tokens
-        return self._token(self.hardware.tokens.push, "push", node.source, node.target)
-
-    def pop(self, node: Pop) -> list[str]:
-        assert self.hardware.tokens
-        return self._token(self.hardware.tokens.pop, "pop", node.source, node.target)
-
-    def _token(self, template: str, what: str, source: str, target: str) -> list[str]:
-        values = {
-            **self.parameters,
-            "source": self.units[source],
-            "target": self.units[target],
-        }
-        return self._render(template, values, f"synchronization.{what}").split("\n")
+    def sync(self, node: SyncNode) -> list[str]:
+        given = written(self.hardware, node)
+        values = {**self.parameters, **{n: self.units[u] for n, u in given.units}}
+        after: list[str] = []
+        if isinstance(node, Signal | Wait):
+            values["event"] = self.flags.number(node)
+            after = self.flags.step(node)
+        text = self._render(given.template, values, f"synchronization.{given.field}")
+        return [*text.split("\n"), *after]
 
     def _render(self, template: str, values: Mapping[str, object], field: str) -> str:
         return render(template, values, self.hardware.location, field)
@@ -149,7 +145,8 @@ class _Vendor:
         return [
             f"static void {self.plan.name}_run({arguments})",
             "{",
-            *indent([*unused, *_nonempty(prologue), *body, *_nonempty(epilogue)]),
+            *indent([*self.flags.declarations(), *unused]),
+            *indent([*_nonempty(prologue), *body, *_nonempty(epilogue)]),
             "}",
         ]
 

@@ -1,4 +1,4 @@
-"""From sites and tokens to a `KernelProgram`: isl scans their tree, this fills its leaves."""
+"""From sites and synchronisation to a `KernelProgram`: isl scans their tree, this fills leaves."""
 
 from __future__ import annotations
 
@@ -17,13 +17,12 @@ from hwgen.codegen.program import (
     Loop,
     MicroKernelDef,
     Node,
-    Pop,
-    Push,
+    Sync,
 )
 from hwgen.codegen.rewrite import bind
 from hwgen.codegen.scan import scan
 from hwgen.codegen.sites import Address, Site
-from hwgen.codegen.synchronisation import TokenSite
+from hwgen.codegen.synchronisation import SyncSite
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.affine import Affine
 from hwgen.polyhedral.tiling import Tiling
@@ -49,7 +48,7 @@ def lower(
     images: Mapping[str, ImageLayout],
     allocation: Allocation,
     sites: Sequence[Site],
-    tokens: Sequence[TokenSite],
+    syncs: Sequence[SyncSite],
 ) -> KernelProgram:
     """The program.
 
@@ -61,11 +60,10 @@ def lower(
     leaves: dict[str, Node] = {}
     for site in sites:
         leaves[f"C{site.index}"] = _call(tiling, site, kernels)
-    for number, token in enumerate(tokens):
-        make = Push if token.kind == "push" else Pop
-        leaves[f"T{number}"] = make(token.source, token.target)
+    for number, sync in enumerate(syncs):
+        leaves[f"T{number}"] = sync.node
     _check_capacity(hardware, kernels)
-    order = order_tree(tiling, sites, tokens)
+    order = order_tree(tiling, sites, syncs)
     body = scan(order.tree, order.iterators, leaves, order.names)
     return KernelProgram(
         name=_identifier(f"{workload.name}_{hardware.name}"),
@@ -217,7 +215,7 @@ def _fold(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
                 result.append(Loop(variable, lower, upper, _fold(body)))
             case If():
                 result.append(_fold_condition(node))
-            case Call() | Push() | Pop():
+            case Call() | Sync():
                 result.append(node)
     return tuple(result)
 

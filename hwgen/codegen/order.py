@@ -1,8 +1,8 @@
-"""The execution order of sites and tokens as an isl schedule tree, ready to be scanned.
+"""The execution order of sites and synchronisation as an isl schedule tree, ready to be scanned.
 
-Each site is a statement over its tile counters and the loops left around its call; each token is
-one over the tile counters of its site. A body is a sequence: pops, call and pushes of each site by
-position, and the next tile loop where the sites inside it belong.
+Each site is a statement over its tile counters and the loops left around its call; what
+synchronises is one over the tile counters of its site. A body is a sequence: waits, call and
+signals of each site by position, and the next tile loop where the sites inside it belong.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from hwgen.codegen.short_program import Box
 from hwgen.codegen.sites import INNER, Site
-from hwgen.codegen.synchronisation import Box, TokenSite
+from hwgen.codegen.synchronisation import SyncSite
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.tiling import Tiling
 
@@ -27,7 +28,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """A statement of the tree. `phase`: 0 pops, 1 the call, 2 pushes."""
+    """A statement of the tree. `phase`: 0 waits, 1 the call, 2 signals."""
 
     name: str
     site: Site
@@ -50,7 +51,7 @@ class _Item:
         return f"{self.head} : {' or '.join(parts)}" if self.iterators else self.head
 
 
-def order_tree(tiling: Tiling, sites: Sequence[Site], tokens: Sequence[TokenSite]) -> Order:
+def order_tree(tiling: Tiling, sites: Sequence[Site], syncs: Sequence[SyncSite]) -> Order:
     """The tree of a program."""
     counters = tuple(f"{loop.loop}_tile" for loop in tiling.loops)
     items: list[_Item] = []
@@ -59,10 +60,10 @@ def order_tree(tiling: Tiling, sites: Sequence[Site], tokens: Sequence[TokenSite
         iterators = counters[: site.depth] + tuple(f"call{i}" for i in range(len(outer)))
         box = (*site.ranges, *((0, w.extent) for w in outer))
         items.append(_Item(f"C{site.index}", site, 1, iterators, (box,)))
-    for number, token in enumerate(tokens):
-        site = sites[token.site]
-        phase = 2 if token.kind == "push" else 0
-        items.append(_Item(f"T{number}", site, phase, counters[: site.depth], token.boxes))
+    for number, sync in enumerate(syncs):
+        site = sites[sync.site]
+        phase = 0 if sync.before else 2
+        items.append(_Item(f"T{number}", site, phase, counters[: site.depth], sync.boxes))
     domain = "; ".join(item.domain for item in items)
     text = f'{{domain: "{{ {domain} }}", child: {_body(items, counters, 0)}}}'
     deepest = max((len(s.absorbed.outer) for s in sites), default=0)

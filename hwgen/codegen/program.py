@@ -128,7 +128,12 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Push:
+class Sync:
+    """What orders calls of different units; a base class, so that walks name it once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Push(Sync):
     """A token from `source` to `target`, given when the stream's last call of `source` ends."""
 
     source: str
@@ -136,11 +141,44 @@ class Push:
 
 
 @dataclass(frozen=True, slots=True)
-class Pop:
+class Pop(Sync):
     """The next call of `target` waits for a token from `source`."""
 
     source: str
     target: str
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier(Sync):
+    """No later call begins before all earlier calls of `unit` ("": of every unit) are done."""
+
+    unit: str
+
+
+@dataclass(frozen=True, slots=True)
+class Signal(Sync):
+    """Adds one to a flag when all calls of `source` before it are done.
+
+    The k-th executed signal from `source` to `target`, from 0 on, takes flag `first + k % count`.
+    """
+
+    source: str
+    target: str
+    first: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wait(Sync):
+    """No later call of `target` begins before a flag from `source` is above 0; takes one from it.
+
+    The k-th executed wait from `source` to `target`, from 0 on, takes flag `first + k % count`.
+    """
+
+    source: str
+    target: str
+    first: int
+    count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +200,8 @@ class If:
     otherwise: tuple[Node, ...] = ()
 
 
-Node = Loop | If | Call | Push | Pop
+SyncNode = Push | Pop | Barrier | Signal | Wait
+Node = Loop | If | Call | SyncNode
 
 
 @dataclass(frozen=True)
@@ -221,7 +260,7 @@ def calls(nodes: tuple[Node, ...]) -> Iterator[Call]:
             case If():
                 yield from calls(node.then)
                 yield from calls(node.otherwise)
-            case Push() | Pop():
+            case Sync():
                 pass
 
 
@@ -242,8 +281,18 @@ def _print(nodes: tuple[Node, ...], depth: int) -> Iterator[str]:
                 yield f"{pad}push {source} -> {target}"
             case Pop(source, target):
                 yield f"{pad}pop {source} -> {target}"
+            case Barrier(unit):
+                yield f"{pad}barrier {unit or 'all units'}"
+            case Signal(source, target, first, count):
+                yield f"{pad}signal {source} -> {target}, {_flags(first, count)}"
+            case Wait(source, target, first, count):
+                yield f"{pad}wait {source} -> {target}, {_flags(first, count)}"
             case Call():
                 yield f"{pad}{_call_text(node)}"
+
+
+def _flags(first: int, count: int) -> str:
+    return f"flag {first}" if count == 1 else f"flags {first}..{first + count - 1} in turn"
 
 
 def _call_text(call: Call) -> str:

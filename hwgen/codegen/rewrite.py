@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from hwgen.codegen.program import Call, CallOperand, If, Loop, Node, Pop, Push
+from hwgen.codegen.program import Call, CallOperand, If, Loop, Node, Sync
 from hwgen.spec.expression import Binary, Const, Expr, add, multiply, substitute
 
 
@@ -29,7 +29,7 @@ def bind(nodes: tuple[Node, ...], values: Mapping[str, Expr]) -> tuple[Node, ...
                 )
             case Call():
                 result.append(bind_call(node, values))
-            case Push() | Pop():
+            case Sync():
                 result.append(node)
     return tuple(result)
 

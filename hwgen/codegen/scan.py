@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from hwgen.codegen.program import Call, If, Loop, Node, Pop, Push
+from hwgen.codegen.program import Call, If, Loop, Node, Sync
 from hwgen.codegen.rewrite import bind_call
 from hwgen.polyhedral import isl
 from hwgen.spec.expression import Binary, BinaryOp, Const, Expr, Name, Unary
@@ -81,10 +81,10 @@ def _leaf(
     match leaf:
         case Call():
             return bind_call(leaf, dict(zip(names[statement], arguments, strict=True)))
-        case Push() | Pop():
+        case Sync():
             return leaf
         case Loop() | If():
-            raise AssertionError("a scanned statement is a call or a token")
+            raise AssertionError("a scanned statement is a call or synchronisation")
 
 
 _OPERATIONS: dict[str, BinaryOp] = {

@@ -1,48 +1,48 @@
-"""Dependence tokens: the fewest that order every cross-unit conflict.
+"""The synchronisation that a program needs: the least that orders every cross-unit conflict.
 
 Two calls of different units conflict where they touch one slot of a buffer and one of them
-writes. For a pair of units, call v must wait for the latest earlier call u that it conflicts
-with; as both units are in order, the wait is needed only if no earlier wait of v's unit was for u
-or later. What remains is strictly increasing on both sides, so tokens pair up in order.
-
-Conflicts only reach a few generations of a slot back, so the pattern depends on tile counters
-near the ends of their ranges only: it is computed on a program whose loops are cut to their first
-and last iterations and one in between, which then stands for the whole middle. The simulator's
-race detector checks the result on the real program, with none of this reasoning.
+writes. Units are in order, so a wait for a call covers every earlier call of its unit. The calls
+are walked in order; what a unit already knows to be done, by its own waits and by what those it
+waited for knew, needs no further wait. What the chip offers decides what a wait is: tokens, events
+(numbered flags), or barriers; a scoreboard needs none, as off-chip images are never shared by
+units of which one writes. The simulator's race detector checks the result on the real program,
+with none of this reasoning.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import product
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
+from hwgen.codegen.program import Barrier, Pop, Push, Signal, SyncNode, Wait
+from hwgen.codegen.short_program import Box, Counters, Instance, ShortProgram
 from hwgen.codegen.sites import Site
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.tiling import TileLoop
-from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.hardware import Barriers, Events, HardwareSpec, Scoreboard, Tokens
 
-Counters = tuple[int, ...]
-Box = tuple[tuple[int, int], ...]
+Edge = tuple[str, str]
+Clock = dict[str, int]
+"""By unit: the latest position in the stream of its calls that are known to be done."""
 
 
 @dataclass(frozen=True, slots=True)
-class TokenSite:
-    """A push after, or a pop before, the calls of a site at the tile counters in `boxes`."""
+class SyncSite:
+    """`node` stands before or after the calls of a site at the tile counters in `boxes`."""
 
-    kind: str
-    source: str
-    target: str
+    node: SyncNode
+    before: bool
     site: int
     boxes: tuple[Box, ...]
 
 
-@dataclass(slots=True)
-class _Slot:
-    """Latest accesses to one slot by unit: stream position and site instance."""
+@dataclass(frozen=True, slots=True)
+class _Pairs:
+    """Per edge, what must be exchanged: call u of its source, before call v of its target, as
+    positions that increase on both sides; and each call's clock when it is done."""
 
-    reads: dict[str, int] = field(default_factory=dict[str, int])
-    writes: dict[str, int] = field(default_factory=dict[str, int])
+    exchanged: dict[Edge, list[tuple[int, int]]]
+    clocks: list[Clock]
 
 
 def synchronise(
@@ -50,159 +50,160 @@ def synchronise(
     loops: Sequence[TileLoop],
     sites: Sequence[Site],
     reach: int | None = None,
-) -> list[TokenSite]:
-    """Tokens for a program given as sites.
+) -> list[SyncSite]:
+    """Synchronisation for a program given as sites.
 
     `reach`: iterations that each end of a cut loop keeps; by default what the slots require.
 
     Raises:
-        HwgenError: H611 where two conflicting units have no queue between them.
+        HwgenError: H611 where the chip cannot order two conflicting units, H615 where it has too
+            few flags.
     """
-    if hardware.tokens is None:
-        return []
-    if reach is None:
-        reach = 1 + max((t.slots for s in sites for t in s.touches), default=1)
-    counts = [loop.count for loop in loops]
-    short = [min(n, 2 * reach + 1) for n in counts]
-    instances = list(_stream(sites, counts, short, reach))
-    pushes, pops = _needed(hardware, sites, instances, short)
-    result: list[TokenSite] = []
-    for kind, found in (("push", pushes), ("pop", pops)):
-        for (source, target, site), points in sorted(found.items()):
-            boxes = _boxes(sorted(points), sites[site], counts, short, reach)
-            result.append(TokenSite(kind, source, target, site, boxes))
+    match hardware.synchronization:
+        case None | Scoreboard():
+            return []
+        case Tokens():
+            program = ShortProgram(loops, sites, reach)
+            instances = program.instances()
+            edges = _pairs(hardware, program, instances).exchanged
+            ends = {edge: (Push(*edge), Pop(*edge)) for edge in edges}
+            return _exchanges(program, instances, edges, ends)
+        case Events() as events:
+            program = ShortProgram(loops, sites, reach)
+            instances = program.instances()
+            pairs = _pairs(hardware, program, instances)
+            flags = _flags(hardware, events, pairs)
+            ends = {edge: (Signal(*edge, *f), Wait(*edge, *f)) for edge, f in flags.items()}
+            return _exchanges(program, instances, pairs.exchanged, ends)
+        case Barriers() as barriers:
+            program = ShortProgram(loops, sites, reach)
+            return _barriers(hardware, barriers, program)
+
+
+def _pairs(hardware: HardwareSpec, program: ShortProgram, instances: Sequence[Instance]) -> _Pairs:
+    exchanged: dict[Edge, list[tuple[int, int]]] = {}
+    known: dict[str, Clock] = {}
+    clocks: list[Clock] = []
+    for position, call in enumerate(instances):
+        mine = known.setdefault(call.unit, {})
+        needed = [(other, when) for other, when in call.latest if when > mine.get(other, -1)]
+        for other, when in needed:
+            # What another of these waits brings along needs none of its own.
+            if any(clocks[w].get(other, -1) >= when for o, w in needed if o != other):
+                continue
+            _check_edge(hardware, other, call.unit, program.sites[call.site])
+            exchanged.setdefault((other, call.unit), []).append((when, position))
+        for _, when in needed:
+            for unit, done in clocks[when].items():
+                mine[unit] = max(mine.get(unit, -1), done)
+        mine[call.unit] = position
+        clocks.append(dict(mine))
+    return _Pairs(exchanged, clocks)
+
+
+def _exchanges(
+    program: ShortProgram,
+    instances: Sequence[Instance],
+    exchanged: Mapping[Edge, Sequence[tuple[int, int]]],
+    ends: Mapping[Edge, tuple[SyncNode, SyncNode]],
+) -> list[SyncSite]:
+    """Each edge's nodes after its sources and before its targets."""
+    result: list[SyncSite] = []
+    for side in (0, 1):
+        places: dict[tuple[Edge, int], set[Counters]] = {}
+        for edge, pairs in exchanged.items():
+            for pair in pairs:
+                call = instances[pair[side]]
+                places.setdefault((edge, call.site), set()).add(call.counters)
+        for (edge, site), points in sorted(places.items()):
+            boxes = program.boxes(points, site)
+            result.append(SyncSite(ends[edge][side], side == 1, site, boxes))
     return result
 
 
-def _stream(
-    sites: Sequence[Site], counts: Sequence[int], short: Sequence[int], reach: int
-) -> Iterator[tuple[int, Counters]]:
-    """(site, shortened tile counters) in stream order."""
-    keyed: list[tuple[tuple[int, ...], int, Counters]] = []
-    for site in sites:
-        spans = [
-            range(*(_shorten(b, n, m, reach) for b in bounds))
-            for bounds, n, m in zip(site.ranges, counts, short, strict=False)
-        ]
-        for counters in product(*spans):
-            key: list[int] = []
-            for c in counters:
-                key += [1 << 10, c]
-            key.append(site.position)
-            keyed.append((tuple(key), site.index, counters))
-    keyed.sort()
-    for _, index, counters in keyed:
-        yield index, counters
+def _flags(hardware: HardwareSpec, events: Events, pairs: _Pairs) -> dict[Edge, tuple[int, int]]:
+    """First flag and number of flags of each edge.
 
-
-def _shorten(bound: int, count: int, short: int, reach: int) -> int:
-    """A bound of a tile counter in the shortened program."""
-    if bound <= reach or count == short:
-        return bound
-    return max(reach, bound - (count - short))
-
-
-def _needed(
-    hardware: HardwareSpec,
-    sites: Sequence[Site],
-    instances: Sequence[tuple[int, Counters]],
-    short: Sequence[int],
-) -> tuple[dict[tuple[str, str, int], set[Counters]], dict[tuple[str, str, int], set[Counters]]]:
-    slots: dict[tuple[str, int], _Slot] = {}
-    waited: dict[tuple[str, str], int] = {}
-    pushes: dict[tuple[str, str, int], set[Counters]] = {}
-    pops: dict[tuple[str, str, int], set[Counters]] = {}
-    for position, (index, counters) in enumerate(instances):
-        site = sites[index]
-        unit = site.operation.intrinsic.unit
-        latest: dict[str, int] = {}
-        for touch in site.touches:
-            slot = slots.setdefault(
-                (touch.buffer, _turn(site, touch.buffer, counters, short)), _Slot()
+    Flags are taken in turn. The k-th signal of an edge may find as many of the earlier ones not
+    yet taken as its source cannot know to be taken: so many must its flags count together.
+    """
+    found: dict[Edge, tuple[int, int]] = {}
+    first = 0
+    for edge in events.edges:
+        if edge not in pairs.exchanged:
+            continue
+        most = taken = 0
+        exchanged = pairs.exchanged[edge]
+        for k, (signal, _) in enumerate(exchanged):
+            # Waits come before their calls: a call known to be done took its flag.
+            done = pairs.clocks[signal].get(edge[1], -1)
+            while exchanged[taken][1] <= done:
+                taken += 1
+            most = max(most, k + 1 - taken)
+        count = -(-most // events.maximum)
+        if first + count > events.flags:
+            raise HwgenError(
+                "H615",
+                f"synchronising {edge[0]} with {edge[1]} needs more flags than there are",
+                location=hardware.location,
+                field="synchronization.flags",
+                found=f"{most} signals before the first is awaited: {count} flags that count to "
+                f"{events.maximum}" + (f", after {first} of other edges" if first else ""),
+                allowed=f"at most {events.flags}",
+                repair="fewer slots, or fewer buffers in use at once",
             )
-            against = [slot.writes, slot.reads] if touch.write else [slot.writes]
-            for accesses in against:
-                for other, when in accesses.items():
-                    if other != unit:
-                        latest[other] = max(latest.get(other, -1), when)
-        for touch in site.touches:
-            slot = slots[(touch.buffer, _turn(site, touch.buffer, counters, short))]
-            (slot.writes if touch.write else slot.reads)[unit] = position
-        for other, when in sorted(latest.items()):
-            if when <= waited.get((other, unit), -1):
-                continue
-            waited[(other, unit)] = when
-            _check_edge(hardware, other, unit, site)
-            source_site, source_counters = instances[when]
-            pushes.setdefault((other, unit, source_site), set()).add(source_counters)
-            pops.setdefault((other, unit, index), set()).add(counters)
-    return pushes, pops
+        found[edge] = (first, count)
+        first += count if events.shared else 0
+    return found
 
 
-def _turn(site: Site, buffer: str, counters: Counters, short: Sequence[int]) -> int:
-    """The slot in use: the generation counter of the shortened loops, modulo the slots."""
-    touch = next(t for t in site.touches if t.buffer == buffer)
-    depth = len(touch.turn.terms)
-    value = 0
-    for c, n in zip(counters[:depth], short[:depth], strict=True):
-        value = value * n + c
-    return value % touch.slots
+def _barriers(hardware: HardwareSpec, barriers: Barriers, program: ShortProgram) -> list[SyncSite]:
+    """A wait stands as late as the first call that needs it allows: so it serves most calls."""
+    waited: dict[str, int] = {}
+    places: dict[tuple[str, int], set[Counters]] = {}
+    units = [unit.name for unit in hardware.units]
+    for position, call in enumerate(program.instances()):
+        needed = [other for other, when in call.latest if when >= waited.get(other, 0)]
+        single = all(other in barriers.units for other in needed)
+        together = bool(barriers.emit_all) and (len(needed) > 1 or not single)
+        if needed and not single and not together:
+            missing = next(other for other in needed if other not in barriers.units)
+            raise _misfit(hardware, missing, program.sites[call.site], "units", barriers.units)
+        for unit in [""] if together else needed:
+            places.setdefault((unit, call.site), set()).add(call.counters)
+        waited |= dict.fromkeys(units if together else needed, position)
+    return [
+        SyncSite(Barrier(unit), True, site, program.boxes(points, site))
+        for (unit, site), points in sorted(places.items())
+    ]
 
 
 def _check_edge(hardware: HardwareSpec, source: str, target: str, site: Site) -> None:
-    assert hardware.tokens is not None
-    if (source, target) in hardware.tokens.edges:
+    exchange = hardware.tokens or hardware.events
+    assert exchange is not None
+    if (source, target) in exchange.edges:
         return
-    edges = ", ".join(f"{a} -> {b}" for a, b in hardware.tokens.edges)
+    what = "token queue" if hardware.tokens else "flag"
     raise HwgenError(
         "H611",
-        f"units {source} and {target} share data but no token queue",
+        f"units {source} and {target} share data but no {what}",
         location=hardware.location,
         field="synchronization.edges",
         found=f"{site.operation.intrinsic.name} waits for {source}",
-        allowed=edges,
-        repair=f"add [{source}, {target}] if the chip has such a queue",
+        allowed=", ".join(f"{a} -> {b}" for a, b in exchange.edges),
+        repair=f"add [{source}, {target}] if the chip has such a {'queue' if hardware.tokens else 'flag'}",
     )
 
 
-def _boxes(
-    points: list[Counters],
-    site: Site,
-    counts: Sequence[int],
-    short: Sequence[int],
-    reach: int,
-) -> tuple[Box, ...]:
-    """Boxes of real tile counters that the shortened counters stand for, merged greedily."""
-    boxes: list[Box] = []
-    for counters in points:
-        box: list[tuple[int, int]] = []
-        for c, n, m in zip(counters, counts, short, strict=False):
-            if m == n:
-                box.append((c, c + 1))
-            elif c == reach:
-                box.append((reach, n - reach))
-            else:
-                real = c if c < reach else c + n - m
-                box.append((real, real + 1))
-        boxes.append(tuple(box))
-    for dimension in reversed(range(site.depth)):
-        boxes = _join(boxes, dimension)
-    return tuple(sorted(boxes))
-
-
-def _join(boxes: list[Box], dimension: int) -> list[Box]:
-    """Merge boxes that differ in one dimension only and touch there."""
-    groups: dict[Box, list[tuple[int, int]]] = {}
-    for box in boxes:
-        rest = (*box[:dimension], *box[dimension + 1 :])
-        groups.setdefault(rest, []).append(box[dimension])
-    result: list[Box] = []
-    for rest, spans in groups.items():
-        merged: list[tuple[int, int]] = []
-        for low, high in sorted(spans):
-            if merged and merged[-1][1] == low:
-                merged[-1] = (merged[-1][0], high)
-            else:
-                merged.append((low, high))
-        result += [(*rest[:dimension], span, *rest[dimension:]) for span in merged]
-    return result
+def _misfit(
+    hardware: HardwareSpec, source: str, site: Site, field: str, known: Sequence[str]
+) -> HwgenError:
+    return HwgenError(
+        "H611",
+        f"no barrier waits for unit {source}",
+        location=hardware.location,
+        field=f"synchronization.{field}",
+        found=f"{site.operation.intrinsic.name} waits for {source}",
+        allowed=", ".join(known),
+        repair=f"add {source}, or emit_all, if the chip has such a call",
+    )

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from hwgen.codegen.program import Call, KernelProgram, Pop, Push
+from hwgen.codegen.program import Call, KernelProgram, SyncNode
 from hwgen.spec.expression import Expr, evaluate
 from hwgen.spec.hardware import Bus, HardwareSpec, Intrinsic
 
@@ -75,12 +75,12 @@ def _compute(program: KernelProgram, hardware: HardwareSpec) -> Counter[str]:
         i.name: i for i in hardware.intrinsics if offchip_operand(i, hardware) is None
     }
 
-    def counted(node: Call | Push | Pop) -> tuple[Expr, ...] | None:
+    def counted(node: Call | SyncNode) -> tuple[Expr, ...] | None:
         if not isinstance(node, Call) or node.intrinsic not in chosen:
             return None
         return () if node.kernel else node.extents
 
-    def leaf(node: Call | Push | Pop, values: Values) -> Mapping[str, int]:
+    def leaf(node: Call | SyncNode, values: Values) -> Mapping[str, int]:
         assert isinstance(node, Call)
         intrinsic = chosen[node.intrinsic]
         if node.kernel:

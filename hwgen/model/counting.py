@@ -10,7 +10,20 @@ from math import prod
 import numpy as np
 import numpy.typing as npt
 
-from hwgen.codegen.program import Call, If, KernelProgram, Loop, Node, Pop, Push
+from hwgen.codegen.program import (
+    Barrier,
+    Call,
+    If,
+    KernelProgram,
+    Loop,
+    Node,
+    Pop,
+    Push,
+    Signal,
+    Sync,
+    SyncNode,
+    Wait,
+)
 from hwgen.spec.expression import Binary, Const, Expr, Name, evaluate, names
 from hwgen.spec.hardware import HardwareSpec
 
@@ -24,15 +37,15 @@ ENTRIES = 1 << 26
 
 Rows = npt.NDArray[np.int64]
 Values = Mapping[str, int]
-Leaf = Callable[[Call | Push | Pop, Values], Mapping[str, int]]
+Leaf = Callable[[Call | SyncNode, Values], Mapping[str, int]]
 
 
 def total(
     nodes: tuple[Node, ...],
-    counted: Callable[[Call | Push | Pop], tuple[Expr, ...] | None],
+    counted: Callable[[Call | SyncNode], tuple[Expr, ...] | None],
     leaf: Leaf,
 ) -> Counter[str]:
-    """Sum of `leaf` over every executed call, push and pop that is counted.
+    """Sum of `leaf` over every executed call and synchronisation that is counted.
 
     `counted` gives the expressions that `leaf` of a node depends on, or None to leave it out.
     """
@@ -41,7 +54,7 @@ def total(
 
 class _Total:
     def __init__(
-        self, counted: Callable[[Call | Push | Pop], tuple[Expr, ...] | None], leaf: Leaf
+        self, counted: Callable[[Call | SyncNode], tuple[Expr, ...] | None], leaf: Leaf
     ) -> None:
         self.counted = counted
         self.leaf = leaf
@@ -54,7 +67,7 @@ class _Total:
             if self._needs(node) is None:
                 continue
             match node:
-                case Call() | Push() | Pop():
+                case Call() | Sync():
                     result.update(self.leaf(node, values))
                 case If(condition, then, otherwise):
                     result += self.run(then if evaluate(condition, values) else otherwise, values)
@@ -87,7 +100,7 @@ class _Total:
 
     def _find_needs(self, node: Node) -> list[Expr] | None:
         match node:
-            case Call() | Push() | Pop():
+            case Call() | Sync():
                 found = self.counted(node)
                 return None if found is None else list(found)
             case If(condition, then, otherwise):
@@ -112,14 +125,14 @@ def inner_ranges(nodes: tuple[Node, ...], ranges: dict[str, Interval]) -> None:
             case If(_, then, otherwise):
                 inner_ranges(then, ranges)
                 inner_ranges(otherwise, ranges)
-            case Call() | Push() | Pop():
+            case Call() | Sync():
                 pass
 
 
 def count_calls(program: KernelProgram) -> int:
     """Calls that a program executes."""
 
-    def leaf(_node: Call | Push | Pop, _values: Values) -> Mapping[str, int]:
+    def leaf(_node: Call | SyncNode, _values: Values) -> Mapping[str, int]:
         return {"calls": 1}
 
     return total(program.body, lambda node: () if isinstance(node, Call) else None, leaf)["calls"]
@@ -128,19 +141,20 @@ def count_calls(program: KernelProgram) -> int:
 def count_tokens(
     program: KernelProgram, hardware: HardwareSpec
 ) -> dict[tuple[str, str], tuple[int, int]]:
-    """Pushes and pops by edge."""
+    """Pushes and pops, or signals and waits, by edge."""
 
-    def leaf(node: Call | Push | Pop, _: Values) -> Mapping[str, int]:
+    def leaf(node: Call | SyncNode, _: Values) -> Mapping[str, int]:
         match node:
-            case Push(source, target):
+            case Push(source, target) | Signal(source, target):
                 return {f"push {source} {target}": 1}
-            case Pop(source, target):
+            case Pop(source, target) | Wait(source, target):
                 return {f"pop {source} {target}": 1}
-            case Call():
+            case Call() | Barrier():
                 return {}
 
     counts = total(program.body, lambda node: None if isinstance(node, Call) else (), leaf)
-    edges = hardware.tokens.edges if hardware.tokens is not None else ()
+    exchanged = hardware.tokens or hardware.events
+    edges = exchanged.edges if exchanged is not None else ()
     return {(a, b): (counts[f"push {a} {b}"], counts[f"pop {a} {b}"]) for a, b in edges}
 
 
@@ -168,7 +182,7 @@ def nested_calls(
             case If(condition, then, otherwise):
                 yield from nested_calls(then, loops, (*conditions, (condition, True)))
                 yield from nested_calls(otherwise, loops, (*conditions, (condition, False)))
-            case Push() | Pop():
+            case Sync():
                 pass
 
 

@@ -28,8 +28,9 @@ class Space:
     `last_write` and `last_read` name it.
     """
 
-    def __init__(self, name: str, entries: int, units: int) -> None:
+    def __init__(self, name: str, entries: int, units: int, *, onchip: bool) -> None:
         self.name = name
+        self.onchip = onchip
         self.units = units
         self.labels: Entries = np.zeros(entries, np.int64)
         self.atoms: list[list[int]] = []
@@ -98,7 +99,7 @@ class FootprintCosts:
             memory = hardware.memory.get(place)
             entries = memory.capacity_entries if memory else program.image[place].entries
             self._space[place] = len(self.spaces)
-            self.spaces.append(Space(place, entries, count))
+            self.spaces.append(Space(place, entries, count, onchip=memory is not None))
 
     def _place(self, call: Call, operand: Operand) -> str:
         if self.hardware.memory[operand.memory].kind != "offchip":

@@ -1,9 +1,10 @@
-"""The instruction stream of a program: what each unit gets, with its tokens, in issue order.
+"""The instruction stream of a program: what each unit gets, with its synchronisation, in order.
 
 Rules: a pop belongs to the next operation of its target, a push to the stream's last operation
 where that is a call of the source that does not yet push this way; else an empty operation
 carries it. A micro-kernel variant is loaded, on the same unit, before its first call. The
-completion protocol ends the stream. Loops whose iterations repeat can be skipped by the sink.
+completion protocol ends the stream. Signals and waits are operations of their units, barriers
+operations of whoever issues the stream. Loops whose iterations repeat can be skipped by the sink.
 """
 
 from __future__ import annotations
@@ -12,24 +13,36 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from hwgen.codegen.program import Call, If, KernelProgram, Loop, MicroKernelDef, Node, Pop, Push
+from hwgen.codegen.program import (
+    Barrier,
+    Call,
+    If,
+    KernelProgram,
+    Loop,
+    MicroKernelDef,
+    Node,
+    Pop,
+    Push,
+    Signal,
+    Sync,
+    Wait,
+)
 from hwgen.errors import HwgenError
 from hwgen.spec.expression import Binary, Const, Expr, names
 from hwgen.spec.expression import Call as Function
 from hwgen.spec.hardware import HardwareSpec
 
 from .bus import Bursts
-from .counting import inner_ranges
 from .integers import affine
-from .periodicity import Watched, Zone, decided_by, value, zones
+from .loop_runner import LoopRunner
+from .periodicity import Watched, value
 
 Environment = list[int]
 Compiled = Callable[[Environment], int]
 
-STEP_OPERATIONS = 24
-"""A loop's state is compared about every so many operations."""
-MARKS = 512
-"""States remembered per loop."""
+
+ISSUER = -1
+"""The "unit" of a barrier: whoever issues the stream."""
 
 
 @dataclass(slots=True, eq=False)
@@ -37,8 +50,10 @@ class Operation:
     """One entry of the stream; equal entries are one object.
 
     `cycles`: its duration, or the fixed part of it where `bursts` are read from `bus`, the first
-    request being `lead` cycles after the start. `pops`, `pushes`: indices of token edges.
-    `touches`: (memory, footprint, writes) of the on-chip accesses, for the checkers.
+    request being `lead` cycles after the start. `pops`, `pushes`: indices of token queues, one
+    per edge, or per flag of an edge. `touches`: (memory, footprint, writes) of its accesses, for
+    the checkers and scoreboards. `awaits`: of a barrier, the units that it waits for; `unit` is
+    then `ISSUER`.
     """
 
     identity: int
@@ -53,6 +68,7 @@ class Operation:
     touches: tuple[tuple[int, int, bool], ...] = ()
     pops: tuple[int, ...] = ()
     pushes: tuple[int, ...] = ()
+    awaits: tuple[int, ...] = ()
 
 
 class Costs(Protocol):
@@ -136,7 +152,10 @@ class Stream:
         self.limit = limit
         self.units = {unit.name: i for i, unit in enumerate(hardware.units)}
         self.unit_names = [unit.name for unit in hardware.units]
-        self.edges = hardware.tokens.edges if hardware.tokens is not None else ()
+        exchanged = hardware.tokens or hardware.events
+        self.edges = exchanged.edges if exchanged is not None else ()
+        # Queues per edge: one, or one per flag.
+        self.flags = hardware.events.flags if hardware.events is not None else 1
         self.emitted = 0
         self.exact = True
         self.truncated = False
@@ -148,7 +167,7 @@ class Stream:
         self._pops: list[tuple[int, ...]] = [() for _ in hardware.units]
         self._loaded: dict[tuple[str, int], None] = {}
         self._loaded_operations = 0
-        self._token_nodes = 0
+        self._sync_nodes = 0
         # Where `located`: for each edge in order, which push and pop of the text each token is of.
         self.pushed: list[list[int]] = [[] for _ in self.edges]
         self.popped: list[list[int]] = [[] for _ in self.edges]
@@ -158,6 +177,9 @@ class Stream:
             Operation(-1 - i, i, "nop", -1, hardware.tokens.nop_cycles if hardware.tokens else 0)
             for i in range(len(hardware.units))
         ]
+        # Flags: the next of each edge at its signalling and at its waiting end.
+        self._next_signal = [0] * len(self.edges)
+        self._next_wait = [0] * len(self.edges)
         self._root = [self._compile(node) for node in program.body]
 
     # Execution
@@ -201,6 +223,22 @@ class Stream:
         if edge in self._pops[target]:
             self._nop(target)
         self._pops[target] = (*self._pops[target], edge)
+
+    def signal(self, edge: int, node: Signal | Wait, operations: list[Operation]) -> None:
+        """Send the operation of a signal or wait, one of `operations` by the edge's turn."""
+        turns = self._next_signal if isinstance(node, Signal) else self._next_wait
+        turn = turns[edge] % node.count
+        turns[edge] = turn + 1
+        self.call(operations[turn], tuple(self.values) if self.located else (), is_call=False)
+
+    def barrier(self, operation: Operation) -> None:
+        """Send a barrier; pops that wait for their unit's next call stay where they are."""
+        if self._last is not None:
+            self.emitted += 1
+            self.sink.accept(self._last, self._last_where)
+        self._last = operation
+        self._last_where = tuple(self.values) if self.located else ()
+        self._last_is_call = False
 
     def _nop(self, unit: int) -> None:
         self.call(self._nops[unit], tuple(self.values) if self.located else (), is_call=False)
@@ -254,10 +292,11 @@ class Stream:
             return self.edges.index((source, target))
         raise HwgenError(
             "H763",
-            f"the chip has no token queue from {source} to {target}",
+            f"the chip has no {'flag' if self.hardware.events else 'token queue'} from {source} to "
+            f"{target}",
             field="synchronization.edges",
             found=f"{source} -> {target}",
-            allowed=", ".join(f"{a} -> {b}" for a, b in self.edges) or "no tokens at all",
+            allowed=", ".join(f"{a} -> {b}" for a, b in self.edges) or "none at all",
             repair="synchronise over units that have a queue between them",
         )
 
@@ -273,6 +312,10 @@ class Stream:
             case Pop(source, target):
                 edge, unit = self.edge(source, target), self.units[target]
                 return self._originated(self.pop, self.popped[edge], edge, unit)
+            case Barrier():
+                return self._compile_barrier(node)
+            case Signal() | Wait():
+                return self._compile_signal(node)
             case If(condition, then, otherwise):
                 test = self.compile(condition)
                 yes = [self._compile(n) for n in then]
@@ -285,13 +328,50 @@ class Stream:
 
                 return branch
             case Loop():
-                return _LoopRunner(self, node).run
+                return LoopRunner(self, node).run
+
+    def _compile_barrier(self, node: Barrier) -> Callable[[], None]:
+        units = tuple(self.units.values()) if not node.unit else (self.units[node.unit],)
+        barriers, scoreboard = self.hardware.barriers, self.hardware.scoreboard
+        cycles = barriers.cycles if barriers else scoreboard.fence_cycles if scoreboard else 0
+        name = "barrier" if barriers else "fence"
+        self._identities += 1
+        self._sync_nodes += 1
+        operation = Operation(
+            self._identities, ISSUER, name, self._sync_nodes - 1, cycles, awaits=units
+        )
+        return lambda: self.barrier(operation)
+
+    def _compile_signal(self, node: Signal | Wait) -> Callable[[], None]:
+        edge, events = self.edge(node.source, node.target), self.hardware.events
+        ordinal = self._sync_nodes
+        self._sync_nodes += 1
+        operations: list[Operation] = []
+        for flag in range(node.first, node.first + node.count):
+            queue = (edge * self.flags + flag,)
+            self._identities += 1
+            if isinstance(node, Signal):
+                unit, cycles = self.units[node.source], events.signal_cycles if events else 0
+                made = Operation(self._identities, unit, "signal", -1, cycles, pushes=queue)
+            else:
+                unit, cycles = self.units[node.target], events.wait_cycles if events else 0
+                made = Operation(self._identities, unit, "wait", -1, cycles, pops=queue)
+            operations.append(made)
+        if not self.located:
+            return lambda: self.signal(edge, node, operations)
+        origins = (self.pushed if isinstance(node, Signal) else self.popped)[edge]
+
+        def run() -> None:
+            origins.append(ordinal)
+            self.signal(edge, node, operations)
+
+        return run
 
     def _originated(
         self, act: Callable[[int, int], None], origins: list[int], edge: int, unit: int
     ) -> Callable[[], None]:
-        self._token_nodes += 1
-        ordinal = self._token_nodes - 1
+        self._sync_nodes += 1
+        ordinal = self._sync_nodes - 1
         if not self.located:
             return lambda: act(edge, unit)
 
@@ -394,6 +474,8 @@ class Stream:
             self.sink.signature(),
             -1 if last is None else last.identity,
             tuple(self._pops),
+            tuple(self._next_signal),
+            tuple(self._next_wait),
             len(self._loaded),
         )
 
@@ -411,7 +493,7 @@ class Stream:
                     found += self.watched_in(then) + self.watched_in(otherwise)
                 case Loop(_, lower, upper, body):
                     found += [Watched(lower), Watched(upper), *self.watched_in(body)]
-                case Push() | Pop():
+                case Sync():
                     pass
         return list(dict.fromkeys(found))
 
@@ -435,109 +517,3 @@ _OPERATORS: dict[str, Callable[[Compiled, Compiled], Compiled]] = {
     "and": lambda a, b: lambda v: 1 if a(v) and b(v) else 0,
     "or": lambda a, b: lambda v: 1 if a(v) or b(v) else 0,
 }
-
-
-class _LoopRunner:
-    """One loop of the program; finds where its iterations repeat, and lets the sink skip them."""
-
-    def __init__(self, stream: Stream, loop: Loop) -> None:
-        self.stream = stream
-        self.loop = loop
-        self.lower = stream.compile(loop.lower)
-        self.upper = stream.compile(loop.upper)
-        self.slot = stream.slot(loop.variable)
-        self.body = stream.compile_body(loop.body)
-        self.watched = [
-            w for w in stream.watched_in(loop.body) if loop.variable in names(w.expression)
-        ]
-        inner = {n.variable for n in _loops(loop.body)} | {loop.variable}
-        self.deciding = [
-            stream.slot(n)
-            for n in dict.fromkeys(n for w in self.watched for n in decided_by(w.expression))
-            if n not in inner
-        ]
-        self.zones: dict[tuple[int, ...], tuple[Zone, ...]] = {}
-
-    def run(self) -> None:
-        values, slot, body = self.stream.values, self.slot, self.body
-        first, end = self.lower(values), self.upper(values)
-        if self.stream.skip and end - first > 3:
-            for zone in self._zones(first, end):
-                self._run_zone(zone)
-        else:
-            stream = self.stream
-            for v in range(first, end):
-                if stream.emitted >= stream.limit:
-                    return
-                values[slot] = v
-                for part in body:
-                    part()
-
-    def _zones(self, first: int, end: int) -> tuple[Zone, ...]:
-        values = self.stream.values
-        key = (first, end, *(values[s] for s in self.deciding))
-        known = self.zones.get(key)
-        if known is None:
-            ranges = {n: (values[s], values[s]) for n, s in self.stream.variables.items()}
-            ranges[self.loop.variable] = (first, end - 1)
-            inner_ranges(self.loop.body, ranges)
-            known = zones(self.watched, self.loop.variable, (first, end - 1), ranges)
-            self.zones[key] = known
-        return known
-
-    def _run_zone(self, zone: Zone) -> None:
-        stream, values, slot, body = self.stream, self.stream.values, self.slot, self.body
-        v, end, step = zone.start, zone.end, 0
-        seen: dict[Hashable, tuple[int, object]] = {}
-        watching = end - v > 2 * max(1, zone.period)
-        while v < end:
-            if stream.emitted >= stream.limit:
-                return
-            if watching and step and (v - zone.start) % step == 0 and end - v >= step:
-                found = self._repeated(seen, v, zone.period)
-                if found is not None:
-                    before, mark = found
-                    times = (end - v) // (v - before)
-                    if times:
-                        stream.sink.repeat(mark, times)
-                        v += times * (v - before)
-                    watching = False
-                    continue
-            already = stream.emitted
-            values[slot] = v
-            for part in body:
-                part()
-            v += 1
-            if not step:
-                operations = max(1, stream.emitted - already)
-                period = max(1, zone.period)
-                step = period * -(-STEP_OPERATIONS // (operations * period))
-
-    def _repeated(
-        self, seen: dict[Hashable, tuple[int, object]], v: int, period: int
-    ) -> tuple[int, object] | None:
-        """The iteration whose state this one has again, or stands for it past the budget."""
-        stream = self.stream
-        signature: Hashable = stream.signature() if period else v
-        found = seen.get(signature)
-        if found is not None:
-            return found
-        spent = stream.emitted > stream.budget or len(seen) >= MARKS
-        if stream.approximate and spent and len(seen) >= 3:
-            stream.exact = False
-            return list(seen.values())[len(seen) // 2]
-        seen[signature] = (v, stream.sink.mark())
-        return None
-
-
-def _loops(nodes: tuple[Node, ...]) -> list[Loop]:
-    found: list[Loop] = []
-    for node in nodes:
-        match node:
-            case Loop(_, _, _, body):
-                found += [node, *_loops(body)]
-            case If(_, then, otherwise):
-                found += _loops(then) + _loops(otherwise)
-            case Call() | Push() | Pop():
-                pass
-    return found

@@ -1,8 +1,9 @@
-"""Synchronisation, checked whatever the timing: races, deadlocks, tokens left over or wasted.
+"""Synchronisation, checked whatever the timing: races, deadlocks, tokens left over.
 
-Operations are ordered by their unit's order and by tokens: the k-th pop of an edge gets the k-th
-push. Vector clocks carry that order; two accesses of different units to one entry, one of them
-a write, must be ordered by it.
+Operations are ordered by their unit's order; by tokens and flags, where the k-th pop gets the k-th
+push; by barriers, which what is issued later comes after; and on chip by a scoreboard, where there
+is one. Vector clocks carry that order; two accesses of different units to one entry, one of them a
+write, must be ordered by it. No flag may be signalled while it may already be at its maximum.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hwgen.codegen.program import Call, If, KernelProgram, Loop, Node
+from hwgen.codegen.emit_sync import sync_nodes
+from hwgen.codegen.program import Call, If, KernelProgram, Loop, Node, Signal
 from hwgen.errors import HwgenError
 from hwgen.spec.hardware import HardwareSpec
 
 from .counting import count_calls, count_tokens
 from .footprints import FootprintCosts, Instance, Space
-from .stream import Operation, Stream
+from .stream import ISSUER, Operation, Stream
 
 CHECK_LIMIT = 200_000
 """Operations that are checked one by one at most, where iterations do not repeat."""
@@ -42,19 +44,7 @@ class SyncResult:
 
 
 @dataclass(frozen=True, slots=True)
-class RedundantTokens:
-    """Tokens of one edge, given by the `pushes`-th and taken by the `pops`-th token statements of
-    the text (counted from 0), without which every conflict stays ordered."""
-
-    source: str
-    target: str
-    pushes: tuple[int, ...]
-    pops: tuple[int, ...]
-    tokens: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Event:
+class Executed:
     """An executed operation: what it popped and pushed, as (edge, number) pairs."""
 
     operation: Operation
@@ -67,9 +57,10 @@ def check_synchronisation(program: KernelProgram, hardware: HardwareSpec) -> Syn
 
     Raises:
         HwgenError: H722 no such micro-kernel variant, H760 race, H761 deadlock, H762 tokens left
-            over, H763 no such token queue, H764 a pop that no call follows.
+            over, H763 no such token queue or flag, H764 a pop that no call follows, H765 a flag
+            that may be signalled above its maximum.
     """
-    machine = _Clocks(program, hardware)
+    machine = Clocks(program, hardware)
     stream = Stream(
         program, hardware, machine.costs, machine, skip=True, limit=CHECK_LIMIT, located=True
     )
@@ -83,75 +74,6 @@ def check_synchronisation(program: KernelProgram, hardware: HardwareSpec) -> Syn
         raise machine.race
     total = machine.accepted if not stream.truncated else count_calls(program)
     return SyncResult(machine.accepted, total, not stream.truncated)
-
-
-def redundant_tokens(program: KernelProgram, hardware: HardwareSpec) -> tuple[RedundantTokens, ...]:
-    """Tokens that order nothing: groups of statements that can go together, and alone.
-
-    A group is the pushes and pops of one edge that exchange tokens with each other. Programs of
-    more than `CHECK_LIMIT` operations are judged by that many first ones.
-
-    Raises:
-        HwgenError: as `check_synchronisation`, whose errors come first.
-    """
-    check_synchronisation(program, hardware)
-    machine = _Clocks(program, hardware, record=True)
-    stream = Stream(program, hardware, machine.costs, machine, limit=CHECK_LIMIT, located=True)
-    machine.stream = stream
-    stream.run()
-    found: list[RedundantTokens] = []
-    for edge, (source, target) in enumerate(stream.edges):
-        pairs = list(zip(stream.pushed[edge], stream.popped[edge], strict=False))
-        for pushes, pops in _groups(pairs):
-            numbers = {k for k, (push, _) in enumerate(pairs) if push in pushes}
-            if _ordered(machine, {(edge, k) for k in numbers}):
-                found.append(RedundantTokens(source, target, pushes, pops, len(numbers)))
-    return tuple(found)
-
-
-def _groups(pairs: list[tuple[int, int]]) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Connected components of push and pop statements."""
-    groups: list[tuple[set[int], set[int]]] = []
-    for push, pop in dict.fromkeys(pairs):
-        joined = [g for g in groups if push in g[0] or pop in g[1]]
-        pushes = {push}.union(*(g[0] for g in joined))
-        pops = {pop}.union(*(g[1] for g in joined))
-        groups = [g for g in groups if g not in joined] + [(pushes, pops)]
-    return [(tuple(sorted(a)), tuple(sorted(b))) for a, b in groups]
-
-
-def _ordered(machine: _Clocks, ignored: set[tuple[int, int]]) -> bool:
-    """Whether all conflicts of the recorded events are ordered without the ignored tokens."""
-    spaces = machine.costs.spaces
-    units = len(machine.clock)
-    clock = [[0] * units for _ in range(units)]
-    writes = [[[0] * units for _ in s.writes] for s in spaces]
-    reads = [[[0] * units for _ in s.writes] for s in spaces]
-    given: dict[tuple[int, int], Clock] = {}
-    for event in machine.events:
-        operation = event.operation
-        unit = operation.unit
-        mine = clock[unit]
-        for token in event.popped:
-            if token not in ignored:
-                mine = [max(a, b) for a, b in zip(mine, given[token], strict=True)]
-        mine[unit] += 1
-        clock[unit] = mine
-        for space, footprint, write in operation.touches:
-            for atom in spaces[space].atoms[footprint]:
-                row = writes[space][atom]
-                if any(row[u] > mine[u] for u in range(units)):
-                    return False
-                if write:
-                    seen = reads[space][atom]
-                    if any(seen[u] > mine[u] for u in range(units)):
-                        return False
-                    row[unit] = mine[unit]
-                else:
-                    reads[space][atom][unit] = mine[unit]
-        for token in event.pushed:
-            given[token] = tuple(mine)
-    return True
 
 
 def _check_balance(program: KernelProgram, hardware: HardwareSpec) -> None:
@@ -180,7 +102,7 @@ def _unbalanced(source: str, target: str, pushes: int, pops: int) -> HwgenError:
     )
 
 
-class _Clocks:
+class Clocks:
     """Executes a stream by its tokens alone, with vector clocks; a `Sink`."""
 
     def __init__(
@@ -193,10 +115,30 @@ class _Clocks:
         units = len(hardware.units)
         self.names = [unit.name for unit in hardware.units]
         index = {name: i for i, name in enumerate(self.names)}
-        self.edges = hardware.tokens.edges if hardware.tokens is not None else ()
-        self.target = [index[target] for _, target in self.edges]
+        events, exchanged = hardware.events, hardware.tokens or hardware.events
+        self.edges = exchanged.edges if exchanged is not None else ()
+        self.flags = events.flags if events is not None else 1
+        self.target_of = [index[target] for _, target in self.edges]
+        # Of each edge: signals that its flags can count together; 0: no limit.
+        self.in_flight = [0] * len(self.edges)
+        if events is not None:
+            for node in sync_nodes(program.body):
+                if isinstance(node, Signal) and (node.source, node.target) in self.edges:
+                    edge = self.edges.index((node.source, node.target))
+                    self.in_flight[edge] = node.count * events.maximum
+        self.maximum = events.maximum if events is not None else 0
+        self.interlocked = hardware.scoreboard is not None
         self.clock: list[list[int]] = [[0] * units for _ in range(units)]
-        self.tokens: list[deque[Clock]] = [deque() for _ in self.edges]
+        # What every operation from now on comes after.
+        self.issuer = [0] * units
+        # Where a scoreboard orders calls: the clock of each operation when it is done.
+        self.history: dict[tuple[int, int], list[int]] = {}
+        queues = len(self.edges) * self.flags
+        self.tokens: list[deque[Clock]] = [deque() for _ in range(queues)]
+        # Of each flag: signals and waits so far, and its target's clock at the latest waits.
+        self.signals = [0] * queues
+        self.waits = [0] * queues
+        self.awaited: list[deque[int]] = [deque(maxlen=self.maximum or 1) for _ in range(queues)]
         self.given = [0] * len(self.edges)
         self.taken = [0] * len(self.edges)
         self.queue: list[deque[Instance]] = [deque() for _ in range(units)]
@@ -204,12 +146,15 @@ class _Clocks:
         self.accepted = 0
         self.race: HwgenError | None = None
         self.record = record
-        self.events: list[_Event] = []
+        self.executed: list[Executed] = []
 
     # Sink
 
     def accept(self, operation: Operation, where: tuple[int, ...]) -> None:
         self.accepted += operation.name in self.hardware.intrinsic
+        if operation.unit == ISSUER:
+            self._barrier(operation)
+            return
         self.queue[operation.unit].append((operation, where))
         pending = [operation.unit]
         while pending:
@@ -220,6 +165,14 @@ class _Clocks:
         # A full queue in front of a waiting unit stops the fetch of whatever could free it.
         if len(self.queue[operation.unit]) > self.capacity[operation.unit]:
             raise self._deadlock()
+
+    def _barrier(self, operation: Operation) -> None:
+        if any(self.queue[unit] for unit in operation.awaits):
+            raise self._deadlock()
+        for unit in operation.awaits:
+            self.issuer = [max(a, b) for a, b in zip(self.issuer, self.clock[unit], strict=True)]
+        if self.record:
+            self.executed.append(Executed(operation, (), ()))
 
     def signature(self) -> Hashable:
         done = [self.clock[u][u] for u in range(len(self.clock))]
@@ -238,7 +191,15 @@ class _Clocks:
                 for row in (*space.writes, *space.reads)
             ]
         )
-        return clocks, tokens, queues, accesses, self.race is None
+        issuer = _relative(self.issuer, done) if any(self.issuer) else ()
+        awaited = tuple(
+            [
+                tuple([a - done[self.target_of[q // self.flags]] for a in waits])
+                for q, waits in enumerate(self.awaited)
+                if waits
+            ]
+        )
+        return clocks, tokens, queues, accesses, issuer, awaited, self.race is None
 
     def mark(self) -> int:
         return self.accepted
@@ -252,20 +213,67 @@ class _Clocks:
     def _execute(self, unit: int, instance: Instance, pending: list[int]) -> None:
         operation = instance[0]
         clock = self.clock[unit]
-        for edge in operation.pops:
-            token = self.tokens[edge].popleft()
+        if any(self.issuer):
+            clock = [max(a, b) for a, b in zip(clock, self.issuer, strict=True)]
+        for queue in operation.pops:
+            token = self.tokens[queue].popleft()
             clock = [a if a > b else b for a, b in zip(clock, token, strict=True)]
         clock[unit] += 1
         self.clock[unit] = clock
+        if self.interlocked:
+            self._interlock(operation, clock)
         for space, footprint, write in operation.touches:
             self._touch(self.costs.spaces[space], footprint, write, instance, clock)
-        for edge in operation.pushes:
-            self.tokens[edge].append(tuple(clock))
-            pending.append(self.target[edge])
+        for queue in operation.pops if self.maximum else ():
+            self.waits[queue] += 1
+            self.awaited[queue].append(clock[unit])
+        for queue in operation.pushes:
+            if self.maximum:
+                self._signal(queue, instance, clock)
+            self.tokens[queue].append(tuple(clock))
+            pending.append(self.target_of[queue // self.flags])
         if self.record:
-            popped = tuple((e, self._next(self.taken, e)) for e in operation.pops)
-            pushed = tuple((e, self._next(self.given, e)) for e in operation.pushes)
-            self.events.append(_Event(operation, popped, pushed))
+            edges = [q // self.flags for q in operation.pops]
+            popped = tuple([(e, self._next(self.taken, e)) for e in edges])
+            edges = [q // self.flags for q in operation.pushes]
+            pushed = tuple([(e, self._next(self.given, e)) for e in edges])
+            self.executed.append(Executed(operation, popped, pushed))
+
+    def _interlock(self, operation: Operation, clock: list[int]) -> None:
+        """Let an operation come after those that a scoreboard orders before it."""
+        unit = operation.unit
+        for space, footprint, write in operation.touches:
+            place = self.costs.spaces[space]
+            for atom in place.atoms[footprint] if place.onchip else ():
+                for row in (
+                    (place.writes[atom], place.reads[atom]) if write else (place.writes[atom],)
+                ):
+                    for other, when in enumerate(row):
+                        if when > clock[other]:
+                            known = self.history[other, when]
+                            clock[:] = [max(a, b) for a, b in zip(clock, known, strict=True)]
+        self.history[unit, clock[unit]] = list(clock)
+
+    def _signal(self, queue: int, instance: Instance, clock: list[int]) -> None:
+        """Keep the first signal of a flag that may be at its maximum still."""
+        number, target = self.signals[queue], self.target_of[queue // self.flags]
+        self.signals[queue] += 1
+        earlier = number - self.maximum
+        if earlier < 0 or self.race is not None:
+            return
+        taken, awaited = self.waits[queue], self.awaited[queue]
+        position = earlier - (taken - len(awaited))
+        if earlier < taken and awaited[position] <= clock[target]:
+            return
+        names = self.edges[queue // self.flags]
+        self.race = HwgenError(
+            "H765",
+            f"flag {queue % self.flags} of {names[0]} -> {names[1]} may be signalled above its "
+            "maximum",
+            found=f"signal {number + 1} of the flag, with no order after wait {earlier + 1}",
+            allowed=f"a flag counts up to {self.maximum}",
+            repair=f"let {names[0]} wait for {names[1]} before it, or use more flags in turn",
+        )
 
     @staticmethod
     def _next(counters: list[int], edge: int) -> int:
@@ -321,7 +329,7 @@ class _Clocks:
             "the same entries",
             field=buffers[0] if buffers else space.name,
             found=f"no order {source} -> {target} on {place} entries {low}..{high})",
-            allowed="conflicting calls of different units ordered by tokens",
+            allowed="conflicting calls of different units in order",
             repair=f"push {source} -> {target} after the first call, pop it before the second",
         )
 
@@ -345,7 +353,8 @@ class _Clocks:
         if any(self.queue):
             raise self._deadlock()
         for edge, (source, target) in enumerate(self.edges):
-            left = len(self.tokens[edge])
+            queues = self.tokens[edge * self.flags : (edge + 1) * self.flags]
+            left = sum(len(queue) for queue in queues)
             if left:
                 raise HwgenError(
                     "H762",
@@ -366,6 +375,7 @@ class _Clocks:
         }
         assert self.stream is not None
         pushed, popped = self.stream.pushed, self.stream.popped
+        waits = {unit: queue // self.flags for unit, queue in waits.items()}
         short = [u for u, edge in waits.items() if len(pushed[edge]) < len(popped[edge])]
         unit = (short or list(waits))[0]
         passed = {unit}

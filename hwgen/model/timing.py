@@ -268,6 +268,11 @@ class Machine:
             return min(issued)
         return max([bus.last_issue for bus in self._buses], default=0)
 
+    @property
+    def finished(self) -> tuple[TimelineEntry, ...]:
+        """The timeline so far, where there is one; each unit's operations are in stream order."""
+        return tuple(self._timeline or ())
+
     def result(self, stream: Stream) -> TimingResult:
         """Run to the end of the stream."""
         if self._group:

@@ -1,4 +1,4 @@
-"""A program's concrete events in stream order: calls with their numbers, pushes and pops.
+"""A program's concrete events in stream order: calls with their numbers, and synchronisation.
 
 The loop nest is evaluated in blocks of NumPy vectors, one row per loop iteration, so that a walk
 costs about a microsecond per event and bounded memory, however long the program runs.
@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from hwgen.codegen.program import Call, If, KernelProgram, Loop, Node, Pop, Push
+from hwgen.codegen.program import Call, If, KernelProgram, Loop, Node, Sync, SyncNode
 from hwgen.spec.expression import Const, Expr, evaluate
 from hwgen.spec.expression import names as names_of
 
@@ -69,14 +69,14 @@ class CallEvent(NamedTuple):
         return f"{call.intrinsic}{kernel}({operands}{immediates}) over {over} [{where}]"
 
 
-Event = CallEvent | Push | Pop
+Event = CallEvent | SyncNode
 
 
 def walk(program: KernelProgram) -> Iterator[Event]:
-    """Every call, push and pop of a program in stream order, with loop variables resolved.
+    """Every call and synchronisation of a program in stream order, with loop variables resolved.
 
-    A `Push` or `Pop` is the program's own node. Pushes and pops are not moved: a push belongs to
-    the last call of its source before it, a pop to the next call of its target.
+    Synchronisation is the program's own node, where it stands: a push or signal belongs to the
+    last call of its source before it, a pop or wait to the next call of its target.
     """
     nodes = tuple(_compile(node, (), {}) for node in program.body)
     yield from _walk(nodes, {})
@@ -94,7 +94,7 @@ def calls(program: KernelProgram) -> Iterator[CallEvent]:
 
 @dataclass(frozen=True, slots=True)
 class _Leaf:
-    token: Push | Pop | None
+    token: SyncNode | None
     site: Site | None
     events: int = 1
 
@@ -126,7 +126,7 @@ def _compile(
     match node:
         case Call():
             return _Leaf(None, Site(node, variables))
-        case Push() | Pop():
+        case Sync():
             return _Leaf(node, None)
         case Loop(variable, lower, upper, body):
             first = evaluate_interval(lower, ranges)[0]

@@ -276,7 +276,14 @@ def _miss(
         for found in exact
         for name, part in found.operands
     ]
-    return min(m for m in misses if m is not None)
+    if any(m is not None for m in misses):
+        return min(m for m in misses if m is not None)
+    kept, declared = intrinsic.operand(target).dtype, selector.stored_dtype(statement)
+    return (
+        1,
+        f"{intrinsic.name} stores {kept}, but {statement.target.tensor} is {declared}",
+        f"declare {statement.target.tensor} as {kept}, or add a store that writes {declared}",
+    )
 
 
 def _operand_miss(
@@ -297,6 +304,15 @@ def _operand_miss(
                 f"{intrinsic.name} computes in place and would overwrite `{value}`, "
                 "which is needed again",
                 f"add an intrinsic that copies {memory} to {memory}",
+            )
+        operand = intrinsic.operand(name)
+        if selector.accepted(operand, value, statement) is None:
+            writers = ", ".join(operand.written_by)
+            return (
+                1,
+                f"{intrinsic.name} reads {name} only after {writers}, and none of them leaves "
+                f"`{value}` as it is",
+                f"write {memory} with {writers} last",
             )
         return None
     if isinstance(value, Const):

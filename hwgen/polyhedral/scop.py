@@ -15,6 +15,7 @@ from functools import cached_property
 from hwgen.errors import HwgenError
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.affine import Affine, affine
+from hwgen.polyhedral.folding import folded
 from hwgen.polyhedral.semantics import widens
 from hwgen.spec.expression import (
     Access,
@@ -301,7 +302,11 @@ _WIDTH = {"int8": 8, "uint8": 8, "int16": 16, "uint16": 16, "int32": 32, "int64"
 
 
 def normalise(expr: Expr, dtypes: Mapping[str, str]) -> Expr:
-    """The value with `clip` expanded, lossless casts dropped and constants folded to the right."""
+    """The value with `clip` expanded, lossless casts dropped, constants folded and to the right."""
+    return folded(_normalised(expr, dtypes))
+
+
+def _normalised(expr: Expr, dtypes: Mapping[str, str]) -> Expr:
     match expr:
         case Const() | Name() | Access():
             return expr

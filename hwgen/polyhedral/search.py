@@ -58,9 +58,9 @@ class SearchResult:
 
     Every one of `points` is exactly one of: `evaluated` in closed form; `too_large`, its smallest
     buffers exceed a memory; `too_slow`, its work alone takes longer than the best known;
-    `left_out`, for the reasons in `cuts`. `simulated` programs took at least `cycles`, of which
-    `bound` are unavoidable; `refused` ones exceed a limit of the hardware. `matches`: considered,
-    `matches_too_slow`: more that the same bound excludes.
+    `left_out`, for the reasons in `cuts`. The best of `simulated` points and of `beside` schedules
+    that refine them took `cycles`, of which `bound` are unavoidable; `refused` ones exceed a limit
+    of the hardware. `matches`: considered, `matches_too_slow`: more that the same bound excludes.
     """
 
     candidates: tuple[Candidate, ...]
@@ -72,6 +72,7 @@ class SearchResult:
     matches: int = 1
     matches_too_slow: int = 0
     simulated: int = 0
+    beside: int = 0
     refused: int = 0
     cycles: int = 0
     bound: int = 0
@@ -102,6 +103,7 @@ class SearchResult:
             matches=self.matches + other.matches,
             matches_too_slow=self.matches_too_slow + other.matches_too_slow,
             simulated=self.simulated + other.simulated,
+            beside=self.beside + other.beside,
             refused=self.refused + other.refused,
         )
 
@@ -127,9 +129,10 @@ class SearchResult:
         if not self.cycles:
             return fill(head, WIDTH)
         refused = f" and {self.refused} refused by the hardware's limits" if self.refused else ""
+        beside = f", {self.beside} more beside them" if self.beside else ""
         return fill(
-            f"{head}. {self.simulated} simulated{refused}: the best takes {self.cycles:,} cycles, "
-            f"{self.ratio:.3f} x its lower bound of {self.bound:,}.",
+            f"{head}. {self.simulated} simulated{beside}{refused}: the best takes "
+            f"{self.cycles:,} cycles, {self.ratio:.3f} x its lower bound of {self.bound:,}.",
             WIDTH,
         )
 

@@ -77,8 +77,8 @@ def _transfer(hardware: HardwareSpec, match: Match, o: Operation) -> tuple[float
 def distinct_entries(match: Match, coordinates: tuple[Affine, ...]) -> int:
     """Entries that the coordinates reach at least: some loop moves each of them and no other."""
     total = 1
-    for coordinate in coordinates:
-        others = {n for c in coordinates if c is not coordinate for n in c.names}
+    for position, coordinate in enumerate(coordinates):
+        others = {n for p, c in enumerate(coordinates) if p != position for n in c.names}
         own = [match.count[n] for n in coordinate.names if n not in others]
         total *= max(own, default=1)
     return total

@@ -7,13 +7,13 @@ updated in place, and stored. Which loops become lanes is decided afterwards (`m
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from hwgen.errors import HwgenError
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.affine import Affine
-from hwgen.polyhedral.scop import Reference, Scop, ScopStatement, reference
+from hwgen.polyhedral.scop import Reference, Scop, ScopStatement, normalise, reference
 from hwgen.polyhedral.semantics import (
     marginal_cycles,
     neutral_element,
@@ -31,12 +31,25 @@ Kind = Literal["load", "init", "update", "map", "store"]
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """A value kept in one memory. `indices`: the tensor element held, over the group's loops."""
+    """A value kept in one memory. `indices`: the tensor element held, over the group's loops.
+    `resident`: the whole tensor, kept for other phases of the kernel."""
 
     name: str
     memory: str
     tensor: str
     indices: tuple[Affine, ...]
+    resident: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """What a phase shares with others through memories of the chip. `takes`: tensor and memory of
+    what earlier phases left; `leaves`: what it computes for later ones; `keeps`: inputs that it
+    loads for later ones too."""
+
+    takes: tuple[tuple[str, str], ...] = ()
+    leaves: tuple[str, ...] = ()
+    keeps: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +110,11 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class _Input:
-    """An input tensor brought into a memory by a copy intrinsic."""
+    """An input tensor brought into a memory by a copy intrinsic, or there already (None)."""
 
     ref: Reference
     memory: str
-    copy: Intrinsic
+    copy: Intrinsic | None
     cost: float
 
 
@@ -129,9 +142,11 @@ Plan = _Input | _Held | _Apply
 class Selector:
     """State of one selection: where produced values live and how often each is read."""
 
-    def __init__(self, scop: Scop, hardware: HardwareSpec) -> None:
+    def __init__(self, scop: Scop, hardware: HardwareSpec, sharing: Sharing = Sharing()) -> None:
         self.scop = scop
         self.hardware = hardware
+        self.sharing = sharing
+        self.taken = dict(sharing.takes)
         self.held: dict[str, str] = {}  # tensor -> storage name
         self.storages: dict[str, Storage] = {}
         self.operations: list[Operation] = []
@@ -161,6 +176,9 @@ class Selector:
             if value.tensor in self.held:
                 if self.storages[self.held[value.tensor]].memory == memory:
                     plans.append(_Held(ref))
+            elif value.tensor in self.taken:
+                if self.taken[value.tensor] == memory:
+                    plans.append(_Input(ref, memory, None, 0.0))
             elif self.is_input(value.tensor):
                 copy = self.loader(memory, self.scop.dtype[value.tensor])
                 if copy is not None:
@@ -194,10 +212,16 @@ class Selector:
                 continue
             if isinstance(only[0].value, Access) and not offchip:
                 continue  # a plain copy computes nothing
+            if offchip and intrinsic.operand(only[1]).dtype != self.stored_dtype(statement):
+                continue
             for found in unify(only[0].value, value, self.immediates(intrinsic)):
                 plan = self._operands(intrinsic, found, statement, only[1])
                 if plan is not None:
                     yield plan
+
+    def stored_dtype(self, statement: ScopStatement) -> str:
+        """The type that a store must write: the host reads an output in the type it declares."""
+        return self.scop.dtype[statement.target.tensor]
 
     def update(self, statement: ScopStatement) -> Iterator[_Apply]:
         """Every intrinsic that performs a statement's accumulation, with covered operands."""
@@ -219,7 +243,7 @@ class Selector:
     ) -> _Apply | None:
         plans: list[tuple[str, Plan]] = []
         for name, value in found.operands:
-            plan = self._accepted(intrinsic.operand(name), value, statement)
+            plan = self.accepted(intrinsic.operand(name), value, statement)
             if plan is not None and name == target and not self.expendable(plan, statement):
                 plan = self._copied(intrinsic.operand(name), value, statement)
             if plan is None:
@@ -228,7 +252,7 @@ class Selector:
         cost = marginal_cycles(intrinsic) + sum(p.cost for _, p in plans)
         return _Apply(intrinsic, tuple(plans), found.immediates, cost)
 
-    def _accepted(self, operand: Operand, value: Expr, statement: ScopStatement) -> Plan | None:
+    def accepted(self, operand: Operand, value: Expr, statement: ScopStatement) -> Plan | None:
         """A plan for an operand whose last writer the hardware accepts.
 
         Where the value would come from another writer, an operation that changes nothing follows.
@@ -267,7 +291,7 @@ class Selector:
         """The intrinsic that writes a plan's value last."""
         match plan:
             case _Input():
-                return plan.copy.name
+                return plan.copy.name if plan.copy is not None else ""
             case _Apply():
                 return plan.intrinsic.name
             case _Held():
@@ -284,8 +308,11 @@ class Selector:
         if isinstance(plan, _Apply):
             return True
         if isinstance(plan, _Input):
-            return self._injective(plan.ref.indices, statement)
+            shared = plan.copy is None or plan.ref.tensor in self.sharing.keeps
+            return not shared and self._injective(plan.ref.indices, statement)
         tensor = plan.ref.tensor
+        if tensor in self.sharing.leaves:
+            return False
         storage = self.held[tensor]
         alone = list(self.held.values()).count(storage) == 1 and self.reads[tensor] == 1
         return alone and self._injective(self.storages[storage].indices, statement)
@@ -315,7 +342,7 @@ class Selector:
         self,
         ref: Reference,
         memory: str,
-        copy: Intrinsic,
+        copy: Intrinsic | None,
         statement: ScopStatement,
         private: bool,
     ) -> str:
@@ -331,7 +358,10 @@ class Selector:
                 if not overwritten:
                     return storage.name
         name = self._fresh(base)
-        self.storages[name] = Storage(name, memory, ref.tensor, ref.indices)
+        resident = copy is None or ref.tensor in self.sharing.keeps
+        self.storages[name] = Storage(name, memory, ref.tensor, ref.indices, resident)
+        if copy is None:
+            return name
         loops = tuple(n for n, _ in statement.loops if any(n in i.names for i in ref.indices))
         only = written(copy)
         assert only is not None
@@ -367,6 +397,17 @@ class Selector:
         self._append(statement, kind, intrinsic, order, immediates, self._active(statement))
         return order[only[1]]
 
+    def leave(self, statement: ScopStatement) -> None:
+        """What a statement computes stays whole for later phases, under its own name."""
+        name = self.held[statement.target.tensor]
+        storage = self.storages[name]
+        self.storages[name] = replace(
+            storage,
+            tensor=statement.target.tensor,
+            indices=statement.target.indices,
+            resident=True,
+        )
+
     @staticmethod
     def _active(statement: ScopStatement) -> tuple[str, ...]:
         """Loops of a statement that run more than once."""
@@ -398,7 +439,12 @@ class Selector:
     ) -> Intrinsic:
         for intrinsic in self.hardware.intrinsics:
             only = written(intrinsic)
-            if only is None or only[0].op != "=" or only[0].value != Const(neutral):
+            if only is None or only[0].op != "=":
+                continue
+            value = only[0].value
+            if any(isinstance(n, Access) for n in walk(value)):
+                continue
+            if normalise(value, {}) != Const(neutral):
                 continue
             if intrinsic.operand(only[1]).memory == memory:
                 return intrinsic
@@ -436,7 +482,7 @@ class Selector:
         )
 
 
-def select(scop: Scop, hardware: HardwareSpec) -> list[Selection]:
+def select(scop: Scop, hardware: HardwareSpec, sharing: Sharing = Sharing()) -> list[Selection]:
     """Cover all statements; one selection per way to perform the accumulation.
 
     Raises:
@@ -454,13 +500,15 @@ def select(scop: Scop, hardware: HardwareSpec) -> list[Selection]:
             allowed="one accumulation and the elementwise statements around it",
             repair="give each accumulation a workload of its own",
         )
-    first, ways = _select_with(scop, hardware, 0)
-    return [first, *(_select_with(scop, hardware, n)[0] for n in range(1, ways))]
+    first, ways = _select_with(scop, hardware, sharing, 0)
+    return [first, *(_select_with(scop, hardware, sharing, n)[0] for n in range(1, ways))]
 
 
-def _select_with(scop: Scop, hardware: HardwareSpec, choice: int) -> tuple[Selection, int]:
+def _select_with(
+    scop: Scop, hardware: HardwareSpec, sharing: Sharing, choice: int
+) -> tuple[Selection, int]:
     """The selection that takes one of the ways to accumulate, and how many ways there are."""
-    selector = Selector(scop, hardware)
+    selector = Selector(scop, hardware, sharing)
     ways = 1
     for statement in scop.statements:
         if statement.op != "=":
@@ -471,7 +519,8 @@ def _select_with(scop: Scop, hardware: HardwareSpec, choice: int) -> tuple[Selec
             selector.accumulate(statement, plans[choice])
             continue
         declared = scop.workload.tensor.get(statement.target.tensor)
-        if declared is not None and declared.role == "output":
+        leaves = statement.target.tensor in sharing.leaves
+        if declared is not None and declared.role == "output" and not leaves:
             plan = selector.cover(statement.value, hardware.offchip.name, statement)
             if plan is None:
                 raise uncovered(selector, statement)
@@ -486,6 +535,8 @@ def _select_with(scop: Scop, hardware: HardwareSpec, choice: int) -> tuple[Selec
             raise uncovered(selector, statement)
         best = min(covers, key=lambda p: p.cost)
         selector.held[statement.target.tensor] = selector.build(best, statement)
+        if leaves:
+            selector.leave(statement)
     anchor = scop.anchor
     reduction = anchor.reduction if anchor.op != "=" else ()
     others = [n for o in selector.operations for n in o.loops if n not in reduction]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
-from hwgen.codegen.program import Call, KernelProgram, Pop, Push
+from hwgen.codegen.program import Call, KernelProgram, SyncNode
 from hwgen.model.counting import total
 from hwgen.spec.expression import DTYPES, Expr, evaluate
 from hwgen.spec.hardware import HardwareSpec
@@ -37,12 +37,12 @@ def off_chip_traffic(
     Micro-operations and instruction fetch are not tensors and not counted.
     """
 
-    def counted(node: Call | Push | Pop) -> tuple[Expr, ...] | None:
+    def counted(node: Call | SyncNode) -> tuple[Expr, ...] | None:
         if isinstance(node, Call) and any(o.buffer in program.image for o in node.operands):
             return node.extents
         return None
 
-    def leaf(node: Call | Push | Pop, values: Mapping[str, int]) -> Mapping[str, int]:
+    def leaf(node: Call | SyncNode, values: Mapping[str, int]) -> Mapping[str, int]:
         assert isinstance(node, Call)
         entries = prod(int(evaluate(e, values)) for e in node.extents)
         moved: dict[str, int] = {}

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from itertools import product
 
 from hwgen.spec.checks_processor import check_processor, processor_templates
+from hwgen.spec.checks_synchronization import check_synchronization, synchronization_templates
 from hwgen.spec.context import Context
 from hwgen.spec.expression import Expr, evaluate
 from hwgen.spec.expression import names as names_of
@@ -32,7 +33,7 @@ def check_hardware(hardware: HardwareSpec, schema: HardwareSchema, document: Doc
         _check_memories(context, hardware)
         _check_writers(context, hardware)
         _check_priorities(context, hardware, schema)
-        _check_synchronization(context, hardware)
+        check_synchronization(context, hardware)
     if hardware.processor is not None:
         check_processor(context, hardware.processor)
     _check_cycles(context, hardware)
@@ -138,61 +139,6 @@ def _check_priorities(context: Context, hardware: HardwareSpec, schema: Hardware
                 )  # fmt: skip
 
 
-def _check_synchronization(context: Context, hardware: HardwareSpec) -> None:
-    """With tokens, units that touch one memory can be ordered, through others if need be."""
-    tokens, completion = hardware.tokens, hardware.completion
-    path: FieldPath = ("synchronization", "edges")
-    if completion is not None and tokens is not None:
-        for i, unit in enumerate(completion.wait_units):
-            if (unit, completion.unit) not in tokens.edges:
-                raise context.error(
-                    "H127", f"{unit!r} has no queue to {completion.unit!r}",
-                    ("synchronization", "completion", "wait_units", i),
-                    found=f"[{unit}, {completion.unit}]", allowed=_pairs(tokens.edges),
-                )  # fmt: skip
-    if tokens is None:
-        if completion is not None and completion.wait_units:
-            raise context.error(
-                "H127", "without tokens no unit can push to the last call",
-                ("synchronization", "completion", "wait_units"), key=True,
-                found=", ".join(completion.wait_units), repair="remove wait_units",
-            )  # fmt: skip
-        return
-    reach = {u.name: _reachable(u.name, tokens.edges) for u in hardware.units}
-    on_units = [i for i in hardware.intrinsics if i.unit]
-    for first, second in product(on_units, on_units):
-        shared = _conflict(first, second)
-        if first.unit == second.unit or not shared or second.unit in reach[first.unit]:
-            continue
-        raise context.error(
-            "H127", f"no token can order unit {second.unit!r} after {first.unit!r}", path, key=True,
-            found=f"{first.name} and {second.name} both touch memory {shared}; edges "
-            f"{_pairs(tokens.edges)}", allowed=f"a path from {first.unit} to {second.unit}",
-            repair=f"add [{first.unit}, {second.unit}]",
-        )  # fmt: skip
-
-
-def _reachable(start: str, edges: tuple[tuple[str, str], ...]) -> set[str]:
-    found = {start}
-    while True:
-        more = {t for s, t in edges if s in found} - found
-        if not more:
-            return found
-        found |= more
-
-
-def _conflict(first: Intrinsic, second: Intrinsic) -> str:
-    """A memory that both touch and one of them writes, or ""."""
-    for a, b in product(first.operands, second.operands):
-        if a.memory == b.memory and (a.access != "read" or b.access != "read"):
-            return a.memory
-    return ""
-
-
-def _pairs(edges: Iterable[tuple[str, str]]) -> str:
-    return ", ".join(f"[{a}, {b}]" for a, b in edges)
-
-
 def _check_cycles(context: Context, hardware: HardwareSpec) -> None:
     """Costs are positive numbers at both ends of what their names stand for."""
     transfer = dict.fromkeys(("transfer", "bursts", "beats"), Range(1, _MANY))
@@ -230,13 +176,9 @@ def _positive(context: Context, path: FieldPath, cycles: Expr, ends: Mapping[str
 
 def _check_templates(context: Context, hardware: HardwareSpec) -> None:
     parameters: dict[str, Shape] = dict.fromkeys(dict(hardware.parameters), NUMBER)
-    if hardware.tokens is not None:
-        for field in ("push", "pop"):
-            ends: dict[str, Shape] = {
-                "source": _unit_shape(hardware.units), "target": _unit_shape(hardware.units)
-            }  # fmt: skip
-            text = hardware.tokens.push if field == "push" else hardware.tokens.pop
-            _check(context, ("synchronization", field), text, {**parameters, **ends})
+    for field, text, used in synchronization_templates(hardware):
+        shape = {n: TEXT if n == "event" else _unit_shape(units) for n, units in used.items()}
+        _check(context, ("synchronization", field), text, {**parameters, **shape})
     for name, text in (
         ("prologue", hardware.code.prologue), ("epilogue", hardware.code.epilogue),
         ("definitions", hardware.code.definitions),

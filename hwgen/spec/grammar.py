@@ -52,7 +52,7 @@ assign: access (UPDATE | EQUALS) expression
      | NAME "(" _list ")" -> call
      | access
      | "(" expression ")"
-access: NAME "[" _list "]"
+access: NAME "[" [_list] "]"
 _list: expression ("," expression)*
 
 UPDATE.3: /\+=|(max|min)=(?!=)/
@@ -205,7 +205,7 @@ class _Builder(Transformer[Token, Expr | Assign]):
         return Const(value)
 
     def name(self, parts: list[Token]) -> Expr:
-        return Name(str(parts[0]))
+        return Const(float("inf")) if parts[0] == "inf" else Name(str(parts[0]))
 
     def binary(self, parts: list[Expr | Token]) -> Expr:
         left, op, right = cast("tuple[Expr, Token, Expr]", tuple(parts))
@@ -217,8 +217,9 @@ class _Builder(Transformer[Token, Expr | Assign]):
             return Const(-operand.value)
         return Unary("-" if op == "-" else "not", operand)
 
-    def access(self, parts: list[Expr | Token]) -> Expr:
-        return Access(str(parts[0]), cast("tuple[Expr, ...]", tuple(parts[1:])))
+    def access(self, parts: list[Expr | Token | None]) -> Expr:
+        indices = tuple(p for p in parts[1:] if p is not None)  # a scalar entry has none
+        return Access(str(parts[0]), cast("tuple[Expr, ...]", indices))
 
     def call(self, parts: list[Expr | Token]) -> Expr:
         token = cast("Token", parts[0])

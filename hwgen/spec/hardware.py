@@ -223,6 +223,54 @@ class Tokens:
 
 
 @dataclass(frozen=True, slots=True)
+class Barriers:
+    """Calls that wait: what comes later in the program begins when they have ended.
+
+    `units`: those that one call can wait for, with `emit`, a C template over `unit`; none where
+    `emit` is "". `emit_all` waits for all units; "" where there is no such call. `cycles`: from
+    the end of what is waited for to the first later call.
+    """
+
+    units: tuple[str, ...]
+    emit: str
+    emit_all: str
+    cycles: int
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """Numbered flags that count to `maximum`: a unit signals when its earlier calls are done,
+    another waits until the flag is above 0 and takes one from it.
+
+    `edges`: the ordered pairs of units that have flags, `flags` for each, or for all of them
+    together (`shared`). `signal` and `wait`: C templates over `source`, `target` and `event`.
+    """
+
+    edges: tuple[tuple[str, str], ...]
+    flags: int
+    shared: bool
+    maximum: int
+    signal: str
+    wait: str
+    signal_cycles: int
+    wait_cycles: int
+
+
+@dataclass(frozen=True, slots=True)
+class Scoreboard:
+    """The chip starts a call when the earlier ones that touch the same on-chip entries (one of
+    them writing) are done, `cycles` after the end of the last. Conflicts off chip need a `fence`
+    (C text; "" where there is none), which waits for all calls and takes `fence_cycles`."""
+
+    cycles: int
+    fence: str
+    fence_cycles: int
+
+
+Synchronization = Tokens | Barriers | Events | Scoreboard
+
+
+@dataclass(frozen=True, slots=True)
 class Completion:
     """How a kernel ends: `wait_units` push to `unit`, which pops all and runs a last call of
     `cycles`; the kernel takes `extra_cycles` more."""
@@ -253,7 +301,8 @@ class HardwareSpec:
     """A validated chip: units with intrinsics, a processor, or both.
 
     A chip that is a processor alone has no memories (its workspaces stand in `processor`), buses,
-    units or tokens; its intrinsics, if any, run on the processor and take pointers.
+    units or synchronization; its intrinsics, if any, run on the processor and take pointers.
+    `synchronization` is None where nothing needs it: one in-order unit at most.
     """
 
     name: str
@@ -263,12 +312,28 @@ class HardwareSpec:
     buses: tuple[Bus, ...]
     units: tuple[Unit, ...]
     intrinsics: tuple[Intrinsic, ...]
-    tokens: Tokens | None
+    synchronization: Synchronization | None
     fetch: Fetch | None
     completion: Completion | None
     code: CodeTemplates
     location: Location = field(compare=False)
     processor: Processor | None = None
+
+    @property
+    def tokens(self) -> Tokens | None:
+        return self.synchronization if isinstance(self.synchronization, Tokens) else None
+
+    @property
+    def barriers(self) -> Barriers | None:
+        return self.synchronization if isinstance(self.synchronization, Barriers) else None
+
+    @property
+    def events(self) -> Events | None:
+        return self.synchronization if isinstance(self.synchronization, Events) else None
+
+    @property
+    def scoreboard(self) -> Scoreboard | None:
+        return self.synchronization if isinstance(self.synchronization, Scoreboard) else None
 
     @cached_property
     def memory(self) -> dict[str, Memory]:

@@ -85,10 +85,11 @@ def make_workload(
 
 def hardware_json_schema() -> dict[str, object]:
     """The JSON Schema of a chip's file, for editors."""
-    from hwgen.spec import schema, schema_processor
+    from hwgen.spec import schema, schema_processor, schema_synchronization
     from hwgen.spec.json_schema import json_schema
 
-    return json_schema(schema.HardwareSchema, [schema, schema_processor], "hwgen: a chip")
+    modules = [schema, schema_processor, schema_synchronization]
+    return json_schema(schema.HardwareSchema, modules, "hwgen: a chip")
 
 
 def workload_json_schema() -> dict[str, object]:

@@ -12,7 +12,6 @@ from hwgen.spec.hardware import (
     Bus,
     Channel,
     CodeTemplates,
-    Completion,
     Fetch,
     HardwareLoop,
     HardwareSpec,
@@ -21,11 +20,11 @@ from hwgen.spec.hardware import (
     Memory,
     MicroKernel,
     StrideRule,
-    Tokens,
     Unit,
 )
 from hwgen.spec.ranges import Range
 from hwgen.spec.resolve_processor import check_sections, resolve_processor
+from hwgen.spec.resolve_synchronization import resolve_completion, resolve_synchronization
 from hwgen.spec.schema import (
     BusSchema,
     ChannelSchema,
@@ -36,7 +35,6 @@ from hwgen.spec.schema import (
     MemorySchema,
     MicroKernelSchema,
     ParameterSchema,
-    TokensSchema,
 )
 from hwgen.spec.semantics import (
     ANY,
@@ -49,7 +47,7 @@ from hwgen.spec.semantics import (
 from hwgen.spec.source import Document, FieldPath
 from hwgen.spec.typecheck import holds, integer_range, is_float
 
-RESERVED = frozenset({*DTYPES, *FUNCTIONS, "and", "or", "not", "dense"})
+RESERVED = frozenset({*DTYPES, *FUNCTIONS, "and", "or", "not", "inf", "dense"})
 """Words of the expression language: no parameter, size, operand or iterator has such a name."""
 TRANSFER_NAMES = ("transfer", "bursts", "beats")
 TEMPLATE_NAMES = ("unit", "kernel", "name", "loops", "sequence", "bases", "loop")
@@ -104,9 +102,9 @@ def resolve_hardware(
         ),
         units=units,
         intrinsics=intrinsics,
-        tokens=_tokens(context, schema),
+        synchronization=resolve_synchronization(context, schema),
         fetch=_fetch(context, schema),
-        completion=_completion(context, schema),
+        completion=resolve_completion(context, schema),
         code=_code(schema),
         location=document.locate(("name",)),
         processor=resolve_processor(context, schema),
@@ -260,46 +258,6 @@ def _fetch(context: Context, schema: HardwareSchema) -> Fetch | None:
         context.integer(fetch.group_calls, ("fetch", "group_calls"), 1),
         context.integer(fetch.group_cycles, ("fetch", "group_cycles"), 0),
         context.integer(fetch.call_bytes, ("fetch", "call_bytes"), 1),
-    )
-
-
-def _tokens(context: Context, schema: HardwareSchema) -> Tokens | None:
-    tokens = schema.synchronization
-    if not isinstance(tokens, TokensSchema):
-        return None
-    edges: list[tuple[str, str]] = []
-    for i, pair in enumerate(tokens.edges):
-        path: FieldPath = ("synchronization", "edges", i)
-        for j, unit in enumerate(pair):
-            reference(context, (*path, j), "unit", unit, schema.units)
-        source, target = pair
-        if source == target or (source, target) in edges:
-            raise context.error(
-                "H127",
-                "an edge joins a unit to itself" if source == target else "an edge stands twice",
-                path, found=f"[{source}, {target}]", allowed="each pair of different units once",
-                repair="a unit runs its own calls in order" if source == target else "remove it",
-            )  # fmt: skip
-        edges.append((source, target))
-    return Tokens(
-        tuple(edges), tokens.push, tokens.pop,
-        context.integer(tokens.nop_cycles, ("synchronization", "nop_cycles"), 0),
-    )  # fmt: skip
-
-
-def _completion(context: Context, schema: HardwareSchema) -> Completion | None:
-    completion = schema.synchronization.completion if schema.synchronization else None
-    if completion is None:
-        return None
-    path: FieldPath = ("synchronization", "completion")
-    reference(context, (*path, "unit"), "unit", completion.unit, schema.units)
-    for i, unit in enumerate(completion.wait_units):
-        reference(context, (*path, "wait_units", i), "unit", unit, schema.units)
-    return Completion(
-        completion.unit,
-        tuple(completion.wait_units),
-        context.integer(completion.cycles, (*path, "cycles"), 0),
-        context.integer(completion.extra_cycles, (*path, "extra_cycles"), 0),
     )
 
 

@@ -8,6 +8,7 @@ from pydantic import Discriminator, Field, Tag
 
 from hwgen.spec.fields import IntExpr, Lines, Model, Name, kind_of
 from hwgen.spec.schema_processor import ProcessorSchema, Template, WorkspaceSchema
+from hwgen.spec.schema_synchronization import AnySynchronization
 
 Dtype = Literal[
     "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64",
@@ -110,45 +111,6 @@ class FetchSchema(Model):
     """Between one group and the next."""
     call_bytes: IntExpr
     """Bytes of one call."""
-
-
-class CompletionSchema(Model):
-    """How a kernel ends."""
-
-    unit: Name
-    """Runs the last call."""
-    wait_units: list[Name] = Field(default=[])
-    """Push a token to it when they are done, in this order."""
-    cycles: IntExpr
-    """Duration of the last call."""
-    extra_cycles: IntExpr = 0
-    """From the end of the last call to the kernel's end."""
-
-
-class TokensSchema(Model):
-    """Synchronization by counting queues between units."""
-
-    kind: Literal["tokens"]
-    """Dependence tokens."""
-    edges: list[Annotated[list[Name], Field(min_length=2, max_length=2)]]
-    """Pairs [source, target] of units that have a queue."""
-    push: Template
-    """C text of a push; names `source` and `target` (units)."""
-    pop: Template
-    """C text of a pop; names `source` and `target` (units)."""
-    nop_cycles: IntExpr = 0
-    """Duration of the empty call that carries a push."""
-    completion: CompletionSchema | None = None
-    """How a kernel ends."""
-
-
-class NoSynchronizationSchema(Model):
-    """One in-order unit, or hardware that resolves every hazard itself."""
-
-    kind: Literal["none"]
-    """Nothing to emit."""
-    completion: CompletionSchema | None = None
-    """How a kernel ends."""
 
 
 class MicroKernelLoadSchema(Model):
@@ -292,9 +254,7 @@ class HardwareSchema(Model):
     """Engines."""
     fetch: FetchSchema | None = None
     """How calls reach the units; left out: at once."""
-    synchronization: (
-        Annotated[TokensSchema | NoSynchronizationSchema, Field(discriminator="kind")] | None
-    ) = None
+    synchronization: AnySynchronization | None = None
     """How calls on different units are ordered; needed with units."""
     micro_kernels: dict[Name, MicroKernelSchema] = Field(default={})
     """Memories of micro-operations."""

@@ -39,7 +39,7 @@ from hwgen.spec.workload_schema import StatementSchema, TensorSchema, WorkloadSc
 
 MAX_EXTENT = (1 << 31) - 1
 MAX_ELEMENTS = 1 << 40
-RESERVED = frozenset({*DTYPES, *FUNCTIONS, "and", "or", "not"})
+RESERVED = frozenset({*DTYPES, *FUNCTIONS, "and", "or", "not", "inf"})
 C_WORDS = frozenset({
     "alignas", "alignof", "and", "asm", "auto", "bitand", "bitor", "bool", "break", "case",
     "catch", "char", "class", "compl", "concept", "const", "constexpr", "continue", "decltype",

@@ -6,12 +6,13 @@ problem. What depends on loop counters is checked when the program is simulated.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise, product
 from math import prod
 
 from hwgen.codegen.program import (
+    Barrier,
     Buffer,
     Call,
     If,
@@ -23,6 +24,10 @@ from hwgen.codegen.program import (
     Node,
     Pop,
     Push,
+    Signal,
+    Sync,
+    SyncNode,
+    Wait,
     calls,
 )
 from hwgen.errors import HwgenError
@@ -317,7 +322,7 @@ def _scope(nodes: tuple[Node, ...], bound: tuple[str, ...]) -> Iterator[Problem]
                     yield from _expression(expr, bound, f"{where}, an extent")
                 if node.variant is not None:
                     yield from _expression(node.variant, bound, f"{where}, its variant")
-            case Push() | Pop():
+            case Sync():
                 pass
 
 
@@ -344,26 +349,61 @@ def _immediates(subject: Subject) -> Iterator[Problem]:
                 yield f"{where}: immediate {name}", str(value), str(rules[name])
 
 
-def _token_edges(subject: Subject) -> Iterator[Problem]:
-    tokens = subject.hardware.tokens
-    edges = tokens.edges if tokens else ()
-    for node in _tokens(subject.program.body):
-        if (node.source, node.target) not in edges:
-            kind = type(node).__name__.lower()
-            allowed = ", ".join(f"{a} -> {b}" for a, b in edges) or "none"
-            yield f"no queue for a {kind}", f"{node.source} -> {node.target}", allowed
+def _synchronisation(subject: Subject) -> Iterator[Problem]:
+    """The chip has what each synchronisation uses; edges take their flags in one way."""
+    hardware = subject.hardware
+    edges = hardware.tokens.edges if hardware.tokens else ()
+    events = hardware.events
+    units = [*hardware.barriers.units] if hardware.barriers else []
+    if (hardware.barriers and hardware.barriers.emit_all) or (
+        hardware.scoreboard and hardware.scoreboard.fence
+    ):
+        units.append("")
+    rotations: dict[tuple[str, str], tuple[int, int]] = {}
+    taken: dict[int, tuple[str, str]] = {}
+    for node in _synchronisations(subject.program.body):
+        kind = type(node).__name__.lower()
+        match node:
+            case Push(source, target) | Pop(source, target):
+                if (source, target) not in edges:
+                    yield f"no queue for a {kind}", f"{source} -> {target}", _arrows(edges)
+            case Barrier(unit):
+                if unit not in units:
+                    allowed = ", ".join(u or "all units" for u in units) or "none"
+                    yield "no such barrier", unit or "all units", allowed
+            case Signal(source, target, first, count) | Wait(source, target, first, count):
+                edge = (source, target)
+                if events is None or edge not in events.edges:
+                    allowed = _arrows(events.edges if events else ())
+                    yield f"no flag for a {kind}", f"{source} -> {target}", allowed
+                    continue
+                if first < 0 or count < 1 or first + count > events.flags:
+                    found = f"flags {first}..{first + count - 1}"
+                    yield f"no such flag for a {kind}", found, f"0..{events.flags - 1}"
+                    continue
+                if rotations.setdefault(edge, (first, count)) != (first, count):
+                    start, number = rotations[edge]
+                    allowed = f"{start}, {number} in turn, as the others"
+                    yield f"a {kind} takes other flags", f"{first}, {count} in turn", allowed
+                for flag in range(first, first + count) if events.shared else ():
+                    if taken.setdefault(flag, edge) != edge:
+                        yield "two edges share a flag", str(flag), _arrows([taken[flag]])
 
 
-def _tokens(nodes: tuple[Node, ...]) -> Iterator[Push | Pop]:
+def _arrows(edges: Iterable[tuple[str, str]]) -> str:
+    return ", ".join(f"{a} -> {b}" for a, b in edges) or "none"
+
+
+def _synchronisations(nodes: tuple[Node, ...]) -> Iterator[SyncNode]:
     for node in nodes:
         match node:
-            case Push() | Pop():
+            case Sync():
                 yield node
             case Loop():
-                yield from _tokens(node.body)
+                yield from _synchronisations(node.body)
             case If():
-                yield from _tokens(node.then)
-                yield from _tokens(node.otherwise)
+                yield from _synchronisations(node.then)
+                yield from _synchronisations(node.otherwise)
             case Call():
                 pass
 
@@ -394,7 +434,7 @@ CHECKS: tuple[Check, ...] = (
     Check("images", "H736", _images),
     Check("loops", "H737", _loops),
     Check("immediates", "H738", _immediates),
-    Check("token edges", "H739", _token_edges),
+    Check("synchronisation", "H739", _synchronisation),
     Check("entries", "H740", _entries),
 )
 """In the order in which they run; later checks rely on the earlier ones."""

@@ -14,8 +14,7 @@ from hwgen.codegen.program import (
     Loop,
     MicroKernelDef,
     Node,
-    Pop,
-    Push,
+    Sync,
 )
 from hwgen.model.trace import CallEvent, walk
 from hwgen.spec.expression import Binary, Expr, add, multiply
@@ -62,7 +61,7 @@ def all_nodes(nodes: Iterable[Node]) -> Iterator[Node]:
             case If():
                 yield from all_nodes(node.then)
                 yield from all_nodes(node.otherwise)
-            case Call() | Push() | Pop():
+            case Call() | Sync():
                 pass
 
 
@@ -81,7 +80,7 @@ def rewritten(nodes: tuple[Node, ...], edit: Change) -> tuple[Node, ...]:
                 then = rewritten(node.then, edit)
                 otherwise = rewritten(node.otherwise, edit)
                 result.append(replace(node, then=then, otherwise=otherwise))
-            case Call() | Push() | Pop():
+            case Call() | Sync():
                 result.append(node)
     return tuple(result)
 

@@ -15,12 +15,13 @@ from time import process_time
 
 import hwgen
 from hwgen.errors import HwgenError
-from hwgen.pipeline import LIMITS, MATCHES, Compilation, build
+from hwgen.pipeline import MATCHES, Compilation, build
 from hwgen.polyhedral.dependences import dependences
 from hwgen.polyhedral.matching import Match, ranked_matches
 from hwgen.polyhedral.scop import build_scop
 from hwgen.polyhedral.search import Candidate
 from hwgen.polyhedral.search_bound import least_work
+from hwgen.polyhedral.search_choose import LIMITS
 from hwgen.polyhedral.selection import Operation, select
 from hwgen.polyhedral.tiling import Tiling
 from hwgen.spec.hardware import HardwareSpec
@@ -184,7 +185,6 @@ SMALL = (
     case("gemm", mnk(1, 17, 33), {"BATCH": 2}),
     case("gemm", mnk(2, 32, 16), {"BATCH": 2}),
     case("gemm", mnk(1, 31, 17), SLOW),
-    case("gemm", mnk(1, 9, 24), NARROW),
     case("matvec", {"M": 32, "K": 32}),
     case("matvec", {"M": 17, "K": 24}, {"BATCH": 2}),
     case("matvec", {"M": 17, "K": 24}, SLOW),
@@ -197,6 +197,9 @@ SMALL = (
     case("relu", {"M": 4, "N": 33}, {"BATCH": 2}),
     case("relu", {"M": 4, "N": 20}, NARROW),
     case("relu", {"M": 40, "N": 70}, LARGE),
+    case("relu", {"M": 5, "N": 80}),
+    case("add", {"M": 90, "N": 64}, LARGE),
+    case("gemm", mnk(96, 64, 64), LARGE),
     case("add", {"M": 2, "N": 16}),
     case("add", {"M": 3, "N": 10}),
     case("add", {"M": 4, "N": 16}, SLOW),
@@ -205,19 +208,21 @@ SMALL = (
     case("gemm_requant", mnk(1, 32, 16)),
     case("gemm_requant", mnk(1, 16, 40)),
     case("conv2d", convolution(16, 2, 2, 16)),
-    case("conv2d", convolution(16, 1, 3, 17)),
     case("conv2d", convolution(17, 1, 1, 32)),
     invented("gemm", 1, 8, 16),
     invented("gemm", 1, 12, 8),
     invented("gemm", 1, 3, 40),
+    invented("gemm", 1, 40, 8),
     invented("add", 3, 5, 1),
     invented("add", 1, 20, 1),
-    invented("linear_relu", 2, 4, 8),
     invented("linear_relu", 1, 4, 17),
 )
 """Spaces for every run of the tests."""
 
 MEDIUM = (
+    case("conv2d", convolution(16, 1, 3, 17)),
+    case("gemm", mnk(1, 9, 24), NARROW),
+    invented("linear_relu", 2, 4, 8),
     case("gemm", mnk(2, 17, 33)),
     case("gemm", mnk(1, 17, 40)),
     case("gemm", mnk(3, 16, 32)),

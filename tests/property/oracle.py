@@ -7,7 +7,10 @@ import os
 from collections.abc import Callable
 from typing import TypeVar
 
+from hypothesis import HealthCheck, settings
+
 from hwgen.errors import HwgenError
+from hwgen.pipeline import Compilation
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 from hwgen.verify.data import STYLES, draw_inputs
@@ -15,6 +18,8 @@ from hwgen.verify.examine import compile_ranked, examine
 
 T = TypeVar("T")
 
+SETTINGS = settings(deadline=None, derandomize=True, suppress_health_check=(HealthCheck.too_slow,))
+"""One draw may be slow: it compiles a kernel."""
 FILES = ("H0", "H1", "H2")
 """Codes that reading a chip or a workload may end with."""
 REFUSALS = (
@@ -35,8 +40,9 @@ def read(parse: Callable[[], T]) -> T | None:
     try:
         return parse()
     except HwgenError as error:
-        assert error.code.startswith(FILES), error
-        return None
+        refused = error
+    assert refused.code.startswith(FILES), refused
+    return None
 
 
 def judge(workload: Workload, hardware: HardwareSpec, seed: int = 0, rank: int = 0) -> str:
@@ -47,11 +53,17 @@ def judge(workload: Workload, hardware: HardwareSpec, seed: int = 0, rank: int =
     try:
         compiled = compile_ranked(workload, hardware, rank)
     except HwgenError as error:
-        assert error.code in REFUSALS, error
-        known = error.diagnostic
-        assert known.found, error
-        assert known.repair or known.allowed, error
-        return error.code
+        refused = error
+    else:
+        return _examined(compiled, workload, seed)
+    assert refused.code in REFUSALS, refused
+    known = refused.diagnostic
+    assert known.found, refused
+    assert known.repair or known.allowed, refused
+    return refused.code
+
+
+def _examined(compiled: Compilation, workload: Workload, seed: int) -> str:
     exact = any("float" in t.dtype for t in workload.tensors)
     examine(compiled, draw_inputs(workload, seed, "small" if exact else STYLES[seed % 3]))
     return ""

@@ -7,12 +7,13 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hwgen.pipeline import LIMITS
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, make_workload, parse_workload
-from tests.property.oracle import examples, judge, read
+from tests.property.oracle import SETTINGS, examples, judge, read
 from tests.property.random_workloads import random_workload
 
 SPEC = Path(__file__).parents[2] / "hw_specs" / "vta.yaml"
@@ -166,7 +167,8 @@ def test_workloads_that_were_once_wrong_or_refused(name: str, batch: int) -> Non
     "name", ["a producer inside the reduction", "a consumer with a loop of its own"]
 )
 def test_other_schedules_of_them(name: str, rank: int) -> None:
-    assert verdict(COMPILED[name], rank=rank) == ""
+    """Later ones may exceed a limit, which only the search's own choice must not."""
+    assert verdict(COMPILED[name], rank=rank) in ("", *LIMITS)
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -175,10 +177,14 @@ def test_workloads_that_are_refused(name: str) -> None:
     assert verdict((tensors, compute)) == code
 
 
-@settings(
-    max_examples=examples(120), deadline=None, derandomize=True,
-    suppress_health_check=list(HealthCheck),
-)  # fmt: skip
+def test_most_workloads_are_read() -> None:
+    """A generator of refused workloads would let every other test pass."""
+    drawn = [random_workload(Random(seed).choice) for seed in range(100)]
+    assert sum(read(lambda d=d: parse_workload(d)) is not None for d in drawn) >= 80
+    assert len({repr(d) for d in drawn}) == 100
+
+
+@settings(SETTINGS, max_examples=examples(120))
 @given(
     st.randoms(use_true_random=False), st.integers(0, 999), st.sampled_from((0, 0, 1, 3, 7)),
     st.sampled_from((1, 1, 2)),

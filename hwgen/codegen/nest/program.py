@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import assert_never
 
 from hwgen.polyhedral.nest.state import Role
 from hwgen.spec.expression import DTYPES, Access, Expr, UpdateOp
@@ -88,8 +87,16 @@ class Allocate:
 
 
 @dataclass(frozen=True, slots=True)
+class Keep:
+    """`target`, which `body` updates only, is kept in a scalar meanwhile."""
+
+    target: Access
+    body: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Barrier:
-    """All threads of a block wait for each other. `after`: why."""
+    """All threads of a block wait for each other; `reason`: for what."""
 
     reason: str = ""
 
@@ -103,30 +110,32 @@ class PrefetchOf:
 
 @dataclass(frozen=True, slots=True)
 class OperandOf:
-    """An intrinsic's operand: its first element, and the step per dimension, in elements."""
+    """An intrinsic's operand: its first element, and by how many elements it moves per loop."""
 
     name: str
     access: Access
-    strides: tuple[int, ...]
+    steps: tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class IntrinsicCall:
-    """One call of an intrinsic; `op` and `value` say what it does for each point of `iterators`
-    (a loop variable and its extent)."""
+    """One call of an intrinsic, for `meaning` at each point of `loops` (name, extent).
+    `iterators`: the intrinsic's and the loop that each is ("" for a unit one)."""
 
     stage: str
     intrinsic: str
     operands: tuple[OperandOf, ...]
-    iterators: tuple[tuple[str, int], ...]
+    loops: tuple[tuple[str, int], ...]
     meaning: Assign
+    iterators: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class CombineAcrossThreads:
     """`result = op` over the threads that differ in `coordinates` only (name, extent), each with
-    its own `partial`; `scratch` has a place for every thread of the block. It waits twice or more:
-    every thread of the block runs it. `others`: the block's other coordinates.
+    its own `partial`; `scratch` has a place for every thread of the block. The threads wait for
+    each other, so every thread of the block runs it; `leading`: also before `scratch` is written.
+    `others`: the block's other coordinates.
 
     Those threads for which `participates` and `stores` hold then write `target`.
     """
@@ -140,6 +149,7 @@ class CombineAcrossThreads:
     target: Access
     participates: tuple[Expr, ...] = ()
     stores: tuple[Expr, ...] = ()
+    leading: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,9 +163,17 @@ class Launch:
 
 
 Node = (
-    For | If | Assign | Allocate | Barrier | PrefetchOf | IntrinsicCall | CombineAcrossThreads
+    For
+    | If
+    | Assign
+    | Allocate
+    | Keep
+    | Barrier
+    | PrefetchOf
+    | IntrinsicCall
+    | CombineAcrossThreads
     | Launch
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True)
@@ -189,7 +207,7 @@ def nodes(body: tuple[Node, ...]) -> Iterator[Node]:
 def inner(node: Node) -> tuple[Node, ...]:
     """The nodes directly inside one."""
     match node:
-        case For() | If() | Allocate() | Launch():
+        case For() | If() | Allocate() | Keep() | Launch():
             return node.body
         case Assign() | Barrier() | PrefetchOf() | IntrinsicCall() | CombineAcrossThreads():
             return ()
@@ -214,18 +232,18 @@ def _head(node: Node) -> str:
             return f"{target} {op} {value}"
         case Allocate(buffer, _):
             return f"with {buffer}"
+        case Keep(target, _):
+            return f"keep {target}"
         case Barrier(reason):
             return f"barrier{f' ({reason})' if reason else ''}"
         case PrefetchOf(access):
             return f"prefetch {access}"
-        case IntrinsicCall(_, intrinsic, operands, _, _):
-            shown = ", ".join(f"{o.name}={o.access} {list(o.strides)}" for o in operands)
+        case IntrinsicCall(_, intrinsic, operands, _, _, _):
+            shown = ", ".join(f"{o.name}={o.access} {dict(o.steps)}" for o in operands)
             return f"{intrinsic}({shown})"
-        case CombineAcrossThreads(_, coordinates, _, partial, _, op, target, _, stores):
+        case CombineAcrossThreads(_, coordinates, _, partial, _, op, target, _, stores, _):
             over = ", ".join(f"{n}: {e}" for n, e in coordinates)
             where = f" where {' and '.join(map(str, stores))}" if stores else ""
             return f"{target} = {op} of {partial} over {over}{where}"
         case Launch(name, coordinates, _):
             return f"launch {name} " + ", ".join(f"{v}: {e}" for _, v, e in coordinates)
-        case _:
-            assert_never(node)

@@ -136,9 +136,7 @@ def dense(extents: tuple[int, ...]) -> tuple[int, ...]:
     return aligned(extents, ())
 
 
-def aligned(
-    extents: tuple[int, ...], aligns: tuple[tuple[int, int, int], ...]
-) -> tuple[int, ...]:
+def aligned(extents: tuple[int, ...], aligns: tuple[tuple[int, int, int], ...]) -> tuple[int, ...]:
     """Strides, the last dimension's first: each is the least that holds what is inside it and is
     `offset` modulo `factor` where the axis is aligned."""
     wanted = {axis: (factor, offset) for axis, factor, offset in aligns}

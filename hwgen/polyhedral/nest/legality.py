@@ -3,6 +3,7 @@
 Every tensor is defined by one stage, so a schedule is right exactly when, for some home of each
 tensor (a common prefix of the loops around its accesses),
 
+0. every instance is one of a point of its stage;
 1. whatever an instance reads was produced before it in the same iteration of the home;
 2. a reduction adds each contribution once per home iteration, after its initialisation and before
    any reader there;
@@ -31,7 +32,7 @@ from hwgen.polyhedral.nest.relations import (
     shared,
 )
 from hwgen.polyhedral.nest.state import Site, Stage, State
-from hwgen.polyhedral.nest.terms import isl_text
+from hwgen.polyhedral.nest.terms import interval, isl_text
 from hwgen.spec.expression import Access, Name, substitute
 
 PRIME = "'"
@@ -61,6 +62,8 @@ def check(state: State, depths: Mapping[str, int] | None = None) -> Homes:
         HwgenError: H411 a broken dependence, H412 a conflict between iterations that run at once;
             both with two instances.
     """
+    for site in state.sites:
+        _check_inside(state, site)
     homes: Homes = {}
     for stage in state.stages:
         homes[stage.tensor] = _home(state, stage, (depths or {}).get(stage.tensor, 99))
@@ -260,6 +263,29 @@ def _early_readers(state: State, compute: Site, depth: int) -> Violation | None:
                 reads, adds = _pair(late, r.names, w.names)
                 return Violation(f"{reads} reads {access.tensor} before all is added", reads, adds)
     return None
+
+
+def _check_inside(state: State, site: Site) -> None:
+    """Every instance is one of a point of its stage."""
+    side = Side(state, site, "'")
+    binding, extents = site.block.binding, site.extents
+    for iterator, extent in side.stage.iterators:
+        if iterator not in binding:
+            continue
+        low, high = interval(binding[iterator], extents)
+        if low >= 0 and high < extent:
+            continue
+        value = side.own(binding[iterator])
+        outside = f"({value} < 0 or {value} >= {extent})"
+        strays = isl.Set(f"{{ {side.tuple} : {conjoin(side.domain, [outside])} }}")
+        if not strays.is_empty():
+            raise HwgenError(
+                "H411",
+                f"{site.block.name} runs where it has nothing to compute",
+                found=f"{_point(strays, side.names)}: {iterator} is not in 0..{extent - 1}",
+                allowed=f"instances within {iterator}: 0..{extent - 1}",
+                repair="a guard around the block",
+            )
 
 
 def _check_store(state: State, site: Site) -> None:

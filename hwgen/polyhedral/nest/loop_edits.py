@@ -188,6 +188,7 @@ def set_kind(state: State, loop: str, kind: LoopKind) -> State:
         )
     if kind.kind == "bind":
         _check_free(state, loop, kind)
+    _check_pragmas(old, kind, old.pragmas)
     root = replace_loop(
         state.root, loop, lambda x: (replace(x, kind=kind.name, combines=kind.reduces),)
     )
@@ -210,13 +211,26 @@ def _check_free(state: State, loop: str, kind: LoopKind) -> None:
                 )
 
 
+def _check_pragmas(
+    loop: Loop, kind: LoopKind | None, pragmas: Sequence[tuple[str, int | str]]
+) -> None:
+    """Only one of the two says how the compiler treats a loop: its kind or a pragma."""
+    if kind is not None and kind.emit and pragmas:
+        raise refuse(
+            f"{loop.name} cannot be {kind.name} and have a pragma",
+            f"pragma {pragmas[0][0]}",
+            "a pragma on a loop whose kind writes none itself",
+            f"split {loop.name} and treat its parts differently",
+        )
+
+
 def add_pragma(state: State, loop: str, key: str, value: int | str, machine: Processor) -> State:
     """Hand a pragma to the compiler of the generated code.
 
     Raises:
         HwgenError: H413, H414.
     """
-    find_loop(state, loop)
+    found = find_loop(state, loop)
     check_not_tensorized(state, loop)
     if not machine.pragma:
         raise refuse(
@@ -227,6 +241,7 @@ def add_pragma(state: State, loop: str, key: str, value: int | str, machine: Pro
         )
     if not key.replace("_", "").replace(" ", "").isalnum():
         raise refuse(f"{key!r} is not a pragma", repr(key), "words", "pragma(loop, 'unroll', 4)")
+    _check_pragmas(found, machine.loop.get(found.kind), ((key, value),))
 
     def edit(x: Loop) -> tuple[Node, ...]:
         return (replace(x, pragmas=(*(p for p in x.pragmas if p[0] != key), (key, value))),)

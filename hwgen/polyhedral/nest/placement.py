@@ -27,6 +27,7 @@ from hwgen.polyhedral.nest.state import (
     Stage,
     State,
     map_blocks,
+    map_loops,
 )
 from hwgen.polyhedral.nest.terms import addends, interval, simplify, total
 from hwgen.spec.expression import (
@@ -275,8 +276,15 @@ def compute_inline(state: State, tensor: str) -> State:
         if s.tensor != tensor
     )
     gone = (*state.gone, (tensor, f"{tensor} was inlined"))
+    bare = _without(state, tensor)
+
+    def unfetched(loop: Loop) -> tuple[Node, ...]:
+        rest = tuple(p for p in loop.prefetches if p.tensor != tensor)
+        return (replace(loop, prefetches=rest),)
+
     return replace(
-        _without(state, tensor),
+        bare,
+        root=map_loops(bare.root, unfetched),
         stages=stages,
         tensors=tuple(t for t in state.tensors if t.name != tensor),
         storages=tuple(s for s in state.storages if s.tensor != tensor),

@@ -119,13 +119,27 @@ def simplify(expr: Expr, extents: Mapping[str, int]) -> Expr:
                 for c, t in inner
                 for c2, t2 in ([(1, None)] if t is None else addends(t))
             ]
-            return total(spread)
+            return total(_rejoined(addends(total(spread))))
         case Binary(op, left, right):
             return Binary(op, simplify(left, extents), simplify(right, extents))
         case Unary(op, operand):
             return Unary(op, simplify(operand, extents))
         case _:
             return expr
+
+
+def _rejoined(parts: list[tuple[int, Expr | None]]) -> list[tuple[int, Expr | None]]:
+    """The same sum with `x // c * c + x % c` written as `x`."""
+    for n, (high, term) in enumerate(parts):
+        match term:
+            case Binary("//", inner, Const(int(divisor))):
+                for m, (low, other) in enumerate(parts):
+                    if other == Binary("%", inner, Const(divisor)) and high == low * divisor:
+                        rest = [p for k, p in enumerate(parts) if k not in (n, m)]
+                        return _rejoined([*rest, *((low * c, t) for c, t in addends(inner))])
+            case _:
+                pass
+    return parts
 
 
 def _divided(op: str, left: Expr, divisor: int, extents: Mapping[str, int]) -> Expr:

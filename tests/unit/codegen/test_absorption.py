@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from functools import cache
 from itertools import product
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hwgen
 from hwgen.codegen.absorption import Absorption, Walk, absorb, addresses, hazard
-from hwgen.spec.hardware import HardwareSpec, Intrinsic
+from hwgen.errors import HwgenError
+from hwgen.spec.hardware import HardwareLoop, HardwareSpec, Intrinsic, Range
 
 SPEC = Path(__file__).parents[3] / "hw_specs" / "vta.yaml"
 
@@ -121,3 +124,35 @@ def test_padded_rows_need_a_call_each() -> None:
 def test_too_wide_a_step_is_left_outside() -> None:
     found = absorb(chip().intrinsic["load_inp"], [Walk(8, (4, 65536)), Walk(4, (1, 1))])
     assert found.calls == 8
+
+
+def test_result_latency_holds_without_a_micro_kernel() -> None:
+    """Four sums into one entry follow each other in one call only where no latency forbids it."""
+    intrinsic = replace(chip().intrinsic["gemm"], micro_kernel=None)
+    loops = [Walk(4, (0, 1, 1))]
+    quick = absorb(replace(intrinsic, result_latency_iterations=1), loops)
+    slow = absorb(replace(intrinsic, result_latency_iterations=2), loops)
+    assert (quick.calls, slow.calls) == (1, 4)
+    assert not hazard(replace(intrinsic, result_latency_iterations=2), slow.hardware, 0)
+    assert points(everything(slow), 3) == points(tuple(loops), 3)
+
+
+@pytest.mark.parametrize(("iterations", "fits"), [(1, False), (2, True), (5, False), (6, True)])
+def test_a_loop_that_runs_at_least_twice(iterations: int, fits: bool) -> None:
+    intrinsic = chip().intrinsic["gemm"]
+    strides = intrinsic.loops[0].strides
+    loop = HardwareLoop("n", Range(2, 4), strides)
+    intrinsic = replace(intrinsic, loops=(loop,), micro_kernel=None, result_latency_iterations=0)
+    loops = [Walk(iterations, (1, 1, 1))]
+    if fits:
+        found = absorb(intrinsic, loops)
+        within_rules(intrinsic, found)
+        assert points(everything(found), 3) == points(tuple(loops), 3)
+        return
+    with pytest.raises(HwgenError) as caught:
+        absorb(intrinsic, loops)
+    assert caught.value.code == "H614"
+    known = caught.value.diagnostic
+    assert known.field == "intrinsics.gemm.loops"
+    assert known.found == f"loops of {iterations} iterations"
+    assert known.allowed == "n 2..4"

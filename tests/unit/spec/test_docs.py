@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from hwgen.spec import schema, schema_processor, workload_schema
+from hwgen.spec import schema, schema_processor, schema_synchronization, workload_schema
 from hwgen.spec.json_schema import field_docstrings
 from hwgen.spec.load import hardware_json_schema, parse_hardware, workload_json_schema
 from hwgen.spec.ranges import Range
@@ -84,7 +84,12 @@ def _tables(made: dict[str, Any], modules: list[ModuleType], top: str) -> str:
 @pytest.mark.parametrize(
     ("page", "made", "modules", "top"),
     [
-        ("spec.md", hardware_json_schema(), [schema, schema_processor], "HardwareSchema"),
+        (
+            "spec.md",
+            hardware_json_schema(),
+            [schema, schema_processor, schema_synchronization],
+            "HardwareSchema",
+        ),
         ("workload.md", workload_json_schema(), [workload_schema], "WorkloadSchema"),
     ],
     ids=["spec", "workload"],

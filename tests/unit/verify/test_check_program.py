@@ -233,3 +233,19 @@ def test_large_blocked_outputs_are_not_enumerated() -> None:
         replace(t, shape=(size, size)) if t.name == "c" else t for t in WORKLOAD.tensors
     )
     check_program(program, chip(), replace(WORKLOAD, tensors=tensors))
+
+
+@pytest.mark.parametrize(("distance", "passes"), [(1, True), (2, False), (3, False)])
+def test_how_soon_an_address_may_be_written_again(distance: int, passes: bool) -> None:
+    hardware = chip()
+    gemm = hardware.intrinsic["gemm"]
+    assert gemm.micro_kernel is not None
+    micro = replace(gemm.micro_kernel, rewrite_distance=distance)
+    others = [i for i in hardware.intrinsics if i.name != "gemm"]
+    edited = replace(hardware, intrinsics=(*others, replace(gemm, micro_kernel=micro)))
+    sums = kernel("gemm_tile", lambda k: replace(k, sequence=(KernelLoop(2, (0, 1, 0)),)))
+    if passes:
+        check_program(sums, edited)
+        return
+    with pytest.raises(HwgenError, match="operation 1 writes entry 0 past its base"):
+        check_program(sums, edited)

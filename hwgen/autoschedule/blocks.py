@@ -1,0 +1,366 @@
+"""Schedules for processors with a grid of blocks of threads: an output tile per block, a register
+tile per thread, operands staged in the block's shared memory by all of its threads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from hwgen.autoschedule.cost import Floats, footprint, main_reduction
+from hwgen.autoschedule.lanes import has_kind, inside
+from hwgen.autoschedule.nests import Nest, attempt, loop_of, main_site, nest_of
+from hwgen.polyhedral.nest.state import State
+from hwgen.schedule import Schedule
+from hwgen.spec.expression import names
+from hwgen.spec.processor import Processor, Workspace
+
+WAIT = 40.0
+"""Cycles of a barrier, assumed."""
+HIDING = 4
+"""Threads per lane of a worker at which latencies are hidden, assumed."""
+THREADS = 256
+"""Threads of a block where nothing is reused."""
+KEPT = 400
+"""Tilings that are ranked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """`x`, `y`: iterators tiled ("" for none); `threads` and `each` (results per thread) along
+    (y, x); `depth`: block of the reduction (0: all of it); `staged`: operands copied to shared
+    memory."""
+
+    x: str
+    y: str
+    threads: tuple[int, int]
+    each: tuple[int, int]
+    depth: int
+    staged: tuple[str, ...]
+    cycles: float
+
+    def __str__(self) -> str:
+        text = f"{self.threads[0]} x {self.threads[1]} threads of {self.each[0]} x {self.each[1]}"
+        text += f", reduction by {self.depth}" if self.depth else ""
+        return text + (f", {', '.join(self.staged)} staged" if self.staged else "")
+
+
+def _memory(machine: Processor, level: str) -> Workspace | None:
+    return next((w for w in machine.workspaces if w.shared_by == level), None)
+
+
+def ranked(state: State, nest: Nest, machine: Processor) -> tuple[list[Tiling], int, int]:
+    """Tilings, cheapest first; how many were considered, and how many some limit excludes."""
+    long = [n for n, e in nest.spatial if e > 1] or [n for n, _ in nest.spatial][-1:]
+    two = len(machine.coordinates("thread")) > 1
+    found: list[Tiling] = []
+    considered = pruned = 0
+    able = tuple(dict.fromkeys(o.tensor for o in nest.operands))
+    stageable = _memory(machine, "block") is not None and len(able) == len(nest.operands)
+    for x in long:
+        for y in [n for n in long if n != x and two] or [""]:
+            for staged in ((), able) if stageable else ((),):
+                some, cycles = _grid(nest, machine, x, y, staged)
+                considered += len(cycles)
+                pruned += int(np.count_nonzero(np.isinf(cycles)))
+                for i in np.argsort(cycles, kind="stable")[:KEPT]:
+                    if np.isfinite(cycles[i]):
+                        ty, tx, ry, rx, depth = (int(a[i]) for a in some)
+                        found.append(
+                            Tiling(x, y, (ty, tx), (ry, rx), depth, staged, float(cycles[i]))
+                        )
+    found.sort(key=lambda t: t.cycles)
+    return found, considered, pruned
+
+
+def _grid(
+    nest: Nest, machine: Processor, x: str, y: str, staged: tuple[str, ...]
+) -> tuple[list[Floats], Floats]:
+    """Every combination of sizes, and its cycles (infinite where a limit excludes it)."""
+    extents = nest.extents
+    wide, tall = extents[x], extents.get(y, 1)
+    main = main_reduction(nest)
+    length = extents.get(main, 1)
+    some = [1, 2, 4, 8]
+    depths = [0, *(d for d in (8, 16, 32, 64) if staged and 2 * d <= length)]
+    axes = [
+        a.ravel().astype(np.float64)
+        for a in np.meshgrid(
+            [1, 2, 4, 8, 16, 32] if y else [1],
+            [8, 16, 32, 64, 128, 256],
+            some if y else [1],
+            some,
+            depths,
+            indexing="ij",
+        )
+    ]
+    ty, tx, ry, rx, depth = axes
+    by, bx = ty * ry, tx * rx
+    threads = ty * tx
+    depth = np.where(depth > 0, depth, float(length))
+    others = prod(e for n, e in nest.spatial if n not in (x, y))
+    rest = prod(e for n, e in nest.reduction if n != main)
+    count = others * np.ceil(tall / by) * np.ceil(wide / bx)
+    slices = np.ceil(length / depth)
+    box = {n: np.ones_like(ty) for n, _ in nest.spatial}
+    box |= {n: np.full_like(ty, float(e)) for n, e in nest.reduction if n != main}
+    box[x] = np.minimum(bx, float(wide))
+    if y:
+        box[y] = np.minimum(by, float(tall))
+    if main:
+        box[main] = depth
+
+    busy = np.minimum(1.0, threads / (machine.operations_per_cycle * HIDING))
+    steps = slices * depth * rest
+    work = by * bx * steps * nest.operations / machine.operations_per_cycle / busy
+    held = np.zeros_like(ty)
+    moved = np.zeros_like(ty)
+    fetch = np.zeros_like(ty)
+    shared = _memory(machine, "block")
+    banks = float(shared.banks or machine.warp) if shared is not None else float(machine.warp)
+    for operand in nest.operands:
+        across, down = operand.uses(x), bool(y) and operand.uses(y)
+        words = (rx if across else 1.0) * (ry if down else 1.0)
+        spread = rx if across else 1.0 / np.minimum(machine.warp, tx)
+        bytes_ = footprint(operand, box, 1 if operand.tensor in staged else machine.line_bytes)
+        if operand.tensor in staged:
+            held = held + bytes_
+            moved = moved + bytes_ * slices
+            fetch = fetch + threads * words * spread / rx / banks
+        else:
+            moved = moved + 2.0 * bytes_ * slices
+            stride = operand.stride(x)
+            apart = 1.0 if stride == 1 or not across else float(machine.warp) / 4
+            fetch = fetch + 2.0 * threads * words * spread * apart / banks
+    tile = by * bx
+    several = slices > 1
+    extra = np.where(several, slices * (2.0 * tile / banks + 2.0 * WAIT), 2.0 * WAIT)
+    held = held + np.where(several, tile * nest.accumulator_bytes, 0.0)
+    block = np.maximum(work, fetch * steps) + extra + tile * nest.operations / banks
+    waves = np.ceil(count / machine.workers)
+    memory = count * moved / machine.memory_bytes_per_cycle
+    out = prod(e for _, e in nest.spatial) * nest.result_bytes / machine.memory_bytes_per_cycle
+    cycles = np.maximum(waves * block, memory + out) + 0.1 * np.minimum(waves * block, memory)
+
+    illegal = threads > machine.threads
+    illegal |= (tx > 2 * wide) | (ty > 2 * tall) | (by > 2 * tall) | (bx > 2 * wide)
+    own = _memory(machine, "thread")
+    if own is not None and own.capacity_bytes:
+        illegal |= ry * rx * nest.accumulator_bytes > own.capacity_bytes / 2
+    if shared is not None and shared.capacity_bytes:
+        illegal |= held * 1.2 > shared.capacity_bytes
+    if not np.any(~illegal):  # A problem smaller than any block.
+        illegal = (threads > machine.threads) | (tx != tx.min()) | (rx > 1) | (ry > 1) | (ty > 1)
+    axes[4] = np.where(several, depth, 0.0)
+    return axes, np.where(illegal, np.inf, cycles)
+
+
+def schedule_nest(schedule: Schedule, nest: Nest, tiling: Tiling, machine: Processor) -> None:
+    """Tile a reduction and its consumer over blocks and threads.
+
+    Raises:
+        HwgenError: what a primitive raises where it refuses.
+    """
+    shared, own = _memory(machine, "block"), _memory(machine, "thread")
+    assert own is not None
+    target = nest.stage
+    place = shared.name if tiling.depth and shared is not None else own.name
+    if nest.post:
+        schedule.set_scope(target, place)
+    else:
+        target = schedule.cache_write(target, place)
+    kernel = target
+    if tiling.depth:
+        loop = loop_of(schedule, target, main_reduction(nest))
+        outside, _ = schedule.split(loop, factor=tiling.depth)
+        kernel = schedule.rfactor(target, outside)
+        schedule.set_scope(kernel, own.name)
+    fresh = nest_of(schedule.state, target)
+    post, partner = fresh.post, fresh.partner or {}
+    loops = {i: loop_of(schedule, post, p) for i, p in partner.items()}
+    if tiling.depth:
+        grid, step = _staged_sums(schedule, target, post, loops, tiling, machine)
+        _thread_loops(schedule, target, grid, step, kernel, tiling, machine)
+        _share_rest(schedule, post, grid, tiling, machine)
+    else:
+        grid = step = _whole_sums(schedule, target, post, loops, tiling, machine)
+    _registers(schedule, kernel, machine)
+    for tensor in tiling.staged:
+        assert shared is not None
+        copy = schedule.cache_read(tensor, shared.name, kernel)
+        schedule.compute_at(copy, step)
+        _align(schedule, copy, shared)
+        _share_rest(schedule, copy, step, tiling, machine)
+
+
+def _outer(schedule: Schedule, loops: list[str], machine: Processor) -> str:
+    """The loops as one coordinate of blocks."""
+    grid = schedule.fuse(*loops) if len(loops) > 1 else loops[0]
+    schedule.bind(grid, machine.coordinates("block")[0].name)
+    return grid
+
+
+def _whole_sums(
+    schedule: Schedule,
+    target: str,
+    post: str,
+    loops: dict[str, str],
+    tiling: Tiling,
+    machine: Processor,
+) -> str:
+    """Each thread adds its results up from start to end."""
+    blocks: list[str] = []
+    threads: list[str] = []
+    inner: list[str] = []
+    chosen = [(tiling.y, 0), (tiling.x, 1)] if tiling.y else [(tiling.x, 1)]
+    others = [n for n in schedule.loops(post) if n not in {loops[i] for i, _ in chosen}]
+    for iterator, place in chosen:
+        size = tiling.threads[place] * tiling.each[place]
+        block, rest = schedule.split(loops[iterator], factor=size)
+        thread, own = schedule.split(rest, factor=tiling.each[place])
+        blocks.append(block)
+        threads.append(thread)
+        inner.append(own)
+    schedule.reorder(*others, *blocks, *threads, *inner)
+    grid = _outer(schedule, [*others, *blocks], machine)
+    for loop, kind in zip(reversed(threads), machine.coordinates("thread"), strict=False):
+        schedule.bind(loop, kind.name)
+    schedule.compute_at(target, threads[-1])
+    return grid
+
+
+def _staged_sums(
+    schedule: Schedule,
+    target: str,
+    post: str,
+    loops: dict[str, str],
+    tiling: Tiling,
+    machine: Processor,
+) -> tuple[str, str]:
+    """A block's sums, block of the reduction by block; the grid, and the loop over those."""
+    blocks: list[str] = []
+    inner: list[str] = []
+    chosen = [(tiling.y, 0), (tiling.x, 1)] if tiling.y else [(tiling.x, 1)]
+    others = [n for n in schedule.loops(post) if n not in {loops[i] for i, _ in chosen}]
+    for iterator, place in chosen:
+        size = tiling.threads[place] * tiling.each[place]
+        block, rest = schedule.split(loops[iterator], factor=size)
+        blocks.append(block)
+        inner.append(rest)
+    schedule.reorder(*others, *blocks, *inner)
+    grid = _outer(schedule, [*others, *blocks], machine)
+    schedule.compute_at(target, grid)
+    stage = schedule.state.stage[target]
+    steps = [n for i, _ in stage.reduction for n in inside(schedule, target, i, grid)]
+    rest = [n for i, _ in chosen for n in inside(schedule, target, i, grid)]
+    schedule.reorder(*steps, *rest)
+    return grid, steps[-1]
+
+
+def _thread_loops(
+    schedule: Schedule,
+    target: str,
+    grid: str,
+    step: str,
+    kernel: str,
+    tiling: Tiling,
+    machine: Processor,
+) -> None:
+    """The block's tile over threads, each of which computes its part of the sums."""
+    threads: list[str] = []
+    inner: list[str] = []
+    for iterator, place in ((tiling.y, 0), (tiling.x, 1)):
+        for loop in inside(schedule, target, iterator, grid) if iterator else []:
+            thread, own = schedule.split(loop, factor=tiling.each[place])
+            threads.append(thread)
+            inner.append(own)
+    schedule.reorder(*threads, *inner)
+    for loop, kind in zip(reversed(threads), machine.coordinates("thread"), strict=False):
+        schedule.bind(loop, kind.name)
+    schedule.compute_at(kernel, threads[-1])
+
+
+def _registers(schedule: Schedule, kernel: str, machine: Processor) -> None:
+    """The reduction outside of a thread's results, which are set to zero beforehand."""
+    stage = schedule.state.stage[kernel]
+    site = main_site(schedule.state, kernel)
+    depth = max((n for n, x in enumerate(site.loops) if len(x.body) > 1), default=-1)
+    loops = site.names[depth + 1 :]
+    reduction = {n for i, _ in stage.reduction for n in names(site.block.binding[i])}
+    adding = [n for n in loops if n in reduction]
+    rest = [n for n in loops if n not in reduction]
+    if not adding:
+        return
+    if rest:
+        schedule.reorder(*adding, *rest)
+    schedule.decompose_reduction(kernel, adding[0])
+    if has_kind(machine, "unroll"):
+        for loop in rest:
+            attempt(schedule, lambda x=loop: schedule.unroll(x))
+
+
+def _share_rest(
+    schedule: Schedule, stage: str, outer: str, tiling: Tiling, machine: Processor
+) -> None:
+    """A stage's loops inside another, over the threads of the block."""
+    names_ = schedule.loops(stage)
+    loops = list(names_[names_.index(outer) + 1 :])
+    if not loops:
+        return
+    ty, tx = tiling.threads
+    kinds = machine.coordinates("thread")
+    one = schedule.fuse(*loops) if len(loops) > 1 else loops[0]
+    _, part = schedule.split(one, factor=ty * tx)
+    if tiling.y:
+        first, second = schedule.split(part, factor=tx)
+        schedule.bind(first, kinds[1].name)
+        schedule.bind(second, kinds[0].name)
+    else:
+        schedule.bind(part, kinds[0].name)
+
+
+def _align(schedule: Schedule, tensor: str, memory: Workspace) -> None:
+    """An odd number of bank words between rows, so that a column lies in different banks."""
+    state = schedule.state
+    rank = len(state.tensor[tensor].shape)
+    width = {"int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "float16": 2, "bfloat16": 2}.get(
+        state.tensor[tensor].dtype, 4
+    )
+    words = memory.bank_bytes // width
+    if memory.banks and words and rank > 1:
+        attempt(schedule, lambda: schedule.storage_align(tensor, rank - 2, 2 * words, words))
+
+
+def schedule_simple(schedule: Schedule, stage: str, machine: Processor) -> None:
+    """One thread per result, neighbours side by side.
+
+    Raises:
+        HwgenError: what a primitive raises where it refuses.
+    """
+    loops = list(schedule.loops(stage))
+    found = schedule.state.stage[stage]
+    if not loops:
+        return
+    adding = [loop_of(schedule, stage, n) for n, _ in found.reduction]
+    spatial = [n for n in loops if n not in adding]
+    if not spatial:
+        return
+    if adding and loops != [*spatial, *adding]:
+        schedule.reorder(*spatial, *adding)
+    one = schedule.fuse(*spatial) if len(spatial) > 1 else spatial[0]
+    block, thread = schedule.split(one, factor=min(THREADS, machine.threads))
+    schedule.bind(block, machine.coordinates("block")[0].name)
+    schedule.bind(thread, machine.coordinates("thread")[0].name)
+
+
+def complete(schedule: Schedule, stage: str, machine: Processor) -> list[str]:
+    """Blocks for a nest's outermost loop, threads for the next; what was accepted."""
+    done: list[str] = []
+    loops = schedule.loops(stage)
+    kinds = (machine.coordinates("block")[0].name, machine.coordinates("thread")[0].name)
+    for loop, kind in zip(loops, kinds, strict=False):
+        if attempt(schedule, lambda x=loop, k=kind: schedule.bind(x, k)) is not None:
+            break
+        done.append(f"{loop} bound to {kind}")
+    return done

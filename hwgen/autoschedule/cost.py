@@ -1,0 +1,398 @@
+"""Closed-form cycles of a tiled reduction, over a whole grid of tile sizes at once.
+
+The nest, outermost first: the other spatial loops, blocks of `r` and of `v` (in either order),
+blocks of the reduction, tiles of `r` and `v`, the reduction, and a register tile of `rows` x
+`columns` results. `v` runs in lanes; what depends on `r` alone is used once per row.
+
+Cycles are the most that any resource takes (arithmetic and loads of the register tile; bytes into
+each cache and out of memory), with a small share of the rest, plus what tiles and loops cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+import numpy as np
+import numpy.typing as npt
+
+from hwgen.autoschedule.nests import Nest, Operand
+from hwgen.spec.processor import Processor
+
+Floats = npt.NDArray[np.float64]
+
+REGISTERS = 16
+"""Vector registers, assumed of any processor with lanes."""
+LATENCY = 4
+"""Cycles until an accumulation's result can be added to, assumed."""
+LOADS = 2
+"""Loads of one worker per cycle, assumed."""
+SHARE = 0.1
+"""Part of a resource's time that does not overlap with the slowest one's."""
+FULL = 0.6
+"""Part of a cache that a tile may fill."""
+VARIABLE = 4.0
+"""How much slower a register tile is whose size is only known when it runs."""
+START = 8000.0
+"""Cycles to start and end a parallel loop, assumed."""
+STRIDED = 2.0
+"""Cycles per element that is gathered one by one."""
+FAR_BYTES = 1024
+"""Steps from which on a hardware prefetcher no longer helps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Structure:
+    """What a grid leaves open: which iterators are `v` and `r` ("" for none), operands that are
+    packed so that `v` is contiguous, iterators padded to whole tiles, and the order of blocks.
+
+    `partial`: `v` is a part of the reduction, and its lanes are added up afterwards.
+    """
+
+    v: str
+    r: str = ""
+    packed: tuple[str, ...] = ()
+    padded: tuple[str, ...] = ()
+    columns_first: bool = False
+    partial: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """Tile sizes: a register tile, how many of them make a block, and the reduction's block (0:
+    the whole reduction)."""
+
+    columns: int
+    rows: int
+    column_tiles: int
+    row_tiles: int
+    depth: int
+    cycles: float
+
+    def __str__(self) -> str:
+        depth = f", reduction by {self.depth}" if self.depth else ""
+        return (
+            f"register tile {self.rows} x {self.columns} in blocks of "
+            f"{self.row_tiles} x {self.column_tiles}{depth}"
+        )
+
+
+@dataclass(frozen=True)
+class Grid:
+    """All points of a structure: cycles (infinite where pruned), cheapest first in `order`."""
+
+    structure: Structure
+    axes: tuple[npt.NDArray[np.int64], ...]
+    cycles: Floats
+    order: npt.NDArray[np.int64] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "order", np.argsort(self.cycles, kind="stable"))
+
+    @property
+    def considered(self) -> int:
+        return len(self.cycles)
+
+    @property
+    def pruned(self) -> int:
+        return int(np.count_nonzero(np.isinf(self.cycles)))
+
+    def best(self, number: int) -> list[Point]:
+        """The cheapest points that are not pruned."""
+        chosen = [int(i) for i in self.order[:number] if np.isfinite(self.cycles[i])]
+        return [
+            Point(*(int(axis[i]) for axis in self.axes), float(self.cycles[i])) for i in chosen
+        ]
+
+
+def main_reduction(nest: Nest) -> str:
+    """The longest iterator of the reduction."""
+    return max(nest.reduction, key=lambda x: x[1])[0] if nest.reduction else ""
+
+
+def lanes_of(nest: Nest, machine: Processor) -> int:
+    return max(1, machine.lanes_bytes // nest.accumulator_bytes)
+
+
+def grid(nest: Nest, machine: Processor, structure: Structure) -> Grid:
+    """Cycles at every combination of tile sizes."""
+    extents = nest.extents
+    lanes = lanes_of(nest, machine)
+    wide, tall = extents[structure.v], extents.get(structure.r, 1)
+    columns = sorted({min(wide, lanes * n) for n in (1, 2, 3, 4, 6)})
+    rows = sorted({min(tall, n) for n in (1, 2, 3, 4, 5, 6, 7, 8, 12, 14)})
+    blocks = (1, 2, 4, 8, 16, 32, 64, 128)
+    column_tiles = (1,) if structure.partial else _counts(blocks, wide, columns[0])
+    row_tiles = _counts(blocks, tall, rows[0])
+    length = extents.get(main_reduction(nest), 1)
+    depths = [0]
+    if not structure.partial:
+        depths += [d for d in (64, 128, 256, 512) if 2 * d <= length]
+    axes = tuple(
+        a.ravel().astype(np.int64)
+        for a in np.meshgrid(columns, rows, column_tiles, row_tiles, depths, indexing="ij")
+    )
+    return Grid(structure, axes, _cycles(nest, machine, structure, axes))
+
+
+def _counts(blocks: Sequence[int], extent: int, least: int) -> tuple[int, ...]:
+    """Numbers of tiles per block, up to all of them."""
+    most = -(-extent // least)
+    return (*[b for b in blocks if b < most], most)
+
+
+@dataclass(frozen=True)
+class _Level:
+    """A loop of the nest: its iterator, its trips, and the box of the iterator inside it."""
+
+    iterator: str
+    trips: Floats
+    inside: Floats
+
+
+def _cycles(
+    nest: Nest,
+    machine: Processor,
+    structure: Structure,
+    axes: tuple[npt.NDArray[np.int64], ...],
+) -> Floats:
+    columns, rows, column_tiles, row_tiles, depth = (a.astype(np.float64) for a in axes)
+    extents = nest.extents
+    lanes = lanes_of(nest, machine)
+    wide, tall = extents[structure.v], extents.get(structure.r, 1)
+    main = main_reduction(nest)
+    length = float(extents.get(main, 1))
+    depth = np.where(depth > 0, depth, length)
+    vectors = np.ceil(columns / lanes)
+    tiles_v, tiles_r = np.ceil(wide / columns), np.ceil(tall / rows)
+
+    step = _step(nest, machine, structure, vectors, rows, lanes)
+    sizes = {structure.v: columns, structure.r: rows}
+    for iterator, extent, size in ((structure.v, wide, columns), (structure.r, tall, rows)):
+        if iterator and iterator not in structure.padded:
+            step = np.where(extent % size == 0, step, step * VARIABLE)
+    for extent, size, tiles in ((wide, columns, column_tiles), (tall, rows, row_tiles)):
+        step = np.where(np.ceil(extent / size) % tiles == 0, step, step * VARIABLE)
+    others = prod(e for n, e in nest.spatial if n not in (structure.v, structure.r))
+    added = prod(e for n, e in nest.reduction if n not in (main, structure.v))
+    if structure.partial:
+        reduction = float(added)
+        instances = others * tiles_r
+        reduction = added * tiles_v * (length if main != structure.v else 1.0)
+        finish = rows * (columns + 4.0)
+    else:
+        reduction = added * np.ceil(length / depth) * depth
+        instances = others * tiles_r * tiles_v
+        finish = vectors * rows * (3.0 + 2.0 * nest.operations)
+    slices = np.ceil(length / depth)
+    finish = finish * np.where(slices > 1, 1.0 + slices, 1.0) + 4.0
+    work = instances * (reduction * step + finish)
+
+    block_v, block_r = columns * column_tiles, rows * row_tiles
+    at_once = others * np.ceil(wide / block_v) * np.ceil(tall / block_r)
+    if structure.partial:
+        at_once = others * np.ceil(tall / block_r)
+    share = np.ceil(at_once / machine.workers) / at_once
+    start = np.where(at_once > 1, START, 0.0)
+    share = np.where(work * (1 - share) > START, share, 1.0)
+    start = np.where(share < 1.0, start, 0.0)
+    times = [work * share]
+    levels = _levels(nest, structure, columns, rows, block_v, block_r, depth)
+    times += _traffic(nest, machine, structure, levels, share)
+    total = np.maximum.reduce(times)
+    total = total + SHARE * (np.add.reduce(times) - total) + start
+    total = total + _packing(nest, machine, structure) + _padding(nest, machine, structure, sizes)
+
+    accumulators = vectors * rows
+    illegal = accumulators + vectors + 1 > REGISTERS if machine.lanes_bytes else rows > REGISTERS
+    illegal |= (slices > 1) & (block_v * block_r * nest.accumulator_bytes > _private(machine) / 2)
+    illegal |= (rows > 1) & (row_tiles > tiles_r) | (column_tiles > tiles_v)
+    return np.where(illegal, np.inf, total)
+
+
+def _private(machine: Processor) -> float:
+    sizes = [w.capacity_bytes or 2**40 for w in machine.workspaces if w.shared_by == "thread"]
+    return float(sizes[0]) if sizes else float(2**40)
+
+
+def _step(
+    nest: Nest,
+    machine: Processor,
+    structure: Structure,
+    vectors: Floats,
+    rows: Floats,
+    lanes: int,
+) -> Floats:
+    """Cycles of one step of the reduction on one register tile."""
+    arithmetic = vectors * rows * nest.operations
+    loads = np.zeros_like(rows)
+    late = np.zeros_like(rows)
+    for operand in nest.operands:
+        times = rows if structure.r and operand.uses(structure.r) else np.ones_like(rows)
+        stride = operand.stride(structure.v)
+        if not operand.uses(structure.v):
+            loads += times
+        elif stride == 1 or operand.tensor in structure.packed:
+            narrow = operand.bytes < nest.accumulator_bytes
+            loads += vectors * times * (2.0 if narrow else 1.0)
+        else:
+            loads += vectors * times * lanes * STRIDED * LOADS
+        far = _far(operand, nest, structure)
+        late += np.where(far, 1.0, 0.0) * (vectors if operand.uses(structure.v) else 1.0)
+    chain = float(LATENCY * nest.operations)
+    step = np.maximum(arithmetic / machine.operations_per_cycle, loads / LOADS)
+    return np.maximum(step, chain) + late + 0.5
+
+
+def _far(operand: Operand, nest: Nest, structure: Structure) -> bool:
+    """Whether successive steps of the reduction touch memory far apart."""
+    if operand.tensor in structure.packed or not nest.reduction:
+        return False
+    stride = operand.stride(nest.reduction[-1][0])
+    return stride is None or abs(stride) * operand.bytes >= FAR_BYTES
+
+
+def _levels(
+    nest: Nest,
+    structure: Structure,
+    columns: Floats,
+    rows: Floats,
+    block_v: Floats,
+    block_r: Floats,
+    depth: Floats,
+) -> list[_Level]:
+    """The loops, outermost first."""
+    ones = np.ones_like(columns)
+    extents = nest.extents
+    wide, tall = float(extents[structure.v]), float(extents.get(structure.r, 1))
+    main = main_reduction(nest)
+    levels = [
+        _Level(n, ones * e, ones)
+        for n, e in nest.spatial
+        if n not in (structure.v, structure.r) and e > 1
+    ]
+    outer_v = _Level(structure.v, np.ceil(wide / block_v), np.minimum(block_v, wide))
+    outer_r = _Level(structure.r, np.ceil(tall / block_r), np.minimum(block_r, tall))
+    inner_r = _Level(structure.r, np.ceil(block_r / rows), rows)
+    if structure.partial:
+        whole_v = _Level(structure.v, np.ceil(wide / columns), columns)
+        return [*levels, *([outer_r, inner_r] if structure.r else []), whole_v]
+    outer = [outer_v, outer_r] if structure.columns_first else [outer_r, outer_v]
+    levels += [x for x in outer if x.iterator]
+    if main:
+        levels.append(_Level(main, np.ceil(float(extents[main]) / depth), depth))
+    inner_v = _Level(structure.v, np.ceil(block_v / columns), columns)
+    levels += [x for x in (inner_r, inner_v) if x.iterator]
+    levels += [_Level(n, ones * e, ones) for n, e in nest.reduction if n != main and e > 1]
+    if main:
+        levels.append(_Level(main, depth, ones))
+    return levels
+
+
+def footprint(operand: Operand, box: Mapping[str, Floats], line_bytes: int) -> Floats:
+    """Bytes of the smallest box of elements that a box of iterations touches, in whole lines."""
+    some = next(iter(box.values()))
+    result = np.ones_like(some)
+    for number, (steps, extent) in enumerate(zip(operand.steps, operand.shape, strict=True)):
+        size = np.full_like(some, float(extent))
+        if steps is not None:
+            reach = np.ones_like(some)
+            for iterator, step in steps.items():
+                reach = reach + abs(step) * (box[iterator] - 1.0)
+            size = np.minimum(size, reach)
+        if number == len(operand.shape) - 1:
+            line = min(line_bytes / operand.bytes, float(extent))
+            size = np.maximum(size, line)
+        result = result * size
+    return result * operand.bytes
+
+
+def _traffic(
+    nest: Nest,
+    machine: Processor,
+    structure: Structure,
+    levels: list[_Level],
+    share: Floats,
+) -> list[Floats]:
+    """Cycles to fill each cache from the next, and the last from memory."""
+    ones = np.ones_like(share)
+    boxes: list[dict[str, Floats]] = [{n: ones * e for n, e in nest.extents.items()}]
+    for level in levels:
+        boxes.append({**boxes[-1], level.iterator: level.inside})
+    touched = [[footprint(o, b, machine.line_bytes) for b in boxes] for o in nest.operands]
+    results = float(prod(e for _, e in nest.spatial) * nest.result_bytes)
+    filled = [np.add.reduce([t[d] for t in touched]) for d in range(len(boxes))]
+    speeds = [c.bytes_per_cycle for c in machine.caches[1:]] + [machine.memory_bytes_per_cycle]
+    private = [c.shared_by != "kernel" for c in machine.caches[1:]] + [False]
+    times: list[Floats] = []
+    for cache, speed, own in zip(machine.caches, speeds, private, strict=True):
+        fits = [f <= FULL * cache.capacity_bytes for f in filled]
+        depth = np.argmax(np.array([*fits[:-1], np.ones_like(share, np.bool_)]), axis=0)
+        moved = np.full_like(share, results)
+        for operand, sizes in zip(nest.operands, touched, strict=True):
+            moved = moved + _moved(operand, sizes, levels, depth)
+        times.append(moved / speed * (share if own else 1.0))
+    if not times:
+        total = sum(o.size for o in nest.operands) + results
+        times.append(ones * (total / machine.memory_bytes_per_cycle))
+    return times
+
+
+def _moved(
+    operand: Operand, sizes: list[Floats], levels: list[_Level], depth: npt.NDArray[np.intp]
+) -> Floats:
+    """Bytes that come in where a tile of the loops inside `depth` stays in the cache."""
+    result = np.zeros_like(sizes[0])
+    for d in range(len(levels) + 1):
+        times = np.ones_like(result)
+        reused = True
+        for level in reversed(levels[:d]):
+            if operand.uses(level.iterator):
+                reused = False
+            if not reused:
+                times = times * level.trips
+        result = np.where(depth == d, sizes[d] * times, result)
+    return result
+
+
+def _packing(nest: Nest, machine: Processor, structure: Structure) -> float:
+    """Cycles of copying the operands that are packed."""
+    total = 0.0
+    for operand in nest.operands:
+        if operand.tensor in structure.packed:
+            elements = operand.size / operand.bytes
+            work = elements * STRIDED
+            shared = work / machine.workers + START
+            total += max(min(work, shared), 2 * operand.size / machine.memory_bytes_per_cycle)
+    return total
+
+
+def _padding(
+    nest: Nest, machine: Processor, structure: Structure, sizes: Mapping[str, Floats]
+) -> Floats:
+    """Cycles of copying the operands that are padded and not packed as well."""
+    total = np.zeros_like(sizes[structure.v])
+    for iterator in structure.padded:
+        uneven = nest.extents[iterator] % sizes[iterator] != 0
+        for operand in nest.operands:
+            if operand.uses(iterator) and operand.tensor not in structure.packed:
+                elements = operand.size / operand.bytes
+                work = min(elements, elements / machine.workers + START)
+                total = total + np.where(uneven, work, 0.0)
+    return total
+
+
+def simple_cycles(elements: int, operations: int, moved: int, machine: Processor, bytes_: int) -> float:
+    """Cycles of a nest without reuse, in lanes on all workers where that pays."""
+    lanes = max(1, machine.lanes_bytes // max(1, bytes_))
+    work = elements * (operations + 2) / (lanes * machine.operations_per_cycle)
+    shared = work / machine.workers + START
+    return max(min(work, shared), moved / machine.memory_bytes_per_cycle)
+
+
+def lower_bound(vectors: float, compulsory_bytes: int, machine: Processor) -> float:
+    """Cycles below which no schedule can be: `vectors` operations shared by busy workers, and each
+    byte moved once."""
+    compute = vectors / (machine.operations_per_cycle * machine.workers)
+    return max(compute, compulsory_bytes / machine.memory_bytes_per_cycle)

@@ -1,0 +1,393 @@
+"""Schedules for processors whose parallel loops start workers: register tiles under cache tiles."""
+
+from __future__ import annotations
+
+from math import prod
+
+from hwgen.autoschedule.cost import START, Point, Structure, lanes_of, main_reduction
+from hwgen.autoschedule.nests import Nest, attempt, loop_of, main_site, nest_of
+from hwgen.polyhedral.nest.state import Stage, State
+from hwgen.schedule import Schedule
+from hwgen.spec.expression import Access, Name, names
+from hwgen.spec.processor import Processor
+
+SPARE = 4
+"""Iterations per worker at which no further loop is fused into a parallel one."""
+
+
+def private_memory(machine: Processor) -> str:
+    """Where one worker alone keeps what it accumulates."""
+    own = [w.name for w in machine.workspaces if w.shared_by == "thread"]
+    return own[0] if own else machine.default_memory
+
+
+def has_kind(machine: Processor, kind: str) -> str:
+    """The first loop kind of a sort that the chip has; "" for none."""
+    return next((x.name for x in machine.loops if x.kind == kind), "")
+
+
+# What there is to choose from
+
+
+def structures(state: State, nest: Nest) -> list[Structure]:
+    """Every choice of the loops of a register tile, of what is packed and padded, and of order."""
+    stage = state.stage[nest.stage]
+    extents = nest.extents
+    long = [n for n, e in nest.spatial if e > 1]
+    result: list[Structure] = []
+    for v in long:
+        for r in [n for n in long if n != v] or [""]:
+            good = [n for n in (v, r) if n and _paddable(stage, n)]
+            for packed in _packings(stage, nest, v):
+                if not _contiguous(nest, v, packed):
+                    continue
+                for first in (False, True) if r else (False,):
+                    for padded in ((), tuple(good)) if good else ((),):
+                        result.append(Structure(v, r, packed, padded, first))
+    for k, extent in nest.reduction:
+        straight = all(not o.uses(k) or o.stride(k) == 1 for o in nest.operands)
+        if extent > 1 and straight and any(o.uses(k) for o in nest.operands):
+            result += [
+                Structure(k, r, partial=True) for r in (long or [n for n, _ in nest.spatial][-1:])
+            ]
+    if not result and long:
+        v = long[-1]
+        result = [Structure(v, r) for r in [n for n in long if n != v] or [""]]
+    assert all(s.v in extents for s in result)
+    return result
+
+
+def _contiguous(nest: Nest, v: str, packed: tuple[str, ...]) -> bool:
+    """Whether some operand moves with `v`, by one element where it does."""
+    moving = [o for o in nest.operands if o.uses(v)]
+    return all(o.stride(v) == 1 or o.tensor in packed for o in moving)
+
+
+def _packings(stage: Stage, nest: Nest, v: str) -> list[tuple[str, ...]]:
+    """None, each single operand that can be packed, and all of them."""
+    able = [
+        o.tensor
+        for o in nest.operands
+        if o.uses(v)
+        and all(
+            i == Name(v) or v not in names(i)
+            for a in stage.reads
+            if a.tensor == o.tensor
+            for i in a.indices
+        )
+        and sum(a.tensor == o.tensor for a in stage.reads) == 1
+    ]
+    able = list(dict.fromkeys(able))
+    several = [tuple(able)] if len(able) > 1 else []
+    return [(), *((t,) for t in able), *several]
+
+
+def _paddable(stage: Stage, iterator: str) -> bool:
+    """Whether an iterator stands alone in every index that it is in."""
+    accesses: list[Access] = [stage.target, *stage.reads]
+    return all(
+        i == Name(iterator) or iterator not in names(i) for a in accesses for i in a.indices
+    )
+
+
+# Making one choice
+
+
+def schedule_nest(
+    schedule: Schedule, nest: Nest, structure: Structure, point: Point, machine: Processor
+) -> None:
+    """Tile a reduction and its consumer.
+
+    Raises:
+        HwgenError: what a primitive raises where it refuses.
+    """
+    target, renamed = _pad(schedule, nest, structure, point)
+    if nest_of(schedule.state, target).post:
+        schedule.set_scope(target, private_memory(machine))
+    else:
+        target = schedule.cache_write(target, private_memory(machine))
+    _pack(schedule, target, structure, point, renamed, machine)
+    kernel = target
+    if structure.partial:
+        kernel = _factor(schedule, target, structure.v, point.columns, inner=True)
+    elif point.depth:
+        kernel = _factor(schedule, target, main_reduction(nest), point.depth, inner=False)
+    if kernel != target:
+        schedule.set_scope(kernel, private_memory(machine))
+    block, tile = _tile_consumer(schedule, target, structure, point, machine, nest)
+    if kernel == target:
+        schedule.compute_at(target, tile)
+    elif structure.partial:
+        schedule.compute_at(target, tile)
+        schedule.compute_at(kernel, tile)
+    else:
+        schedule.compute_at(target, block)
+        schedule.compute_at(kernel, _tile_sums(schedule, target, structure, point, block))
+    _register_tile(schedule, kernel, structure, target, machine)
+    first = schedule.loops(target)[0]
+    if has_kind(machine, "parallel") and point.cycles > START and schedule.extent(first) > 1:
+        schedule.parallel(first)
+
+
+def _pad(
+    schedule: Schedule, nest: Nest, structure: Structure, point: Point
+) -> tuple[str, dict[str, str]]:
+    """Whole tiles: the stage that computes, and what its operands are called now."""
+    target, renamed = nest.stage, {o.tensor: o.tensor for o in nest.operands}
+    for iterator, size in ((structure.v, point.columns), (structure.r, point.rows)):
+        if iterator not in structure.padded or nest.extents[iterator] % size == 0:
+            continue
+        before = set(schedule.buffers())
+        schedule.pad(loop_of(schedule, target, iterator), size)
+        made = [b for b in schedule.buffers() if b not in before]
+        state = schedule.state
+        for name in made:
+            sources = [a.tensor for a in state.stage[name].reads]
+            if state.stage[name].kind == "copy":
+                old = next(k for k, v in renamed.items() if v == sources[0])
+                renamed[old] = name
+                if sources[0] != old:
+                    schedule.compute_inline(sources[0])
+        cropped, target = target, next(n for n in made if state.stage[n].reduces)
+        if state.tensor[cropped].role == "intermediate" and state.readers(cropped):
+            schedule.compute_inline(cropped)
+    return target, renamed
+
+
+def _pack(
+    schedule: Schedule,
+    target: str,
+    structure: Structure,
+    point: Point,
+    renamed: dict[str, str],
+    machine: Processor,
+) -> None:
+    """Operands with the columns of one register tile side by side."""
+    for tensor in structure.packed:
+        name = renamed[tensor]
+        access = next(a for a in schedule.state.stage[target].reads if a.tensor == name)
+        if name == tensor:
+            name = schedule.cache_read(name, machine.default_memory, target)
+        own = [f"d{n}" for n in range(len(access.indices))]
+        place = next(n for n, i in enumerate(access.indices) if i == Name(structure.v))
+        rest = [d for n, d in enumerate(own) if n != place]
+        width = point.columns
+        layout = ", ".join([f"{own[place]} // {width}", *rest, f"{own[place]} % {width}"])
+        schedule.transform_layout(name, f"[{', '.join(own)}] -> [{layout}]")
+
+
+def _factor(schedule: Schedule, target: str, iterator: str, size: int, inner: bool) -> str:
+    """Partial sums: over blocks of the reduction, or one per lane."""
+    outside, inside = schedule.split(loop_of(schedule, target, iterator), factor=size)
+    rank = len(schedule.state.stage[target].target.indices)
+    return schedule.rfactor(target, inside if inner else outside, axis=rank if inner else 0)
+
+
+def _cut(schedule: Schedule, loop: str, size: int, tiles: int) -> tuple[list[str], list[str], list[str]]:
+    """A loop over blocks, one over tiles in a block, one in a tile; none where it would be idle."""
+    extent = schedule.extent(loop)
+    outer: list[str] = []
+    inner: list[str] = []
+    if size == 1:
+        outer = [loop]
+    elif size >= extent:
+        inner = [loop]
+    else:
+        first, second = schedule.split(loop, factor=size)
+        outer, inner = [first], [second]
+    if outer and 1 < tiles < schedule.extent(outer[0]):
+        first, second = schedule.split(outer[0], factor=tiles)
+        return [first], [second], inner
+    if outer and tiles > 1:
+        return [], outer, inner
+    return outer, [], inner
+
+
+def _tile_consumer(
+    schedule: Schedule,
+    target: str,
+    structure: Structure,
+    point: Point,
+    machine: Processor,
+    nest: Nest,
+) -> tuple[str, str]:
+    """The consumer's loops over blocks, tiles and a register tile; the innermost loop of a block
+    and of a tile."""
+    fresh = nest_of(schedule.state, target)
+    post, partner = fresh.post, fresh.partner or {}
+    loops = {i: loop_of(schedule, post, p) for i, p in partner.items()}
+    chosen = [structure.v] if not structure.partial else []
+    chosen += [structure.r] if structure.r else []
+    others = [n for n in schedule.loops(post) if n not in {loops[i] for i in chosen}]
+    sizes = {
+        structure.v: (point.columns, point.column_tiles),
+        structure.r: (point.rows, point.row_tiles),
+    }
+    cut = {i: _cut(schedule, loops[i], *sizes[i]) for i in chosen}
+    order = chosen if structure.columns_first else chosen[::-1]
+    blocks = [x for i in order for x in cut[i][0]]
+    tiles = [x for i in chosen[::-1] for x in cut[i][1]]
+    inner = [x for i in chosen[::-1] for x in cut[i][2]]
+    outer = [*others, *blocks]
+    if not outer and not tiles:
+        extra, rest = schedule.split(inner[0], nparts=1)
+        outer, inner = [extra], [rest, *inner[1:]]
+    if len([*outer, *tiles, *inner]) > 1:
+        schedule.reorder(*outer, *tiles, *inner)
+    if has_kind(machine, "parallel") and point.cycles > START:
+        outer = _fused(schedule, outer, machine)
+    block = outer[-1] if outer else ""
+    tile = (tiles or outer)[-1]
+    if inner and not structure.partial:
+        _finish(schedule, inner, machine)
+    return block or tile, tile
+
+
+def _fused(schedule: Schedule, outer: list[str], machine: Processor) -> list[str]:
+    """The outermost loops as one, as many as keep the workers busy."""
+    count = 0
+    trips = 1
+    while count < len(outer) and trips < SPARE * machine.workers:
+        trips *= schedule.extent(outer[count])
+        count += 1
+    first = schedule.fuse(*outer[:count]) if count > 1 else outer[0]
+    return [first, *outer[count:]]
+
+
+def _finish(schedule: Schedule, inner: list[str], machine: Processor) -> None:
+    """Lanes for the innermost loop, unrolled ones around it; whatever the chip has of these."""
+    if has_kind(machine, "vectorize"):
+        attempt(schedule, lambda: schedule.vectorize(inner[-1]))
+    if has_kind(machine, "unroll"):
+        for loop in inner[:-1]:
+            attempt(schedule, lambda x=loop: schedule.unroll(x))
+
+
+def inside(schedule: Schedule, stage: str, iterator: str, loop: str) -> list[str]:
+    """The loops inside another that an iterator of a stage runs over."""
+    site = main_site(schedule.state, stage)
+    inner = site.names[site.names.index(loop) + 1 :]
+    if iterator not in site.block.binding:
+        return []
+    return [n for n in inner if n in names(site.block.binding[iterator])]
+
+
+def _tile_sums(
+    schedule: Schedule, target: str, structure: Structure, point: Point, block: str
+) -> str:
+    """The loops that add partial sums up, in the register tiles of a block; the innermost loop
+    over such tiles."""
+    site = main_site(schedule.state, target)
+    reduction = [n for i, _ in schedule.state.stage[target].reduction
+                 for n in inside(schedule, target, i, block)]  # fmt: skip
+    tiles: list[str] = []
+    inner: list[str] = []
+    for iterator, size in ((structure.r, point.rows), (structure.v, point.columns)):
+        for loop in inside(schedule, target, iterator, block) if iterator else []:
+            first, second, third = _cut(schedule, loop, size, 1)
+            tiles += [*first, *second]
+            inner += third
+    assert site.block.part == "whole"
+    order = [*reduction, *tiles, *inner]
+    if len(order) > 1:
+        schedule.reorder(*order)
+    schedule.decompose_reduction(target, reduction[0])
+    place = (tiles or reduction)[-1]
+    if inner:
+        attempt(schedule, lambda: schedule.vectorize(inner[-1]))
+    return place
+
+
+def _register_tile(
+    schedule: Schedule, kernel: str, structure: Structure, target: str, machine: Processor
+) -> None:
+    """The reduction around the rows and columns of one register tile, set to zero beforehand."""
+    stage = schedule.state.stage[kernel]
+    site = main_site(schedule.state, kernel)
+    depth = max(
+        (n for n, x in enumerate(site.loops) if len(x.body) > 1), default=-1
+    )
+    loops = site.names[depth + 1 :]
+    reduction = {n for i, _ in stage.reduction for n in names(site.block.binding[i])}
+    columns = _columns(schedule, kernel, structure, target)
+    adding = [n for n in loops if n in reduction]
+    lanes = [n for n in loops if n in columns]
+    rows = [n for n in loops if n not in reduction and n not in columns]
+    order = [*adding, *rows, *lanes]
+    if len(order) > 1 and order != list(loops):
+        schedule.reorder(*order)
+    if adding:
+        schedule.decompose_reduction(kernel, adding[0])
+    if rows or lanes:
+        _finish(schedule, [*rows, *lanes], machine)
+    if adding:
+        inner = schedule.state.site[f"{kernel}_init"].names[depth + 1 :]
+        if inner:
+            _finish(schedule, list(inner), machine)
+
+
+def _columns(
+    schedule: Schedule, kernel: str, structure: Structure, target: str
+) -> set[str]:
+    """Loops of the kernel that run over the columns of a register tile."""
+    binding = main_site(schedule.state, kernel).block.binding
+    if not structure.partial:
+        return set(names(binding[structure.v]))
+    added = [i for i, _ in schedule.state.stage[target].reduction if i in binding]
+    known = {i for i, _ in schedule.state.stage[kernel].spatial}
+    return {n for i in added if i in known for n in names(binding[i])}
+
+
+# Nests without reuse
+
+
+def schedule_simple(schedule: Schedule, stage: str, machine: Processor, *, busy: bool) -> None:
+    """Rows in parallel, lanes along the result's last dimension; `busy`: enough work to share.
+
+    Raises:
+        HwgenError: what a primitive raises where it refuses.
+    """
+    state = schedule.state
+    loops = list(schedule.loops(stage))
+    if not loops:
+        return
+    target = state.stage[stage].target
+    last = names(target.indices[-1])[-1:] if target.indices else ()
+    inner = loop_of(schedule, stage, last[0]) if last else loops[-1]
+    outer = [n for n in loops if n != inner]
+    if outer and loops[-1] != inner:
+        schedule.reorder(*outer, inner)
+    lanes = lanes_of(nest_of(state, stage), machine)
+    if has_kind(machine, "parallel") and busy:
+        if prod(schedule.extent(n) for n in outer) < machine.workers:
+            wide = schedule.extent(inner)
+            part = -(-wide // (SPARE * machine.workers))
+            part = -(-part // (4 * lanes)) * 4 * lanes
+            if part < wide:
+                first, inner = schedule.split(inner, factor=part)
+                outer.append(first)
+        if outer:
+            first = _fused(schedule, outer, machine)[0]
+            if schedule.extent(first) > 1:
+                schedule.parallel(first)
+    if has_kind(machine, "vectorize"):
+        attempt(schedule, lambda: schedule.vectorize(inner))
+
+
+def complete(schedule: Schedule, stage: str, machine: Processor) -> list[str]:
+    """Workers for a nest's outermost loop, lanes for its innermost; what was accepted."""
+    done: list[str] = []
+    loops = schedule.loops(stage)
+    if has_kind(machine, "parallel") and schedule.extent(loops[0]) > 1:
+        if attempt(schedule, lambda: schedule.parallel(loops[0])) is None:
+            done.append(f"{loops[0]} parallel")
+    target = schedule.state.stage[stage].target
+    inner = loops[-1]
+    binding = main_site(schedule.state, stage).block.binding
+    last = names(target.indices[-1]) if target.indices else ()
+    contiguous = any(inner in names(binding[n]) for n in last)
+    free = schedule.state.loop[inner].kind == "serial"
+    if has_kind(machine, "vectorize") and contiguous and free:
+        if attempt(schedule, lambda: schedule.vectorize(inner)) is None:
+            done.append(f"{inner} in lanes")
+    return done

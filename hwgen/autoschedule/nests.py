@@ -1,0 +1,244 @@
+"""What a schedule leaves to be decided: nests nobody has touched, and what they read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import prod
+
+from hwgen.errors import HwgenError
+from hwgen.polyhedral.nest.state import Block, Loop, Site, Stage, State
+from hwgen.polyhedral.nest.terms import addends, interval
+from hwgen.schedule import Schedule
+from hwgen.spec.expression import DTYPES, Access, Binary, Call, Expr, Name, names, walk
+
+
+def attempt(schedule: Schedule, edits: Callable[[], None]) -> HwgenError | None:
+    """Make several edits, or none of them where one is refused; the refusal."""
+    before = count(schedule)
+    try:
+        edits()
+    except HwgenError as error:
+        take_back(schedule, before)
+        return error
+    return None
+
+
+def count(schedule: Schedule) -> int:
+    """How many edits have been made."""
+    return schedule.trace().count("\n")
+
+
+def take_back(schedule: Schedule, before: int) -> None:
+    """Undo the edits after the first `before`."""
+    for _ in range(count(schedule) - before):
+        schedule.undo()
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """One read of a stage. `steps`: per dimension of the tensor, the coefficient of each iterator,
+    or None where the index is not affine (the whole dimension is then taken to be touched)."""
+
+    tensor: str
+    bytes: int
+    shape: tuple[int, ...]
+    steps: tuple[Mapping[str, int] | None, ...]
+
+    def stride(self, iterator: str) -> int | None:
+        """Elements between neighbours along an iterator; None where that is not constant."""
+        total, step = 0, prod(self.shape)
+        for coefficients, extent in zip(self.steps, self.shape, strict=True):
+            step //= extent
+            if coefficients is None:
+                return None
+            total += coefficients.get(iterator, 0) * step
+        return total
+
+    def uses(self, iterator: str) -> bool:
+        return any(c is None or c.get(iterator, 0) for c in self.steps)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole tensor."""
+        return prod(self.shape) * self.bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """An untouched reduction: `spatial` and `reduction` iterators (name, extent), what it reads;
+    `post`: the one stage that reads its result point by point, and `partner`: for each spatial
+    iterator, that stage's iterator ("" and {} where there is none)."""
+
+    stage: str
+    spatial: tuple[tuple[str, int], ...]
+    reduction: tuple[tuple[str, int], ...]
+    operands: tuple[Operand, ...]
+    accumulator_bytes: int
+    result_bytes: int
+    operations: int
+    plain: bool
+    post: str = ""
+    partner: Mapping[str, str] | None = None
+
+    @property
+    def extents(self) -> dict[str, int]:
+        return dict((*self.spatial, *self.reduction))
+
+    @property
+    def points(self) -> int:
+        return prod(e for _, e in (*self.spatial, *self.reduction))
+
+    @property
+    def contiguous(self) -> str:
+        """The iterator along which the result's neighbours lie."""
+        return self.spatial[-1][0] if self.spatial else ""
+
+
+def main_site(state: State, stage: str) -> Site:
+    return next(s for s in state.sites if s.block.stage == stage and s.block.part != "init")
+
+
+def pristine(state: State, stage: str) -> bool:
+    """Whether a stage's nest stands at the root as it was made."""
+    site = main_site(state, stage)
+    block = site.block
+    own = [e.name for _, e in block.bindings if isinstance(e, Name)]
+    plain = all(x.kind == "serial" and not x.pragmas and not x.prefetches for x in site.loops)
+    alone = all(len(x.body) == 1 for x in site.loops)
+    extents = site.extents
+    whole = len(own) == len(block.bindings) and sorted(own) == sorted(site.names) and all(
+        extents[n] == e for n, (_, e) in zip(own, state.stage[stage].iterators, strict=True)
+    )
+    untouched = block.part == "whole" and not block.predicate and block.store_predicate is None
+    return plain and alone and whole and untouched and block.tensorized is None
+
+
+def loop_of(schedule: Schedule, stage: str, iterator: str) -> str:
+    """The loop that is an iterator of a stage.
+
+    Raises:
+        KeyError: no loop alone is.
+    """
+    value = main_site(schedule.state, stage).block.binding[iterator]
+    if not isinstance(value, Name):
+        raise KeyError(iterator)
+    return value.name
+
+
+def operand(state: State, access: Access) -> Operand:
+    """An access, with its indices taken apart."""
+    tensor = state.tensor[access.tensor]
+    steps: list[Mapping[str, int] | None] = []
+    for index in access.indices:
+        found: dict[str, int] | None = {}
+        for coefficient, term in addends(index):
+            match term:
+                case None:
+                    pass
+                case Name(name) if found is not None:
+                    found[name] = found.get(name, 0) + coefficient
+                case _:
+                    found = None
+                    break
+        steps.append(found)
+    return Operand(tensor.name, DTYPES[tensor.dtype], tensor.shape, tuple(steps))
+
+
+def operations(value: Expr) -> int:
+    """Arithmetic operations of one point; a product that is added counts as one."""
+    counted = sum(
+        1
+        for n in walk(value)
+        if isinstance(n, Call)
+        or (isinstance(n, Binary) and not _index(n, value))
+    )
+    return max(1, counted)
+
+
+def _index(node: Binary, value: Expr) -> bool:
+    inside = [i for a in walk(value) if isinstance(a, Access) for i in a.indices]
+    return any(node is n for i in inside for n in walk(i))
+
+
+def nest_of(state: State, name: str) -> Nest:
+    """A stage as a nest to be tiled, with its consumer where that may share its loops."""
+    stage = state.stage[name]
+    result = state.tensor[name]
+    post, partner = _post(state, stage)
+    written = state.tensor[post or name]
+    return Nest(
+        name,
+        stage.spatial,
+        stage.reduction,
+        tuple(operand(state, r) for r in stage.reads),
+        DTYPES[result.dtype],
+        DTYPES[written.dtype],
+        operations(stage.value),
+        plain_target(stage),
+        post,
+        partner,
+    )
+
+
+def plain_target(stage: Stage) -> bool:
+    """Whether each index of the target is an iterator of its own."""
+    plain = [i.name for i in stage.target.indices if isinstance(i, Name)]
+    return len(set(plain)) == len(stage.target.indices)
+
+
+def _post(state: State, stage: Stage) -> tuple[str, Mapping[str, str]]:
+    """The stage that reads each element of another once, at the same place up to permutation."""
+    readers = state.readers(stage.tensor)
+    if len(readers) != 1 or state.tensor[stage.tensor].role == "output" or not plain_target(stage):
+        return "", {}
+    reader = readers[0]
+    accesses = [a for a in reader.reads if a.tensor == stage.tensor]
+    indices = [i.name for i in accesses[0].indices if isinstance(i, Name)]
+    mine = dict(reader.iterators)
+    fits = (
+        len(accesses) == 1
+        and not reader.reduces
+        and plain_target(reader)
+        and pristine(state, reader.tensor)
+        and len(set(indices)) == len(accesses[0].indices)
+        and all(n in mine for n in indices)
+        and all(n in indices or e == 1 for n, e in reader.iterators)
+        and all(
+            mine[n] <= e  # less where only a part of the result is wanted (padding)
+            for n, e in zip(indices, state.tensor[stage.tensor].shape, strict=True)
+        )
+    )
+    if not fits:
+        return "", {}
+    own = [i.name for i in stage.target.indices if isinstance(i, Name)]
+    return reader.tensor, dict(zip(own, indices, strict=True))
+
+
+def elementwise(state: State, name: str) -> bool:
+    return not state.stage[name].reduces
+
+
+def halo(state: State, reader: Stage, tensor: str) -> bool:
+    """Whether a reader takes several elements of a tensor, or one of them more than once."""
+    accesses = [a for a in reader.reads if a.tensor == tensor]
+    if len(accesses) != 1 or reader.reduces:
+        return True
+    used = {n for i in accesses[0].indices for n in names(i)}
+    return any(n not in used for n, e in reader.iterators if e > 1)
+
+
+def innermost(nodes: tuple[Loop | Block, ...]) -> list[Loop]:
+    """Loops that contain no other."""
+    found: list[Loop] = []
+    for node in nodes:
+        if isinstance(node, Loop):
+            inner = innermost(node.body)
+            found += inner if any(isinstance(x, Loop) for x in node.body) else [node]
+    return found
+
+
+def spread(value: Expr, extents: Mapping[str, int]) -> int:
+    """How many values an index takes."""
+    low, high = interval(value, extents)
+    return high - low + 1

@@ -1,0 +1,246 @@
+"""Finding a schedule: inline what is cheap, tile what reduces, share what is left among workers.
+
+Nothing here can do what a user's script cannot: it calls the schedule's public primitives, and
+what they refuse is passed over for the next best.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from math import prod
+
+from hwgen.autoschedule import blocks, lanes
+from hwgen.autoschedule.cost import (
+    Grid,
+    Point,
+    Structure,
+    grid,
+    lanes_of,
+    lower_bound,
+    simple_cycles,
+)
+from hwgen.autoschedule.nests import (
+    Nest,
+    attempt,
+    count,
+    main_site,
+    nest_of,
+    operations,
+    plain_target,
+    pristine,
+)
+from hwgen.autoschedule.report import Choice, SearchReport
+from hwgen.polyhedral.nest.state import Stage, State
+from hwgen.schedule import Schedule
+from hwgen.spec.expression import DTYPES, Name, names
+from hwgen.spec.processor import Processor
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """`attempts`: choices of one nest that are tried before it is left as it is; `parallel_cycles`:
+    work from which on workers are started."""
+
+    attempts: int = 40
+    parallel_cycles: float = 10_000.0
+
+
+def autoschedule(schedule: Schedule, options: Options = Options()) -> SearchReport:
+    """Complete a schedule; edits that were made before stay.
+
+    Deterministic. Where nothing applies to a nest it stays as it is.
+    """
+    machine = schedule.hardware.processor
+    if machine is None:
+        return SearchReport(notes=("no processor: nothing to schedule",))
+    bound = bound_of(schedule.state, machine)
+    before = count(schedule)
+    choices = _inline_all(schedule)
+    exhausted = True
+    bound_loops = bool(machine.coordinates("block"))
+    for stage in [s.tensor for s in schedule.state.stages if s.reduces]:
+        if stage not in schedule.state.stage or not pristine(schedule.state, stage):
+            continue
+        nest = nest_of(schedule.state, stage)
+        if bound_loops:
+            choice, complete = _tile_blocks(schedule, nest, machine, options)
+        else:
+            choice, complete = _tile_lanes(schedule, nest, machine, options)
+        exhausted = exhausted and complete
+        if choice is not None:
+            choices.append(choice)
+    for stage in [s.tensor for s in schedule.state.stages]:
+        if stage in schedule.state.stage and pristine(schedule.state, stage):
+            choices.append(_simple(schedule, stage, machine, options))
+    choices += _complete(schedule, machine)
+    notes = () if count(schedule) > before else ("the schedule was complete",)
+    return SearchReport(tuple(choices), bound, exhausted, notes)
+
+
+def bound_of(state: State, machine: Processor) -> float:
+    """Cycles that no schedule goes below: every statement's points on all lanes of all workers,
+    and the caller's arrays moved once."""
+    points = 0.0
+    for stage in state.stages:
+        if stage.kind == "compute":
+            wide = max(1, machine.lanes_bytes // DTYPES[state.tensor[stage.tensor].dtype])
+            points += prod(e for _, e in stage.iterators) / wide if stage.reduces else 0
+    moved = sum(
+        prod(t.shape) * DTYPES[t.dtype] for t in state.tensors if t.role != "intermediate"
+    )
+    return lower_bound(points, moved, machine)
+
+
+# Inlining
+
+
+def _inline_all(schedule: Schedule) -> list[Choice]:
+    """Element-wise producers whose every element is needed once are computed where needed."""
+    choices: list[Choice] = []
+    for stage in [s.tensor for s in schedule.state.stages]:
+        if _cheap_to_inline(schedule.state, stage):
+            refused = attempt(schedule, partial(schedule.compute_inline, stage))
+            if refused is None:
+                choices.append(Choice(stage, "inlined", 0.0))
+    return choices
+
+
+def _cheap_to_inline(state: State, name: str) -> bool:
+    stage = state.stage[name]
+    readers = state.readers(name)
+    return (
+        state.tensor[name].role == "intermediate"
+        and not stage.reduces
+        and stage.kind == "compute"
+        and plain_target(stage)
+        and pristine(state, name)
+        and len(readers) == 1
+        and pristine(state, readers[0].tensor)
+        and _reads_once(readers[0], name)
+        and not any(state.stage[a.tensor].reduces for a in stage.reads if a.tensor in state.stage
+                    and readers[0].reduces)
+    )  # fmt: skip
+
+
+def _reads_once(reader: Stage, tensor: str) -> bool:
+    """Whether different instances of a reader read different elements."""
+    accesses = [a for a in reader.reads if a.tensor == tensor]
+    if len(accesses) != 1:
+        return False
+    used = [i.name for i in accesses[0].indices if isinstance(i, Name)]
+    mixed = [i for i in accesses[0].indices if not isinstance(i, Name) and len(names(i)) > 1]
+    return not mixed and all(n in used or e == 1 for n, e in reader.iterators)
+
+
+# Reductions
+
+
+def _tile_lanes(
+    schedule: Schedule, nest: Nest, machine: Processor, options: Options
+) -> tuple[Choice | None, bool]:
+    """The cheapest tiling that the schedule accepts; whether none was left out."""
+    if not nest.plain:
+        return None, True
+    grids = [grid(nest, machine, s) for s in lanes.structures(schedule.state, nest)]
+    ranked = _ranked(grids, options.attempts)
+    for number, (structure, point) in enumerate(ranked):
+        made = partial(lanes.schedule_nest, schedule, nest, structure, point, machine)
+        if attempt(schedule, made) is None:
+            text = f"{point}, columns {structure.v}"
+            text += f", rows {structure.r}" if structure.r else ""
+            text += f", packed {', '.join(structure.packed)}" if structure.packed else ""
+            return Choice(
+                nest.stage,
+                text,
+                point.cycles,
+                sum(g.considered for g in grids),
+                sum(g.pruned for g in grids),
+                number,
+            ), True
+    considered = sum(g.considered for g in grids)
+    return (
+        Choice(nest.stage, "left as it is", float(nest.points), considered, considered,
+               len(ranked)),
+        len(ranked) < options.attempts,
+    )  # fmt: skip
+
+
+def _ranked(grids: list[Grid], number: int) -> list[tuple[Structure, Point]]:
+    """The cheapest points over all structures; ties keep the structures' order."""
+    found = [
+        (p.cycles, n, p) for n, g in enumerate(grids) for p in g.best(number)
+    ]
+    found.sort(key=lambda x: (x[0], x[1]))
+    # Sizes of one structure are refused alike: a few of each, then the next structure.
+    taken: dict[int, int] = {}
+    result: list[tuple[Structure, Point]] = []
+    for _, n, point in found:
+        if taken.get(n, 0) < 4:
+            taken[n] = taken.get(n, 0) + 1
+            result.append((grids[n].structure, point))
+    return result[:number]
+
+
+def _tile_blocks(
+    schedule: Schedule, nest: Nest, machine: Processor, options: Options
+) -> tuple[Choice | None, bool]:
+    if not nest.plain:
+        return None, True
+    options_, considered, pruned = blocks.ranked(schedule.state, nest, machine)
+    for number, tiling in enumerate(options_[: options.attempts]):
+        made = partial(blocks.schedule_nest, schedule, nest, tiling, machine)
+        if attempt(schedule, made) is None:
+            return Choice(
+                nest.stage, str(tiling), tiling.cycles, considered, pruned, number
+            ), True
+    return (
+        Choice(nest.stage, "left as it is", float(nest.points), considered, pruned,
+               min(len(options_), options.attempts)),
+        len(options_) <= options.attempts,
+    )  # fmt: skip
+
+
+# What has no reuse, and what a user began
+
+
+def _simple(schedule: Schedule, stage: str, machine: Processor, options: Options) -> Choice:
+    state = schedule.state
+    found = state.stage[stage]
+    elements = prod(e for _, e in found.iterators)
+    width = DTYPES[state.tensor[stage].dtype]
+    moved = elements * width + sum(
+        min(elements, prod(state.tensor[a.tensor].shape)) * DTYPES[state.tensor[a.tensor].dtype]
+        for a in found.reads
+    )
+    cycles = simple_cycles(elements, operations(found.value), moved, machine, width)
+    if machine.coordinates("block"):
+        made = partial(blocks.schedule_simple, schedule, stage, machine)
+    else:
+        busy = elements * 2 > options.parallel_cycles
+        made = partial(lanes.schedule_simple, schedule, stage, machine, busy=busy)
+    refused = attempt(schedule, made)
+    text = "its loops shared out" if refused is None else "left as it is"
+    return Choice(stage, text, cycles, 1, 0, int(refused is not None))
+
+
+def _complete(schedule: Schedule, machine: Processor) -> list[Choice]:
+    """Nests that were edited before: workers for the outermost loop, lanes for the innermost,
+    wherever nothing else is said about them."""
+    choices: list[Choice] = []
+    for stage in [s.tensor for s in schedule.state.stages]:
+        site = main_site(schedule.state, stage)
+        if not site.loops or any(x.kind != "serial" for x in site.loops):
+            continue
+        if site.block.tensorized is not None:
+            continue
+        if machine.coordinates("block"):
+            done = blocks.complete(schedule, stage, machine)
+        else:
+            done = lanes.complete(schedule, stage, machine)
+        if done:
+            choices.append(Choice(stage, f"completed: {', '.join(done)}", 0.0, 1))
+    return choices
+
+
+__all__ = ["Options", "autoschedule", "bound_of", "lanes_of"]

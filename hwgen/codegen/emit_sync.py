@@ -1,0 +1,116 @@
+"""Synchronisation as C: which template writes a node, and which flag is next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from hwgen.codegen.c_names import NameTable
+from hwgen.codegen.program import (
+    Barrier,
+    Call,
+    If,
+    KernelProgram,
+    Loop,
+    Node,
+    Pop,
+    Push,
+    Signal,
+    Sync,
+    SyncNode,
+    Wait,
+)
+from hwgen.errors import HwgenError
+from hwgen.spec.hardware import HardwareSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A template of `synchronization`, by its field, and the units that it names."""
+
+    field: str
+    template: str
+    units: tuple[tuple[str, str], ...]
+
+
+def written(hardware: HardwareSpec, node: SyncNode) -> Written:
+    """How the chip's spec writes a node.
+
+    Raises:
+        HwgenError: H602 where the chip has no such synchronisation.
+    """
+    tokens, events = hardware.tokens, hardware.events
+    barriers, scoreboard = hardware.barriers, hardware.scoreboard
+    match node:
+        case Push(source, target) if tokens:
+            return Written("push", tokens.push, (("source", source), ("target", target)))
+        case Pop(source, target) if tokens:
+            return Written("pop", tokens.pop, (("source", source), ("target", target)))
+        case Signal(source, target) if events:
+            return Written("signal", events.signal, (("source", source), ("target", target)))
+        case Wait(source, target) if events:
+            return Written("wait", events.wait, (("source", source), ("target", target)))
+        case Barrier("") if barriers and barriers.emit_all:
+            return Written("emit_all", barriers.emit_all, ())
+        case Barrier("") if scoreboard and scoreboard.fence:
+            return Written("fence", scoreboard.fence, ())
+        case Barrier(unit) if barriers and unit in barriers.units:
+            return Written("emit", barriers.emit, (("unit", unit),))
+        case _:
+            raise HwgenError(
+                "H602", "the kernel program does not fit the spec: the chip cannot synchronise so",
+                location=hardware.location, field="synchronization", found=str(node),
+                repair="report the workload, the spec and this message",
+            )  # fmt: skip
+
+
+def sync_nodes(nodes: tuple[Node, ...]) -> Iterator[SyncNode]:
+    """Every synchronisation, in textual order."""
+    for node in nodes:
+        match node:
+            case Sync():
+                yield node
+            case Loop():
+                yield from sync_nodes(node.body)
+            case If():
+                yield from sync_nodes(node.then)
+                yield from sync_nodes(node.otherwise)
+            case Call():
+                pass
+
+
+class FlagCounters:
+    """C variables that hold the next flag of each signalling and each waiting end; none where
+    that is always the same."""
+
+    def __init__(self, program: KernelProgram, names: NameTable) -> None:
+        self._name: dict[tuple[str, str, str], str] = {}
+        self._first: dict[str, int] = {}
+        for node in sync_nodes(program.body):
+            if isinstance(node, Signal | Wait) and node.count > 1:
+                key = self._key(node)
+                if key not in self._name:
+                    self._name[key] = names.fresh("_".join(key))
+                    self._first[self._name[key]] = node.first
+
+    @staticmethod
+    def _key(node: Signal | Wait) -> tuple[str, str, str]:
+        return ("signal" if isinstance(node, Signal) else "wait", node.source, node.target)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._first)
+
+    def declarations(self) -> list[str]:
+        return [f"int {name} = {first};" for name, first in self._first.items()]
+
+    def number(self, node: Signal | Wait) -> str:
+        """The flag that the node takes, as C text."""
+        return self._name[self._key(node)] if node.count > 1 else str(node.first)
+
+    def step(self, node: Signal | Wait) -> list[str]:
+        """What follows the node: the end's next flag."""
+        if node.count == 1:
+            return []
+        name, last = self._name[self._key(node)], node.first + node.count - 1
+        return [f"{name} = {name} < {last} ? {name} + 1 : {node.first};"]

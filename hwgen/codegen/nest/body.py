@@ -1,0 +1,347 @@
+"""Nodes of a nest's program as lines of text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from math import inf, prod
+
+from hwgen.codegen.c_expr import HELPERS, Helpers, IndexText, Interval
+from hwgen.codegen.c_names import C_TYPES, NameTable, indent
+from hwgen.codegen.c_value import ValueText, value_helpers
+from hwgen.codegen.nest.program import (
+    Allocate,
+    Assign,
+    Barrier,
+    Buffer,
+    CombineAcrossThreads,
+    For,
+    If,
+    IntrinsicCall,
+    Keep,
+    Launch,
+    NestProgram,
+    Node,
+    PrefetchOf,
+    nodes,
+)
+from hwgen.codegen.templates import Fields, render
+from hwgen.polyhedral.nest.state import conjunction
+from hwgen.spec.expression import Access, Binary, Call, Cast, Const, Expr, UpdateOp
+from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.processor import Level, Processor
+
+INDEX = "int64_t"
+"""Type of loop variables and addresses."""
+
+
+def helpers(prefix: str) -> Helpers:
+    """A collector over the functions that index and value expressions need."""
+    library = dict(value_helpers(prefix).library)
+    return Helpers(prefix, {**library, "min": HELPERS["min"], "max": HELPERS["max"]})
+
+
+_FUNCTION = re.compile(r"static inline (\w+) (\w+)\((.*)\)\n(\{.*\})", re.DOTALL)
+
+
+def as_lambda(definition: str) -> list[str]:
+    """A helper as a closure inside a function, which runs wherever that function does."""
+    found = _FUNCTION.fullmatch(definition)
+    assert found is not None, definition
+    kind, name, parameters, body = found.groups()
+    return f"auto {name} = []({parameters}) -> {kind} {body};".split("\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Identifiers:
+    """Identifiers of one file. Buffers, variables and functions may have the same name before."""
+
+    table: NameTable
+    given: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
+
+    def _named(self, what: str, name: str) -> str:
+        if (what, name) not in self.given:
+            self.given[what, name] = self.table.fresh(name)
+        return self.given[what, name]
+
+    def buffer(self, name: str) -> str:
+        return self._named("buffer", name)
+
+    def variable(self, name: str) -> str:
+        return self._named("variable", name)
+
+    def function(self, name: str) -> str:
+        return self._named("function", name)
+
+    def fresh(self, name: str) -> str:
+        return self.table.fresh(name)
+
+
+@dataclass(slots=True)
+class BodyText:
+    """Writes nodes. `launch`: what starts one, given the loops of the host around it."""
+
+    program: NestProgram
+    hardware: HardwareSpec
+    processor: Processor
+    names: Identifiers
+    helpers: Helpers
+    launch: Callable[[Launch], list[str]] | None = None
+    ranges: dict[str, Interval] = field(default_factory=dict[str, Interval])
+    kept: dict[Access, str] = field(default_factory=dict[Access, str])
+
+    def lines(self, body: tuple[Node, ...]) -> list[str]:
+        return [line for node in body for line in self._node(node)]
+
+    def _node(self, node: Node) -> list[str]:
+        match node:
+            case For():
+                return self._for(node)
+            case If(condition, body):
+                return [f"if ({self._index(condition)}) {{", *indent(self.lines(body)), "}"]
+            case Assign():
+                return [self._assign(node)]
+            case Allocate(name, body):
+                return self._allocate(self.program.buffer[name], body)
+            case Keep(target, body):
+                return self._keep(target, body)
+            case Barrier():
+                return self.template(self.processor.barrier, "processor.barrier")
+            case PrefetchOf(access):
+                address = {"address": self._pointer(access)}
+                return self.template(self.processor.prefetch, "processor.prefetch", address)
+            case IntrinsicCall():
+                return self._call(node)
+            case CombineAcrossThreads():
+                return self._combine(node)
+            case Launch():
+                assert self.launch is not None
+                return self.launch(node)
+
+    def template(
+        self, text: str, label: str, values: Mapping[str, object] | None = None
+    ) -> list[str]:
+        """The lines of one of the spec's templates."""
+        if not text:
+            return []
+        known = {**dict(self.hardware.parameters), **(values or {})}
+        return render(text, known, self.processor.location, label).split("\n")
+
+    # Loops
+
+    def _for(self, node: For) -> list[str]:
+        variable = self.names.variable(node.variable)
+        bound = self._index(node.bound)
+        self.ranges[node.variable] = (0, node.extent - 1)
+        lines: list[str] = []
+        for key, value in node.pragmas:
+            values = {"key": key, "value": value}
+            lines += self.template(self.processor.pragma, "processor.pragma", values)
+        kind = self.processor.loop.get(node.kind)
+        if kind is not None:
+            values = {"extent": node.extent, "variable": variable}
+            lines += self.template(kind.emit, f"processor.loops.{kind.name}.emit", values)
+        head = f"for ({INDEX} {variable} = 0; {variable} < {bound}; ++{variable}) {{"
+        return [*lines, head, *indent(self.lines(node.body)), "}"]
+
+    # Buffers
+
+    def _allocate(self, buffer: Buffer, body: tuple[Node, ...]) -> list[str]:
+        memory = self.processor.workspace[buffer.memory]
+        values = self._buffer_values(buffer)
+        label = f"memories.{memory.name}"
+        return [
+            "{",
+            *indent(
+                [
+                    *self.template(memory.allocate, f"{label}.allocate", values),
+                    *self.lines(body),
+                    *self.template(memory.free, f"{label}.free", values),
+                ]
+            ),
+            "}",
+        ]
+
+    def _buffer_values(self, buffer: Buffer) -> dict[str, object]:
+        values: dict[str, object] = {
+            "type": C_TYPES[buffer.dtype],
+            "name": self.names.buffer(buffer.name),
+            "elements": buffer.elements,
+            "bytes": buffer.bytes,
+        }
+        if buffer.address_bytes is not None:
+            values["address_bytes"] = buffer.address_bytes
+        return values
+
+    def pools(self, levels: tuple[Level, ...], body: tuple[Node, ...]) -> list[str]:
+        """The arrays that hold all buffers of some memories, for the buffers of a body."""
+        owned = [self.program.buffer[n.buffer] for n in nodes(body) if isinstance(n, Allocate)]
+        lines: list[str] = []
+        for memory in self.processor.workspaces:
+            ends = [
+                b.address_bytes + b.bytes
+                for b in owned
+                if b.memory == memory.name and b.address_bytes is not None
+            ]
+            if memory.shared_by in levels and memory.pool and ends:
+                label = f"memories.{memory.name}.pool"
+                lines += self.template(memory.pool, label, {"bytes": max(ends)})
+        return lines
+
+    # Statements
+
+    def _index(self, expr: Expr) -> str:
+        table = {name: self.names.variable(name) for name in self.ranges}
+        return IndexText(self.helpers, table, self.ranges)(expr)
+
+    def _element(self, access: Access) -> str:
+        if access in self.kept:
+            return self.kept[access]
+        return f"{self.names.buffer(access.tensor)}[{self._index(access.indices[0])}]"
+
+    def _pointer(self, access: Access) -> str:
+        return f"&{self._element(access)}"
+
+    def _load(self, access: Access) -> tuple[str, str]:
+        return self._element(access), self.program.buffer[access.tensor].dtype
+
+    def _value(self, expr: Expr, dtype: str) -> str:
+        match expr:
+            case Const(value) if isinstance(value, float) and value in (inf, -inf):
+                return "-INFINITY" if value < 0 else "INFINITY"
+            case _:
+                scalars = {n: (f"(int32_t){self.names.variable(n)}", "int32", r)
+                           for n, r in self.ranges.items()}  # fmt: skip
+                printed = ValueText(self.helpers, self._load, scalars)
+                return printed.cast(printed(expr), dtype).text
+
+    def _assign(self, node: Assign) -> str:
+        dtype = self.program.buffer[node.target.tensor].dtype
+        value = node.value if node.op == "=" else updated(node.op, node.target, node.value, dtype)
+        return f"{self._element(node.target)} = {_bare(self._value(value, dtype))};"
+
+    def _keep(self, target: Access, body: tuple[Node, ...]) -> list[str]:
+        place = self._element(target)
+        scalar = self.names.fresh(f"{self.names.buffer(target.tensor)}_sum")
+        kind = C_TYPES[self.program.buffer[target.tensor].dtype]
+        self.kept[target] = scalar
+        inside = self.lines(body)
+        del self.kept[target]
+        return ["{", *indent([f"{kind} {scalar} = {place};", *inside, f"{place} = {scalar};"]), "}"]
+
+    def _call(self, node: IntrinsicCall) -> list[str]:
+        intrinsic = self.hardware.intrinsic[node.intrinsic]
+        loops = dict(node.iterators)
+        values: dict[str, object] = {}
+        rule = intrinsic.semantics[0]
+        for operand in node.operands:
+            steps = dict(operand.steps)
+            strides = operand_strides(rule.value, rule.target, operand.name, loops, steps)
+            values[operand.name] = Fields(
+                {"pointer": self._pointer(operand.access), "stride": strides}
+            )
+        return self.template(intrinsic.emit, f"intrinsics.{intrinsic.name}.emit", values)
+
+    # Threads
+
+    def _combine(self, node: CombineAcrossThreads) -> list[str]:
+        """A tree over the threads of each group; every width is halved, rounded up."""
+        count = prod(e for _, e in node.coordinates)
+        rank = self.names.fresh("rank")
+        place, width, half = (self.names.fresh(n) for n in ("place", "width", "half"))
+        scratch = self.names.buffer(node.scratch)
+        buffer = self.program.buffer[node.scratch]
+        dtype = buffer.dtype
+        own = f"{scratch}[{place}]"
+        barrier = self.template(self.processor.barrier, "processor.barrier")
+        takes = self._all(node.participates)
+        stores = self._all((*node.participates, *node.stores))
+        text = {"one": (own, dtype), "other": (f"{scratch}[{place} + {half}]", dtype)}
+        printed = ValueText(self.helpers, lambda a: text[a.tensor], {})
+        folded = updated(node.op, Access("one", ()), Access("other", ()), dtype)
+        fold = f"{own} = {_bare(printed.cast(printed(folded), dtype).text)};"
+        store = f"{self._element(node.target)} = {scratch}[{place} - {rank}];"
+        return [
+            "{",
+            *indent(
+                [
+                    f"const {INDEX} {rank} = {self._linear(node.coordinates)};",
+                    f"const {INDEX} {place} = {self._linear((*node.others, *node.coordinates))};",
+                    *(barrier if node.leading else ()),
+                    *_when(takes, f"{own} = {self._element(node.partial)};"),
+                    *barrier,
+                    f"for ({INDEX} {width} = {count}; {width} > 1; {width} = ({width} + 1) / 2) {{",
+                    *indent(
+                        [
+                            f"const {INDEX} {half} = ({width} + 1) / 2;",
+                            *_when(_and(takes, f"{rank} + {half} < {width}"), fold),
+                            *barrier,
+                        ]
+                    ),
+                    "}",
+                    *_when(stores, store),
+                ]
+            ),
+            "}",
+        ]
+
+    def _all(self, conditions: tuple[Expr, ...]) -> str:
+        found = conjunction(conditions)
+        return "" if found is None else self._index(found)
+
+    def _linear(self, coordinates: tuple[tuple[str, int], ...]) -> str:
+        text = "0"
+        for name, extent in coordinates:
+            own = self.names.variable(name)
+            text = own if text == "0" else f"({text}) * {extent} + {own}"
+        return text
+
+
+def updated(op: UpdateOp, target: Access, value: Expr, dtype: str) -> Expr:
+    """The target's new value after `target op value`; the value is converted first."""
+    match op:
+        case "+=":
+            return Binary("+", target, Cast(dtype, value))
+        case "max=":
+            return Call("max", (target, Cast(dtype, value)))
+        case "min=":
+            return Call("min", (target, Cast(dtype, value)))
+        case "=":
+            return value
+
+
+def operand_strides(
+    value: Expr, target: Access, name: str, loops: Mapping[str, str], steps: Mapping[str, int]
+) -> list[int]:
+    """Per dimension of an operand, by how many elements one step of its index moves."""
+    from hwgen.spec.expression import Name, walk
+
+    found = next(
+        (n for n in (target, *walk(value)) if isinstance(n, Access) and n.tensor == name), target
+    )
+    strides: list[int] = []
+    for index in found.indices:
+        loop = loops.get(index.name, "") if isinstance(index, Name) else ""
+        strides.append(steps.get(loop, 0))
+    return strides
+
+
+def _bare(text: str) -> str:
+    """The text without parentheses around all of it."""
+    if not (text.startswith("(") and text.endswith(")")):
+        return text
+    depth = 0
+    for n, character in enumerate(text):
+        depth += {"(": 1, ")": -1}.get(character, 0)
+        if depth == 0:
+            return text[1:-1] if n == len(text) - 1 else text
+    return text
+
+
+def _when(condition: str, statement: str) -> list[str]:
+    return [f"if ({condition})", f"  {statement}"] if condition else [statement]
+
+
+def _and(left: str, right: str) -> str:
+    return f"({left}) && {right}" if left else right

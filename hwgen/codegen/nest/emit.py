@@ -1,0 +1,250 @@
+"""A nest's program as text in the processor's language: one function over the caller's arrays.
+
+C gets loops as they are. Where a processor starts blocks, every launch becomes a function of its
+own, and the caller's arrays are copied where the spec says how. All that is particular to a
+processor comes from the templates of its spec.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from hwgen.codegen.c_names import C_TYPES, NameTable, comment, indent, words
+from hwgen.codegen.nest.body import INDEX, BodyText, Identifiers, as_lambda, helpers
+from hwgen.codegen.nest.names import allocated, touched, variables
+from hwgen.codegen.nest.program import Buffer, Launch, NestProgram
+from hwgen.errors import HwgenError
+from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.processor import Processor
+from hwgen.spec.workload import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class NestSource:
+    """The generated file. `name`: the function's; `header` declares it. `inputs`, `outputs`: its
+    parameters in order, by the tensors' names."""
+
+    text: str
+    header: str
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+def emit_nest(program: NestProgram, hardware: HardwareSpec, workload: Workload) -> NestSource:
+    """The program as one file, and a header for it.
+
+    Raises:
+        HwgenError: H601 a template fails; H603 a data type without arithmetic in C.
+    """
+    _check_types(program)
+    processor = hardware.processor
+    assert processor is not None, "lowered for a processor"
+    identifiers = Identifiers(NameTable(_reserved(hardware, processor)))
+    name = identifiers.function(program.name)
+    writer = _File(program, hardware, processor, identifiers, name)
+    summary = f"{writer.name}: {workload.name} on {hardware.name}."
+    return NestSource(
+        writer.text(summary), writer.header(summary), writer.name, program.inputs, program.outputs
+    )
+
+
+def _check_types(program: NestProgram) -> None:
+    for buffer in program.buffers:
+        if buffer.dtype in ("float16", "bfloat16"):
+            raise HwgenError(
+                "H603",
+                f"{buffer.tensor} cannot be computed with in C",
+                found=buffer.dtype,
+                allowed=", ".join(t for t in C_TYPES if t not in ("float16", "bfloat16")),
+                repair="use float32",
+            )
+
+
+class _File:
+    """The pieces of one file. `handles`: the device's copies of the caller's arrays."""
+
+    def __init__(
+        self,
+        program: NestProgram,
+        hardware: HardwareSpec,
+        processor: Processor,
+        identifiers: Identifiers,
+        name: str,
+    ) -> None:
+        self.program, self.hardware, self.processor = program, hardware, processor
+        self.identifiers, self.name = identifiers, name
+        self.arrays = (*program.inputs, *program.outputs)
+        for buffer in program.buffers:
+            identifiers.buffer(buffer.name)
+        self.handles: dict[str, str] = {}
+        if processor.launch and hardware.code.to_device:
+            self.handles = {n: identifiers.fresh(f"{identifiers.buffer(n)}_device") for n in self.arrays}
+        self.functions: list[str] = []
+        self.host = self._writer()
+        self.host.launch = self._launch
+
+    def _writer(self) -> BodyText:
+        return BodyText(
+            self.program, self.hardware, self.processor, self.identifiers, helpers(self.name)
+        )
+
+    def text(self, summary: str) -> str:
+        code = self.hardware.code
+        body = self._host_body()
+        includes = dict.fromkeys(["<math.h>", "<stdint.h>", *code.includes])
+        definitions = self.host.template(code.definitions, "code.definitions")
+        sections = [
+            [f"/* {comment(summary)} */", *(f"#include {i}" for i in includes)],
+            definitions,
+            *([text] for text in self.host.helpers.definitions()),
+            *self._functions(),
+            [self._signature(own=True), "{", *indent(body), "}"],
+        ]
+        return "\n\n".join("\n".join(s) for s in sections if s) + "\n"
+
+    def _functions(self) -> list[list[str]]:
+        return [[text] for text in self.functions]
+
+    def header(self, summary: str) -> str:
+        guard = f"{self.name.upper()}_H_INCLUDED"
+        shown = ", ".join(
+            self.identifiers.buffer(n) + "".join(f"[{e}]" for e in self.program.buffer[n].extents)
+            for n in self.arrays
+        )
+        lines = [
+            f"/* {comment(summary)} */",
+            f"#ifndef {guard}",
+            f"#define {guard}",
+            "",
+            "#include <stdint.h>",
+            "",
+            "#ifdef __cplusplus",
+            'extern "C" {',
+            "#endif",
+            "",
+            f"/* {shown}: row-major, none overlaps another. */",
+            f"{self._signature(own=False)};",
+            "",
+            "#ifdef __cplusplus",
+            "}",
+            "#endif",
+            "",
+            f"#endif /* {guard} */",
+            "",
+        ]
+        return "\n".join(lines)
+
+    # The function that the caller calls
+
+    def _signature(self, *, own: bool) -> str:
+        parameters = [self._parameter(self.program.buffer[n], restrict=own) for n in self.arrays]
+        linkage = 'extern "C" ' if own and self.processor.language == "c++" else ""
+        return f"{linkage}void {self.name}({', '.join(parameters)})"
+
+    def _parameter(self, buffer: Buffer, *, restrict: bool) -> str:
+        word = "restrict " if self.processor.language == "c" else "__restrict__ "
+        const = "const " if buffer.role == "input" else ""
+        kind = C_TYPES[buffer.dtype]
+        return f"{const}{kind} *{word if restrict else ''}{self.identifiers.buffer(buffer.name)}"
+
+    def _host_body(self) -> list[str]:
+        code, host = self.hardware.code, self.host
+        used = touched(self.program.body)
+        lines = [f"(void){self.identifiers.buffer(n)};" for n in self.arrays if n not in used]
+        if not self.processor.launch:
+            prologue = self.processor.function_prologue
+            lines += host.template(prologue, "processor.function_prologue")
+            lines += host.template(code.prologue, "code.prologue")
+        kind = code.handle_type.strip()
+        space = "" if kind.endswith("*") else " "
+        for name, handle in self.handles.items():
+            values = self._copy(name)
+            lines.append(f"{kind}{space}{handle} = 0;")
+            lines += host.template(code.allocate, "code.allocate", values)
+            if name in self.program.inputs:
+                lines += host.template(code.to_device, "code.to_device", values)
+        lines += host.pools(("kernel",) if self.processor.launch else _ALL, self.program.body)
+        lines += host.lines(self.program.body)
+        lines += host.template(code.epilogue, "code.epilogue")
+        for name in self.program.outputs if self.handles else ():
+            lines += host.template(code.from_device, "code.from_device", self._copy(name))
+        for name in self.handles:
+            lines += host.template(code.free, "code.free", self._copy(name))
+        return lines
+
+    def _copy(self, name: str) -> dict[str, object]:
+        host, handle = self.identifiers.buffer(name), self.handles[name]
+        return {"buffer": handle, "bytes": self.program.buffer[name].bytes, "host": host}
+
+    # Functions that blocks run
+
+    def _launch(self, launch: Launch) -> list[str]:
+        """Define the function of a launch; the lines that start it."""
+        name = self.identifiers.function(launch.name)
+        used = variables(launch.body)
+        inside = touched(launch.body) - allocated(launch.body)
+        passed = [b for b in self.program.buffers if b.name in inside]
+        outer = [v for v in self.host.ranges if v in used]
+        writer = self._writer()
+        coordinates: list[str] = []
+        for kind, variable, extent in launch.coordinates:
+            label = f"processor.loops.{kind}.index"
+            (index,) = writer.template(self.processor.loop[kind].index, label)
+            writer.ranges[variable] = (0, extent - 1)
+            if variable in used:
+                own = self.identifiers.variable(variable)
+                coordinates.append(f"const {INDEX} {own} = {index};")
+        writer.ranges |= {v: self.host.ranges[v] for v in outer}
+        body = writer.lines(launch.body)
+        parameters = [self._parameter(b, restrict=True) for b in passed]
+        parameters += [f"{INDEX} {self.identifiers.variable(v)}" for v in outer]
+        values = {"name": name, "parameters": ", ".join(parameters)}
+        prologue = self.processor.function_prologue
+        inner = [
+            *writer.template(prologue, "processor.function_prologue"),
+            *coordinates,
+            *writer.pools(("block", "thread"), launch.body),
+            *(line for text in writer.helpers.definitions() for line in as_lambda(text)),
+            *body,
+        ]
+        head = writer.template(self.processor.function, "processor.function", values)
+        self.functions.append("\n".join([*head, "{", *indent(inner), "}"]))
+        return self._start(launch, name, [self._argument(b) for b in passed], outer)
+
+    def _start(self, launch: Launch, name: str, arrays: list[str], outer: list[str]) -> list[str]:
+        extents = {kind: extent for kind, _, extent in launch.coordinates}
+        arguments = [*arrays, *(self.identifiers.variable(v) for v in outer)]
+        values: dict[str, object] = {
+            "name": name,
+            "arguments": ", ".join(arguments),
+            "blocks": [extents.get(k.name, 1) for k in self.processor.coordinates("block")],
+            "threads": [extents.get(k.name, 1) for k in self.processor.coordinates("thread")],
+        }
+        return self.host.template(self.processor.launch, "processor.launch", values)
+
+    def _argument(self, buffer: Buffer) -> str:
+        """A buffer as the host passes it to a launch."""
+        if buffer.name not in self.handles:
+            return self.identifiers.buffer(buffer.name)
+        const = "const " if buffer.role == "input" else ""
+        return f"({const}{C_TYPES[buffer.dtype]} *){self.handles[buffer.name]}"
+
+
+_ALL = ("kernel", "block", "thread")
+
+
+def _reserved(hardware: HardwareSpec, processor: Processor) -> frozenset[str]:
+    """Every word of the spec's text, which then names nothing of ours."""
+    code = hardware.code
+    texts = [
+        code.prologue, code.epilogue, code.allocate, code.free, code.to_device, code.from_device,
+        code.definitions, code.handle_type, processor.barrier, processor.prefetch,
+        processor.function, processor.launch, processor.function_prologue,
+    ]  # fmt: skip
+    texts += [t for m in processor.workspaces for t in (m.allocate, m.free, m.pool)]
+    texts += [t for k in processor.loops for t in (k.emit, k.index)]
+    texts += [i.emit for i in hardware.intrinsics]
+    # Template variables, members and escapes in strings are no names of the language's scope.
+    return words(re.sub(r"\{\{.*?\}\}|\{%.*?%\}|\.\w+|\\\w", " ", text) for text in texts)

@@ -1,0 +1,126 @@
+"""The loops of an instruction stream: run, or skipped where their iterations repeat."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import TYPE_CHECKING
+
+from hwgen.codegen.program import Call, If, Loop, Node, Sync
+from hwgen.spec.expression import names
+
+from .counting import inner_ranges
+from .periodicity import Zone, decided_by, zones
+
+if TYPE_CHECKING:
+    from .stream import Stream
+
+STEP_OPERATIONS = 24
+"""A loop's state is compared about every so many operations."""
+MARKS = 512
+"""States remembered per loop."""
+
+
+class LoopRunner:
+    """One loop of the program; finds where its iterations repeat, and lets the sink skip them."""
+
+    def __init__(self, stream: Stream, loop: Loop) -> None:
+        self.stream = stream
+        self.loop = loop
+        self.lower = stream.compile(loop.lower)
+        self.upper = stream.compile(loop.upper)
+        self.slot = stream.slot(loop.variable)
+        self.body = stream.compile_body(loop.body)
+        self.watched = [
+            w for w in stream.watched_in(loop.body) if loop.variable in names(w.expression)
+        ]
+        inner = {n.variable for n in _loops(loop.body)} | {loop.variable}
+        self.deciding = [
+            stream.slot(n)
+            for n in dict.fromkeys(n for w in self.watched for n in decided_by(w.expression))
+            if n not in inner
+        ]
+        self.zones: dict[tuple[int, ...], tuple[Zone, ...]] = {}
+
+    def run(self) -> None:
+        values, slot, body = self.stream.values, self.slot, self.body
+        first, end = self.lower(values), self.upper(values)
+        if self.stream.skip and end - first > 3:
+            for zone in self._zones(first, end):
+                self._run_zone(zone)
+        else:
+            stream = self.stream
+            for v in range(first, end):
+                if stream.emitted >= stream.limit:
+                    return
+                values[slot] = v
+                for part in body:
+                    part()
+
+    def _zones(self, first: int, end: int) -> tuple[Zone, ...]:
+        values = self.stream.values
+        key = (first, end, *(values[s] for s in self.deciding))
+        known = self.zones.get(key)
+        if known is None:
+            ranges = {n: (values[s], values[s]) for n, s in self.stream.variables.items()}
+            ranges[self.loop.variable] = (first, end - 1)
+            inner_ranges(self.loop.body, ranges)
+            known = zones(self.watched, self.loop.variable, (first, end - 1), ranges)
+            self.zones[key] = known
+        return known
+
+    def _run_zone(self, zone: Zone) -> None:
+        stream, values, slot, body = self.stream, self.stream.values, self.slot, self.body
+        v, end, step = zone.start, zone.end, 0
+        seen: dict[Hashable, tuple[int, object]] = {}
+        watching = end - v > 2 * max(1, zone.period)
+        while v < end:
+            if stream.emitted >= stream.limit:
+                return
+            if watching and step and (v - zone.start) % step == 0 and end - v >= step:
+                found = self._repeated(seen, v, zone.period)
+                if found is not None:
+                    before, mark = found
+                    times = (end - v) // (v - before)
+                    if times:
+                        stream.sink.repeat(mark, times)
+                        v += times * (v - before)
+                    watching = False
+                    continue
+            already = stream.emitted
+            values[slot] = v
+            for part in body:
+                part()
+            v += 1
+            if not step:
+                operations = max(1, stream.emitted - already)
+                period = max(1, zone.period)
+                step = period * -(-STEP_OPERATIONS // (operations * period))
+
+    def _repeated(
+        self, seen: dict[Hashable, tuple[int, object]], v: int, period: int
+    ) -> tuple[int, object] | None:
+        """The iteration whose state this one has again, or stands for it past the budget."""
+        stream = self.stream
+        signature: Hashable = stream.signature() if period else v
+        found = seen.get(signature)
+        if found is not None:
+            return found
+        spent = stream.emitted > stream.budget or len(seen) >= MARKS
+        if stream.approximate and spent and len(seen) >= 3:
+            stream.exact = False
+            return list(seen.values())[len(seen) // 2]
+        seen[signature] = (v, stream.sink.mark())
+        return None
+
+
+def _loops(nodes: tuple[Node, ...]) -> list[Loop]:
+    found: list[Loop] = []
+    for node in nodes:
+        match node:
+            case Loop(_, _, _, body):
+                found += [node, *_loops(body)]
+            case If(_, then, otherwise):
+                found += _loops(then) + _loops(otherwise)
+            case Call() | Sync():
+                pass
+    return found

@@ -1,0 +1,184 @@
+"""Synchronisation that orders nothing: without it, every conflict stays ordered."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from hwgen.codegen.program import KernelProgram
+from hwgen.errors import HwgenError
+from hwgen.spec.hardware import HardwareSpec
+
+from .stream import ISSUER, Stream
+from .sync_check import CHECK_LIMIT, Clock, Clocks, check_synchronisation
+
+
+@dataclass(frozen=True, slots=True)
+class RedundantTokens:
+    """Tokens of one edge, given by the `pushes`-th and taken by the `pops`-th token statements of
+    the text (counted from 0), without which every conflict stays ordered."""
+
+    source: str
+    target: str
+    pushes: tuple[int, ...]
+    pops: tuple[int, ...]
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class RedundantBarrier:
+    """A wait for `unit` ("": all units), the `statement`-th synchronisation of the text (counted
+    from 0), without which every conflict stays ordered."""
+
+    unit: str
+    statement: int
+    executions: int
+
+
+def check_minimal(program: KernelProgram, hardware: HardwareSpec) -> None:
+    """Check that all synchronisation is needed.
+
+    Raises:
+        HwgenError: H766 where some is not, after those of `check_synchronisation`.
+    """
+    tokens = redundant_tokens(program, hardware)
+    barriers = redundant_barriers(program, hardware) if not tokens else ()
+    if not tokens and not barriers:
+        return
+    if tokens:
+        first = tokens[0]
+        found = f"{first.tokens} x {first.source} -> {first.target}"
+    else:
+        found = f"{barriers[0].executions} x wait for {barriers[0].unit or 'all units'}"
+    raise HwgenError(
+        "H766",
+        "synchronisation that orders nothing",
+        found=found,
+        allowed="only what some conflict needs",
+        repair="remove it",
+    )
+
+
+def redundant_tokens(program: KernelProgram, hardware: HardwareSpec) -> tuple[RedundantTokens, ...]:
+    """Tokens, or signals and waits, that order nothing: groups of statements that can go together,
+    and alone.
+
+    A group is the pushes and pops of one edge that exchange tokens with each other. Programs of
+    more than `CHECK_LIMIT` operations are judged by that many first ones.
+
+    Raises:
+        HwgenError: as `check_synchronisation`, whose errors come first.
+    """
+    check_synchronisation(program, hardware)
+    machine, stream = _recorded(program, hardware)
+    found: list[RedundantTokens] = []
+    for edge, (source, target) in enumerate(stream.edges):
+        pairs = list(zip(stream.pushed[edge], stream.popped[edge], strict=False))
+        for pushes, pops in _groups(pairs):
+            numbers = {k for k, (push, _) in enumerate(pairs) if push in pushes}
+            if _ordered(machine, {(edge, k) for k in numbers}):
+                found.append(RedundantTokens(source, target, pushes, pops, len(numbers)))
+    return tuple(found)
+
+
+def redundant_barriers(
+    program: KernelProgram, hardware: HardwareSpec
+) -> tuple[RedundantBarrier, ...]:
+    """Barriers and fences that order nothing, each alone.
+
+    Raises:
+        HwgenError: as `check_synchronisation`, whose errors come first.
+    """
+    check_synchronisation(program, hardware)
+    machine, _ = _recorded(program, hardware)
+    statements: dict[int, list[tuple[int, ...]]] = {}
+    for event in machine.executed:
+        if event.operation.unit == ISSUER:
+            statements.setdefault(event.operation.site, []).append(event.operation.awaits)
+    found: list[RedundantBarrier] = []
+    for statement, awaits in sorted(statements.items()):
+        if _ordered(machine, (), {statement}):
+            unit = machine.names[awaits[0][0]] if len(awaits[0]) == 1 else ""
+            found.append(RedundantBarrier(unit, statement, len(awaits)))
+    return tuple(found)
+
+
+def _recorded(program: KernelProgram, hardware: HardwareSpec) -> tuple[Clocks, Stream]:
+    machine = Clocks(program, hardware, record=True)
+    stream = Stream(program, hardware, machine.costs, machine, limit=CHECK_LIMIT, located=True)
+    machine.stream = stream
+    stream.run()
+    return machine, stream
+
+
+def _groups(pairs: list[tuple[int, int]]) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Connected components of push and pop statements."""
+    groups: list[tuple[set[int], set[int]]] = []
+    for push, pop in dict.fromkeys(pairs):
+        joined = [g for g in groups if push in g[0] or pop in g[1]]
+        pushes = {push}.union(*(g[0] for g in joined))
+        pops = {pop}.union(*(g[1] for g in joined))
+        groups = [g for g in groups if g not in joined] + [(pushes, pops)]
+    return [(tuple(sorted(a)), tuple(sorted(b))) for a, b in groups]
+
+
+def _ordered(
+    machine: Clocks, ignored: Collection[tuple[int, int]], barriers: Collection[int] = ()
+) -> bool:
+    """Whether all conflicts of the recorded operations are ordered without the ignored tokens and
+    barriers, and no flag could be signalled too often."""
+    spaces = machine.costs.spaces
+    units = len(machine.clock)
+    clock = [[0] * units for _ in range(units)]
+    issuer = [0] * units
+    writes = [[[0] * units for _ in s.writes] for s in spaces]
+    reads = [[[0] * units for _ in s.writes] for s in spaces]
+    given: dict[tuple[int, int], Clock] = {}
+    history: dict[tuple[int, int], list[int]] = {}
+    # Of each edge: signals so far, and its target's clock at each wait so far.
+    signals = [0] * len(machine.edges)
+    awaited: list[list[int]] = [[] for _ in machine.edges]
+    for event in machine.executed:
+        operation = event.operation
+        unit = operation.unit
+        if unit == ISSUER:
+            if operation.site not in barriers:
+                for other in operation.awaits:
+                    issuer = [max(a, b) for a, b in zip(issuer, clock[other], strict=True)]
+            continue
+        mine = [max(a, b) for a, b in zip(clock[unit], issuer, strict=True)]
+        for token in event.popped:
+            if token not in ignored:
+                mine = [max(a, b) for a, b in zip(mine, given[token], strict=True)]
+        mine[unit] += 1
+        for space, footprint, write in operation.touches:
+            for atom in spaces[space].atoms[footprint]:
+                against = (
+                    [writes[space][atom], reads[space][atom]] if write else [writes[space][atom]]
+                )
+                for row in against:
+                    for u in range(units):
+                        if row[u] <= mine[u]:
+                            continue
+                        if not (machine.interlocked and spaces[space].onchip):
+                            return False
+                        mine = [max(a, b) for a, b in zip(mine, history[u, row[u]], strict=True)]
+                (writes if write else reads)[space][atom][unit] = mine[unit]
+        clock[unit] = mine
+        if machine.interlocked:
+            history[unit, mine[unit]] = mine
+        for token in event.popped:
+            if token not in ignored:
+                awaited[token[0]].append(mine[unit])
+        for token in event.pushed:
+            if token in ignored:
+                continue
+            edge = token[0]
+            given[token] = tuple(mine)
+            earlier = signals[edge] - machine.in_flight[edge]
+            signals[edge] += 1
+            if machine.in_flight[edge] and earlier >= 0:
+                waits = awaited[edge]
+                if earlier >= len(waits) or waits[earlier] > mine[machine.target_of[edge]]:
+                    return False
+    return True

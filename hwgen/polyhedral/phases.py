@@ -1,0 +1,96 @@
+"""Phases: runs of statements that one fused nest can hold, one accumulation each.
+
+A kernel runs its phases one after the other. What one phase computes and another reads stays on
+the chip between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from hwgen.errors import HwgenError
+from hwgen.polyhedral.scop import build_scop
+from hwgen.spec.expression import Access, walk
+from hwgen.spec.workload import Role, Statement, Tensor, Workload
+
+CANNOT_SHARE = ("H401", "H404")
+"""Errors of statements that no one nest holds."""
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Statements of one nest as a workload of their own, and the tensors that it shares with other
+    phases: `takes` from earlier ones, `leaves` for later ones."""
+
+    workload: Workload
+    takes: tuple[str, ...]
+    leaves: tuple[str, ...]
+
+
+def split_phases(workload: Workload) -> tuple[Phase, ...]:
+    """Cut a workload into as few phases as its statements allow, in textual order.
+
+    Raises:
+        HwgenError: what `build_scop` raises for a statement by itself.
+    """
+    groups: list[list[Statement]] = []
+    for statement in workload.statements:
+        if groups and _together(workload, [*groups[-1], statement]):
+            groups[-1].append(statement)
+        else:
+            groups.append([statement])
+    if len(groups) == 1:
+        return (Phase(workload, (), ()),)
+    return tuple(_phase(workload, groups, n) for n in range(len(groups)))
+
+
+def _together(workload: Workload, statements: list[Statement]) -> bool:
+    if sum(s.op != "=" for s in statements) > 1:
+        return False
+    try:
+        build_scop(_part(workload, statements, frozenset()))
+    except HwgenError as error:
+        if error.code not in CANNOT_SHARE:
+            raise
+        return False
+    return True
+
+
+def _reads(statements: Sequence[Statement]) -> set[str]:
+    return {n.tensor for s in statements for n in walk(s.value) if isinstance(n, Access)}
+
+
+def _writes(statements: Sequence[Statement]) -> set[str]:
+    return {s.target.tensor for s in statements}
+
+
+def _phase(workload: Workload, groups: Sequence[list[Statement]], number: int) -> Phase:
+    mine = groups[number]
+    earlier = [s for g in groups[:number] for s in g]
+    later = [s for g in groups[number + 1 :] for s in g]
+    written = _writes(mine)
+    takes = _reads(mine) & _writes(earlier)
+    leaves = written & _reads(later)
+    part = _part(workload, mine, frozenset(leaves))
+    part = replace(part, name=f"{workload.name}_{number}")
+    order = [t.name for t in workload.tensors]
+    return Phase(
+        part, tuple(n for n in order if n in takes), tuple(n for n in order if n in leaves)
+    )
+
+
+def _part(workload: Workload, statements: list[Statement], leaves: frozenset[str]) -> Workload:
+    """The statements as a workload: what they read from outside is input."""
+    written, read = _writes(statements), _reads(statements)
+    tensors: list[Tensor] = []
+    for t in workload.tensors:
+        if t.name not in written | read:
+            continue
+        role: Role = "input"
+        if t.name in written:
+            last = max(n for n, s in enumerate(statements) if s.target.tensor == t.name)
+            inner = t.name in _reads(statements[last + 1 :])
+            role = "intermediate" if inner and t.name not in leaves else "output"
+        tensors.append(replace(t, role=role))
+    return replace(workload, tensors=tuple(tensors), statements=tuple(statements))

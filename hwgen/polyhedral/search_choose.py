@@ -1,0 +1,141 @@
+"""The last step of a search: simulate the cheapest candidates, and refine the best of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Generic, Protocol, TypeVar
+
+from hwgen.errors import HwgenError
+from hwgen.polyhedral.search import Candidate, SearchResult, Watch
+from hwgen.polyhedral.search_refine import neighbours
+from hwgen.spec.hardware import HardwareSpec
+
+LIMITS = ("H405", "H612", "H613", "H614")
+"""Errors of one schedule that another may not have."""
+
+SIMULATED, SIMULATED_SHORT = 8, 12
+"""Candidates whose cycles are simulated at most before the best is taken; of a short kernel more,
+as latencies, which the estimate knows least about, are a larger part of it."""
+
+SHORT_KERNEL = 20_000
+"""Cycles up to which a kernel is short."""
+
+SLACK = 1.25
+"""Estimates above the best simulated cycles by this factor are not simulated."""
+
+CLOSE = 1.01
+"""Cycles over the lower bound at which no better schedule is looked for."""
+
+REFINED, REFINEMENTS = 3, 4
+"""How many of the best schedules of a short kernel are refined, and in how many steps."""
+
+GAIN = 0.99
+"""A refined schedule must take less than this part of the cycles: its program is often longer."""
+
+
+class Timed(Protocol):
+    """Something with modelled cycles."""
+
+    @property
+    def cycles(self) -> int: ...
+
+
+K = TypeVar("K", bound=Timed)
+
+
+def choose(
+    hardware: HardwareSpec,
+    found: SearchResult,
+    build: Callable[[Candidate], K],
+    watch: Watch,
+    best: K | None = None,
+) -> tuple[K, SearchResult]:
+    """The fastest when simulated: of `best`, the cheapest candidates and what lies beside them.
+
+    Raises:
+        HwgenError: one of `LIMITS` where there is no best and no candidate can be built; what
+            `build` raises besides.
+    """
+    tried = _Tried(hardware, build, best)
+    cuts = found.cuts
+    least = min(c.bound for c in found.candidates)
+    watch.expect(SIMULATED)
+    for candidate in found.candidates:
+        if tried.best is not None:
+            cycles = tried.best.cycles
+            most = SIMULATED_SHORT if cycles <= SHORT_KERNEL else SIMULATED
+            near = candidate.cycles <= SLACK * cycles and cycles > CLOSE * least
+            if len(tried.built) == most or not near:
+                break
+            if watch.expired:
+                cuts = tuple(dict.fromkeys((*cuts, watch.reason)))
+                break
+            if candidate.bound >= cycles:
+                continue
+        tried.add(candidate)
+        watch.step()
+    if tried.best is None:
+        raise tried.refused[0]
+    simulated = len(tried.built)
+    starts = sorted(tried.built, key=lambda item: item[1].cycles)[:REFINED]
+    for candidate, kernel in starts if tried.best.cycles <= SHORT_KERNEL else ():
+        cycles = tried.best.cycles
+        if cycles <= CLOSE * least or kernel.cycles > SLACK * cycles:
+            break
+        if watch.expired:
+            cuts = tuple(dict.fromkeys((*cuts, watch.reason)))
+            break
+        tried.refine(candidate, kernel)
+    beside = len(tried.built) - simulated
+    refused = len(tried.refused)
+    return tried.best, replace(
+        found, simulated=simulated, beside=beside, refused=refused, cuts=cuts
+    )
+
+
+class _Tried(Generic[K]):
+    """Kernels that were built and simulated, and the best of them and of an earlier one."""
+
+    def __init__(
+        self, hardware: HardwareSpec, build: Callable[[Candidate], K], best: K | None
+    ) -> None:
+        self._hardware = hardware
+        self._build = build
+        self._seen: set[str] = set()
+        self.best = best
+        self.built: list[tuple[Candidate, K]] = []
+        self.refused: list[HwgenError] = []
+
+    def add(self, candidate: Candidate, gain: float = 1.0) -> K | None:
+        """Simulate a schedule unless it was already; None where the hardware does not allow it.
+
+        It becomes the best where it takes fewer than `gain` times the cycles of the best so far.
+        """
+        text = f"{candidate.tiling.match}\n{candidate.tiling}"
+        if text in self._seen:
+            return None
+        self._seen.add(text)
+        try:
+            kernel = self._build(candidate)
+        except HwgenError as error:
+            if error.code not in LIMITS:
+                raise
+            self.refused.append(error)
+            return None
+        self.built.append((candidate, kernel))
+        if self.best is None or kernel.cycles < gain * self.best.cycles:
+            self.best = kernel
+        return kernel
+
+    def refine(self, start: Candidate, kernel: K) -> None:
+        """Go from a schedule to better ones beside it for as long as there are any."""
+        tiling, cycles = start.tiling, kernel.cycles
+        for _ in range(REFINEMENTS):
+            for other in neighbours(self._hardware, tiling):
+                beside = self.add(replace(start, tiling=other, bound=0.0), GAIN)
+                if beside is not None and beside.cycles < cycles:
+                    tiling, cycles = other, beside.cycles
+                    break
+            else:
+                return

@@ -1,0 +1,399 @@
+"""The figures of a kernel's page, as plain data in the form that plotly.js draws.
+
+Plain data because plotly's Python classes are untyped and slow to import; the tests validate every
+figure against them. Times are cycles since the launch.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from hwgen.model.timing import TimingResult
+from hwgen.report.movement import MemoryTraffic
+from hwgen.report.recording import RecordedCall, Recording, SlotUse
+from hwgen.spec.hardware import HardwareSpec
+
+Json = str | int | float | bool | None | Sequence["Json"] | Mapping[str, "Json"]
+Figure = dict[str, Json]
+
+COLOURS = (
+    "#2f6db5", "#e08214", "#3a923a", "#8c5fb8", "#c44e52",
+    "#17939b", "#a6761d", "#d6619f", "#5b7083", "#8aa329",
+)  # fmt: skip
+GREY, LIGHT, TEXT, LINE = "#9aa5b1", "#e4e8ed", "#1f2933", "#d5dbe1"
+FONT = "Inter, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
+ROW = 46
+"""Height in pixels of one bar's row."""
+SEPARATED = 300
+"""Bars up to which lines part neighbours."""
+
+
+def colours(names: Iterable[str]) -> dict[str, str]:
+    """A colour for each name, in their order."""
+    return {n: COLOURS[i % len(COLOURS)] for i, n in enumerate(dict.fromkeys(names))}
+
+
+def layout(height: int, **changes: Json) -> dict[str, Json]:
+    """What all figures share."""
+    shared: dict[str, Json] = {
+        "height": height,
+        "margin": {"l": 96, "r": 24, "t": 16, "b": 48},
+        "font": {"family": FONT, "size": 13, "color": TEXT},
+        "paper_bgcolor": "#ffffff",
+        "plot_bgcolor": "#ffffff",
+        "hoverlabel": {
+            "align": "left",
+            "bgcolor": "#ffffff",
+            "bordercolor": LINE,
+            "font": {"family": FONT, "size": 12, "color": TEXT},
+        },
+        "hovermode": "closest",
+        "barmode": "overlay",
+        "legend": {
+            "orientation": "h",
+            "traceorder": "normal",
+            "x": 0,
+            "y": 1.0,
+            "yanchor": "bottom",
+            "xanchor": "left",
+        },
+    }
+    return shared | changes
+
+
+def axis(title: str, **changes: Json) -> dict[str, Json]:
+    """An axis with thin lines; its numbers have thousands separated."""
+    shared: dict[str, Json] = {
+        "title": {"text": title, "font": {"size": 12, "color": "#52606d"}},
+        "gridcolor": LIGHT,
+        "linecolor": LINE,
+        "zeroline": False,
+        "ticks": "outside",
+        "tickcolor": LINE,
+        "separatethousands": True,
+        "tickformat": ",d",
+    }
+    return shared | changes
+
+
+def _pixels(rows: int, base: int = 120) -> int:
+    return base + ROW * max(1, rows)
+
+
+def _window(recording: Recording) -> int:
+    """The last cycle to show at first."""
+    return recording.timing.cycles if recording.complete else recording.end
+
+
+def timeline(recording: Recording, hardware: HardwareSpec) -> Figure:
+    """One bar per recorded call, a row per unit; the rest of each unit as one bar."""
+    by_name: dict[str, list[RecordedCall]] = {}
+    for call in recording.calls:
+        by_name.setdefault(call.name, []).append(call)
+    paint = colours([*(n for n in _order(hardware) if n in by_name), *sorted(by_name)])
+    # Thin white lines part the bars; where there are very many they would hide them.
+    parting = 0.5 if len(recording.calls) <= SEPARATED else 0
+    traces: list[Json] = []
+    for name in paint:
+        mine = by_name[name]
+        traces.append(
+            {
+                "type": "bar",
+                "orientation": "h",
+                "name": name,
+                "meta": "calls",
+                "y": [c.unit for c in mine],
+                "x": [c.cycles for c in mine],
+                "base": [c.start for c in mine],
+                "width": 0.72,
+                "customdata": [_describe(c) for c in mine],
+                "hovertemplate": "%{customdata}<extra></extra>",
+                "marker": {"color": paint[name], "line": {"color": "#ffffff", "width": parting}},
+            }
+        )
+    if not recording.complete:
+        traces.append(_rest(recording, hardware))
+    units = [u.name for u in hardware.units]
+    end = _window(recording)
+    changes: dict[str, Json] = {
+        "xaxis": axis("cycles since the launch", range=[0, end], rangemode="nonnegative"),
+        "yaxis": axis(
+            "",
+            type="category",
+            categoryorder="array",
+            categoryarray=units[::-1],
+            range=[-0.5, len(units) - 0.5],
+            fixedrange=True,
+            ticks="",
+        ),
+    }
+    return {"data": traces, "layout": layout(_pixels(len(units)), **changes)}
+
+
+def _order(hardware: HardwareSpec) -> list[str]:
+    return [i.name for i in hardware.intrinsics]
+
+
+def _describe(call: RecordedCall) -> str:
+    lines = [f"<b>{call.name}</b> on {call.unit}"]
+    if call.site >= 0:
+        loops = ", ".join(f"{n} = {v}" for n, v in call.loops)
+        lines.append(f"site {call.site}" + (f": {loops}" if loops else ""))
+    lines.append(f"{call.start:,} to {call.end:,}: {call.cycles:,} cycles")
+    if call.extents:
+        lines.append("over " + " x ".join(f"{e:,}" for e in call.extents))
+    lines += [str(t) for t in call.touched]
+    return "<br>".join(lines)
+
+
+def _rest(recording: Recording, hardware: HardwareSpec) -> Json:
+    """What is not drawn, as one pale bar per unit from the last drawn call to the kernel's end."""
+    timing = recording.timing
+    ends: dict[str, int] = {u.unit: 0 for u in timing.units}
+    for call in recording.calls:
+        ends[call.unit] = max(ends[call.unit], call.end)
+    left = Counter(dict(timing.calls))
+    left.subtract(recording.counts)
+    homes = unit_of(hardware)
+    rows: list[str] = []
+    for unit in timing.units:
+        names = [f"{n} {left[n]:,}" for n in sorted(left) if left[n] and homes.get(n) == unit.unit]
+        rows.append(
+            f"<b>{unit.unit}: not drawn</b><br>calls: {', '.join(names) or 'none'}<br>"
+            f"busy for {unit.busy - recording.busy[unit.unit]:,} more cycles"
+        )
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "name": "not drawn one by one",
+        "meta": "rest",
+        "y": [u.unit for u in timing.units],
+        "x": [timing.cycles - ends[u.unit] for u in timing.units],
+        "base": [ends[u.unit] for u in timing.units],
+        "width": 0.72,
+        "customdata": rows,
+        "hovertemplate": "%{customdata}<extra></extra>",
+        "marker": {
+            "color": LIGHT,
+            "pattern": {"shape": "/", "fgcolor": GREY, "bgcolor": "#f5f7fa", "size": 6},
+        },
+    }
+
+
+def unit_of(hardware: HardwareSpec) -> dict[str, str]:
+    """The unit of everything that is executed by name; an empty operation has several."""
+    homes = {i.name: i.unit for i in hardware.intrinsics}
+    for intrinsic in hardware.intrinsics:
+        if intrinsic.micro_kernel is not None:
+            homes[intrinsic.micro_kernel.load_name] = intrinsic.unit
+    if hardware.completion is not None:
+        homes["finish"] = hardware.completion.unit
+    return homes
+
+
+def breakdown(timing: TimingResult) -> Figure:
+    """Where the cycles of each unit went, over the whole kernel."""
+    units = [u.unit for u in timing.units]
+    parts: tuple[tuple[str, str, list[int]], ...] = (
+        ("busy", COLOURS[0], [u.busy for u in timing.units]),
+        ("waits for another unit", "#f2b35e", [u.tokens for u in timing.units]),
+        ("bus shared", "#c44e52", [u.bus for u in timing.units]),
+        ("fetch", "#8c5fb8", [u.fetch for u in timing.units]),
+        ("queue full", "#17939b", [u.queue for u in timing.units]),
+        (
+            "idle",
+            LIGHT,
+            [
+                # What the bus costs is part of the busy cycles of the reads that it slows down.
+                max(0, timing.cycles - u.busy - u.tokens - u.fetch - u.queue)
+                for u in timing.units
+            ],
+        ),
+    )
+    slowed = parts[2][2]
+    traces: list[Json] = []
+    for name, colour, cycles in parts:
+        if not any(cycles):
+            continue
+        shown = [c - s for c, s in zip(cycles, slowed, strict=True)] if name == "busy" else cycles
+        shares = [100 * c / timing.cycles for c in shown]
+        traces.append(
+            {
+                "type": "bar",
+                "orientation": "h",
+                "name": name,
+                "y": units,
+                "x": shares,
+                "customdata": shown,
+                "width": 0.6,
+                "hovertemplate": "%{y}: " + name + " %{customdata:,d} cycles, %{x:.1f} %"
+                "<extra></extra>",
+                "marker": {"color": colour},
+            }
+        )
+    changes: dict[str, Json] = {
+        "barmode": "stack",
+        "xaxis": axis("share of the kernel's cycles, %", range=[0, 100], fixedrange=True),
+        "yaxis": axis("", type="category", autorange="reversed", fixedrange=True, ticks=""),
+    }
+    return {"data": traces, "layout": layout(_pixels(len(units), 110), **changes)}
+
+
+def memory_map(
+    recording: Recording, uses: Sequence[SlotUse], hardware: HardwareSpec, paint: Mapping[str, str]
+) -> Figure:
+    """The slots of each memory's buffers over time: a box from first fill to last use."""
+    memories = [m for m in hardware.memories if any(u.memory == m.name for u in uses)]
+    gap = 0.09
+    height = (1 - gap * (len(memories) - 1)) / max(1, len(memories))
+    traces: list[Json] = []
+    changes: dict[str, Json] = {}
+    named: set[str] = set()
+    notes: list[Json] = []
+    for row, memory in enumerate(memories):
+        mine = [u for u in uses if u.memory == memory.name]
+        suffix = str(row + 1) if row else ""
+        top = 1 - row * (height + gap)
+        bottom = max(0.0, top - height)
+        for tensor in sorted({u.tensor for u in mine}):
+            of = [u for u in mine if u.tensor == tensor]
+            traces.append(
+                {
+                    "type": "bar",
+                    "name": tensor,
+                    "legendgroup": tensor,
+                    "showlegend": tensor not in named,
+                    "xaxis": f"x{suffix}",
+                    "yaxis": f"y{suffix}",
+                    "x": [u.start for u in of],
+                    "width": [max(1, u.end - u.start) for u in of],
+                    "offset": 0,
+                    "base": [u.base for u in of],
+                    "y": [u.entries for u in of],
+                    "customdata": [_describe_use(u) for u in of],
+                    "hovertemplate": "%{customdata}<extra></extra>",
+                    "marker": {
+                        "color": paint[tensor],
+                        "opacity": 0.85,
+                        "line": {
+                            "color": "#ffffff",
+                            "width": 1 if len(mine) <= SEPARATED else 0.5,
+                        },
+                    },
+                }
+            )
+            named.add(tensor)
+        used = max(u.base + u.entries for u in mine)
+        last = row == len(memories) - 1
+        changes[f"xaxis{suffix}"] = axis(
+            "cycles since the launch" if last else "",
+            anchor=f"y{suffix}",
+            range=[0, _window(recording)],
+            showticklabels=last,
+            **({"matches": "x"} if row else {}),
+        )
+        changes[f"yaxis{suffix}"] = axis(
+            "entry",
+            anchor=f"x{suffix}",
+            domain=[bottom, top],
+            range=[0, used],
+            fixedrange=True,
+            nticks=5,
+        )
+        notes.append(
+            {
+                "text": f"<b>{memory.name}</b>  entries 0 to {used - 1:,} of "
+                f"{memory.capacity_entries:,}",
+                "xref": "paper",
+                "yref": "paper",
+                "x": 0,
+                "y": top,
+                "xanchor": "left",
+                "yanchor": "bottom",
+                "showarrow": False,
+                "font": {"size": 12, "color": "#52606d"},
+            }
+        )
+    changes["annotations"] = notes
+    changes["margin"] = {"l": 96, "r": 24, "t": 56, "b": 48}
+    changes["legend"] = {
+        "orientation": "h", "traceorder": "normal", "x": 1, "xanchor": "right", "y": 1.0,
+        "yanchor": "bottom",
+    }  # fmt: skip
+    return {"data": traces, "layout": layout(110 + 150 * max(1, len(memories)), **changes)}
+
+
+def _describe_use(use: SlotUse) -> str:
+    return (
+        f"<b>{use.buffer}</b> slot {use.slot}: {use.tensor}<br>"
+        f"{use.memory} entries {use.base:,} to {use.base + use.entries - 1:,}<br>"
+        f"{use.start:,} to {use.end:,}: {use.end - use.start:,} cycles, {use.calls:,} calls"
+    )
+
+
+def tensor_traffic(rows: Sequence[tuple[str, int, int, int]]) -> Figure:
+    """Off-chip bytes of each tensor (name, loaded, stored, compulsory) beside the compulsory."""
+    names = [name for name, _, _, _ in rows]
+    bars: tuple[tuple[str, str, str, list[int]], ...] = (
+        ("compulsory", "b", GREY, [r[3] for r in rows]),
+        ("loaded", "a", COLOURS[0], [r[1] for r in rows]),
+        ("stored", "a", COLOURS[1], [r[2] for r in rows]),
+    )
+    traces: list[Json] = [
+        {
+            "type": "bar",
+            "orientation": "h",
+            "name": name,
+            "y": names,
+            "x": values,
+            "base": [r[1] for r in rows] if name == "stored" else 0,
+            "offsetgroup": group,
+            "hovertemplate": "%{y}: %{customdata:,d} bytes " + name + "<extra></extra>",
+            "customdata": values,
+            "marker": {"color": colour},
+        }
+        for name, group, colour, values in bars
+        if any(values)
+    ]
+    return _byte_bars(traces, len(names), "group")
+
+
+def memory_traffic(rows: Sequence[MemoryTraffic], paint: Mapping[str, str]) -> Figure:
+    """Bytes that calls read from and write to each memory, by tensor."""
+    traces: list[Json] = []
+    memories = list(dict.fromkeys(r.memory for r in rows))
+    for tensor in dict.fromkeys(r.tensor for r in rows):
+        mine = {r.memory: r for r in rows if r.tensor == tensor}
+        traces.append(
+            {
+                "type": "bar",
+                "orientation": "h",
+                "name": tensor,
+                "y": list(mine),
+                "x": [r.read + r.written for r in mine.values()],
+                "customdata": [
+                    f"<b>{tensor}</b> in {r.memory}<br>{r.read:,} bytes read, {r.written:,} written"
+                    for r in mine.values()
+                ],
+                "hovertemplate": "%{customdata}<extra></extra>",
+                "marker": {"color": paint[tensor]},
+            }
+        )
+    return _byte_bars(traces, len(memories), "stack", memories)
+
+
+def _byte_bars(
+    traces: list[Json], rows: int, mode: str, order: Sequence[str] | None = None
+) -> Figure:
+    category: dict[str, Json] = {"autorange": "reversed"}
+    if order is not None:
+        category |= {"categoryorder": "array", "categoryarray": list(order)}
+    changes: dict[str, Json] = {
+        "barmode": mode,
+        "bargap": 0.35,
+        "xaxis": axis("bytes", tickformat="~s", fixedrange=True, rangemode="tozero"),
+        "yaxis": axis("", type="category", fixedrange=True, ticks="", **category),
+        "margin": {"l": 72, "r": 24, "t": 16, "b": 48},
+    }
+    return {"data": traces, "layout": layout(_pixels(rows, 120), **changes)}

@@ -1,0 +1,238 @@
+"""One kernel as a single HTML page that needs no network: figures and tables.
+
+`page(compile_kernel(workload, hardware))` is the page's text. The same kernel gives the same bytes
+with the same version of plotly, whose JavaScript is in the page.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from hwgen.report.figures import (
+    Figure,
+    breakdown,
+    colours,
+    memory_map,
+    memory_traffic,
+    tensor_traffic,
+    timeline,
+)
+from hwgen.report.figures_roofline import Roofline, roofline, roofline_figure
+from hwgen.report.movement import arithmetic, compulsory_bytes
+from hwgen.report.movement import memory_traffic as count_memory_traffic
+from hwgen.report.recording import Recording, record, slot_uses
+from hwgen.report.text import Measured, measure
+
+if TYPE_CHECKING:
+    from hwgen.pipeline import Compilation
+
+DRAWN_CALLS = 2000
+"""Calls that a page draws one by one at most; the rest is aggregated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Headline:
+    """One of the figures at the top: what it is, its value, and what to read it with."""
+
+    label: str
+    value: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Columns (title, whether numbers) and rows of text."""
+
+    columns: tuple[tuple[str, bool], ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def page(compilation: Compilation, drawn: int = DRAWN_CALLS) -> str:
+    """The HTML page of a kernel; at most `drawn` calls are drawn one by one.
+
+    Raises:
+        HwgenError: as `simulate_timing`.
+    """
+    from jinja2 import Environment, StrictUndefined
+
+    c = compilation
+    measured = measure(c)
+    recording = record(c.program, c.hardware, c.kernel.timing, drawn)
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    text = files("hwgen.report").joinpath("page.html").read_text(encoding="utf-8")
+    placed = _roofline(measured)
+    return environment.from_string(text).render(
+        name=c.workload.name,
+        chip=c.hardware.name,
+        sizes=", ".join(f"{n} = {v:,}" for n, v in c.workload.sizes),
+        parameters=", ".join(f"{n} = {v:,}" for n, v in c.hardware.parameters),
+        statements=[str(s) for s in c.workload.statements],
+        headlines=_headlines(measured),
+        exact=c.kernel.timing.exact,
+        recording=recording,
+        roofline=placed,
+        tensors=_tensors(measured),
+        memories=_memories(measured),
+        units=_units(measured),
+        buffers=_buffers(c),
+        program=highlighted(str(c.program)),
+        explanations=_explanations(c),
+        figures=embedded(_figures(measured, recording, placed)),
+        plotly=_plotly(),
+    )
+
+
+def _plotly() -> str:
+    """The JavaScript that draws the figures; the package is untyped, and imported here only."""
+    get: Callable[[], str] = import_module("plotly.offline").get_plotlyjs
+    return get()
+
+
+def embedded(figures: Mapping[str, Figure]) -> str:
+    """Figures as JSON that may stand inside a script element."""
+    text = json.dumps(figures, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def highlighted(program: str) -> str:
+    """A program's text as HTML, with its keywords marked."""
+    from markupsafe import Markup, escape
+
+    keywords = r"\b(for|in|if|else|push|pop|over|step|kernel|image|buffer|micro-kernel|variant)\b"
+    safe = str(escape(program))
+    return Markup(re.sub(keywords, r"<b>\1</b>", safe))
+
+
+def _figures(measured: Measured, recording: Recording, placed: Roofline) -> dict[str, Figure]:
+    c = measured.compilation
+    paint = colours(t.name for t in c.workload.tensors)
+    # Tensors that the compiler made, such as accumulators, come after the workload's own.
+    paint = colours([*paint, *sorted(b.tensor for b in c.program.buffers)])
+    compulsory = compulsory_bytes(c.program, c.hardware)
+    uses = slot_uses(recording, c.program)
+    return {
+        "timeline": timeline(recording, c.hardware),
+        "breakdown": breakdown(recording.timing),
+        "memory": memory_map(recording, uses, c.hardware, paint),
+        "roofline": roofline_figure(placed),
+        "tensors": tensor_traffic(
+            [(t.tensor, t.loaded, t.stored, compulsory.get(t.tensor, 0)) for t in measured.traffic]
+        ),
+        "memories": memory_traffic(count_memory_traffic(c.program, c.hardware), paint),
+    }
+
+
+def _roofline(measured: Measured) -> Roofline:
+    c = measured.compilation
+    return roofline(
+        arithmetic(c.scop.statements),
+        sum(t.loaded for t in measured.traffic),
+        sum(t.stored for t in measured.traffic),
+        measured.timing.cycles,
+        measured.bound,
+        c.hardware,
+    )
+
+
+def _headlines(measured: Measured) -> list[Headline]:
+    c, timing, bound = measured.compilation, measured.timing, measured.bound
+    busiest = max(timing.units, key=lambda u: u.busy)
+    least = sum(compulsory_bytes(c.program, c.hardware).values())
+    moved = measured.off_chip_bytes
+    return [
+        Headline("Cycles", f"{timing.cycles:,}", f"{timing.operations:,} calls"),
+        Headline("Lower bound", f"{bound.cycles:,}", f"set by {bound.resource or 'nothing'}"),
+        Headline("Ratio", f"{measured.ratio:.3f}", "cycles over the lower bound"),
+        Headline(
+            "Utilisation",
+            f"{busiest.busy / timing.cycles:.1%}",
+            f"of all cycles {busiest.unit} is busy",
+        ),
+        Headline(
+            "Off-chip bytes",
+            f"{moved:,}",
+            f"{moved / least:.2f} times the compulsory" if least else "none compulsory",
+        ),
+    ]
+
+
+def _tensors(measured: Measured) -> Table:
+    c = measured.compilation
+    compulsory = compulsory_bytes(c.program, c.hardware)
+    rows: list[tuple[str, ...]] = []
+    for t in measured.traffic:
+        least = compulsory.get(t.tensor, 0)
+        times = f"{(t.loaded + t.stored) / least:.2f}" if least else "-"
+        rows.append(
+            (t.tensor, t.role, f"{t.loaded:,}", f"{t.stored:,}", f"{least:,}", times, f"{t.size:,}")
+        )
+    header = ("loaded", "stored", "compulsory", "moved / compulsory", "in the caller's memory")
+    return Table((("tensor", False), ("role", False), *((h, True) for h in header)), tuple(rows))
+
+
+def _memories(measured: Measured) -> Table:
+    c = measured.compilation
+    rows = tuple(
+        (t.memory, t.tensor, f"{t.read:,}", f"{t.written:,}")
+        for t in count_memory_traffic(c.program, c.hardware)
+    )
+    header = (("memory", False), ("tensor", False), ("bytes read", True), ("bytes written", True))
+    return Table(header, rows)
+
+
+def _units(measured: Measured) -> Table:
+    cycles = measured.timing.cycles
+    rows = tuple(
+        (
+            u.unit,
+            f"{u.busy:,}",
+            f"{u.busy / cycles:.1%}",
+            f"{u.tokens:,}",
+            f"{u.bus:,}",
+            f"{u.fetch:,}",
+            f"{u.queue:,}",
+        )
+        for u in measured.timing.units
+    )
+    header = ("busy", "of all", "waits for units", "bus shared", "fetch", "queue full")
+    return Table((("unit", False), *((h, True) for h in header)), rows)
+
+
+def _buffers(c: Compilation) -> Table:
+    memory = c.hardware.memory
+    rows = tuple(
+        (
+            b.memory,
+            f"{b.base:,} to {b.base + b.entries - 1:,}",
+            b.name,
+            b.tensor,
+            f"{b.slots:,}",
+            f"{b.entries * memory[b.memory].entry_bytes:,}",
+            f"{b.entries / memory[b.memory].capacity_entries:.1%}",
+        )
+        for b in c.program.buffers
+    )
+    header = (("memory", False), ("entries", False), ("buffer", False), ("tensor", False))
+    numbers = (("slots", True), ("bytes", True), ("of the memory", True))
+    return Table((*header, *numbers), rows)
+
+
+def _explanations(c: Compilation) -> Sequence[tuple[str, Sequence[tuple[str, str, str, str]]]]:
+    """Per statement: intrinsic, binding, reason, repair; those that match first."""
+    return [
+        (
+            str(statement),
+            [
+                (e.intrinsic, e.binding, e.reason, e.repair)
+                for e in sorted(c.explanations, key=lambda e: not e.binding)
+                if e.statement == statement.name
+            ],
+        )
+        for statement in c.scop.statements
+    ]

@@ -1,0 +1,116 @@
+"""What a kernel moves and computes, counted from its loops without running them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import prod
+
+from hwgen.codegen.program import Call, KernelProgram, Node
+from hwgen.model.costs import entry_bytes, iterations, offchip_operand
+from hwgen.model.counting import NestedCall, nested_calls, total, touched_entries
+from hwgen.polyhedral.scop import ScopStatement
+from hwgen.spec.expression import DTYPES, Binary, Cast, Expr, Unary, evaluate
+from hwgen.spec.expression import Call as Function
+from hwgen.spec.hardware import HardwareSpec, Operand
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryTraffic:
+    """Bytes that calls read from and write to one memory for one tensor."""
+
+    memory: str
+    tensor: str
+    read: int
+    written: int
+
+
+def memory_traffic(program: KernelProgram, hardware: HardwareSpec) -> tuple[MemoryTraffic, ...]:
+    """Bytes by memory and tensor, in the chip's order of memories.
+
+    An operand counts once per iteration of its call; one that is updated is read and written.
+    """
+
+    def counted(node: Node) -> tuple[Expr, ...] | None:
+        if not isinstance(node, Call):
+            return None
+        return () if node.kernel else node.extents
+
+    def leaf(node: Node, values: Mapping[str, int]) -> Mapping[str, int]:
+        assert isinstance(node, Call)
+        extents = () if node.kernel else tuple(int(evaluate(e, values)) for e in node.extents)
+        times = iterations(node, program, extents)
+        moved: Counter[str] = Counter()
+        rules = hardware.intrinsic[node.intrinsic].operands
+        for operand, rule in zip(node.operands, rules, strict=True):
+            tensor = _tensor(program, operand.buffer)
+            size = _iteration_bytes(rule, hardware)
+            if rule.access != "write":
+                moved[f"{rule.memory} {tensor} read"] += times * size
+            if rule.access != "read":
+                moved[f"{rule.memory} {tensor} write"] += times * size
+        return moved
+
+    found = total(program.body, counted, leaf)
+    pairs = sorted({(key.split(" ")[0], key.split(" ")[1]) for key in found})
+    order = [m.name for m in hardware.memories]
+    return tuple(
+        MemoryTraffic(m, t, found[f"{m} {t} read"], found[f"{m} {t} write"])
+        for m, t in sorted(pairs, key=lambda pair: (order.index(pair[0]), pair[1]))
+    )
+
+
+def _tensor(program: KernelProgram, name: str) -> str:
+    image = program.image.get(name)
+    return image.tensor if image is not None else program.buffer[name].tensor
+
+
+def _iteration_bytes(rule: Operand, hardware: HardwareSpec) -> int:
+    memory = hardware.memory[rule.memory]
+    return prod(rule.shape) * DTYPES[rule.dtype if memory.kind == "offchip" else memory.dtype]
+
+
+def compulsory_bytes(program: KernelProgram, hardware: HardwareSpec) -> dict[str, int]:
+    """Off-chip bytes by tensor if each entry that is touched crossed once in each direction.
+
+    Exact, or too few, as in the lower bound (`model/bound.py`).
+    """
+    accesses: dict[tuple[str, str], list[tuple[NestedCall, str]]] = {}
+    sizes: dict[tuple[str, str], int] = {}
+    for nested in nested_calls(program.body):
+        operand = offchip_operand(hardware.intrinsic[nested.call.intrinsic], hardware)
+        if operand is None:
+            continue
+        buffer = next(o.buffer for o in nested.call.operands if o.name == operand.name)
+        for way in ("read", "write"):
+            if operand.access in (way, "update"):
+                accesses.setdefault((buffer, way), []).append((nested, operand.name))
+                sizes[buffer, way] = entry_bytes(operand)
+    found: Counter[str] = Counter()
+    for key, nested in accesses.items():
+        image = program.image[key[0]]
+        found[image.tensor] += touched_entries(nested, image.entries) * sizes[key]
+    return dict(found)
+
+
+def arithmetic(statements: Iterable[ScopStatement]) -> int:
+    """Scalar operations of a computation: a multiply-add is two, a conversion none."""
+    return sum(
+        prod(extent for _, extent in s.loops) * (_operations(s.value) + (s.op != "="))
+        for s in statements
+    )
+
+
+def _operations(value: Expr) -> int:
+    match value:
+        case Binary(_, left, right):
+            return 1 + _operations(left) + _operations(right)
+        case Unary():
+            return 1 + _operations(value.operand)
+        case Function(_, arguments):
+            return 1 + sum(map(_operations, arguments))
+        case Cast():
+            return _operations(value.operand)
+        case _:
+            return 0

@@ -1,0 +1,57 @@
+"""What no kernel can do right is refused before there is a program, with the reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+import hwgen
+from hwgen.errors import HwgenError
+from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.load import parse_hardware
+from hwgen.spec.source import read_document
+from hwgen.spec.workload import Workload
+
+ROOT = Path(__file__).parents[2]
+
+
+def refusal(workload: Workload, hardware: HardwareSpec) -> str:
+    with pytest.raises(HwgenError) as caught:
+        hwgen.compile_kernel(workload, hardware)
+    assert caught.value.code == "H301"
+    return caught.value.diagnostic.found
+
+
+@pytest.mark.parametrize(
+    ("dtype", "compute"),
+    [
+        ("int32", "y[i] = x[i] + z[i]"),
+        ("int8", "y[i] = max(x[i], 0)"),
+        ("int8", "y[i] = x[i]"),
+        ("int32", "y[i] += x[i] * z[r]"),
+    ],
+)
+def test_a_float_store_writes_no_integers(dtype: str, compute: str) -> None:
+    """Its image would hold other bytes than the host reads in the tensor's declared type."""
+    used = {n: f"int8[{e}]" for n, e in (("x", 5), ("z", 5)) if f"{n}[" in compute}
+    workload = hwgen.Workload("whole", tensors={**used, "y": f"{dtype}[5]"}, compute=[compute])
+    hardware = hwgen.load_hardware(ROOT / "tests" / "specs" / "two_stage.yaml")
+    assert f"no store writes y as {dtype}" in refusal(workload, hardware)
+
+
+def test_a_writer_that_a_store_does_not_accept() -> None:
+    """A value repeated over a loop needs an entry of its own, for which a chip without a reset
+    has no operation."""
+    spec = cast(dict[str, Any], read_document(ROOT / "hw_specs" / "vta.yaml").data)
+    del spec["intrinsics"]["reset"]
+    for intrinsic in spec["intrinsics"].values():
+        for operand in intrinsic["operands"].values():
+            if "written_by" in operand:
+                operand["written_by"] = [n for n in operand["written_by"] if n != "reset"]
+    workload = hwgen.Workload(
+        "rows", tensors={"x": "int32[5]", "y": "int8[5, 4]"}, compute=["y[i, j] = int8(x[i])"]
+    )
+    found = refusal(workload, parse_hardware(spec))
+    assert "store_out reads src only after gemm, add" in found

@@ -1,0 +1,27 @@
+"""The search's choice against every schedule of small kernels, each one simulated."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conformance.exhaustive import SMALL, Case, judge, schedules
+
+WITHIN = 1.05
+SECONDS = 5.0
+
+
+def test_there_are_enough_spaces() -> None:
+    assert len(set(SMALL)) == len(SMALL) >= 30
+
+
+@pytest.mark.parametrize("case", SMALL, ids=str)
+def test_choice_is_close_to_the_best_schedule(case: Case) -> None:
+    found = judge(case)
+    search = found.compilation.search
+    assert found.ratio <= WITHIN, found.compilation.schedule.tiling
+    assert found.seconds <= SECONDS
+    assert found.below == (), "a schedule beats the bound that prunes"
+    assert search.exhausted
+    assert search.cycles == found.compilation.cycles >= search.bound > 0
+    assert search.left_out == 0
+    assert str(found.compilation.schedule.tiling) in map(str, schedules(found.compilation.match))

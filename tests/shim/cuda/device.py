@@ -1,0 +1,80 @@
+"""Runs emitted text of blocks and threads on the host (see `cuda_runtime.h`)."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import re
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from hwgen.codegen.nest.emit import NestSource
+from hwgen.model.numeric import STORAGE, Array
+from hwgen.spec.workload import Workload
+
+HERE = Path(__file__).resolve().parent
+FLAGS = (
+    "-std=c++17", "-O1", "-fPIC", "-shared", "-w", "-x", "c++",
+)  # fmt: skip
+_START = re.compile(r"(\w+)<<<(dim3\([^)]*\)), (dim3\([^)]*\))>>>\((.*)\);")
+
+
+@dataclass(frozen=True)
+class Run:
+    """Outputs by name, what the shim objects to ("": nothing), and how often threads waited."""
+
+    outputs: dict[str, Array]
+    message: str
+    barriers: int
+
+
+@cache
+def _folder() -> Path:
+    return Path(tempfile.mkdtemp(prefix="hwgen-cuda-"))
+
+
+def host_text(text: str) -> str:
+    """The text with its launches as C++ that any compiler takes."""
+    return _START.sub(r"shim_launch(\2, \3, [&] { \1(\4); });", text)
+
+
+def build(text: str) -> Path:
+    """The text, compiled for the host."""
+    key = hashlib.sha256((text + (HERE / "cuda_runtime.h").read_text()).encode()).hexdigest()[:24]
+    library = _folder() / f"{key}.so"
+    if not library.exists():
+        code = library.with_suffix(".cpp")
+        code.write_text(host_text(text))
+        done = subprocess.run(
+            ["g++", *FLAGS, f"-I{HERE}", str(code), "-o", str(library)],
+            capture_output=True, text=True, check=False, timeout=300,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr[:3000]
+    return library
+
+
+def run(
+    source: NestSource, workload: Workload, inputs: Mapping[str, Array], seed: int = 0
+) -> Run:
+    """One call of the function, threads in the order of a seed."""
+    library = ctypes.CDLL(str(build(source.text)))
+    arrays = [np.ascontiguousarray(inputs[n]) for n in source.inputs]
+    outputs = {
+        n: np.zeros(workload.tensor[n].shape, STORAGE[workload.tensor[n].dtype])
+        for n in source.outputs
+    }
+    ctypes.c_int.in_dll(library, "shim_seed").value = seed
+    message = (ctypes.c_char * 200).in_dll(library, "shim_message")
+    message.value = b""
+    barriers = ctypes.c_int.in_dll(library, "shim_barriers")
+    barriers.value = 0
+    function = library[source.name]
+    function.restype = None
+    function(*(ctypes.c_void_p(a.ctypes.data) for a in (*arrays, *outputs.values())))
+    return Run(outputs, message.value.decode(), barriers.value)

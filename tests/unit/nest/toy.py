@@ -1,0 +1,119 @@
+"""Small workloads and chips that the tests of the scheduling language share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+import hwgen
+from hwgen import HwgenError, Schedule
+from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.workload import Workload
+
+ROOT = Path(__file__).resolve().parents[3]
+SPECS = {
+    "cpu": ROOT / "hw_specs" / "cpu_generic.yaml",
+    "cuda": ROOT / "hw_specs" / "cuda_generic.yaml",
+    "gemv": ROOT / "tests" / "specs" / "cpu_gemv.yaml",
+}
+
+
+def make(
+    name: str, tensors: Mapping[str, str], compute: Sequence[str | Mapping[str, object]]
+) -> Workload:
+    """A workload out of its tensors and statements."""
+    return hwgen.Workload(name, sizes={}, tensors=tensors, compute=compute)
+
+
+MATMUL = make(
+    "matmul",
+    {"a": "float32[64, 64]", "b": "float32[64, 64]", "c": "float32[64, 64]"},
+    ["c[i, j] += a[i, k] * b[k, j]"],
+)
+ROWSUM = make("rowsum", {"a": "float32[64, 48]", "b": "float32[64]"}, ["b[i] += a[i, k]"])
+CHAIN = make(
+    "chain",
+    {"a": "float32[64, 48]", "b": "float32[64, 48]", "c": "float32[64, 48]"},
+    ["b[i, j] = a[i, j] * 2", "c[i, j] = b[i, j] + 1"],
+)
+BLUR = make(
+    "blur",
+    {"a": "float32[66]", "b": "float32[66]", "c": "float32[64]"},
+    ["b[i] = a[i] * 2", {"do": "c[i] = b[i] + b[i + 1] + b[i + 2]", "loops": {"i": 64}}],
+)
+MAX = make("largest", {"a": "int32[50]", "m": "int32[1]"}, ["m[0] max= a[k]"])
+MATVEC = make(
+    "matvec",
+    {"a": "float32[32, 128]", "x": "float32[128]", "y": "float32[32]"},
+    ["y[i] += a[i, k] * x[k]"],
+)
+GROUP = make(
+    "group",
+    {
+        "A": "float32[16, 32]",
+        "B": "float32[16, 32]",
+        "D": "float32[16, 32]",
+        "E": "float32[16, 32]",
+        "F": "float32[16]",
+    },
+    ["D[i, j] = A[i, j] + B[i, j]", "E[i, j] = D[i, j] + B[i, j]", "F[i] += E[i, k]"],
+)
+NORM = make(
+    "norm",
+    {
+        "a": "float32[16, 32]",
+        "t": "float32[16]",
+        "b": "float32[16, 32]",
+    },
+    ["t[i] += a[i, k]", "b[i, j] = a[i, j] - t[i]"],
+)
+
+
+@cache
+def chip(name: str) -> HardwareSpec:
+    """One of the chips by its short name."""
+    return hwgen.load_hardware(SPECS[name])
+
+
+def start(workload: Workload, name: str = "cpu") -> Schedule:
+    """A new schedule."""
+    return Schedule(workload, chip(name))
+
+
+def refusal(workload: Workload, script: str, name: str = "cpu") -> HwgenError:
+    """The error of a script's last line; the lines before it must be legal."""
+    lines = script.strip().splitlines()
+    s = start(workload, name)
+    s.replay("".join(f"{line}\n" for line in lines[:-1]), "legal")
+    before = (str(s), s.trace())
+    try:
+        s.replay(lines[-1], "refused")
+    except HwgenError as error:
+        assert (str(s), s.trace()) == before, "a refused edit changes nothing"
+        return error
+    raise AssertionError(f"{lines[-1]} was not refused")
+
+
+SLIDING = make(
+    "sliding",
+    {"a": "float32[16]", "b": "float32[16]", "c": "float32[9, 8]"},
+    [{"do": "b[n] = a[n] * a[n]", "loops": {"n": 16}}, "c[i, j] = b[i + j]"],
+)
+"""Each b is read along an anti-diagonal of c."""
+
+ONCE = "s.compute_at('b', 'j')\ns.set_store_predicate('b', 'i == 0 or j == 7')\n"
+"""Each b is computed where it is read first, and kept: (i, j) needs what (i - 1, j + 1) made."""
+
+WINDOWS = make(
+    "windows",
+    {"a": "float32[18, 8]", "t": "float32[18]", "c": "float32[16]"},
+    ["t[i] += a[i, k]", {"do": "c[i] = t[i] + t[i + 2]", "loops": {"i": 16}}],
+)
+"""Neighbouring c read overlapping windows of the reduction t."""
+
+TWO = make(
+    "two",
+    {"a": "float32[8]", "b": "float32[8]", "c": "float32[8]", "d": "float32[8]"},
+    ["b[i] = a[i] * 2", "c[i] = b[i] + 1", "d[i] = b[i] + 2"],
+)

@@ -1,0 +1,210 @@
+"""What a search says about its space, and that it says the same every time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import hwgen
+from hwgen.pipeline import Compilation, SearchOptions
+from hwgen.polyhedral.affine import Affine
+from hwgen.polyhedral.estimate import Grid
+from hwgen.polyhedral.matching import Match, match
+from hwgen.polyhedral.scop import build_scop
+from hwgen.polyhedral.search import Candidate, SearchResult, Watch, search
+from hwgen.polyhedral.search_bound import distinct_entries, least_work
+from hwgen.polyhedral.search_refine import neighbours
+from hwgen.polyhedral.search_space import RESTRICTIONS, Space, choose_space, length
+from hwgen.polyhedral.selection import select
+from hwgen.spec.hardware import HardwareSpec
+
+UNLIMITED = SearchOptions()
+ROOT = Path(__file__).parents[3]
+SIZES: dict[str, dict[str, int]] = {
+    "gemm": {"M": 20, "N": 100, "K": 300},
+    "gemm_requant": {"M": 256, "N": 256, "K": 256},
+    "conv2d_requant": {},
+    "add": {"M": 56, "N": 256},
+}
+
+
+@cache
+def chip() -> HardwareSpec:
+    return hwgen.load_hardware(ROOT / "hw_specs" / "vta.yaml")
+
+
+@cache
+def compiled(name: str, options: SearchOptions = UNLIMITED) -> Compilation:
+    workload = hwgen.load_workload(ROOT / "workloads" / f"{name}.yaml", SIZES[name])
+    return hwgen.compile_kernel(workload, chip(), options=options)
+
+
+def matches(name: str) -> list[Match]:
+    scop = build_scop(hwgen.load_workload(ROOT / "workloads" / f"{name}.yaml", SIZES[name]))
+    return match(scop, select(scop, chip()))
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_every_point_is_accounted_for(name: str) -> None:
+    found = compiled(name).search
+    assert found.evaluated > 0
+    assert found.left_out >= 0
+    assert found.evaluated + found.too_large + found.too_slow + found.left_out == found.points
+    assert found.exhausted is (not found.cuts) is (found.left_out == 0)
+    assert found.cycles == compiled(name).cycles
+    assert 1 <= found.ratio == found.cycles / found.bound
+
+
+def test_both_prunings_happen() -> None:
+    found = compiled("conv2d_requant").search
+    assert found.too_large > 0
+    assert found.too_slow > 0
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_no_simulated_kernel_beats_the_bound_that_prunes(name: str) -> None:
+    c = compiled(name)
+    assert least_work(chip(), c.match) <= c.cycles
+    for candidate in c.search.candidates:
+        assert 0 < candidate.bound <= candidate.cycles
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_a_bound_prunes_nothing_that_is_among_the_best(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pruned = search(chip(), matches(name), keep=8)
+    assert pruned.too_slow > 0 or name != "conv2d_requant"
+    monkeypatch.setattr("hwgen.polyhedral.search.work_bound", _nothing)
+    complete = search(chip(), matches(name), keep=8)
+    assert complete.too_slow == 0
+    assert [c.cycles for c in complete.candidates] == [c.cycles for c in pruned.candidates]
+
+
+def _nothing(_: HardwareSpec, __: Match, grid: Grid) -> NDArray[np.float64]:
+    return np.zeros(length(grid))
+
+
+def test_the_same_search_gives_the_same_text() -> None:
+    name = "conv2d_requant"
+    workload = hwgen.load_workload(ROOT / "workloads" / f"{name}.yaml", SIZES[name])
+    again = hwgen.compile_kernel(workload, chip())
+    for stage in ("schedule", "lower"):
+        assert again.stage(stage) == compiled(name).stage(stage)
+
+
+def test_a_search_without_time_gives_a_kernel_and_says_so() -> None:
+    cut = compiled("conv2d_requant", SearchOptions(seconds=0.0)).search
+    full = compiled("conv2d_requant").search
+    assert not cut.exhausted
+    assert "time limit of 0 s reached" in cut.cuts
+    assert cut.simulated == 1
+    assert cut.points >= cut.evaluated < full.evaluated
+    assert cut.cycles >= full.cycles
+    assert cut.left_out > full.left_out
+
+
+def test_a_limit_that_does_not_bind_changes_nothing() -> None:
+    limited = compiled("gemm", SearchOptions(seconds=3600.0))
+    assert limited.stage("schedule") == compiled("gemm").stage("schedule")
+
+
+def test_progress_counts_up_to_the_end() -> None:
+    seen: list[tuple[int, int]] = []
+    workload = hwgen.load_workload(ROOT / "workloads" / "gemm.yaml", SIZES["gemm"])
+    note = SearchOptions(progress=lambda done, steps: seen.append((done, steps)))
+    hwgen.compile_kernel(workload, chip(), options=note)
+    assert seen == sorted(seen)
+    assert all(0 < done <= steps for done, steps in seen)
+
+
+def test_the_result_reads_as_a_paragraph() -> None:
+    found = SearchResult(
+        (), points=1_000, evaluated=700, too_large=200, too_slow=60, cuts=("a cut",), matches=2,
+        matches_too_slow=1, simulated=5, beside=2, refused=1, cycles=1_210, bound=1_100,
+    )  # fmt: skip
+    text = str(found)
+    assert max(map(len, text.splitlines())) <= 100
+    words = " ".join(text.split())
+    assert words == (
+        "search: 1,000 points of 2 matches, 700 costed in closed form, 200 pruned as too large "
+        "for a memory, 60 pruned by the bound on their work, 40 left out; not exhausted: a cut; "
+        "1 other match pruned by the bound on their work. 5 simulated, 2 more beside them and 1 "
+        "refused by the hardware's limits: the best takes 1,210 cycles, 1.100 x its lower bound "
+        "of 1,100."
+    )
+    assert "all of the space" in str(replace(found, cuts=()))
+
+
+def test_a_given_schedule_is_not_searched_for() -> None:
+    c = compiled("gemm")
+    other = hwgen.compile_kernel(
+        c.workload, c.hardware, schedule=Candidate(c.schedule.tiling, cycles=1.0)
+    )
+    assert other.cycles == c.cycles
+    assert str(other.search) == "search: none, the schedule was given"
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_what_the_search_builds_belongs_to_the_space(name: str) -> None:
+    for candidate in compiled(name).search.candidates:
+        tiling = candidate.tiling
+        space = Space(chip(), tiling.match, RESTRICTIONS[0])
+        assert space.contains(tiling)
+        grown = tuple((n, t + 10_000) for n, t in tiling.tiles)
+        assert not space.contains(replace(tiling, tiles=grown))
+        assert not space.contains(replace(tiling, order=(*tiling.order, "q")))
+        assert not space.contains(replace(tiling, order=tiling.order[1:]))
+        deep = tuple((n, d + 10) for n, d in tiling.depths)
+        assert not space.contains(replace(tiling, depths=deep))
+        assert not space.contains(replace(tiling, slots=tuple((n, 3) for n, _ in tiling.slots)))
+
+
+def test_a_large_space_is_restricted_and_a_small_one_whole() -> None:
+    for name, whole in (("add", True), ("conv2d_requant", False)):
+        complete, chosen = choose_space(chip(), matches(name)[0])
+        assert (complete == chosen) is whole
+        assert chosen.tiles * chosen.shapes <= complete.tiles * complete.shapes
+
+
+def test_neighbours_differ_in_one_thing_and_fit() -> None:
+    tiling = compiled("add").schedule.tiling
+    found = list(neighbours(chip(), tiling))
+    assert found
+    assert str(tiling) not in {str(t) for t in found}
+    for other in found:
+        changed = (other.tiles != tiling.tiles) + (other.slots != tiling.slots)
+        assert changed == 1
+        assert [x.count for x in other.loops] == [x.count for x in tiling.loops]
+        assert (other.order, other.depths) == (tiling.order, tiling.depths)
+        assert Space(chip(), other.match, RESTRICTIONS[0]).contains(other)
+
+
+def test_a_short_last_tile_can_be_the_better_one() -> None:
+    workload = hwgen.load_workload(ROOT / "workloads" / "relu.yaml", {"M": 8, "N": 80})
+    found = hwgen.compile_kernel(workload, chip())
+    assert found.search.beside > 0
+    assert [(x.tile, x.last) for x in found.schedule.tiling.loops] == [(5, 3)]
+
+
+def test_an_expired_watch_says_its_limit() -> None:
+    watch = Watch(seconds=0.0)
+    while not watch.expired:
+        pass
+    assert watch.reason == "time limit of 0 s reached"
+    assert not Watch().expired
+
+
+def test_entries_are_not_counted_twice() -> None:
+    found = matches("gemm")[0]
+    m, n = Affine((("m", 1),)), Affine((("n", 1),))
+    both = Affine((("m", 1), ("n", 1)))
+    count = found.count
+    assert distinct_entries(found, (m, n)) == count["m"] * count["n"]
+    assert distinct_entries(found, (both,)) == max(count["m"], count["n"])
+    assert distinct_entries(found, (both, both)) == 1
