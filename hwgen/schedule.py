@@ -133,7 +133,11 @@ class Schedule:
 
     def trace(self) -> str:
         """The edits so far, as a script that `replay` understands."""
-        return write([s.edit for s in self._steps if s.edit is not None])
+        return write(self.edits())
+
+    def edits(self) -> list[Edit]:
+        """The edits so far, as data."""
+        return [s.edit for s in self._steps if s.edit is not None]
 
     def replay(self, script: str, file: str = "script") -> Schedule:
         """Apply a script's edits after those already made; none of them where one is refused.

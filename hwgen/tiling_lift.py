@@ -15,8 +15,8 @@ from hwgen.polyhedral.nest.build import build_state
 from hwgen.polyhedral.nest.edit import main_site
 from hwgen.polyhedral.nest.state import Site, State
 from hwgen.polyhedral.nest.terms import addends
+from hwgen.polyhedral.operations import Selection, Storage
 from hwgen.polyhedral.scop import Scop, ScopStatement
-from hwgen.polyhedral.selection import Selection, Storage
 from hwgen.polyhedral.tiling import Tiling
 from hwgen.schedule import Schedule
 from hwgen.spec.expression import Expr, Name
@@ -29,8 +29,7 @@ def lift(schedule: Schedule, scop: Scop, matches: Iterable[Match]) -> Tiling:
     Raises:
         HwgenError: H420 where the schedule is not one that the chip's calls can run.
     """
-    first = tuple(s.tensor for s in build_state(schedule.workload).stages)
-    reader = _Reader(schedule.state, scop, first)
+    reader = reader_of(schedule, scop)
     refused: HwgenError | None = None
     for match in matches:
         tiling = reader.tiling(match)
@@ -49,6 +48,12 @@ def lift(schedule: Schedule, scop: Scop, matches: Iterable[Match]) -> Tiling:
     raise refused or _refusal(
         reader.calls_text(), "calls of intrinsics that together cover every statement"
     )
+
+
+def reader_of(schedule: Schedule, scop: Scop) -> Reader:
+    """A reader of the schedule as it stands."""
+    first = tuple(s.tensor for s in build_state(schedule.workload).stages)
+    return Reader(schedule.state, scop, first)
 
 
 def _refusal(found: str, allowed: str) -> HwgenError:
@@ -74,8 +79,8 @@ def _difference(canonical: str, given: str) -> tuple[str, str] | tuple[()]:
 
 
 @dataclass(frozen=True)
-class _Reader:
-    """`first`: the tensors of the workload's stages before any edit."""
+class Reader:
+    """What a schedule says. `first`: the tensors of the workload's stages before any edit."""
 
     state: State
     scop: Scop
@@ -100,6 +105,15 @@ class _Reader:
             if found is not None:
                 tile_loops[name], tiles[name] = found
         return self._placed(match, tiles, tile_loops)
+
+    def known_tiles(self, match: Match) -> dict[str, int]:
+        """Tile sizes, in blocks, that an unfinished schedule already says."""
+        known: dict[str, int] = {}
+        for name, site, binding in self._walked(match):
+            found = _tile_loop(site, binding, match.block.get(name, 1))
+            if found is not None:
+                known[name] = found[1]
+        return known
 
     # Stages of statements and storages
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from hwgen.errors import HwgenError
+from hwgen.polyhedral.operations import Operation, Storage
 from hwgen.polyhedral.scop import Scop, ScopStatement
-from hwgen.polyhedral.selection import Operation, Storage
 from hwgen.polyhedral.tiling import Tiling
 from hwgen.schedule import Schedule
 from hwgen.spec.expression import names
@@ -44,8 +44,8 @@ def apply_tiling(schedule: Schedule, scop: Scop, tiling: Tiling) -> None:
 
 @dataclass
 class _Writer:
-    """`first`: the tensors of the stages at the start; `moved`: where the stored tensor is computed;
-    `lanes`: lane loops of each stage; `caches`: the stage that loads a storage."""
+    """`first`: the tensors of the stages at the start; `moved`: where the stored tensor is first
+    computed; `lanes`: lane loops of each stage; `caches`: the stage that loads a storage."""
 
     schedule: Schedule
     scop: Scop

@@ -5,6 +5,7 @@ They fit the default configuration of `hw_specs/vta.yaml`: blocks of 16 x 16, on
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -26,7 +27,7 @@ from hwgen.errors import Location
 from hwgen.spec.expression import Access, Binary, Cast, Const, Expr, Name, add, multiply
 from hwgen.spec.expression import Call as Function
 from hwgen.spec.hardware import HardwareSpec
-from hwgen.spec.load import load_hardware
+from hwgen.spec.load import load_hardware, load_workload
 from hwgen.spec.workload import Role, Statement, Tensor, Workload
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -36,6 +37,21 @@ CHIPS_WITH_UNITS = tuple(
     if load_hardware(path).processor is None
 )
 """Shipped chips that `compile_kernel` finds intrinsics and tiles for; processors have schedules."""
+WORKLOADS = tuple(sorted((ROOT / "workloads").glob("*.yaml")))
+
+
+def _floats(dtypes: Iterable[str]) -> bool:
+    return any("float" in dtype for dtype in dtypes)
+
+
+PAIRS = tuple(
+    (chip, workload)
+    for chip in CHIPS_WITH_UNITS
+    for workload in WORKLOADS
+    if _floats(m.dtype for m in load_hardware(chip).memories)
+    == _floats(t.dtype for t in load_workload(workload).tensors)
+)
+"""Shipped chips with units, each with the workloads of its kind of numbers."""
 BLOCK = 16
 _NOWHERE = Location("samples.py")
 

@@ -11,7 +11,6 @@ import numpy as np
 from hwgen.autoschedule.cost import Floats, footprint, main_reduction
 from hwgen.autoschedule.lanes import has_kind, inside
 from hwgen.autoschedule.nests import Nest, attempt, loop_of, main_site, nest_of
-from hwgen.polyhedral.nest.state import State
 from hwgen.schedule import Schedule
 from hwgen.spec.expression import names
 from hwgen.spec.processor import Processor, Workspace
@@ -50,7 +49,7 @@ def _memory(machine: Processor, level: str) -> Workspace | None:
     return next((w for w in machine.workspaces if w.shared_by == level), None)
 
 
-def ranked(state: State, nest: Nest, machine: Processor) -> tuple[list[Tiling], int, int]:
+def ranked(nest: Nest, machine: Processor) -> tuple[list[Tiling], int, int]:
     """Tilings, cheapest first; how many were considered, and how many some limit excludes."""
     long = [n for n, e in nest.spatial if e > 1] or [n for n, _ in nest.spatial][-1:]
     two = len(machine.coordinates("thread")) > 1
@@ -141,6 +140,7 @@ def _grid(
     waves = np.ceil(count / machine.workers)
     memory = count * moved / machine.memory_bytes_per_cycle
     out = prod(e for _, e in nest.spatial) * nest.result_bytes / machine.memory_bytes_per_cycle
+    out *= 1.0 if x == nest.contiguous else 8.0  # Threads write far apart.
     cycles = np.maximum(waves * block, memory + out) + 0.1 * np.minimum(waves * block, memory)
 
     illegal = threads > machine.threads
@@ -164,6 +164,7 @@ def schedule_nest(schedule: Schedule, nest: Nest, tiling: Tiling, machine: Proce
     """
     shared, own = _memory(machine, "block"), _memory(machine, "thread")
     assert own is not None
+    binds: Binds = []
     target = nest.stage
     place = shared.name if tiling.depth and shared is not None else own.name
     if nest.post:
@@ -180,24 +181,30 @@ def schedule_nest(schedule: Schedule, nest: Nest, tiling: Tiling, machine: Proce
     post, partner = fresh.post, fresh.partner or {}
     loops = {i: loop_of(schedule, post, p) for i, p in partner.items()}
     if tiling.depth:
-        grid, step = _staged_sums(schedule, target, post, loops, tiling, machine)
-        _thread_loops(schedule, target, grid, step, kernel, tiling, machine)
-        _share_rest(schedule, post, grid, tiling, machine)
+        grid, step = _staged_sums(schedule, target, post, loops, tiling, binds, machine)
+        _thread_loops(schedule, target, grid, kernel, tiling, binds, machine)
+        _share_rest(schedule, post, grid, tiling, binds, machine)
     else:
-        grid = step = _whole_sums(schedule, target, post, loops, tiling, machine)
+        step = _whole_sums(schedule, target, post, loops, tiling, binds, machine)
     _registers(schedule, kernel, machine)
     for tensor in tiling.staged:
         assert shared is not None
         copy = schedule.cache_read(tensor, shared.name, kernel)
         schedule.compute_at(copy, step)
         _align(schedule, copy, shared)
-        _share_rest(schedule, copy, step, tiling, machine)
+        _share_rest(schedule, copy, step, tiling, binds, machine)
+    for loop, kind in binds:  # Last: until then every value is seen by all.
+        schedule.bind(loop, kind)
 
 
-def _outer(schedule: Schedule, loops: list[str], machine: Processor) -> str:
+Binds = list[tuple[str, str]]
+"""Loops and the coordinates that they are going to be."""
+
+
+def _outer(schedule: Schedule, loops: list[str], binds: Binds, machine: Processor) -> str:
     """The loops as one coordinate of blocks."""
     grid = schedule.fuse(*loops) if len(loops) > 1 else loops[0]
-    schedule.bind(grid, machine.coordinates("block")[0].name)
+    binds.append((grid, machine.coordinates("block")[0].name))
     return grid
 
 
@@ -207,6 +214,7 @@ def _whole_sums(
     post: str,
     loops: dict[str, str],
     tiling: Tiling,
+    binds: Binds,
     machine: Processor,
 ) -> str:
     """Each thread adds its results up from start to end."""
@@ -223,9 +231,9 @@ def _whole_sums(
         threads.append(thread)
         inner.append(own)
     schedule.reorder(*others, *blocks, *threads, *inner)
-    grid = _outer(schedule, [*others, *blocks], machine)
+    grid = _outer(schedule, [*others, *blocks], binds, machine)
     for loop, kind in zip(reversed(threads), machine.coordinates("thread"), strict=False):
-        schedule.bind(loop, kind.name)
+        binds.append((loop, kind.name))
     schedule.compute_at(target, threads[-1])
     return grid
 
@@ -236,6 +244,7 @@ def _staged_sums(
     post: str,
     loops: dict[str, str],
     tiling: Tiling,
+    binds: Binds,
     machine: Processor,
 ) -> tuple[str, str]:
     """A block's sums, block of the reduction by block; the grid, and the loop over those."""
@@ -249,7 +258,7 @@ def _staged_sums(
         blocks.append(block)
         inner.append(rest)
     schedule.reorder(*others, *blocks, *inner)
-    grid = _outer(schedule, [*others, *blocks], machine)
+    grid = _outer(schedule, [*others, *blocks], binds, machine)
     schedule.compute_at(target, grid)
     stage = schedule.state.stage[target]
     steps = [n for i, _ in stage.reduction for n in inside(schedule, target, i, grid)]
@@ -262,9 +271,9 @@ def _thread_loops(
     schedule: Schedule,
     target: str,
     grid: str,
-    step: str,
     kernel: str,
     tiling: Tiling,
+    binds: Binds,
     machine: Processor,
 ) -> None:
     """The block's tile over threads, each of which computes its part of the sums."""
@@ -277,7 +286,7 @@ def _thread_loops(
             inner.append(own)
     schedule.reorder(*threads, *inner)
     for loop, kind in zip(reversed(threads), machine.coordinates("thread"), strict=False):
-        schedule.bind(loop, kind.name)
+        binds.append((loop, kind.name))
     schedule.compute_at(kernel, threads[-1])
 
 
@@ -301,7 +310,12 @@ def _registers(schedule: Schedule, kernel: str, machine: Processor) -> None:
 
 
 def _share_rest(
-    schedule: Schedule, stage: str, outer: str, tiling: Tiling, machine: Processor
+    schedule: Schedule,
+    stage: str,
+    outer: str,
+    tiling: Tiling,
+    binds: Binds,
+    machine: Processor,
 ) -> None:
     """A stage's loops inside another, over the threads of the block."""
     names_ = schedule.loops(stage)
@@ -314,10 +328,9 @@ def _share_rest(
     _, part = schedule.split(one, factor=ty * tx)
     if tiling.y:
         first, second = schedule.split(part, factor=tx)
-        schedule.bind(first, kinds[1].name)
-        schedule.bind(second, kinds[0].name)
+        binds += [(first, kinds[1].name), (second, kinds[0].name)]
     else:
-        schedule.bind(part, kinds[0].name)
+        binds.append((part, kinds[0].name))
 
 
 def _align(schedule: Schedule, tensor: str, memory: Workspace) -> None:

@@ -98,12 +98,14 @@ class Grid:
     def pruned(self) -> int:
         return int(np.count_nonzero(np.isinf(self.cycles)))
 
+    def _point(self, i: int) -> Point:
+        columns, rows, column_tiles, row_tiles, depth = (int(axis[i]) for axis in self.axes)
+        return Point(columns, rows, column_tiles, row_tiles, depth, float(self.cycles[i]))
+
     def best(self, number: int) -> list[Point]:
         """The cheapest points that are not pruned."""
         chosen = [int(i) for i in self.order[:number] if np.isfinite(self.cycles[i])]
-        return [
-            Point(*(int(axis[i]) for axis in self.axes), float(self.cycles[i])) for i in chosen
-        ]
+        return [self._point(i) for i in chosen]
 
 
 def main_reduction(nest: Nest) -> str:
@@ -199,9 +201,10 @@ def _cycles(
     start = np.where(share < 1.0, start, 0.0)
     times = [work * share]
     levels = _levels(nest, structure, columns, rows, block_v, block_r, depth)
-    times += _traffic(nest, machine, structure, levels, share)
-    total = np.maximum.reduce(times)
-    total = total + SHARE * (np.add.reduce(times) - total) + start
+    times += _traffic(nest, machine, levels, share)
+    stacked: Floats = np.array(times)
+    total: Floats = np.max(stacked, axis=0)
+    total = total + SHARE * (np.sum(stacked, axis=0) - total) + start
     total = total + _packing(nest, machine, structure) + _padding(nest, machine, structure, sizes)
 
     accumulators = vectors * rows
@@ -311,7 +314,6 @@ def footprint(operand: Operand, box: Mapping[str, Floats], line_bytes: int) -> F
 def _traffic(
     nest: Nest,
     machine: Processor,
-    structure: Structure,
     levels: list[_Level],
     share: Floats,
 ) -> list[Floats]:
@@ -322,7 +324,7 @@ def _traffic(
         boxes.append({**boxes[-1], level.iterator: level.inside})
     touched = [[footprint(o, b, machine.line_bytes) for b in boxes] for o in nest.operands]
     results = float(prod(e for _, e in nest.spatial) * nest.result_bytes)
-    filled = [np.add.reduce([t[d] for t in touched]) for d in range(len(boxes))]
+    filled = [np.sum(np.array([t[d] for t in touched]), axis=0) for d in range(len(boxes))]
     speeds = [c.bytes_per_cycle for c in machine.caches[1:]] + [machine.memory_bytes_per_cycle]
     private = [c.shared_by != "kernel" for c in machine.caches[1:]] + [False]
     times: list[Floats] = []
@@ -383,16 +385,11 @@ def _padding(
     return total
 
 
-def simple_cycles(elements: int, operations: int, moved: int, machine: Processor, bytes_: int) -> float:
+def simple_cycles(
+    elements: int, operations: int, moved: int, machine: Processor, bytes_: int
+) -> float:
     """Cycles of a nest without reuse, in lanes on all workers where that pays."""
     lanes = max(1, machine.lanes_bytes // max(1, bytes_))
     work = elements * (operations + 2) / (lanes * machine.operations_per_cycle)
     shared = work / machine.workers + START
     return max(min(work, shared), moved / machine.memory_bytes_per_cycle)
-
-
-def lower_bound(vectors: float, compulsory_bytes: int, machine: Processor) -> float:
-    """Cycles below which no schedule can be: `vectors` operations shared by busy workers, and each
-    byte moved once."""
-    compute = vectors / (machine.operations_per_cycle * machine.workers)
-    return max(compute, compulsory_bytes / machine.memory_bytes_per_cycle)

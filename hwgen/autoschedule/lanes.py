@@ -85,9 +85,7 @@ def _packings(stage: Stage, nest: Nest, v: str) -> list[tuple[str, ...]]:
 def _paddable(stage: Stage, iterator: str) -> bool:
     """Whether an iterator stands alone in every index that it is in."""
     accesses: list[Access] = [stage.target, *stage.reads]
-    return all(
-        i == Name(iterator) or iterator not in names(i) for a in accesses for i in a.indices
-    )
+    return all(i == Name(iterator) or iterator not in names(i) for a in accesses for i in a.indices)
 
 
 # Making one choice
@@ -114,7 +112,7 @@ def schedule_nest(
         kernel = _factor(schedule, target, main_reduction(nest), point.depth, inner=False)
     if kernel != target:
         schedule.set_scope(kernel, private_memory(machine))
-    block, tile = _tile_consumer(schedule, target, structure, point, machine, nest)
+    block, tile = _tile_consumer(schedule, target, structure, point, machine)
     if kernel == target:
         schedule.compute_at(target, tile)
     elif structure.partial:
@@ -183,7 +181,9 @@ def _factor(schedule: Schedule, target: str, iterator: str, size: int, inner: bo
     return schedule.rfactor(target, inside if inner else outside, axis=rank if inner else 0)
 
 
-def _cut(schedule: Schedule, loop: str, size: int, tiles: int) -> tuple[list[str], list[str], list[str]]:
+def _cut(
+    schedule: Schedule, loop: str, size: int, tiles: int
+) -> tuple[list[str], list[str], list[str]]:
     """A loop over blocks, one over tiles in a block, one in a tile; none where it would be idle."""
     extent = schedule.extent(loop)
     outer: list[str] = []
@@ -209,7 +209,6 @@ def _tile_consumer(
     structure: Structure,
     point: Point,
     machine: Processor,
-    nest: Nest,
 ) -> tuple[str, str]:
     """The consumer's loops over blocks, tiles and a register tile; the innermost loop of a block
     and of a tile."""
@@ -254,12 +253,19 @@ def _fused(schedule: Schedule, outer: list[str], machine: Processor) -> list[str
     return [first, *outer[count:]]
 
 
-def _finish(schedule: Schedule, inner: list[str], machine: Processor) -> None:
-    """Lanes for the innermost loop, unrolled ones around it; whatever the chip has of these."""
+def _finish(schedule: Schedule, inner: list[str], machine: Processor, lanes: int = 0) -> None:
+    """Lanes for the innermost loop, unrolled ones around it; whatever the chip has of these.
+
+    `lanes`: of one vector; the innermost loop is cut so that compilers need not find that out.
+    """
+    around, last = inner[:-1], inner[-1]
+    if lanes and schedule.extent(last) > lanes and schedule.extent(last) % lanes == 0:
+        vectors, last = schedule.split(last, factor=lanes)
+        around = [*around, vectors]
     if has_kind(machine, "vectorize"):
-        attempt(schedule, lambda: schedule.vectorize(inner[-1]))
+        attempt(schedule, lambda: schedule.vectorize(last))
     if has_kind(machine, "unroll"):
-        for loop in inner[:-1]:
+        for loop in around:
             attempt(schedule, lambda x=loop: schedule.unroll(x))
 
 
@@ -304,9 +310,7 @@ def _register_tile(
     """The reduction around the rows and columns of one register tile, set to zero beforehand."""
     stage = schedule.state.stage[kernel]
     site = main_site(schedule.state, kernel)
-    depth = max(
-        (n for n, x in enumerate(site.loops) if len(x.body) > 1), default=-1
-    )
+    depth = max((n for n, x in enumerate(site.loops) if len(x.body) > 1), default=-1)
     loops = site.names[depth + 1 :]
     reduction = {n for i, _ in stage.reduction for n in names(site.block.binding[i])}
     columns = _columns(schedule, kernel, structure, target)
@@ -318,17 +322,16 @@ def _register_tile(
         schedule.reorder(*order)
     if adding:
         schedule.decompose_reduction(kernel, adding[0])
+    width = lanes_of(nest_of(schedule.state, kernel), machine)
     if rows or lanes:
-        _finish(schedule, [*rows, *lanes], machine)
+        _finish(schedule, [*rows, *lanes], machine, width)
     if adding:
         inner = schedule.state.site[f"{kernel}_init"].names[depth + 1 :]
         if inner:
-            _finish(schedule, list(inner), machine)
+            _finish(schedule, list(inner), machine, width)
 
 
-def _columns(
-    schedule: Schedule, kernel: str, structure: Structure, target: str
-) -> set[str]:
+def _columns(schedule: Schedule, kernel: str, structure: Structure, target: str) -> set[str]:
     """Loops of the kernel that run over the columns of a register tile."""
     binding = main_site(schedule.state, kernel).block.binding
     if not structure.partial:
@@ -378,16 +381,16 @@ def complete(schedule: Schedule, stage: str, machine: Processor) -> list[str]:
     """Workers for a nest's outermost loop, lanes for its innermost; what was accepted."""
     done: list[str] = []
     loops = schedule.loops(stage)
-    if has_kind(machine, "parallel") and schedule.extent(loops[0]) > 1:
-        if attempt(schedule, lambda: schedule.parallel(loops[0])) is None:
-            done.append(f"{loops[0]} parallel")
+    wide = has_kind(machine, "parallel") and schedule.extent(loops[0]) > 1
+    if wide and attempt(schedule, lambda: schedule.parallel(loops[0])) is None:
+        done.append(f"{loops[0]} parallel")
     target = schedule.state.stage[stage].target
     inner = loops[-1]
     binding = main_site(schedule.state, stage).block.binding
     last = names(target.indices[-1]) if target.indices else ()
     contiguous = any(inner in names(binding[n]) for n in last)
     free = schedule.state.loop[inner].kind == "serial"
-    if has_kind(machine, "vectorize") and contiguous and free:
-        if attempt(schedule, lambda: schedule.vectorize(inner)) is None:
-            done.append(f"{inner} in lanes")
+    free = free and contiguous and bool(has_kind(machine, "vectorize"))
+    if free and attempt(schedule, lambda: schedule.vectorize(inner)) is None:
+        done.append(f"{inner} in lanes")
     return done

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from math import prod
 
 from hwgen.errors import HwgenError
-from hwgen.polyhedral.nest.state import Block, Loop, Site, Stage, State
-from hwgen.polyhedral.nest.terms import addends, interval
+from hwgen.model.nest_cost import operations
+from hwgen.polyhedral.nest.state import Site, Stage, State
+from hwgen.polyhedral.nest.terms import addends
 from hwgen.schedule import Schedule
-from hwgen.spec.expression import DTYPES, Access, Binary, Call, Expr, Name, names, walk
+from hwgen.spec.expression import DTYPES, Access, Name
 
 
 def attempt(schedule: Schedule, edits: Callable[[], None]) -> HwgenError | None:
@@ -107,8 +108,12 @@ def pristine(state: State, stage: str) -> bool:
     plain = all(x.kind == "serial" and not x.pragmas and not x.prefetches for x in site.loops)
     alone = all(len(x.body) == 1 for x in site.loops)
     extents = site.extents
-    whole = len(own) == len(block.bindings) and sorted(own) == sorted(site.names) and all(
-        extents[n] == e for n, (_, e) in zip(own, state.stage[stage].iterators, strict=True)
+    whole = (
+        len(own) == len(block.bindings)
+        and sorted(own) == sorted(site.names)
+        and all(
+            extents[n] == e for n, (_, e) in zip(own, state.stage[stage].iterators, strict=True)
+        )
     )
     untouched = block.part == "whole" and not block.predicate and block.store_predicate is None
     return plain and alone and whole and untouched and block.tensorized is None
@@ -131,34 +136,18 @@ def operand(state: State, access: Access) -> Operand:
     tensor = state.tensor[access.tensor]
     steps: list[Mapping[str, int] | None] = []
     for index in access.indices:
-        found: dict[str, int] | None = {}
+        found: dict[str, int] = {}
+        affine = True
         for coefficient, term in addends(index):
             match term:
                 case None:
                     pass
-                case Name(name) if found is not None:
+                case Name(name):
                     found[name] = found.get(name, 0) + coefficient
                 case _:
-                    found = None
-                    break
-        steps.append(found)
+                    affine = False
+        steps.append(found if affine else None)
     return Operand(tensor.name, DTYPES[tensor.dtype], tensor.shape, tuple(steps))
-
-
-def operations(value: Expr) -> int:
-    """Arithmetic operations of one point; a product that is added counts as one."""
-    counted = sum(
-        1
-        for n in walk(value)
-        if isinstance(n, Call)
-        or (isinstance(n, Binary) and not _index(n, value))
-    )
-    return max(1, counted)
-
-
-def _index(node: Binary, value: Expr) -> bool:
-    inside = [i for a in walk(value) if isinstance(a, Access) for i in a.indices]
-    return any(node is n for i in inside for n in walk(i))
 
 
 def nest_of(state: State, name: str) -> Nest:
@@ -213,32 +202,3 @@ def _post(state: State, stage: Stage) -> tuple[str, Mapping[str, str]]:
         return "", {}
     own = [i.name for i in stage.target.indices if isinstance(i, Name)]
     return reader.tensor, dict(zip(own, indices, strict=True))
-
-
-def elementwise(state: State, name: str) -> bool:
-    return not state.stage[name].reduces
-
-
-def halo(state: State, reader: Stage, tensor: str) -> bool:
-    """Whether a reader takes several elements of a tensor, or one of them more than once."""
-    accesses = [a for a in reader.reads if a.tensor == tensor]
-    if len(accesses) != 1 or reader.reduces:
-        return True
-    used = {n for i in accesses[0].indices for n in names(i)}
-    return any(n not in used for n, e in reader.iterators if e > 1)
-
-
-def innermost(nodes: tuple[Loop | Block, ...]) -> list[Loop]:
-    """Loops that contain no other."""
-    found: list[Loop] = []
-    for node in nodes:
-        if isinstance(node, Loop):
-            inner = innermost(node.body)
-            found += inner if any(isinstance(x, Loop) for x in node.body) else [node]
-    return found
-
-
-def spread(value: Expr, extents: Mapping[str, int]) -> int:
-    """How many values an index takes."""
-    low, high = interval(value, extents)
-    return high - low + 1

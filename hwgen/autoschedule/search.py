@@ -16,8 +16,6 @@ from hwgen.autoschedule.cost import (
     Point,
     Structure,
     grid,
-    lanes_of,
-    lower_bound,
     simple_cycles,
 )
 from hwgen.autoschedule.nests import (
@@ -26,11 +24,11 @@ from hwgen.autoschedule.nests import (
     count,
     main_site,
     nest_of,
-    operations,
     plain_target,
     pristine,
 )
 from hwgen.autoschedule.report import Choice, SearchReport
+from hwgen.model.nest_cost import nest_bound, operations
 from hwgen.polyhedral.nest.state import Stage, State
 from hwgen.schedule import Schedule
 from hwgen.spec.expression import DTYPES, Name, names
@@ -46,7 +44,10 @@ class Options:
     parallel_cycles: float = 10_000.0
 
 
-def autoschedule(schedule: Schedule, options: Options = Options()) -> SearchReport:
+DEFAULTS = Options()
+
+
+def autoschedule(schedule: Schedule, options: Options = DEFAULTS) -> SearchReport:
     """Complete a schedule; edits that were made before stay.
 
     Deterministic. Where nothing applies to a nest it stays as it is.
@@ -54,8 +55,9 @@ def autoschedule(schedule: Schedule, options: Options = Options()) -> SearchRepo
     machine = schedule.hardware.processor
     if machine is None:
         return SearchReport(notes=("no processor: nothing to schedule",))
-    bound = bound_of(schedule.state, machine)
+    bound = float(nest_bound(schedule.state, machine))
     before = count(schedule)
+    touched = _touched(schedule)
     choices = _inline_all(schedule)
     exhausted = True
     bound_loops = bool(machine.coordinates("block"))
@@ -73,23 +75,9 @@ def autoschedule(schedule: Schedule, options: Options = Options()) -> SearchRepo
     for stage in [s.tensor for s in schedule.state.stages]:
         if stage in schedule.state.stage and pristine(schedule.state, stage):
             choices.append(_simple(schedule, stage, machine, options))
-    choices += _complete(schedule, machine)
+    choices += _complete(schedule, machine, touched)
     notes = () if count(schedule) > before else ("the schedule was complete",)
     return SearchReport(tuple(choices), bound, exhausted, notes)
-
-
-def bound_of(state: State, machine: Processor) -> float:
-    """Cycles that no schedule goes below: every statement's points on all lanes of all workers,
-    and the caller's arrays moved once."""
-    points = 0.0
-    for stage in state.stages:
-        if stage.kind == "compute":
-            wide = max(1, machine.lanes_bytes // DTYPES[state.tensor[stage.tensor].dtype])
-            points += prod(e for _, e in stage.iterators) / wide if stage.reduces else 0
-    moved = sum(
-        prod(t.shape) * DTYPES[t.dtype] for t in state.tensors if t.role != "intermediate"
-    )
-    return lower_bound(points, moved, machine)
 
 
 # Inlining
@@ -168,9 +156,7 @@ def _tile_lanes(
 
 def _ranked(grids: list[Grid], number: int) -> list[tuple[Structure, Point]]:
     """The cheapest points over all structures; ties keep the structures' order."""
-    found = [
-        (p.cycles, n, p) for n, g in enumerate(grids) for p in g.best(number)
-    ]
+    found = [(p.cycles, n, p) for n, g in enumerate(grids) for p in g.best(number)]
     found.sort(key=lambda x: (x[0], x[1]))
     # Sizes of one structure are refused alike: a few of each, then the next structure.
     taken: dict[int, int] = {}
@@ -187,13 +173,11 @@ def _tile_blocks(
 ) -> tuple[Choice | None, bool]:
     if not nest.plain:
         return None, True
-    options_, considered, pruned = blocks.ranked(schedule.state, nest, machine)
+    options_, considered, pruned = blocks.ranked(nest, machine)
     for number, tiling in enumerate(options_[: options.attempts]):
         made = partial(blocks.schedule_nest, schedule, nest, tiling, machine)
         if attempt(schedule, made) is None:
-            return Choice(
-                nest.stage, str(tiling), tiling.cycles, considered, pruned, number
-            ), True
+            return Choice(nest.stage, str(tiling), tiling.cycles, considered, pruned, number), True
     return (
         Choice(nest.stage, "left as it is", float(nest.points), considered, pruned,
                min(len(options_), options.attempts)),
@@ -224,11 +208,17 @@ def _simple(schedule: Schedule, stage: str, machine: Processor, options: Options
     return Choice(stage, text, cycles, 1, 0, int(refused is not None))
 
 
-def _complete(schedule: Schedule, machine: Processor) -> list[Choice]:
+def _touched(schedule: Schedule) -> tuple[str, ...]:
+    """Stages whose nests were edited before."""
+    state = schedule.state
+    return tuple(s.tensor for s in state.stages if not pristine(state, s.tensor))
+
+
+def _complete(schedule: Schedule, machine: Processor, touched: tuple[str, ...]) -> list[Choice]:
     """Nests that were edited before: workers for the outermost loop, lanes for the innermost,
     wherever nothing else is said about them."""
     choices: list[Choice] = []
-    for stage in [s.tensor for s in schedule.state.stages]:
+    for stage in [s for s in touched if s in schedule.state.stage]:
         site = main_site(schedule.state, stage)
         if not site.loops or any(x.kind != "serial" for x in site.loops):
             continue
@@ -241,6 +231,3 @@ def _complete(schedule: Schedule, machine: Processor) -> list[Choice]:
         if done:
             choices.append(Choice(stage, f"completed: {', '.join(done)}", 0.0, 1))
     return choices
-
-
-__all__ = ["Options", "autoschedule", "bound_of", "lanes_of"]

@@ -9,6 +9,7 @@ from typing import Annotated, Optional
 import typer
 
 from hwgen.cli.guard import guarded
+from hwgen.cli.pictures import Pictures
 from hwgen.cli.searching import SEARCH_SECONDS, Search
 
 STAGES = (
@@ -33,21 +34,22 @@ class Data(str, Enum):
     SMALL = "small"
 
 
-def _some_chip() -> str:
-    """A chip with units to name in examples, so that they run as printed."""
+def _some_chip(*, processor: bool = False) -> str:
+    """A chip with units, or a processor, to name in examples, so that they run as printed."""
     folder = Path(__file__).resolve().parents[2] / "hw_specs"
-    with_units = (
+    fitting = (
         path.stem
         for path in folder.glob("*.yaml")
-        if "\nprocessor:" not in path.read_text(encoding="utf-8")
+        if ("\nprocessor:" in path.read_text(encoding="utf-8")) == processor
     )
-    return min(with_units, default="CHIP.yaml")
+    return min(fitting, default="CHIP.yaml")
 
 
 def _epilog(*commands: str) -> str:
     # The backspace keeps the lines below it as they are.
     lines = "\n".join(f"  hwgen {command}" for command in commands)
-    return "\b\nExamples:\n" + lines.replace("CHIP", _some_chip())
+    lines = lines.replace("CHIP", _some_chip()).replace("LOOPS", _some_chip(processor=True))
+    return "\b\nExamples:\n" + lines
 
 
 app = typer.Typer(
@@ -101,6 +103,23 @@ CacheOption = Annotated[
         "--no-cache", help="Search even where an earlier run kept its result; keep nothing."
     ),
 ]
+ReportOption = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option(
+        "--report",
+        metavar="PATH",
+        help="Write an HTML page of each kernel: a folder, or a file that ends in .html.",
+    ),
+]
+TraceOption = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option(
+        "--trace",
+        metavar="PATH",
+        help="Write a trace of each kernel that Perfetto and chrome://tracing open: a folder, or "
+        "a file that ends in .json.",
+    ),
+]
 
 
 def _one(workloads: list[str]) -> str:
@@ -151,6 +170,9 @@ def schema(
         "generate --spec CHIP --workload gemm --set M=64 --stage schedule",
         "generate --spec CHIP --workload gemm --stage emit > gemm.c",
         "generate --spec CHIP --workload conv2d --search-seconds 5 --no-cache",
+        "generate --spec CHIP --workload gemm --report gemm.html --trace gemm.json",
+        "generate --spec LOOPS --workload gemm --stage script > gemm.py",
+        "generate --spec LOOPS --workload gemm --script gemm.py --no-auto",
         "generate --spec CHIP            (every workload that the chip can run)",
     )
 )
@@ -177,6 +199,15 @@ def generate(
             "-o", "--output", metavar="DIR", help="Write NAME.c, NAME.h and NAME_model.c here."
         ),
     ] = None,
+    report: ReportOption = None,
+    trace: TraceOption = None,
+    script: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(metavar="FILE", help="Start from a schedule script (chips with a processor)."),
+    ] = None,
+    no_auto: Annotated[
+        bool, typer.Option("--no-auto", help="Take the script's schedule as it is.")
+    ] = False,
     search_seconds: SearchSecondsOption = SEARCH_SECONDS,
     no_cache: CacheOption = False,
 ) -> None:
@@ -186,9 +217,12 @@ def generate(
     """
     with guarded():
         from hwgen.cli import generate as body
+        from hwgen.cli.nest import Script
 
         search = Search(search_seconds, cached=not no_cache)
-        body.generate(spec, workloads or [], settings or [], stage, output, search)
+        pictures = Pictures(report, trace)
+        asked = Script(script, auto=not no_auto)
+        body.generate(spec, workloads or [], settings or [], stage, output, search, pictures, asked)
 
 
 @app.command(
@@ -228,6 +262,8 @@ def simulate(
         Engine,
         typer.Option(help="The simulator in Python, or the emitted C on the generated C model."),
     ] = Engine.PYTHON,
+    report: ReportOption = None,
+    trace: TraceOption = None,
     search_seconds: SearchSecondsOption = SEARCH_SECONDS,
     no_cache: CacheOption = False,
 ) -> None:
@@ -251,6 +287,7 @@ def simulate(
             schedule=schedule,
             engine=engine.value,
             search=Search(search_seconds, cached=not no_cache),
+            pictures=Pictures(report, trace),
         )
 
 
@@ -258,6 +295,7 @@ def simulate(
     epilog=_epilog(
         "verify --spec CHIP",
         "verify --spec CHIP --workload gemm --examples 200 --seed 7",
+        "verify --spec LOOPS --schedules 1000",
     )
 )
 def verify(
@@ -269,6 +307,14 @@ def verify(
     ] = None,
     settings: SetOption = None,
     examples: Annotated[int, typer.Option(min=1, metavar="N", help="Examples per workload.")] = 25,
+    schedules: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Instead: N random sequences of scheduling primitives, on workloads drawn too.",
+        ),
+    ] = None,
     seed: SeedOption = 0,
 ) -> None:
     """Look for a kernel that is wrong, with random sizes, data and schedules.
@@ -279,6 +325,9 @@ def verify(
     with guarded():
         from hwgen.cli import verify as body
 
+        if schedules is not None:
+            body.verify_schedules(spec, schedules, seed)
+            return
         body.verify(spec, workloads or [], settings or [], examples, seed)
 
 

@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING
 import typer
 
 from hwgen.cli.app import STAGES
+from hwgen.cli.nest import NEST_STAGES, NO_SCRIPT, Script
+from hwgen.cli.nest import generate as generate_nest
 from hwgen.cli.output import write_files
+from hwgen.cli.pictures import Pictures
 from hwgen.cli.resolve import Request, WorkloadRequest, nearest, resolve
 from hwgen.cli.searching import Search, searching
 from hwgen.errors import HwgenError
@@ -29,9 +32,11 @@ def generate(
     stage: str | None,
     output: Path | None,
     search: Search,
+    pictures: Pictures,
+    script: Script = NO_SCRIPT,
 ) -> None:
     """Compile every workload asked for; write and report only once all of them are compiled."""
-    if stage is not None and stage not in STAGES:
+    if stage is not None and stage not in (*STAGES, *NEST_STAGES):
         close = nearest(stage, STAGES)
         raise HwgenError(
             "H007",
@@ -41,13 +46,29 @@ def generate(
             repair=f"did you mean {close}?" if close else "",
         )
     request = resolve(spec, workloads, settings)
-    compiled, refused = _compile_all(request, search)
+    hardware = load(request)
+    if hardware.processor is not None and not hardware.units:
+        pictures.refuse(hardware.name)
+        generate_nest(request, hardware, stage, output, script)
+        return
+    if (stage is not None and stage not in STAGES) or script.path is not None:
+        raise HwgenError(
+            "H007",
+            f"{hardware.name} has no processor",
+            found=f"--stage {stage}" if script.path is None else f"--script {script.path}",
+            allowed="chips whose spec has a processor",
+            repair="leave it out",
+        )
+    compiled, refused = _compile_all(request, hardware, search)
     if output is not None:
         _write(output, compiled)
+    drawn = pictures.write(compiled)
     if stage is not None:
         _show_stage(stage, compiled)
     else:
         _report(request, compiled, refused, output)
+        for line in drawn:
+            typer.echo(line)
     broken = [e for _, e in refused if e.code.startswith(_BAD_FILE)]
     for error in broken:
         typer.echo(str(error), err=True)
@@ -78,10 +99,9 @@ def compile_one(wanted: WorkloadRequest, hardware: HardwareSpec, search: Search)
 
 
 def _compile_all(
-    request: Request, search: Search
+    request: Request, hardware: HardwareSpec, search: Search
 ) -> tuple[list[Compilation], list[tuple[Path, HwgenError]]]:
     """What compiles, and why the rest does not; a workload that was named must compile."""
-    hardware = load(request)
     compiled: list[Compilation] = []
     refused: list[tuple[Path, HwgenError]] = []
     for wanted in request.workloads:

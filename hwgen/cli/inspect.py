@@ -45,6 +45,11 @@ def explain(spec: str, workload: str, settings: Sequence[str]) -> None:
     hardware = load_hardware(request.spec, dict(request.parameters))
     wanted = request.workloads[0]
     loaded = load_workload(wanted.path, dict(wanted.sizes))
+    if hardware.processor is not None and not hardware.units:
+        from hwgen.cli.nest import explain as explain_nest
+
+        explain_nest(loaded, hardware)
+        return
     chosen, problem = None, None
     with isl.bounded():
         scop = build_scop(loaded)

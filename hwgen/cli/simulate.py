@@ -11,7 +11,9 @@ import numpy as np
 import typer
 
 from hwgen.cli.generate import load
+from hwgen.cli.nest import simulate as simulate_nest
 from hwgen.cli.output import Writer, write_files
+from hwgen.cli.pictures import Pictures
 from hwgen.cli.resolve import nearest, resolve
 from hwgen.cli.searching import Search, searching
 from hwgen.errors import HwgenError, Location
@@ -35,6 +37,7 @@ def simulate(
     schedule: int,
     engine: Engine,
     search: Search,
+    pictures: Pictures,
 ) -> None:
     """Compile, run, check, report."""
     from hwgen.report.simulation import simulation_text
@@ -46,6 +49,14 @@ def simulate(
     wanted = request.workloads[0]
     loaded = load_workload(wanted.path, dict(wanted.sizes))
     given = read_inputs(inputs, loaded)
+    if hardware.processor is not None and not hardware.units:
+        pictures.refuse(hardware.name)
+        drawn_inputs = draw_inputs(loaded, seed, data) | given
+        results = simulate_nest(loaded, hardware, drawn_inputs, schedule, engine)
+        if output_dir is not None:
+            write_files(output_dir, {f"{n}.npy": _saver(a) for n, a in results.items()})
+            typer.echo(f"wrote       {', '.join(f'{n}.npy' for n in results)} to {output_dir}")
+        return
     with searching(loaded.name, search) as options:
         compilation = compile_ranked(loaded, hardware, schedule, options)
     start = perf_counter()
@@ -59,6 +70,8 @@ def simulate(
     typer.echo(f"inputs      {_sources(drawn, seed, given)}")
     if output_dir is not None:
         typer.echo(f"wrote       {', '.join(f'{n}.npy' for n in outputs)} to {output_dir}")
+    for line in pictures.write([compilation]):
+        typer.echo(line.replace("wrote ", "wrote       ", 1))
     runner = "the simulator" if engine == "python" else "the emitted C on the C model"
     typer.echo(f"run by      {runner}, with all checks in {seconds:.2f} s")
     typer.echo(f"result      {', '.join(outputs)} equal to the reference, bit for bit")

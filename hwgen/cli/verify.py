@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
@@ -9,7 +10,7 @@ from time import monotonic
 
 import typer
 
-from hwgen.cli.resolve import resolve
+from hwgen.cli.resolve import find_spec, resolve
 from hwgen.verify.campaign import campaign
 
 QUIET_SECONDS = 2.0
@@ -38,6 +39,25 @@ def verify(
             progress=progress,
         )
     typer.echo(campaign_text(report))
+    if not report.ok:
+        raise typer.Exit(1)
+
+
+def verify_schedules(spec: str, sequences: int, seed: int) -> None:
+    """Run a campaign of random schedules; exit status 1 where anything fails or nothing runs."""
+    from hwgen.report.schedules import schedules_text
+    from hwgen.verify.schedules import BATCH, schedule_campaign
+
+    path = find_spec(spec)
+    with _progress(sequences) as progress:
+        report = schedule_campaign(
+            path,
+            sequences,
+            seed,
+            processes=min(os.cpu_count() or 1, -(-sequences // BATCH)),
+            progress=lambda done, of: progress("schedules", done, of),
+        )
+    typer.echo(schedules_text(report))
     if not report.ok:
         raise typer.Exit(1)
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from math import isfinite
+
+import numpy as np
 
 _KEYWORDS = frozenset(
     re.findall(
@@ -31,6 +34,25 @@ C_TYPES: dict[str, str] = {
     "float16": "uint16_t", "bfloat16": "uint16_t", "float32": "float", "float64": "double",
 }  # fmt: skip
 """The C type that holds one element; 16-bit floats travel as their bits."""
+
+
+def immediate_type(dtype: str) -> str:
+    """The C type of an immediate; a 16-bit float is a float with one of its values."""
+    return "float" if dtype in ("float16", "bfloat16") else C_TYPES[dtype]
+
+
+def immediate_text(value: int | float, dtype: str) -> str:
+    """An immediate as C: an integer in decimal; a float in the fewest digits that a compiler reads
+    back as the same bits."""
+    if "float" not in dtype:
+        return str(value)
+    text = repr(float(value)) if dtype == "float64" else str(np.float32(value))
+    if not isfinite(value):
+        return text.replace("inf", "INFINITY")
+    digits, e, exponent = text.partition("e")
+    number = f"{digits if '.' in digits else f'{digits}.0'}{e}{exponent}"
+    return number if dtype == "float64" else f"{number}f"
+
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 

@@ -80,6 +80,19 @@ def _typed_helpers() -> dict[str, str]:
     return library
 
 
+_WITHIN_FLOAT = {
+    # A NaN is not inside.
+    "within_float": (
+        "static inline int {p}_within_float(double value, double low, double high,\n"
+        "                                   const char *what)\n{{\n"
+        "  if (value >= low && value <= high)\n    return 0;\n"
+        '  snprintf({p}_text, sizeof {p}_text, "%s: %g (limits %g and %g)", what,\n'
+        "           value, low, high);\n"
+        "  return 2;\n}}"
+    )
+}
+
+
 def dtype_interval(dtype: str) -> Interval:
     """The integers that a data type holds; for a float, nothing useful."""
     if dtype in FLOATS:
@@ -91,8 +104,8 @@ def dtype_interval(dtype: str) -> Interval:
 
 
 def value_helpers(prefix: str) -> Helpers:
-    """A collector over every helper that typed expressions may need."""
-    return Helpers(prefix, {**_integer_helpers(), **_typed_helpers()})
+    """A collector over every helper that typed expressions and immediates may need."""
+    return Helpers(prefix, {**_integer_helpers(), **_typed_helpers(), **_WITHIN_FLOAT})
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ semantics. A kernel returns 0, or one of `CODES` with a text in `NAME_message()`
 from __future__ import annotations
 
 from hwgen.codegen.c_expr import IndexText
-from hwgen.codegen.c_names import C_TYPES, NameTable, indent
+from hwgen.codegen.c_names import C_TYPES, NameTable, immediate_text, indent
 from hwgen.codegen.emit_body import BodyWriter, index_helpers, tables
 from hwgen.codegen.emit_host import Execution, HostPlan, entry_points
 from hwgen.codegen.emit_sync import FlagCounters
@@ -111,7 +111,8 @@ class _Model:
                 arguments.append(text(operand.address))
                 arguments += [text(s) for s in operand.strides]
             arguments += [text(e) for e in call.extents]
-            arguments += [str(value) for _, value in call.immediates]
+            given = dict(call.immediates)
+            arguments += [immediate_text(given[i.name], i.dtype) for i in intrinsic.immediates]
             function = self.functions.call_name(intrinsic)
         return [f"{self.prefix}_TRY({function}({', '.join(['chip', *arguments])}));"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hwgen.codegen.c_expr import IndexText
-from hwgen.codegen.c_names import indent
+from hwgen.codegen.c_names import immediate_text, indent
 from hwgen.codegen.emit_body import BodyWriter, index_helpers, tables
 from hwgen.codegen.emit_host import Execution, HostPlan, entry_points
 from hwgen.codegen.emit_sync import FlagCounters, written
@@ -78,7 +78,7 @@ class _Vendor:
             strides = {o.name: argument(text(o.strides[level])) for o in call.operands if o.strides}
             extent = argument(text(call.extents[level]))
             values[loop.name] = Fields({"extent": extent, "stride": Fields(strides)})
-        values |= dict(call.immediates)
+        values |= _immediates(intrinsic, call.immediates)
         if call.kernel:
             variant = argument(text(call.variant)) if call.variant is not None else 0
             name = self.kernels[call.kernel]
@@ -127,7 +127,7 @@ class _Vendor:
             "sequence": levels(kernel.sequence),
             "bases": [Fields(dict(zip(operands, b, strict=True))) for b in kernel.bases],
             **dict(intrinsic.micro_kernel.values),
-            **dict(kernel.immediates),
+            **_immediates(intrinsic, kernel.immediates),
         }
         field = f"micro_kernels.{intrinsic.micro_kernel.name}.define"
         text = render(intrinsic.micro_kernel.define, values, intrinsic.location, field)
@@ -188,6 +188,30 @@ class _Vendor:
             tuple(release),
             False,
         )
+
+
+class _Float(float):
+    """A number to templates, whose text is a C literal."""
+
+    _text: str
+
+    def __new__(cls, value: float, dtype: str) -> _Float:
+        made = super().__new__(cls, value)
+        made._text = immediate_text(value, dtype)
+        return made
+
+    def __str__(self) -> str:
+        return argument(self._text) if self._text.startswith("-") else self._text
+
+
+def _immediates(
+    intrinsic: Intrinsic, given: tuple[tuple[str, int | float], ...]
+) -> dict[str, int | float]:
+    fields = {i.name: i for i in intrinsic.immediates}
+    return {
+        name: _Float(value, fields[name].dtype) if fields[name].is_float else value
+        for name, value in given
+    }
 
 
 def _nonempty(lines: list[str]) -> list[str]:

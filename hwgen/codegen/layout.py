@@ -15,8 +15,8 @@ from hwgen.errors import HwgenError
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.affine import Affine
 from hwgen.polyhedral.matching import Lanes, Match, entry_coordinates, operand_iterators
+from hwgen.polyhedral.operations import Operation, Storage
 from hwgen.polyhedral.scop import Scop
-from hwgen.polyhedral.selection import Operation, Storage
 from hwgen.polyhedral.tiling import Tiling
 from hwgen.spec.expression import Binary, Const, Expr, Name, add, multiply
 from hwgen.spec.hardware import HardwareSpec, Intrinsic, Operand
@@ -188,7 +188,7 @@ def buffer_layouts(tiling: Tiling) -> dict[str, BufferLayout]:
     """
     result: dict[str, BufferLayout] = {}
     for storage in tiling.match.selection.storages:
-        box = tiling.box(storage.name)
+        box = tiling.room(storage.name)
         strides = row_major(box)
         text = _layout_text(tiling, storage, box, strides)
         slots = tiling.slot[storage.name]
@@ -226,6 +226,13 @@ def tile_base(
     return Affine(origin.terms, origin.constant + low)
 
 
+def storage_base(tiling: Tiling, storage: Storage, coordinate: Affine) -> Affine:
+    """The coordinate at which a storage's buffer starts, over tile counters."""
+    if storage.shape:
+        return Affine(())
+    return tile_base(tiling, coordinate, tiling.depth[storage.name])
+
+
 def _layout_text(
     tiling: Tiling, storage: Storage, box: tuple[int, ...], strides: tuple[int, ...]
 ) -> str:
@@ -237,10 +244,9 @@ def _layout_text(
     lane_text = ["0"] * len(lanes)
     bounds: list[str] = []
     for d, coordinate in enumerate(tiling.match.coordinate[storage.name]):
-        cut = next((n for n in storage.indices[d].names if tiling.match.block.get(n, 1) > 1), None)
-        size = tiling.match.block[cut] if cut else 1
+        cut, size = tiling.match.cut(storage, d)
         quotient = f"floor({names[d]}/{size})" if size > 1 else names[d]
-        base = tile_base(tiling, coordinate, depth)
+        base = storage_base(tiling, storage, coordinate)
         offset = f"{quotient} - ({base})" if base.terms or base.constant else quotient
         if box[d] > 1:
             entry.append(f"{strides[d]}*({offset})" if strides[d] > 1 else offset)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hwgen.codegen.allocation import Allocation
@@ -25,7 +25,6 @@ from hwgen.codegen.sites import Address, Site
 from hwgen.codegen.synchronisation import SyncSite
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.affine import Affine
-from hwgen.polyhedral.tiling import Tiling
 from hwgen.spec.expression import Binary, Const, Expr, Name, add, multiply
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
@@ -44,8 +43,7 @@ class _Radix:
 def lower(
     workload: Workload,
     hardware: HardwareSpec,
-    tiling: Tiling,
-    images: Mapping[str, ImageLayout],
+    images: Sequence[ImageLayout],
     allocation: Allocation,
     sites: Sequence[Site],
     syncs: Sequence[SyncSite],
@@ -59,19 +57,21 @@ def lower(
     kernels: list[MicroKernelDef] = []
     leaves: dict[str, Node] = {}
     for site in sites:
-        leaves[f"C{site.index}"] = _call(tiling, site, kernels)
+        leaves[f"C{site.index}"] = _call(site, kernels)
     for number, sync in enumerate(syncs):
         leaves[f"T{number}"] = sync.node
     _check_capacity(hardware, kernels)
-    order = order_tree(tiling, sites, syncs)
-    body = scan(order.tree, order.iterators, leaves, order.names)
+    body: tuple[Node, ...] = ()
+    for phase in sorted({site.phase for site in sites}):
+        order = order_tree(sites, syncs, phase)
+        body += scan(order.tree, order.iterators, leaves, order.names)
     return KernelProgram(
         name=_identifier(f"{workload.name}_{hardware.name}"),
         hardware=hardware.name,
         workload=workload.name,
         inputs=tuple(t.name for t in workload.inputs),
         outputs=tuple(t.name for t in workload.outputs),
-        images=tuple(layout.image for layout in images.values()),
+        images=tuple(layout.image for layout in images),
         buffers=allocation.buffers,
         kernels=tuple(kernels),
         body=_fold(body),
@@ -82,7 +82,7 @@ def _identifier(text: str) -> str:
     return "".join(c if c.isalnum() else "_" for c in text)
 
 
-def _call(tiling: Tiling, site: Site, kernels: list[MicroKernelDef]) -> Call:
+def _call(site: Site, kernels: list[MicroKernelDef]) -> Call:
     intrinsic = site.operation.intrinsic
     hardware_loops = site.absorbed.hardware
     operands = tuple(
@@ -97,7 +97,7 @@ def _call(tiling: Tiling, site: Site, kernels: list[MicroKernelDef]) -> Call:
     extents = tuple(Const(w.extent) for w in hardware_loops)
     kernel, variant = "", None
     if intrinsic.micro_kernel is not None:
-        definition, variant = _micro_kernel(tiling, site, len(kernels))
+        definition, variant = _micro_kernel(site, len(kernels))
         kernel = definition.name
         kernels.append(definition)
     return Call(
@@ -124,12 +124,12 @@ def _slot(address: Address) -> Expr:
     return multiply(turn, Const(address.slot_entries))
 
 
-def _micro_kernel(tiling: Tiling, site: Site, number: int) -> tuple[MicroKernelDef, Expr]:
+def _micro_kernel(site: Site, number: int) -> tuple[MicroKernelDef, Expr]:
     """The micro-kernel of a site and the expression that selects its variant."""
-    digits = _digits(tiling, site)
+    digits = _digits(site)
     pinned = {
         f"{loop.loop}_tile": low
-        for loop, (low, high) in zip(tiling.loops, site.ranges, strict=False)
+        for loop, (low, high) in zip(site.loops, site.ranges, strict=True)
         if high == low + 1
     }
     bases: list[tuple[int, ...]] = [tuple(a.offset.fix(pinned).constant for a in site.addresses)]
@@ -162,10 +162,10 @@ def _micro_kernel(tiling: Tiling, site: Site, number: int) -> tuple[MicroKernelD
     return definition, variant
 
 
-def _digits(tiling: Tiling, site: Site) -> list[_Radix]:
+def _digits(site: Site) -> list[_Radix]:
     """What the base addresses of a site depend on: tile counters, outer loops and slots."""
     sizes: dict[str, tuple[int, int]] = {}
-    for loop, (low, high) in zip(tiling.loops, site.ranges, strict=False):
+    for loop, (low, high) in zip(site.loops, site.ranges, strict=True):
         sizes[f"{loop.loop}_tile"] = (low, high)
     for i, walk in enumerate(site.absorbed.outer):
         sizes[f"call{i}"] = (0, walk.extent)

@@ -7,14 +7,18 @@ hardware loops around the step; a micro-kernel becomes such a function with cons
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
-from hwgen.codegen.c_names import NameTable, indent
+from hwgen.codegen.c_names import NameTable, immediate_text, immediate_type, indent
 from hwgen.codegen.c_value import value_helpers
 from hwgen.codegen.model_step import Step, entries_of
 from hwgen.codegen.program import MicroKernelDef
 from hwgen.spec.hardware import HardwareSpec, Immediate, Intrinsic, Operand
 from hwgen.spec.ranges import Range
+
+_LARGEST = {"float": float.fromhex("0x1.fffffep+127"), "double": sys.float_info.max}
+"""The largest finite number of each C type."""
 
 
 class IntrinsicFunctions:
@@ -58,7 +62,11 @@ class IntrinsicFunctions:
             parameters += [f"int64_t {s}" for s in steps[-1]]
         extents = [f"extent{level}" for level in depth]
         parameters += [f"int64_t {e}" for e in extents]
-        parameters += [f"int64_t imm{n}" for n in range(len(intrinsic.immediates))]
+        # Integers arrive wide, so that their range is checked before they are narrowed.
+        parameters += [
+            f"{immediate_type(i.dtype) if i.is_float else 'int64_t'} imm{n}"
+            for n, i in enumerate(intrinsic.immediates)
+        ]
         addresses = [f"at{n}" for n in range(len(intrinsic.operands))]
         inside = [list(s) for s in steps]
         checks = self._checks(intrinsic, addresses, inside, extents)
@@ -86,7 +94,7 @@ class IntrinsicFunctions:
         steps = [[str(loop.strides[n]) for loop in kernel.loops] for n in range(count)]
         levels = [*kernel.loops, *kernel.sequence]
         immediates = dict(kernel.immediates)
-        values = [str(immediates[i.name]) for i in intrinsic.immediates]
+        values = [immediate_text(immediates[i.name], i.dtype) for i in intrinsic.immediates]
         p = self.prefix
         extended = [
             [(str(loop.strides[n]), str(loop.extent)) for loop in kernel.sequence]
@@ -126,10 +134,18 @@ class IntrinsicFunctions:
     def _immediate_checks(
         self, immediates: Sequence[Immediate], values: Sequence[str]
     ) -> list[str]:
-        return [
-            self._within(value, i.range, f"immediate {i.name}")
-            for i, value in zip(immediates, values, strict=True)
-        ]
+        checks: list[str] = []
+        for i, value in zip(immediates, values, strict=True):
+            what = f"immediate {i.name}"
+            if i.is_float or i.range is None:
+                most = _LARGEST[immediate_type(i.dtype)]
+                low, high = (i.range.minimum, i.range.maximum) if i.range else (-most, most)
+                ends = (float(low).hex(), float(high).hex(), f'"{what}"')
+                call = self.helpers.call("within_float", value, *ends)
+                checks.append(f"{self.prefix}_TRY({call});")
+            else:
+                checks.append(self._within(value, i.range, what))
+        return checks
 
     def _checks(
         self,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import prod
 
 from hwgen.codegen.c_expr import HELPERS, Helpers, IndexText, Interval
-from hwgen.codegen.c_names import C_TYPES, comment, indent
+from hwgen.codegen.c_names import C_TYPES, comment, immediate_type, indent
 from hwgen.codegen.c_value import FLOATS, Value, ValueText, dtype_interval, promoted
 from hwgen.errors import HwgenError
 from hwgen.spec.expression import (
@@ -72,8 +72,10 @@ class Step:
             name: (self.iterators[name], "int32", self.ranges[name]) for name in self.iterators
         }
         for n, immediate in enumerate(intrinsic.immediates):
-            low, high = immediate.range.minimum, immediate.range.maximum
-            self.scalars[immediate.name] = (f"imm{n}", immediate.dtype, (low, high))
+            limits = dtype_interval(immediate.dtype)
+            if immediate.range is not None and not immediate.is_float:
+                limits = (immediate.range.minimum, immediate.range.maximum)
+            self.scalars[immediate.name] = (f"imm{n}", immediate.dtype, limits)
         written = {self.sites[s.target.tensor].memory.name for s in intrinsic.semantics}
         self.shared = {name for name, site in self.sites.items() if site.memory.name in written}
 
@@ -112,7 +114,7 @@ class Step:
                 marks += self._mark(site, writer)
             pointers.append(self._pointer(n, site, offchip))
         for n, immediate in enumerate(self.intrinsic.immediates):
-            parameters.append(f"{C_TYPES[immediate.dtype]} imm{n}")
+            parameters.append(f"{immediate_type(immediate.dtype)} imm{n}")
         body: list[str] = []
         for statement in self.intrinsic.semantics:
             body += self._statement(statement)

@@ -14,7 +14,6 @@ from hwgen.codegen.short_program import Box
 from hwgen.codegen.sites import INNER, Site
 from hwgen.codegen.synchronisation import SyncSite
 from hwgen.polyhedral import isl
-from hwgen.polyhedral.tiling import Tiling
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +31,7 @@ class _Item:
 
     name: str
     site: Site
-    phase: int
+    turn: int
     iterators: tuple[str, ...]
     boxes: tuple[Box, ...]
 
@@ -45,28 +44,33 @@ class _Item:
         parts: list[str] = []
         for box in self.boxes:
             bounds = [
-                f"{low} <= {n} < {high}" for n, (low, high) in zip(self.iterators, box, strict=True)
+                f"{low} <= {n} < {high}"
+                + (f" and ({n} - {low}) mod {step} = 0" if step > 1 else "")
+                for n, (low, high, step) in zip(self.iterators, box, strict=True)
             ]
             parts.append(f"({' and '.join(bounds)})")
         return f"{self.head} : {' or '.join(parts)}" if self.iterators else self.head
 
 
-def order_tree(tiling: Tiling, sites: Sequence[Site], syncs: Sequence[SyncSite]) -> Order:
-    """The tree of a program."""
-    counters = tuple(f"{loop.loop}_tile" for loop in tiling.loops)
+def order_tree(sites: Sequence[Site], syncs: Sequence[SyncSite], phase: int) -> Order:
+    """The tree of one phase of a program."""
+    mine = [site for site in sites if site.phase == phase]
+    loops = max((site.loops for site in mine), key=len, default=())
+    counters = tuple(f"{loop.loop}_tile" for loop in loops)
     items: list[_Item] = []
-    for site in sites:
+    for site in mine:
         outer = site.absorbed.outer
         iterators = counters[: site.depth] + tuple(f"call{i}" for i in range(len(outer)))
-        box = (*site.ranges, *((0, w.extent) for w in outer))
+        box = (*((a, b, 1) for a, b in site.ranges), *((0, w.extent, 1) for w in outer))
         items.append(_Item(f"C{site.index}", site, 1, iterators, (box,)))
     for number, sync in enumerate(syncs):
         site = sites[sync.site]
-        phase = 0 if sync.before else 2
-        items.append(_Item(f"T{number}", site, phase, counters[: site.depth], sync.boxes))
+        if site.phase == phase:
+            turn = 0 if sync.before else 2
+            items.append(_Item(f"T{number}", site, turn, counters[: site.depth], sync.boxes))
     domain = "; ".join(item.domain for item in items)
     text = f'{{domain: "{{ {domain} }}", child: {_body(items, counters, 0)}}}'
-    deepest = max((len(s.absorbed.outer) for s in sites), default=0)
+    deepest = max((len(s.absorbed.outer) for s in mine), default=0)
     return Order(
         isl.Schedule(text),
         counters + tuple(f"call{i}" for i in range(deepest)),
@@ -78,7 +82,7 @@ def _body(items: list[_Item], counters: tuple[str, ...], depth: int) -> str:
     """The sequence inside the outermost `depth` tile loops."""
     inside = [item for item in items if item.site.depth > depth]
     entries = [
-        ((item.site.position, item.site.index, item.phase), [item])
+        ((item.site.position, item.site.index, item.turn), [item])
         for item in items
         if item.site.depth == depth
     ]

@@ -86,7 +86,7 @@ class MicroKernelDef:
     loops: tuple[KernelLoop, ...]
     sequence: tuple[KernelLoop, ...]
     bases: tuple[tuple[int, ...], ...]
-    immediates: tuple[tuple[str, int], ...]
+    immediates: tuple[tuple[str, int | float], ...]
 
     @property
     def operations(self) -> int:
@@ -121,7 +121,7 @@ class Call:
     unit: str
     operands: tuple[CallOperand, ...]
     extents: tuple[Expr, ...]
-    immediates: tuple[tuple[str, int], ...] = ()
+    immediates: tuple[tuple[str, int | float], ...] = ()
     kernel: str = ""
     variant: Expr | None = None
     statement: str = ""

@@ -2,7 +2,7 @@
 
 Conflicts only reach a few generations of a slot back, so what synchronisation is needed depends on
 tile counters near the ends of their ranges only: it is found on a program whose loops are cut to
-their first and last iterations and one in between, which then stands for the whole middle.
+their first and last iterations and a period in between, which then stands for the whole middle.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
-from hwgen.codegen.sites import Site
-from hwgen.polyhedral.tiling import TileLoop
+from hwgen.codegen.sites import Site, Touch
 
 Counters = tuple[int, ...]
-Box = tuple[tuple[int, int], ...]
+Span = tuple[int, int, int]
+"""First, end (not included) and step."""
+Box = tuple[Span, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,31 +39,36 @@ class _Slot:
 
 
 class ShortProgram:
-    """`reach`: iterations that each end of a cut loop keeps; by default what the slots require."""
+    """`reach`: iterations that each end of a cut loop keeps; by default what the slots require.
+    `period`: iterations after which what is needed repeats."""
 
-    def __init__(
-        self, loops: Sequence[TileLoop], sites: Sequence[Site], reach: int | None = None
-    ) -> None:
+    def __init__(self, sites: Sequence[Site], reach: int | None = None, period: int = 1) -> None:
         self.sites = sites
         if reach is None:
             slots = max((t.slots for s in sites for t in s.touches), default=1)
             # Order that goes through a third unit reaches a generation of its buffers further.
             reach = 1 + slots * (2 if _has_triangle(sites) else 1)
-        self.reach = reach
-        self.counts = [loop.count for loop in loops]
-        self.short = [min(n, 2 * reach + 1) for n in self.counts]
+        self.reach, self.period = reach, period
+        self.segments = _segments(sites)
+        # Counts of the loops around each site, real and cut; a cut changes no counter's remainder
+        # by the period.
+        self.counts = [[loop.count for loop in site.loops] for site in sites]
+        self.short = [
+            [min(n, 2 * reach + period + (n - 2 * reach) % period) for n in counts]
+            for counts in self.counts
+        ]
 
     def instances(self) -> list[Instance]:
         """Every call in stream order."""
-        slots: dict[tuple[str, int], _Slot] = {}
+        slots: dict[tuple[str, int], _Slot] = {}  # by memory and start of a segment
         found: list[Instance] = []
         for position, (index, counters) in enumerate(self._stream()):
             site = self.sites[index]
             unit = site.operation.intrinsic.unit
             touched: list[tuple[bool, _Slot]] = []
             for touch in site.touches:
-                key = (touch.buffer, self._turn(site, touch.buffer, counters))
-                touched.append((touch.write, slots.setdefault(key, _Slot())))
+                for key in self.segments[touch.buffer, self._turn(site, touch, counters)]:
+                    touched.append((touch.write, slots.setdefault(key, _Slot())))
             latest: dict[str, int] = {}
             for write, slot in touched:
                 for accesses in [slot.writes, slot.reads] if write else [slot.writes]:
@@ -80,10 +86,10 @@ class ShortProgram:
         for site in self.sites:
             spans = [
                 range(*(self._shorten(b, n, m) for b in bounds))
-                for bounds, n, m in zip(site.ranges, self.counts, self.short, strict=False)
+                for bounds, n, m in zip(site.ranges, *self._extents(site), strict=True)
             ]
             for counters in product(*spans):
-                key: list[int] = []
+                key: list[int] = [site.phase]
                 for c in counters:
                     key += [1 << 10, c]
                 key.append(site.position)
@@ -96,60 +102,116 @@ class ShortProgram:
         """A bound of a tile counter in the shortened program."""
         if bound <= self.reach or count == short:
             return bound
-        return max(self.reach, bound - (count - short))
+        return max(min(bound, self.reach + self.period), bound - (count - short))
 
-    def _turn(self, site: Site, buffer: str, counters: Counters) -> int:
+    def _extents(self, site: Site) -> tuple[list[int], list[int]]:
+        """Counts of the loops around a site, real and cut."""
+        return self.counts[site.index], self.short[site.index]
+
+    def _turn(self, site: Site, touch: Touch, counters: Counters) -> int:
         """The slot in use: the generation counter of the shortened loops, modulo the slots."""
-        touch = next(t for t in site.touches if t.buffer == buffer)
         depth = len(touch.turn.terms)
         value = 0
-        for c, n in zip(counters[:depth], self.short[:depth], strict=True):
+        for c, n in zip(counters[:depth], self.short[site.index][:depth], strict=True):
             value = value * n + c
         return value % touch.slots
 
+    def real(self, call: Instance) -> Counters:
+        """The real tile counters of a call; in the middle, the first that it stands for."""
+        extents = self._extents(self.sites[call.site])
+        return tuple(
+            c if c < self.reach + self.period else c + n - m
+            for c, n, m in zip(call.counters, *extents, strict=True)
+        )
+
     def boxes(self, points: Collection[Counters], site: int) -> tuple[Box, ...]:
         """Boxes of real tile counters that the shortened counters of a site stand for."""
-        counts, short, reach = self.counts, self.short, self.reach
         boxes: list[Box] = []
         for counters in sorted(points):
-            box: list[tuple[int, int]] = []
-            for c, n, m in zip(counters, counts, short, strict=False):
-                if m == n:
-                    box.append((c, c + 1))
-                elif c == reach:
-                    box.append((reach, n - reach))
+            box: list[Span] = []
+            for c, n, m in zip(counters, *self._extents(self.sites[site]), strict=True):
+                end = self.reach + self.period
+                if m == n or c < self.reach:
+                    box.append((c, c + 1, 1))
+                elif c < end:
+                    box.append((c, n - (m - end), self.period))
                 else:
-                    real = c if c < reach else c + n - m
-                    box.append((real, real + 1))
+                    box.append((c + n - m, c + n - m + 1, 1))
             boxes.append(tuple(box))
         for dimension in reversed(range(self.sites[site].depth)):
-            boxes = _join(boxes, dimension)
+            boxes = _join(boxes, dimension, self.period)
         return tuple(sorted(boxes))
 
 
+def inside(counters: Counters, boxes: Collection[Box]) -> bool:
+    """Whether one of the boxes holds these counters."""
+    return any(
+        all(c in range(*span) for c, span in zip(counters, box, strict=True)) for box in boxes
+    )
+
+
+def _segments(sites: Sequence[Site]) -> dict[tuple[str, int], list[tuple[str, int]]]:
+    """By buffer and slot, the parts of memory that it covers, as memory and first entry: parts are
+    cut so that every slot covers whole ones, as buffers of different phases overlap."""
+    touches = {t.buffer: t for s in sites for t in s.touches}
+    cuts: dict[str, set[int]] = {}
+    for t in touches.values():
+        cuts.setdefault(t.memory, set()).update(
+            t.base + n * t.slot_entries for n in range(t.slots + 1)
+        )
+    found: dict[tuple[str, int], list[tuple[str, int]]] = {}
+    for name, t in touches.items():
+        for slot in range(t.slots):
+            low = t.base + slot * t.slot_entries
+            inner = sorted(c for c in cuts[t.memory] if low <= c < low + t.slot_entries)
+            found[name, slot] = [(t.memory, c) for c in inner]
+    return found
+
+
 def _has_triangle(sites: Sequence[Site]) -> bool:
-    """Whether some three units share buffers pairwise."""
+    """Whether some three units share memories pairwise."""
     users: dict[str, set[str]] = {}
     for site in sites:
         for touch in site.touches:
-            users.setdefault(touch.buffer, set()).add(site.operation.intrinsic.unit)
+            users.setdefault(touch.memory, set()).add(site.operation.intrinsic.unit)
     shared = {(a, b) for units in users.values() for a in units for b in units if a != b}
     return any((b, c) in shared and (c, a) in shared for a, b in shared for _, c in shared)
 
 
-def _join(boxes: list[Box], dimension: int) -> list[Box]:
-    """Merge boxes that differ in one dimension only and touch there."""
-    groups: dict[Box, list[tuple[int, int]]] = {}
+def _join(boxes: list[Box], dimension: int, period: int) -> list[Box]:
+    """Merge boxes that differ in one dimension only and continue each other there."""
+    groups: dict[Box, list[Span]] = {}
     for box in boxes:
         rest = (*box[:dimension], *box[dimension + 1 :])
         groups.setdefault(rest, []).append(box[dimension])
     result: list[Box] = []
     for rest, spans in groups.items():
-        merged: list[tuple[int, int]] = []
-        for low, high in sorted(spans):
-            if merged and merged[-1][1] == low:
-                merged[-1] = (merged[-1][0], high)
-            else:
-                merged.append((low, high))
-        result += [(*rest[:dimension], span, *rest[dimension:]) for span in merged]
+        for span in _merged(spans, period):
+            result.append((*rest[:dimension], span, *rest[dimension:]))
     return result
+
+
+def _merged(spans: list[Span], period: int) -> list[Span]:
+    """Spans with the same numbers, fewer where they continue each other."""
+    strided = [s for s in spans if s[2] > 1]
+    dense = [s for s in spans if s[2] == 1]
+    if len(strided) == period:
+        dense.append((min(s[0] for s in strided), strided[0][1], 1))
+        strided = []
+    merged: list[Span] = []
+    for low, high, _ in sorted(dense):
+        if merged and merged[-1][1] == low:
+            merged[-1] = (merged[-1][0], high, 1)
+        else:
+            merged.append((low, high, 1))
+    for low, high, step in sorted(strided):
+        # Single numbers around it that continue it.
+        first, last = low, low + (high - 1 - low) // step * step
+        while (first - step, first - step + 1, 1) in merged:
+            first -= step
+            merged.remove((first, first + 1, 1))
+        while (last + step, last + step + 1, 1) in merged:
+            last += step
+            merged.remove((last, last + 1, 1))
+        merged.append((first, last + 1, step))
+    return sorted(merged)

@@ -13,10 +13,17 @@ from itertools import product
 
 from hwgen.codegen.absorption import Absorption, Walk, absorb
 from hwgen.codegen.allocation import Allocation
-from hwgen.codegen.layout import BufferLayout, ImageLayout, counter, tile_base, tile_origin
+from hwgen.codegen.layout import (
+    BufferLayout,
+    ImageLayout,
+    counter,
+    storage_base,
+    tile_base,
+    tile_origin,
+)
 from hwgen.polyhedral.affine import Affine, combine
-from hwgen.polyhedral.selection import Operation
-from hwgen.polyhedral.tiling import Tiling
+from hwgen.polyhedral.operations import Operation
+from hwgen.polyhedral.tiling import TileLoop, Tiling
 from hwgen.spec.hardware import HardwareSpec
 
 INNER = 1 << 10
@@ -36,17 +43,22 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Touch:
-    """One buffer access of a site: the slot counter's value identifies the data's generation."""
+    """One buffer access of a site: the slot counter's value identifies the data's generation.
+    Slot `n` is `memory[base + n * slot_entries :][: slot_entries]`."""
 
     buffer: str
     turn: Affine
     slots: int
     write: bool
+    memory: str
+    base: int
+    slot_entries: int
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """`ranges`: half-open tile-counter intervals of the enclosing loops, outermost first."""
+    """`ranges`: half-open tile-counter intervals of the enclosing `loops`, outermost first.
+    `phase`: sites of one phase all run before those of the next."""
 
     index: int
     operation: Operation
@@ -55,6 +67,8 @@ class Site:
     absorbed: Absorption
     addresses: tuple[Address, ...]
     touches: tuple[Touch, ...]
+    loops: tuple[TileLoop, ...] = ()
+    phase: int = 0
 
     @property
     def depth(self) -> int:
@@ -67,10 +81,12 @@ def build_sites(
     images: Mapping[str, ImageLayout],
     buffers: Mapping[str, BufferLayout],
     allocation: Allocation,
+    phase: int = 0,
+    first: int = 0,
 ) -> list[Site]:
-    """Every call site, in textual order."""
+    """Every call site, in textual order, numbered from `first`."""
     result: list[Site] = []
-    builder = _Builder(hardware, tiling, images, buffers, allocation)
+    builder = _Builder(hardware, tiling, images, buffers, allocation, phase)
     for number, operation in enumerate(tiling.match.selection.operations):
         depth = tiling.operation_depth(operation)
         selection = tiling.match.selection
@@ -78,7 +94,7 @@ def build_sites(
         inside = selection.inner(operation) and depth > tiling.spatial_depth
         position = number if before or inside else INNER + 1 + number
         for ranges, last in _pieces(tiling, operation, depth):
-            result.append(builder.site(len(result), operation, position, ranges, last))
+            result.append(builder.site(first + len(result), operation, position, ranges, last))
     return result
 
 
@@ -116,6 +132,7 @@ class _Builder:
     images: Mapping[str, ImageLayout]
     buffers: Mapping[str, BufferLayout]
     allocation: Allocation
+    phase: int
 
     def site(
         self,
@@ -138,7 +155,15 @@ class _Builder:
             moved = [(n, w.strides[k]) for n, w in zip(outer, absorbed.outer, strict=True)]
             addresses.append(self._address(operation, name, depth, last, moved))
         return Site(
-            index, operation, position, ranges, absorbed, tuple(addresses), self._touches(operation)
+            index,
+            operation,
+            position,
+            ranges,
+            absorbed,
+            tuple(addresses),
+            self._touches(operation),
+            self.tiling.loops[:depth],
+            self.phase,
         )
 
     def _steps(self, name: str, operation: Operation) -> tuple[tuple[Affine, ...], tuple[int, ...]]:
@@ -192,9 +217,10 @@ class _Builder:
                 if operation.kind == "load"
                 else tile_origin(self.tiling, coordinate, depth)
             )
-            start = (
-                tile_base(self.tiling, coordinate, inside) if name in self.buffers else Affine(())
-            )
+            start = Affine(())
+            if name in self.buffers:
+                held = self.tiling.match.selection.storage(name)
+                start = storage_base(self.tiling, held, coordinate)
             terms += [(n, step * c) for n, c in here.terms]
             terms += [(n, -step * c) for n, c in start.terms]
             constant += step * (here.constant - start.constant)
@@ -202,10 +228,14 @@ class _Builder:
             image = self.images[self._image_key(name, operation)].image.name
             return Address(image, combine(terms, constant), None, 1, 0)
         layout = self.buffers[name]
-        base = self.allocation.base(name)
+        base = self.allocation.base(name, self.phase)
         turn = modulo(counter(self.tiling, inside), layout.slots) if layout.slots > 1 else None
         return Address(
-            name, combine(terms, base + constant), turn, layout.slots, layout.slot_entries
+            self.allocation.buffer(name, self.phase),
+            combine(terms, base + constant),
+            turn,
+            layout.slots,
+            layout.slot_entries,
         )
 
     def _touches(self, operation: Operation) -> tuple[Touch, ...]:
@@ -214,6 +244,16 @@ class _Builder:
         for operand, name in zip(operation.intrinsic.operands, operation.storages, strict=True):
             if name in self.buffers:
                 turn = counter(self.tiling, self.tiling.depth[name])
-                slots = self.buffers[name].slots
-                result.append(Touch(name, turn, slots, operand.name == written))
+                layout = self.buffers[name]
+                result.append(
+                    Touch(
+                        self.allocation.buffer(name, self.phase),
+                        turn,
+                        layout.slots,
+                        operand.name == written,
+                        layout.memory,
+                        self.allocation.base(name, self.phase),
+                        layout.slot_entries,
+                    )
+                )
         return tuple(result)

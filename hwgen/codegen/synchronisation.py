@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import lcm
 
 from hwgen.codegen.program import Barrier, Pop, Push, Signal, SyncNode, Wait
-from hwgen.codegen.short_program import Box, Counters, Instance, ShortProgram
+from hwgen.codegen.short_program import Box, Counters, Instance, ShortProgram, inside
 from hwgen.codegen.sites import Site
 from hwgen.errors import HwgenError
-from hwgen.polyhedral.tiling import TileLoop
 from hwgen.spec.hardware import Barriers, Events, HardwareSpec, Scoreboard, Tokens
 
 Edge = tuple[str, str]
@@ -47,7 +47,6 @@ class _Pairs:
 
 def synchronise(
     hardware: HardwareSpec,
-    loops: Sequence[TileLoop],
     sites: Sequence[Site],
     reach: int | None = None,
 ) -> list[SyncSite]:
@@ -63,21 +62,24 @@ def synchronise(
         case None | Scoreboard():
             return []
         case Tokens():
-            program = ShortProgram(loops, sites, reach)
+            program = ShortProgram(sites, reach)
             instances = program.instances()
             edges = _pairs(hardware, program, instances).exchanged
             ends = {edge: (Push(*edge), Pop(*edge)) for edge in edges}
             return _exchanges(program, instances, edges, ends)
         case Events() as events:
-            program = ShortProgram(loops, sites, reach)
+            program = ShortProgram(sites, reach)
             instances = program.instances()
             pairs = _pairs(hardware, program, instances)
             flags = _flags(hardware, events, pairs)
             ends = {edge: (Signal(*edge, *f), Wait(*edge, *f)) for edge, f in flags.items()}
             return _exchanges(program, instances, pairs.exchanged, ends)
         case Barriers() as barriers:
-            program = ShortProgram(loops, sites, reach)
-            return _barriers(hardware, barriers, program)
+            # A barrier serves every buffer: what needs none after it shows up slots later.
+            period = lcm(*(t.slots for s in sites for t in s.touches))
+            program = ShortProgram(sites, reach, period)
+            longer = ShortProgram(sites, program.reach + period, period)
+            return _barriers(hardware, barriers, program, longer)
 
 
 def _pairs(hardware: HardwareSpec, program: ShortProgram, instances: Sequence[Instance]) -> _Pairs:
@@ -157,8 +159,14 @@ def _flags(hardware: HardwareSpec, events: Events, pairs: _Pairs) -> dict[Edge, 
     return found
 
 
-def _barriers(hardware: HardwareSpec, barriers: Barriers, program: ShortProgram) -> list[SyncSite]:
-    """A wait stands as late as the first call that needs it allows: so it serves most calls."""
+def _barriers(
+    hardware: HardwareSpec, barriers: Barriers, program: ShortProgram, longer: ShortProgram
+) -> list[SyncSite]:
+    """A wait stands as late as the first call that needs it allows: so it serves most calls.
+
+    Where the waits do not repeat as assumed, which `longer` shows, every call that ever waits for a
+    unit always does.
+    """
     waited: dict[str, int] = {}
     places: dict[tuple[str, int], set[Counters]] = {}
     units = [unit.name for unit in hardware.units]
@@ -172,10 +180,31 @@ def _barriers(hardware: HardwareSpec, barriers: Barriers, program: ShortProgram)
         for unit in [""] if together else needed:
             places.setdefault((unit, call.site), set()).add(call.counters)
         waited |= dict.fromkeys(units if together else needed, position)
-    return [
-        SyncSite(Barrier(unit), True, site, program.boxes(points, site))
-        for (unit, site), points in sorted(places.items())
-    ]
+    boxes = {place: program.boxes(points, place[1]) for place, points in places.items()}
+    if not _all_waited(units, longer, boxes):
+        boxes = {
+            (unit, site): (tuple((a, b, 1) for a, b in program.sites[site].ranges),)
+            for unit, site in boxes
+        }
+    return [SyncSite(Barrier(unit), True, site, box) for (unit, site), box in sorted(boxes.items())]
+
+
+def _all_waited(
+    units: Sequence[str], program: ShortProgram, boxes: Mapping[tuple[str, int], Sequence[Box]]
+) -> bool:
+    """Whether every conflict of a program has its wait at the places given as boxes."""
+    by_site: dict[int, list[tuple[str, Sequence[Box]]]] = {}
+    for (unit, site), where in boxes.items():
+        by_site.setdefault(site, []).append((unit, where))
+    waited: dict[str, int] = {}
+    for position, call in enumerate(program.instances()):
+        counters = program.real(call)
+        for unit, where in by_site.get(call.site, ()):
+            if inside(counters, where):
+                waited |= dict.fromkeys([unit] if unit else units, position)
+        if any(when >= waited.get(other, 0) for other, when in call.latest):
+            return False
+    return True
 
 
 def _check_edge(hardware: HardwareSpec, source: str, target: str, site: Site) -> None:
@@ -183,7 +212,7 @@ def _check_edge(hardware: HardwareSpec, source: str, target: str, site: Site) ->
     assert exchange is not None
     if (source, target) in exchange.edges:
         return
-    what = "token queue" if hardware.tokens else "flag"
+    what, short = ("token queue", "queue") if hardware.tokens else ("flag", "flag")
     raise HwgenError(
         "H611",
         f"units {source} and {target} share data but no {what}",
@@ -191,7 +220,7 @@ def _check_edge(hardware: HardwareSpec, source: str, target: str, site: Site) ->
         field="synchronization.edges",
         found=f"{site.operation.intrinsic.name} waits for {source}",
         allowed=", ".join(f"{a} -> {b}" for a, b in exchange.edges),
-        repair=f"add [{source}, {target}] if the chip has such a {'queue' if hardware.tokens else 'flag'}",
+        repair=f"add [{source}, {target}] if the chip has such a {short}",
     )
 
 

@@ -113,21 +113,25 @@ class CallSite:
             "H728", f"a malformed call: {what}", field=self.text(), found=found, allowed=allowed
         )
 
-    def _immediates(self, stated: Mapping[str, int]) -> dict[str, Value]:
+    def _immediates(self, stated: Mapping[str, int | float]) -> dict[str, Value]:
         rules = {i.name: i for i in self.intrinsic.immediates}
         if set(stated) != set(rules):
             raise self.malformed("wrong immediates", ", ".join(stated), ", ".join(rules) or "none")
         values: dict[str, Value] = {}
         for name, number in stated.items():
-            if number not in rules[name].range:
+            rule = rules[name]
+            written = Value(np.asarray(number), "float64" if rule.is_float else "int64")
+            value = cast(written, rule.dtype)
+            kept = not rule.is_float or float(value.array.item()) == number
+            if not (rule.admits(number) and kept):
                 raise HwgenError(
                     "H716",
                     f"immediate {name} does not fit its field",
                     field=self.text(),
                     found=str(number),
-                    allowed=str(rules[name].range),
+                    allowed=rule.allowed,
                 )
-            values[name] = cast(Value(np.asarray(number, np.int64), "int64"), rules[name].dtype)
+            values[name] = value
         return values
 
     def iterations(self) -> int:

@@ -12,6 +12,9 @@ from hwgen.spec.hardware import HardwareSpec
 from .stream import ISSUER, Stream
 from .sync_check import CHECK_LIMIT, Clock, Clocks, check_synchronisation
 
+MOST_STATEMENTS = 12
+"""Pushes and pops of a group up to which each pair of them is tried."""
+
 
 @dataclass(frozen=True, slots=True)
 class RedundantTokens:
@@ -41,19 +44,15 @@ def check_minimal(program: KernelProgram, hardware: HardwareSpec) -> None:
     Raises:
         HwgenError: H766 where some is not, after those of `check_synchronisation`.
     """
-    tokens = redundant_tokens(program, hardware)
-    barriers = redundant_barriers(program, hardware) if not tokens else ()
-    if not tokens and not barriers:
+    found = [f"{t.tokens} x {t.source} -> {t.target}" for t in redundant_tokens(program, hardware)]
+    for barrier in redundant_barriers(program, hardware):
+        found.append(f"{barrier.executions} x wait for {barrier.unit or 'all units'}")
+    if not found:
         return
-    if tokens:
-        first = tokens[0]
-        found = f"{first.tokens} x {first.source} -> {first.target}"
-    else:
-        found = f"{barriers[0].executions} x wait for {barriers[0].unit or 'all units'}"
     raise HwgenError(
         "H766",
         "synchronisation that orders nothing",
-        found=found,
+        found=", ".join(found),
         allowed="only what some conflict needs",
         repair="remove it",
     )
@@ -63,8 +62,9 @@ def redundant_tokens(program: KernelProgram, hardware: HardwareSpec) -> tuple[Re
     """Tokens, or signals and waits, that order nothing: groups of statements that can go together,
     and alone.
 
-    A group is the pushes and pops of one edge that exchange tokens with each other. Programs of
-    more than `CHECK_LIMIT` operations are judged by that many first ones.
+    A group is the pushes and pops of one edge that exchange tokens with each other. Of a group
+    that has several, a push and a pop that are executed equally often may go alone too. Programs
+    of more than `CHECK_LIMIT` operations are judged by that many first ones.
 
     Raises:
         HwgenError: as `check_synchronisation`, whose errors come first.
@@ -73,11 +73,19 @@ def redundant_tokens(program: KernelProgram, hardware: HardwareSpec) -> tuple[Re
     machine, stream = _recorded(program, hardware)
     found: list[RedundantTokens] = []
     for edge, (source, target) in enumerate(stream.edges):
-        pairs = list(zip(stream.pushed[edge], stream.popped[edge], strict=False))
-        for pushes, pops in _groups(pairs):
-            numbers = {k for k, (push, _) in enumerate(pairs) if push in pushes}
-            if _ordered(machine, {(edge, k) for k in numbers}):
-                found.append(RedundantTokens(source, target, pushes, pops, len(numbers)))
+        pushed, popped = stream.pushed[edge], stream.popped[edge]
+        for pushes, pops in _groups(list(zip(pushed, popped, strict=False))):
+            options = [(pushes, pops)]
+            if 2 < len(pushes) + len(pops) <= MOST_STATEMENTS:
+                options += [((a,), (b,)) for a in pushes for b in pops]
+            for some_pushes, some_pops in options:
+                given = {(edge, k) for k, push in enumerate(pushed) if push in some_pushes}
+                taken = {(edge, k) for k, pop in enumerate(popped) if pop in some_pops}
+                if len(given) == len(taken) and _ordered(machine, given, taken):
+                    found.append(
+                        RedundantTokens(source, target, some_pushes, some_pops, len(given))
+                    )
+                    break
     return tuple(found)
 
 
@@ -97,7 +105,7 @@ def redundant_barriers(
             statements.setdefault(event.operation.site, []).append(event.operation.awaits)
     found: list[RedundantBarrier] = []
     for statement, awaits in sorted(statements.items()):
-        if _ordered(machine, (), {statement}):
+        if _ordered(machine, (), (), {statement}):
             unit = machine.names[awaits[0][0]] if len(awaits[0]) == 1 else ""
             found.append(RedundantBarrier(unit, statement, len(awaits)))
     return tuple(found)
@@ -123,21 +131,23 @@ def _groups(pairs: list[tuple[int, int]]) -> list[tuple[tuple[int, ...], tuple[i
 
 
 def _ordered(
-    machine: Clocks, ignored: Collection[tuple[int, int]], barriers: Collection[int] = ()
+    machine: Clocks,
+    pushes: Collection[tuple[int, int]],
+    pops: Collection[tuple[int, int]],
+    barriers: Collection[int] = (),
 ) -> bool:
-    """Whether all conflicts of the recorded operations are ordered without the ignored tokens and
-    barriers, and no flag could be signalled too often."""
+    """Whether all conflicts of the recorded operations are ordered without some pushes and pops,
+    as (edge, number), and some barriers, and no flag could be signalled too often."""
     spaces = machine.costs.spaces
     units = len(machine.clock)
     clock = [[0] * units for _ in range(units)]
     issuer = [0] * units
     writes = [[[0] * units for _ in s.writes] for s in spaces]
     reads = [[[0] * units for _ in s.writes] for s in spaces]
-    given: dict[tuple[int, int], Clock] = {}
-    history: dict[tuple[int, int], list[int]] = {}
-    # Of each edge: signals so far, and its target's clock at each wait so far.
-    signals = [0] * len(machine.edges)
+    # Of each edge: the clocks of the pushes so far, and its target's at each pop so far.
+    given: list[list[Clock]] = [[] for _ in machine.edges]
     awaited: list[list[int]] = [[] for _ in machine.edges]
+    history: dict[tuple[int, int], list[int]] = {}
     for event in machine.executed:
         operation = event.operation
         unit = operation.unit
@@ -147,10 +157,15 @@ def _ordered(
                     issuer = [max(a, b) for a, b in zip(issuer, clock[other], strict=True)]
             continue
         mine = [max(a, b) for a, b in zip(clock[unit], issuer, strict=True)]
-        for token in event.popped:
-            if token not in ignored:
-                mine = [max(a, b) for a, b in zip(mine, given[token], strict=True)]
         mine[unit] += 1
+        for edge, number in event.popped:
+            if (edge, number) in pops:
+                continue
+            taken = len(awaited[edge])
+            if taken >= len(given[edge]):
+                return False
+            mine = [max(a, b) for a, b in zip(mine, given[edge][taken], strict=True)]
+            awaited[edge].append(mine[unit])
         for space, footprint, write in operation.touches:
             for atom in spaces[space].atoms[footprint]:
                 against = (
@@ -167,16 +182,11 @@ def _ordered(
         clock[unit] = mine
         if machine.interlocked:
             history[unit, mine[unit]] = mine
-        for token in event.popped:
-            if token not in ignored:
-                awaited[token[0]].append(mine[unit])
-        for token in event.pushed:
-            if token in ignored:
+        for edge, number in event.pushed:
+            if (edge, number) in pushes:
                 continue
-            edge = token[0]
-            given[token] = tuple(mine)
-            earlier = signals[edge] - machine.in_flight[edge]
-            signals[edge] += 1
+            earlier = len(given[edge]) - machine.in_flight[edge]
+            given[edge].append(tuple(mine))
             if machine.in_flight[edge] and earlier >= 0:
                 waits = awaited[edge]
                 if earlier >= len(waits) or waits[earlier] > mine[machine.target_of[edge]]:

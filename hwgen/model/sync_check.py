@@ -229,7 +229,7 @@ class Clocks:
             self.awaited[queue].append(clock[unit])
         for queue in operation.pushes:
             if self.maximum:
-                self._signal(queue, instance, clock)
+                self._signal(queue, clock)
             self.tokens[queue].append(tuple(clock))
             pending.append(self.target_of[queue // self.flags])
         if self.record:
@@ -254,7 +254,7 @@ class Clocks:
                             clock[:] = [max(a, b) for a, b in zip(clock, known, strict=True)]
         self.history[unit, clock[unit]] = list(clock)
 
-    def _signal(self, queue: int, instance: Instance, clock: list[int]) -> None:
+    def _signal(self, queue: int, clock: list[int]) -> None:
         """Keep the first signal of a flag that may be at its maximum still."""
         number, target = self.signals[queue], self.target_of[queue // self.flags]
         self.signals[queue] += 1
@@ -330,8 +330,15 @@ class Clocks:
             field=buffers[0] if buffers else space.name,
             found=f"no order {source} -> {target} on {place} entries {low}..{high})",
             allowed="conflicting calls of different units in order",
-            repair=f"push {source} -> {target} after the first call, pop it before the second",
+            repair=self._repair(source, target),
         )
+
+    def _repair(self, source: str, target: str) -> str:
+        if self.hardware.tokens is not None:
+            return f"push {source} -> {target} after the first call, pop it before the second"
+        if self.hardware.events is not None:
+            return f"signal {source} -> {target} after the first call, wait before the second"
+        return f"wait for {source} before the second call"
 
     def _name(self, instance: Instance) -> str:
         operation, where = instance

@@ -1,4 +1,4 @@
-"""Cycles of a program: in-order units, token queues, shared buses and instruction fetch.
+"""Cycles of a program: in-order units, their synchronisation, shared buses, instruction fetch.
 
 `docs/timing.md` lists the rules. Times are cycles since the launch; an operation that starts at s
 and takes n cycles ends at s + n: its unit's next operation, and one that its token frees, can
@@ -17,8 +17,8 @@ from hwgen.errors import HwgenError
 from hwgen.spec.hardware import HardwareSpec
 
 from .bus import FOREVER, ReadBus, Reader, split_access
-from .costs import CycleCosts
-from .stream import Operation, Stream
+from .scoreboard import Awaited, Board, cycle_costs
+from .stream import ISSUER, Costs, Operation, Stream
 
 FULL_OPERATIONS = 2048
 """Operations that `estimate_cycles` simulates with the chip's own queue capacities."""
@@ -90,8 +90,9 @@ def simulate_timing(
     Raises:
         HwgenError: H761 on a deadlock, H763 and H764 on tokens that the chip cannot have.
     """
-    machine = Machine(hardware, timeline=timeline)
-    stream = Stream(program, hardware, CycleCosts(program, hardware), machine)
+    costs = cycle_costs(program, hardware)
+    machine = Machine(hardware, costs, timeline=timeline)
+    stream = Stream(program, hardware, costs, machine)
     stream.run()
     return machine.result(stream)
 
@@ -110,8 +111,8 @@ def estimate_cycles(program: KernelProgram, hardware: HardwareSpec) -> TimingRes
     """
     full, long = (FOREVER, FULL_OPERATIONS, 0), (LEAD_ENTRIES, FOREVER, OPERATION_BUDGET)
     for lead, limit, budget in (full, long):
-        machine = Machine(hardware, lead=lead)
-        costs = CycleCosts(program, hardware)
+        costs = cycle_costs(program, hardware)
+        machine = Machine(hardware, costs, lead=lead)
         stream = Stream(program, hardware, costs, machine, skip=True, budget=budget, limit=limit)
         stream.run()
         if not stream.truncated:
@@ -131,14 +132,28 @@ class Machine:
     """Executes a stream of operations and counts cycles; a `Sink`."""
 
     def __init__(
-        self, hardware: HardwareSpec, *, timeline: bool = False, lead: int = FOREVER
+        self,
+        hardware: HardwareSpec,
+        costs: Costs | None = None,
+        *,
+        timeline: bool = False,
+        lead: int = FOREVER,
     ) -> None:
         self.hardware = hardware
         n = len(hardware.units)
-        self._edges = hardware.tokens.edges if hardware.tokens is not None else ()
+        exchanged = hardware.tokens or hardware.events
+        self._edges = exchanged.edges if exchanged is not None else ()
+        self._flags = hardware.events.flags if hardware.events is not None else 1
         units = {unit.name: i for i, unit in enumerate(hardware.units)}
-        self._target = [units[target] for _, target in self._edges]
-        self._tokens: list[deque[int]] = [deque() for _ in self._edges]
+        self._target = [units[t] for _, t in self._edges for _ in range(self._flags)]
+        self._tokens: list[deque[int]] = [deque() for _ in self._target]
+        board = hardware.scoreboard
+        assert board is None or costs is not None, "a scoreboard reads footprints"
+        self._board = Board(costs, n, board.cycles) if board and costs else None
+        self._awaited: list[deque[Awaited]] = [deque() for _ in range(n)]
+        # When the latest barrier was passed, and of queued operations, the one before them.
+        self._passed = 0
+        self._held: list[deque[int]] = [deque() for _ in range(n)]
         self._buses = [ReadBus(bus) for bus in hardware.buses]
         self._free = [0] * n
         self._queue: list[deque[Operation]] = [deque() for _ in range(n)]
@@ -204,7 +219,8 @@ class Machine:
         tokens = tuple([tuple([max(0, t - now) for t in queue]) for queue in self._tokens])
         group = tuple([op.identity for op in self._group])
         fetch = max(0, self._dispatched + 1 - now), max(0, self._request - now)
-        return readers, units, tokens, group, fetch
+        board = self._board.signature(now) if self._board is not None else ()
+        return readers, units, tokens, group, fetch, max(0, self._passed - now), board
 
     def _unit_signature(self, unit: int, now: int) -> Hashable:
         reading = self._reading[unit]
@@ -224,6 +240,10 @@ class Machine:
             tuple([op.identity for op in self._queue[unit]]),
             tuple(late),
             tuple([end - now for end in islice(ends, len(ends) - recent, None)]),
+            tuple([max(0, t - now) for t in self._held[unit]]) if self._passed else (),
+            tuple([self._board.relative(a, now) for a in self._awaited[unit]])
+            if self._board is not None
+            else (),
         )
 
     def mark(self) -> _Mark:
@@ -250,6 +270,11 @@ class Machine:
         self._reading = [None if r is None else (r[0], r[1] + shift) for r in self._reading]
         self._dispatched += shift
         self._request += shift
+        if self._passed:
+            self._passed += shift
+            self._held = [deque([t + shift for t in q]) for q in self._held]
+        if self._board is not None:
+            self._board.shift(shift)
         self._last_end += shift
         for row, before in zip((self._busy, *self._stalls), mark.totals, strict=True):
             for i, old in enumerate(before):
@@ -303,7 +328,10 @@ class Machine:
         group, self._group = self._group, []
         if self.hardware.fetch is None:
             for operation in group:
-                self._enqueue(operation, 0)
+                if operation.unit == ISSUER:
+                    self._await(operation, 0)
+                else:
+                    self._enqueue(operation, 0)
             for queue in self._queue:
                 while len(queue) > QUEUE_WITHOUT_FETCH and self._step():
                     pass
@@ -317,6 +345,10 @@ class Machine:
         for operation in group:
             arrival = max(arrival, self._dispatched + 1)
             self._queue_delay = 0
+            if operation.unit == ISSUER:
+                self._await(operation, arrival)
+                arrival = self._dispatched = max(arrival, self._passed)
+                continue
             unit = operation.unit
             capacity = self._capacity[unit]
             if capacity < FOREVER:
@@ -340,9 +372,23 @@ class Machine:
         position = len(ends) + waiting - capacity
         return ends[position] + 1 if position >= 0 else 0
 
+    def _await(self, barrier: Operation, arrival: int) -> None:
+        """Run until what a barrier waits for has ended; later operations come after that."""
+        passed = max(arrival, self._passed)
+        for unit in barrier.awaits:
+            while self._queue[unit] or self._reading[unit] is not None:
+                if not self._step():
+                    self._deadlock(unit)
+            passed = max(passed, self._free[unit])
+        self._passed = passed + barrier.cycles
+        self._last_end = max(self._last_end, self._passed)
+
     def _enqueue(self, operation: Operation, arrival: int) -> None:
         self._queue[operation.unit].append(operation)
         self._arrival[operation.unit].append(arrival)
+        self._held[operation.unit].append(self._passed)
+        if self._board is not None:
+            self._awaited[operation.unit].append(self._board.enter(operation))
         self._run(operation.unit)
 
     # Units
@@ -363,8 +409,14 @@ class Machine:
                         ready = -1
                         break
                     ready = max(ready, waiting[0])
+                if self._board is not None and ready >= 0:
+                    done = self._board.ready(self._awaited[unit][0])
+                    ready = done if done < 0 else max(ready, done)
                 if ready < 0:
                     break
+                ready = max(ready, self._held[unit].popleft())
+                if self._board is not None:
+                    self._awaited[unit].popleft()
                 queue.popleft()
                 for edge in operation.pops:
                     tokens[edge].popleft()
@@ -402,6 +454,10 @@ class Machine:
         for edge in operation.pushes:
             self._tokens[edge].append(end)
             pending.append(self._target[edge])
+        if self._board is not None:
+            self._board.finish(unit, end)
+            self._board.forget(self._free)
+            pending.extend(other for other, queue in enumerate(self._queue) if queue)
         if self._timeline is not None:
             self._timeline.append(
                 TimelineEntry(self._names[unit], name, operation.site, start, end)
@@ -450,8 +506,8 @@ class Machine:
             for edge in queue[0].pops
             if not self._tokens[edge]
         ]
-        name, operation, edge = blocked[0]
-        source, target = self._edges[edge]
+        name, operation, queue = blocked[0]
+        source, target = self._edges[queue // self._flags]
         full = f"; the queue of {self._names[unit]} is full" if name != self._names[unit] else ""
         raise HwgenError(
             "H761",

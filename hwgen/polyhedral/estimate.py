@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from hwgen.polyhedral.affine import Affine
 from hwgen.polyhedral.matching import Match
-from hwgen.polyhedral.selection import Operation
+from hwgen.polyhedral.operations import Operation
 from hwgen.polyhedral.traffic import Rates, transfer_cycles
 from hwgen.spec.hardware import HardwareSpec
 

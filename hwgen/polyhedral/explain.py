@@ -8,7 +8,7 @@ from hwgen.polyhedral.matching import Match
 from hwgen.polyhedral.scop import Scop, ScopStatement
 from hwgen.polyhedral.selection import Selector
 from hwgen.polyhedral.semantics import updates, widens, written
-from hwgen.polyhedral.unify import Unification, unify
+from hwgen.polyhedral.unify import Unification, as_immediate, unify
 from hwgen.spec.expression import Access, Binary, Call, Cast, Const, Expr, Name, children, walk
 from hwgen.spec.hardware import HardwareSpec, Immediate, Intrinsic
 from hwgen.spec.ranges import Range
@@ -123,12 +123,19 @@ def _alike(pattern: Expr, value: Expr) -> bool:
 _ANY = Range(-(1 << 62), 1 << 62)
 
 
+def _wider(field: Immediate) -> Immediate:
+    """An immediate that takes any constant of its kind."""
+    if field.is_float:
+        return replace(field, dtype="float64", range=None, exact=False)
+    return replace(field, range=_ANY)
+
+
 def _difference(
     scop: Scop, hardware: HardwareSpec, pattern: Expr, value: Expr, intrinsic: Intrinsic
 ) -> tuple[str, str]:
     """What keeps a value from being computed by a pattern of the same kind."""
     fields = {i.name: i for i in intrinsic.immediates}
-    free = {n: replace(i, range=_ANY) for n, i in fields.items()}
+    free = {n: _wider(i) for n, i in fields.items()}
     exact = list(unify(pattern, value, fields))
     if exact:
         return _placement(scop, hardware, exact[0], intrinsic)
@@ -145,11 +152,18 @@ def _difference(
 
 def _immediate(values: dict[str, int | float], fields: dict[str, Immediate]) -> tuple[str, str]:
     for name, value in values.items():
-        if not isinstance(value, int) or value not in fields[name].range:
+        field = fields[name]
+        if as_immediate(field, value) is not None:
+            continue
+        if field.exact and as_immediate(replace(field, exact=False), value) is not None:
             return (
-                f"constant {value} is outside the range {fields[name].range} of {name}",
-                "pass it as a tensor operand, or split it into steps within the range",
+                f"constant {value} is no {field.dtype}, which {name} holds",
+                f"write a constant that is a {field.dtype}, or pass it as a tensor operand",
             )
+        return (
+            f"constant {value} is outside the range {field.allowed} of {name}",
+            "pass it as a tensor operand, or split it into steps within the range",
+        )
     raise AssertionError("some immediate was out of range")
 
 
@@ -266,7 +280,7 @@ def _miss(
     fields = {i.name: i for i in intrinsic.immediates}
     exact = list(unify(pattern, value, fields))
     if not exact:
-        free = {n: replace(i, range=_ANY) for n, i in fields.items()}
+        free = {n: _wider(i) for n, i in fields.items()}
         for loose in unify(pattern, value, free):
             reason, repair = _immediate(dict(loose.immediates), fields)
             return 0, f"{intrinsic.name} comes nearest to `{value}`, but {reason}", repair

@@ -18,8 +18,8 @@ from math import prod
 from hwgen.errors import HwgenError
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.affine import Affine, combine
+from hwgen.polyhedral.operations import Operation, Selection, Storage
 from hwgen.polyhedral.scop import Scop
-from hwgen.polyhedral.selection import Operation, Selection, Storage
 from hwgen.polyhedral.semantics import updates
 from hwgen.spec.expression import (
     Access,
@@ -67,6 +67,14 @@ class Match:
     @cached_property
     def lane(self) -> dict[str, tuple[tuple[str, str | None], ...]]:
         return dict(self.lanes)
+
+    def cut(self, storage: Storage, dimension: int) -> tuple[str | None, int]:
+        """The loop whose lanes run along a dimension of a stored tensor, and how many."""
+        lanes = self.storage_lane[storage.name]
+        for name in storage.indices[dimension].names:
+            if self.block.get(name, 1) > 1 and name in lanes:
+                return name, self.block[name]
+        return None, 1
 
     @property
     def iterations(self) -> int:

@@ -7,7 +7,7 @@ grows; points whose work alone takes longer than the best known, as soon as that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from textwrap import fill
 from time import perf_counter
@@ -177,8 +177,11 @@ def search(
     keep: int = 8,
     slots: int = 2,
     watch: Watch | None = None,
+    fixed: Mapping[str, int] | None = None,
 ) -> SearchResult:
     """Rank the schedules of all matches, with at most `slots` copies of a buffer alive at once.
+
+    `fixed`: tile sizes, in blocks, that are given.
 
     Matches are visited by the bound on their work, orders and placements in a fixed order.
 
@@ -186,12 +189,13 @@ def search(
         HwgenError: H405 where not even single-block tiles fit the memories and micro-kernels.
     """
     state = _Search(hardware, keep, slots, watch or Watch())
+    given = tuple(sorted((fixed or {}).items()))
     for match in sorted(matches, key=lambda m: least_work(hardware, m)):
-        whole, space = choose_space(hardware, match)
+        whole, space = choose_space(hardware, match, given)
         before = state.result
         if not state.cover(whole, space) and space.restriction.whole:
             state.result = before
-            state.cover(whole, Space(hardware, match, LAST_RESORT))
+            state.cover(whole, Space(hardware, match, LAST_RESORT, given))
     if not state.found:
         raise _nothing_fits(hardware, matches[0])
     distinct = {str(c.tiling.match) + str(c.tiling): c for c in reversed(state.found)}

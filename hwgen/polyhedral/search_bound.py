@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from hwgen.polyhedral.affine import Affine
 from hwgen.polyhedral.estimate import Grid
 from hwgen.polyhedral.matching import Match
-from hwgen.polyhedral.selection import Operation
+from hwgen.polyhedral.operations import Operation
 from hwgen.polyhedral.traffic import Rates
 from hwgen.spec.expression import DTYPES
 from hwgen.spec.hardware import HardwareSpec

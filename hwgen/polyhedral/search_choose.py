@@ -11,7 +11,7 @@ from hwgen.polyhedral.search import Candidate, SearchResult, Watch
 from hwgen.polyhedral.search_refine import neighbours
 from hwgen.spec.hardware import HardwareSpec
 
-LIMITS = ("H405", "H612", "H613", "H614")
+LIMITS = ("H405", "H612", "H613", "H614", "H615")
 """Errors of one schedule that another may not have."""
 
 SIMULATED, SIMULATED_SHORT = 8, 12

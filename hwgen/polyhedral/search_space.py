@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from hwgen.polyhedral.estimate import Grid, box_entries
 from hwgen.polyhedral.matching import Match
-from hwgen.polyhedral.selection import Operation
+from hwgen.polyhedral.operations import Operation
 from hwgen.polyhedral.tiling import Tiling
 from hwgen.spec.hardware import HardwareSpec
 
@@ -65,11 +65,12 @@ LAST_RESORT = Restriction(ends=True, thin=True)
 
 @dataclass(frozen=True)
 class Space:
-    """One match's points under a restriction."""
+    """One match's points under a restriction; `fixed`: tile sizes that are given."""
 
     hardware: HardwareSpec
     match: Match
     restriction: Restriction
+    fixed: tuple[tuple[str, int], ...] = ()
 
     @cached_property
     def spatial(self) -> tuple[str, ...]:
@@ -84,6 +85,9 @@ class Space:
     def sizes(self, loop: str) -> list[int]:
         """Tile sizes considered for a loop."""
         blocks = self.match.count[loop]
+        given = dict(self.fixed).get(loop)
+        if given is not None:
+            return [min(given, blocks)]
         if self.restriction.whole and self._short(loop):
             return [blocks]
         return tile_options(blocks, MAX_OPTIONS if self.restriction.thin else blocks)
@@ -118,6 +122,9 @@ class Space:
         """
         result: dict[str, tuple[int, ...]] = {}
         for storage in self.match.selection.storages:
+            if storage.shape:  # kept for other phases
+                result[storage.name] = (0,)
+                continue
             users = [o for o in self.match.selection.operations if storage.name in o.storages]
             loaded = any(o.kind == "load" for o in users)
             rewritten = any(o.kind != "load" and _writes(o, storage.name) for o in users)
@@ -191,9 +198,11 @@ class Space:
         )
 
 
-def choose_space(hardware: HardwareSpec, match: Match) -> tuple[Space, Space]:
+def choose_space(
+    hardware: HardwareSpec, match: Match, fixed: tuple[tuple[str, int], ...] = ()
+) -> tuple[Space, Space]:
     """The whole space, and the part of it that is small enough to be searched."""
-    spaces = [Space(hardware, match, r) for r in RESTRICTIONS]
+    spaces = [Space(hardware, match, r, fixed) for r in RESTRICTIONS]
     small = (s for s in spaces if s.tiles * s.shapes <= WHOLE_SPACE)
     return spaces[0], next(small, spaces[-1])
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from hwgen.errors import HwgenError
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.affine import Affine
+from hwgen.polyhedral.operations import NOTHING_SHARED, Kind, Operation, Selection, Sharing, Storage
 from hwgen.polyhedral.scop import Reference, Scop, ScopStatement, normalise, reference
 from hwgen.polyhedral.semantics import (
     marginal_cycles,
@@ -25,87 +25,6 @@ from hwgen.polyhedral.semantics import (
 from hwgen.polyhedral.unify import Unification, unify
 from hwgen.spec.expression import Access, Binary, Const, Expr, walk
 from hwgen.spec.hardware import HardwareSpec, Immediate, Intrinsic, Operand
-
-Kind = Literal["load", "init", "update", "map", "store"]
-
-
-@dataclass(frozen=True, slots=True)
-class Storage:
-    """A value kept in one memory. `indices`: the tensor element held, over the group's loops.
-    `resident`: the whole tensor, kept for other phases of the kernel."""
-
-    name: str
-    memory: str
-    tensor: str
-    indices: tuple[Affine, ...]
-    resident: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Sharing:
-    """What a phase shares with others through memories of the chip. `takes`: tensor and memory of
-    what earlier phases left; `leaves`: what it computes for later ones; `keeps`: inputs that it
-    loads for later ones too."""
-
-    takes: tuple[tuple[str, str], ...] = ()
-    leaves: tuple[str, ...] = ()
-    keeps: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """One intrinsic applied over loops. `storages`: one per operand, in the intrinsic's order."""
-
-    name: str
-    statement: str
-    kind: Kind
-    intrinsic: Intrinsic
-    storages: tuple[str, ...]
-    immediates: tuple[tuple[str, int], ...]
-    loops: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """Operations in execution order; `reduction` names the loops inside the accumulation."""
-
-    storages: tuple[Storage, ...]
-    operations: tuple[Operation, ...]
-    spatial: tuple[str, ...]
-    reduction: tuple[str, ...]
-
-    def storage(self, name: str) -> Storage:
-        return next(s for s in self.storages if s.name == name)
-
-    def early(self, operation: Operation) -> bool:
-        """Whether an operation comes before the accumulation, which may read what it leaves."""
-        names = [o.name for o in self.operations]
-        update = next((o.name for o in self.operations if o.kind == "update"), names[0])
-        return names.index(operation.name) < names.index(update)
-
-    def inner(self, operation: Operation) -> bool:
-        """Whether an operation runs inside the accumulation's loops."""
-        prepares = operation.kind == "map" and not set(operation.loops).isdisjoint(self.reduction)
-        return operation.kind == "update" or prepares
-
-    def usable_entries(self, hardware: HardwareSpec, memory: str) -> int:
-        """Entries of a memory that every operand of the operations can address."""
-        reach = [
-            operand.address.maximum + 1
-            for operation in self.operations
-            for operand in operation.intrinsic.operands
-            if operand.memory == memory
-        ]
-        return min([hardware.memory[memory].capacity_entries, *reach])
-
-    def __str__(self) -> str:
-        lines = [f"storage {s.name}: {s.memory} holds {s.tensor}" for s in self.storages]
-        lines += [
-            f"{o.name}: {o.kind} {o.intrinsic.name}({', '.join(o.storages)})"
-            + "".join(f" {n}={v}" for n, v in o.immediates)
-            for o in self.operations
-        ]
-        return "\n".join(lines)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +61,9 @@ Plan = _Input | _Held | _Apply
 class Selector:
     """State of one selection: where produced values live and how often each is read."""
 
-    def __init__(self, scop: Scop, hardware: HardwareSpec, sharing: Sharing = Sharing()) -> None:
+    def __init__(
+        self, scop: Scop, hardware: HardwareSpec, sharing: Sharing = NOTHING_SHARED
+    ) -> None:
         self.scop = scop
         self.hardware = hardware
         self.sharing = sharing
@@ -261,6 +182,8 @@ class Selector:
         if plan is None or not operand.written_by or self._writer(plan) in operand.written_by:
             return plan
         same = [Binary("+", value, Const(0)), Binary(">>", value, Const(0))]
+        if not self.hardware.memory[operand.memory].dtype.startswith(("int", "uint")):
+            same = [Binary("+", value, Const(-0.0))]  # 0.0 would make 0.0 of -0.0
         plans = [p for v in same for p in self._applications(v, operand.memory, statement)]
         accepted = [p for p in plans if p.intrinsic.name in operand.written_by]
         return min(accepted, key=lambda p: p.cost, default=None)
@@ -358,9 +281,14 @@ class Selector:
                 if not overwritten:
                     return storage.name
         name = self._fresh(base)
-        resident = copy is None or ref.tensor in self.sharing.keeps
-        self.storages[name] = Storage(name, memory, ref.tensor, ref.indices, resident)
-        if copy is None:
+        shared = copy is None or ref.tensor in self.sharing.keeps
+        shape = self.scop.workload.tensor[ref.tensor].shape if shared else ()
+        there = copy is None or (
+            shared
+            and any(s.tensor == ref.tensor and s.memory == memory for s in self.storages.values())
+        )
+        self.storages[name] = Storage(name, memory, ref.tensor, ref.indices, shape)
+        if there or copy is None:
             return name
         loops = tuple(n for n, _ in statement.loops if any(n in i.names for i in ref.indices))
         only = written(copy)
@@ -405,7 +333,7 @@ class Selector:
             storage,
             tensor=statement.target.tensor,
             indices=statement.target.indices,
-            resident=True,
+            shape=self.scop.workload.tensor[statement.target.tensor].shape,
         )
 
     @staticmethod
@@ -473,16 +401,17 @@ class Selector:
         immediates: tuple[tuple[str, int | float], ...],
         loops: tuple[str, ...],
     ) -> None:
-        values = tuple((n, int(v)) for n, v in immediates)
         storages = tuple(order[o.name] for o in intrinsic.operands)
         name = f"{statement.name}.{len(self.operations)}"
         active = tuple(n for n in loops if self.scop.extents[n] > 1)
         self.operations.append(
-            Operation(name, statement.name, kind, intrinsic, storages, values, active)
+            Operation(name, statement.name, kind, intrinsic, storages, immediates, active)
         )
 
 
-def select(scop: Scop, hardware: HardwareSpec, sharing: Sharing = Sharing()) -> list[Selection]:
+def select(
+    scop: Scop, hardware: HardwareSpec, sharing: Sharing = NOTHING_SHARED
+) -> list[Selection]:
     """Cover all statements; one selection per way to perform the accumulation.
 
     Raises:

@@ -12,7 +12,7 @@ from math import prod
 
 from hwgen.polyhedral.affine import Affine
 from hwgen.polyhedral.matching import Match
-from hwgen.polyhedral.selection import Operation
+from hwgen.polyhedral.operations import Operation
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +84,18 @@ class Tiling:
         """Extents of the coordinates that one slot of a storage holds."""
         return footprint(self.match.coordinate[storage], self.extents(self.depth[storage], last))
 
+    def room(self, storage: str) -> tuple[int, ...]:
+        """Extents of a storage's buffer: its box, or the whole tensor where it is shared."""
+        held = self.match.selection.storage(storage)
+        if not held.shape:
+            return self.box(storage)
+        return tuple(
+            -(-extent // self.match.cut(held, d)[1]) for d, extent in enumerate(held.shape)
+        )
+
     def entries(self, storage: str) -> int:
         """Entries of one slot."""
-        return prod(self.box(storage))
+        return prod(self.room(storage))
 
     def __str__(self) -> str:
         lines = [
@@ -95,7 +104,7 @@ class Tiling:
             for x in self.loops
         ]
         lines += [
-            f"{name}: {self.slot[name]} x {self.entries(name)} entries {list(self.box(name))}"
+            f"{name}: {self.slot[name]} x {self.entries(name)} entries {list(self.room(name))}"
             f" at depth {depth}"
             for name, depth in self.depths
         ]

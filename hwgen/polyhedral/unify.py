@@ -5,9 +5,12 @@ Modulo commutativity of `+ * min max`, and associativity of the integer ones and
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations
+
+import numpy as np
 
 from hwgen.spec.expression import Access, Binary, Call, Cast, Const, Expr, Name, Unary
 from hwgen.spec.hardware import Immediate
@@ -29,6 +32,30 @@ def unify(pattern: Expr, value: Expr, immediates: Mapping[str, Immediate]) -> It
     yield from _unify(pattern, value, Unification(), immediates)
 
 
+def as_immediate(field: Immediate, number: int | float) -> int | float | None:
+    """A written number as an immediate holds it: a float rounded once, to nearest and even, as
+    the reference does; None where the field does not take it."""
+    if not field.is_float:
+        return number if field.admits(number) else None
+    written = np.asarray(number, np.int64 if isinstance(number, int) else np.float64)
+    with np.errstate(over="ignore"):
+        match field.dtype:
+            case "float16" | "float32" | "float64":
+                held = float(written.astype(field.dtype))
+            case _:
+                held = _bfloat16(float(written.astype(np.float32)))
+    if field.exact and held != number:
+        return None
+    return held if field.admits(held) else None
+
+
+def _bfloat16(number: float) -> float:
+    """The upper half of a float32's bits: right for what a bfloat16 holds exactly, and no other
+    constant may stand for one."""
+    bits = int.from_bytes(struct.pack("<f", number), "little") & 0xFFFF0000
+    return float(struct.unpack("<f", bits.to_bytes(4, "little"))[0])
+
+
 def _unify(
     pattern: Expr, value: Expr, known: Unification, immediates: Mapping[str, Immediate]
 ) -> Iterator[Unification]:
@@ -42,11 +69,9 @@ def _unify(
         case Name(name), Const(number) if name in immediates:
             field = immediates[name]
             bound = dict(known.immediates).get(name)
-            fits = field.dtype.startswith("float") or (
-                isinstance(number, int) and number in field.range
-            )
-            if fits and bound in (None, number):
-                kept = dict(known.immediates) | {name: number}
+            held = as_immediate(field, number)
+            if held is not None and bound in (None, held):
+                kept = dict(known.immediates) | {name: held}
                 yield Unification(known.operands, tuple(kept.items()))
         case Const(a), Const(b):
             if a == b:

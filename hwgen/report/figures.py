@@ -321,7 +321,7 @@ def memory_map(
         "orientation": "h", "traceorder": "normal", "x": 1, "xanchor": "right", "y": 1.0,
         "yanchor": "bottom",
     }  # fmt: skip
-    return {"data": traces, "layout": layout(110 + 150 * max(1, len(memories)), **changes)}
+    return {"data": traces, "layout": layout(110 + max(260, 150 * len(memories)), **changes)}
 
 
 def _describe_use(use: SlotUse) -> str:

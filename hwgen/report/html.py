@@ -104,9 +104,23 @@ def highlighted(program: str) -> str:
     """A program's text as HTML, with its keywords marked."""
     from markupsafe import Markup, escape
 
-    keywords = r"\b(for|in|if|else|push|pop|over|step|kernel|image|buffer|micro-kernel|variant)\b"
+    words = ("for", "in", "if", "else", "push", "pop", "barrier", "signal", "wait", "over", "step",
+             "kernel", "image", "buffer", "micro-kernel", "variant")  # fmt: skip
+    keywords = rf"\b({'|'.join(words)})\b"
     safe = str(escape(program))
     return Markup(re.sub(keywords, r"<b>\1</b>", safe))
+
+
+def figures_of(compilation: Compilation, drawn: int = DRAWN_CALLS) -> dict[str, Figure]:
+    """Every figure of the page, by name, in the page's order; plain data for plotly.
+
+    Raises:
+        HwgenError: as `simulate_timing`.
+    """
+    c = compilation
+    measured = measure(c)
+    recording = record(c.program, c.hardware, c.kernel.timing, drawn)
+    return _figures(measured, recording, _roofline(measured))
 
 
 def _figures(measured: Measured, recording: Recording, placed: Roofline) -> dict[str, Figure]:
@@ -131,7 +145,7 @@ def _figures(measured: Measured, recording: Recording, placed: Roofline) -> dict
 def _roofline(measured: Measured) -> Roofline:
     c = measured.compilation
     return roofline(
-        arithmetic(c.scop.statements),
+        sum(arithmetic(phase.scop.statements) for phase in _phases(c)),
         sum(t.loaded for t in measured.traffic),
         sum(t.stored for t in measured.traffic),
         measured.timing.cycles,
@@ -230,9 +244,16 @@ def _explanations(c: Compilation) -> Sequence[tuple[str, Sequence[tuple[str, str
             str(statement),
             [
                 (e.intrinsic, e.binding, e.reason, e.repair)
-                for e in sorted(c.explanations, key=lambda e: not e.binding)
+                for e in sorted(phase.explanations, key=lambda e: not e.binding)
                 if e.statement == statement.name
             ],
         )
-        for statement in c.scop.statements
+        for phase in _phases(c)
+        for statement in phase.scop.statements
     ]
+
+
+def _phases(c: Compilation) -> tuple[Compilation, ...]:
+    from hwgen.pipeline import PhasedCompilation
+
+    return c.phases if isinstance(c, PhasedCompilation) else (c,)

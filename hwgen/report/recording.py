@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from hwgen.codegen.program import Call, KernelProgram
-from hwgen.model.costs import CycleCosts
 from hwgen.model.counting import nested_calls
-from hwgen.model.stream import Operation, Stream
+from hwgen.model.scoreboard import cycle_costs
+from hwgen.model.stream import Costs, Operation, Stream
 from hwgen.model.timing import Machine, TimelineEntry, TimingResult
 from hwgen.spec.expression import evaluate
 from hwgen.spec.hardware import Access, HardwareSpec
@@ -59,15 +59,12 @@ class RecordedCall:
 
 @dataclass(frozen=True)
 class Recording:
-    """`calls` in the order of their starts; `timing` is that of the whole kernel."""
+    """`calls` in the order of their starts; `timing` is that of the whole kernel; `complete`:
+    every call of the kernel is recorded."""
 
     calls: tuple[RecordedCall, ...]
     timing: TimingResult
-
-    @property
-    def complete(self) -> bool:
-        """Whether every operation of the kernel is recorded."""
-        return len(self.calls) == self.timing.operations
+    complete: bool
 
     @cached_property
     def end(self) -> int:
@@ -109,18 +106,18 @@ class SlotUse:
 class _Recorder(Machine):
     """A machine that also keeps which operations it was sent, by unit."""
 
-    def __init__(self, hardware: HardwareSpec) -> None:
-        super().__init__(hardware, timeline=True)
+    def __init__(self, hardware: HardwareSpec, costs: Costs) -> None:
+        super().__init__(hardware, costs, timeline=True)
         self.sent: dict[str, list[tuple[int, tuple[int, ...]]]] = {
             unit.name: [] for unit in hardware.units
         }
         self._units = [unit.name for unit in hardware.units]
-        self._number = 0
+        self.count = 0
 
     def accept(self, operation: Operation, where: tuple[int, ...]) -> None:
         if operation.unit >= 0:  # A barrier is on no unit.
-            self.sent[self._units[operation.unit]].append((self._number, where))
-        self._number += 1
+            self.sent[self._units[operation.unit]].append((self.count, where))
+        self.count += 1
         super().accept(operation, where)
 
 
@@ -133,15 +130,9 @@ def record(
     an operation far behind them.
     """
     ahead = sum(unit.queue_entries for unit in hardware.units) + SLACK_OPERATIONS
-    machine = _Recorder(hardware)
-    stream = Stream(
-        program,
-        hardware,
-        CycleCosts(program, hardware),
-        machine,
-        located=True,
-        limit=limit + ahead,
-    )
+    costs = cycle_costs(program, hardware)
+    machine = _Recorder(hardware, costs)
+    stream = Stream(program, hardware, costs, machine, located=True, limit=limit + ahead)
     stream.run()
     if not stream.truncated:
         machine.result(stream)
@@ -156,7 +147,8 @@ def record(
         for (number, where), entry in zip(sent, entries[unit], strict=False)
         if number < limit
     ]
-    return Recording(tuple(sorted(calls, key=lambda c: (c.start, c.number))), timing)
+    complete = not stream.truncated and machine.count <= limit
+    return Recording(tuple(sorted(calls, key=lambda c: (c.start, c.number))), timing, complete)
 
 
 class _Resolver:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from itertools import product
+from math import isfinite
 
 from hwgen.spec.checks_processor import check_processor, processor_templates
 from hwgen.spec.checks_synchronization import check_synchronization, synchronization_templates
@@ -166,6 +167,11 @@ def _positive(context: Context, path: FieldPath, cycles: Expr, ends: Mapping[str
                 "H123", "the cycles are not a number", path, found=f"{cycles} at {where}",
                 allowed="a positive number for every call",
             ) from problem  # fmt: skip
+        if not isfinite(value):
+            raise context.error(
+                "H123", "the cycles are not finite", path, found=f"{cycles} is {value}: {where}",
+                allowed="a positive number for every call",
+            )  # fmt: skip
         if value <= 0:
             raise context.error(
                 "H123", "the cycles are not positive", path,

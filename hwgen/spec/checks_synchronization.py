@@ -39,7 +39,7 @@ def check_synchronization(context: Context, hardware: HardwareSpec) -> None:
             if flags < needed:
                 raise context.error(
                     "H127", "every edge needs a flag", ("synchronization", "flags"),
-                    found=f"{flags} flags for {needed} edges", allowed=f"at least {needed}",
+                    found=f"flags: {flags}, edges: {needed}", allowed=f"at least {needed}",
                     repair="name only the edges that are used, or write scope: edge",
                 )  # fmt: skip
         case Barriers(units, _, emit_all):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import prod
+from math import isfinite, prod
 from typing import Literal
 
 from hwgen.errors import Location
@@ -171,11 +171,30 @@ class MicroKernel:
 
 @dataclass(frozen=True, slots=True)
 class Immediate:
-    """A constant inside a call."""
+    """A constant inside a call. `range`: its closed bounds; None where a float may have any.
+
+    `exact`: the semantics computes in a wider float type, so that only constants which `dtype`
+    holds exactly mean the same in both.
+    """
 
     name: str
     dtype: str
-    range: Range
+    range: Range | None
+    exact: bool = False
+
+    @property
+    def is_float(self) -> bool:
+        return "float" in self.dtype
+
+    def admits(self, value: int | float) -> bool:
+        """Whether the field may hold a number of its type: in its range; a float, finite."""
+        inside = self.range is None or value in self.range
+        return inside and (isfinite(value) if self.is_float else isinstance(value, int))
+
+    @property
+    def allowed(self) -> str:
+        """What `admits` holds of, in words."""
+        return f"any finite {self.dtype}" if self.range is None else str(self.range)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ class Range:
     minimum: int
     maximum: int
 
-    def __contains__(self, value: int) -> bool:
+    def __contains__(self, value: int | float) -> bool:
         return self.minimum <= value <= self.maximum
 
     def __str__(self) -> str:

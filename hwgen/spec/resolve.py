@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from hwgen.spec.context import Context, reference, size_bytes
-from hwgen.spec.expression import DTYPES, FUNCTIONS, Expr
+from hwgen.spec.expression import DTYPES, FUNCTIONS, Cast, Expr, walk
 from hwgen.spec.grammar import suggestion
 from hwgen.spec.hardware import (
     Bus,
@@ -19,6 +19,7 @@ from hwgen.spec.hardware import (
     Intrinsic,
     Memory,
     MicroKernel,
+    Operand,
     StrideRule,
     Unit,
 )
@@ -331,7 +332,9 @@ def _intrinsic(
         )
         for n, o in fields.operands.items()
     )  # fmt: skip
-    immediates = tuple(_immediate(context, path, fields, n) for n in fields.immediates)
+    immediates = tuple(
+        _immediate(context, path, fields, n, semantics, operands) for n in fields.immediates
+    )
     check_types(context, semantics, operands, immediates)
     offchip = any(o.memory and memories[o.memory].kind == "offchip" for o in operands)
     known = ["iterations", *fields.loops, *(TRANSFER_NAMES if offchip else ())]
@@ -378,11 +381,27 @@ def _check_namespace(context: Context, path: FieldPath, fields: IntrinsicSchema)
             taken[name] = what
 
 
-def _immediate(context: Context, path: FieldPath, fields: IntrinsicSchema, name: str) -> Immediate:
+def _immediate(
+    context: Context,
+    path: FieldPath,
+    fields: IntrinsicSchema,
+    name: str,
+    semantics: Semantics,
+    operands: tuple[Operand, ...],
+) -> Immediate:
     schema = fields.immediates[name]
     where = (*path, "immediates", name, "range")
-    limits = context.range(schema.range, where)
-    if not is_float(schema.dtype):
+    if schema.range is None:
+        if not is_float(schema.dtype):
+            raise context.error(
+                "H121", f"an immediate of {schema.dtype} needs the range of its field", where[:-1],
+                key=True, found="no range", allowed="a range, as -128..127",
+                repair="add range; only floats may leave it out",
+            )  # fmt: skip
+        limits = None
+    else:
+        limits = context.range(schema.range, where)
+    if limits is not None and not is_float(schema.dtype):
         for value in (limits.minimum, limits.maximum):
             if not holds(schema.dtype, value):
                 low, high = integer_range(schema.dtype)
@@ -390,7 +409,12 @@ def _immediate(context: Context, path: FieldPath, fields: IntrinsicSchema, name:
                     "H121", f"the immediate's range does not fit {schema.dtype}", where,
                     found=str(limits), allowed=f"{low}..{high}",
                 )  # fmt: skip
-    return Immediate(name, schema.dtype, limits)
+    # Elements of 16-bit floats are computed with as float32, and so are the reference's constants.
+    casts = {n.dtype for s in semantics.statements for n in walk(s.value) if isinstance(n, Cast)}
+    types = {o.dtype for o in operands} | casts | {i.dtype for i in fields.immediates.values()}
+    computed = "float64" if "float64" in types else "float32"
+    exact = is_float(schema.dtype) and schema.dtype != computed
+    return Immediate(name, schema.dtype, limits, exact)
 
 
 def _loops(

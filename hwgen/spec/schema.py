@@ -173,8 +173,8 @@ class ImmediateSchema(Model):
 
     dtype: Dtype
     """Data type in the semantics."""
-    range: IntExpr
-    """Values that its field holds."""
+    range: IntExpr | None = None
+    """Values that its field holds; a float may leave it out: any finite value."""
 
 
 class MicroKernelUseSchema(Model):

@@ -12,6 +12,7 @@ from typing import Literal
 from hwgen.errors import HwgenError
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
+from hwgen.verify.examine_nest import served_by_loops
 from hwgen.verify.strategies import Case, Choices, Values, cases, choices, shrunk
 
 MAX_POINTS = 1 << 21
@@ -126,6 +127,8 @@ class Runner:
             workload = self.load_workload(case.sizes)
         except HwgenError as error:
             return Outcome("invalid", str(error))
+        if served_by_loops(hardware):
+            return self._run_nest(workload, hardware, case)
         try:
             try:
                 compilation = compile_ranked(workload, hardware, case.schedule)
@@ -142,6 +145,24 @@ class Runner:
             text = " ".join(str(error).split())[:300]
             return Outcome("failed", f"{type(error).__name__}: {text}")
         return Outcome("passed", used_c=case.use_c)
+
+    def _run_nest(self, workload: Workload, hardware: HardwareSpec, case: Case) -> Outcome:
+        from hwgen.verify.data import draw_inputs
+        from hwgen.verify.examine_nest import compile_nest_ranked, examine_nest, runs_natively
+
+        natively = case.use_c and runs_natively(hardware)
+        try:
+            compilation = compile_nest_ranked(workload, hardware, case.schedule)
+            inputs = draw_inputs(workload, case.seed, case.style)
+            examine_nest(compilation, inputs)
+            if natively:
+                examine_nest(compilation, inputs, "c")
+        except HwgenError as error:  # A processor runs every workload: a refusal is a finding.
+            return Outcome("failed", str(error))
+        except Exception as error:  # Any crash on a valid example is a finding too.
+            text = " ".join(str(error).split())[:300]
+            return Outcome("failed", f"{type(error).__name__}: {text}")
+        return Outcome("passed", used_c=natively)
 
     def fit(self, case: Case, open_choices: Choices) -> Case | None:
         """The case with its extents halved until it is quick, None where its sizes are invalid."""

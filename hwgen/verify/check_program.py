@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise, product
+from itertools import combinations, product
 from math import prod
+
+import numpy as np
 
 from hwgen.codegen.program import (
     Barrier,
@@ -33,9 +35,10 @@ from hwgen.codegen.program import (
 from hwgen.errors import HwgenError
 from hwgen.model.images import check_coverage, lossless
 from hwgen.model.integers import affine
+from hwgen.model.numeric import Value, cast
 from hwgen.spec.expression import Access, Cast, Expr, names, walk
 from hwgen.spec.expression import Call as Function
-from hwgen.spec.hardware import HardwareSpec, Intrinsic
+from hwgen.spec.hardware import HardwareSpec, Immediate, Intrinsic
 from hwgen.spec.workload import Workload
 
 Problem = tuple[str, str, str]
@@ -150,10 +153,31 @@ def _buffer_bounds(subject: Subject) -> Iterator[Problem]:
 
 
 def _buffers_disjoint(subject: Subject) -> Iterator[Problem]:
+    """Buffers in one place are in use one after the other, as far as whole nests go."""
+    spans = _spans(subject.program)
     ordered = sorted(subject.program.buffers, key=lambda b: (b.memory, b.base, b.name))
-    for one, other in pairwise(ordered):
-        if one.memory == other.memory and other.base < one.base + one.entries:
-            yield "two buffers overlap", f"{_place(one)} and {_place(other)}", "disjoint buffers"
+    for one, other in combinations(ordered, 2):
+        apart = one.memory != other.memory or other.base >= one.base + one.entries
+        if apart or one.name not in spans or other.name not in spans:
+            continue
+        (a, b), (c, d) = spans[one.name], spans[other.name]
+        if a <= d and c <= b:
+            yield (
+                "two buffers overlap",
+                f"{_place(one)} and {_place(other)}",
+                "disjoint buffers, or buffers of which one is done with before the other is used",
+            )
+
+
+def _spans(program: KernelProgram) -> dict[str, tuple[int, int]]:
+    """The first and the last node of the kernel's body that touch each buffer."""
+    spans: dict[str, tuple[int, int]] = {}
+    for number, node in enumerate(program.body):
+        for call in calls((node,)):
+            for operand in call.operands:
+                first, _ = spans.get(operand.buffer, (number, number))
+                spans[operand.buffer] = (first, number)
+    return spans
 
 
 def _place(buffer: Buffer) -> str:
@@ -172,14 +196,14 @@ def _kernel_fields(subject: Subject) -> Iterator[Problem]:
                 str(len(kernel.bases)),
                 f"1..{micro.max_variants}",
             )
-        known = {i.name: i.range for i in intrinsic.immediates}
+        known = {i.name: i for i in intrinsic.immediates}
         if set(known) != set(dict(kernel.immediates)):
             given = ", ".join(dict(kernel.immediates)) or "none"
             yield f"{kernel.name} has other immediates", given, ", ".join(known) or "none"
             continue
         for name, value in kernel.immediates:
-            if value not in known[name]:
-                yield f"{kernel.name}: immediate {name}", str(value), str(known[name])
+            if not _holds(known[name], value):
+                yield f"{kernel.name}: immediate {name}", str(value), known[name].allowed
         written = next(i for i, o in enumerate(intrinsic.operands) if o.access != "read")
         recent: list[int] = []
         for number, at in enumerate(_sequence(kernel.sequence, written)):
@@ -190,6 +214,13 @@ def _kernel_fields(subject: Subject) -> Iterator[Problem]:
                     f"{micro.rewrite_distance} operations between equal addresses",
                 )
             recent = [at, *recent][: micro.rewrite_distance - 1]
+
+
+def _holds(field: Immediate, value: int | float) -> bool:
+    """Whether an immediate is a number of its field's type and inside its range."""
+    if not field.admits(value) or not field.is_float:
+        return field.admits(value)
+    return cast(Value(np.asarray(value, np.float64), "float64"), field.dtype).array.item() == value
 
 
 def _sequence(loops: tuple[KernelLoop, ...], operand: int) -> Iterator[int]:
@@ -338,15 +369,15 @@ def _expression(expr: Expr, bound: tuple[str, ...], where: str) -> Iterator[Prob
 
 def _immediates(subject: Subject) -> Iterator[Problem]:
     for call in calls(subject.program.body):
-        rules = {i.name: i.range for i in subject.hardware.intrinsic[call.intrinsic].immediates}
+        rules = {i.name: i for i in subject.hardware.intrinsic[call.intrinsic].immediates}
         where = f"site {call.site} ({call.intrinsic})"
         given = dict(call.immediates)
         if set(given) != set(rules):
             yield f"{where} has other immediates", ", ".join(given), ", ".join(rules) or "none"
             continue
         for name, value in given.items():
-            if value not in rules[name]:
-                yield f"{where}: immediate {name}", str(value), str(rules[name])
+            if not _holds(rules[name], value):
+                yield f"{where}: immediate {name}", str(value), rules[name].allowed
 
 
 def _synchronisation(subject: Subject) -> Iterator[Problem]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from random import Random
 
 from hwgen.codegen.program import (
@@ -19,14 +19,39 @@ from hwgen.codegen.program import (
 from hwgen.model.trace import CallEvent, walk
 from hwgen.spec.expression import Binary, Expr, add, multiply
 
+Edit = Callable[[KernelProgram, int], KernelProgram | None]
 Pick = Callable[[Node], bool]
 Change = Callable[[Node], tuple[Node, ...]]
 
 
-def on_one(pick: Pick, change: Change) -> Callable[[KernelProgram, int], KernelProgram | None]:
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """A named defect. `mutate(program, seed)` is None where the program has no place for it;
+    `caught_by` names the only errors by which it may be found."""
+
+    name: str
+    mutate: Edit
+    caught_by: tuple[str, ...]
+
+
+def drop(_: Node) -> tuple[Node, ...]:
+    """Nothing instead of a node."""
+    return ()
+
+
+def double(node: Node) -> tuple[Node, ...]:
+    """A node twice; a call gets a site of its own."""
+    match node:
+        case Call():
+            return (node, replace(node, site=-1 - node.site))
+        case _:
+            return (node, node)
+
+
+def on_one(pick: Pick, change: Change) -> Edit:
     """A mutation of one of the nodes that `pick` accepts, chosen by the seed.
 
-    Calls, pushes and pops that are never executed are left alone: without them nothing changes.
+    Calls and synchronisation that are never executed are left alone: without them nothing changes.
     """
 
     def mutate(program: KernelProgram, seed: int) -> KernelProgram | None:

@@ -14,14 +14,11 @@ from random import Random
 from hwgen.codegen.program import (
     Call,
     CallOperand,
-    If,
     KernelLoop,
     KernelProgram,
     Loop,
     MicroKernelDef,
     Node,
-    Pop,
-    Push,
     calls,
 )
 from hwgen.errors import HwgenError
@@ -31,6 +28,9 @@ from hwgen.spec.hardware import HardwareSpec, Intrinsic
 from hwgen.spec.workload import Workload
 
 from .edits import (
+    Mutation,
+    double,
+    drop,
     exchanged,
     in_a_body,
     is_modulo,
@@ -40,51 +40,34 @@ from .edits import (
     with_operand,
     with_stride,
 )
+from .mutations_sync import ORDER, synchronisation_mutations
 
 WRONG_RESULT = "H790"
-DEADLOCK = "H761"
-RACE = ("H760", "H762")
-TOKENS = (DEADLOCK, *RACE)
 ADDRESSES = ("H711", "H712", "H713")
 UNDEFINED = ("H717", "H718")
-
-
-@dataclass(frozen=True, slots=True)
-class Mutation:
-    """A named defect. `mutate(program, seed)` is None where the program has no place for it."""
-
-    name: str
-    mutate: Callable[[KernelProgram, int], KernelProgram | None]
-    caught_by: tuple[str, ...]
 
 
 def mutations(hardware: HardwareSpec) -> tuple[Mutation, ...]:
     """Every mutation, for programs of one chip."""
     chip = _Chip(hardware)
     return (
-        Mutation("dropped push", on_one(_is_push, _drop), TOKENS),
-        Mutation("dropped pop", on_one(_is_pop, _drop), TOKENS),
-        Mutation("surplus push", on_one(_is_push, _double), TOKENS),
-        Mutation("surplus pop", on_one(_is_pop, _double), TOKENS),
-        Mutation("reversed push", on_one(_is_push, _reverse), (*TOKENS, "H739")),
-        Mutation("early push", _early_push, TOKENS),
-        Mutation("unguarded token", on_one(_guards_token, _unguard), TOKENS),
+        *synchronisation_mutations(hardware),
         Mutation("off-by-one address", chip.shifted_address, (*ADDRESSES, *UNDEFINED, "H790")),
         Mutation("swapped slots", chip.swapped_slots, (*UNDEFINED, "H712", "H790")),
         Mutation("wrong variant", on_one(_has_variants, _next_variant), ("H722", "H723")),
         Mutation("wrong stride", chip.wrong_stride, ("H715", *ADDRESSES, *UNDEFINED, "H790")),
         Mutation("overflowing stride", chip.overflowing_stride, ("H715",)),
-        Mutation("missing reset", on_one(chip.is_reset, _drop), ("H717", "H790")),
-        Mutation("missing load", on_one(chip.is_load, _drop), ("H717", "H790")),
-        Mutation("missing tail", _missing_tail, (*TOKENS, "H717", "H724", "H790")),
+        Mutation("missing reset", on_one(chip.is_reset, drop), ("H717", "H790")),
+        Mutation("missing load", on_one(chip.is_load, drop), ("H717", "H790")),
+        Mutation("missing tail", _missing_tail, (*ORDER, "H717", "H724", "H790")),
         Mutation("over-long extent", chip.long_extent, ("H714", "H715", *ADDRESSES, *UNDEFINED)),
         Mutation("overlapping buffers", _overlapping_buffers, ("H733",)),
         Mutation("buffer past its memory", chip.buffer_past_memory, ("H732", "H733")),
         Mutation("reordered calls", chip.reordered_calls, ("H717", "H718", "H790")),
         Mutation("wrong immediate", _wrong_immediate, ("H716", "H738", "H790")),
         Mutation("wrong image index", _wrong_image_index, ("H725", "H736", "H790")),
-        Mutation("dropped store", on_one(chip.is_store, _drop), ("H724",)),
-        Mutation("duplicated accumulation", on_one(chip.is_accumulation, _double), ("H790",)),
+        Mutation("dropped store", on_one(chip.is_store, drop), ("H724",)),
+        Mutation("duplicated accumulation", on_one(chip.is_accumulation, double), ("H790",)),
         Mutation("wrong micro-kernel base", _wrong_base, ("H723", "H734")),
         Mutation("wrong micro-kernel step", chip.wrong_kernel_step, _STEP),
         Mutation("operation rewritten at once", chip.rewritten_at_once, ("H720", "H734")),
@@ -102,8 +85,8 @@ def catch(
 ) -> str:
     """The code of the first check that refuses a program; empty if all let it pass."""
     from hwgen.model.functional import run
+    from hwgen.model.redundancy import check_minimal
     from hwgen.model.reference import run_reference
-    from hwgen.model.sync_check import check_synchronisation
     from hwgen.verify.check_program import check_program
     from hwgen.verify.data import first_difference
 
@@ -113,62 +96,10 @@ def catch(
         outputs = run(program, hardware, inputs, shapes=shapes).outputs
         if first_difference(outputs, run_reference(workload, inputs)):
             return WRONG_RESULT
-        check_synchronisation(program, hardware)
+        check_minimal(program, hardware)
     except HwgenError as error:
         return error.code
     return ""
-
-
-def _drop(_: Node) -> tuple[Node, ...]:
-    return ()
-
-
-def _double(node: Node) -> tuple[Node, ...]:
-    match node:
-        case Call():
-            return (node, replace(node, site=-1 - node.site))
-        case _:
-            return (node, node)
-
-
-def _is_push(node: Node) -> bool:
-    return isinstance(node, Push)
-
-
-def _is_pop(node: Node) -> bool:
-    return isinstance(node, Pop)
-
-
-def _reverse(node: Node) -> tuple[Node, ...]:
-    assert isinstance(node, Push)
-    return (Push(node.target, node.source),)
-
-
-def _guards_token(node: Node) -> bool:
-    return isinstance(node, If) and any(isinstance(n, Push | Pop) for n in node.then)
-
-
-def _unguard(node: Node) -> tuple[Node, ...]:
-    assert isinstance(node, If)
-    return node.then
-
-
-def _early_push(program: KernelProgram, seed: int) -> KernelProgram | None:
-    """A push moved before the call that it announces."""
-
-    def pairs(nodes: tuple[Node, ...]) -> list[int]:
-        return [
-            i
-            for i in range(1, len(nodes))
-            if isinstance(push := nodes[i], Push)
-            and isinstance(call := nodes[i - 1], Call)
-            and call.unit == push.source
-        ]
-
-    def swapped(nodes: tuple[Node, ...], i: int) -> tuple[Node, ...]:
-        return (*nodes[: i - 1], nodes[i], nodes[i - 1], *nodes[i + 1 :])
-
-    return in_a_body(program, seed, pairs, swapped)
 
 
 def _missing_tail(program: KernelProgram, seed: int) -> KernelProgram | None:
@@ -233,7 +164,7 @@ def _wrong_image_index(program: KernelProgram, seed: int) -> KernelProgram | Non
 def _wrong_immediate(program: KernelProgram, seed: int) -> KernelProgram | None:
     named = [k for k in program.kernels if k.immediates]
     if not named:
-        return None
+        return _wrong_plain_immediate(program, seed)
     kernel = Random(seed).choice(named)
     (name, value), *rest = kernel.immediates
     changed = ((name, value + 1), *rest)
@@ -245,6 +176,23 @@ def _wrong_immediate(program: KernelProgram, seed: int) -> KernelProgram | None:
 
     moved = with_kernel(program, replace(kernel, immediates=changed))
     return replace(moved, body=rewritten(program.body, edit))
+
+
+def _wrong_plain_immediate(program: KernelProgram, seed: int) -> KernelProgram | None:
+    """Half of a float, so that it stays one of its type; one more than an integer."""
+    sites = [c.site for c in calls(program.body) if c.immediates]
+    if not sites:
+        return None
+    chosen = Random(seed).choice(sites)
+
+    def edit(node: Node) -> tuple[Node, ...]:
+        if isinstance(node, Call) and node.site == chosen:
+            (name, value), *rest = node.immediates
+            wrong = (value / 2 or 1.0) if isinstance(value, float) else value + 1
+            return (replace(node, immediates=((name, wrong), *rest)),)
+        return (node,)
+
+    return replace(program, body=rewritten(program.body, edit))
 
 
 def _wrong_base(program: KernelProgram, seed: int) -> KernelProgram | None:

@@ -9,6 +9,7 @@ from hwgen.polyhedral.nest.relations import carried
 from hwgen.polyhedral.nest.state import Site
 from hwgen.schedule import PRIMITIVES, Schedule
 from hwgen.script import Argument, Edit, write
+from hwgen.spec.expression import Access, Assign, walk
 from hwgen.verify.nest_workloads import Draws
 
 Calls = Generator["Call", None, None]
@@ -60,7 +61,7 @@ class CallDraws:
         kinds = {x.kind for x in machine.loops} if machine else set[str]()
         options = [
             *WEIGHTED,
-            *(("bind",) * 10 if "bind" in kinds else ()),
+            *(("bind",) * 10 + ("blocks",) * 10 if "bind" in kinds else ()),
             *(("tensorize",) * 6 if self.schedule.hardware.intrinsics else ()),
         ]
         name = self.draws(options)
@@ -164,6 +165,35 @@ class CallDraws:
         loop = self.draws(chain) if chain else self.loop()
         yield Call("bind", (loop, self.draws(kinds) if kinds else "threadIdx.x"))
 
+    def _blocks(self) -> Calls:
+        """A stage on blocks of threads, perhaps with a tile of what it reads that they share, or
+        with threads that reduce."""
+        machine = self.schedule.hardware.processor
+        kinds = machine.loops if machine else ()
+        blocks = [x.name for x in kinds if x.level == "block" and x.kind == "bind"]
+        threads = [x.name for x in kinds if x.level == "thread" and x.kind == "bind"]
+        fits = [s.block.stage for s in self.schedule.state.sites if len(s.loops) > 1]
+        if not fits:
+            return
+        stage = self.draws(fits)
+        loop = self.draws(self.chain(stage))
+        yield Call("split", (loop,), (("factor", self.draws((4, 2, 3))),))
+        chain = self.chain(stage)
+        yield Call("bind", (chain[0], self.draws(blocks)))
+        tile = [n for n in chain if n.startswith(f"{loop}_i")] or [chain[-1]]
+        yield Call("bind", (tile[0], self.draws(threads)))
+        reads = [r.tensor for r in self.schedule.state.stage[stage].reads]
+        if reads and machine and self.draws.chance(2):
+            before = set(self.schedule.state.stage)
+            memories = [m.name for m in machine.workspaces if m.shared_by != "thread"]
+            yield Call("cache_read", (self.draws(reads), self.draws(memories)))
+            made = [s for s in self.schedule.state.stage if s not in before]
+            for copy in made:
+                yield Call("compute_at", (copy, self.draws(self.chain(stage))))
+                own = [n for n in self.chain(copy) if n not in self.chain(stage)]
+                if own:
+                    yield Call("bind", (self.draws(own), self.draws(threads)))
+
     def _pragma(self) -> Calls:
         key, value = self.draws((("GCC unroll", 4), ("something", "")))
         yield Call("pragma", (self.loop(), key, value))
@@ -238,25 +268,31 @@ class CallDraws:
         if not known:
             yield Call("tensorize", (self.loop(), "dot"))
             return
-        intrinsic = self.draws(known)
-        stage = self.stage()
-        if self.draws.chance(4) or not self.site(stage):
+        state = self.schedule.state
+        pairs = [
+            (x, s.tensor)
+            for x in known
+            for s in state.stages
+            if s.op == x.semantics[0].op and len(s.reads) == len(operands(x.semantics[0]))
+        ]
+        intrinsic, stage = self.draws(pairs) if pairs else (self.draws(known), self.stage())
+        if self.draws.chance(6) or not pairs:
             yield Call("tensorize", (self.loop(), intrinsic.name))
             return
-        state = self.schedule.state
         if state.stage[stage].reduces and self.draws.chance(2):
             yield Call("decompose_reduction", (stage, self.chain(stage)[0]))
         inner: list[str] = []
-        for _, extent in intrinsic.iterators:
+        for iterator, extent in intrinsic.iterators:
             left = [n for n in self.chain(stage) if n not in inner]
-            fits = [n for n in left if self.extent(n) % extent == 0] or left
+            named = [n for n in left if iterator in n.split("_")]
+            fits = named or [n for n in left if self.extent(n) % extent == 0] or left
             if not fits:
                 return
             loop = self.draws(fits)
-            if self.extent(loop) % extent and self.draws.chance(2):
+            if self.extent(loop) % extent and not self.draws.chance(8):
                 yield Call("pad", (loop, extent))
-                if loop not in self.chain(stage):
-                    return
+                # A spatial loop now writes a larger tensor.
+                stage = next(s.block.stage for s in self.schedule.state.sites if loop in s.names)
             if self.extent(loop) != extent:
                 before = set(self.chain(stage))
                 yield Call("split", (loop,), (("factor", extent),))
@@ -364,3 +400,8 @@ class CallDraws:
     def _pad(self) -> Calls:
         loop = self.loop()
         yield Call("pad", (loop, self.draws((4, 2, 3, 8, 16, 0))))
+
+
+def operands(rule: Assign) -> set[str]:
+    """What the value of an intrinsic's semantics reads."""
+    return {n.tensor for n in walk(rule.value) if isinstance(n, Access)}

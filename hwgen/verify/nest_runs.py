@@ -128,7 +128,9 @@ class _Batch:
         calls = [f"    case {n}: case_{n}(in, out); break;" for n in range(len(self.kernels))]
         note = self.target.message
         ending = [f"    fwrite({note}, 1, {_MESSAGE_BYTES}, out);", f"    {note}[0] = 0;"]
-        parts.append("\n".join([_MAIN_START, *calls, "    }", *(ending if note else []), _MAIN_END]))
+        parts.append(
+            "\n".join([_MAIN_START, *calls, "    }", *(ending if note else []), _MAIN_END])
+        )
         return "\n".join(parts)
 
     def _case(self, n: int) -> str:
@@ -150,7 +152,10 @@ class _Batch:
         tensor = kernel.workload.tensor[name]
         size = STORAGE[tensor.dtype].itemsize * int(np.prod(tensor.shape))
         kind = C_TYPES[tensor.dtype]
-        return [f"  const size_t b_{name} = {size};", f"  {kind} *a_{name} = ({kind} *)malloc(b_{name});"]
+        return [
+            f"  const size_t b_{name} = {size};",
+            f"  {kind} *a_{name} = ({kind} *)malloc(b_{name});",
+        ]
 
     # Its runs
 
@@ -202,7 +207,7 @@ class _Batch:
                 if len(part) < count * kind.itemsize:
                     return n, f"it ends the process ({code}): {_first(errors)}"
                 size += len(part)
-                got = np.frombuffer(part, kind).reshape(tensor.shape)
+                got = np.reshape(np.frombuffer(part, kind), tensor.shape)
                 found[n] = found[n] or difference(name, got, kernel.expected[name])
             place += size
             if self.target.message:

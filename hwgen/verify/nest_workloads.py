@@ -4,10 +4,14 @@ outputs. What is drawn goes beyond what any one unit takes; the numbers stay exa
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any, TypeVar
+
+from hwgen.spec.expression import Access, Name, names, walk
+from hwgen.spec.hardware import Intrinsic
 
 EXTENTS = (4, 1, 2, 3, 5, 6, 7, 8, 9, 11, 13)
 MAX_POINTS = 6000
@@ -117,7 +121,11 @@ class _Builder:
 
     def source(self, least: int = 1) -> str:
         """A tensor to start a statement from, the newest that nobody read as a rule."""
-        fits = [n for n in self.produced if all(e >= least for e in self.shape[n])]
+        fits = [
+            n
+            for n in self.produced
+            if len(self.shape[n]) <= 4 and all(e >= least for e in self.shape[n])
+        ]
         if fits and not self.draws.chance(6):
             return fits[-1] if not self.draws.chance(3) else self.draws(fits)
         rank = self.draws((2, 1, 2, 3))
@@ -155,7 +163,7 @@ class _Builder:
         loops = [_Loop("ijkl"[n], e) for n, e in enumerate(self.shape[source])]
         value = f"{source}[{', '.join(x.name for x in loops)}]"
         if self.draws.chance(6):
-            loops.append(_Loop("l", self.draws((2, 3))))
+            loops.append(_Loop("n", self.draws((2, 3))))
         for _ in range(self.draws((1, 0, 1, 2))):
             value = self.operation(value, loops)
         text, dtype = self.cast(value)
@@ -207,7 +215,8 @@ class _Builder:
         source = self.source()
         shape = self.shape[source]
         pads = [self.draws((1, 0, 2)) for _ in shape]
-        loops = [_Loop("ijkl"[n], e + 2 * p) for n, (e, p) in enumerate(zip(shape, pads))]  # noqa: B905
+        wide = [e + 2 * p for e, p in zip(shape, pads, strict=True)]
+        loops = [_Loop("ijkl"[n], e) for n, e in enumerate(wide)]
         if prod(x.extent for x in loops) > MAX_ELEMENTS:
             return self.elementwise()
         tests = [
@@ -273,6 +282,32 @@ class _Builder:
         name = self.input([x.extent for x in used], "int8")
         return f"{name}[{', '.join(x.name for x in used)}]"
 
+    def matching(self, intrinsic: Intrinsic) -> None:
+        """What an intrinsic computes, several times over."""
+        rule = intrinsic.semantics[0]
+        loops = [_Loop(n, e * self.draws((2, 1, 3, 1))) for n, e in intrinsic.iterators]
+        extents = {x.name: x.extent for x in loops}
+        outer = [_Loop("b", self.draws((2, 3)))] if self.draws.chance(2) else []
+        value = str(rule.value)
+        for access in dict.fromkeys(a for a in walk(rule.value) if isinstance(a, Access)):
+            used = [n.name for n in access.indices if isinstance(n, Name)]
+            more = [x for x in outer if not self.draws.chance(3)]
+            dtype = intrinsic.operand(access.tensor).dtype
+            shape = [x.extent for x in more] + [extents[n] for n in used]
+            same = [
+                n for n in self.produced if self.dtype[n] == dtype and self.shape[n] == (*shape,)
+            ]
+            known = bool(same) and self.draws.chance(2)
+            name = self.draws(same) if known else self.tensor("x", dtype, shape)
+            indices = ", ".join([*(x.name for x in more), *used])
+            value = value.replace(str(access), f"{name}[{indices}]")
+        kept = [x for x in loops if x.name in {n for i in rule.target.indices for n in names(i)}]
+        dtype = intrinsic.operand(rule.target.tensor).dtype
+        name = self.tensor("s", dtype, [x.extent for x in (*outer, *kept)])
+        target = f"{name}[{', '.join(x.name for x in (*outer, *kept))}]"
+        self.compute.append((f"{target} {rule.op} {value}", (*outer, *loops)))
+        self.produced.append(name)
+
     def normal(self) -> None:
         """Rows less their largest element, and the sums of what is left."""
         source = self.source()
@@ -302,10 +337,19 @@ def _plus(text: str, constant: int) -> str:
     return f"{text} + {constant}" if constant > 0 else f"{text} - {-constant}"
 
 
-def random_nests(draws: Draws, name: str) -> Data:
-    """A workload as plain data for `hwgen.spec.load.parse_workload`."""
+def random_nests(draws: Draws, name: str, intrinsics: Sequence[Intrinsic] = ()) -> Data:
+    """A workload as plain data for `hwgen.spec.load.parse_workload`.
+
+    `intrinsics`: some workloads are what these compute, on larger tiles.
+    """
     b = _Builder(draws, draws.chance(2))
-    for _ in range(draws((2, 1, 2, 3, 4))):
+    fitting = [x for x in intrinsics if x.operand(x.semantics[0].target.tensor).dtype]
+    if fitting and draws.chance(2):
+        chosen = draws(fitting)
+        b.floats = chosen.operand(chosen.semantics[0].target.tensor).dtype == "float32"
+        for _ in range(draws((1, 1, 2))):
+            b.matching(chosen)
+    for _ in range(draws((2, 1, 2, 3, 4)) - (2 if b.compute else 0)):
         kind = draws((b.reduction, b.elementwise, b.reduction, b.window, b.padding, b.elementwise))
         (b.normal if draws.chance(10) else kind)()
     used = " ".join(text for text, _ in b.compute)
@@ -321,6 +365,4 @@ def random_nests(draws: Draws, name: str) -> Data:
 
 
 def _mentions(text: str, loop: str) -> bool:
-    import re
-
     return re.search(rf"\b{loop}\b", text) is not None

@@ -18,10 +18,9 @@ import numpy as np
 
 from hwgen.errors import HwgenError
 from hwgen.model.reference import run_reference
-from hwgen.schedule import PRIMITIVES, Schedule
+from hwgen.schedule import Schedule
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, parse_workload
-from hwgen.spec.workload import Workload
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.nest_calls import Call, CallDraws
 from hwgen.verify.nest_runs import HOST, Kernel, Target, run_kernels
@@ -234,7 +233,7 @@ def drawn_case(
     draws: Draws, hardware: HardwareSpec, name: str, tally: Tally
 ) -> tuple[Case, Kernel | None]:
     """One random case and its kernel, None where it is refused or already failed."""
-    data = random_nests(draws, name)
+    data = random_nests(draws, name, hardware.intrinsics)
     seed = draws.choose(1 << 16)
     taken: list[Call] = []
     call: Call | None = None
@@ -276,9 +275,7 @@ def drawn_case(
     return case, kernel
 
 
-def run_batch(
-    hardware: HardwareSpec, count: int, seed: int, target: Target | None = HOST
-) -> Tally:
+def run_batch(hardware: HardwareSpec, count: int, seed: int, target: Target | None = HOST) -> Tally:
     """Draw sequences with Hypothesis, check them, and run their kernels as one program."""
     import hypothesis
     from hypothesis import HealthCheck, Phase
@@ -302,7 +299,7 @@ def run_batch(
         database=None,
         deadline=None,
         phases=(Phase.generate,),
-        suppress_health_check=list(HealthCheck),
+        suppress_health_check=(HealthCheck.too_slow, HealthCheck.large_base_example),
         derandomize=False,
         print_blob=False,
         verbosity=hypothesis.Verbosity.quiet,
@@ -362,7 +359,7 @@ def schedule_campaign(
         tally.add(part)
         if progress is not None:
             progress(tally.sequences, count)
-    distinct = {f.signature: f for f in reversed(sorted(tally.failures, key=_size))}
+    distinct = {f.signature: f for f in sorted(tally.failures, key=_size, reverse=True)}
     chosen = sorted(distinct.values(), key=_size)[:SHOWN_FAILURES]
     failures = tuple(reduced(f, hardware, target) for f in chosen)
     return ScheduleReport(hardware_path, seed, tally, failures)
@@ -430,12 +427,3 @@ def _simpler(case: Case) -> Iterator[Case]:
             yield replace(case, data={**case.data, "tensors": used, "compute": rest})
     for n in reversed(range(len(case.calls))):
         yield replace(case, calls=(*case.calls[:n], *case.calls[n + 1 :]))
-
-
-def workload_of(case: Case) -> Workload:
-    """The case's workload."""
-    return parse_workload(case.data)
-
-
-ALL = PRIMITIVES
-"""What a report lists."""

@@ -18,11 +18,12 @@ from hwgen.errors import HwgenError
 from hwgen.pipeline import MATCHES, Compilation, build
 from hwgen.polyhedral.dependences import dependences
 from hwgen.polyhedral.matching import Match, ranked_matches
+from hwgen.polyhedral.operations import Operation
 from hwgen.polyhedral.scop import build_scop
 from hwgen.polyhedral.search import Candidate
 from hwgen.polyhedral.search_bound import least_work
 from hwgen.polyhedral.search_choose import LIMITS
-from hwgen.polyhedral.selection import Operation, select
+from hwgen.polyhedral.selection import select
 from hwgen.polyhedral.tiling import Tiling
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload

@@ -16,8 +16,8 @@ import pytest
 import hwgen
 from hwgen.model.bound import lower_bound
 from hwgen.model.compiled import compile_model, have_compiler
+from hwgen.model.redundancy import redundant_tokens
 from hwgen.model.reference import random_inputs, run_reference
-from hwgen.model.sync_check import redundant_tokens
 from hwgen.pipeline import Compilation
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.verify.examine import examine

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf, prod
 
@@ -27,9 +27,21 @@ from hwgen.codegen.nest.program import (
     nodes,
 )
 from hwgen.codegen.templates import Fields, render
+from hwgen.errors import HwgenError
 from hwgen.polyhedral.nest.state import conjunction
-from hwgen.spec.expression import Access, Binary, Call, Cast, Const, Expr, UpdateOp
-from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.expression import (
+    Access,
+    Binary,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Name,
+    UpdateOp,
+    walk,
+)
+from hwgen.spec.expression import Assign as Semantics
+from hwgen.spec.hardware import HardwareSpec, Intrinsic
 from hwgen.spec.processor import Level, Processor
 
 INDEX = "int64_t"
@@ -237,7 +249,8 @@ class BodyText:
         rule = intrinsic.semantics[0]
         for operand in node.operands:
             steps = dict(operand.steps)
-            strides = operand_strides(rule.value, rule.target, operand.name, loops, steps)
+            strides = operand_strides(rule, operand.name, loops, steps)
+            check_strides(intrinsic, operand.name, strides, loops)
             values[operand.name] = Fields(
                 {"pointer": self._pointer(operand.access), "stride": strides}
             )
@@ -311,20 +324,40 @@ def updated(op: UpdateOp, target: Access, value: Expr, dtype: str) -> Expr:
             return value
 
 
+def operand_indices(rule: Semantics, name: str) -> tuple[Expr, ...]:
+    """How an intrinsic's semantics index an operand."""
+    accesses = (n for n in (rule.target, *walk(rule.value)) if isinstance(n, Access))
+    return next((a.indices for a in accesses if a.tensor == name), rule.target.indices)
+
+
 def operand_strides(
-    value: Expr, target: Access, name: str, loops: Mapping[str, str], steps: Mapping[str, int]
+    rule: Semantics, name: str, loops: Mapping[str, str], steps: Mapping[str, int]
 ) -> list[int]:
     """Per dimension of an operand, by how many elements one step of its index moves."""
-    from hwgen.spec.expression import Name, walk
-
-    found = next(
-        (n for n in (target, *walk(value)) if isinstance(n, Access) and n.tensor == name), target
-    )
     strides: list[int] = []
-    for index in found.indices:
+    for index in operand_indices(rule, name):
         loop = loops.get(index.name, "") if isinstance(index, Name) else ""
         strides.append(steps.get(loop, 0))
     return strides
+
+
+def check_strides(
+    intrinsic: Intrinsic, name: str, strides: Sequence[int], loops: Mapping[str, str]
+) -> None:
+    """Raises:
+    HwgenError: H623 where an operand moves otherwise than the intrinsic can.
+    """
+    indices = operand_indices(intrinsic.semantics[0], name)
+    ranges = intrinsic.operand(name).strides
+    for index, stride, allowed in zip(indices, strides, ranges, strict=False):
+        if isinstance(index, Name) and loops.get(index.name) and stride not in allowed:
+            raise HwgenError(
+                "H623",
+                f"{intrinsic.name} cannot reach operand {name}",
+                found=f"{index.name} moves it by {stride} elements ({loops[index.name]})",
+                allowed=f"steps of {allowed}",
+                repair="another order of loops, or a copy of the operand that is stored so",
+            )
 
 
 def _bare(text: str) -> str:

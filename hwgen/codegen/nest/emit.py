@@ -80,7 +80,9 @@ class _File:
             identifiers.buffer(buffer.name)
         self.handles: dict[str, str] = {}
         if processor.launch and hardware.code.to_device:
-            self.handles = {n: identifiers.fresh(f"{identifiers.buffer(n)}_device") for n in self.arrays}
+            self.handles = {
+                n: identifiers.fresh(f"{identifiers.buffer(n)}_device") for n in self.arrays
+            }
         self.functions: list[str] = []
         self.host = self._writer()
         self.host.launch = self._launch

@@ -353,7 +353,7 @@ class Lowering:
         operands: list[OperandOf] = []
         for name, access in block.tensorized.operands:
             flat = self.flat(by_access[access])
-            operands.append(self.operand(name, flat, chain))
+            operands.append(self.operand(name, flat, chain, self.extents(inner)))
         meaning = self.statement(block, inner)
         iterators = dict(block.tensorized.iterators)
         node = IntrinsicCall(
@@ -367,12 +367,12 @@ class Lowering:
         buffers = frozenset(self.placed[u.access.tensor].buffer.name for u in found)
         return Guarded(node, self.conditions(block, inner), buffers)
 
-    def operand(self, name: str, flat: Access, chain: list[Loop]) -> OperandOf:
+    def operand(
+        self, name: str, flat: Access, chain: list[Loop], extents: dict[str, int]
+    ) -> OperandOf:
         """The first element, and by how many elements each loop of the call moves."""
-        base = simplify(
-            substitute(flat.indices[0], {x.name: Const(0) for x in chain}),
-            {},
-        )
+        start = substitute(flat.indices[0], {x.name: Const(0) for x in chain})
+        base = simplify(start, extents)
         steps: dict[str, int] = {x.name: 0 for x in chain}
         for coefficient, term in addends(flat.indices[0]):
             if isinstance(term, Name) and term.name in steps:

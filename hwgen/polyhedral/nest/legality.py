@@ -359,7 +359,7 @@ def _check_conflict(
             first, second = _pair(clash, w.names, o.names)
             raise HwgenError(
                 "H412",
-                f"iterations of {loop} conflict, so it cannot be {kind}",
+                f"iterations of {loop} conflict, so it cannot be of kind {kind}",
                 found=f"{first} writes an element of {tensor} that {second} "
                 f"{'writes' if other.block.stage == tensor else 'reads'}",
                 allowed="a loop whose iterations touch different elements",

@@ -64,7 +64,9 @@ def split(
         if count * size > node.extent:
             body = add_predicate(body, Binary("<", simplify(value, extents), Const(node.extent)))
         body = (Loop(inner, size, body, pragmas=node.pragmas),)
-        return (Loop(outer, count, body, prefetches=node.prefetches),)
+        tiles = max(1, count - 1)
+        ahead = (replace(p, distance=min(-(-p.distance // size), tiles)) for p in node.prefetches)
+        return (Loop(outer, count, body, prefetches=tuple(ahead)),)
 
     root = replace_loop(state.root, loop, edit)
     gone = (*state.gone, (loop, f"{loop} was split into {outer} and {inner}"))
@@ -99,7 +101,17 @@ def fuse(state: State, outer: str, inner: str) -> tuple[State, str]:
 
     def edit(node: Loop) -> tuple[Node, ...]:
         body = substitute_loops(second.body, bindings, extents)
-        return (Loop(name, extent, body, pragmas=node.pragmas + second.pragmas),)
+        ahead = (replace(p, distance=p.distance * second.extent) for p in node.prefetches)
+        prefetches = {p.tensor: p for p in (*second.prefetches, *ahead)}
+        return (
+            Loop(
+                name,
+                extent,
+                body,
+                pragmas=node.pragmas + second.pragmas,
+                prefetches=tuple(prefetches.values()),
+            ),
+        )
 
     gone = (*state.gone, *((n, f"{outer} and {inner} were fused into {name}") for n in bindings))
     return replace(state, root=replace_loop(state.root, outer, edit), gone=gone), name
@@ -167,7 +179,7 @@ def set_kind(state: State, loop: str, kind: LoopKind) -> State:
     check_not_tensorized(state, loop)
     if old.extent not in kind.extent:
         raise refuse(
-            f"{loop} cannot be {kind.name}",
+            f"{loop} cannot be of kind {kind.name}",
             f"extent {old.extent}",
             str(kind.extent),
             f"split {loop} first",

@@ -59,9 +59,7 @@ def build(text: str) -> Path:
     return library
 
 
-def run(
-    source: NestSource, workload: Workload, inputs: Mapping[str, Array], seed: int = 0
-) -> Run:
+def run(source: NestSource, workload: Workload, inputs: Mapping[str, Array], seed: int = 0) -> Run:
     """One call of the function, threads in the order of a seed."""
     library = ctypes.CDLL(str(build(source.text)))
     arrays = [np.ascontiguousarray(inputs[n]) for n in source.inputs]

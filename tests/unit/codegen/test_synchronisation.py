@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 import hwgen
 from hwgen.codegen.allocation import allocate
 from hwgen.codegen.layout import buffer_layouts, image_layouts
+from hwgen.codegen.program import Pop, Push, SyncNode
 from hwgen.codegen.sites import Site, build_sites
-from hwgen.codegen.synchronisation import TokenSite, synchronise
+from hwgen.codegen.synchronisation import SyncSite, synchronise
 from hwgen.polyhedral.matching import match
 from hwgen.polyhedral.scop import build_scop
 from hwgen.polyhedral.search import search
 from hwgen.polyhedral.selection import select
-from hwgen.polyhedral.tiling import Tiling
 from hwgen.spec.hardware import HardwareSpec
 
 ROOT = Path(__file__).parents[3]
@@ -31,26 +31,26 @@ def chip() -> HardwareSpec:
 
 
 @cache
-def programs(workload: str, sizes: tuple[tuple[str, int], ...]) -> list[tuple[Tiling, list[Site]]]:
+def programs(workload: str, sizes: tuple[tuple[str, int], ...]) -> list[list[Site]]:
     loaded = hwgen.load_workload(ROOT / "workloads" / f"{workload}.yaml", dict(sizes))
     scop = build_scop(loaded)
     found = search(chip(), match(scop, select(scop, chip())), keep=60)
-    result: list[tuple[Tiling, list[Site]]] = []
+    result: list[list[Site]] = []
     for candidate in found.candidates:
         tiling = candidate.tiling
         images = image_layouts(scop, chip(), tiling.match)
         buffers = buffer_layouts(tiling)
-        allocation = allocate(chip(), tiling.match.selection, buffers)
-        result.append((tiling, build_sites(chip(), tiling, images, buffers, allocation)))
+        allocation = allocate(chip(), [(tiling.match.selection, buffers)])
+        result.append(build_sites(chip(), tiling, images, buffers, allocation))
     return result
 
 
-def instances(tokens: list[TokenSite]) -> set[tuple[str, str, str, int, tuple[int, ...]]]:
+def instances(tokens: list[SyncSite]) -> set[tuple[SyncNode, int, tuple[int, ...]]]:
     return {
-        (t.kind, t.source, t.target, t.site, point)
+        (t.node, t.site, point)
         for t in tokens
         for box in t.boxes
-        for point in product(*(range(low, high) for low, high in box))
+        for point in product(*(range(*span) for span in box))
     }
 
 
@@ -70,19 +70,17 @@ def test_shortened_loops_stand_for_whole_loops(
     case: tuple[str, tuple[tuple[str, int], ...]], number: int
 ) -> None:
     found = programs(*case)
-    tiling, sites = found[number % len(found)]
-    short = synchronise(chip(), tiling.loops, sites)
-    whole = synchronise(chip(), tiling.loops, sites, reach=1 << 20)
+    sites = found[number % len(found)]
+    short = synchronise(chip(), sites)
+    whole = synchronise(chip(), sites, reach=1 << 20)
     assert instances(short) == instances(whole)
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_pushes_and_pops_balance(case: tuple[str, tuple[tuple[str, int], ...]]) -> None:
-    for tiling, sites in programs(*case)[:10]:
-        tokens = synchronise(chip(), tiling.loops, sites)
-        for edge in {(t.source, t.target) for t in tokens}:
-            counts = [
-                sum(k == kind and (s, t) == edge for k, s, t, _, _ in instances(tokens))
-                for kind in ("push", "pop")
-            ]
+    for sites in programs(*case)[:10]:
+        tokens = synchronise(chip(), sites)
+        nodes = [node for node, _, _ in instances(tokens)]
+        for edge in {(n.source, n.target) for n in nodes if isinstance(n, Push)}:
+            counts = [sum(n == kind(*edge) for n in nodes) for kind in (Push, Pop)]
             assert counts[0] == counts[1]

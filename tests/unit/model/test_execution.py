@@ -89,7 +89,7 @@ def step(
 
 def interpret(rules: Intrinsic, made: Call, start: npt.NDArray[np.int32]) -> list[list[int]]:
     local: list[list[int]] = start.tolist()
-    imm = dict(made.immediates).get("imm", 0)
+    imm = int(dict(made.immediates).get("imm", 0))
     extents = [int(evaluate(e, {})) for e in made.extents]
     for position in product(*map(range, extents)):
         at = {

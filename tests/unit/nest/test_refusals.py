@@ -46,6 +46,13 @@ CASES: dict[str, list[tuple[Workload, str, str, str, str]]] = {
         (
             CHAIN,
             "cuda",
+            "s.bind('i', 'threadIdx.x')\ns.bind('c_i', 'threadIdx.x')\ns.set_scope('b', 'shared')",
+            "H417",
+            "b and c touch it in different launches, as i is threadIdx.x",
+        ),
+        (
+            CHAIN,
+            "cuda",
             "s.bind('c_i', 'blockIdx.x')\ns.set_scope('b', 'shared')",
             "H417",
             "c touches it in different iterations of c_i, which is blockIdx.x",

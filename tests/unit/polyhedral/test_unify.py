@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from hwgen.polyhedral.unify import flatten, unify
-from hwgen.spec.expression import Const
+from hwgen.model.numeric import Value, evaluate
+from hwgen.polyhedral.unify import as_immediate, flatten, unify
+from hwgen.spec.expression import Binary, Const, Name
 from hwgen.spec.grammar import parse_expression
 from hwgen.spec.hardware import Immediate
 from hwgen.spec.ranges import Range
@@ -53,3 +57,63 @@ def test_flatten_keeps_other_operations_whole() -> None:
     terms = flatten("+", parse_expression("a[i] + b[i] * 2 + 3"))
     assert [str(t) for t in terms] == ["a[i]", "b[i] * 2", "3"]
     assert terms[-1] == Const(3)
+
+
+def floating(dtype: str, limits: Range | None = None, exact: bool = False) -> Immediate:
+    return Immediate("imm", dtype, limits, exact)
+
+
+@given(
+    st.one_of(st.floats(allow_nan=False, allow_infinity=False), st.integers(-(1 << 62), 1 << 62)),
+    st.sampled_from(["float32", "float64"]),
+)
+def test_a_float_immediate_is_what_the_reference_computes_with(
+    number: int | float, dtype: str
+) -> None:
+    x = Value(np.ones((), dtype), dtype)
+    expr = Binary("*", Name("x"), Const(number))
+    reference = evaluate(expr, lambda _a, _m: x, {"x": x}).array.item()
+    held = as_immediate(floating(dtype), number)
+    assert held is None if np.isinf(reference) else held == reference
+    assert held is None or isinstance(held, float)
+
+
+@pytest.mark.parametrize(
+    ("field", "number", "held"),
+    [
+        (floating("float32"), 0.3, 0.30000001192092896),
+        (floating("float32"), 3, 3.0),
+        # Through a double first, this would be one float less.
+        (floating("float32"), (1 << 60) + (1 << 36) + 1, float((1 << 60) + (1 << 37))),
+        (floating("float32"), 1e39, None),
+        (floating("float32"), float("inf"), None),
+        (floating("float64"), 0.3, 0.3),
+        (floating("float32", Range(-1, 1)), 0.5, 0.5),
+        (floating("float32", Range(-1, 1)), -1, -1.0),
+        (floating("float32", Range(-1, 1)), 1.0000001, None),
+        # Computed with as float32, where the reference has 0.3 in 24 bits.
+        (floating("float16", exact=True), 0.3, None),
+        (floating("float16", exact=True), 0.25, 0.25),
+        (floating("bfloat16", exact=True), 0.3, None),
+        (floating("bfloat16", exact=True), -1.5, -1.5),
+        (floating("float32", exact=True), 0.3, None),
+        (FIELD["imm"], 0.5, None),
+        (FIELD["imm"], 7.0, None),
+    ],
+    ids=str,
+)
+def test_what_an_immediate_holds(
+    field: Immediate, number: int | float, held: int | float | None
+) -> None:
+    assert as_immediate(field, number) == held
+    value = Binary("+", parse_expression("x[i]"), Const(number))
+    found = list(unify(parse_expression("d[] + imm"), value, {"imm": field}))
+    assert [dict(f.immediates)["imm"] for f in found] == ([] if held is None else [held])
+
+
+def test_one_immediate_is_one_number() -> None:
+    fields = {"imm": floating("float32")}
+    pattern = parse_expression("d[i] * imm + imm")
+    assert list(unify(pattern, parse_expression("x[i] * 0.3 + 0.5"), fields)) == []
+    found = list(unify(pattern, parse_expression("x[i] * 0.3 + 0.3"), fields))
+    assert [dict(f.immediates)["imm"] for f in found] == [float(np.float32(0.3))]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -67,7 +69,8 @@ def test_nodes() -> None:
         ("a < b < c", "H020", 7),
         ("a = b", "H020", 3),
         ("(a", "H020", 3),
-        ("x[]", "H020", 3),
+        ("x[,]", "H020", 3),
+        ("x[", "H020", 3),
         ("f.g", "H020", 2),
         ("a ; b", "H020", 3),
         ("012x", "H020", 1),
@@ -86,6 +89,22 @@ def test_errors_have_a_code_and_a_column(text: str, code: str, column: int) -> N
     with pytest.raises(ExpressionError) as caught:
         parse_expression(text)
     assert (caught.value.code, caught.value.offset + 1) == (code, column)
+
+
+def test_an_access_may_have_no_index() -> None:
+    assert parse_expression("x[]") == Access("x", ())
+    parsed = parse_assign("dst[] max= x[] * imm")
+    assert parsed == Assign(Access("dst", ()), "max=", Binary("*", Access("x", ()), Name("imm")))
+    assert str(parsed) == "dst[] max= x[] * imm"
+    assert parse_assign(str(parsed)) == parsed
+
+
+def test_inf_is_a_number() -> None:
+    assert parse_expression("inf") == Const(float("inf"))
+    assert parse_expression("-inf") == Const(float("-inf"))
+    assert parse_expression("max(x[], -inf)") == Call("max", (Access("x", ()), Const(-math.inf)))
+    assert parse_expression("infinity + inf_") == Binary("+", Name("infinity"), Name("inf_"))
+    assert str(parse_assign("dst[] = -inf")) == "dst[] = -inf"
 
 
 @pytest.mark.parametrize("text", ["a[i]", "a[i] == 1", "a = 1", "1 = a[i]", "a[i] -= 1", "a[i] =="])

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from hwgen.errors import HwgenError
-from hwgen.spec.expression import evaluate
-from hwgen.spec.hardware import HardwareSpec, StrideRule
+from hwgen.spec.expression import Access, Assign, Const, evaluate
+from hwgen.spec.hardware import HardwareSpec, Immediate, StrideRule
 from hwgen.spec.load import load_hardware, parse_hardware
 from hwgen.spec.ranges import Range
 from hwgen.spec.source import read_document
@@ -77,6 +77,43 @@ def test_merged_intrinsics_keep_their_own_fields(vta: HardwareSpec) -> None:
     assert vta.intrinsic["max_imm"].unit == "compute"
     assert vta.intrinsic["max_imm"].result_latency_iterations == 2
     assert str(vta.intrinsic["max_imm"].semantics[0]) == "dst[b, o] = max(dst[b, o], imm)"
+
+
+def test_operands_without_an_index_are_single_elements() -> None:
+    npu = load_hardware(ROOT / "hw_specs/npu_shared_buffer.yaml")
+    lowest, scaled = npu.intrinsic["lowest"], npu.intrinsic["mul_imm"]
+    assert npu.memory["local"].entry_shape == ()
+    assert lowest.iterators == ()
+    assert lowest.semantics[0] == Assign(Access("dst", ()), "=", Const(float("-inf")))
+    assert [o.shape for o in scaled.operands] == [(), ()]
+    assert [o.access for o in scaled.operands] == ["write", "read"]
+    assert npu.intrinsic["row_max"].operand("dst").access == "update"
+    assert scaled.immediates == (Immediate("imm", "float32", None),)
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("float32", Immediate("imm", "float32", None)),
+        ("float32, range: -1..1", Immediate("imm", "float32", Range(-1, 1))),
+        ("float16", Immediate("imm", "float16", None, exact=True)),
+        ("bfloat16", Immediate("imm", "bfloat16", None, exact=True)),
+        ("float64", Immediate("imm", "float64", None)),
+    ],
+)
+def test_floating_immediates(tmp_path: Path, written: str, expected: Immediate) -> None:
+    text = (ROOT / "hw_specs/npu_shared_buffer.yaml").read_text(encoding="utf-8")
+    text = text.replace("{imm: {dtype: float32}}", f"{{imm: {{dtype: {written}}}}}", 1)
+    if expected.dtype == "float64":
+        text = text.replace("dtype: float32", "dtype: float64")
+    path = tmp_path / "chip.yaml"
+    path.write_text(text, encoding="utf-8")
+    (found,) = load_hardware(path).intrinsic["add_imm"].immediates
+    assert found == expected
+    assert found.admits(0.5)
+    assert found.admits(1e30) is (expected.range is None)
+    assert not found.admits(float("inf"))
+    assert found.allowed == ("-1..1" if expected.range else f"any finite {expected.dtype}")
 
 
 def test_dense_refers_to_the_next_inner_loop(vta: HardwareSpec) -> None:

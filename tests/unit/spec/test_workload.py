@@ -200,3 +200,22 @@ def test_the_package_exports_lazily() -> None:
     assert hwgen.load_workload is load_workload
     with pytest.raises(AttributeError):
         _ = vars(hwgen)["__getattr__"]("nothing")
+
+
+def test_infinity_is_a_float() -> None:
+    sizes = {"M": 4}
+    made = hwgen.Workload(
+        "test",
+        sizes=sizes,
+        tensors={"x": "float32[M]", "y": "float32[M]"},
+        compute=["y[i] = max(x[i], -inf)"],
+    )
+    assert str(made.statements[0].value) == "max(x[i], -inf)"
+    for tensors, statement, code in (
+        ({"x": "int32[M]", "y": "int32[M]"}, "y[i] = max(x[i], -inf)", "H219"),
+        ({"x": "float32[M]", "inf": "float32[M]"}, "inf[i] = x[i]", "H204"),
+        ({"x": "float32[M]", "y": "float32[M]"}, "y[i] = x[inf]", "H215"),
+    ):
+        with pytest.raises(HwgenError) as caught:
+            hwgen.Workload("test", sizes=sizes, tensors=tensors, compute=[statement])
+        assert caught.value.code == code

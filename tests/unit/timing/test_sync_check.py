@@ -24,7 +24,8 @@ from hwgen.codegen.program import (
     calls,
 )
 from hwgen.errors import HwgenError
-from hwgen.model.sync_check import check_synchronisation, redundant_tokens
+from hwgen.model.redundancy import redundant_tokens
+from hwgen.model.sync_check import check_synchronisation
 from hwgen.model.timing import simulate_timing
 from hwgen.spec.expression import Binary, Const, Expr, Name
 from hwgen.spec.hardware import HardwareSpec

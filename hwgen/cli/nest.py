@@ -1,0 +1,178 @@
+"""`generate`, `simulate` and `explain` for chips whose kernels are loops on a processor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+import typer
+
+from hwgen.cli.output import write_files
+from hwgen.cli.resolve import Request, WorkloadRequest, nearest
+from hwgen.errors import HwgenError, Location
+from hwgen.model.numeric import Array
+
+if TYPE_CHECKING:
+    from hwgen.nest_pipeline import NestCompilation
+    from hwgen.spec.hardware import HardwareSpec
+    from hwgen.spec.workload import Workload
+    from hwgen.verify.examine_nest import Engine
+
+NEST_STAGES = ("load", "state", "schedule", "script", "lower", "emit")
+"""What `generate --stage` can show of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A user's schedule: a file ("" for none), and whether it is completed automatically."""
+
+    path: Path | None = None
+    auto: bool = True
+
+    def read(self) -> str | None:
+        """The script's text.
+
+        Raises:
+            HwgenError: H001, H418 where it cannot be read.
+        """
+        if self.path is None:
+            return None
+        try:
+            return self.path.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise HwgenError(
+                "H418",
+                "this is not a schedule script",
+                location=Location(str(self.path)),
+                found="bytes that are not UTF-8",
+                allowed="text",
+            ) from error
+
+
+NO_SCRIPT = Script()
+
+
+def generate(
+    request: Request, hardware: HardwareSpec, stage: str | None, output: Path | None, script: Script
+) -> None:
+    """Compile every workload asked for; write and report only once all of them are compiled."""
+    if stage is not None and stage not in NEST_STAGES:
+        close = nearest(stage, NEST_STAGES)
+        raise HwgenError(
+            "H007",
+            "a chip with a processor has no such stage",
+            found=f"--stage {stage}",
+            allowed=", ".join(NEST_STAGES),
+            repair=f"did you mean {close}?" if close else "",
+        )
+    compiled: list[NestCompilation] = []
+    refused: list[tuple[Path, HwgenError]] = []
+    for wanted in request.workloads:
+        try:
+            compiled.append(_compile(wanted, hardware, script))
+        except HwgenError as error:
+            if not request.every:
+                raise
+            refused.append((wanted.path, error))
+    written = _write(output, compiled, hardware) if output is not None else []
+    if stage is not None:
+        _show(stage, compiled)
+        for path, error in refused:
+            typer.echo(f"{path}: not compiled: {error.diagnostic.message}", err=True)
+        return
+    _report(request, compiled, refused)
+    if output is not None:
+        typer.echo(f"wrote {', '.join(written)} to {output}" if written else "nothing to write")
+
+
+def _compile(wanted: WorkloadRequest, hardware: HardwareSpec, script: Script) -> NestCompilation:
+    from hwgen.spec.load import load_workload
+
+    workload = load_workload(wanted.path, dict(wanted.sizes))
+    from hwgen.nest_pipeline import compile_nest
+
+    return compile_nest(workload, hardware, script.read(), script.auto, str(script.path))
+
+
+def _write(folder: Path, compiled: Sequence[NestCompilation], hardware: HardwareSpec) -> list[str]:
+    assert hardware.processor is not None
+    files: dict[str, str] = {}
+    for c in compiled:
+        name = c.source.name
+        if f"{name}.h" in files:
+            raise HwgenError(
+                "H009",
+                f"two workloads are called {name}",
+                repair="compile them into different folders",
+            )
+        files[f"{name}{hardware.processor.suffix}"] = c.source.text
+        files[f"{name}.h"] = c.source.header
+    write_files(folder, files)
+    return list(files)
+
+
+def _show(stage: str, compiled: Sequence[NestCompilation]) -> None:
+    from hwgen.report.chip import summary
+    from hwgen.report.workload import workload_text
+
+    for c in compiled:
+        heading = f"== {c.workload.name}\n" if len(compiled) > 1 else ""
+        loaded = stage == "load"
+        text = f"{workload_text(c.workload)}\n\n{summary(c.hardware)}" if loaded else c.stage(stage)
+        typer.echo(heading + text.rstrip("\n"))
+
+
+def _report(
+    request: Request,
+    compiled: Sequence[NestCompilation],
+    refused: Sequence[tuple[Path, HwgenError]],
+) -> None:
+    from hwgen.report.nests import describe_nest, nest_results
+    from hwgen.report.text import refusals
+
+    if not request.every:
+        for c in compiled:
+            typer.echo(describe_nest(c) + "\n")
+    if len(compiled) > 1 or request.every:
+        typer.echo(nest_results(compiled))
+    if refused:
+        typer.echo("\n" + refusals([(path.stem, error) for path, error in refused]))
+
+
+def simulate(
+    workload: Workload,
+    hardware: HardwareSpec,
+    inputs: Mapping[str, Array],
+    rank: int,
+    engine: Engine,
+) -> dict[str, Array]:
+    """Compile, run, check, report; the outputs."""
+    from hwgen.report.nests import cycles_text
+    from hwgen.verify.examine_nest import compile_nest_ranked, examine_nest
+
+    compilation = compile_nest_ranked(workload, hardware, rank)
+    start = perf_counter()
+    passed = examine_nest(compilation, inputs, engine)
+    seconds = perf_counter() - start
+    typer.echo(f"{workload.name} on {hardware.name}\n\n{cycles_text(compilation)}\n")
+    if passed.run is not None:
+        read = sum(passed.run.read_elements.values())
+        typer.echo(f"instances   {passed.run.instances:,}, {read:,} elements read")
+    runner = "the executor" if engine == "python" else "the compiled text on this machine"
+    typer.echo(f"run by      {runner}, with all checks in {seconds:.2f} s")
+    typer.echo(f"result      {', '.join(passed.outputs)} equal to the reference")
+    return passed.outputs
+
+
+def explain(workload: Workload, hardware: HardwareSpec) -> None:
+    """Print what the automatic schedule does with every nest, and from how many choices."""
+    from hwgen.nest_pipeline import compile_nest
+    from hwgen.report.nests import cycles_text
+
+    compilation = compile_nest(workload, hardware)
+    typer.echo(f"{hardware.name} runs every statement as loops on its processor\n")
+    typer.echo(f"{compilation.stage('state')}\n")
+    typer.echo(f"{compilation.report}\n\n{cycles_text(compilation)}")

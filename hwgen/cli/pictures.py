@@ -1,0 +1,92 @@
+"""What `--report` and `--trace` ask for: pages and traces of kernels, as files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hwgen.pipeline import Compilation
+
+
+@dataclass(frozen=True, slots=True)
+class Pictures:
+    """Where to write pages and traces: a folder, or a file by its suffix; None: nowhere."""
+
+    report: Path | None = None
+    trace: Path | None = None
+
+    def refuse(self, chip: str) -> None:
+        """Say that a chip with a processor has no calls in time to draw.
+
+        Raises:
+            HwgenError: H009 where a page or trace was asked for.
+        """
+        from hwgen.errors import HwgenError
+
+        if self.report is not None or self.trace is not None:
+            option = "--trace" if self.report is None else "--report"
+            raise HwgenError(
+                "H009",
+                f"there are no pages and traces of kernels for {chip}",
+                field=option,
+                found=f"{option} for a chip with a processor and without units",
+                allowed="chips with units, whose calls are timed one by one",
+                repair="leave it out",
+            )
+
+    def write(self, compiled: Sequence[Compilation]) -> list[str]:
+        """Write what was asked for; returns a line for each option.
+
+        Raises:
+            HwgenError: H009 where a file is to hold several kernels or cannot be written.
+        """
+        lines: list[str] = []
+        if self.report is not None:
+            from hwgen.report.html import page
+
+            lines.append(_write("--report", self.report, ".html", page, compiled))
+        if self.trace is not None:
+            from hwgen.report.trace_events import trace
+
+            lines.append(_write("--trace", self.trace, ".json", trace, compiled))
+        return [line for line in lines if line]
+
+
+def _write(
+    option: str,
+    path: Path,
+    suffix: str,
+    make: Callable[[Compilation], str],
+    compiled: Sequence[Compilation],
+) -> str:
+    from hwgen.cli.output import write_files
+    from hwgen.errors import HwgenError
+
+    if path.suffix.lower() == suffix:
+        if len(compiled) > 1:
+            raise HwgenError(
+                "H009",
+                f"a file of {option} is of one kernel",
+                field=option,
+                found=f"{path} for {len(compiled)} kernels",
+                allowed="a folder, where there are several kernels",
+                repair=f"write {option} {path.with_suffix('')}",
+            )
+        folder, names = path.parent, [path.name] * len(compiled)
+    else:
+        folder, names = path, [c.source.function + suffix for c in compiled]
+    if len(set(names)) < len(names):
+        twice = next(n for n in names if names.count(n) > 1).removesuffix(suffix)
+        raise HwgenError(
+            "H009",
+            f"two workloads are called {twice}",
+            field=option,
+            repair="write them into different folders",
+        )
+    if not names:
+        return ""
+    write_files(folder, {n: make(c) for n, c in zip(names, compiled, strict=True)})
+    return f"wrote {', '.join(names)} to {folder}"

@@ -1,0 +1,173 @@
+"""One kernel with every artefact that led to it, and the last steps of making it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from hwgen.codegen.allocation import Allocation, allocate
+from hwgen.codegen.emit_c import CSource, emit
+from hwgen.codegen.layout import BufferLayout, ImageLayout, buffer_layouts, image_layouts
+from hwgen.codegen.lowering import lower
+from hwgen.codegen.program import KernelProgram
+from hwgen.codegen.sites import Site, build_sites
+from hwgen.codegen.synchronisation import synchronise
+from hwgen.errors import HwgenError
+from hwgen.model.timing import TimingResult, estimate_cycles
+from hwgen.polyhedral.dependences import Dependences
+from hwgen.polyhedral.explain import Explanation, explain
+from hwgen.polyhedral.matching import Match
+from hwgen.polyhedral.schedule import ScheduleTree, build_schedule
+from hwgen.polyhedral.scop import Scop
+from hwgen.polyhedral.search import Candidate, SearchResult
+from hwgen.polyhedral.tiling import Tiling
+from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.workload import Workload
+
+STAGES = (
+    "scop",
+    "dependences",
+    "match",
+    "schedule",
+    "layout",
+    "allocate",
+    "lower",
+    "emit",
+    "model",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One phase of a kernel: its tiling, and how its tensors and buffers are laid out."""
+
+    tiling: Tiling
+    images: Mapping[str, ImageLayout]
+    layouts: Mapping[str, BufferLayout]
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One schedule carried through to a program, with its modelled cycles."""
+
+    schedule: ScheduleTree
+    images: dict[str, ImageLayout]
+    layouts: dict[str, BufferLayout]
+    allocation: Allocation
+    program: KernelProgram
+    timing: TimingResult
+
+    @property
+    def cycles(self) -> int:
+        """Modelled cycles of the whole kernel."""
+        return self.timing.cycles
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """Every artefact of one compilation, in pipeline order."""
+
+    workload: Workload
+    hardware: HardwareSpec
+    scop: Scop
+    dependences: Dependences
+    matches: tuple[Match, ...]
+    search: SearchResult
+    kernel: Kernel
+
+    @property
+    def match(self) -> Match:
+        return self.kernel.schedule.tiling.match
+
+    @property
+    def program(self) -> KernelProgram:
+        return self.kernel.program
+
+    @property
+    def schedule(self) -> ScheduleTree:
+        return self.kernel.schedule
+
+    @property
+    def layouts(self) -> dict[str, BufferLayout]:
+        return self.kernel.layouts
+
+    @property
+    def allocation(self) -> Allocation:
+        return self.kernel.allocation
+
+    @property
+    def cycles(self) -> int:
+        return self.kernel.cycles
+
+    @cached_property
+    def source(self) -> CSource:
+        return emit(self.program, self.hardware, self.workload)
+
+    @cached_property
+    def explanations(self) -> list[Explanation]:
+        return explain(self.scop, self.hardware, self.match)
+
+    def stage(self, name: str) -> str:
+        """The artefact of a stage as text.
+
+        Raises:
+            HwgenError: H007 where there is no such stage.
+        """
+        artefacts: dict[str, Callable[[], object]] = {
+            "scop": lambda: self.scop,
+            "dependences": lambda: self.dependences,
+            "match": lambda: self.match,
+            "schedule": lambda: f"{self.search}\n{self.schedule}",
+            "layout": lambda: "\n".join(map(str, self.layouts.values())),
+            "allocate": lambda: self.allocation,
+            "lower": lambda: self.program,
+            "emit": lambda: self.source.c,
+            "model": lambda: self.source.model,
+        }
+        if name not in artefacts:
+            raise HwgenError(
+                "H007",
+                f"no stage {name}",
+                field="--stage",
+                found=name,
+                allowed=", ".join(STAGES),
+                repair="name one of the stages",
+            )
+        return str(artefacts[name]())
+
+
+def build(
+    workload: Workload,
+    hardware: HardwareSpec,
+    scop: Scop,
+    order: Dependences,
+    candidate: Candidate,
+) -> Kernel:
+    """Carry one schedule through to a program."""
+    tiling = candidate.tiling
+    tree = build_schedule(scop, tiling, order)
+    part = Part(tiling, image_layouts(scop, hardware, tiling.match), buffer_layouts(tiling))
+    return assemble(workload, hardware, [part], tree)
+
+
+def assemble(
+    workload: Workload, hardware: HardwareSpec, parts: Sequence[Part], tree: ScheduleTree
+) -> Kernel:
+    """One program of all parts, one after the other; `tree` is the schedule that it shows."""
+    allocation = allocate(hardware, [(p.tiling.match.selection, p.layouts) for p in parts])
+    sites: list[Site] = []
+    for phase, part in enumerate(parts):
+        sites += build_sites(
+            hardware, part.tiling, part.images, part.layouts, allocation, phase, len(sites)
+        )
+    syncs = synchronise(hardware, sites)
+    images = [image for part in parts for image in part.images.values()]
+    program = lower(workload, hardware, images, allocation, sites, syncs)
+    layouts = {
+        allocation.buffer(name, phase): layout
+        for phase, part in enumerate(parts)
+        for name, layout in part.layouts.items()
+    }
+    timing = estimate_cycles(program, hardware)
+    return Kernel(tree, {i.image.name: i for i in images}, layouts, allocation, program, timing)

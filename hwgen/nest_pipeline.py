@@ -1,0 +1,137 @@
+"""The compiler for chips with a processor, on one page: a workload and a chip in, a file out.
+
+A schedule (a user's script, completed automatically unless told not to) becomes a program of loops
+over flat buffers, and the program text. The automatic scheduler has no powers of its own: `script`
+replays the whole schedule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+from hwgen.autoschedule import DEFAULTS, Options, SearchReport, autoschedule
+from hwgen.codegen.nest.emit import NestSource, emit_nest
+from hwgen.codegen.nest.lower import lower_nest
+from hwgen.codegen.nest.program import NestProgram
+from hwgen.errors import HwgenError
+from hwgen.model.nest_cost import NestCost, estimate_nest, nest_bound
+from hwgen.schedule import Schedule
+from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.processor import Processor
+from hwgen.spec.workload import Workload
+
+NEST_STAGES = ("state", "schedule", "script", "lower", "emit")
+"""What `NestCompilation.stage` can show, in order."""
+
+
+@dataclass(frozen=True)
+class NestCompilation:
+    """Every artefact of one compilation, in pipeline order. `report`: None where the schedule was
+    taken as the script left it."""
+
+    workload: Workload
+    hardware: HardwareSpec
+    initial: str
+    schedule: Schedule
+    report: SearchReport | None
+    program: NestProgram
+    bound: int
+
+    @cached_property
+    def source(self) -> NestSource:
+        return emit_nest(self.program, self.hardware, self.workload)
+
+    @cached_property
+    def cost(self) -> NestCost:
+        """Modelled cycles and traffic, block by block."""
+        return estimate_nest(self.schedule.resolved, _processor(self.hardware), self.bound)
+
+    @property
+    def cycles(self) -> int:
+        """Modelled cycles of the whole kernel: a closed form, no simulation."""
+        return self.cost.cycles
+
+    @property
+    def script(self) -> str:
+        """The edits that lead to this schedule, as a script."""
+        return self.schedule.trace()
+
+    def stage(self, name: str) -> str:
+        """The artefact of a stage as text.
+
+        Raises:
+            HwgenError: H007 where there is no such stage.
+        """
+        artefacts: dict[str, Callable[[], object]] = {
+            "state": lambda: self.initial,
+            "schedule": lambda: f"{self.report}\n{self.schedule}" if self.report else self.schedule,
+            "script": lambda: self.script,
+            "lower": lambda: self.program,
+            "emit": lambda: self.source.text,
+        }
+        if name not in artefacts:
+            raise HwgenError(
+                "H007",
+                f"a chip with a processor has no stage {name}",
+                field="--stage",
+                found=name,
+                allowed=", ".join(NEST_STAGES),
+                repair="name one of these stages",
+            )
+        return str(artefacts[name]())
+
+
+def compile_nest(
+    workload: Workload,
+    hardware: HardwareSpec,
+    script: str | None = None,
+    auto: bool = True,
+    file: str = "script",
+    options: Options = DEFAULTS,
+) -> NestCompilation:
+    """Compile a workload for a chip with a processor.
+
+    Args:
+        workload: what to compute.
+        hardware: the chip.
+        script: edits that come first, as `Schedule.trace` writes them; `file` is its name.
+        auto: whether the schedule is completed automatically.
+        options: of the automatic scheduler.
+
+    Raises:
+        HwgenError: H410 a workload that cannot be scheduled; H418 and what the primitives raise for
+            a script; H51x storage that does not fit; H62x a nest that cannot be lowered.
+    """
+    machine = _processor(hardware)
+    schedule = Schedule(workload, hardware)
+    initial = str(schedule)
+    bound = nest_bound(schedule.state, machine)
+    if script is not None:
+        schedule.replay(script, file)
+    given = len(schedule.trace().splitlines())
+    report = autoschedule(schedule, options) if auto else None
+    while True:
+        try:
+            program = lower_nest(schedule.resolved, schedule.homes, hardware)
+            break
+        except HwgenError:
+            # What the automatic part asked for does not fit after all: take its last edit back.
+            if report is None or len(schedule.trace().splitlines()) <= given:
+                raise
+            schedule.undo()
+    return NestCompilation(workload, hardware, initial, schedule, report, program, bound)
+
+
+def _processor(hardware: HardwareSpec) -> Processor:
+    if hardware.processor is None:
+        raise HwgenError(
+            "H621",
+            f"{hardware.name} has no processor",
+            field="processor",
+            found="a chip of intrinsics only",
+            allowed="chips whose spec has a processor",
+            repair="use compile_kernel",
+        )
+    return hardware.processor

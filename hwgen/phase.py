@@ -1,0 +1,143 @@
+"""One phase of a kernel: matched, searched, and carried through to a program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain, islice
+from math import prod
+
+from hwgen.cache import ScheduleCache
+from hwgen.compilation import Compilation, Kernel, build
+from hwgen.errors import HwgenError
+from hwgen.model.bound import lower_bound
+from hwgen.polyhedral.dependences import Dependences, dependences
+from hwgen.polyhedral.matching import Match, ranked_matches
+from hwgen.polyhedral.operations import NOTHING_SHARED, Selection, Sharing
+from hwgen.polyhedral.scop import Scop, build_scop
+from hwgen.polyhedral.search import TIME_LIMIT, Progress, SearchResult, Watch, search
+from hwgen.polyhedral.search_bound import least_work
+from hwgen.polyhedral.search_choose import LIMITS, choose
+from hwgen.polyhedral.selection import select
+from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.workload import Workload
+
+ATTEMPTS = ((24, 2), (64, 2), (64, 1))
+"""Candidates tried from the cheapest on, and slots of a buffer, until the hardware's limits allow
+a kernel."""
+
+MATCHES = 3
+"""Groups of matches considered, the best first."""
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """`seconds`: when to end a search with what it has (never); `progress`: told of its steps;
+    `cache`: where results are kept (nowhere)."""
+
+    seconds: float | None = None
+    progress: Progress | None = None
+    cache: ScheduleCache | None = None
+
+
+DEFAULTS = SearchOptions()
+
+
+def compile_phase(
+    workload: Workload,
+    hardware: HardwareSpec,
+    options: SearchOptions,
+    sharing: Sharing = NOTHING_SHARED,
+    reserved: Mapping[str, int] | None = None,
+) -> Compilation:
+    """The best kernel of one phase.
+
+    `sharing`: what it has in common with other phases; `reserved`: entries of memories that these
+    hold meanwhile. The cache serves kernels of one phase.
+
+    Raises:
+        HwgenError: H3xx where no intrinsics match, H4xx where no schedule exists or fits, or
+            where looking for one takes too long.
+    """
+    scop = build_scop(workload)
+    parts = (workload, hardware, scop, dependences(scop))
+    selections = [_within(s, reserved or {}) for s in select(scop, hardware, sharing)]
+    groups = islice(ranked_matches(scop, selections), MATCHES)
+    if options.cache is None or sharing != NOTHING_SHARED:
+        return _search(*parts, groups, options)[0]
+    key = options.cache.key(workload, hardware)
+    matches: list[list[Match]] = []
+    known = options.cache.read(key)
+    if known is not None:
+        matches = list(islice(groups, known.group + 1))
+        found = known.restore(hardware, matches)
+        try:
+            if found is not None:
+                kernel = build(*parts, found.candidates[0])
+                if kernel.cycles == found.cycles:
+                    return Compilation(*parts, tuple(matches[-1]), found, kernel)
+        except HwgenError as error:
+            if not error.code.startswith(("H4", "H5", "H6")):
+                raise
+    result, group = _search(*parts, chain(matches, groups), options)
+    if not any(cut.startswith(TIME_LIMIT) for cut in result.search.cuts):
+        position = result.matches.index(result.match)
+        options.cache.write(key, group, position, result.search, result.schedule.tiling)
+    return result
+
+
+def _within(selection: Selection, reserved: Mapping[str, int]) -> Selection:
+    """A selection with less room; a tensor that it holds under two names takes room once."""
+    left = dict(reserved)
+    held: set[tuple[str, str]] = set()
+    for storage in selection.storages:
+        if storage.shape and (storage.tensor, storage.memory) in held:
+            left[storage.memory] = left.get(storage.memory, 0) - prod(storage.shape)
+        elif storage.shape:
+            held.add((storage.tensor, storage.memory))
+    return replace(selection, reserved=tuple(sorted(left.items())))
+
+
+def _search(
+    workload: Workload,
+    hardware: HardwareSpec,
+    scop: Scop,
+    order: Dependences,
+    groups: Iterable[list[Match]],
+    options: SearchOptions,
+) -> tuple[Compilation, int]:
+    """The best kernel over all groups of matches, and its group's number."""
+    simulated = partial(build, workload, hardware, scop, order)
+    best: Kernel | None = None
+    total = SearchResult((), matches=0)
+    group: list[Match] = []
+    chosen = 0
+    refused: HwgenError | None = None
+    watch = Watch(options.seconds, options.progress)
+    for number, matches in enumerate(groups):
+        good = [m for m in matches if best is None or least_work(hardware, m) < best.cycles]
+        total += SearchResult((), matches=0, matches_too_slow=len(matches) - len(good))
+        if best is not None and good and watch.expired:
+            total += SearchResult((), matches=0, cuts=(watch.reason,))
+            break
+        for keep, slots in ATTEMPTS[: len(ATTEMPTS) if best is None else 1] if good else ():
+            try:
+                found = search(hardware, good, keep, slots, watch)
+                kernel, found = choose(hardware, found, simulated, watch, best)
+            except HwgenError as error:
+                if error.code not in LIMITS:
+                    raise
+                refused = refused or error
+                continue
+            if kernel is best:
+                total += found
+            else:
+                best, total, group, chosen = kernel, found + total, matches, number
+            break
+    if best is None:
+        assert refused is not None
+        raise refused
+    bound = lower_bound(best.program, hardware).cycles
+    total = replace(total, cycles=best.cycles, bound=bound)
+    return Compilation(workload, hardware, scop, order, tuple(group), total, best), chosen

@@ -1,0 +1,99 @@
+"""What a phase of a kernel does: operations (intrinsics over loops) on storages (held tensors)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from hwgen.polyhedral.affine import Affine
+from hwgen.spec.hardware import HardwareSpec, Intrinsic
+
+Kind = Literal["load", "init", "update", "map", "store"]
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """A value kept in one memory. `indices`: the tensor element held, over the group's loops.
+    `shape`: the whole tensor's, where it is kept for other phases of the kernel; else ()."""
+
+    name: str
+    memory: str
+    tensor: str
+    indices: tuple[Affine, ...]
+    shape: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """What a phase shares with others through memories of the chip. `takes`: tensor and memory of
+    what earlier phases left; `leaves`: what it computes for later ones; `keeps`: inputs that it
+    loads for later ones too."""
+
+    takes: tuple[tuple[str, str], ...] = ()
+    leaves: tuple[str, ...] = ()
+    keeps: tuple[str, ...] = ()
+
+
+NOTHING_SHARED = Sharing()
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One intrinsic applied over loops. `storages`: one per operand, in the intrinsic's order."""
+
+    name: str
+    statement: str
+    kind: Kind
+    intrinsic: Intrinsic
+    storages: tuple[str, ...]
+    immediates: tuple[tuple[str, int | float], ...]
+    loops: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Operations in execution order; `reduction` names the loops inside the accumulation.
+    `reserved`: entries of memories that other phases hold meanwhile."""
+
+    storages: tuple[Storage, ...]
+    operations: tuple[Operation, ...]
+    spatial: tuple[str, ...]
+    reduction: tuple[str, ...]
+    reserved: tuple[tuple[str, int], ...] = ()
+
+    def storage(self, name: str) -> Storage:
+        return next(s for s in self.storages if s.name == name)
+
+    def early(self, operation: Operation) -> bool:
+        """Whether an operation comes before the accumulation, which may read what it leaves."""
+        names = [o.name for o in self.operations]
+        update = next((o.name for o in self.operations if o.kind == "update"), names[0])
+        return names.index(operation.name) < names.index(update)
+
+    def inner(self, operation: Operation) -> bool:
+        """Whether an operation runs inside the accumulation's loops."""
+        prepares = operation.kind == "map" and not set(operation.loops).isdisjoint(self.reduction)
+        return operation.kind == "update" or prepares
+
+    def usable_entries(self, hardware: HardwareSpec, memory: str) -> int:
+        """Entries of a memory for this phase's buffers."""
+        return self.addressable(hardware, memory) - dict(self.reserved).get(memory, 0)
+
+    def addressable(self, hardware: HardwareSpec, memory: str) -> int:
+        """Entries of a memory that every operand of the operations can address."""
+        reach = [
+            operand.address.maximum + 1
+            for operation in self.operations
+            for operand in operation.intrinsic.operands
+            if operand.memory == memory
+        ]
+        return min([hardware.memory[memory].capacity_entries, *reach])
+
+    def __str__(self) -> str:
+        lines = [f"storage {s.name}: {s.memory} holds {s.tensor}" for s in self.storages]
+        lines += [
+            f"{o.name}: {o.kind} {o.intrinsic.name}({', '.join(o.storages)})"
+            + "".join(f" {n}={v}" for n, v in o.immediates)
+            for o in self.operations
+        ]
+        return "\n".join(lines)

@@ -1,0 +1,57 @@
+"""A campaign of random schedules as text."""
+
+from __future__ import annotations
+
+from hwgen.report.table import Cell, table
+from hwgen.schedule import PRIMITIVES
+from hwgen.verify.schedules import Failure, ScheduleReport
+
+
+def schedules_text(report: ScheduleReport) -> str:
+    """Calls per primitive, what became of the schedules, and every failure as a workload and a
+    script."""
+    tally = report.tally
+    rows: list[tuple[Cell, ...]] = []
+    for name in PRIMITIVES:
+        codes = sorted((c, n) for (p, c), n in tally.refused.items() if p == name)
+        refused = ", ".join(f"{code} {n:,}" for code, n in codes)
+        rows.append((name, tally.tried[name], tally.taken[name], refused))
+    refused = ", ".join(f"{code} {n:,}" for code, n in sorted(tally.lowering.items()))
+    outcomes: list[tuple[Cell, ...]] = [
+        ("run, equal to the reference", tally.checked, ""),
+        ("refused where storage or code is made", sum(tally.lowering.values()), refused),
+    ]
+    if tally.unrun:
+        outcomes.append(("compiled by hwgen, but nothing here runs it", tally.unrun, ""))
+    if tally.inexact:
+        outcomes.append(("not compared: floats too large to be exact", tally.inexact, ""))
+    outcomes.append(("WRONG" if tally.failures else "wrong", len(tally.failures), ""))
+    calls = sum(tally.tried.values())
+    taken = sum(tally.taken.values())
+    parts = [
+        f"{report.hardware}, seed {report.seed}: {tally.sequences:,} sequences of primitives on "
+        f"as many workloads\n{calls:,} calls, {taken:,} of them taken, at most "
+        f"{max(tally.taken_calls, default=0)} in one schedule",
+        table(("primitive", "tried", "taken", "refused"), rows),
+        table(("schedules", "number", "codes"), outcomes),
+        *(_failure(f) for f in report.failures),
+    ]
+    return "\n\n".join(parts)
+
+
+def _failure(failure: Failure) -> str:
+    data = failure.case.data
+    lines = [
+        f"{failure.kind}: {failure.message}",
+        f"data: seed {failure.case.seed}",
+        "workload:",
+        f"  name: {data['name']}",
+        "  tensors:",
+        *(f'    {n}: "{t}"' for n, t in data["tensors"].items()),
+        "  compute:",
+    ]
+    for statement in data["compute"]:
+        loops = ", ".join(f"{n}: {e}" for n, e in statement["loops"].items())
+        lines.append(f'    - {{do: "{statement["do"]}", loops: {{{loops}}}}}')
+    lines += ["script:", *(f"  {c}" for c in failure.case.calls)]
+    return "\n".join(lines)

@@ -1,0 +1,100 @@
+"""One kernel of a processor checked in every way there is; what `simulate` and `verify` both do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from hwgen.errors import HwgenError
+from hwgen.model.numeric import Array
+from hwgen.verify.data import first_difference
+
+if TYPE_CHECKING:
+    from hwgen.model.nest_run import NestRun
+    from hwgen.nest_pipeline import NestCompilation
+    from hwgen.spec.hardware import HardwareSpec
+    from hwgen.spec.workload import Workload
+
+Engine = Literal["python", "c"]
+
+
+@dataclass(frozen=True, slots=True)
+class NestExamination:
+    """A kernel that passed; `run` is None where the compiled text ran instead of the executor."""
+
+    outputs: dict[str, Array]
+    run: NestRun | None
+
+
+def served_by_loops(hardware: HardwareSpec) -> bool:
+    """Whether kernels of a chip are loops on its processor, and not calls of its units."""
+    return hardware.processor is not None and not hardware.units
+
+
+def runs_natively(hardware: HardwareSpec) -> bool:
+    """Whether the text of a chip can be compiled and run on this machine."""
+    from hwgen.model.compiled import have_compiler
+
+    processor = hardware.processor
+    return processor is not None and processor.language == "c" and have_compiler()
+
+
+def examine_nest(
+    compilation: NestCompilation, inputs: Mapping[str, Array], engine: Engine = "python"
+) -> NestExamination:
+    """Run a kernel and compare it with the reference.
+
+    Raises:
+        HwgenError: H729 the executor's own checks; H790 a result that differs from the reference;
+            H791 modelled cycles below the lower bound; H70x where C cannot be compiled or run.
+    """
+    from hwgen.model.reference import run_reference
+    from hwgen.verify.rounding import unexplained
+
+    c = compilation
+    run: NestRun | None = None
+    if engine == "c":
+        from hwgen.model.native import run_native
+
+        outputs = run_native(c.source, c.workload, inputs, c.hardware)
+    else:
+        from hwgen.model.nest_run import run_nest
+
+        run = run_nest(c.schedule.resolved, c.schedule.homes, c.workload, inputs)
+        outputs = run.outputs
+    difference = first_difference(outputs, run_reference(c.workload, inputs))
+    if difference is not None:
+        difference = unexplained(c.workload, inputs, outputs, difference)
+    if difference is not None:
+        raise HwgenError(
+            "H790",
+            f"the kernel computes a wrong {difference.tensor}",
+            found=str(difference),
+            allowed="what the reference computes, integers bit for bit and floats as far as "
+            "rounding in another order explains",
+            repair="report this command: the compiler or its model is wrong",
+        )
+    if c.cycles < c.bound:
+        raise HwgenError(
+            "H791",
+            "the modelled cycles are below their lower bound",
+            found=f"{c.cycles:,} cycles",
+            allowed=f"at least {c.bound:,}",
+            repair="report this command: the cost model or the bound is wrong",
+        )
+    return NestExamination(outputs, run)
+
+
+def compile_nest_ranked(workload: Workload, hardware: HardwareSpec, rank: int) -> NestCompilation:
+    """Compile with the schedule of a rank: 0 the best, odd ranks none at all, others the best with
+    workers started however little there is to do.
+
+    Raises:
+        HwgenError: as `compile_nest`.
+    """
+    from hwgen.autoschedule import Options
+    from hwgen.nest_pipeline import compile_nest
+
+    options = Options() if rank == 0 else Options(parallel_cycles=0.0)
+    return compile_nest(workload, hardware, auto=rank % 2 == 0, options=options)

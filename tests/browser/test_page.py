@@ -1,0 +1,191 @@
+"""The page in a real browser: it loads without complaint, shows every call, and answers.
+
+Skipped where there is no Chromium, unless HWGEN_REQUIRE_BROWSER is set, as in CI.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import BrowserContext, Page, sync_playwright
+
+from hwgen.pipeline import Compilation, compile_kernel
+from hwgen.report.html import page
+from hwgen.report.recording import record
+from tests.samples import chip, gemm_requant_workload, gemm_workload
+
+REQUIRED = "HWGEN_REQUIRE_BROWSER"
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
+BARS = "#timeline .bars .point"
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext]:
+    """Chromium with a profile of its own."""
+    program = next((p for p in map(shutil.which, NAMES) if p is not None), None)
+    if program is None:
+        reason = f"no Chromium: none of {', '.join(NAMES)} is installed"
+        if os.environ.get(REQUIRED):
+            pytest.fail(f"{reason}, and {REQUIRED} is set")
+        pytest.skip(reason)
+    with sync_playwright() as playwright:
+        context = playwright.chromium.launch_persistent_context(
+            tmp_path_factory.mktemp("profile"),
+            executable_path=program,
+            headless=True,
+            args=ARGUMENTS,
+            viewport={"width": 1280, "height": 900},
+        )
+        yield context
+        context.close()
+
+
+@pytest.fixture(scope="module")
+def short() -> Compilation:
+    """A kernel that is drawn whole."""
+    return compile_kernel(gemm_requant_workload(32, 64, 64), chip())
+
+
+@pytest.fixture(scope="module")
+def long() -> Compilation:
+    """A kernel with more calls than a page draws."""
+    return compile_kernel(gemm_workload(2048, 2048, 2048), chip())
+
+
+class Shown:
+    """A page in the browser, and what it said and asked for."""
+
+    def __init__(self, browser: BrowserContext, text: str, path: Path) -> None:
+        path.write_text(text, encoding="utf-8")
+        self.messages: list[str] = []
+        self.requests: list[str] = []
+        self.view: Page = browser.new_page()
+        self.view.on("console", lambda message: self.messages.append(message.text))
+        self.view.on("pageerror", lambda error: self.messages.append(str(error)))
+        self.view.on("request", lambda request: self.requests.append(request.url))
+        self.url = path.as_uri()
+        self.view.goto(self.url)
+        self.view.wait_for_selector("body[data-ready=yes]")
+
+    def number(self, expression: str) -> float:
+        """The value of a JavaScript expression."""
+        return float(self.view.evaluate(expression))
+
+    def until(self, condition: str) -> None:
+        """Wait for a JavaScript condition.
+
+        Playwright's own waiting evaluates text in the page, which the page's policy forbids.
+        """
+        for _ in range(100):
+            if self.view.evaluate(condition):
+                return
+            self.view.wait_for_timeout(50)
+        pytest.fail(f"not within five seconds: {condition}")
+
+
+@pytest.fixture
+def shown(browser: BrowserContext, short: Compilation, tmp_path: Path) -> Iterator[Shown]:
+    found = Shown(browser, page(short), tmp_path / "short.html")
+    yield found
+    found.view.close()
+
+
+@pytest.fixture
+def shown_long(browser: BrowserContext, long: Compilation, tmp_path: Path) -> Iterator[Shown]:
+    found = Shown(browser, page(long, 100), tmp_path / "long.html")
+    yield found
+    found.view.close()
+
+
+def test_the_page_loads_without_a_message_or_a_request(shown: Shown) -> None:
+    assert shown.messages == []
+    assert shown.requests == [shown.url]
+    assert "gemm_requant" in shown.view.title()
+    for figure in ("timeline", "breakdown", "memory", "roofline", "tensors", "memories"):
+        assert shown.view.locator(f"#{figure} svg.main-svg").count() >= 1
+
+
+def test_the_timeline_has_a_bar_per_simulated_call(shown: Shown, short: Compilation) -> None:
+    assert shown.view.locator(BARS).count() == short.kernel.timing.operations
+    widths: list[float] = shown.view.evaluate(
+        f"[...document.querySelectorAll('{BARS} path')].map(e => e.getBBox().width)"
+    )
+    assert len(widths) == short.kernel.timing.operations
+    assert all(width > 0 for width in widths)
+
+
+def test_pointing_at_a_bar_says_what_the_call_is(shown: Shown, short: Compilation) -> None:
+    c = short
+    recording = record(c.program, c.hardware, c.kernel.timing, 2000)
+    longest = max(recording.calls, key=lambda call: call.cycles)
+    assert longest.touched
+    boxes = [bar.bounding_box() for bar in shown.view.locator(BARS).all()]
+    box = max((b for b in boxes if b is not None), key=lambda b: b["width"])
+    shown.view.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    label = shown.view.locator("#timeline .hoverlayer .hovertext")
+    label.wait_for()
+    text = label.text_content() or ""
+    for expected in (
+        longest.name,
+        longest.unit,
+        f"site {longest.site}",
+        f"{longest.start:,} to {longest.end:,}: {longest.cycles:,} cycles",
+        *(str(touched) for touched in longest.touched),
+    ):
+        assert expected in text
+    assert shown.messages == []
+
+
+def test_a_long_kernel_is_cut_and_the_whole_can_be_shown(
+    shown_long: Shown, long: Compilation
+) -> None:
+    view = shown_long.view
+    assert "the first 100 of" in (view.locator("#cap").text_content() or "")
+    assert view.locator(BARS).count() == 100 + len(long.hardware.units)
+    end = "document.getElementById('{}').layout.xaxis.range[1]"
+    assert shown_long.number(end.format("timeline")) < long.cycles / 2
+    view.get_by_role("button", name="whole kernel").click()
+    # The memory map follows the timeline.
+    shown_long.until(f"{end.format('memory')} === {long.cycles}")
+    assert shown_long.number(end.format("timeline")) == long.cycles
+    view.get_by_role("button", name="drawn calls").click()
+    shown_long.until(f"{end.format('memory')} < {long.cycles / 2}")
+    assert shown_long.messages == []
+
+
+def test_no_button_sends_the_figure_away(shown: Shown) -> None:
+    titles: list[str] = shown.view.evaluate(
+        "[...document.querySelectorAll('.modebar-btn')].map(e => e.dataset.title)"
+    )
+    assert set(titles) == {"Download plot as a PNG", "Zoom", "Pan", "Reset axes"}
+    links: list[str] = shown.view.evaluate(
+        "[...document.querySelectorAll('[href], [src]')]"
+        ".map(e => e.getAttribute('href') || e.getAttribute('src'))"
+    )
+    assert all(link.startswith(("#", "data:")) for link in links)
+
+
+@pytest.mark.parametrize("width", [1280, 800, 400])
+def test_nothing_sticks_out_to_the_right(shown: Shown, width: int) -> None:
+    shown.view.set_viewport_size({"width": width, "height": 900})
+    shown.until(f"document.documentElement.scrollWidth <= {width}")
+
+
+def test_a_request_would_be_refused_and_noticed(shown: Shown) -> None:
+    shown.view.evaluate(
+        "new Promise(done => { const i = new Image(); i.onerror = done; i.onload = done;"
+        " i.src = 'https://example.invalid/x.png'; })"
+    )
+    assert any("Content Security Policy" in message for message in shown.messages)

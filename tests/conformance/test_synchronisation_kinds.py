@@ -1,0 +1,165 @@
+"""One chip with every kind of synchronisation: kernels are right, and need all that is in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from itertools import permutations
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hwgen
+from hwgen.codegen.emit_c import emit
+from hwgen.codegen.emit_sync import sync_nodes
+from hwgen.codegen.program import Barrier, Pop, Push, Signal, Wait
+from hwgen.errors import HwgenError
+from hwgen.model.compiled import compile_model, have_compiler
+from hwgen.model.numeric import Array
+from hwgen.model.redundancy import check_minimal
+from hwgen.model.reference import random_inputs, run_reference
+from hwgen.model.timing import simulate_timing
+from hwgen.pipeline import Compilation
+from hwgen.spec.hardware import Barriers, Events, HardwareSpec, Scoreboard
+from hwgen.spec.workload import Workload
+from hwgen.verify.examine import examine
+from hwgen.verify.mutations import Mutation, catch
+from hwgen.verify.mutations_sync import synchronisation_mutations
+from tests.conformance.test_another_chip import add, gemm, linear_relu
+
+ROOT = Path(__file__).parents[2]
+SPECS = ROOT / "tests" / "specs"
+NODES = {
+    "two_stage": {Push, Pop},
+    "two_stage_barrier": {Barrier},
+    "two_stage_events": {Signal, Wait},
+    "two_stage_semaphores": {Signal, Wait},
+    "two_stage_scoreboard": set[type](),
+    "one_unit": set[type](),
+}
+TEXTS = {
+    "two_stage_barrier": ("wait_core();", "wait_mover();"),
+    "two_stage_events": ("set_flag(mover, core, ", "wait_flag(mover, core, "),
+    "two_stage_semaphores": ("semaphore_up(", "semaphore_down("),
+}
+WORKLOADS: dict[str, Callable[[], Workload]] = {
+    "linear_relu": lambda: linear_relu(5, 30, 48),
+    "gemm": lambda: gemm(33, 17, 70),
+    "add": lambda: add(5, 30, 0),
+}
+
+
+@cache
+def chip(name: str) -> HardwareSpec:
+    return hwgen.load_hardware(SPECS / f"{name}.yaml")
+
+
+@cache
+def compiled(name: str, workload: str) -> Compilation:
+    return hwgen.compile_kernel(WORKLOADS[workload](), chip(name))
+
+
+def inputs_of(workload: Workload) -> dict[str, Array]:
+    random = np.random.default_rng(0)
+    # Small integers: every sum is exact in float32, whatever its order.
+    return {t.name: random.integers(-4, 5, t.shape).astype(t.dtype) for t in workload.inputs}
+
+
+@pytest.mark.parametrize("workload", WORKLOADS)
+@pytest.mark.parametrize("name", NODES)
+def test_kernels_are_right_and_minimal(name: str, workload: str) -> None:
+    c = compiled(name, workload)
+    inputs = inputs_of(c.workload)
+    examine(c, inputs)
+    check_minimal(c.program, c.hardware)
+    assert {type(n) for n in sync_nodes(c.program.body)} <= NODES[name]
+    assert simulate_timing(c.program, c.hardware).cycles == c.cycles
+    if have_compiler():
+        outputs = compile_model(c.source).run(inputs)
+        np.testing.assert_array_equal(outputs["y"], run_reference(c.workload, inputs)["y"])
+
+
+@pytest.mark.parametrize("name", NODES)
+def test_units_that_share_buffers_are_synchronised(name: str) -> None:
+    c = compiled(name, "gemm")
+    assert any(b.slots == 2 for b in c.program.buffers)
+    assert {type(n) for n in sync_nodes(c.program.body)} == NODES[name]
+    assert all(text in c.source.c for text in TEXTS.get(name, ()))
+
+
+def test_barriers_of_double_buffers_stand_in_every_second_iteration() -> None:
+    """What one wait covers needs no other; a loop long enough to be cut shows the pattern."""
+    c = hwgen.compile_kernel(gemm(8, 64, 448), chip("two_stage_barrier"))
+    check_minimal(c.program, c.hardware)
+    assert "if k_tile >= 2 and k_tile % 2 == 0:\n      barrier core" in str(c.program)
+
+
+@pytest.mark.parametrize("flags", [1, 2])
+def test_fewer_flags_are_enough_for_some_schedule(flags: int, tmp_path: Path) -> None:
+    text = (SPECS / "two_stage_events.yaml").read_text(encoding="utf-8")
+    spec = tmp_path / "few.yaml"
+    spec.write_text(text.replace("flags: 4", f"flags: {flags}"), encoding="utf-8")
+    c = hwgen.compile_kernel(gemm(5, 30, 48), hwgen.load_hardware(spec))
+    examine(c, inputs_of(c.workload))
+    used = [n for n in sync_nodes(c.program.body) if isinstance(n, Signal | Wait)]
+    assert used
+    assert all(n.first + n.count <= flags for n in used)
+
+
+THREE_UNITS = {
+    "barrier": Barriers(("load", "compute", "store"), "w", "all", 4),
+    "one barrier for all": Barriers((), "", "all", 4),
+    "events": Events(
+        tuple(permutations(("load", "compute", "store"), 2)), 2, False, 1, "", "", 1, 1
+    ),
+    "scoreboard": Scoreboard(2, "", 0),
+}
+
+
+@pytest.mark.parametrize("workload", ["gemm_requant", "add"])
+@pytest.mark.parametrize("kind", THREE_UNITS)
+def test_three_units(kind: str, workload: str) -> None:
+    """A shipped chip's three units, as if they were synchronised in other ways."""
+    tokens = hwgen.load_hardware(ROOT / "hw_specs" / "vta.yaml")
+    other = replace(tokens, synchronization=THREE_UNITS[kind], completion=None)
+    sizes = {"M": 24, "N": 160, "K": 96} if workload == "gemm_requant" else {"M": 40, "N": 70}
+    loaded = hwgen.load_workload(ROOT / "workloads" / f"{workload}.yaml", sizes)
+    c = hwgen.compile_kernel(loaded, other)
+    examine(c, random_inputs(loaded, 0))
+    check_minimal(c.program, other)
+    assert simulate_timing(c.program, other).cycles == c.cycles
+
+
+MUTANTS = [
+    pytest.param(name, mutation, id=f"{name}-{mutation.name}")
+    for name in NODES
+    for mutation in synchronisation_mutations(chip(name))
+    if NODES[name]
+]
+
+
+@pytest.mark.parametrize(("name", "mutation"), MUTANTS)
+def test_every_mutant_is_caught(name: str, mutation: Mutation) -> None:
+    c = compiled(name, "gemm")
+    inputs = inputs_of(c.workload)
+    for seed in range(3):
+        mutant = mutation.mutate(c.program, seed)
+        if mutant is None:
+            continue
+        assert catch(mutant, c.hardware, c.workload, inputs) in mutation.caught_by, seed
+
+
+@pytest.mark.parametrize("name", [n for n in NODES if NODES[n]])
+def test_the_unchanged_kernel_passes(name: str) -> None:
+    c = compiled(name, "gemm")
+    assert catch(c.program, c.hardware, c.workload, inputs_of(c.workload)) == ""
+
+
+@pytest.mark.parametrize("name", ["two_stage_barrier", "two_stage_events", "two_stage_scoreboard"])
+def test_another_chips_synchronisation_is_refused(name: str) -> None:
+    """A program made for tokens has no meaning on chips of other kinds."""
+    program = compiled("two_stage", "gemm").program
+    with pytest.raises(HwgenError, match="H602"):
+        emit(program, chip(name), WORKLOADS["gemm"]())

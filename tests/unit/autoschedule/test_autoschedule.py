@@ -1,0 +1,175 @@
+"""The automatic scheduler: completes what a user began, by public primitives, whatever refuses."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+from hwgen.autoschedule import autoschedule
+from hwgen.autoschedule.cost import Grid, Structure, footprint, grid
+from hwgen.autoschedule.lanes import structures
+from hwgen.autoschedule.nests import nest_of, operand
+from hwgen.errors import HwgenError
+from hwgen.model.nest_run import run_nest
+from hwgen.model.reference import random_inputs, run_reference
+from hwgen.nest_pipeline import compile_nest
+from hwgen.schedule import PRIMITIVES, Schedule
+from hwgen.spec.expression import Access
+from hwgen.spec.grammar import parse_expression
+from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.load import load_hardware, make_workload
+from hwgen.spec.workload import Workload
+from tests.samples import ROOT
+
+CHIPS = ("cpu_generic", "cuda_generic")
+
+
+@cache
+def chip(name: str) -> HardwareSpec:
+    return load_hardware(ROOT / "hw_specs" / f"{name}.yaml")
+
+
+def matmul(m: int, n: int, k: int) -> Workload:
+    return make_workload(
+        "matmul",
+        sizes={"M": m, "N": n, "K": k},
+        tensors={"a": "int32[M, K]", "b": "int32[K, N]", "c": "int32[M, N]"},
+        compute=["c[m, n] += a[m, k] * b[k, n]"],
+    )
+
+
+def chain() -> Workload:
+    return make_workload(
+        "chain",
+        sizes={"M": 6, "N": 20},
+        tensors={
+            "x": "int32[M, N]", "t": "int32[M, N]", "u": "int32[M, N]", "y": "int32[M, N]",
+        },
+        compute=["t[m, n] = x[m, n] + 1", "u[m, n] = t[m, n] * 3", "y[m, n] = u[m, n] - 2"],
+    )  # fmt: skip
+
+
+def right(schedule: Schedule) -> bool:
+    workload = schedule.workload
+    inputs = random_inputs(workload, 0)
+    found = run_nest(schedule.resolved, schedule.homes, workload, inputs).outputs
+    expected = run_reference(workload, inputs)
+    return all(np.array_equal(found[n], expected[n]) for n in expected)
+
+
+@pytest.mark.parametrize("name", CHIPS)
+def test_the_result_is_a_script_of_primitives(name: str) -> None:
+    s = Schedule(matmul(40, 48, 64), chip(name))
+    report = autoschedule(s)
+    called = [x.split("s.", 1)[1].split("(")[0] for x in s.trace().splitlines()]
+    assert set(called) <= set(PRIMITIVES)
+    assert str(Schedule(s.workload, s.hardware).replay(s.trace())) == str(s)
+    assert report.considered > report.pruned > 0
+    assert report.exhausted
+    assert report.bound <= report.cycles
+    assert right(s)
+
+
+@pytest.mark.parametrize("name", CHIPS)
+def test_it_is_deterministic(name: str) -> None:
+    found = [Schedule(matmul(17, 33, 50), chip(name)) for _ in range(2)]
+    reports = [str(autoschedule(s)) for s in found]
+    assert found[0].trace() == found[1].trace()
+    assert reports[0] == reports[1]
+
+
+@pytest.mark.parametrize("name", CHIPS)
+def test_what_a_user_did_stays(name: str) -> None:
+    s = Schedule(matmul(16, 24, 32), chip(name))
+    m, _, k = s.loops("c")
+    s.split(k, factor=8)
+    s.split(m, factor=4)
+    before = s.trace()
+    loops = s.loops("c")
+    report = autoschedule(s)
+    assert s.trace().startswith(before)
+    assert len(s.trace()) > len(before)
+    assert s.loops("c") == loops
+    assert [c.chosen.split(":")[0] for c in report.choices] == ["completed"]
+    assert right(s)
+
+
+def test_a_complete_schedule_is_left_alone() -> None:
+    s = Schedule(matmul(16, 24, 32), chip("cpu_generic"))
+    autoschedule(s)
+    before = s.trace()
+    report = autoschedule(s)
+    assert s.trace() == before
+    assert report.notes == ("the schedule was complete",)
+
+
+def test_cheap_producers_are_inlined() -> None:
+    s = Schedule(chain(), chip("cpu_generic"))
+    autoschedule(s)
+    assert s.buffers() == ("x", "y")
+    assert right(s)
+
+
+@pytest.mark.parametrize("name", CHIPS)
+@pytest.mark.parametrize("primitive", ["compute_at", "set_scope", "reorder", "split"])
+def test_a_refused_primitive_is_no_crash(
+    name: str, primitive: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise HwgenError("H413", "refused for the test")
+
+    monkeypatch.setattr(Schedule, primitive, refuse)
+    c = compile_nest(matmul(9, 10, 11), chip(name))
+    assert f"s.{primitive}(" not in c.script
+    assert right(c.schedule)
+
+
+@pytest.mark.parametrize("name", CHIPS)
+@pytest.mark.parametrize("sizes", [(1, 1, 1), (1, 7, 300), (31, 1, 5), (3, 2, 1)])
+def test_degenerate_sizes(name: str, sizes: tuple[int, int, int]) -> None:
+    s = Schedule(matmul(*sizes), chip(name))
+    autoschedule(s)
+    assert right(s)
+
+
+def _grids() -> list[Grid]:
+    s = Schedule(matmul(96, 64, 128), chip("cpu_generic"))
+    machine = s.hardware.processor
+    assert machine is not None
+    nest = nest_of(s.state, "c")
+    return [grid(nest, machine, x) for x in structures(s.state, nest)]
+
+
+def test_no_point_is_below_the_bound() -> None:
+    bound = 96 * 64 * 128 / (8 * 2 * 4)
+    for found in _grids():
+        assert found.considered > found.pruned
+        assert float(np.min(found.cycles)) >= bound
+        costs = [p.cycles for p in found.best(10)]
+        assert costs == sorted(costs)
+
+
+def test_packing_pays_where_columns_are_strided() -> None:
+    best = {g.structure: g.best(1)[0].cycles for g in _grids()}
+    along_k = [s for s in best if s.partial]
+    packed = [s for s in best if s.packed == ("b",)]
+    assert packed
+    assert all(isinstance(s, Structure) for s in along_k)
+    assert min(best, key=lambda s: best[s]).v == "n"
+
+
+def test_footprints_are_those_of_enumeration() -> None:
+    s = Schedule(matmul(20, 20, 20), chip("cpu_generic"))
+    read = operand(
+        s.state, Access("a", (parse_expression("2*i + r"), parse_expression("j + 3*s")))
+    )
+    for i, r, j, t in ((1, 1, 1, 1), (3, 2, 4, 2), (5, 3, 2, 4), (20, 20, 20, 20)):
+        box = {n: np.array([float(e)]) for n, e in (("i", i), ("r", r), ("j", j), ("s", t))}
+        rows = {2 * x + y for x in range(i) for y in range(r) if 2 * x + y < 20}
+        columns = {x + 3 * y for x in range(j) for y in range(t) if x + 3 * y < 20}
+        hull = min(20, 2 * (i - 1) + r) * min(20, j + 3 * (t - 1))
+        found = footprint(read, box, 1)[0]
+        assert found == 4 * hull
+        assert found >= 4 * len(rows) * len(columns)

@@ -1,0 +1,159 @@
+"""The page: complete, self-contained, small and the same every time."""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cache
+from html.parser import HTMLParser
+
+from hwgen.pipeline import Compilation, PhasedCompilation, compile_kernel
+from hwgen.report.html import DRAWN_CALLS, embedded, highlighted, page
+from hwgen.report.movement import arithmetic
+from tests.samples import chip, gemm_requant_workload, gemm_workload
+
+REFERENCES = ("src", "href", "action", "data", "poster", "srcset", "formaction", "xlink:href")
+
+
+class Elements(HTMLParser):
+    """Elements with their attributes, text outside scripts and styles, and script texts."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str]]] = []
+        self.text = ""
+        self.scripts: list[str] = []
+        self._inside = ""
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, {k: v or "" for k, v in attrs}))
+        if tag in ("script", "style"):
+            self._inside = tag
+            self.scripts.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == self._inside:
+            self._inside = ""
+
+    def handle_data(self, data: str) -> None:
+        if self._inside:
+            self.scripts[-1] += data
+        else:
+            self.text += data
+
+
+@cache
+def compiled() -> Compilation:
+    return compile_kernel(gemm_requant_workload(32, 64, 64), chip())
+
+
+@cache
+def small() -> str:
+    return page(compiled())
+
+
+def test_the_page_refers_to_nothing_outside_itself() -> None:
+    elements = Elements(small()).elements
+    found = [v for _, attributes in elements for k, v in attributes.items() if k in REFERENCES]
+    assert found
+    assert all(v.startswith(("#", "data:")) for v in found), found
+    assert not [tag for tag, _ in elements if tag in ("iframe", "object", "embed", "base", "form")]
+    style = re.findall(r"<style>(.*?)</style>", small(), re.DOTALL)
+    assert len(style) == 1
+    assert "url(" not in style[0]
+    assert "@import" not in style[0]
+
+
+def test_the_page_forbids_requests() -> None:
+    policies = [a for _, a in Elements(small()).elements if "http-equiv" in a]
+    assert [p["http-equiv"] for p in policies] == ["Content-Security-Policy"]
+    rules = dict(rule.strip().split(" ", 1) for rule in policies[0]["content"].split(";"))
+    assert rules["default-src"] == rules["form-action"] == rules["base-uri"] == "'none'"
+    assert "http" not in policies[0]["content"]
+    assert "unsafe-eval" not in policies[0]["content"]
+
+
+def test_a_reference_to_the_network_would_be_found() -> None:
+    elements = Elements('<script src="https://cdn.example/x.js"></script>').elements
+    assert elements == [("script", {"src": "https://cdn.example/x.js"})]
+
+
+def test_the_headline_has_cycles_bound_ratio_utilisation_and_bytes() -> None:
+    from hwgen.report.text import measure
+
+    m = measure(compiled())
+    text = Elements(small()).text
+    busiest = max(u.busy for u in m.timing.units) / m.timing.cycles
+    for shown in (
+        f"{m.timing.cycles:,}",
+        f"{m.bound.cycles:,}",
+        f"{m.ratio:.3f}",
+        f"{busiest:.1%}",
+        f"{m.off_chip_bytes:,}",
+        f"set by {m.bound.resource}",
+    ):
+        assert shown in text
+
+
+def test_every_section_and_figure_is_there() -> None:
+    found = Elements(small())
+    ids = [a["id"] for _, a in found.elements if "id" in a]
+    assert len(ids) == len(set(ids))
+    for section in ("timeline", "memory", "roofline", "traffic", "loops", "explain"):
+        assert f"section-{section}" in ids
+    data = json.loads(found.scripts[ids_of_scripts(found).index("figures")])
+    assert set(data) <= set(ids)
+    assert str(compiled().program) in found.text
+    for e in compiled().explanations:
+        assert (e.binding or e.reason) in found.text
+
+
+def ids_of_scripts(found: Elements) -> list[str]:
+    return [a.get("id", "") for tag, a in found.elements if tag in ("script", "style")]
+
+
+def test_the_same_kernel_gives_the_same_bytes() -> None:
+    again = compile_kernel(gemm_requant_workload(32, 64, 64), chip())
+    assert page(again) == small()
+
+
+def test_a_short_kernel_is_drawn_whole_without_a_note() -> None:
+    assert compiled().kernel.timing.operations <= DRAWN_CALLS
+    assert 'id="cap"' not in small()
+    assert "not drawn one by one" not in small()
+
+
+def test_a_kernel_of_phases_shows_the_statements_of_each() -> None:
+    c = compiled()
+    other = compile_kernel(gemm_workload(2, 20, 40), chip())
+    parts = (c.workload, c.hardware, c.scop, c.dependences, c.matches, c.search, c.kernel)
+    shown = Elements(page(PhasedCompilation(*parts, (c, other)))).text
+    for phase in (c, other):
+        assert all(str(s) in shown for s in phase.scop.statements)
+    work = arithmetic(c.scop.statements) + arithmetic(other.scop.statements)
+    assert f"{work:,} arithmetic operations" in shown
+
+
+def test_a_long_kernel_says_what_is_drawn_and_stays_small() -> None:
+    c = compile_kernel(gemm_workload(8192, 8192, 8192), chip())
+    text = page(c)
+    shown = Elements(text).text
+    calls = c.kernel.timing.operations
+    assert f"the first {DRAWN_CALLS:,} of {calls:,} calls" in shown
+    assert f"The other {calls - DRAWN_CALLS:,} calls are aggregated" in shown
+    # What is not plotly's own JavaScript.
+    assert len(text) - len(small()) < 2_000_000
+    assert len(text) < 8_000_000
+
+
+def test_text_inside_scripts_and_programs_cannot_end_them() -> None:
+    hostile = "</script><script>alert(1)</script>\u2028"
+    text = embedded({"x": {"name": hostile}})
+    assert "<" not in text
+    assert "\u2028" not in text
+    assert json.loads(text)["x"]["name"] == hostile
+    assert highlighted("for i in 0..<4: </pre>") == (
+        "<b>for</b> i <b>in</b> 0..&lt;4: &lt;/pre&gt;"
+    )
