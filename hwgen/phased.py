@@ -7,17 +7,19 @@ hold meanwhile taken out of its memories.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from hwgen.codegen.layout import ImageLayout, buffer_layouts, image_layouts
 from hwgen.compilation import Compilation, Part, assemble
+from hwgen.errors import HwgenError
 from hwgen.model.bound import lower_bound
 from hwgen.phase import SearchOptions, compile_phase
 from hwgen.polyhedral.explain import Explanation
 from hwgen.polyhedral.operations import Sharing
 from hwgen.polyhedral.phases import Phase
+from hwgen.polyhedral.scop import Scop
 from hwgen.spec.expression import Access, walk
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
@@ -71,20 +73,49 @@ def compile_phases(
     last = _last_uses(phases)
     found: list[Compilation] = []
     for number, phase in enumerate(phases):
-        inputs = [t.name for t in phase.workload.inputs]
-        sharing = Sharing(
-            tuple((n, held[n].memory) for n in inputs if n in held),
-            phase.leaves,
-            tuple(n for n in inputs if n not in held and (last[n] > number or _again(phase, n))),
-        )
-        reserved = {name: h for name, h in held.items() if h.last >= number and name not in inputs}
-        compiled = compile_phase(phase.workload, hardware, options, sharing, _entries(reserved))
+        memories = {n: h.memory for n, h in held.items()}
+        sharing = sharing_of(phases, number, memories)
+        others = [h for n, h in held.items() if h.last >= number and n not in inputs_of(phase)]
+        compiled = compile_phase(phase.workload, hardware, options, sharing, _entries(others))
+        _check_views(compiled.scop, sharing)
         found.append(compiled)
         for storage in compiled.match.selection.storages:
             if storage.shape and storage.tensor not in held:
                 entries = compiled.schedule.tiling.entries(storage.name)
                 held[storage.tensor] = _Held(storage.memory, entries, number, last[storage.tensor])
-    return _joined(workload, hardware, found)
+    return join(workload, hardware, found)
+
+
+def inputs_of(phase: Phase) -> tuple[str, ...]:
+    """Tensors that a phase reads from outside."""
+    return tuple(t.name for t in phase.workload.inputs)
+
+
+def sharing_of(phases: Sequence[Phase], number: int, held: Mapping[str, str]) -> Sharing:
+    """What a phase shares with others, given the memories of what earlier ones hold."""
+    phase, last = phases[number], _last_uses(phases)
+    inputs = inputs_of(phase)
+    return Sharing(
+        tuple((n, held[n]) for n in inputs if n in held),
+        phase.leaves,
+        tuple(n for n in inputs if n not in held and (last[n] > number or _again(phase, n))),
+    )
+
+
+def _check_views(scop: Scop, sharing: Sharing) -> None:
+    """What stays on the chip cannot be rearranged by the host."""
+    taken = dict(sharing.takes)
+    for view in scop.views:
+        if view.source in taken:
+            raise HwgenError(
+                "H408",
+                f"{view.tensor} rearranges {view.source}, which stays on the chip",
+                location=scop.workload.location,
+                field="compute",
+                found=f"{view.tensor} is a view of {view.source}",
+                allowed="views of inputs, which the host packs",
+                repair=f"a workload for each phase, so that {view.source} is an input",
+            )
 
 
 def _again(phase: Phase, tensor: str) -> bool:
@@ -102,17 +133,18 @@ def _last_uses(phases: Sequence[Phase]) -> dict[str, int]:
     return {t.name: number for number, phase in enumerate(phases) for t in phase.workload.tensors}
 
 
-def _entries(held: dict[str, _Held]) -> dict[str, int]:
+def _entries(held: Sequence[_Held]) -> dict[str, int]:
     """Entries of each memory that are taken."""
     result: dict[str, int] = {}
-    for h in held.values():
+    for h in held:
         result[h.memory] = result.get(h.memory, 0) + h.entries
     return result
 
 
-def _joined(
+def join(
     workload: Workload, hardware: HardwareSpec, found: Sequence[Compilation]
 ) -> PhasedCompilation:
+    """One kernel of all phases."""
     parts = [
         Part(c.schedule.tiling, _images(c, n), buffer_layouts(c.schedule.tiling))
         for n, c in enumerate(found)

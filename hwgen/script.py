@@ -78,6 +78,16 @@ def read(text: str, file: str, call: Call) -> None:
         _statement(line, file, names, call)
 
 
+def line_of(text: str, number: int) -> int:
+    """The line of an edit, counted from 0, of a script that `read` accepts; 0 past its end."""
+    calls = (x for x in ast.parse(text).body if not _is_docstring(x))
+    return next((x.lineno for n, x in enumerate(calls) if n == number), 0)
+
+
+def _is_docstring(line: ast.stmt) -> bool:
+    return isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant)
+
+
 def _bad(file: str, line: int, found: str, allowed: str) -> HwgenError:
     return HwgenError(
         "H418",

@@ -7,25 +7,27 @@ from dataclasses import replace
 from itertools import islice
 
 from hwgen.compilation import Compilation, Kernel, build
-from hwgen.errors import HwgenError
+from hwgen.errors import HwgenError, Location
 from hwgen.model.bound import lower_bound
 from hwgen.phase import DEFAULTS, SearchOptions
-from hwgen.phased import PhasedCompilation
+from hwgen.phased import PhasedCompilation, join, sharing_of
 from hwgen.pipeline import compile_kernel
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.dependences import Dependences, dependences
 from hwgen.polyhedral.matching import Match, ranked_matches
+from hwgen.polyhedral.operations import NOTHING_SHARED, Sharing
+from hwgen.polyhedral.phases import Phase, split_phases
 from hwgen.polyhedral.scop import Scop, build_scop
 from hwgen.polyhedral.search import Candidate, SearchResult, Watch, search
 from hwgen.polyhedral.search_choose import LIMITS
 from hwgen.polyhedral.selection import select
 from hwgen.polyhedral.tiling import Tiling
 from hwgen.schedule import Schedule
-from hwgen.script import Edit, write
+from hwgen.script import Edit, line_of, write
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
-from hwgen.tiling_lift import lift, reader_of
-from hwgen.tiling_script import apply_tiling, inexpressible
+from hwgen.tiling_lift import Reading, lift, reader_of
+from hwgen.tiling_script import PhasePlan, apply_tiling, apply_tilings
 
 GROUPS = 3
 """Groups of matches considered, the best first."""
@@ -40,10 +42,14 @@ def script_of(compilation: Compilation) -> str:
     Raises:
         HwgenError: H419 where primitives cannot say it.
     """
-    if isinstance(compilation, PhasedCompilation):
-        raise inexpressible("it has several phases", f"{len(compilation.phases)} phases")
     schedule = Schedule(compilation.workload, compilation.hardware)
-    apply_tiling(schedule, compilation.scop, compilation.schedule.tiling)
+    found = compilation.phases if isinstance(compilation, PhasedCompilation) else (compilation,)
+    phases = split_phases(compilation.workload)
+    plans = [
+        PhasePlan(c.scop, c.schedule.tiling, first, phase.leaves)
+        for c, phase, first in zip(found, phases, _stages(schedule, phases), strict=True)
+    ]
+    apply_tilings(schedule, plans)
     return schedule.trace()
 
 
@@ -56,11 +62,63 @@ def compile_script(
         HwgenError: H418 a line that is no edit, H411 to H417 an edit that is refused, H420 where
             the chip's calls cannot run the schedule; whatever `compile_kernel` raises.
     """
-    schedule = Schedule(workload, hardware).replay(script, file)
+    before = Schedule(workload, hardware)
+    phases = split_phases(workload)
+    stages = _stages(before, phases)
+    schedule = before.replay(script, file)
     with isl.bounded():
-        scop = build_scop(workload)
-        tiling = lift(schedule, scop, every_match(scop, hardware))
-    return compile_kernel(workload, hardware, schedule=_candidate(tiling))
+        readings: list[Reading] = []
+        held = _held(schedule)
+        for number, (phase, first) in enumerate(zip(phases, stages, strict=True)):
+            sharing = sharing_of(phases, number, _memories(held, readings))
+            scop = build_scop(phase.workload)
+            matches = every_match(scop, hardware, sharing)
+            readings.append(Reading(scop, matches, first, phase.leaves))
+        tilings = lift(schedule, readings)
+        if len(phases) > 1:
+            return join(workload, hardware, _built(hardware, readings, tilings))
+    return compile_kernel(workload, hardware, schedule=_candidate(tilings[0]))
+
+
+def _stages(schedule: Schedule, phases: Sequence[Phase]) -> list[tuple[str, ...]]:
+    """The stages of each phase's statements, in an unedited schedule."""
+    names = [s.tensor for s in schedule.state.stages]
+    result: list[tuple[str, ...]] = []
+    for phase in phases:
+        count = len(phase.workload.statements)
+        result.append(tuple(names[:count]))
+        names = names[count:]
+    return result
+
+
+def _held(schedule: Schedule) -> dict[str, str]:
+    """The memory in which each tensor, or its cache, is."""
+    state = schedule.state
+    held = {t: state.storage[t].memory for t in state.stage if state.storage[t].memory}
+    for stage in state.stages:
+        memory = state.storage[stage.tensor].memory
+        if stage.kind == "copy" and memory:
+            held.setdefault(stage.reads[0].tensor, memory)
+    return held
+
+
+def _memories(held: Mapping[str, str], earlier: Sequence[Reading]) -> dict[str, str]:
+    """Of those, what earlier phases have left or loaded."""
+    known = {t.name for reading in earlier for t in reading.scop.workload.tensors}
+    return {tensor: memory for tensor, memory in held.items() if tensor in known}
+
+
+def _built(
+    hardware: HardwareSpec, readings: Sequence[Reading], tilings: Sequence[Tiling]
+) -> list[Compilation]:
+    found: list[Compilation] = []
+    for reading, tiling in zip(readings, tilings, strict=True):
+        scop = reading.scop
+        parts = (scop.workload, hardware, scop, dependences(scop))
+        candidate = _candidate(tiling)
+        kernel = build(*parts, candidate)
+        found.append(Compilation(*parts, (tiling.match,), SearchResult((candidate,)), kernel))
+    return found
 
 
 def complete_script(
@@ -80,16 +138,25 @@ def complete_script(
     schedule = Schedule(workload, hardware).replay(script, file)
     if any(s.block.tensorized is not None for s in schedule.state.sites):
         return compile_script(workload, hardware, script, file)
+    if len(split_phases(workload)) > 1:
+        raise HwgenError(
+            "H420",
+            "an unfinished script of a kernel with several phases",
+            found=f"{len(schedule.edits())} edits and no call",
+            allowed="scripts that name the calls of every stage",
+            repair="take the script that --stage script prints as a whole, and change it",
+        )
     with isl.bounded():
         scop = build_scop(workload)
         parts = (workload, hardware, scop, dependences(scop))
         wanted = schedule.edits()
         best: tuple[Kernel, SearchResult, list[Match]] | None = None
         furthest = 0, ""
+        watch = Watch(options.seconds, options.progress)
         for group in islice(ranked_matches(scop, select(scop, hardware)), GROUPS):
             for match in group:
                 fixed = reader_of(schedule, scop).known_tiles(match)
-                found = _search(hardware, match, options, fixed)
+                found = _search(hardware, match, watch, fixed)
                 for candidate in _continuing(parts, found, wanted):
                     if isinstance(candidate, tuple):
                         furthest = max(furthest, candidate)
@@ -98,7 +165,7 @@ def complete_script(
                     if best is None or kernel.cycles < best[0].cycles:
                         best = kernel, found, group
     if best is None:
-        raise _no_way_on(wanted, furthest)
+        raise _no_way_on(wanted, furthest).at(Location(file, line_of(script, furthest[0])))
     kernel, result, group = best
     bound = lower_bound(kernel.program, hardware).cycles
     result = replace(result, cycles=kernel.cycles, bound=bound)
@@ -106,9 +173,8 @@ def complete_script(
 
 
 def _search(
-    hardware: HardwareSpec, match: Match, options: SearchOptions, fixed: Mapping[str, int]
+    hardware: HardwareSpec, match: Match, watch: Watch, fixed: Mapping[str, int]
 ) -> SearchResult:
-    watch = Watch(options.seconds, options.progress)
     try:
         return search(hardware, [match], CANDIDATES, 2, watch, fixed)
     except HwgenError as error:
@@ -156,9 +222,11 @@ def _no_way_on(wanted: Sequence[Edit], furthest: tuple[int, str]) -> HwgenError:
     )
 
 
-def every_match(scop: Scop, hardware: HardwareSpec) -> Iterator[Match]:
-    """Every way to run a workload, the best first."""
-    for group in ranked_matches(scop, select(scop, hardware)):
+def every_match(
+    scop: Scop, hardware: HardwareSpec, sharing: Sharing = NOTHING_SHARED
+) -> Iterator[Match]:
+    """Every way to run a phase, the best first."""
+    for group in ranked_matches(scop, select(scop, hardware, sharing)):
         yield from group
 
 

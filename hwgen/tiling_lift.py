@@ -6,8 +6,9 @@ whether it says nothing else is then seen by scripting that tiling and comparing
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice, product
 
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.matching import Match
@@ -20,34 +21,56 @@ from hwgen.polyhedral.scop import Scop, ScopStatement
 from hwgen.polyhedral.tiling import Tiling
 from hwgen.schedule import Schedule
 from hwgen.spec.expression import Expr, Name
-from hwgen.tiling_script import apply_tiling
+from hwgen.tiling_script import PhasePlan, apply_tilings
+
+WAYS = 4
+"""Matches of one phase considered where the calls do not tell them apart."""
 
 
-def lift(schedule: Schedule, scop: Scop, matches: Iterable[Match]) -> Tiling:
-    """The tiling that a schedule amounts to.
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A phase of the schedule: its scop, the matches that its calls may be, the best first, and
+    the `first` and `leaves` of its `PhasePlan`."""
+
+    scop: Scop
+    matches: Iterable[Match]
+    first: tuple[str, ...]
+    leaves: tuple[str, ...] = ()
+
+
+def lift(schedule: Schedule, phases: Sequence[Reading]) -> list[Tiling]:
+    """The tiling of each phase that a schedule amounts to.
 
     Raises:
         HwgenError: H420 where the schedule is not one that the chip's calls can run.
     """
-    reader = reader_of(schedule, scop)
+    ways = [list(islice(_ways(schedule, phase), WAYS)) for phase in phases]
     refused: HwgenError | None = None
-    for match in matches:
-        tiling = reader.tiling(match)
-        if tiling is None:
-            continue
+    for tilings in product(*ways):
+        plans = [
+            PhasePlan(p.scop, t, p.first, p.leaves) for p, t in zip(phases, tilings, strict=True)
+        ]
         again = Schedule(schedule.workload, schedule.hardware)
         try:
-            apply_tiling(again, scop, tiling)
+            apply_tilings(again, plans)
         except HwgenError as error:
             refused = refused or error
             continue
         difference = _difference(str(again), str(schedule))
         if not difference:
-            return tiling
+            return list(tilings)
         refused = refused or _refusal(*difference)
-    raise refused or _refusal(
-        reader.calls_text(), "calls of intrinsics that together cover every statement"
-    )
+    calls = Reader(schedule.state, phases[0].scop, phases[0].first).calls_text()
+    raise refused or _refusal(calls, "calls of intrinsics that together cover every statement")
+
+
+def _ways(schedule: Schedule, phase: Reading) -> Iterator[Tiling]:
+    """The tilings that a phase may have, by what its calls are."""
+    reader = Reader(schedule.state, phase.scop, phase.first, phase.leaves)
+    for match in phase.matches:
+        tiling = reader.tiling(match)
+        if tiling is not None:
+            yield tiling
 
 
 def reader_of(schedule: Schedule, scop: Scop) -> Reader:
@@ -85,6 +108,7 @@ class Reader:
     state: State
     scop: Scop
     first: tuple[str, ...]
+    leaves: tuple[str, ...] = ()
 
     def calls_text(self) -> str:
         calls = (
@@ -96,7 +120,8 @@ class Reader:
 
     def tiling(self, match: Match) -> Tiling | None:
         """The tiling, where the calls are the match's."""
-        if self._calls() != self._wanted(match):
+        calls = self._calls()
+        if any(calls.get(block) != names for block, names in self._wanted(match).items()):
             return None
         tile_loops: dict[str, str] = {}
         tiles = dict(match.counts)
@@ -145,6 +170,8 @@ class Reader:
                 and reads[0].tensor == storage.tensor
             ):
                 return stage.tensor
+        if storage.shape and storage.tensor in self.state.stage:
+            return storage.tensor
         writers = (
             o
             for o in match.selection.operations
@@ -184,11 +211,17 @@ class Reader:
                 calls[self._stage(match, held)] = o.intrinsic.name
         return calls
 
+    def _final(self, match: Match) -> ScopStatement:
+        """The statement whose stage has the spatial tile loops."""
+        last = self.scop.statements[-1]
+        works = any(o.statement == last.name for o in match.selection.operations)
+        return last if works or last.target.tensor not in self.leaves else self.scop.statements[-2]
+
     # Loops
 
     def _walked(self, match: Match) -> Iterator[tuple[str, Site, Expr]]:
         """Every loop of the match with a site that has its tile loop, and its binding there."""
-        last, anchor = self.scop.statements[-1], self.scop.anchor
+        last, anchor = self._final(match), self.scop.anchor
         root = self.state.site[self._store()]
         stage = self.state.stage[root.block.stage]
         spatial: list[tuple[str, Expr]] = []
@@ -226,7 +259,9 @@ class Reader:
             if stage not in self.state.storage or stage not in self.state.site:
                 return None
             inside = self.state.site[stage].names
-            if self.state.stage[stage].kind == "copy" and not rewritten(selection, storage.name):
+            if storage.shape:
+                depths[storage.name] = 0
+            elif self.state.stage[stage].kind == "copy" and not rewritten(selection, storage.name):
                 depths[storage.name] = sum(n in around for n in inside)
             else:
                 prepared = any(
@@ -234,7 +269,7 @@ class Reader:
                     for o in selection.operations
                 )
                 depths[storage.name] = len(around) if prepared else len(spatial)
-            slots[storage.name] = self.state.storage[stage].slots
+            slots[storage.name] = 1 if storage.shape else self.state.storage[stage].slots
         return Tiling(
             match,
             tuple(sorted(tiles.items())),

@@ -8,6 +8,7 @@ packed by the host.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -31,26 +32,49 @@ def inexpressible(what: str, found: str) -> HwgenError:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class PhasePlan:
+    """A phase's tiling. `first`: the stage, before any edit, of each of its workload's statements;
+    `leaves`: tensors that it leaves on the chip for later phases."""
+
+    scop: Scop
+    tiling: Tiling
+    first: tuple[str, ...]
+    leaves: tuple[str, ...] = ()
+
+
 def apply_tiling(schedule: Schedule, scop: Scop, tiling: Tiling) -> None:
     """Edit a fresh schedule of the scop's workload into the tiling.
 
     Raises:
         HwgenError: H419 where primitives cannot say it.
     """
+    first = tuple(x.tensor for x in schedule.state.stages)
+    apply_tilings(schedule, [PhasePlan(scop, tiling, first)])
+
+
+def apply_tilings(schedule: Schedule, plans: Sequence[PhasePlan]) -> None:
+    """Edit a fresh schedule into the tilings of a kernel's phases.
+
+    Raises:
+        HwgenError: H419 where primitives cannot say it.
+    """
     with schedule.batch():
-        first = tuple(x.tensor for x in schedule.state.stages)
-        _Writer(schedule, scop, tiling, first).write()
+        for plan in plans:
+            _Writer(schedule, plan.scop, plan.tiling, plan.first, plan.leaves).write()
 
 
 @dataclass
 class _Writer:
-    """`first`: the tensors of the stages at the start; `moved`: where the stored tensor is first
-    computed; `lanes`: lane loops of each stage; `caches`: the stage that loads a storage."""
+    """`first`, `leaves`: see `PhasePlan`; `final`: the statement whose stage has the tile loops;
+    `moved`: where the stored tensor is first computed; `lanes`: lane loops of each stage;
+    `caches`: the stage that loads a storage."""
 
     schedule: Schedule
     scop: Scop
     tiling: Tiling
     first: tuple[str, ...]
+    leaves: tuple[str, ...]
     moved: str = ""
     reduction: list[str] = field(default_factory=list[str])
     lanes: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
@@ -66,13 +90,29 @@ class _Writer:
 
     def write(self) -> None:
         self._check_chain()
-        last = self.scop.statements[-1]
-        loops = self._tile_root(last, self._stage(last))
+        loops = self._tile_root()
         results = self._results(loops)
         for storage in self._loaded():
             self._cache(storage, loops)
         self._buffers(results)
         self._tensorize(results)
+
+    @cached_property
+    def leaving(self) -> bool:
+        """Whether the phase's result stays on the chip."""
+        return self.scop.statements[-1].target.tensor in self.leaves
+
+    @cached_property
+    def statements(self) -> tuple[ScopStatement, ...]:
+        """The statements that have stages: a copy of what stays on the chip has none."""
+        last = self.scop.statements[-1]
+        copies = self.leaving and not self._of(last, "update", "map")
+        return self.scop.statements[:-1] if copies else self.scop.statements
+
+    @property
+    def final(self) -> ScopStatement:
+        """The statement whose stage has the spatial tile loops."""
+        return self.statements[-1]
 
     def _check_chain(self) -> None:
         outputs = [t.name for t in self.scop.workload.outputs]
@@ -88,16 +128,19 @@ class _Writer:
 
     # Root: the stage that stores
 
-    def _tile_root(self, last: ScopStatement, tensor: str) -> list[str]:
-        """Split and order the loops of the storing stage; its tile loops, outermost first."""
-        s = self.schedule
+    def _tile_root(self) -> list[str]:
+        """Split and order the loops of the last stage; its spatial tile loops, outermost first."""
+        s, last = self.schedule, self.final
+        tensor = self._stage(last)
         hidden = last.name.endswith("_out") and len(self.scop.statements) > 1
-        if hidden or self._of(last, "map"):
+        if self.leaving:
+            s.set_scope(tensor, self._target_memory(last))
+            axes = self._own(tensor, last)
+        elif hidden or self._of(last, "map"):
             memory = self._target_memory(last) if not hidden else self._hidden_memory(last)
             self.moved = s.cache_write(tensor, memory)
             axes = self._axes(last, s.loops(tensor))
         else:
-            self.moved = ""
             axes = self._own(tensor, last)
         tiles: dict[str, str] = {}
         blocks: list[str] = []
@@ -109,10 +152,15 @@ class _Writer:
             if tile is not None:
                 tiles[scop_loop], outer = s.split(outer, factor=tile.tile)
             blocks.append(outer)
-        order = [tiles[x.loop] for x in self.tiling.loops if x.loop in tiles]
-        self._reorder([*order, *blocks, *lanes])
+        count = self.tiling.spatial_depth
+        spatial = [tiles[x.loop] for x in self.tiling.loops[:count] if x.loop in tiles]
+        self.reduction = [tiles[x.loop] for x in self.tiling.loops[count:] if x.loop in tiles]
+        inside = [*self.reduction, *blocks, *lanes]
+        self._reorder([*spatial, *inside])
         self.lanes[tensor] = lanes
-        return order
+        if self._of(last, "init") and inside:
+            s.decompose_reduction(tensor, inside[0])
+        return spatial
 
     def _hidden_memory(self, last: ScopStatement) -> str:
         update = next(x for x in self.scop.statements if x.target.tensor == last.reads[0].tensor)
@@ -150,9 +198,8 @@ class _Writer:
         """Stage of every statement's value, placed, split and ordered; consumers first."""
         s = self.schedule
         results: dict[str, str] = {}
-        reduction: list[str] = []
-        final = self.scop.statements[-1]
-        for statement in reversed(self.scop.statements):
+        final, reduction = self.final, self.reduction
+        for statement in reversed(self.statements):
             tensor = self._stage(statement)
             if statement is final:
                 if not self.moved or not self._of(statement, "map"):
@@ -169,7 +216,6 @@ class _Writer:
             if place:
                 s.compute_at(tensor, place[0])
             reduction += self._arrange(statement, tensor)
-        self.reduction = reduction
         return results
 
     def _own(self, tensor: str, statement: ScopStatement) -> list[tuple[str, str]]:
@@ -239,7 +285,7 @@ class _Writer:
 
     def _cache(self, storage: Storage, loops: list[str]) -> None:
         s = self.schedule
-        name = s.cache_read(storage.tensor, storage.memory)
+        name = s.cache_read(storage.tensor, storage.memory, self._readers(storage))
         depth = self.tiling.depth[storage.name]
         around = loops + self.reduction
         if depth:
@@ -263,6 +309,13 @@ class _Writer:
         self.lanes[name] = lanes
         self.caches[storage.name] = name
 
+    def _readers(self, storage: Storage) -> tuple[str, ...]:
+        """Who reads a cache: all, or this phase alone where others load the tensor themselves."""
+        stages = self.schedule.state.readers(storage.tensor)
+        mine = {*self.first, self.moved}
+        ours = tuple(x.tensor for x in stages if x.tensor in mine)
+        return () if storage.shape or len(ours) == len(stages) else ours
+
     # Buffers and calls
 
     def knob(self, storage: str, results: dict[str, str]) -> str:
@@ -278,7 +331,10 @@ class _Writer:
 
     def _buffers(self, results: dict[str, str]) -> None:
         wanted: dict[str, int] = {}
+        shared = {x.name for x in self.tiling.match.selection.storages if x.shape}
         for storage, slots in self.tiling.slots:
+            if storage in shared:
+                continue
             tensor = self.knob(storage, results)
             if wanted.setdefault(tensor, slots) != slots:
                 raise inexpressible("buffers of one stage differ in slots", tensor)
@@ -288,7 +344,7 @@ class _Writer:
 
     def _tensorize(self, results: dict[str, str]) -> None:
         s = self.schedule
-        for statement in self.scop.statements:
+        for statement in self.statements:
             tensor = results[statement.name]
             init = self._of(statement, "init")
             if f"{tensor}_init" in s.state.site:

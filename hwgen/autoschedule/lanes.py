@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from hwgen.autoschedule.cost import START, Point, Structure, lanes_of, main_reduction
+from hwgen.autoschedule.cost import Point, Structure, lanes_of, main_reduction
 from hwgen.autoschedule.nests import Nest, attempt, loop_of, main_site, nest_of
 from hwgen.polyhedral.nest.state import Stage, State
 from hwgen.schedule import Schedule
@@ -92,9 +92,14 @@ def _paddable(stage: Stage, iterator: str) -> bool:
 
 
 def schedule_nest(
-    schedule: Schedule, nest: Nest, structure: Structure, point: Point, machine: Processor
+    schedule: Schedule,
+    nest: Nest,
+    structure: Structure,
+    point: Point,
+    machine: Processor,
+    parallel_cycles: float,
 ) -> None:
-    """Tile a reduction and its consumer.
+    """Tile a reduction and its consumer; workers share it from `parallel_cycles` of work on.
 
     Raises:
         HwgenError: what a primitive raises where it refuses.
@@ -112,7 +117,8 @@ def schedule_nest(
         kernel = _factor(schedule, target, main_reduction(nest), point.depth, inner=False)
     if kernel != target:
         schedule.set_scope(kernel, private_memory(machine))
-    block, tile = _tile_consumer(schedule, target, structure, point, machine)
+    busy = bool(has_kind(machine, "parallel")) and point.cycles > parallel_cycles
+    block, tile = _tile_consumer(schedule, target, structure, point, machine, busy=busy)
     if kernel == target:
         schedule.compute_at(target, tile)
     elif structure.partial:
@@ -123,7 +129,7 @@ def schedule_nest(
         schedule.compute_at(kernel, _tile_sums(schedule, target, structure, point, block))
     _register_tile(schedule, kernel, structure, target, machine)
     first = schedule.loops(target)[0]
-    if has_kind(machine, "parallel") and point.cycles > START and schedule.extent(first) > 1:
+    if busy and schedule.extent(first) > 1:
         schedule.parallel(first)
 
 
@@ -209,6 +215,8 @@ def _tile_consumer(
     structure: Structure,
     point: Point,
     machine: Processor,
+    *,
+    busy: bool,
 ) -> tuple[str, str]:
     """The consumer's loops over blocks, tiles and a register tile; the innermost loop of a block
     and of a tile."""
@@ -233,7 +241,7 @@ def _tile_consumer(
         outer, inner = [extra], [rest, *inner[1:]]
     if len([*outer, *tiles, *inner]) > 1:
         schedule.reorder(*outer, *tiles, *inner)
-    if has_kind(machine, "parallel") and point.cycles > START:
+    if busy:
         outer = _fused(schedule, outer, machine)
     block = outer[-1] if outer else ""
     tile = (tiles or outer)[-1]

@@ -133,7 +133,8 @@ def _tile_lanes(
     grids = [grid(nest, machine, s) for s in lanes.structures(schedule.state, nest)]
     ranked = _ranked(grids, options.attempts)
     for number, (structure, point) in enumerate(ranked):
-        made = partial(lanes.schedule_nest, schedule, nest, structure, point, machine)
+        least = options.parallel_cycles
+        made = partial(lanes.schedule_nest, schedule, nest, structure, point, machine, least)
         if attempt(schedule, made) is None:
             text = f"{point}, columns {structure.v}"
             text += f", rows {structure.r}" if structure.r else ""

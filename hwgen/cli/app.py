@@ -13,8 +13,8 @@ from hwgen.cli.pictures import Pictures
 from hwgen.cli.searching import SEARCH_SECONDS, Search
 
 STAGES = (
-    "load", "scop", "dependences", "match", "schedule", "layout", "allocate", "lower", "emit",
-    "model", "simulate",
+    "load", "scop", "dependences", "match", "schedule", "script", "layout", "allocate", "lower",
+    "emit", "model", "simulate",
 )  # fmt: skip
 """What `generate --stage` can show, in the pipeline's order."""
 
@@ -120,6 +120,18 @@ TraceOption = Annotated[
         "a file that ends in .json.",
     ),
 ]
+ScriptOption = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option(
+        "--script",
+        metavar="FILE",
+        help="Start from a schedule script, as `generate --stage script` prints it, and let the "
+        "scheduler go on.",
+    ),
+]
+NoAutoOption = Annotated[
+    bool, typer.Option("--no-auto", help="Take the script's schedule as it is.")
+]
 
 
 def _one(workloads: list[str]) -> str:
@@ -171,8 +183,9 @@ def schema(
         "generate --spec CHIP --workload gemm --stage emit > gemm.c",
         "generate --spec CHIP --workload conv2d --search-seconds 5 --no-cache",
         "generate --spec CHIP --workload gemm --report gemm.html --trace gemm.json",
-        "generate --spec LOOPS --workload gemm --stage script > gemm.py",
-        "generate --spec LOOPS --workload gemm --script gemm.py --no-auto",
+        "generate --spec CHIP --workload gemm --stage script > gemm.py",
+        "generate --spec CHIP --workload gemm --script gemm.py --no-auto",
+        "generate --spec LOOPS --workload gemm --stage script",
         "generate --spec CHIP            (every workload that the chip can run)",
     )
 )
@@ -201,13 +214,8 @@ def generate(
     ] = None,
     report: ReportOption = None,
     trace: TraceOption = None,
-    script: Annotated[
-        Optional[Path],  # noqa: UP045
-        typer.Option(metavar="FILE", help="Start from a schedule script (chips with a processor)."),
-    ] = None,
-    no_auto: Annotated[
-        bool, typer.Option("--no-auto", help="Take the script's schedule as it is.")
-    ] = False,
+    script: ScriptOption = None,
+    no_auto: NoAutoOption = False,
     search_seconds: SearchSecondsOption = SEARCH_SECONDS,
     no_cache: CacheOption = False,
 ) -> None:
@@ -230,6 +238,7 @@ def generate(
         "simulate --spec CHIP --workload gemm --seed 1",
         "simulate --spec CHIP --workload gemm --input a=a.npy --output-dir results",
         "simulate --spec CHIP --workload gemm --engine c",
+        "simulate --spec CHIP --workload gemm --script gemm.py --no-auto",
         "simulate --spec CHIP --workload gemm --search-seconds 5 --no-cache",
     )
 )
@@ -264,6 +273,8 @@ def simulate(
     ] = Engine.PYTHON,
     report: ReportOption = None,
     trace: TraceOption = None,
+    script: ScriptOption = None,
+    no_auto: NoAutoOption = False,
     search_seconds: SearchSecondsOption = SEARCH_SECONDS,
     no_cache: CacheOption = False,
 ) -> None:
@@ -273,8 +284,11 @@ def simulate(
     outputs differ.
     """
     wanted = _one(workload)
+    if schedule and (script is not None or no_auto):
+        raise typer.BadParameter("a script has one schedule", param_hint="'--schedule'")
     with guarded():
         from hwgen.cli import simulate as body
+        from hwgen.cli.nest import Script
 
         body.simulate(
             spec=spec,
@@ -288,6 +302,7 @@ def simulate(
             engine=engine.value,
             search=Search(search_seconds, cached=not no_cache),
             pictures=Pictures(report, trace),
+            script=Script(script, auto=not no_auto),
         )
 
 

@@ -15,14 +15,18 @@ from hwgen.cli.output import write_files
 from hwgen.cli.pictures import Pictures
 from hwgen.cli.resolve import Request, WorkloadRequest, nearest, resolve
 from hwgen.cli.searching import Search, searching
-from hwgen.errors import HwgenError
+from hwgen.errors import HwgenError, Location
 
 if TYPE_CHECKING:
     from hwgen.pipeline import Compilation
     from hwgen.spec.hardware import HardwareSpec
+    from hwgen.spec.workload import Workload
 
 _BAD_FILE = ("H0", "H1", "H2")
 """Codes of errors in a file, as opposed to what a chip cannot run."""
+
+_OF_SCHEDULE = ("H405", "H41", "H42", "H5", "H6")
+"""Codes of what a schedule can get wrong, as opposed to its workload."""
 
 
 def generate(
@@ -51,20 +55,20 @@ def generate(
         pictures.refuse(hardware.name)
         generate_nest(request, hardware, stage, output, script)
         return
-    if (stage is not None and stage not in STAGES) or script.path is not None:
+    if stage is not None and stage not in STAGES:
         raise HwgenError(
             "H007",
             f"{hardware.name} has no processor",
-            found=f"--stage {stage}" if script.path is None else f"--script {script.path}",
-            allowed="chips whose spec has a processor",
+            found=f"--stage {stage}",
+            allowed=", ".join(STAGES),
             repair="leave it out",
         )
-    compiled, refused = _compile_all(request, hardware, search)
+    compiled, refused = _compile_all(request, hardware, search, script)
     if output is not None:
         _write(output, compiled)
     drawn = pictures.write(compiled)
     if stage is not None:
-        _show_stage(stage, compiled)
+        _show_stage(stage, compiled, every=request.every)
     else:
         _report(request, compiled, refused, output)
         for line in drawn:
@@ -86,27 +90,53 @@ def load(request: Request) -> HardwareSpec:
     return load_hardware(request.spec, dict(request.parameters))
 
 
-def compile_one(wanted: WorkloadRequest, hardware: HardwareSpec, search: Search) -> Compilation:
+def compile_one(
+    wanted: WorkloadRequest, hardware: HardwareSpec, search: Search, script: Script = NO_SCRIPT
+) -> Compilation:
     """One workload of a request, compiled."""
     from hwgen.spec.load import load_workload
 
     # A bad file is reported before the compiler is loaded.
     workload = load_workload(wanted.path, dict(wanted.sizes))
+    if script.given:
+        return compile_scripted(workload, hardware, search, script)
     from hwgen.pipeline import compile_kernel
 
     with searching(workload.name, search) as options:
         return compile_kernel(workload, hardware, options=options)
 
 
+def compile_scripted(
+    workload: Workload, hardware: HardwareSpec, search: Search, script: Script
+) -> Compilation:
+    """A workload compiled as a user's script begins.
+
+    Raises:
+        HwgenError: as `compile_script` and `complete_script`; with the script's file.
+    """
+    text, file = script.read() or "", str(script.path or "")
+    from hwgen.scripting import compile_script, complete_script
+
+    try:
+        if not script.auto:
+            return compile_script(workload, hardware, text, file)
+        with searching(workload.name, search) as options:
+            return complete_script(workload, hardware, text, file, options)
+    except HwgenError as error:
+        if not file or not error.code.startswith(_OF_SCHEDULE):
+            raise
+        raise error.at(Location(file)) from error
+
+
 def _compile_all(
-    request: Request, hardware: HardwareSpec, search: Search
+    request: Request, hardware: HardwareSpec, search: Search, script: Script
 ) -> tuple[list[Compilation], list[tuple[Path, HwgenError]]]:
     """What compiles, and why the rest does not; a workload that was named must compile."""
     compiled: list[Compilation] = []
     refused: list[tuple[Path, HwgenError]] = []
     for wanted in request.workloads:
         try:
-            compiled.append(compile_one(wanted, hardware, search))
+            compiled.append(compile_one(wanted, hardware, search, script))
         except HwgenError as error:
             if not request.every:
                 raise
@@ -130,12 +160,19 @@ def _write(folder: Path, compiled: Sequence[Compilation]) -> None:
     write_files(folder, files)
 
 
-def _show_stage(stage: str, compiled: Sequence[Compilation]) -> None:
+def _show_stage(stage: str, compiled: Sequence[Compilation], *, every: bool) -> None:
     from hwgen.report.text import stage_text
 
     for c in compiled:
         heading = f"== {c.workload.name}\n" if len(compiled) > 1 else ""
-        typer.echo(heading + stage_text(c, stage).rstrip("\n"))
+        try:
+            text = stage_text(c, stage)
+        except HwgenError as error:
+            if not every:
+                raise
+            typer.echo(f"{c.workload.name}: {error.diagnostic.message}", err=True)
+            continue
+        typer.echo(heading + text.rstrip("\n"))
 
 
 def _report(

@@ -27,10 +27,15 @@ NEST_STAGES = ("load", "state", "schedule", "script", "lower", "emit")
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A user's schedule: a file ("" for none), and whether it is completed automatically."""
+    """A user's schedule: a file (None for none), and whether it is completed automatically."""
 
     path: Path | None = None
     auto: bool = True
+
+    @property
+    def given(self) -> bool:
+        """Whether the user said anything about the schedule."""
+        return self.path is not None or not self.auto
 
     def read(self) -> str | None:
         """The script's text.
@@ -148,12 +153,19 @@ def simulate(
     inputs: Mapping[str, Array],
     rank: int,
     engine: Engine,
+    script: Script,
 ) -> dict[str, Array]:
     """Compile, run, check, report; the outputs."""
     from hwgen.report.nests import cycles_text
     from hwgen.verify.examine_nest import compile_nest_ranked, examine_nest
 
-    compilation = compile_nest_ranked(workload, hardware, rank)
+    if script.given:
+        from hwgen.nest_pipeline import compile_nest
+
+        text, file = script.read(), str(script.path)
+        compilation = compile_nest(workload, hardware, text, script.auto, file)
+    else:
+        compilation = compile_nest_ranked(workload, hardware, rank)
     start = perf_counter()
     passed = examine_nest(compilation, inputs, engine)
     seconds = perf_counter() - start

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import typer
 
-from hwgen.cli.generate import load
+from hwgen.cli.generate import compile_scripted, load
+from hwgen.cli.nest import NO_SCRIPT, Script
 from hwgen.cli.nest import simulate as simulate_nest
 from hwgen.cli.output import Writer, write_files
 from hwgen.cli.pictures import Pictures
@@ -38,6 +39,7 @@ def simulate(
     engine: Engine,
     search: Search,
     pictures: Pictures,
+    script: Script = NO_SCRIPT,
 ) -> None:
     """Compile, run, check, report."""
     from hwgen.report.simulation import simulation_text
@@ -52,13 +54,16 @@ def simulate(
     if hardware.processor is not None and not hardware.units:
         pictures.refuse(hardware.name)
         drawn_inputs = draw_inputs(loaded, seed, data) | given
-        results = simulate_nest(loaded, hardware, drawn_inputs, schedule, engine)
+        results = simulate_nest(loaded, hardware, drawn_inputs, schedule, engine, script)
         if output_dir is not None:
             write_files(output_dir, {f"{n}.npy": _saver(a) for n, a in results.items()})
             typer.echo(f"wrote       {', '.join(f'{n}.npy' for n in results)} to {output_dir}")
         return
-    with searching(loaded.name, search) as options:
-        compilation = compile_ranked(loaded, hardware, schedule, options)
+    if script.given:
+        compilation = compile_scripted(loaded, hardware, search, script)
+    else:
+        with searching(loaded.name, search) as options:
+            compilation = compile_ranked(loaded, hardware, schedule, options)
     start = perf_counter()
     passed = examine(compilation, draw_inputs(loaded, seed, data) | given, engine)
     seconds = perf_counter() - start

@@ -97,12 +97,13 @@ def _name(selection: Selection, storage: str, phase: int, several: bool) -> str:
 
 
 def _check_same(a: BufferLayout, b: BufferLayout, tensor: str) -> None:
-    if (a.memory, a.strides, a.slot_entries) != (b.memory, b.strides, b.slot_entries):
+    """One buffer, one layout: element for element, lanes included."""
+    if (a.text, a.slot_entries) != (b.text, b.slot_entries):
         raise HwgenError(
             "H503",
             f"two phases keep {tensor} in different layouts",
-            found=f"{a.memory} steps {list(a.strides)} and {b.memory} steps {list(b.strides)}",
-            allowed="one layout for a tensor that stays on the chip",
+            found=f"{a.text} and {b.text}",
+            allowed="one layout for a tensor that stays on the chip between two phases",
             repair="a memory that addresses single elements, or a workload for each phase",
         )
 

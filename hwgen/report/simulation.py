@@ -36,6 +36,8 @@ def simulation_text(compilation: Compilation, passed: Examination) -> str:
         used = ", ".join(f"{count:,} {name}" for name, count in result.micro_operations.items())
         if used:
             lines.append(f"operations  {used}")
-    tokens = "; no token missing or left over" if compilation.hardware.tokens else ""
-    lines.append(f"conflicts   none between units{tokens}")
+    hardware = compilation.hardware
+    used = "; no token missing or left over" if hardware.tokens else ""
+    used = "; no signal or wait missing or left over" if hardware.events else used
+    lines.append(f"conflicts   none between units{used}")
     return "\n".join(lines)

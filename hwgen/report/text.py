@@ -194,7 +194,11 @@ def explanations(scop: Scop, found: Sequence[Explanation]) -> str:
 
 
 def stage_text(compilation: Compilation, stage: str) -> str:
-    """A stage's artefact; `load` and `simulate` are those before and after the compiler."""
+    """A stage's artefact; `load` and `simulate` are those before and after the compiler.
+
+    Raises:
+        HwgenError: H007 where there is no such stage; H419 where a schedule has no script.
+    """
     if stage == "load":
         from hwgen.report.chip import summary
         from hwgen.report.workload import workload_text
@@ -202,4 +206,8 @@ def stage_text(compilation: Compilation, stage: str) -> str:
         return f"{workload_text(compilation.workload)}\n\n{summary(compilation.hardware)}"
     if stage == "simulate":
         return describe(measure(compilation))
+    if stage == "script":
+        from hwgen.scripting import script_of
+
+        return script_of(compilation)
     return compilation.stage(stage)

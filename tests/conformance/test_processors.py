@@ -103,7 +103,6 @@ def test_it_compiles_without_a_schedule(chip: Path, workload: Path) -> None:
     plain = compile_nest(small, hardware(chip), auto=False)
     assert plain.script == ""
     examine_nest(plain, draw_inputs(small, 3))
-    assert plain.cycles >= compiled(chip, workload).cycles
 
 
 @pytest.mark.parametrize("chip", CHIPS, ids=lambda p: p.stem)

@@ -108,6 +108,22 @@ def test_fewer_flags_are_enough_for_some_schedule(flags: int, tmp_path: Path) ->
     assert all(n.first + n.count <= flags for n in used)
 
 
+def test_schedules_that_need_more_flags_are_refused() -> None:
+    c = compiled("two_stage_events", "gemm")
+    events = c.hardware.events
+    assert events is not None
+    one = replace(c.hardware, synchronization=replace(events, flags=1))
+    found: set[str] = set()
+    for candidate in c.search.candidates[:24]:
+        try:
+            kernel = hwgen.compile_kernel(c.workload, one, candidate)
+            check_minimal(kernel.program, one)
+            found.add("fits")
+        except HwgenError as error:
+            found.add(error.code)
+    assert found == {"fits", "H615"}
+
+
 THREE_UNITS = {
     "barrier": Barriers(("load", "compute", "store"), "w", "all", 4),
     "one barrier for all": Barriers((), "", "all", 4),

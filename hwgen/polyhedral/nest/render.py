@@ -83,7 +83,8 @@ def _block(state: State, block: Block, pad: str) -> Iterator[str]:
     if block.store_predicate is not None:
         text += f"  store if {block.store_predicate}"
     if block.tensorized is not None:
-        text = f"{block.tensorized.intrinsic}  # from {block.tensorized.loop}: {text}"
+        at = f"from {block.tensorized.loop}: " if block.tensorized.loop else ""
+        text = f"{block.tensorized.intrinsic}  # {at}{text}"
     yield pad + text
 
 

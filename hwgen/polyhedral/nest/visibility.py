@@ -21,11 +21,13 @@ def resolve(state: State, hardware: HardwareSpec) -> tuple[State, Homes]:
     """The state with a memory for every intermediate, and where each tensor is at home.
 
     Raises:
-        HwgenError: H411, H412 as `check`; H417 a memory that not all who touch a tensor see.
+        HwgenError: H411, H412 as `check`; H413 a vectorized loop that holds others; H417 a
+            memory that not all who touch a tensor see.
     """
     machine = hardware.processor
     if machine is None:
         return state, check(state)
+    _check_lanes(state, machine)
     limits: dict[str, int] = {}
     for tensor in state.stage:
         memory = machine.workspace.get(state.storage[tensor].memory)
@@ -48,6 +50,21 @@ def resolve(state: State, hardware: HardwareSpec) -> tuple[State, Homes]:
         if memory is not None and memory.shared_by != "kernel":
             _check_seen(state, machine, memory, tensor, homes[tensor])
     return state, homes
+
+
+def _check_lanes(state: State, machine: Processor) -> None:
+    """Loops whose iterations are lanes hold no other loop, whatever edits came after."""
+    for loop in state.loop.values():
+        kind = machine.loop.get(loop.kind)
+        inner = next((n for n in loop.body if isinstance(n, Loop)), None)
+        if kind is not None and kind.kind == "vectorize" and inner is not None:
+            raise HwgenError(
+                "H413",
+                f"{loop.name} would not be an innermost loop",
+                found=f"{inner.name} inside {loop.name}, which is {loop.kind}",
+                allowed=f"{loop.kind} loops that contain no other",
+                repair=f"{loop.kind} last",
+            )
 
 
 def concurrent(machine: Processor, loop: Loop) -> int | None:

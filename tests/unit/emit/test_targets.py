@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 
 from hwgen.codegen.emit_c import CSource, emit
 from hwgen.codegen.emit_model import CODES
-from hwgen.codegen.program import Call, Image, KernelLoop, KernelProgram, Node
+from hwgen.codegen.program import Call, Image, KernelLoop, KernelProgram, Node, Signal
 from hwgen.errors import HwgenError
 from hwgen.model.compiled import compile_model, have_compiler
 from hwgen.spec.expression import Binary, BinaryOp, Cast, Const, Expr, Name, evaluate
+from hwgen.spec.hardware import Events, HardwareSpec
 from hwgen.spec.ranges import Range
 from hwgen.spec.workload import Workload
 from tests import samples
@@ -212,6 +213,21 @@ def _too_soon() -> tuple[KernelProgram, Workload]:
     return replace(program, kernels=kernels), samples.gemm_requant_workload(48, 80, 32)
 
 
+def _flag_too_high() -> tuple[KernelProgram, Workload]:
+    """A flag that is signalled twice before anyone waits for it."""
+    twice = (Signal("load", "compute", 0, 1), Signal("load", "compute", 0, 1))
+    program = samples.tiled_gemm_requant(48, 80, 32)
+    return replace(program, body=twice), samples.gemm_requant_workload(48, 80, 32)
+
+
+def _with_events(program: KernelProgram) -> HardwareSpec:
+    """The sample's chip, with flags where the program uses them."""
+    flags = any(isinstance(n, Signal) for n in program.body)
+    kind = Events((("load", "compute"),), 1, False, 1, "", "", 0, 0)
+    chip = samples.chip()
+    return replace(chip, synchronization=kind, completion=None) if flags else chip
+
+
 FAULTS: dict[str, tuple[int, Callable[[], tuple[KernelProgram, Workload]]]] = {
     "long extent": (
         2,
@@ -224,6 +240,7 @@ FAULTS: dict[str, tuple[int, Callable[[], tuple[KernelProgram, Workload]]]] = {
     "store of a loaded entry": (6, lambda: _changed(_on("store_out", _at(1, 0)))),
     "result used too soon": (7, _too_soon),
     "lost token": (9, _tokens_lost),
+    "flag above its maximum": (11, _flag_too_high),
     "missing store": (10, lambda: _changed(MUTATIONS["missing store"])),
     "wrong stride": (10, lambda: _changed(MUTATIONS["wrong stride"])),
 }
@@ -234,7 +251,7 @@ FAULTS: dict[str, tuple[int, Callable[[], tuple[KernelProgram, Workload]]]] = {
 def test_model_stops(fault: str) -> None:
     code, make = FAULTS[fault]
     program, workload = make()
-    source = emit(program, samples.chip(), workload)
+    source = emit(program, _with_events(program), workload)
     inputs = {p.name: np.zeros(p.shape, p.dtype) for p in source.inputs}
     with pytest.raises(HwgenError) as caught:
         compile_model(source).run(inputs)

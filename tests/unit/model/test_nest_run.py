@@ -48,9 +48,7 @@ def _late(state: State) -> State:
 
 
 def _no_start(state: State) -> State:
-    return replace(
-        state, root=map_blocks(state.root, lambda b: None if b.part == "init" else b)
-    )
+    return replace(state, root=map_blocks(state.root, lambda b: None if b.part == "init" else b))
 
 
 def _no_tail(state: State) -> State:

@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any, cast
 
 import pytest
+from pydantic import TypeAdapter
 
 from hwgen.spec import schema, schema_processor, schema_synchronization, workload_schema
 from hwgen.spec.json_schema import field_docstrings
@@ -114,9 +115,24 @@ def test_every_field_has_a_docstring() -> None:
                 assert properties["description"].endswith(".")
 
 
+def test_the_examples_of_synchronization_are_of_every_kind() -> None:
+    page = (ROOT / "docs/spec.md").read_text(encoding="utf-8")
+    section = page.split("## Synchronization\n")[1].split("\n## ")[0]
+    kinds: list[str] = []
+    for block in section.split("```yaml\n")[1:]:
+        data = parse_document(block.split("```")[0], "spec.md").data
+        assert isinstance(data, dict)
+        # Strict models take what YAML gives; an unknown field or a wrong type raises.
+        made = TypeAdapter[Any](schema_synchronization.AnySynchronization).validate_python(
+            data["synchronization"]
+        )
+        kinds.append(made.kind)
+    assert kinds == ["tokens", "barrier", "events", "scoreboard", "none"]
+
+
 def test_the_example_of_a_processor_loads() -> None:
     page = (ROOT / "docs/spec.md").read_text(encoding="utf-8")
-    text = page.split("```yaml\n")[1].split("```")[0]
+    text = page.split("## Processors\n")[1].split("```yaml\n")[1].split("```")[0]
     data = parse_document(text, "spec.md").data
     assert isinstance(data, dict)
     chip = parse_hardware(data, {"CORES": 3})
