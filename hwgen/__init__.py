@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from hwgen.errors import HwgenError
+    from hwgen.nest_pipeline import compile_nest
     from hwgen.pipeline import compile_kernel
     from hwgen.schedule import Schedule
     from hwgen.spec.load import load_hardware, load_workload
@@ -19,6 +20,7 @@ __all__ = [
     "Schedule",
     "Workload",
     "compile_kernel",
+    "compile_nest",
     "load_hardware",
     "load_workload",
 ]
@@ -28,6 +30,7 @@ _HOMES = {
     "Schedule": ("hwgen.schedule", "Schedule"),
     "Workload": ("hwgen.spec.load", "make_workload"),
     "compile_kernel": ("hwgen.pipeline", "compile_kernel"),
+    "compile_nest": ("hwgen.nest_pipeline", "compile_nest"),
     "load_hardware": ("hwgen.spec.load", "load_hardware"),
     "load_workload": ("hwgen.spec.load", "load_workload"),
 }

@@ -8,7 +8,7 @@ replays the whole schedule.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from hwgen.autoschedule import DEFAULTS, Options, SearchReport, autoschedule
@@ -121,6 +121,8 @@ def compile_nest(
             if report is None or len(schedule.trace().splitlines()) <= given:
                 raise
             schedule.undo()
+            undone = "edits at the end were taken back: their kernel cannot be lowered"
+            report = replace(report, notes=(undone,))
     return NestCompilation(workload, hardware, initial, schedule, report, program, bound)
 
 

@@ -127,7 +127,7 @@ class Reader:
         tiles = dict(match.counts)
         for name, site, index in self._walked(match):
             found = _tile_loop(site, index, match.block.get(name, 1))
-            if found is not None:
+            if found is not None and found[1] < match.count[name]:
                 tile_loops[name], tiles[name] = found
         return self._placed(match, tiles, tile_loops)
 

@@ -46,6 +46,9 @@ class Options:
 
 DEFAULTS = Options()
 
+SAME = 4
+"""Sizes of one structure that are tried: those that follow would be refused alike."""
+
 
 def autoschedule(schedule: Schedule, options: Options = DEFAULTS) -> SearchReport:
     """Complete a schedule; edits that were made before stay.
@@ -146,7 +149,7 @@ def _tile_lanes(
                 sum(g.considered for g in grids),
                 sum(g.pruned for g in grids),
                 number,
-            ), True
+            ), number < SAME
     considered = sum(g.considered for g in grids)
     return (
         Choice(nest.stage, "left as it is", float(nest.points), considered, considered,
@@ -163,7 +166,7 @@ def _ranked(grids: list[Grid], number: int) -> list[tuple[Structure, Point]]:
     taken: dict[int, int] = {}
     result: list[tuple[Structure, Point]] = []
     for _, n, point in found:
-        if taken.get(n, 0) < 4:
+        if taken.get(n, 0) < SAME:
             taken[n] = taken.get(n, 0) + 1
             result.append((grids[n].structure, point))
     return result[:number]

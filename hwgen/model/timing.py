@@ -61,7 +61,8 @@ class TimelineEntry:
 class TimingResult:
     """Cycles from launch to completion, and where they went.
 
-    `calls`: operations executed by name (intrinsics, micro-kernel loads, `nop`, `finish`).
+    `calls`: operations executed by name (intrinsics, micro-kernel loads, `nop`, `signal`, `wait`,
+    `barrier`, `fence`, `finish`).
     `busy_by_name`: their cycles. `simulated`: operations stepped through; fewer than executed where
     repeating iterations were skipped. `exact`: the result is that of the full simulation.
     """

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from textwrap import fill
 from time import perf_counter
 
@@ -315,6 +316,8 @@ def _nothing_fits(hardware: HardwareSpec, match: Match) -> HwgenError:
     used: dict[str, list[tuple[str, int]]] = {}
     for s in match.selection.storages:
         entries = int(box_entries(match.coordinate[s.name], ones)[0])
+        if s.shape:
+            entries = prod(-(-e // match.cut(s, d)[1]) for d, e in enumerate(s.shape))
         used.setdefault(s.memory, []).append((s.name, entries))
     for name, parts in used.items():
         memory = hardware.memory[name]
@@ -330,7 +333,9 @@ def _nothing_fits(hardware: HardwareSpec, match: Match) -> HwgenError:
                 found=f"the smallest tiles take {total} entries, {total * memory.entry_bytes} "
                 f"bytes: {named}",
                 allowed=f"{usable} entries, {usable * memory.entry_bytes} bytes",
-                repair="a larger memory, or a smaller window of the operand",
+                repair="a larger memory, or a workload for each phase, so that less is kept"
+                if any(s.shape for s in match.selection.storages)
+                else "a larger memory, or a smaller window of the operand",
             )
     return HwgenError(
         "H405",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -16,13 +17,20 @@ from hwgen.codegen.emit_c import emit
 from hwgen.codegen.emit_sync import sync_nodes
 from hwgen.codegen.program import Barrier, Pop, Push, Signal, Wait
 from hwgen.errors import HwgenError
-from hwgen.model.compiled import compile_model, have_compiler
+from hwgen.model.compiled import compile_model, find_compiler, have_compiler
 from hwgen.model.numeric import Array
 from hwgen.model.redundancy import check_minimal
 from hwgen.model.reference import random_inputs, run_reference
 from hwgen.model.timing import simulate_timing
 from hwgen.pipeline import Compilation
-from hwgen.spec.hardware import Barriers, Events, HardwareSpec, Scoreboard
+from hwgen.spec.hardware import (
+    Barriers,
+    Events,
+    HardwareSpec,
+    Scoreboard,
+    Synchronization,
+    Tokens,
+)
 from hwgen.spec.workload import Workload
 from hwgen.verify.examine import examine
 from hwgen.verify.mutations import Mutation, catch
@@ -124,23 +132,33 @@ def test_schedules_that_need_more_flags_are_refused() -> None:
     assert found == {"fits", "H615"}
 
 
+def _kinds(units: tuple[str, ...]) -> dict[str, Synchronization]:
+    edges = tuple(permutations(units, 2))
+    return {
+        "tokens": Tokens(edges, "", "", 1),
+        "barrier": Barriers(units, "wait", "wait_all", 4),
+        "one barrier for all": Barriers((), "", "wait_all", 4),
+        "events": Events(edges, 8, False, 1, "", "", 1, 1),
+        "semaphores": Events(edges, 16, True, 3, "", "", 0, 2),
+        "scoreboard": Scoreboard(2, "", 0),
+    }
+
+
 THREE_UNITS = {
-    "barrier": Barriers(("load", "compute", "store"), "w", "all", 4),
-    "one barrier for all": Barriers((), "", "all", 4),
-    "events": Events(
-        tuple(permutations(("load", "compute", "store"), 2)), 2, False, 1, "", "", 1, 1
-    ),
-    "scoreboard": Scoreboard(2, "", 0),
+    "gemm_requant": ("vta", {"M": 24, "N": 160, "K": 96}),
+    "add": ("vta", {"M": 40, "N": 70}),
+    "linear_relu": ("npu_shared_buffer", {"M": 40, "N": 100, "K": 96}),
 }
 
 
-@pytest.mark.parametrize("workload", ["gemm_requant", "add"])
-@pytest.mark.parametrize("kind", THREE_UNITS)
+@pytest.mark.parametrize("workload", THREE_UNITS)
+@pytest.mark.parametrize("kind", _kinds(()))
 def test_three_units(kind: str, workload: str) -> None:
-    """A shipped chip's three units, as if they were synchronised in other ways."""
-    tokens = hwgen.load_hardware(ROOT / "hw_specs" / "vta.yaml")
-    other = replace(tokens, synchronization=THREE_UNITS[kind], completion=None)
-    sizes = {"M": 24, "N": 160, "K": 96} if workload == "gemm_requant" else {"M": 40, "N": 70}
+    """Shipped chips of three units, as if they were synchronised in other ways."""
+    spec, sizes = THREE_UNITS[workload]
+    shipped = hwgen.load_hardware(ROOT / "hw_specs" / f"{spec}.yaml")
+    made = _kinds(tuple(unit.name for unit in shipped.units))[kind]
+    other = replace(shipped, synchronization=made, completion=None)
     loaded = hwgen.load_workload(ROOT / "workloads" / f"{workload}.yaml", sizes)
     c = hwgen.compile_kernel(loaded, other)
     examine(c, random_inputs(loaded, 0))
@@ -171,6 +189,40 @@ def test_every_mutant_is_caught(name: str, mutation: Mutation) -> None:
 def test_the_unchanged_kernel_passes(name: str) -> None:
     c = compiled(name, "gemm")
     assert catch(c.program, c.hardware, c.workload, inputs_of(c.workload)) == ""
+
+
+RUNTIME = """#include <stdint.h>
+enum { mover, core };
+void start(void); void finish(void);
+void set_flag(int, int, int); void wait_flag(int, int, int);
+void semaphore_up(int); void semaphore_down(int);
+void wait_mover(void); void wait_core(void); void fence(void);
+uint32_t reserve(int); void release(uint32_t);
+void upload(uint32_t, const void *, int); void download(void *, uint32_t, int);
+void load_vec(int, uint32_t, int, int, int); void load_mat(int, uint32_t, int, int, int);
+void load_out(int, uint32_t, int, int, int); void store(int, uint32_t, int, int, int);
+void zero(int, int, int); void multiply(int, int, int, int, int, int, int);
+"""
+
+
+@pytest.mark.skipif(not have_compiler(), reason="needs a C compiler")
+@pytest.mark.parametrize("name", [n for n in NODES if n != "two_stage"])
+def test_the_vendors_c_compiles(name: str, tmp_path: Path) -> None:
+    c = compiled(name, "gemm")
+    (tmp_path / f"{name}.h").write_text(RUNTIME, encoding="utf-8")
+    (tmp_path / "kernel.c").write_text(c.source.c, encoding="utf-8")
+    flags = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-fsyntax-only"]
+    compiler = find_compiler()
+    assert compiler is not None
+    subprocess.run([compiler, *flags, "-I", str(tmp_path), str(tmp_path / "kernel.c")], check=True)
+
+
+def test_a_fence_is_written_and_changes_nothing_in_the_model() -> None:
+    c = compiled("two_stage_scoreboard", "add")
+    source = emit(replace(c.program, body=(*c.program.body, Barrier(""))), c.hardware, c.workload)
+    assert "fence();" in source.c
+    assert "fence();" not in c.source.c
+    assert "/* wait for all units */" in source.model
 
 
 @pytest.mark.parametrize("name", ["two_stage_barrier", "two_stage_events", "two_stage_scoreboard"])

@@ -76,6 +76,15 @@ def test_the_same_seed_draws_the_same() -> None:
 # What a campaign must find
 
 
+def nothing(*_: object) -> None:
+    """Stands in for a check that finds nothing wrong."""
+
+
+def no_conditions(*_: object) -> dict[str, Expr]:
+    """Stands in for the conditions of a block."""
+    return {}
+
+
 def kinds(count: int, seed: int = 0) -> set[str]:
     """Kinds of failures among some sequences."""
     return {f.kind for f in run_batch(load_hardware(CPU), count, seed).failures}
@@ -84,15 +93,12 @@ def kinds(count: int, seed: int = 0) -> set[str]:
 def test_a_legality_check_that_misses_dependences_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(legality, "_flow", lambda *_: None)
+    monkeypatch.setattr(legality, "_flow", nothing)
     assert "wrong" in kinds(30)
 
 
 def test_guards_that_are_dropped_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def nothing(*_: object) -> dict[str, Expr]:
-        return {}
-
-    monkeypatch.setattr(lower, "needed", nothing)
+    monkeypatch.setattr(lower, "needed", no_conditions)
     assert "wrong" in kinds(30)
 
 
@@ -116,12 +122,15 @@ def test_crashes_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_trace_that_leaves_something_out_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Schedule, "trace", lambda _: "")
+    def empty(_: Schedule) -> str:
+        return ""
+
+    monkeypatch.setattr(Schedule, "trace", empty)
     assert kinds(5) == {"replay"}
 
 
 def test_an_undo_that_does_nothing_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Schedule, "undo", lambda _: None)
+    monkeypatch.setattr(Schedule, "undo", nothing)
     assert kinds(5) == {"undo"}
 
 
@@ -181,11 +190,7 @@ def test_a_failure_is_reduced_and_can_be_replayed(
         ),
     )
     assert check_case(case, hardware) == ""
-
-    def nothing(*_: object) -> dict[str, Expr]:
-        return {}
-
-    monkeypatch.setattr(lower, "needed", nothing)
+    monkeypatch.setattr(lower, "needed", no_conditions)
     message = check_case(case, hardware)
     assert message.startswith("wrong: ")
     small = reduced(Failure(case, "wrong", message), hardware, HOST)

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 import hwgen
-from hwgen import pipeline
+from hwgen import phase, pipeline
 from hwgen.cache import FOLDER_VARIABLE, ScheduleCache, canonical, default_folder
 from hwgen.cli import main
-from hwgen.pipeline import Compilation, SearchOptions
+from hwgen.phase import Compilation, SearchOptions
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 
@@ -57,13 +57,13 @@ def only_file(folder: Path) -> Path:
 def searches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """One entry for every search that is made."""
     made: list[int] = []
-    search = pipeline.search
+    search = phase.search
 
     def counted(*arguments: Any, **named: Any) -> Any:
         made.append(1)
         return search(*arguments, **named)
 
-    monkeypatch.setattr(pipeline, "search", counted)
+    monkeypatch.setattr(phase, "search", counted)
     return made
 
 

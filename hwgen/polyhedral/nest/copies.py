@@ -17,6 +17,7 @@ from hwgen.polyhedral.nest.edit import (
 )
 from hwgen.polyhedral.nest.placement import fresh_nest, insert_nest, replace_reads
 from hwgen.polyhedral.nest.state import (
+    Block,
     Loop,
     Node,
     Prefetch,
@@ -64,11 +65,22 @@ def cache_read(state: State, tensor: str, memory: str, readers: Sequence[str]) -
             )
         else:
             stages.append(s)
+
+    def redirected(block: Block) -> Block:
+        done = block.tensorized
+        if done is None or block.stage not in chosen:
+            return block
+        operands = tuple(
+            (n, Access(name, a.indices) if a.tensor == tensor else a) for n, a in done.operands
+        )
+        return replace(block, tensorized=replace(done, operands=operands))
+
     made = replace(
         state,
         tensors=(*state.tensors, Tensor(name, source.dtype, source.shape, "intermediate")),
         stages=tuple(stages),
         storages=(*state.storages, Storage(name, memory)),
+        root=map_blocks(state.root, redirected),
     )
     return insert_nest(made, fresh_nest(made, stage), name), name
 

@@ -149,6 +149,14 @@ def pad(state: State, loop: str, multiple: int) -> State:
             "an untouched loop of one stage",
             "pad before splitting and placing",
         )
+    done = site.block.tensorized
+    if done is not None and done.operands:
+        raise refuse(
+            f"{loop} cannot be padded",
+            f"{inside[0]} is a call of {done.intrinsic}, whose operands would change",
+            "stages whose operands are still free",
+            "pad first, tensorize last",
+        )
     if multiple < 1:
         raise refuse(f"{loop} cannot be padded", str(multiple), "at least 1", "pad(loop, 16)")
     extent = -(-found.extent // multiple) * multiple

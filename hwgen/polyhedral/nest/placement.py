@@ -264,6 +264,16 @@ def compute_inline(state: State, tensor: str) -> State:
             "an intermediate that one statement `t[i, j] = ...` defines",
             f"compute_at({tensor!r}, loop) keeps it close to its readers",
         )
+    readers = {s.tensor for s in state.readers(tensor)}
+    for site in state.sites:
+        if site.block.stage in readers and site.block.tensorized is not None:
+            raise refuse(
+                f"{tensor} cannot be inlined",
+                f"{site.block.stage}, which reads it, is a call of "
+                f"{site.block.tensorized.intrinsic}",
+                "readers whose loops are still free",
+                "inline first, tensorize last",
+            )
     units: dict[str, Expr] = {n: Const(0) for n, _ in stage.iterators if n not in plain}
     value = _typed(state, stage, substitute(stage.value, units))
 

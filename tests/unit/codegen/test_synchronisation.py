@@ -1,9 +1,10 @@
-"""Tokens found on the shortened program are those of the whole program."""
+"""Synchronisation found on the shortened program is that of the whole program."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
-from itertools import product
+from itertools import permutations, product
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from hwgen.polyhedral.matching import match
 from hwgen.polyhedral.scop import build_scop
 from hwgen.polyhedral.search import search
 from hwgen.polyhedral.selection import select
-from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.hardware import Barriers, Events, HardwareSpec, Synchronization
 
 ROOT = Path(__file__).parents[3]
 
@@ -64,15 +65,27 @@ CASES = [
 ]
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.sampled_from(CASES), st.integers(0, 59))
+UNITS = ("load", "compute", "store")
+KINDS: dict[str, Synchronization | None] = {
+    "tokens": None,
+    "events": Events(tuple(permutations(UNITS, 2)), 8, False, 1, "", "", 0, 0),
+    "barriers": Barriers(UNITS, "wait", "", 0),
+    "barriers of both kinds": Barriers(UNITS, "wait", "wait_all", 0),
+    "barriers for all": Barriers((), "", "wait_all", 0),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=40, deadline=None)
+@given(case=st.sampled_from(CASES), number=st.integers(0, 59))
 def test_shortened_loops_stand_for_whole_loops(
-    case: tuple[str, tuple[tuple[str, int], ...]], number: int
+    kind: str, case: tuple[str, tuple[tuple[str, int], ...]], number: int
 ) -> None:
     found = programs(*case)
     sites = found[number % len(found)]
-    short = synchronise(chip(), sites)
-    whole = synchronise(chip(), sites, reach=1 << 20)
+    hardware = replace(chip(), synchronization=KINDS[kind] or chip().synchronization)
+    short = synchronise(hardware, sites)
+    whole = synchronise(hardware, sites, reach=1 << 20)
     assert instances(short) == instances(whole)
 
 

@@ -1,0 +1,120 @@
+"""Kernels of several phases: right, and every tensor crosses the bus once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+from pathlib import Path
+
+import pytest
+
+from hwgen.errors import HwgenError
+from hwgen.model.compiled import have_compiler
+from hwgen.pipeline import Compilation, PhasedCompilation, compile_kernel
+from hwgen.polyhedral.phases import split_phases
+from hwgen.spec.expression import DTYPES
+from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.load import load_hardware, load_workload, make_workload
+from hwgen.verify.check_program import check_program
+from hwgen.verify.data import draw_inputs
+from hwgen.verify.examine import examine
+
+ROOT = Path(__file__).resolve().parents[2]
+ENGINES = ("python", "c") if have_compiler() else ("python",)
+
+CASES: list[tuple[str, dict[str, int]]] = [
+    ("linear_relu", {}),
+    ("linear_relu", {"M": 7, "K": 33, "N": 17}),
+    ("mlp", {}),
+    ("mlp", {"M": 17, "K": 5, "H": 31, "G": 1, "N": 3}),
+    ("attention", {}),
+    ("attention", {"L": 19, "D": 7}),
+    ("attention", {"L": 1, "D": 1}),
+    ("layernorm", {}),
+    ("layernorm", {"M": 3, "N": 50}),
+]
+
+
+def chip() -> HardwareSpec:
+    return load_hardware(ROOT / "hw_specs" / "npu_shared_buffer.yaml")
+
+
+def compiled(name: str, sizes: dict[str, int]) -> Compilation:
+    return compile_kernel(load_workload(ROOT / "workloads" / f"{name}.yaml", sizes), chip())
+
+
+@pytest.mark.parametrize(("name", "sizes"), CASES, ids=str)
+def test_each_byte_crosses_the_bus_once(name: str, sizes: dict[str, int]) -> None:
+    kernel = compiled(name, sizes)
+    inputs = draw_inputs(kernel.workload, 1)
+    for engine in ENGINES:
+        found = examine(kernel, inputs, engine)
+        if found.functional is None:
+            continue
+        for tensor in kernel.workload.tensors:
+            size = prod(tensor.shape) * DTYPES[tensor.dtype]
+            read, written = (
+                found.functional.traffic_bytes("global", tensor.name, way)
+                for way in ("read", "write")
+            )
+            assert read == (size if tensor.role == "input" else 0), tensor.name
+            assert written == (size if tensor.role == "output" else 0), tensor.name
+
+
+def test_phases_are_as_few_as_statements_allow() -> None:
+    for name, count in (("linear_relu", 1), ("mlp", 3), ("attention", 4), ("layernorm", 2)):
+        workload = load_workload(ROOT / "workloads" / f"{name}.yaml")
+        phases = split_phases(workload)
+        assert len(phases) == count
+        statements = [s for phase in phases for s in phase.workload.statements]
+        assert statements == list(workload.statements)
+
+
+def test_buffers_share_addresses_only_one_after_the_other() -> None:
+    kernel = compiled("mlp", {})
+    assert isinstance(kernel, PhasedCompilation)
+    buffers = {b.name: b for b in kernel.program.buffers}
+    first, kept = buffers["p0_h1_local"], buffers["h1_kept_local"]
+    check_program(kernel.program, kernel.hardware)
+    # It must not lie where the call that fills it reads.
+    moved = tuple(replace(b, base=first.base) if b is kept else b for b in kernel.program.buffers)
+    with pytest.raises(HwgenError, match="H733"):
+        check_program(replace(kernel.program, buffers=moved), kernel.hardware)
+
+
+def test_an_intermediate_that_does_not_fit_is_refused() -> None:
+    workload = make_workload(
+        name="too_wide",
+        sizes={},
+        tensors={
+            "x": "float32[300, 300]",
+            "w": "float32[300, 300]",
+            "h": "float32[300, 300]",
+            "v": "float32[300, 300]",
+            "y": "float32[300, 300]",
+        },
+        compute=["h[m, n] += x[m, k] * w[k, n]", "y[m, n] += h[m, k] * v[k, n]"],
+    )
+    with pytest.raises(HwgenError, match="H405") as refused:
+        compile_kernel(workload, chip())
+    assert "h_acc_local" in refused.value.diagnostic.found
+
+
+def test_what_stays_on_the_chip_is_not_rearranged() -> None:
+    workload = make_workload(
+        name="shifted",
+        sizes={},
+        tensors={
+            "x": "float32[8, 8]",
+            "h": "float32[8]",
+            "p": "float32[10]",
+            "y": "float32[10]",
+        },
+        compute=[
+            "h[m] += x[m, k]",
+            "p[i] = select(i >= 1 and i < 9, h[i - 1], 0.0)",
+            "y[i] = p[i] + 1.0",
+        ],
+    )
+    with pytest.raises(HwgenError, match="H408"):
+        compile_kernel(workload, chip())

@@ -1,0 +1,179 @@
+"""Schedule scripts on the command line: printed, changed, completed, refused."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hwgen.cli import main
+from hwgen.cli.searching import Search, searching
+from hwgen.pipeline import SearchOptions
+from hwgen.spec.load import load_hardware
+from tests.samples import CHIPS_WITH_UNITS, ROOT
+
+CHIP = next(p for p in CHIPS_WITH_UNITS if p.stem == "vta")
+LOOPS = next(
+    p
+    for p in sorted((ROOT / "hw_specs").glob("*.yaml"))
+    if load_hardware(p).processor is not None and not load_hardware(p).units
+)
+GEMM = ROOT / "workloads" / "gemm.yaml"
+SIZES = ["--set", "M=4", "--set", "N=128", "--set", "K=64"]
+KERNEL = ["--spec", str(CHIP), "--workload", str(GEMM), *SIZES, "--no-cache"]
+SPLIT = re.compile(r"(?<=s\.split\(c_n_o, factor=)\d+")
+"""The tile of the output's columns, in blocks."""
+
+Text = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def script(capsys: Text) -> str:
+    assert main(["generate", *KERNEL, "--stage", "script"]) == 0
+    text = capsys.readouterr().out
+    assert len(SPLIT.findall(text)) == 1, text
+    return text
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "my.py"
+
+
+def generated(file: Path, capsys: Text, *options: str) -> str:
+    """What a stage shows of the kernel of a script."""
+    assert main(["generate", *KERNEL, "--script", str(file), *options]) == 0
+    return capsys.readouterr().out
+
+
+def refused(file: Path, capsys: Text, *options: str) -> str:
+    """The message; nothing else is printed."""
+    assert main(["generate", *KERNEL, "--script", str(file), *options]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    return captured.err
+
+
+@pytest.mark.parametrize("options", [[], ["--no-auto"]])
+def test_a_printed_script_makes_the_same_kernel(
+    options: list[str], script: str, file: Path, capsys: Text
+) -> None:
+    file.write_text(script)
+    assert generated(file, capsys, "--stage", "script", *options) == script
+    again = generated(file, capsys, "--stage", "emit", *options)
+    assert main(["generate", *KERNEL, "--stage", "emit"]) == 0
+    assert again == capsys.readouterr().out
+
+
+def test_a_changed_number_makes_another_kernel(script: str, file: Path, capsys: Text) -> None:
+    changed = SPLIT.sub("2", script)
+    file.write_text(changed)
+    assert generated(file, capsys, "--no-auto", "--stage", "script") == changed
+    assert "4 tiles of 32" in generated(file, capsys, "--no-auto")
+    assert main(["simulate", *KERNEL, "--script", str(file), "--no-auto"]) == 0
+    shown = capsys.readouterr().out
+    assert "equal to the reference, bit for bit" in shown
+
+
+def test_the_scheduler_goes_on_from_a_partial_script(script: str, file: Path, capsys: Text) -> None:
+    begun = "".join(SPLIT.sub("2", script).splitlines(keepends=True)[:3])
+    assert "factor=2" in begun
+    file.write_text(f'"""My first lines."""\n\n{begun}')
+    whole = generated(file, capsys, "--stage", "script")
+    assert whole.startswith(begun)
+    assert whole.count("tensorize") == script.count("tensorize")
+    assert main(["simulate", *KERNEL, "--script", str(file)]) == 0
+    assert "equal to the reference, bit for bit" in capsys.readouterr().out
+
+
+def test_a_script_without_an_end_is_refused_where_nothing_completes_it(
+    script: str, file: Path, capsys: Text
+) -> None:
+    file.write_text("".join(script.splitlines(keepends=True)[:3]))
+    assert refused(file, capsys, "--no-auto").startswith(f"{file}: error[H420]: ")
+    assert main(["generate", *KERNEL, "--no-auto"]) == 1
+    assert capsys.readouterr().err.startswith("error[H420]: ")
+
+
+def test_a_beginning_that_leads_nowhere_is_refused_at_its_line(
+    script: str, file: Path, capsys: Text
+) -> None:
+    first = script.splitlines()[0]
+    file.write_text(f"# Mine.\n{first}\ns.fuse('c_m', c_n_o)\n")
+    message = refused(file, capsys)
+    assert message.startswith(f"{file}:3: error[H420]: ")
+    assert "s.fuse('c_m', c_n_o)" in message
+
+
+@pytest.mark.parametrize("options", [[], ["--no-auto"]])
+@pytest.mark.parametrize(
+    ("second", "code"),
+    [
+        ("import os", "H418"),
+        ("outer = [", "H418"),
+        ("s.no_such_primitive('c_m')", "H418"),
+        ("s.split('no_such_loop', factor=2)", "H414"),
+        ("s.compute_at('c', 'c_m')", "H413"),
+    ],
+)
+def test_a_wrong_line_is_named(
+    second: str, code: str, options: list[str], script: str, file: Path, capsys: Text
+) -> None:
+    file.write_text(f"{script.splitlines()[0]}\n{second}\n")
+    message = refused(file, capsys, *options)
+    assert re.match(rf"{re.escape(str(file))}:2(:1)?: error\[{code}\]: ", message), message
+
+
+def test_files_that_are_no_scripts(file: Path, capsys: Text) -> None:
+    assert "error[H001]" in refused(file, capsys)
+    file.write_bytes(b"\xff\xfe")
+    assert refused(file, capsys).startswith(f"{file}: error[H418]: ")
+
+
+@pytest.mark.parametrize(("tile", "code"), [(2048, "H502"), (4096, "H420"), (9000, "H420")])
+def test_a_tile_that_is_too_large_is_an_error_of_the_script(
+    tile: int, code: str, file: Path, capsys: Text
+) -> None:
+    sizes = ["--set", "M=4096", "--set", "N=16", "--set", "K=16"]
+    kernel = ["--spec", str(CHIP), "--workload", str(GEMM), *sizes, "--no-cache"]
+    assert main(["generate", *kernel, "--stage", "script"]) == 0
+    text, changed = re.subn(r"(?<=s\.split\('c_m', factor=)\d+", str(tile), capsys.readouterr().out)
+    assert changed == 1
+    file.write_text(text)
+    assert main(["generate", *kernel, "--script", str(file), "--no-auto"]) == 1
+    assert capsys.readouterr().err.startswith(f"{file}: error[{code}]: ")
+
+
+def test_a_script_and_a_rank_exclude_each_other(file: Path, capsys: Text) -> None:
+    file.write_text("")
+    assert main(["simulate", *KERNEL, "--script", str(file), "--schedule", "1"]) == 2
+    assert "a script has one schedule" in capsys.readouterr().err
+
+
+def test_a_search_for_the_rest_reports_its_steps(
+    script: str, file: Path, capsys: Text, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[int] = []
+
+    @contextmanager
+    def listening(name: str, search: Search) -> Generator[SearchOptions, None, None]:
+        with searching(name, search) as options:
+            yield replace(options, progress=lambda done, _: steps.append(done))
+
+    monkeypatch.setattr("hwgen.cli.generate.searching", listening)
+    file.write_text(script.splitlines()[0])
+    generated(file, capsys)
+    assert steps
+    assert steps == sorted(steps)
+
+
+def test_scripts_of_processors_can_be_simulated(file: Path, capsys: Text) -> None:
+    kernel = ["--spec", str(LOOPS), "--workload", str(GEMM), *SIZES]
+    assert main(["generate", *kernel, "--stage", "script"]) == 0
+    file.write_text(capsys.readouterr().out)
+    assert main(["simulate", *kernel, "--script", str(file), "--no-auto"]) == 0
+    assert "equal to the reference" in capsys.readouterr().out

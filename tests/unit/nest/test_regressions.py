@@ -1,0 +1,118 @@
+"""Schedules that random campaigns once found wrong, each as small as it gets."""
+
+from __future__ import annotations
+
+import pytest
+
+from hwgen import HwgenError, Schedule
+from hwgen.model.compiled import have_compiler
+from hwgen.polyhedral.nest.legality import check
+from hwgen.spec.load import load_hardware
+from hwgen.spec.workload import Workload
+from hwgen.verify.nest_runs import run_kernels
+from hwgen.verify.schedules import lowered
+from tests.unit.nest.toy import ROOT, SPECS, make
+
+CALLS = ROOT / "tests" / "specs" / "cpu_small_calls.yaml"
+
+CHAIN = make(
+    "chain",
+    {"x": "float32[6, 5]", "t": "float32[6, 5]", "y": "float32[6, 5]"},
+    ["t[i, j] = x[i, j] * 2", "y[i, j] = t[i, j] + 1"],
+)
+ADD = make(
+    "add",
+    {"a": "float32[3, 12]", "b": "float32[3, 12]", "c": "float32[3, 12]"},
+    ["c[n, i] = a[n, i] + b[n, i]"],
+)
+COPY = make("move", {"x": "float32[5, 4]", "y": "float32[5, 4]"}, ["y[i, j] = x[i, j]"])
+
+
+def right(workload: Workload, script: str, spec: str = "") -> Schedule:
+    """A schedule that must compute the reference."""
+    hardware = load_hardware(SPECS[spec] if spec else CALLS)
+    schedule = Schedule(workload, hardware).replay(script)
+    kernel = lowered(schedule, 0)
+    if have_compiler():
+        assert run_kernels([kernel], hardware) == [""]
+    return schedule
+
+
+def refused(schedule: Schedule, primitive: str, *arguments: str | int) -> HwgenError:
+    """The error of a call that must be refused."""
+    before = str(schedule)
+    with pytest.raises(HwgenError) as caught:
+        getattr(schedule, primitive)(*arguments)
+    assert str(schedule) == before
+    return caught.value
+
+
+def test_a_prefetch_of_what_is_made_anew_in_each_iteration() -> None:
+    """The address that a later iteration reads was taken of a buffer not yet there."""
+    script = "s.prefetch('t', 'y_i', 1)\ns.compute_at('t', 'y_j')\n"
+    schedule = right(CHAIN, script, "cpu")
+    assert "prefetch t" in str(schedule)
+    assert "prefetch" not in lowered(schedule, 0).source.text
+
+
+def test_a_prefetch_goes_with_what_is_inlined() -> None:
+    schedule = right(CHAIN, "s.prefetch('t', 'y_i', 1)\ns.compute_inline('t')\n", "cpu")
+    assert "prefetch" not in str(schedule)
+
+
+@pytest.mark.parametrize("kind", ["parallel", "vectorize", "unroll"])
+def test_one_pragma_per_loop(kind: str) -> None:
+    """A pragma between that of the kind and its loop is no C."""
+    schedule = Schedule(COPY, load_hardware(SPECS["cpu"]))
+    schedule.pragma("j", "GCC unroll", 4)
+    assert refused(schedule, kind, "j").code == "H413"
+    schedule.undo()
+    getattr(schedule, kind)("j")
+    assert refused(schedule, "pragma", "j", "GCC unroll", 4).code == "H413"
+
+
+def test_vectorized_loops_stay_innermost() -> None:
+    """A parallel loop inside lanes is no C."""
+    schedule = Schedule(COPY, load_hardware(SPECS["cpu"]))
+    schedule.vectorize("j")
+    error = refused(schedule, "reorder", "j", "i")
+    assert error.code == "H413"
+    assert "i inside j, which is vectorize" in str(error)
+    refused(Schedule(COPY, load_hardware(SPECS["cpu"])), "vectorize", "i")
+
+
+def test_operands_of_a_call_are_within_the_intrinsics_strides() -> None:
+    """The call was told of no stride for a dimension that it takes as dense."""
+    script = "s.split('j', factor=2)\ns.reorder('i', 'j_i', 'j_o')\ns.tensorize('j_i', 'copy')\n"
+    schedule = Schedule(COPY, load_hardware(CALLS)).replay(script)
+    with pytest.raises(HwgenError) as caught:
+        lowered(schedule, 0)
+    assert caught.value.code == "H623"
+    assert "by 2 elements (j_o)" in str(caught.value)
+    right(COPY, script.replace("'j_i', 'j_o'", "'j_o', 'j_i'").replace("e('j_i'", "e('j_o'"))
+
+
+def test_a_copy_for_a_call_becomes_its_operand() -> None:
+    script = "s.split('i', factor=4)\ns.tensorize('i_i', 'add')\ns.cache_read('a', 'heap')\n"
+    schedule = right(ADD, script)
+    assert "add  # from i_i: c[n, i_o * 4 + i_i] = a_heap[" in str(schedule)
+    check(schedule.state)
+
+
+def test_nothing_is_inlined_into_a_call() -> None:
+    stages = make(
+        "stages",
+        {"x": "float32[4]", "t": "float32[4]", "b": "float32[4]", "c": "float32[4]"},
+        ["t[i] = x[i] * 2", "c[i] = t[i] + b[i]"],
+    )
+    schedule = right(stages, "s.tensorize('c_i', 'add')\n")
+    error = refused(schedule, "compute_inline", "t")
+    assert error.code == "H413"
+    assert "a call of add" in str(error)
+
+
+def test_nothing_around_a_call_is_padded() -> None:
+    schedule = right(ADD, "s.split('i', factor=4)\ns.tensorize('i_i', 'add')\n")
+    error = refused(schedule, "pad", "n", 4)
+    assert error.code == "H413"
+    assert "whose operands would change" in str(error)
