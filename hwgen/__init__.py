@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from hwgen.nest_pipeline import compile_nest
     from hwgen.pipeline import compile_kernel
     from hwgen.schedule import Schedule
+    from hwgen.scripting import compile_schedule
     from hwgen.spec.load import load_hardware, load_workload
     from hwgen.spec.load import make_workload as Workload  # noqa: N812
 
@@ -21,6 +22,7 @@ __all__ = [
     "Workload",
     "compile_kernel",
     "compile_nest",
+    "compile_schedule",
     "load_hardware",
     "load_workload",
 ]
@@ -31,6 +33,7 @@ _HOMES = {
     "Workload": ("hwgen.spec.load", "make_workload"),
     "compile_kernel": ("hwgen.pipeline", "compile_kernel"),
     "compile_nest": ("hwgen.nest_pipeline", "compile_nest"),
+    "compile_schedule": ("hwgen.scripting", "compile_schedule"),
     "load_hardware": ("hwgen.spec.load", "load_hardware"),
     "load_workload": ("hwgen.spec.load", "load_workload"),
 }

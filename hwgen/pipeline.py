@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hwgen.compilation import STAGES, Compilation, Kernel, build
+from hwgen.errors import HwgenError
 from hwgen.phase import DEFAULTS, SearchOptions, compile_phase
 from hwgen.phased import PhasedCompilation, compile_phases
 from hwgen.polyhedral import isl
@@ -33,9 +34,19 @@ def compile_kernel(
     """Compile a workload for a chip; `schedule` replaces the search's choice.
 
     Raises:
-        HwgenError: H3xx where no intrinsics match, H4xx where no schedule exists or fits, or
-            where looking for one takes too long.
+        HwgenError: H309 where the chip is a processor (`compile_nest` is for those), H3xx where no
+            intrinsics match, H4xx where no schedule exists or fits, or where looking for one takes
+            too long.
     """
+    if not hardware.units:
+        raise HwgenError(
+            "H309",
+            f"{hardware.name} has no units for intrinsics to run on",
+            location=hardware.location,
+            found="a processor",
+            allowed="chips with units",
+            repair="hwgen.compile_nest(workload, hardware)",
+        )
     with isl.bounded():
         if schedule is not None:
             scop = build_scop(workload)

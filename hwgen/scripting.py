@@ -62,13 +62,22 @@ def compile_script(
         HwgenError: H418 a line that is no edit, H411 to H417 an edit that is refused, H420 where
             the chip's calls cannot run the schedule; whatever `compile_kernel` raises.
     """
-    before = Schedule(workload, hardware)
+    return compile_schedule(Schedule(workload, hardware).replay(script, file))
+
+
+def compile_schedule(schedule: Schedule) -> Compilation:
+    """Compile a schedule for a chip with units, as it is. (`compile_nest` is for processors.)
+
+    Raises:
+        HwgenError: H420 where the chip's calls cannot run the schedule; whatever `compile_kernel`
+            raises.
+    """
+    workload, hardware = schedule.workload, schedule.hardware
     phases = split_phases(workload)
-    stages = _stages(before, phases)
-    schedule = before.replay(script, file)
     with isl.bounded():
         readings: list[Reading] = []
         held = _held(schedule)
+        stages = _stages(Schedule(workload, hardware), phases)
         for number, (phase, first) in enumerate(zip(phases, stages, strict=True)):
             sharing = sharing_of(phases, number, _memories(held, readings))
             scop = build_scop(phase.workload)

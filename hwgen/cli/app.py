@@ -223,6 +223,8 @@ def generate(
 
     The report says what was decided, the cycles, and the lower bound on them.
     """
+    if script is not None and len(workloads or []) != 1:
+        raise typer.BadParameter("a script is for one workload", param_hint="'--script'")
     with guarded():
         from hwgen.cli import generate as body
         from hwgen.cli.nest import Script

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 
 import islpy
@@ -31,6 +32,8 @@ __all__ = [
     "AstExpr",
     "AstNode",
     "Map",
+    "Pair",
+    "Point",
     "Schedule",
     "Set",
     "UnionMap",
@@ -45,8 +48,8 @@ __all__ = [
     "node_kind",
     "operation",
     "relation",
-    "sample_pair",
-    "sample_point",
+    "some_pair",
+    "some_point",
     "union_map",
     "union_set",
 ]
@@ -140,18 +143,41 @@ def operation(expr: AstExpr) -> str:
     return str(kind.name)
 
 
-def sample_point(points: Set) -> tuple[str, tuple[int, ...]]:
-    """Name and coordinates of one point of a non-empty set."""
+Point = tuple[str, tuple[int, ...]]
+"""Name and coordinates of a point."""
+
+Pair = tuple[Point, Point]
+
+
+@lru_cache(maxsize=1 << 14)
+def some_point(points: str, without: str = "") -> Point | None:
+    """A point of a set given as text, that is not in another; None where there is none.
+
+    Remembered by text: schedules that differ little ask much the same.
+    """
+    found = Set(points)
+    if without:
+        found = found.subtract(Set(without))
+    return None if found.is_empty() else _sample(found)
+
+
+@lru_cache(maxsize=1 << 14)
+def some_pair(relation: str, without: str = "") -> Pair | None:
+    """A pair of a relation given as text, that is not in another; None where there is none."""
+    found = Map(relation)
+    if without:
+        found = found.subtract(Map(without))
+    if found.is_empty():
+        return None
+    first = found.get_tuple_name(dim_type.in_) or ""
+    second = found.get_tuple_name(dim_type.out) or ""
+    inputs = found.dim(dim_type.in_)
+    _, values = _sample(found.wrap())
+    return (first, values[:inputs]), (second, values[inputs:])
+
+
+def _sample(points: Set) -> Point:
     point: Any = points.sample_point()
     rank = points.dim(dim_type.set)
     values = tuple(point.get_coordinate_val(dim_type.set, i).to_python() for i in range(rank))
     return points.get_tuple_name() or "", values
-
-
-def sample_pair(relation: Map) -> tuple[tuple[str, tuple[int, ...]], tuple[str, tuple[int, ...]]]:
-    """Names and coordinates of one pair of a non-empty relation."""
-    first = relation.get_tuple_name(dim_type.in_) or ""
-    second = relation.get_tuple_name(dim_type.out) or ""
-    inputs = relation.dim(dim_type.in_)
-    _, values = sample_point(relation.wrap())
-    return (first, values[:inputs]), (second, values[inputs:])

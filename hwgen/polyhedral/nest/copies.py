@@ -120,7 +120,7 @@ def cache_write(state: State, tensor: str, memory: str) -> tuple[State, str]:
         storages=(*state.storages, Storage(name, memory)),
         root=root,
     )
-    place = next(n for n, x in enumerate(root) if name in stages_of(x)) + 1
+    place = max(n for n, x in enumerate(root) if name in stages_of(x)) + 1
     node = fresh_nest(made, copy)
     return replace(made, root=(*root[:place], node, *root[place:])), name
 

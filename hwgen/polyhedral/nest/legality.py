@@ -145,14 +145,14 @@ def _flow(state: State, writer: Site, reader: Site, access: Access, depth: int) 
     stage = w.stage
     elements = equal(r.element(access), w.element(stage.target))
     # Where no point is computed twice, one emptiness check decides.
-    late = isl.Map(
+    late = isl.some_pair(
         f"{{ {r.tuple} -> {w.tuple} : "
         f"{conjoin(r.domain, w.domain, elements)} and not "
         f"({conjoin(same(w, r, depth), [before(w, r, depth)])}) }}"
     )
-    if late.is_empty() and _coverage(state, writer) is None:
+    if late is None and _coverage(state, writer) is None:
         return None
-    needed = isl.Map(
+    needed = (
         f"{{ {r.tuple} -> {_instance(stage, POINT)} : "
         + conjoin(
             r.domain,
@@ -161,13 +161,13 @@ def _flow(state: State, writer: Site, reader: Site, access: Access, depth: int) 
         )
         + " }"
     )
-    ran = isl.Map(
+    ran = (
         f"{{ {r.tuple} -> {_instance(stage, POINT)} : exists ({', '.join(w.names) or 'z'} : "
         + conjoin(r.domain, w.domain, same(w, r, depth), [before(w, r, depth)], _bound(w, POINT))
         + ") }"
     )
-    missing = needed.subtract(ran)
-    if missing.is_empty():
+    missing = isl.some_pair(needed, ran)
+    if missing is None:
         return None
     reads, makes = _pair(missing, r.names, [n for n, _ in stage.iterators])
     return Violation(f"{reads} reads {access.tensor} before what it needs has run", reads, makes)
@@ -177,14 +177,14 @@ def _coverage(state: State, writer: Site) -> Violation | None:
     """Every point of a stage runs."""
     w = Side(state, writer, "'")
     stage = w.stage
-    ran = isl.Set(
+    ran = (
         f"{{ {_instance(stage, POINT)} : exists ({', '.join(w.names) or 'z'} : "
         + conjoin(w.domain, _bound(w, POINT))
         + ") }"
     )
-    whole = isl.Set(f"{{ {_instance(stage, POINT)} : {conjoin(_domain(stage, POINT))} }}")
-    missing = whole.subtract(ran)
-    if missing.is_empty():
+    whole = f"{{ {_instance(stage, POINT)} : {conjoin(_domain(stage, POINT))} }}"
+    missing = isl.some_point(whole, ran)
+    if missing is None:
         return None
     point = _point(missing, [n for n, _ in stage.iterators])
     return Violation("a part of the stage never runs", point, f"no instance of {stage.tensor}")
@@ -202,42 +202,41 @@ def _accumulation(state: State, compute: Site, init: Site | None, depth: int) ->
         "(" + " or ".join(f"{x} != {y}" for x, y in zip(a.names, b.names, strict=True)) + ")"
     )
     if a.names:
-        twice = isl.Map(
+        twice = isl.some_pair(
             f"{{ {a.tuple} -> {b.tuple} : "
             f"{conjoin(a.domain, b.domain, home, point, [different])} }}"
         )
-        if not twice.is_empty():
+        if twice is not None:
             return Violation("one contribution is added twice", *_pair(twice, a.names, b.names))
     if init is None:
         first = [f"{a.own(a.block.binding[n])} = 0" for n, _ in stage.reduction]
-        late = isl.Map(
+        late = isl.some_pair(
             f"{{ {a.tuple} -> {b.tuple} : "
             f"{conjoin(a.domain, b.domain, home, target, first)} and not "
             f"({before(a, b, depth)} or ({conjoin(same(a, b, len(a.names)))})) }}"
         )
-        if not late.is_empty():
+        if late is not None:
             return Violation(
                 "the contribution that initialises comes late", *_pair(late, a.names, b.names)
             )
     else:
         i = Side(state, init, "'''")
         elements = equal(i.element(stage.target), b.element(stage.target))
-        late = isl.Map(
+        late = isl.some_pair(
             f"{{ {i.tuple} -> {b.tuple} : "
             f"{conjoin(i.domain, b.domain, same(i, b, depth), elements)} and not "
             f"{before(i, b, depth)} }}"
         )
-        if not late.is_empty():
+        if late is not None:
             return Violation(
                 "an initialisation comes after a contribution", *_pair(late, i.names, b.names)
             )
-        started = isl.Set(
+        started = (
             f"{{ {b.tuple} : exists ({', '.join(i.names) or 'z'} : "
             f"{conjoin(i.domain, b.domain, same(i, b, depth), elements)}) }}"
         )
-        whole = isl.Set(f"{{ {b.tuple} : {conjoin(b.domain)} }}")
-        missing = whole.subtract(started)
-        if not missing.is_empty():
+        missing = isl.some_point(f"{{ {b.tuple} : {conjoin(b.domain)} }}", started)
+        if missing is not None:
             point_text = _point(missing, b.names)
             return Violation("a contribution has no initialisation", point_text, init.block.name)
     return _early_readers(state, compute, depth)
@@ -254,12 +253,12 @@ def _early_readers(state: State, compute: Site, depth: int) -> Violation | None:
             if access.tensor != w.stage.tensor:
                 continue
             elements = equal(r.element(access), w.element(w.stage.target))
-            late = isl.Map(
+            late = isl.some_pair(
                 f"{{ {r.tuple} -> {w.tuple} : "
                 f"{conjoin(r.domain, w.domain, same(w, r, depth), elements)} and not "
                 f"{before(w, r, depth)} }}"
             )
-            if not late.is_empty():
+            if late is not None:
                 reads, adds = _pair(late, r.names, w.names)
                 return Violation(f"{reads} reads {access.tensor} before all is added", reads, adds)
     return None
@@ -277,8 +276,8 @@ def _check_inside(state: State, site: Site) -> None:
             continue
         value = side.own(binding[iterator])
         outside = f"({value} < 0 or {value} >= {extent})"
-        strays = isl.Set(f"{{ {side.tuple} : {conjoin(side.domain, [outside])} }}")
-        if not strays.is_empty():
+        strays = isl.some_point(f"{{ {side.tuple} : {conjoin(side.domain, [outside])} }}")
+        if strays is not None:
             raise HwgenError(
                 "H411",
                 f"{site.block.name} runs where it has nothing to compute",
@@ -299,13 +298,13 @@ def _check_store(state: State, site: Site) -> None:
     outer = [n for n in side.names if n not in names]
     inner = [n for n in side.names if n in names]
     bounds = side.domain
-    whole = isl.Set(f"{{ [{', '.join(outer)}] : exists ({', '.join(inner)} : {conjoin(bounds)}) }}")
-    stored = isl.Set(
+    whole = f"{{ [{', '.join(outer)}] : exists ({', '.join(inner)} : {conjoin(bounds)}) }}"
+    stored = (
         f"{{ [{', '.join(outer)}] : exists ({', '.join(inner)} : "
         f"{conjoin(bounds, [side.own(predicate)])}) }}"
     )
-    missing = whole.subtract(stored)
-    if not missing.is_empty():
+    missing = isl.some_point(whole, stored)
+    if missing is not None:
         raise HwgenError(
             "H411",
             f"nobody stores {site.block.stage}",
@@ -344,7 +343,7 @@ def _check_conflict(
     if other.block.stage == tensor:
         accesses.append(o.stage.target)
     for access in accesses:
-        clash = isl.Map(
+        clash = isl.some_pair(
             f"{{ {w.tuple} -> {o.tuple} : "
             + conjoin(
                 w.domain,
@@ -355,7 +354,7 @@ def _check_conflict(
             )
             + " }"
         )
-        if not clash.is_empty():
+        if clash is not None:
             first, second = _pair(clash, w.names, o.names)
             raise HwgenError(
                 "H412",
@@ -369,9 +368,9 @@ def _check_conflict(
             )
 
 
-def _pair(relation: isl.Map, first: Sequence[str], second: Sequence[str]) -> tuple[str, str]:
-    """Two concrete instances out of a non-empty relation, their dimensions named."""
-    (a, x), (b, y) = isl.sample_pair(relation)
+def _pair(pair: isl.Pair, first: Sequence[str], second: Sequence[str]) -> tuple[str, str]:
+    """Two concrete instances, their dimensions named."""
+    (a, x), (b, y) = pair
     return _show(a, first, x), _show(b, second, y)
 
 
@@ -381,7 +380,7 @@ def _show(name: str, labels: Sequence[str], values: Sequence[int]) -> str:
     return f"{name}[{', '.join(pairs)}]"
 
 
-def _point(points: isl.Set, labels: Sequence[str], name: str = "") -> str:
-    """One point of a non-empty set."""
-    found, values = isl.sample_point(points)
+def _point(point: isl.Point, labels: Sequence[str], name: str = "") -> str:
+    """One point, its dimensions named."""
+    found, values = point
     return _show(name or found, labels, values)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -86,7 +87,8 @@ def test_the_scheduler_goes_on_from_a_partial_script(script: str, file: Path, ca
     whole = generated(file, capsys, "--stage", "script")
     assert whole.startswith(begun)
     assert whole.count("tensorize") == script.count("tensorize")
-    assert main(["simulate", *KERNEL, "--script", str(file)]) == 0
+    file.write_text(whole)
+    assert main(["simulate", *KERNEL, "--script", str(file), "--no-auto"]) == 0
     assert "equal to the reference, bit for bit" in capsys.readouterr().out
 
 
@@ -154,15 +156,47 @@ def test_a_script_and_a_rank_exclude_each_other(file: Path, capsys: Text) -> Non
     assert "a script has one schedule" in capsys.readouterr().err
 
 
+def test_a_script_is_for_one_workload(file: Path, capsys: Text) -> None:
+    file.write_text("")
+    for workloads in ([], ["--workload", "gemm", "--workload", "relu"]):
+        assert main(["generate", "--spec", str(CHIP), *workloads, "--script", str(file)]) == 2
+        assert "a script is for one workload" in capsys.readouterr().err
+
+
+def test_what_has_no_script_is_said_among_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Text
+) -> None:
+    folder = tmp_path / "workloads"
+    folder.mkdir()
+    shutil.copy(ROOT / "workloads" / "relu.yaml", folder)
+    (folder / "gram.yaml").write_text(
+        "hwgen: 1\nname: gram\nsizes: {N: 32}\n"
+        "tensors: {a: 'int8[N, N]', acc: 'int32[N, N]', c: 'int8[N, N]'}\n"
+        "compute: ['acc[m, n] += a[m, k] * a[n, k]', 'c[m, n] = int8(acc[m, n])']\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    chip = shutil.copy(CHIP, tmp_path)
+    assert main(["generate", "--spec", str(chip), "--stage", "script", "--no-cache"]) == 0
+    captured = capsys.readouterr()
+    assert "== relu\n" in captured.out
+    assert "gram: the schedule has no script: " in captured.err
+    one = ["--spec", str(chip), "--workload", str(folder / "gram.yaml"), "--no-cache"]
+    assert main(["generate", *one, "--stage", "script"]) == 1
+    assert capsys.readouterr().err.startswith("error[H419]: ")
+
+
 def test_a_search_for_the_rest_reports_its_steps(
     script: str, file: Path, capsys: Text, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps: list[int] = []
 
+    def note(done: int, _: int) -> None:
+        steps.append(done)
+
     @contextmanager
     def listening(name: str, search: Search) -> Generator[SearchOptions, None, None]:
         with searching(name, search) as options:
-            yield replace(options, progress=lambda done, _: steps.append(done))
+            yield replace(options, progress=note)
 
     monkeypatch.setattr("hwgen.cli.generate.searching", listening)
     file.write_text(script.splitlines()[0])

@@ -349,6 +349,57 @@ def test_random_events_agree_with_all_pairs(
     assert _found(events(), _sited(body)) in _expected(events(), _sited(body))
 
 
+def _times(kind: Synchronization, body: tuple[Node, ...]) -> dict[int, tuple[int, int]]:
+    """Start and end of each call, by its site."""
+    result = simulate_timing(program(*body), with_kind(kind), timeline=True)
+    assert result.timeline is not None
+    calls = {n.site: n.intrinsic for n in body if isinstance(n, Call)}
+    return {e.site: (e.start, e.end) for e in result.timeline if calls.get(e.site) == e.name}
+
+
+def _conflict(first: Call, second: Call) -> bool:
+    places = {(m, e): w for m, e, w in sorted(_touches(first))}
+    return any((m, e) in places and (w or places[m, e]) for m, e, w in _touches(second))
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(_CALLS, max_size=14))
+def test_a_scoreboard_holds_back_what_conflicts_and_nothing_else(body: list[Node]) -> None:
+    calls = [n for n in _sited(body) if isinstance(n, Call)]
+    times = _times(SCOREBOARD, tuple(calls))
+    for first, second in combinations(calls, 2):
+        if first.unit != second.unit and _conflict(first, second):
+            assert times[second.site][0] >= times[first.site][1] + 5
+    for number, call in enumerate(calls):
+        # On-chip calls start as soon as their unit is free and what they wait for is done.
+        if call.unit == "compute" and any(c.unit == "compute" for c in calls[:number]):
+            before = max(times[c.site][1] for c in calls[:number] if c.unit == "compute")
+            others = [c for c in calls[:number] if c.unit != "compute" and _conflict(c, call)]
+            held = max([times[c.site][1] + 5 for c in others], default=0)
+            assert times[call.site][0] <= max(before, held) + _LOAD_CYCLES
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.one_of(_CALLS, _BARRIERS), max_size=12))
+def test_nothing_begins_before_a_barrier_is_passed(body: list[Node]) -> None:
+    nodes = _sited(body)
+    times = _times(BARRIERS, nodes)
+    for number, node in enumerate(nodes):
+        if not isinstance(node, Barrier):
+            continue
+        waited = [
+            times[n.site][1]
+            for n in nodes[:number]
+            if isinstance(n, Call) and node.unit in ("", n.unit)
+        ]
+        for later in nodes[number:]:
+            if isinstance(later, Call) and waited:
+                assert times[later.site][0] >= max(waited) + 7
+
+
+_LOAD_CYCLES = 200
+"""More than a micro-kernel's load takes, which may stand between two calls."""
+
 MUTANTS: dict[str, tuple[Callable[[], Synchronization], tuple[Node, ...], str]] = {
     "one flag less": (
         events,
