@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from run import ROOT, SECTIONS, compiled
 
 from hwgen.report.text import describe, measure
+from hwgen.scripting import script_of
 
 README = ROOT / "README.md"
 GEMM = {"M": 1, "N": 256, "K": 256}
@@ -27,6 +28,7 @@ def excerpts() -> dict[str, str]:
     return {
         "report": f"```\n{describe(measure(c))}\n```",
         "kernel": f"```c\n{kernel_text(c.source.c)}\n```",
+        "script": f"```python\n{script_of(c).rstrip()}\n```",
     }
 
 

@@ -5,6 +5,7 @@ Every figure is measured in this run. Cycles are the timing model's; times are o
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -12,13 +13,16 @@ from os import times
 from pathlib import Path
 from time import perf_counter
 
+from processor import gflops, product
+
 from hwgen.model.compiled import compile_model, have_compiler
 from hwgen.model.functional import run
 from hwgen.model.reference import random_inputs
 from hwgen.model.timing import simulate_timing
-from hwgen.pipeline import Compilation, compile_kernel
+from hwgen.pipeline import Compilation, PhasedCompilation, compile_kernel
 from hwgen.report.table import Cell, table
 from hwgen.report.text import measure
+from hwgen.report.traffic import off_chip_traffic
 from hwgen.spec.load import load_hardware, load_workload
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -140,7 +144,43 @@ def simulation() -> str:
     return table(("gemm 256^3", "seconds", "GMAC/s"), rows)
 
 
-SECTIONS: tuple[Callable[[], str], ...] = (cycles, generation, steady_state, simulation)
+KEPT = ("linear_relu", "mlp", "layernorm", "attention")
+
+
+def kept() -> str:
+    """Off-chip bytes where phases keep their intermediates on the chip (npu_shared_buffer)."""
+    chip = load_hardware(ROOT / "hw_specs" / "npu_shared_buffer.yaml")
+    rows: list[list[Cell]] = []
+    for name in KEPT:
+        c = compile_kernel(load_workload(ROOT / "workloads" / f"{name}.yaml"), chip)
+        phases = len(c.phases) if isinstance(c, PhasedCompilation) else 1
+        moved = off_chip_traffic(c.program, c.hardware, c.workload)
+        total = sum(t.loaded + t.stored for t in moved)
+        least = sum(t.size for t in moved)
+        rows.append([name, phases, c.cycles, total, least, total / least])
+    header = ("workload", "phases", "cycles", "off-chip bytes", "inputs + outputs", "ratio")
+    return table(header, rows)
+
+
+def processor() -> str:
+    """GFLOP/s of a float32 matrix product for cpu_generic, scheduled and as written."""
+    chip = load_hardware(ROOT / "hw_specs" / "cpu_generic.yaml", {"CORES": os.cpu_count() or 1})
+    rows: list[list[Cell]] = []
+    for n in (512, 1024):
+        fast = gflops(product(n, chip, auto=True), n, 5)
+        plain = gflops(product(n, chip, auto=False), n, 2)
+        rows.append([f"{n}^3", fast, plain, fast / plain])
+    return table(("size", "scheduled", "as written", "ratio"), rows)
+
+
+SECTIONS: tuple[Callable[[], str], ...] = (
+    cycles,
+    generation,
+    steady_state,
+    simulation,
+    kept,
+    processor,
+)
 
 
 def main(names: Sequence[str]) -> int:

@@ -15,7 +15,8 @@ from time import process_time
 
 import hwgen
 from hwgen.errors import HwgenError
-from hwgen.pipeline import MATCHES, Compilation, build
+from hwgen.phase import MATCHES
+from hwgen.pipeline import Compilation, build
 from hwgen.polyhedral.dependences import dependences
 from hwgen.polyhedral.matching import Match, ranked_matches
 from hwgen.polyhedral.operations import Operation

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hwgen.pipeline import LIMITS
+from hwgen.polyhedral.search_choose import LIMITS
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, make_workload, parse_workload
 from tests.property.oracle import SETTINGS, examples, judge, read
