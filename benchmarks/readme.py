@@ -28,7 +28,7 @@ def excerpts() -> dict[str, str]:
     return {
         "report": f"```\n{describe(measure(c))}\n```",
         "kernel": f"```c\n{kernel_text(c.source.c)}\n```",
-        "script": f"```python\n{script_of(c).rstrip()}\n```",
+        "script": f"```text\n{script_of(c).rstrip()}\n```",
     }
 
 

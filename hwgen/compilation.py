@@ -77,6 +77,11 @@ class Compilation:
     kernel: Kernel
 
     @property
+    def parts(self) -> tuple[Compilation, ...]:
+        """Its phases, each as if it were a kernel; itself where there is one."""
+        return (self,)
+
+    @property
     def match(self) -> Match:
         return self.kernel.schedule.tiling.match
 

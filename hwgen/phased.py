@@ -35,6 +35,10 @@ class PhasedCompilation(Compilation):
 
     phases: tuple[Compilation, ...] = ()
 
+    @property
+    def parts(self) -> tuple[Compilation, ...]:
+        return self.phases
+
     @cached_property
     def explanations(self) -> list[Explanation]:
         return [e for phase in self.phases for e in phase.explanations]

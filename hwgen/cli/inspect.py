@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import typer
 
 from hwgen.cli.resolve import assign, find_spec, parse_assignments, resolve
 from hwgen.errors import HwgenError
+
+if TYPE_CHECKING:
+    from hwgen.spec.hardware import HardwareSpec
+    from hwgen.spec.workload import Workload
 
 
 def check(spec: str, settings: Sequence[str]) -> None:
@@ -36,6 +41,7 @@ def explain(spec: str, workload: str, settings: Sequence[str]) -> None:
     from hwgen.polyhedral import isl
     from hwgen.polyhedral.explain import explain as explain_matches
     from hwgen.polyhedral.matching import match
+    from hwgen.polyhedral.phases import split_phases
     from hwgen.polyhedral.scop import build_scop
     from hwgen.polyhedral.selection import select
     from hwgen.report.text import explanations
@@ -49,6 +55,9 @@ def explain(spec: str, workload: str, settings: Sequence[str]) -> None:
         from hwgen.cli.nest import explain as explain_nest
 
         explain_nest(loaded, hardware)
+        return
+    if len(split_phases(loaded)) > 1:
+        _explain_phases(loaded, hardware)
         return
     chosen, problem = None, None
     with isl.bounded():
@@ -65,3 +74,28 @@ def explain(spec: str, workload: str, settings: Sequence[str]) -> None:
     typer.echo(explanations(scop, explain_matches(scop, hardware, chosen)))
     if problem is not None:
         typer.echo(f"\n{hardware.name} cannot run {scop.workload.name}:\n{problem}")
+
+
+def _explain_phases(workload: Workload, hardware: HardwareSpec) -> None:
+    """Every phase's statements; where the kernel does not compile, why."""
+    from hwgen.pipeline import PhasedCompilation, compile_kernel
+    from hwgen.polyhedral.explain import explain as explain_matches
+    from hwgen.polyhedral.phases import split_phases
+    from hwgen.polyhedral.scop import build_scop
+    from hwgen.report.text import explanations
+
+    found: list[str] = []
+    problem = ""
+    try:
+        compiled = compile_kernel(workload, hardware)
+        assert isinstance(compiled, PhasedCompilation)
+        found = [explanations(p.scop, p.explanations) for p in compiled.phases]
+    except HwgenError as error:
+        for phase in split_phases(workload):
+            scop = build_scop(phase.workload)
+            found.append(explanations(scop, explain_matches(scop, hardware, None)))
+        problem = f"\n{hardware.name} cannot run {workload.name}:\n{error}"
+    for number, text in enumerate(found):
+        typer.echo(f"phase {number}\n{text}")
+    if problem:
+        typer.echo(problem)

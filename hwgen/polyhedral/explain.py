@@ -94,13 +94,9 @@ def _why_no_copy(
     target = intrinsic.operand(only[1])
     if hardware.memory[target.memory].kind == "offchip":
         return f"the result is not stored unchanged as {target.dtype}", ""
-    inputs = [
-        r.tensor
-        for r in statement.reads
-        if r.tensor in scop.view or scop.workload.tensor[r.tensor].role == "input"
-        if r.tensor in scop.workload.tensor
-    ]
-    if not inputs:
+    known = scop.workload.tensor
+    inputs = (r.tensor for r in statement.reads if r.tensor in known or r.tensor in scop.view)
+    if not any(n in scop.view or known[n].role == "input" for n in inputs):
         return "the statement reads no input", ""
     return f"no operand of the statement is needed in {target.memory}", ""
 

@@ -80,16 +80,27 @@ def title(compilation: Compilation) -> str:
 def describe(measured: Measured) -> str:
     """One kernel: matched, tiled, placed, moved, and the cycles with their bound."""
     c = measured.compilation
+    phases = [
+        section
+        for number, part in enumerate(c.parts)
+        for section in _phase(part, f"phase {number}: " if len(c.parts) > 1 else "")
+    ]
     parts = [
         title(c),
-        _section("statements", map(str, c.scop.statements)),
-        _section("matched", str(c.match).splitlines()),
-        _section("tiled", _tiles(c)),
+        *phases,
         _section("placed", _placement(c)),
         _section("moved off chip", _movement(measured.traffic)),
         _section("cycles", describe_cycles(measured)),
     ]
     return "\n".join(parts)
+
+
+def _phase(part: Compilation, label: str) -> list[str]:
+    return [
+        _section(f"{label}statements", map(str, part.scop.statements)),
+        _section(f"{label}matched", str(part.match).splitlines()),
+        _section(f"{label}tiled", _tiles(part)),
+    ]
 
 
 def _section(title: str, lines: Iterable[str]) -> str:

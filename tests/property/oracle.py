@@ -24,8 +24,8 @@ FILES = ("H0", "H1", "H2")
 """Codes that reading a chip or a workload may end with."""
 REFUSALS = (
     *("H301", "H302", "H305"),
-    *("H401", "H402", "H403", "H404", "H405", "H407"),
-    *("H611", "H612", "H613", "H614"),
+    *("H401", "H402", "H403", "H404", "H405", "H407", "H408"),
+    *("H503", "H611", "H612", "H613", "H614", "H615"),
 )
 """Codes that compiling may end with; all others tell of a defect."""
 

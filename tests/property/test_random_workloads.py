@@ -64,6 +64,9 @@ COMPILED: dict[str, Text] = {
         "x: int8[20]; t: int32[20]; u: int32[20]; y: int8[20]; z: int8[20]",
         "t[i] = int32(x[i]); u[i] = int32(x[i]); y[i] = int8(t[i] + 1); z[i] = int8(u[i] + 2)",
     ),
+    "part of an intermediate": (
+        "s: int32[8]; w: int8[8, 5]; y: int8[4]", "s[i] += w[i, r]; y[i] = int8(s[i]) {i: 4}",
+    ),
     "one row summed up": (
         "x: int32[300, 1]; s: int32[1]; y: int8[1]", "s[i] += x[r, i]; y[i] = int8(s[i])",
     ),
@@ -114,15 +117,10 @@ REFUSED: dict[str, tuple[str, str, str]] = {
         "t[i] = select(x[i] > 0, x[i], 0); y[i] = int8(t[i] + 1)",
         "H301",
     ),
-    "part of an intermediate": (
-        "s: int32[8]; w: int8[8, 5]; y: int8[4]",
-        "s[i] += w[i, r]; y[i] = int8(s[i]) {i: 4}",
-        "H401",
-    ),
     "an intermediate transposed onto itself": (
         "s: int32[8, 8]; w: int8[8, 8]; y: int8[8, 8]",
         "s[i, j] += w[i, r] * w[j, r]; y[i, j] = int8(s[i, j] + s[j, i])",
-        "H401",
+        "H503",
     ),
     "a consumer that runs over the reduction": (
         "x: int8[4, 5]; t: int32[4, 5]; s: int32[4]; y: int8[4, 5]",

@@ -301,5 +301,5 @@ def _widened(state: State, stage: Stage, iterator: str, extent: int) -> State:
         root=map_blocks(state.root, renamed),
     )
     node = fresh_nest(made, crop)
-    place = next(n for n, x in enumerate(made.root) if name in stages_of(x)) + 1
+    place = max(n for n, x in enumerate(made.root) if name in stages_of(x)) + 1
     return replace(made, root=(*made.root[:place], node, *made.root[place:]))

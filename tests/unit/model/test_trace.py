@@ -7,7 +7,18 @@ from dataclasses import replace
 
 import pytest
 
-from hwgen.codegen.program import Call, If, KernelProgram, Loop, Node, Pop, Push
+from hwgen.codegen.program import (
+    Barrier,
+    Call,
+    If,
+    KernelProgram,
+    Loop,
+    Node,
+    Pop,
+    Push,
+    Signal,
+    Wait,
+)
 from hwgen.errors import HwgenError
 from hwgen.model import trace
 from hwgen.model.trace import CallEvent, Event, walk
@@ -21,7 +32,7 @@ def interpret(nodes: tuple[Node, ...], values: Mapping[str, int]) -> Iterator[Ke
     """The events by the obvious recursion."""
     for node in nodes:
         match node:
-            case Push() | Pop():
+            case Push() | Pop() | Signal() | Wait() | Barrier():
                 yield (node,)
             case If(condition, then, otherwise):
                 yield from interpret(then if evaluate(condition, values) else otherwise, values)
