@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from math import prod
 
@@ -39,9 +40,7 @@ def pack(image: Image, tensor: Array, dtype: str) -> Array:
     if strided is not None:
         before, after, origin, steps = strided
         if any(before) or any(after):
-            source = np.pad(
-                source, tuple(zip(before, after, strict=True)), constant_values=_fill(image)
-            )
+            source = _padded(source, before, after, _fill(image))
         strides = tuple(step * source.itemsize for step in steps)
         view = as_strided(source.ravel()[origin:], _shape(image), strides, writeable=False)
         return np.ascontiguousarray(view)
@@ -161,6 +160,17 @@ def _offsets(
 
 
 Strided = tuple[tuple[int, ...], tuple[int, ...], int, tuple[int, ...]]
+
+
+def _padded(
+    array: Array, before: Sequence[int], after: Sequence[int], fill: int | float | np.generic
+) -> Array:
+    """The array inside a frame of the fill value."""
+    sizes = zip(before, array.shape, after, strict=True)
+    whole: Array = np.full(tuple(b + n + a for b, n, a in sizes), fill, dtype=array.dtype)
+    inside = tuple(slice(b, b + n) for b, n in zip(before, array.shape, strict=True))
+    whole[inside] = array
+    return whole
 
 
 def _strided(image: Image, shape: tuple[int, ...]) -> Strided | None:

@@ -156,12 +156,14 @@ MAX_MATCHES = 4
 
 
 def _anchor(selection: Selection) -> Operation:
-    """The accumulation; where there is none, the last of the stores with most loops."""
+    """The accumulation; where there is none, the last of the stores with most loops, or of the
+    computations, where all of them stay on the chip for later phases."""
     for operation in selection.operations:
         if operation.kind == "update":
             return operation
     stores = [o for o in selection.operations if o.kind == "store"]
-    return max(reversed(stores), key=lambda o: len(o.loops))
+    last = stores or [o for o in selection.operations if o.kind == "map"]
+    return max(reversed(last), key=lambda o: len(o.loops))
 
 
 def _assignments(

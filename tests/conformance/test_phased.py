@@ -100,6 +100,19 @@ def test_an_intermediate_that_does_not_fit_is_refused() -> None:
     assert "h_acc_local" in refused.value.diagnostic.found
 
 
+def test_a_phase_without_accumulation_that_stores_nothing() -> None:
+    """All of its results stay on the chip: they feed both factors of a product."""
+    workload = make_workload(
+        name="gram",
+        sizes={"M": 3, "N": 4},
+        tensors={"x": "float32[M, N]", "g": "float32[M, N]", "y": "float32[M, M]"},
+        compute=["g[m, n] = max(x[m, n], 0)", "y[m, n] += g[m, k] * g[n, k]"],
+    )
+    assert len(split_phases(workload)) == 2
+    kernel = compile_kernel(workload, chip())
+    examine(kernel, draw_inputs(workload, 1, "small"))
+
+
 def test_what_stays_on_the_chip_is_not_rearranged() -> None:
     workload = make_workload(
         name="shifted",

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from hwgen.spec.source import read_document
+from tests.property.random_sync import synchronise_otherwise
 from tests.property.random_workloads import Pick
 
 ROOT = Path(__file__).parents[2]
@@ -36,6 +37,8 @@ def random_chip(choose: Callable[[Sequence[object]], object]) -> Spec:
     for change in changes:
         if pick.chance(3):
             change(spec, pick)
+    if pick.chance(2):
+        synchronise_otherwise(spec, pick)
     return bare(spec)
 
 

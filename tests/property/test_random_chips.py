@@ -11,10 +11,13 @@ from hypothesis import strategies as st
 
 from hwgen.errors import HwgenError
 from hwgen.pipeline import compile_kernel
+from hwgen.polyhedral.phases import split_phases
 from hwgen.spec.load import parse_hardware, parse_workload
 from tests.property.oracle import SETTINGS, examples, judge, read
 from tests.property.random_chips import SHIPPED, Spec, bare, random_chip, workload_for
-from tests.property.random_workloads import random_workload
+from tests.property.random_phases import phased_workload, random_vector_chip
+from tests.property.random_sync import KINDS, synchronise_otherwise
+from tests.property.random_workloads import Pick, random_workload
 
 GEMM: Spec = {
     "name": "gemm",
@@ -99,6 +102,29 @@ def test_most_chips_are_read() -> None:
     specs = [random_chip(Random(seed).choice) for seed in range(60)]
     assert sum(read(lambda s=s: parse_hardware(s)) is not None for s in specs) >= 40
     assert len({repr(s) for s in specs}) >= 50
+    kinds = [s["synchronization"]["kind"] for s in specs]
+    assert all(kinds.count(kind) >= 3 for kind in ("tokens", "barrier", "events", "scoreboard"))
+
+
+def test_most_vector_chips_and_phased_workloads_are_read() -> None:
+    """Most of what is drawn is read, and most of the workloads have several phases."""
+    specs = [random_vector_chip(Random(seed).choice) for seed in range(40)]
+    assert sum(read(lambda s=s: parse_hardware(s)) is not None for s in specs) >= 30
+    workloads = [parse_workload(phased_workload(Random(seed).choice)) for seed in range(40)]
+    assert sum(len(split_phases(w)) > 1 for w in workloads) >= 25
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_synchronisation(kind: str) -> None:
+    """Some chip of each kind orders a kernel with tiles in two slots."""
+    found: set[str] = set()
+    for seed in range(4):
+        spec = chip()
+        synchronise_otherwise(spec, Pick(Random(seed).choice), kind)
+        hardware = read(lambda s=spec: parse_hardware(s))
+        if hardware is not None:
+            found.add(judge(parse_workload(GEMM, {"M": 3, "N": 17}), hardware, seed))
+    assert "" in found
 
 
 @settings(SETTINGS, max_examples=examples(120))
@@ -113,3 +139,13 @@ def test_random_chips(random: Random, seed: int, rank: int) -> None:
     workload = read(lambda: parse_workload(drawn))
     if workload is not None:
         judge(workload, hardware, seed, rank)
+
+
+@settings(SETTINGS, max_examples=examples(40))
+@given(st.randoms(use_true_random=False), st.integers(0, 999))
+def test_random_phases(random: Random, seed: int) -> None:
+    spec = random_vector_chip(random.choice)
+    hardware = read(lambda: parse_hardware(spec))
+    workload = read(lambda: parse_workload(phased_workload(random.choice)))
+    if hardware is not None and workload is not None:
+        judge(workload, hardware, seed)

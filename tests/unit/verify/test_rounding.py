@@ -45,7 +45,7 @@ def softmax() -> Workload:
 def test_sums_in_any_order_pass(seed: int) -> None:
     workload = matmul()
     inputs = draw_inputs(workload, seed)
-    a, b = inputs["a"], inputs["b"]
+    a, b = inputs["a"].astype(np.float32), inputs["b"].astype(np.float32)
     order = np.random.default_rng(seed).permutation(300)
     total = np.zeros((8, 8), np.float32)
     for k in order:
