@@ -80,7 +80,7 @@ def compile_phases(
         memories = {n: h.memory for n, h in held.items()}
         sharing = sharing_of(phases, number, memories)
         others = [h for n, h in held.items() if h.last >= number and n not in inputs_of(phase)]
-        compiled = compile_phase(phase.workload, hardware, options, sharing, _entries(others))
+        compiled = _compiled(phase, hardware, options, sharing, _entries(others))
         _check_views(compiled.scop, sharing)
         found.append(compiled)
         for storage in compiled.match.selection.storages:
@@ -88,6 +88,22 @@ def compile_phases(
                 entries = compiled.schedule.tiling.entries(storage.name)
                 held[storage.tensor] = _Held(storage.memory, entries, number, last[storage.tensor])
     return join(workload, hardware, found)
+
+
+def _compiled(
+    phase: Phase,
+    hardware: HardwareSpec,
+    options: SearchOptions,
+    sharing: Sharing,
+    taken: Mapping[str, int],
+) -> Compilation:
+    """The phase's kernel; where nothing fits beside the inputs kept for others, without these."""
+    try:
+        return compile_phase(phase.workload, hardware, options, sharing, taken)
+    except HwgenError as error:
+        if error.code != "H405" or not sharing.keeps:
+            raise
+        return compile_phase(phase.workload, hardware, options, replace(sharing, keeps=()), taken)
 
 
 def inputs_of(phase: Phase) -> tuple[str, ...]:

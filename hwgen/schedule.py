@@ -21,8 +21,10 @@ from hwgen.polyhedral.nest.legality import Homes
 from hwgen.polyhedral.nest.render import buffer_text, render
 from hwgen.polyhedral.nest.state import State
 from hwgen.polyhedral.nest.tensorize import tensorize
+from hwgen.polyhedral.nest.terms import not_quasi_affine
 from hwgen.polyhedral.nest.visibility import resolve
 from hwgen.script import Argument, Edit, check_arguments, read, write
+from hwgen.spec.expression import Expr
 from hwgen.spec.grammar import parse_expression, suggestion
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.processor import LoopKind, Processor
@@ -123,13 +125,21 @@ class Schedule:
     # History
 
     def undo(self) -> None:
-        """Take back the last edit; nothing happens where there is none."""
-        if len(self._steps) > 1:
-            self._steps.pop()
-            last = self._steps[-1]
-            with isl.bounded():
-                resolved, homes = resolve(last.state, self.hardware)
-            self._steps[-1] = _Step(last.state, resolved, homes, last.edit)
+        """Take back the last edit; nothing happens where there is none.
+
+        Of a batch whose parts are not legal alone, all is taken back.
+        """
+        steps = self._steps[:-1]
+        while steps:
+            last = steps[-1]
+            try:
+                with isl.bounded():
+                    resolved, homes = resolve(last.state, self.hardware)
+            except HwgenError:
+                steps = steps[:-1]
+                continue
+            self._steps = [*steps[:-1], _Step(last.state, resolved, homes, last.edit)]
+            return
 
     def trace(self) -> str:
         """The edits so far, as a script that `replay` understands."""
@@ -171,19 +181,17 @@ class Schedule:
         self._deferred = True
         try:
             yield
-            if not outer:
-                self._settle(len(before))
-        except HwgenError:
+            if not outer and self._steps[-1] is not before[-1]:
+                self._settle(before)
+        except BaseException:
             self._steps = before
             raise
         finally:
             self._deferred = outer
 
-    def _settle(self, first: int) -> None:
+    def _settle(self, before: Sequence[_Step]) -> None:
         """Check what a batch made: only its end, and each step where that is refused."""
-        made = self._steps[first:]
-        if not made:
-            return
+        made = [s for s in self._steps if not any(s is old for old in before)] or self._steps[-1:]
         with isl.bounded():
             try:
                 resolved, homes = resolve(made[-1].state, self.hardware)
@@ -373,7 +381,9 @@ class Schedule:
 
     def set_store_predicate(self, stage: str, condition: str) -> None:
         """Only instances for which a condition over loops holds (`"tx == 0"`) write the result."""
-        state = reductions.set_store_predicate(self.state, stage, parse_expression(condition))
+        wanted = parse_expression(condition)
+        _check_affine(wanted, condition=True)
+        state = reductions.set_store_predicate(self.state, stage, wanted)
         self._commit(state, "set_store_predicate", (stage, condition), {})
 
     def tensorize(self, loop: str, *intrinsics: str) -> None:
@@ -451,6 +461,8 @@ class Schedule:
     def transform_layout(self, tensor: str, layout: str) -> None:
         """Store a tensor otherwise: `"[i, j] -> [j // 16, i, j % 16]"`."""
         variables, dimensions = _parse_layout(layout)
+        for dimension in dimensions:
+            _check_affine(dimension)
         state = layouts.transform_layout(self.state, tensor, variables, dimensions)
         self._commit(state, "transform_layout", (tensor, layout), {})
 
@@ -477,7 +489,22 @@ class Schedule:
         self._commit(layouts.pad(self.state, loop, multiple), "pad", (loop, multiple), {})
 
 
-def _parse_layout(text: str) -> tuple[tuple[str, ...], tuple[Any, ...]]:
+def _check_affine(expr: Expr, condition: bool = False) -> None:
+    """Raises:
+    HwgenError: H413 with the part that isl could not reason about.
+    """
+    part = not_quasi_affine(expr, condition)
+    if part:
+        raise refuse(
+            f"{expr} is not {'a condition on' if condition else 'an expression of'} indices",
+            part,
+            "sums, products with a number, // and % by a positive number"
+            + (", compared and joined by and, or, not" if condition else ""),
+            '"i == 0"' if condition else '"[i, j] -> [j // 16, i, j % 16]"',
+        )
+
+
+def _parse_layout(text: str) -> tuple[tuple[str, ...], tuple[Expr, ...]]:
     left, arrow, right = text.partition("->")
     left, right = left.strip(), right.strip()
     bracketed = all(t.startswith("[") and t.endswith("]") for t in (left, right))

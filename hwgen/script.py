@@ -73,6 +73,8 @@ def read(text: str, file: str, call: Call) -> None:
         module = ast.parse(text, filename=file)
     except SyntaxError as error:
         raise _bad(file, error.lineno or 1, error.msg, "Python text") from error
+    except (RecursionError, MemoryError, ValueError) as error:
+        raise _bad(file, 1, "text too deeply nested", "Python text") from error
     names: dict[str, Argument] = {}
     for line in module.body:
         _statement(line, file, names, call)

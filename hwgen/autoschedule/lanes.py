@@ -241,7 +241,7 @@ def _tile_consumer(
         outer, inner = [extra], [rest, *inner[1:]]
     if len([*outer, *tiles, *inner]) > 1:
         schedule.reorder(*outer, *tiles, *inner)
-    if busy:
+    if busy and outer:
         outer = _fused(schedule, outer, machine)
     block = outer[-1] if outer else ""
     tile = (tiles or outer)[-1]

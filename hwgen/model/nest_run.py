@@ -204,6 +204,14 @@ class _Batch:
         """One more than the number of the iteration of a tensor's home."""
         number = np.zeros((1,) * len(self.shape), np.int64)
         for loop in self.run_.homes.get(tensor, ()):
+            if loop not in self.loops:
+                raise HwgenError(
+                    "H729",
+                    f"{self.stage.tensor} touches {tensor} outside of its home",
+                    found=f"a home inside {loop}",
+                    allowed="homes that are around every access",
+                    repair="report it: the schedule should have been refused",
+                )
             number = number * self.run_.state.extents[loop] + self.loops[loop]
         return number + 1
 

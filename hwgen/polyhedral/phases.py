@@ -32,7 +32,8 @@ def split_phases(workload: Workload) -> tuple[Phase, ...]:
     """Cut a workload into as few phases as its statements allow, in textual order.
 
     Raises:
-        HwgenError: what `build_scop` raises for a statement by itself.
+        HwgenError: H409 where two phases write one tensor; what `build_scop` raises for a statement
+            by itself.
     """
     groups: list[list[Statement]] = []
     for statement in workload.statements:
@@ -42,7 +43,27 @@ def split_phases(workload: Workload) -> tuple[Phase, ...]:
             groups.append([statement])
     if len(groups) == 1:
         return (Phase(workload, (), ()),)
+    _check_rewrites(groups)
     return tuple(_phase(workload, groups, n) for n in range(len(groups)))
+
+
+def _check_rewrites(groups: Sequence[list[Statement]]) -> None:
+    """What one phase leaves on the chip, another does not rewrite."""
+    writer: dict[str, tuple[int, Statement]] = {}
+    for number, group in enumerate(groups):
+        for statement in group:
+            tensor = statement.target.tensor
+            phase, first = writer.setdefault(tensor, (number, statement))
+            if phase != number:
+                raise HwgenError(
+                    "H409",
+                    f"{tensor} is written in two phases of the kernel",
+                    location=statement.location,
+                    field="compute",
+                    found=f"`{statement}`, after `{first}`",
+                    allowed="tensors that one phase writes",
+                    repair=f"write the second result into a tensor of its own, as {tensor}_2",
+                )
 
 
 def _together(workload: Workload, statements: list[Statement]) -> bool:

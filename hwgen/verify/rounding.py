@@ -27,8 +27,9 @@ from hwgen.spec.expression import (
     Name,
     Unary,
     names,
+    walk,
 )
-from hwgen.spec.typecheck import dtype_of
+from hwgen.spec.typecheck import dtype_of, integer_range
 from hwgen.spec.workload import Statement, Workload
 from hwgen.verify.data import Difference, first_difference
 
@@ -58,17 +59,21 @@ class Bounded:
 
 
 def rounding_bounds(workload: Workload, inputs: Mapping[str, Array]) -> dict[str, Bounded]:
-    """For each floating-point output, values and the bound of a correct kernel's distance."""
+    """For each output that depends on floats, values and a bound of a correct kernel's distance."""
     known = run_reference(workload, inputs, intermediates=True)
     tensors: dict[str, Bounded] = {}
     for tensor in workload.tensors:
         array = inputs[tensor.name] if tensor.role == "input" else known[tensor.name]
         value = load(array, tensor.dtype).array.astype(np.float64)
         tensors[tensor.name] = Bounded(value, np.zeros_like(value))
+    inexact: set[str] = set()
     for statement in workload.statements:
-        if is_float(workload.tensor[statement.target.tensor].dtype):
+        target = statement.target.tensor
+        reads = {n.tensor for n in walk(statement.value) if isinstance(n, Access)}
+        if is_float(workload.tensor[target].dtype) or not inexact.isdisjoint(reads):
             _Analysis(workload, statement, tensors).run()
-    return {t.name: tensors[t.name] for t in workload.outputs if is_float(t.dtype)}
+            inexact.add(target)
+    return {t.name: tensors[t.name] for t in workload.outputs if t.name in inexact}
 
 
 @dataclass
@@ -124,7 +129,8 @@ class _Analysis:
         match self.statement.op:
             case "+=":
                 # Besides the additions, each term may be rounded once more where it is stored.
-                lost = terms * UNIT[dtype] * (np.abs(v) + e).sum(axes) + terms * SMALLEST[dtype]
+                unit, least = UNIT.get(dtype, 0.0), SMALLEST.get(dtype, 0.0)
+                lost = terms * unit * (np.abs(v) + e).sum(axes) + terms * least
                 v, e = v.sum(axes), e.sum(axes) + lost
             case "max=":
                 v, e = v.max(axes, initial=-np.inf), e.max(axes, initial=0)
@@ -178,7 +184,7 @@ class _Analysis:
                 return Bounded(held.value[at], held.error[at])
             case Cast(dtype, operand):
                 inner = self._evaluate(operand, grids)
-                return _rounded(inner, dtype) if is_float(dtype) else _truncated(inner)
+                return _rounded(inner, dtype) if is_float(dtype) else _truncated(inner, dtype)
             case Unary("-", operand):
                 inner = self._evaluate(operand, grids)
                 return Bounded(-inner.value, inner.error)
@@ -243,12 +249,27 @@ class _Analysis:
                 least = np.abs(b.value) - b.error
                 error = np.where(least > 0, (a.error + np.abs(value) * b.error) / least, np.inf)
                 error = np.where(a.error + b.error > 0, error, 0.0)
-        else:  # integers, which are exact
-            return _exact(_INTEGER[op](a.value, b.value))
+        else:
+            value = _INTEGER[op](a.value, b.value)
+            reach = _reach(op, a, b)
+            return Bounded(value, np.where(a.error + b.error > 0, reach, 0.0))
         dtype = self._dtype(expr)
-        if not is_float(dtype):
-            return _exact(value)
         return _rounded(Bounded(value, error), dtype)
+
+
+def _reach(op: str, a: Bounded, b: Bounded) -> Floats:
+    """How far an operation on integers carries the error of its left operand."""
+    with np.errstate(all="ignore"):
+        match op:
+            case "<<":
+                reach = a.error * 2.0**b.value
+            case ">>":
+                reach = a.error / 2.0**b.value + 1
+            case "//":
+                reach = a.error / np.abs(b.value) + 1
+            case _:
+                reach = np.abs(b.value) + 0.0 * a.error
+    return np.where(b.error > 0, np.inf, reach)
 
 
 def _exact(value: npt.NDArray[np.float64 | np.int64]) -> Bounded:
@@ -257,14 +278,23 @@ def _exact(value: npt.NDArray[np.float64 | np.int64]) -> Bounded:
 
 
 def _rounded(a: Bounded, dtype: str) -> Bounded:
-    """A value rounded to a type once."""
+    """A value rounded to a type once; an integer is what it is."""
+    if dtype not in UNIT:
+        return a
     with np.errstate(all="ignore"):
         error = a.error + UNIT[dtype] * (np.abs(a.value) + a.error) + SMALLEST[dtype]
     return Bounded(a.value, np.where(np.isfinite(a.value), error, 0.0))
 
 
-def _truncated(a: Bounded) -> Bounded:
-    return Bounded(np.trunc(a.value), np.where(a.error > 0, a.error + 1, 0.0))
+def _truncated(a: Bounded, dtype: str) -> Bounded:
+    """A value as an integer: cut towards zero, and wrapped where it does not fit."""
+    low, high = integer_range(dtype)
+    value, error = np.trunc(a.value), np.where(a.error > 0, a.error + 1, 0.0)
+    span = float(high) - low + 1
+    wrapped = np.where((value < low) | (value > high), np.mod(value - low, span) + low, value)
+    # Within reach of an end, the value may as well come out at the other one.
+    near = (wrapped - error < low) | (wrapped + error > high)
+    return Bounded(wrapped, np.where(near & (error > 0), np.inf, error))
 
 
 def _doubt(a: Bounded) -> Floats:
@@ -323,8 +353,6 @@ def unexplained(
 
     `difference`: the first one bit for bit; a missing or misshapen output is returned as it is.
     """
-    if not is_float(workload.tensor[difference.tensor].dtype):
-        return difference
     reference = run_reference(workload, inputs)
     bounds = rounding_bounds(workload, inputs)
     for name, right in reference.items():

@@ -131,3 +131,41 @@ def test_what_stays_on_the_chip_is_not_rearranged() -> None:
     )
     with pytest.raises(HwgenError, match="H408"):
         compile_kernel(workload, chip())
+
+
+def test_a_tensor_that_two_phases_write_is_refused() -> None:
+    workload = make_workload(
+        name="rewritten",
+        sizes={},
+        tensors={
+            "x": "float32[8, 8]",
+            "w": "float32[8, 8]",
+            "a": "float32[8, 8]",
+            "b": "float32[8, 8]",
+        },
+        compute=[
+            "a[i, j] += x[i, k] * w[k, j]",
+            "b[i, j] += a[i, k] * w[k, j]",
+            "a[i, j] = a[i, j] + b[i, j]",
+        ],
+    )
+    with pytest.raises(HwgenError, match="H409"):
+        compile_kernel(workload, chip())
+
+
+def test_inputs_are_kept_only_where_they_fit() -> None:
+    workload = make_workload(
+        name="twice",
+        sizes={},
+        tensors={
+            "x": "float32[8, 260]",
+            "w": "float32[260, 260]",
+            "a": "float32[8, 260]",
+            "y": "float32[8, 260]",
+        },
+        compute=["a[m, n] += x[m, k] * w[k, n]", "y[m, n] += a[m, k] * w[k, n]"],
+    )
+    kernel = compile_kernel(workload, chip())
+    found = examine(kernel, draw_inputs(workload, 2)).functional
+    assert found is not None
+    assert found.traffic_bytes("global", "w", "read") == 2 * 4 * 260 * 260

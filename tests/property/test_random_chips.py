@@ -127,7 +127,7 @@ def test_every_kind_of_synchronisation(kind: str) -> None:
     assert "" in found
 
 
-@settings(SETTINGS, max_examples=examples(120))
+@settings(SETTINGS, max_examples=examples(90))
 @given(st.randoms(use_true_random=False), st.integers(0, 999), st.sampled_from((0, 0, 0, 1, 2, 5)))
 def test_random_chips(random: Random, seed: int, rank: int) -> None:
     spec = random_chip(random.choice)

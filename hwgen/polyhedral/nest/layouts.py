@@ -25,6 +25,7 @@ from hwgen.spec.expression import (
     names,
     substitute,
 )
+from hwgen.spec.typecheck import is_float
 
 
 def storage_align(state: State, tensor: str, axis: int, factor: int, offset: int) -> State:
@@ -163,10 +164,10 @@ def pad(state: State, loop: str, multiple: int) -> State:
     if extent == found.extent:
         return state
     stage = state.stage[inside[0]]
-    _check_neutral(stage, iterator, loop)
+    _check_neutral(state, stage, iterator, loop)
     for access in stage.reads:
         if any(iterator in names(i) for i in access.indices):
-            state, name = _padded(state, stage, access, iterator, extent)
+            state, name = _padded(state, stage, access, iterator, (found.extent, extent))
             stage = replace(stage, value=_reads_padded(stage.value, access, name))
             state = replace(
                 state,
@@ -183,11 +184,12 @@ def _reads_padded(value: Expr, access: Access, name: str) -> Expr:
     )
 
 
-def _check_neutral(stage: Stage, iterator: str, loop: str) -> None:
+def _check_neutral(state: State, stage: Stage, iterator: str, loop: str) -> None:
     """Contributions of the padding must be zero."""
     if iterator not in {n for n, _ in stage.reduction}:
         return
-    if stage.op != "+=" or not _zero(stage.value, iterator):
+    exact = not is_float(state.tensor[stage.tensor].dtype)
+    if stage.op != "+=" or not _zero(stage.value, iterator, exact):
         raise refuse(
             f"padding {loop} would change the result",
             f"{stage}: a contribution with operands of zero is not neutral",
@@ -196,32 +198,39 @@ def _check_neutral(stage: Stage, iterator: str, loop: str) -> None:
         )
 
 
-def _zero(value: Expr, iterator: str) -> bool:
-    """Whether the value is zero where every read that depends on the iterator gives zero."""
+def _zero(value: Expr, iterator: str, exact: bool) -> bool:
+    """Whether the value is zero where every read that depends on the iterator gives zero.
+
+    A float times zero is zero only where it is finite: both factors must be zero.
+    """
     match value:
         case Access(_, indices):
             return any(iterator in names(i) for i in indices)
         case Const(number):
             return number == 0
         case Cast(_, operand) | Unary("-", operand):
-            return _zero(operand, iterator)
+            return _zero(operand, iterator, exact)
         case Binary("*", left, right):
-            return _zero(left, iterator) or _zero(right, iterator)
+            both = (_zero(left, iterator, exact), _zero(right, iterator, exact))
+            return any(both) if exact else all(both)
         case Binary("+" | "-", left, right):
-            return _zero(left, iterator) and _zero(right, iterator)
+            return _zero(left, iterator, exact) and _zero(right, iterator, exact)
         case _:
             return False
 
 
 def _padded(
-    state: State, stage: Stage, access: Access, iterator: str, extent: int
+    state: State, stage: Stage, access: Access, iterator: str, extents: tuple[int, int]
 ) -> tuple[State, str]:
-    """A copy of an operand with zeros where the iterator leaves it."""
+    """A copy of an operand with zeros where the iterator leaves its range: `extents` are those
+    before and after. The operand itself may go on there."""
     source = state.tensor[access.tensor]
     shape = list(source.shape)
+    ends: dict[int, int] = {}
     for d, index in enumerate(access.indices):
         if index == Name(iterator):
-            shape[d] = max(shape[d], extent)
+            shape[d] = max(shape[d], extents[1])
+            ends[d] = extents[0]
         elif iterator in names(index):
             raise refuse(
                 f"{access} cannot be padded",
@@ -233,10 +242,9 @@ def _padded(
     iterators = tuple((f"{name}_{d}", e) for d, e in enumerate(shape))
     indices = tuple(Name(n) for n, _ in iterators)
     value: Expr = Access(source.name, indices)
-    for index, wide, narrow in zip(indices, shape, source.shape, strict=True):
-        if wide > narrow:
-            zero = Const(0.0 if source.dtype.startswith(("float", "bfloat")) else 0)
-            value = Call("select", (Binary("<", index, Const(narrow)), value, zero))
+    for d, end in ends.items():
+        zero = Const(0.0 if is_float(source.dtype) else 0)
+        value = Call("select", (Binary("<", indices[d], Const(end)), value, zero))
     copy = Stage(name, iterators, Access(name, indices), "=", value, "copy")
     stages: list[Stage] = []
     for s in state.stages:

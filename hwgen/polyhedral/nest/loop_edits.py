@@ -24,6 +24,10 @@ from hwgen.polyhedral.nest.terms import simplify
 from hwgen.spec.expression import Binary, Const, Expr, Name
 from hwgen.spec.processor import LoopKind, Processor
 
+HARMLESS_PRAGMAS = ("unroll", "nounroll", "GCC unroll", "clang loop unroll_count")
+"""Pragmas that change how fast a loop is, and never what it computes: those of others, as `omp` or
+`ivdep`, promise things that only a check of the dependences can."""
+
 MAX_UNROLL = 4096
 """Bodies that one unrolled loop may become."""
 
@@ -236,6 +240,10 @@ def _check_pragmas(
         )
 
 
+def _is_count(value: int | str) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_UNROLL
+
+
 def add_pragma(state: State, loop: str, key: str, value: int | str, machine: Processor) -> State:
     """Hand a pragma to the compiler of the generated code.
 
@@ -251,8 +259,13 @@ def add_pragma(state: State, loop: str, key: str, value: int | str, machine: Pro
             "a processor with a pragma template",
             "leave the pragma out",
         )
-    if not key.replace("_", "").replace(" ", "").isalnum():
-        raise refuse(f"{key!r} is not a pragma", repr(key), "words", "pragma(loop, 'unroll', 4)")
+    if key not in HARMLESS_PRAGMAS or not (value == "" or _is_count(value)):
+        raise refuse(
+            f"{key!r} is not a pragma that keeps the loop's meaning",
+            repr(f"{key} {value}".strip()),
+            f"{', '.join(HARMLESS_PRAGMAS)}, with a number or without",
+            "pragma(loop, 'unroll', 4); parallel and vectorize are primitives, which are checked",
+        )
     _check_pragmas(found, machine.loop.get(found.kind), ((key, value),))
 
     def edit(x: Loop) -> tuple[Node, ...]:

@@ -35,6 +35,35 @@ def isl_text(expr: Expr) -> str:
             raise AssertionError(f"{expr} is not quasi-affine")
 
 
+_COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
+
+
+def not_quasi_affine(expr: Expr, condition: bool = False) -> str:
+    """The first part of a user's expression that is not quasi-affine; empty where all is.
+
+    `condition`: comparisons of such expressions, joined by and, or, not, are wanted instead.
+    """
+    match expr:
+        case Name() | Const(int()) if not condition:
+            return ""
+        case Unary("-", operand) if not condition:
+            return not_quasi_affine(operand)
+        case Unary("not", operand) if condition:
+            return not_quasi_affine(operand, True)
+        case Binary("+" | "-", left, right) if not condition:
+            return not_quasi_affine(left) or not_quasi_affine(right)
+        case Binary("*", inner, Const(int())) | Binary("*", Const(int()), inner) if not condition:
+            return not_quasi_affine(inner)
+        case Binary("//" | "%", left, Const(int(divisor))) if divisor > 0 and not condition:
+            return not_quasi_affine(left)
+        case Binary(op, left, right) if op in _COMPARISONS and condition:
+            return not_quasi_affine(left) or not_quasi_affine(right)
+        case Binary("and" | "or", left, right) if condition:
+            return not_quasi_affine(left, True) or not_quasi_affine(right, True)
+        case _:
+            return str(expr)
+
+
 def interval(expr: Expr, extents: Mapping[str, int]) -> tuple[int, int]:
     """Bounds of the values that an expression takes where each loop runs over `0 ..< extent`.
 

@@ -167,7 +167,7 @@ CASES: dict[str, list[tuple[Workload, str, str, str, str]]] = {
         ),
     ],
     "pragma": [
-        (ROWSUM, "cpu", "s.pragma('k', 'unroll(4); evil', 4)", "H413", "'unroll(4); evil'"),
+        (ROWSUM, "cpu", "s.pragma('k', 'unroll(4); evil', 4)", "H413", "'unroll(4); evil 4'"),
     ],
     "prefetch": [
         (ROWSUM, "cpu", "s.prefetch('a', 'k', 48)", "H413", "distance 48"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hwgen import HwgenError, Schedule
+from hwgen import HwgenError, Schedule, compile_nest
 from hwgen.model.compiled import have_compiler
 from hwgen.polyhedral.nest.legality import check
 from hwgen.spec.load import load_hardware
@@ -124,3 +124,101 @@ def test_a_copy_of_a_reduction_comes_after_all_of_it() -> None:
     script = "s.decompose_reduction('y', 'i')\ns.cache_write('y', 'heap')\n"
     schedule = right(rows, script, "cpu")
     assert [b.block.name for b in schedule.state.sites][-1] == "y"
+
+
+def test_padding_ends_where_the_loop_ended_not_the_tensor() -> None:
+    workload = make(
+        "head",
+        {"a": "int32[20]", "c": "int32[1]"},
+        [{"do": "c[0] += a[k]", "loops": {"k": 5}}],
+    )
+    right(workload, "s.pad('k', 8)", "cpu")
+
+
+def test_padding_multiplies_no_float_by_zero() -> None:
+    workload = make(
+        "scaled",
+        {"a": "float32[3]", "b": "float32[5]", "c": "float32[3]"},
+        ["c[i] += a[i] * b[k]"],
+    )
+    schedule = Schedule(workload, load_hardware(SPECS["cpu"]))
+    with pytest.raises(HwgenError, match="H413"):
+        schedule.pad("k", 8)
+
+
+ROWS = make(
+    "rows",
+    {"a": "int32[4, 6]", "t": "int32[4]", "c": "int32[4, 6]"},
+    ["t[i] += a[i, k]", "c[i, j] = a[i, j] + t[i]"],
+)
+
+
+def test_undo_inside_a_batch_does_not_hide_an_edit() -> None:
+    schedule = Schedule(ROWS, load_hardware(SPECS["cpu"]))
+    schedule.split("k", 2)
+    before = str(schedule)
+
+    def edits() -> None:
+        with schedule.batch():
+            schedule.undo()
+            schedule.set_store_predicate("t", "i == 0")
+
+    with pytest.raises(HwgenError, match="H411"):
+        edits()
+    assert str(schedule) == before
+
+
+def test_undo_goes_back_to_a_legal_schedule() -> None:
+    schedule = Schedule(ROWS, load_hardware(SPECS["cpu"]))
+    before = str(schedule)
+    with schedule.batch():
+        schedule.set_store_predicate("t", "i == 0")
+        schedule.set_store_predicate("t", "i >= 0")
+    schedule.undo()
+    assert str(schedule) == before
+
+
+def test_any_exception_takes_a_batch_back() -> None:
+    schedule = Schedule(ROWS, load_hardware(SPECS["cpu"]))
+
+    def edits() -> None:
+        with schedule.batch():
+            schedule.set_store_predicate("t", "i == 0")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        edits()
+    assert schedule.trace() == ""
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        """s.pragma("k", "GCC", 'ivdep\\nsystem("id");')""",
+        "s.pragma('k', 'omp', 'parallel for')",
+        "s.pragma('k', 'unroll', 'x')",
+        "s.transform_layout('t', '[i] -> [i * i]')",
+        "s.transform_layout('t', '[i] -> [i // 0]')",
+        "s.transform_layout('t', '[i] -> [i * 0.5]')",
+        "s.transform_layout('t', '[i] -> [i < 2, i]')",
+        "s.set_store_predicate('t', 'i * k == 0')",
+        "s.set_store_predicate('t', 'i // 0 == 0')",
+        "s.set_store_predicate('t', 'i')",
+        "s.set_store_predicate('t', 'exp(i) > 0')",
+        "s.set_store_predicate('t', '(i < 3) == (k < 3)')",
+    ],
+)
+def test_hostile_text_is_refused(call: str) -> None:
+    schedule = Schedule(ROWS, load_hardware(SPECS["cpu"]))
+    with pytest.raises(HwgenError, match="H413"):
+        schedule.replay(call)
+    assert schedule.trace() == ""
+
+
+def test_a_long_row_sum_is_scheduled() -> None:
+    workload = make(
+        "row_sums",
+        {"a": "float32[64, 5000]", "t": "float32[64]", "q": "float32[64]"},
+        ["t[i] += a[i, k]", "q[i] = t[i] * 2"],
+    )
+    assert compile_nest(workload, load_hardware(SPECS["cpu"])).cycles > 0

@@ -105,3 +105,23 @@ def test_integers_stay_exact() -> None:
     difference = first_difference(outputs, run_reference(workload, inputs))
     assert difference is not None
     assert unexplained(workload, inputs, outputs, difference) == difference
+
+
+def test_integers_of_inexact_floats_may_differ_as_far_as_these() -> None:
+    workload = make_workload(
+        name="scaled",
+        sizes={},
+        tensors={"a": "float32[64, 500]", "t": "float32[64]", "q": "int32[64]"},
+        compute=["t[i] += a[i, k]", "q[i] = int32(t[i] * 1000000.0)"],
+    )
+    inputs = draw_inputs(workload, 1)
+    total = np.zeros(64, np.float32)
+    for k in range(499, -1, -1):
+        total = total + inputs["a"].astype(np.float32)[:, k]
+    outputs = {"q": (total * np.float32(1e6)).astype(np.int32)}
+    reference = run_reference(workload, inputs)
+    difference = first_difference(outputs, reference)
+    assert difference is not None, "the orders round differently, or this test shows nothing"
+    assert unexplained(workload, inputs, outputs, difference) is None
+    wrong = {"q": outputs["q"] + np.int32(100_000)}
+    assert unexplained(workload, inputs, wrong, difference) is not None
