@@ -19,7 +19,6 @@ from hwgen.model.reference import random_inputs
 from hwgen.nest_pipeline import NestCompilation, compile_nest
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, make_workload
-from hwgen.verify.data import first_difference
 from hwgen.verify.rounding import unexplained
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -42,9 +41,7 @@ def gflops(c: NestCompilation, n: int, repeats: int) -> float:
 
     inputs = random_inputs(c.workload, 0)
     outputs = run_native(c.source, c.workload, inputs, c.hardware)
-    difference = first_difference(outputs, run_reference(c.workload, inputs))
-    if difference is not None:
-        difference = unexplained(c.workload, inputs, outputs, difference)
+    difference = unexplained(c.workload, inputs, outputs, run_reference(c.workload, inputs))
     if difference is not None:
         raise SystemExit(str(difference))
     function = ctypes.CDLL(str(compile_native(c.source.text, c.source.name)))[c.source.name]

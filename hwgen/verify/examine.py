@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Literal
 
 from hwgen.errors import HwgenError
 from hwgen.model.numeric import Array
-from hwgen.verify.data import first_difference
 
 if TYPE_CHECKING:
     from hwgen.model.bound import Bound
@@ -85,9 +84,7 @@ def examine(
         shapes = {t.name: t.shape for t in c.workload.outputs}
         functional = run(c.program, c.hardware, inputs, shapes=shapes)
         outputs = functional.outputs
-    difference = first_difference(outputs, run_reference(c.workload, inputs))
-    if difference is not None:
-        difference = unexplained(c.workload, inputs, outputs, difference)
+    difference = unexplained(c.workload, inputs, outputs, run_reference(c.workload, inputs))
     if difference is not None:
         raise HwgenError(
             "H790",

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Literal
 
 from hwgen.errors import HwgenError
 from hwgen.model.numeric import Array
-from hwgen.verify.data import first_difference
 
 if TYPE_CHECKING:
     from hwgen.model.nest_run import NestRun
@@ -63,9 +62,7 @@ def examine_nest(
 
         run = run_nest(c.schedule.resolved, c.schedule.homes, c.workload, inputs)
         outputs = run.outputs
-    difference = first_difference(outputs, run_reference(c.workload, inputs))
-    if difference is not None:
-        difference = unexplained(c.workload, inputs, outputs, difference)
+    difference = unexplained(c.workload, inputs, outputs, run_reference(c.workload, inputs))
     if difference is not None:
         raise HwgenError(
             "H790",

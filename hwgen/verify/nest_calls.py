@@ -195,7 +195,7 @@ class CallDraws:
                     yield Call("bind", (self.draws(own), self.draws(threads)))
 
     def _pragma(self) -> Calls:
-        key, value = self.draws((("GCC unroll", 4), ("something", "")))
+        key, value = self.draws((("GCC unroll", 4), ("unroll", 2)))
         yield Call("pragma", (self.loop(), key, value))
 
     # Stages
