@@ -230,7 +230,8 @@ def _padded(
     for d, index in enumerate(access.indices):
         if index == Name(iterator):
             shape[d] = max(shape[d], extents[1])
-            ends[d] = extents[0]
+            # A guarded read's loop may itself go past the operand.
+            ends[d] = min(extents[0], source.shape[d])
         elif iterator in names(index):
             raise refuse(
                 f"{access} cannot be padded",

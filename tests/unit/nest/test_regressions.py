@@ -135,6 +135,10 @@ def test_padding_ends_where_the_loop_ended_not_the_tensor() -> None:
     right(workload, "s.pad('k', 8)", "cpu")
 
 
+def test_padding_of_a_padded_copy_stays_inside_the_operand() -> None:
+    right(ADD, "s.pad('n', 8)\ns.pad('a_pad_0', 3)", "cpu")
+
+
 def test_padding_multiplies_no_float_by_zero() -> None:
     workload = make(
         "scaled",
