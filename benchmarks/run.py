@@ -19,10 +19,10 @@ from hwgen.model.compiled import compile_model, have_compiler
 from hwgen.model.functional import run
 from hwgen.model.reference import random_inputs
 from hwgen.model.timing import simulate_timing
+from hwgen.model.traffic import off_chip_traffic
 from hwgen.pipeline import Compilation, PhasedCompilation, compile_kernel
 from hwgen.report.table import Cell, table
 from hwgen.report.text import measure
-from hwgen.report.traffic import off_chip_traffic
 from hwgen.spec.load import load_hardware, load_workload
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -8,13 +8,15 @@ from functools import cached_property
 
 from hwgen.codegen.allocation import Allocation, allocate
 from hwgen.codegen.emit_c import CSource, emit
-from hwgen.codegen.layout import BufferLayout, ImageLayout, buffer_layouts, image_layouts
+from hwgen.codegen.image_layout import ImageLayout, image_layouts
+from hwgen.codegen.layout import BufferLayout, buffer_layouts
 from hwgen.codegen.lowering import lower
 from hwgen.codegen.program import KernelProgram
 from hwgen.codegen.sites import Site, build_sites
 from hwgen.codegen.synchronisation import synchronise
 from hwgen.errors import HwgenError
 from hwgen.model.timing import TimingResult, estimate_cycles
+from hwgen.model.traffic import off_chip_traffic
 from hwgen.polyhedral.dependences import Dependences
 from hwgen.polyhedral.explain import Explanation, explain
 from hwgen.polyhedral.matching import Match
@@ -57,6 +59,8 @@ class Kernel:
     allocation: Allocation
     program: KernelProgram
     timing: TimingResult
+    offchip_bytes: int = 0
+    """Bytes that all calls move between the chip and its images."""
 
     @property
     def cycles(self) -> int:
@@ -152,7 +156,8 @@ def build(
     """Carry one schedule through to a program."""
     tiling = candidate.tiling
     tree = build_schedule(scop, tiling, order)
-    part = Part(tiling, image_layouts(scop, hardware, tiling.match), buffer_layouts(tiling))
+    images = image_layouts(scop, hardware, tiling.match)
+    part = Part(tiling, images, buffer_layouts(tiling, images))
     return assemble(workload, hardware, [part], tree)
 
 
@@ -160,7 +165,11 @@ def assemble(
     workload: Workload, hardware: HardwareSpec, parts: Sequence[Part], tree: ScheduleTree
 ) -> Kernel:
     """One program of all parts, one after the other; `tree` is the schedule that it shows."""
-    allocation = allocate(hardware, [(p.tiling.match.selection, p.layouts) for p in parts])
+    try:
+        allocation = allocate(hardware, [(p.tiling, p.layouts) for p in parts])
+    except HwgenError as error:
+        tensor = workload.tensor.get(error.diagnostic.field.removeprefix("tensors."))
+        raise error.at(tensor.location if tensor else workload.location) from None
     sites: list[Site] = []
     for phase, part in enumerate(parts):
         sites += build_sites(
@@ -175,4 +184,6 @@ def assemble(
         for name, layout in part.layouts.items()
     }
     timing = estimate_cycles(program, hardware)
-    return Kernel(tree, {i.image.name: i for i in images}, layouts, allocation, program, timing)
+    moved = sum(t.loaded + t.stored for t in off_chip_traffic(program, hardware, workload))
+    by_name = {i.image.name: i for i in images}
+    return Kernel(tree, by_name, layouts, allocation, program, timing, moved)

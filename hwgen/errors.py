@@ -44,7 +44,8 @@ class Diagnostic:
             ("repair", self.repair),
         ):
             if text:
-                lines.append(f"  {label + ':':<9}{text}")
+                indented = text.replace("\n", "\n" + " " * 11)
+                lines.append(f"  {label + ':':<9}{indented}")
         return "\n".join(lines)
 
 

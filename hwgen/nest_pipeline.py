@@ -17,6 +17,7 @@ from hwgen.codegen.nest.lower import lower_nest
 from hwgen.codegen.nest.program import NestProgram
 from hwgen.errors import HwgenError
 from hwgen.model.nest_cost import NestCost, estimate_nest, nest_bound
+from hwgen.nest_refit import nest_exceeds
 from hwgen.schedule import Schedule
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.processor import Processor
@@ -116,9 +117,11 @@ def compile_nest(
         try:
             program = lower_nest(schedule.resolved, schedule.homes, hardware)
             break
-        except HwgenError:
+        except HwgenError as error:
             # What the automatic part asked for does not fit after all: take its last edit back.
             if report is None or len(schedule.trace().splitlines()) <= given:
+                if error.code == "H513" and script is not None:
+                    raise nest_exceeds(schedule, script, file, error) from None
                 raise
             schedule.undo()
             undone = "edits at the end were taken back: their kernel cannot be lowered"

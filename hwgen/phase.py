@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice
 from math import prod
 
 from hwgen.cache import ScheduleCache
+from hwgen.codegen.image_layout import rearranged_bytes
 from hwgen.compilation import Compilation, Kernel, build
 from hwgen.errors import HwgenError
 from hwgen.model.bound import lower_bound
@@ -19,7 +20,7 @@ from hwgen.polyhedral.scop import Scop, build_scop
 from hwgen.polyhedral.search import TIME_LIMIT, Progress, SearchResult, Watch, search
 from hwgen.polyhedral.search_bound import least_work
 from hwgen.polyhedral.search_choose import LIMITS, choose
-from hwgen.polyhedral.selection import select
+from hwgen.polyhedral.select import select
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 
@@ -49,12 +50,12 @@ def compile_phase(
     hardware: HardwareSpec,
     options: SearchOptions,
     sharing: Sharing = NOTHING_SHARED,
-    reserved: Mapping[str, int] | None = None,
+    reserved: Sequence[tuple[str, str, int]] = (),
 ) -> Compilation:
     """The best kernel of one phase.
 
-    `sharing`: what it has in common with other phases; `reserved`: entries of memories that these
-    hold meanwhile. The cache serves kernels of one phase.
+    `sharing`: what it has in common with other phases; `reserved`: tensors (name, memory, entries)
+    that these hold meanwhile. The cache serves kernels of one phase.
 
     Raises:
         HwgenError: H3xx where no intrinsics match, H4xx where no schedule exists or fits, or
@@ -62,8 +63,9 @@ def compile_phase(
     """
     scop = build_scop(workload)
     parts = (workload, hardware, scop, dependences(scop))
-    selections = [_within(s, reserved or {}) for s in select(scop, hardware, sharing)]
-    groups = islice(ranked_matches(scop, selections), MATCHES)
+    selections = [_within(s, reserved) for s in select(scop, hardware, sharing)]
+    cost = partial(rearranged_bytes, scop, hardware) if hardware.offchip.shared else None
+    groups = islice(ranked_matches(scop, selections, cost), MATCHES)
     if options.cache is None or sharing != NOTHING_SHARED:
         return _search(*parts, groups, options)[0]
     key = options.cache.key(workload, hardware)
@@ -87,16 +89,18 @@ def compile_phase(
     return result
 
 
-def _within(selection: Selection, reserved: Mapping[str, int]) -> Selection:
+def _within(selection: Selection, reserved: Sequence[tuple[str, str, int]]) -> Selection:
     """A selection with less room; a tensor that it holds under two names takes room once."""
-    left = dict(reserved)
+    left: dict[str, int] = {}
+    for _, memory, entries in reserved:
+        left[memory] = left.get(memory, 0) + entries
     held: set[tuple[str, str]] = set()
     for storage in selection.storages:
         if storage.shape and (storage.tensor, storage.memory) in held:
             left[storage.memory] = left.get(storage.memory, 0) - prod(storage.shape)
         elif storage.shape:
             held.add((storage.tensor, storage.memory))
-    return replace(selection, reserved=tuple(sorted(left.items())))
+    return replace(selection, reserved=tuple(sorted(left.items())), beside=tuple(reserved))
 
 
 def _search(
@@ -123,7 +127,7 @@ def _search(
             break
         for keep, slots in ATTEMPTS[: len(ATTEMPTS) if best is None else 1] if good else ():
             try:
-                found = search(hardware, good, keep, slots, watch)
+                found = search(hardware, good, keep, slots, watch, workload=workload)
                 kernel, found = choose(hardware, found, simulated, watch, best)
             except HwgenError as error:
                 if error.code not in LIMITS:

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from hwgen.codegen.layout import ImageLayout, buffer_layouts, image_layouts
+from hwgen.codegen.image_layout import ImageLayout, image_layouts
+from hwgen.codegen.layout import buffer_layouts
 from hwgen.compilation import Compilation, Part, assemble
 from hwgen.errors import HwgenError
 from hwgen.model.bound import lower_bound
@@ -79,8 +80,12 @@ def compile_phases(
     for number, phase in enumerate(phases):
         memories = {n: h.memory for n, h in held.items()}
         sharing = sharing_of(phases, number, memories)
-        others = [h for n, h in held.items() if h.last >= number and n not in inputs_of(phase)]
-        compiled = _compiled(phase, hardware, options, sharing, _entries(others))
+        taken = tuple(
+            (n, h.memory, h.entries)
+            for n, h in held.items()
+            if h.last >= number and n not in inputs_of(phase)
+        )
+        compiled = _compiled(phase, hardware, options, sharing, taken)
         _check_views(compiled.scop, sharing)
         found.append(compiled)
         for storage in compiled.match.selection.storages:
@@ -95,7 +100,7 @@ def _compiled(
     hardware: HardwareSpec,
     options: SearchOptions,
     sharing: Sharing,
-    taken: Mapping[str, int],
+    taken: Sequence[tuple[str, str, int]],
 ) -> Compilation:
     """The phase's kernel; where nothing fits beside the inputs kept for others, without these."""
     try:
@@ -153,22 +158,15 @@ def _last_uses(phases: Sequence[Phase]) -> dict[str, int]:
     return {t.name: number for number, phase in enumerate(phases) for t in phase.workload.tensors}
 
 
-def _entries(held: Sequence[_Held]) -> dict[str, int]:
-    """Entries of each memory that are taken."""
-    result: dict[str, int] = {}
-    for h in held:
-        result[h.memory] = result.get(h.memory, 0) + h.entries
-    return result
-
-
 def join(
     workload: Workload, hardware: HardwareSpec, found: Sequence[Compilation]
 ) -> PhasedCompilation:
     """One kernel of all phases."""
-    parts = [
-        Part(c.schedule.tiling, _images(c, n), buffer_layouts(c.schedule.tiling))
-        for n, c in enumerate(found)
-    ]
+    parts: list[Part] = []
+    for number, compiled in enumerate(found):
+        images = _images(compiled, number)
+        tiling = compiled.schedule.tiling
+        parts.append(Part(tiling, images, buffer_layouts(tiling, images)))
     longest = max(found, key=lambda c: c.cycles)
     kernel = assemble(workload, hardware, parts, longest.schedule)
     search = sum((c.search for c in found[1:]), found[0].search)

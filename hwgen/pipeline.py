@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from hwgen.compilation import STAGES, Compilation, Kernel, build
 from hwgen.errors import HwgenError
 from hwgen.phase import DEFAULTS, SearchOptions, compile_phase
@@ -11,6 +13,7 @@ from hwgen.polyhedral.dependences import dependences
 from hwgen.polyhedral.phases import split_phases
 from hwgen.polyhedral.scop import build_scop
 from hwgen.polyhedral.search import Candidate, SearchResult
+from hwgen.refit import tiling_exceeds
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 
@@ -51,7 +54,13 @@ def compile_kernel(
         if schedule is not None:
             scop = build_scop(workload)
             order = dependences(scop)
-            kernel = build(workload, hardware, scop, order, schedule)
+            run = partial(build, workload, hardware, scop, order)
+            try:
+                kernel = run(schedule)
+            except HwgenError as error:
+                if error.code != "H502":
+                    raise
+                raise tiling_exceeds(hardware, schedule.tiling, run, error) from None
             matches, given = (schedule.tiling.match,), SearchResult((schedule,))
             return Compilation(workload, hardware, scop, order, matches, given, kernel)
         phases = split_phases(workload)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 
+from hwgen.capacity_script import Given, beginning_exceeds, exceeds
 from hwgen.compilation import Compilation, Kernel, build
 from hwgen.errors import HwgenError, Location
 from hwgen.model.bound import lower_bound
 from hwgen.phase import DEFAULTS, SearchOptions
 from hwgen.phased import PhasedCompilation, join, sharing_of
-from hwgen.pipeline import compile_kernel
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.dependences import Dependences, dependences
 from hwgen.polyhedral.matching import Match, ranked_matches
@@ -20,13 +21,13 @@ from hwgen.polyhedral.phases import Phase, split_phases
 from hwgen.polyhedral.scop import Scop, build_scop
 from hwgen.polyhedral.search import Candidate, SearchResult, Watch, search
 from hwgen.polyhedral.search_choose import LIMITS
-from hwgen.polyhedral.selection import select
+from hwgen.polyhedral.select import select
 from hwgen.polyhedral.tiling import Tiling
 from hwgen.schedule import Schedule
 from hwgen.script import Edit, line_of, write
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
-from hwgen.tiling_lift import Reading, lift, reader_of
+from hwgen.tiling_lift import Reading, lift, reader_of, readings
 from hwgen.tiling_script import PhasePlan, apply_tiling, apply_tilings
 
 GROUPS = 3
@@ -62,7 +63,7 @@ def compile_script(
         HwgenError: H418 a line that is no edit, H411 to H417 an edit that is refused, H420 where
             the chip's calls cannot run the schedule; whatever `compile_kernel` raises.
     """
-    return compile_schedule(Schedule(workload, hardware).replay(script, file))
+    return _compile(Schedule(workload, hardware).replay(script, file), script, file)
 
 
 def compile_schedule(schedule: Schedule) -> Compilation:
@@ -72,21 +73,59 @@ def compile_schedule(schedule: Schedule) -> Compilation:
         HwgenError: H420 where the chip's calls cannot run the schedule; whatever `compile_kernel`
             raises.
     """
+    return _compile(schedule, schedule.trace(), "")
+
+
+def _compile(schedule: Schedule, script: str, file: str) -> Compilation:
+    """Compile the schedule that a script makes."""
+    with isl.bounded():
+        phases = _read(schedule)
+        ways = readings(schedule, phases)
+        try:
+            tilings = lift(schedule, phases, ways)
+        except HwgenError as error:
+            # No tiling has a loop over a single tile, but that tile may be just too large.
+            if not all(ways):
+                raise
+            given = Given(schedule, phases, [w[0] for w in ways], script, file)
+            better = exceeds(given, partial(_joined, schedule, phases), _lifted, error)
+            raise better or error from None
+        try:
+            return _joined(schedule, phases, tilings)
+        except HwgenError as error:
+            if error.code != "H502":
+                raise
+            given = Given(schedule, phases, tilings, script, file)
+            better = exceeds(given, partial(_joined, schedule, phases), _lifted, error)
+            raise better or error from None
+
+
+def _lifted(schedule: Schedule) -> list[Tiling]:
+    phases = _read(schedule)
+    return lift(schedule, phases, readings(schedule, phases))
+
+
+def _read(schedule: Schedule) -> list[Reading]:
+    """What a schedule's phases may be."""
     workload, hardware = schedule.workload, schedule.hardware
     phases = split_phases(workload)
-    with isl.bounded():
-        readings: list[Reading] = []
-        held = _held(schedule)
-        stages = _stages(Schedule(workload, hardware), phases)
-        for number, (phase, first) in enumerate(zip(phases, stages, strict=True)):
-            sharing = sharing_of(phases, number, _memories(held, readings))
-            scop = build_scop(phase.workload)
-            matches = every_match(scop, hardware, sharing)
-            readings.append(Reading(scop, matches, first, phase.leaves))
-        tilings = lift(schedule, readings)
-        if len(phases) > 1:
-            return join(workload, hardware, _built(hardware, readings, tilings))
-    return compile_kernel(workload, hardware, schedule=_candidate(tilings[0]))
+    found: list[Reading] = []
+    held = _held(schedule)
+    stages = _stages(Schedule(workload, hardware), phases)
+    for number, (phase, first) in enumerate(zip(phases, stages, strict=True)):
+        sharing = sharing_of(phases, number, _memories(held, found))
+        scop = build_scop(phase.workload)
+        matches = every_match(scop, hardware, sharing)
+        found.append(Reading(scop, matches, first, phase.leaves))
+    return found
+
+
+def _joined(
+    schedule: Schedule, phases: Sequence[Reading], tilings: Sequence[Tiling]
+) -> Compilation:
+    """The kernel of all phases."""
+    found = _built(schedule.hardware, phases, tilings)
+    return found[0] if len(found) == 1 else join(schedule.workload, schedule.hardware, found)
 
 
 def _stages(schedule: Schedule, phases: Sequence[Phase]) -> list[tuple[str, ...]]:
@@ -161,11 +200,20 @@ def complete_script(
         wanted = schedule.edits()
         best: tuple[Kernel, SearchResult, list[Match]] | None = None
         furthest = 0, ""
+        too_large: HwgenError | None = None
         watch = Watch(options.seconds, options.progress)
         for group in islice(ranked_matches(scop, select(scop, hardware)), GROUPS):
             for match in group:
                 fixed = reader_of(schedule, scop).known_tiles(match)
-                found = _search(hardware, match, watch, fixed)
+                try:
+                    found = search(hardware, [match], CANDIDATES, 2, watch, fixed)
+                except HwgenError as error:
+                    if error.code not in LIMITS:
+                        raise
+                    if fixed and too_large is None:
+                        begun = (script, file)
+                        too_large = beginning_exceeds(schedule, scop, match, fixed, begun, error)
+                    continue
                 for candidate in _continuing(parts, found, wanted):
                     if isinstance(candidate, tuple):
                         furthest = max(furthest, candidate)
@@ -173,23 +221,14 @@ def complete_script(
                     kernel = build(*parts, candidate)
                     if best is None or kernel.cycles < best[0].cycles:
                         best = kernel, found, group
+    if best is None and too_large is not None:
+        raise too_large
     if best is None:
         raise _no_way_on(wanted, furthest).at(Location(file, line_of(script, furthest[0])))
     kernel, result, group = best
     bound = lower_bound(kernel.program, hardware).cycles
     result = replace(result, cycles=kernel.cycles, bound=bound)
     return Compilation(*parts, tuple(group), result, kernel)
-
-
-def _search(
-    hardware: HardwareSpec, match: Match, watch: Watch, fixed: Mapping[str, int]
-) -> SearchResult:
-    try:
-        return search(hardware, [match], CANDIDATES, 2, watch, fixed)
-    except HwgenError as error:
-        if error.code not in LIMITS:
-            raise
-        return SearchResult(())
 
 
 def _continuing(

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import islice, product
 
 from hwgen.errors import HwgenError
+from hwgen.polyhedral.fitting import Said
 from hwgen.polyhedral.matching import Match
 from hwgen.polyhedral.nest.build import build_state
 from hwgen.polyhedral.nest.edit import main_site
@@ -38,13 +39,19 @@ class Reading:
     leaves: tuple[str, ...] = ()
 
 
-def lift(schedule: Schedule, phases: Sequence[Reading]) -> list[Tiling]:
-    """The tiling of each phase that a schedule amounts to.
+def readings(schedule: Schedule, phases: Sequence[Reading]) -> list[list[Tiling]]:
+    """The tilings that each phase of a schedule may have, by what its calls are."""
+    return [list(islice(_ways(schedule, phase), WAYS)) for phase in phases]
+
+
+def lift(
+    schedule: Schedule, phases: Sequence[Reading], ways: Sequence[Sequence[Tiling]]
+) -> list[Tiling]:
+    """The tiling of each phase that a schedule amounts to; `ways`: its `readings`.
 
     Raises:
         HwgenError: H420 where the schedule is not one that the chip's calls can run.
     """
-    ways = [list(islice(_ways(schedule, phase), WAYS)) for phase in phases]
     refused: HwgenError | None = None
     for tilings in product(*ways):
         plans = [
@@ -131,14 +138,35 @@ class Reader:
                 tile_loops[name], tiles[name] = found
         return self._placed(match, tiles, tile_loops)
 
+    def said(self, match: Match) -> tuple[Said, dict[str, str]]:
+        """What the schedule says of all its loops over tiles; which of them is a loop's."""
+        found: dict[str, tuple[str, int]] = {}
+        for name, site, binding in self._walked(match):
+            loop = _tile_loop(site, binding, match.block.get(name, 1))
+            if loop is not None:
+                found[name] = loop
+        loops = {name: index for name, (index, _) in found.items()}
+        textual = list(self.state.loop)
+        spatial = [n for n in match.selection.spatial if n in loops]
+        around: list[tuple[str, tuple[str, ...]]] = []
+        for storage in match.selection.storages:
+            site = self.state.site.get(self._stage(match, storage))
+            names = site.names if site is not None else ()
+            around.append((storage.name, tuple(n for n, x in loops.items() if x in names)))
+        said = Said(
+            tuple((name, tile) for name, (_, tile) in found.items()),
+            tuple(sorted(spatial, key=lambda n: textual.index(loops[n]))),
+            tuple(around),
+        )
+        return said, loops
+
+    def stage_of(self, match: Match, storage: str) -> str:
+        """The stage whose buffer a storage is; empty where there is none."""
+        return self._stage(match, match.selection.storage(storage))
+
     def known_tiles(self, match: Match) -> dict[str, int]:
         """Tile sizes, in blocks, that an unfinished schedule already says."""
-        known: dict[str, int] = {}
-        for name, site, binding in self._walked(match):
-            found = _tile_loop(site, binding, match.block.get(name, 1))
-            if found is not None:
-                known[name] = found[1]
-        return known
+        return dict(self.said(match)[0].tiles)
 
     # Stages of statements and storages
 

@@ -24,7 +24,7 @@ from hwgen.codegen.program import (
     Push,
 )
 from hwgen.errors import Location
-from hwgen.spec.expression import Access, Binary, Cast, Const, Expr, Name, add, multiply
+from hwgen.spec.expression import Access, Binary, Cast, Const, Expr, Name, add, multiply, walk
 from hwgen.spec.expression import Call as Function
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload
@@ -40,18 +40,61 @@ CHIPS_WITH_UNITS = tuple(
 WORKLOADS = tuple(sorted((ROOT / "workloads").glob("*.yaml")))
 
 
-def _floats(dtypes: Iterable[str]) -> bool:
-    return any("float" in dtype for dtype in dtypes)
+def _carried(chip: HardwareSpec, *accesses: str) -> set[str]:
+    """The data types that a chip reads from off-chip memory, or writes there."""
+    return {
+        operand.dtype
+        for intrinsic in chip.intrinsics
+        for operand in intrinsic.operands
+        if chip.memory[operand.memory].kind == "offchip" and operand.access in accesses
+    }
 
 
+def _casts(values: Iterable[Expr]) -> set[str]:
+    """The data types that elements are converted to."""
+    return {
+        node.dtype
+        for value in values
+        for node in walk(value)
+        if isinstance(node, Cast) and any(isinstance(inner, Access) for inner in walk(node))
+    }
+
+
+def _of_its_kind(chip: HardwareSpec, workload: Workload) -> bool:
+    inputs = {t.dtype for t in workload.inputs}
+    outputs = {t.dtype for t in workload.outputs}
+    computed = _casts(a.value for i in chip.intrinsics for a in i.semantics)
+    return (
+        inputs <= _carried(chip, "read")
+        and outputs <= _carried(chip, "write")
+        and _casts(s.value for s in workload.statements) <= computed
+    )
+
+
+REFUSED = {
+    # What comes out of its accumulators is scaled and saturated: nothing narrows without, and
+    # nothing but products comes in.
+    ("gemmini", name): "H301"
+    for name in (
+        "add",
+        "conv2d",
+        "conv2d_requant",
+        "depthwise_conv2d",
+        "gemm",
+        "gemm_requant",
+        "matvec",
+        "relu",
+    )
+}
+"""Workloads of a chip's kind of numbers that it has no calls for, with the error that says so."""
 PAIRS = tuple(
     (chip, workload)
     for chip in CHIPS_WITH_UNITS
     for workload in WORKLOADS
-    if _floats(m.dtype for m in load_hardware(chip).memories)
-    == _floats(t.dtype for t in load_workload(workload).tensors)
+    if _of_its_kind(load_hardware(chip), load_workload(workload))
+    and (chip.stem, workload.stem) not in REFUSED
 )
-"""Shipped chips with units, each with the workloads of its kind of numbers."""
+"""Shipped chips with units, each with the workloads of its kind of numbers that it can compute."""
 BLOCK = 16
 _NOWHERE = Location("samples.py")
 

@@ -313,11 +313,19 @@ def simulate(
         "verify --spec CHIP",
         "verify --spec CHIP --workload gemm --examples 200 --seed 7",
         "verify --spec LOOPS --schedules 1000",
+        "verify --chips 200 --seed 1     (of no chip: of chips that are drawn too)",
     )
 )
 def verify(
     *,
-    spec: SpecOption,
+    spec: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            "--spec",
+            metavar="SPEC",
+            help="The chip: a file, or a name in hw_specs/. Left out only with --chips.",
+        ),
+    ] = None,
     workloads: Annotated[
         Optional[list[str]],  # noqa: UP045
         typer.Option("--workload", metavar="W", help="May be repeated. Left out: every workload."),
@@ -332,6 +340,26 @@ def verify(
             help="Instead: N random sequences of scheduling primitives, on workloads drawn too.",
         ),
     ] = None,
+    chips: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Instead: N random chips, or variants of SPEC, each with a workload drawn too.",
+        ),
+    ] = None,
+    jobs: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(
+            min=1, metavar="N", help="With --chips: processes; left out: one for each core."
+        ),
+    ] = None,
+    output: Annotated[
+        Path,
+        typer.Option(
+            "-o", "--output", metavar="DIR", help="With --chips: where failures are written."
+        ),
+    ] = Path("hwgen_failures"),
     seed: SeedOption = 0,
 ) -> None:
     """Look for a kernel that is wrong, with random sizes, data and schedules.
@@ -339,9 +367,17 @@ def verify(
     Every example is compiled and checked in every way there is. A failure is reduced to the
     smallest one and printed as a command; the exit status is then 1.
     """
+    if spec is None and chips is None:
+        raise typer.BadParameter("name a chip, or draw some with --chips", param_hint="'--spec'")
+    if chips is not None and (workloads or settings or schedules is not None):
+        raise typer.BadParameter("workloads are drawn too", param_hint="'--chips'")
     with guarded():
         from hwgen.cli import verify as body
 
+        if chips is not None:
+            body.verify_chips(spec, chips, seed, jobs, output)
+            return
+        assert spec is not None
         if schedules is not None:
             body.verify_schedules(spec, schedules, seed)
             return

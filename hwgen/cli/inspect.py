@@ -43,7 +43,7 @@ def explain(spec: str, workload: str, settings: Sequence[str]) -> None:
     from hwgen.polyhedral.matching import match
     from hwgen.polyhedral.phases import split_phases
     from hwgen.polyhedral.scop import build_scop
-    from hwgen.polyhedral.selection import select
+    from hwgen.polyhedral.select import select
     from hwgen.report.text import explanations
     from hwgen.spec.load import load_hardware, load_workload
 

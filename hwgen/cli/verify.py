@@ -6,10 +6,12 @@ import os
 import sys
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from time import monotonic
 
 import typer
 
+from hwgen.cli.output import write_files
 from hwgen.cli.resolve import find_spec, resolve
 from hwgen.verify.campaign import campaign
 
@@ -58,6 +60,31 @@ def verify_schedules(spec: str, sequences: int, seed: int) -> None:
             progress=lambda done, of: progress("schedules", done, of),
         )
     typer.echo(schedules_text(report))
+    if not report.ok:
+        raise typer.Exit(1)
+
+
+def verify_chips(spec: str | None, chips: int, seed: int, jobs: int | None, output: Path) -> None:
+    """Run a campaign of random chips; exit status 1 where anything is wrong or nothing runs.
+
+    `output`: where the chip and the workload of each failure are written.
+    """
+    from hwgen.report.chips import chips_text, failure_files
+    from hwgen.verify.chips.campaign import chip_campaign
+
+    base = find_spec(spec) if spec is not None else None
+    with _progress(chips) as progress:
+        report = chip_campaign(
+            chips,
+            seed,
+            base=base,
+            processes=jobs or os.cpu_count() or 1,
+            progress=lambda done, of: progress("chips", done, of),
+        )
+    files = failure_files(report)
+    if files:
+        write_files(output, files)
+    typer.echo(chips_text(report, output))
     if not report.ok:
         raise typer.Exit(1)
 

@@ -32,15 +32,22 @@ class Walk:
 
 @dataclass(frozen=True, slots=True)
 class Absorption:
-    """Where each loop went: `hardware` has one entry per hardware loop of the intrinsic."""
+    """Where each loop went: `hardware` has one entry per loop of the intrinsic, of which those
+    written in C around it come first and take `repeated` iterations."""
 
     hardware: tuple[Walk, ...]
     sequence: tuple[Walk, ...]
     outer: tuple[Walk, ...]
+    repeated: int = 1
 
     @property
     def calls(self) -> int:
         return prod(w.extent for w in self.outer)
+
+    @property
+    def issued(self) -> int:
+        """Calls, those that C loops of the intrinsic repeat one by one."""
+        return self.calls * self.repeated
 
     @property
     def operations(self) -> int:
@@ -61,13 +68,57 @@ def absorb(intrinsic: Intrinsic, loops: Sequence[Walk]) -> Absorption:
     return _absorb(intrinsic, tuple(loops))
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some of the iterations of a loop nest; `offsets`: where each operand's first one lies."""
+
+    offsets: tuple[int, ...]
+    absorbed: Absorption
+
+
+def absorb_in_parts(intrinsic: Intrinsic, loops: Sequence[Walk]) -> list[Part]:
+    """The same iterations in as many absorptions as make the calls few: a loop that no call takes
+    whole is cut where the last full call of it ends.
+
+    Raises:
+        HwgenError: H614 as `absorb`.
+    """
+    whole = Part((0,) * len(intrinsic.operands), absorb(intrinsic, loops))
+    best = [whole]
+    limits = {x.extent.maximum for x in intrinsic.loops[intrinsic.software_loops :]}
+    for n, walk in enumerate(loops if intrinsic.software_loops else ()):
+        for limit in sorted(limits):
+            first = walk.extent // limit * limit
+            if not 0 < first < walk.extent:
+                continue
+            head = [*loops[:n], Walk(first, walk.strides), *loops[n + 1 :]]
+            tail = [*loops[:n], Walk(walk.extent - first, walk.strides), *loops[n + 1 :]]
+            try:
+                parts = [
+                    *absorb_in_parts(intrinsic, head),
+                    *(_moved(p, walk, first) for p in absorb_in_parts(intrinsic, tail)),
+                ]
+            except HwgenError:
+                continue  # a part too short for the fields
+            if sum(p.absorbed.issued for p in parts) < sum(p.absorbed.issued for p in best):
+                best = parts
+    return best
+
+
+def _moved(part: Part, walk: Walk, iterations: int) -> Part:
+    offsets = (o + s * iterations for o, s in zip(part.offsets, walk.strides, strict=True))
+    return Part(tuple(offsets), part.absorbed)
+
+
 @lru_cache(maxsize=4096)
 def _absorb(intrinsic: Intrinsic, loops: tuple[Walk, ...]) -> Absorption:
     merged = _merge([w for w in loops if w.extent > 1])
+    if intrinsic.software_loops:
+        return _repeated(intrinsic, merged)
     limited = tuple(part for w in merged for part in _within(intrinsic, w))
     best: tuple[tuple[int, int, int], Absorption] | None = None
     for chosen in _choices(limited, len(intrinsic.loops)):
-        hardware = _fill(intrinsic, chosen)
+        hardware = _fill(intrinsic, chosen, intrinsic.loops)
         if hardware is None:
             continue
         taken = [w for w in chosen if w is not None]
@@ -83,18 +134,74 @@ def _absorb(intrinsic: Intrinsic, loops: tuple[Walk, ...]) -> Absorption:
         if best is None or rank < best[0]:
             best = (rank, candidate)
     if best is None:
-        counts = " x ".join(str(w.extent) for w in limited if w.extent > 1) or "1"
-        fields = "; ".join(f"{x.name} {x.extent}" for x in intrinsic.loops)
-        raise HwgenError(
-            "H614",
-            f"no call of {intrinsic.name} runs these iterations",
-            location=intrinsic.location,
-            field=f"intrinsics.{intrinsic.name}.loops",
-            found=f"loops of {counts} iterations",
-            allowed=fields,
-            repair="loops whose extents and strides may be smaller",
-        )
+        raise _no_call(intrinsic, limited)
     return best[1]
+
+
+def _repeated(intrinsic: Intrinsic, merged: tuple[Walk, ...]) -> Absorption:
+    """The absorption into a run of calls with the fewest of them: what the hardware's own loops
+    do not take becomes C loops around the call."""
+    count = intrinsic.software_loops
+    inner = intrinsic.loops[count:]
+    best: tuple[tuple[int, int, tuple[int, ...]], Absorption] | None = None
+    for chosen in _choices(merged, len(inner)):
+        cut = [_cut(walk, loop) for walk, loop in zip(chosen, inner, strict=True)]
+        hardware = _fill(intrinsic, tuple(walk for walk, _ in cut), inner)
+        if hardware is None:
+            continue
+        taken = [w for w in chosen if w is not None]
+        rest = [w for w in merged if w not in taken]
+        rest += [outside for _, outside in cut if outside is not None]
+        ordered = _stationary_inside(intrinsic, _merge(rest))
+        outer = ordered[: max(0, len(ordered) - count)]
+        around = ordered[len(outer) :]
+        idle = Walk(1, (0,) * len(intrinsic.operands))
+        software = (*(idle for _ in range(count - len(around))), *around)
+        repeated = prod(w.extent for w in around)
+        candidate = Absorption((*software, *hardware), (), outer, repeated)
+        # As many iterations as fit in the innermost loop: a transfer's bursts cover its rows.
+        rank = (candidate.calls, repeated, tuple(-w.extent for w in reversed(hardware)))
+        if best is None or rank < best[0]:
+            best = (rank, candidate)
+    if best is None:
+        raise _no_call(intrinsic, merged)
+    return best[1]
+
+
+def _cut(walk: Walk | None, loop: HardwareLoop) -> tuple[Walk | None, Walk | None]:
+    """A loop cut into what a hardware loop takes, and the loop around that."""
+    if walk is None or walk.extent <= loop.extent.maximum:
+        return walk, None
+    inner = next(f for f in range(loop.extent.maximum, 0, -1) if walk.extent % f == 0)
+    outside = Walk(walk.extent // inner, tuple(s * inner for s in walk.strides))
+    return Walk(inner, walk.strides), outside
+
+
+def _stationary_inside(intrinsic: Intrinsic, walks: Sequence[Walk]) -> tuple[Walk, ...]:
+    """C loops in an order that brings in the stationary operand least often; within that, those
+    that do not move the written operand outside."""
+    names = [o.name for o in intrinsic.operands]
+    written = names.index(intrinsic.semantics[0].target.tensor)
+    held = names.index(intrinsic.stationary.operand) if intrinsic.stationary else written
+
+    def rank(w: Walk) -> tuple[bool, bool, int, tuple[int, ...]]:
+        return (not w.strides[held], w.strides[written] != 0, -w.extent, w.strides)
+
+    return tuple(sorted(walks, key=rank))
+
+
+def _no_call(intrinsic: Intrinsic, loops: Sequence[Walk]) -> HwgenError:
+    counts = " x ".join(str(w.extent) for w in loops if w.extent > 1) or "1"
+    own = [x for x in intrinsic.loops if not x.software]
+    return HwgenError(
+        "H614",
+        f"no call of {intrinsic.name} runs these iterations",
+        location=intrinsic.location,
+        field=f"intrinsics.{intrinsic.name}.loops",
+        found=f"loops of {counts} iterations",
+        allowed="; ".join(f"{x.name} {x.extent}" for x in own),
+        repair="loops whose extents and strides may be smaller",
+    )
 
 
 def _merge(loops: list[Walk]) -> tuple[Walk, ...]:
@@ -128,11 +235,13 @@ def _choices(loops: tuple[Walk, ...], slots: int) -> Iterator[tuple[Walk | None,
     yield from dict.fromkeys(permutations(padded, slots))
 
 
-def _fill(intrinsic: Intrinsic, chosen: tuple[Walk | None, ...]) -> tuple[Walk, ...] | None:
+def _fill(
+    intrinsic: Intrinsic, chosen: tuple[Walk | None, ...], loops: Sequence[HardwareLoop]
+) -> tuple[Walk, ...] | None:
     """The hardware loops with their steps, or None where a rule forbids them."""
     result: dict[str, Walk] = {}
     names = [o.name for o in intrinsic.operands]
-    for loop, walk in reversed(list(zip(intrinsic.loops, chosen, strict=True))):
+    for loop, walk in reversed(list(zip(loops, chosen, strict=True))):
         strides: list[int] = []
         extent = walk.extent if walk else 1
         if extent not in loop.extent:
@@ -143,7 +252,7 @@ def _fill(intrinsic: Intrinsic, chosen: tuple[Walk | None, ...]) -> tuple[Walk, 
                 return None
             strides.append(stride)
         result[loop.name] = Walk(extent, tuple(strides))
-    return tuple(result[loop.name] for loop in intrinsic.loops)
+    return tuple(result[loop.name] for loop in loops)
 
 
 def _stride(

@@ -3,7 +3,8 @@
 A buffer lives from the first to the last phase that touches it; those of one phase live through
 its whole body. Buffers alive together are disjoint. Larger ones are placed first, each at the
 lowest address where no earlier one is in its way: exact for one phase, where all are alive at once,
-and first fit by decreasing size for several.
+and first fit by decreasing size for several. In a memory of several banks, `placement.py` chooses
+banks too.
 """
 
 from __future__ import annotations
@@ -12,9 +13,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hwgen.codegen.layout import BufferLayout
+from hwgen.codegen.overlap import Slot, overlaps
+from hwgen.codegen.placement import Wanted, by_bank, first_fit
 from hwgen.codegen.program import Buffer
 from hwgen.errors import HwgenError
+from hwgen.polyhedral.capacity import Alive, buffers_exceed
 from hwgen.polyhedral.operations import Selection
+from hwgen.polyhedral.tiling import Tiling
 from hwgen.spec.hardware import HardwareSpec, Memory
 
 
@@ -34,31 +39,18 @@ class Allocation:
         name = self.buffer(storage, phase)
         return next(b.base for b in self.buffers if b.name == name)
 
+    def stride(self, storage: str, phase: int = 0) -> int:
+        """Entries from one slot of that buffer to the next."""
+        name = self.buffer(storage, phase)
+        return next(b.stride for b in self.buffers if b.name == name)
+
     def __str__(self) -> str:
-        return "\n".join(
-            f"{b.memory}[{b.base}:{b.base + b.entries}] {b.name}: {b.slots} x {b.slot_entries}"
-            for b in self.buffers
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """A buffer to be placed, alive from phase `first` to phase `last`."""
-
-    name: str
-    tensor: str
-    layout: BufferLayout
-    first: int
-    last: int
-
-    @property
-    def entries(self) -> int:
-        return self.layout.slots * self.layout.slot_entries
+        return "\n".join(f"{b.place} {b.name}: {b.slots} x {b.slot_entries}" for b in self.buffers)
 
 
 def allocate(
     hardware: HardwareSpec,
-    phases: Sequence[tuple[Selection, Mapping[str, BufferLayout]]],
+    phases: Sequence[tuple[Tiling, Mapping[str, BufferLayout]]],
 ) -> Allocation:
     """Place every buffer of a kernel's phases.
 
@@ -66,25 +58,31 @@ def allocate(
         HwgenError: H502 where the buffers of one memory do not fit it, H503 where two phases keep
             one tensor in different layouts.
     """
-    wanted: dict[str, _Wanted] = {}
+    wanted: dict[str, Wanted] = {}
     names: list[dict[str, str]] = []
-    for number, (selection, layouts) in enumerate(phases):
+    for number, (tiling, layouts) in enumerate(phases):
+        selection = tiling.match.selection
         mine: dict[str, str] = {}
         for storage in layouts:
             name = _name(selection, storage, number, len(phases) > 1)
             mine[storage] = name
             tensor = selection.storage(storage).tensor
             layout = layouts[storage]
-            known = wanted.setdefault(name, _Wanted(name, tensor, layout, number, number))
+            known = wanted.setdefault(name, Wanted(name, tensor, layout, number, number))
             _check_same(known.layout, layout, tensor)
-            wanted[name] = _Wanted(name, tensor, known.layout, known.first, number)
+            wanted[name] = Wanted(name, tensor, known.layout, known.first, number)
         names.append(mine)
     buffers: list[Buffer] = []
     for memory in hardware.memories:
         if memory.kind != "offchip":
-            usable = min(s.addressable(hardware, memory.name) for s, _ in phases)
+            reach = [t.match.selection.addressable(hardware, memory.name) for t, _ in phases]
+            usable = range(max(r.start for r in reach), min(r.stop for r in reach))
             inside = [w for w in wanted.values() if w.layout.memory == memory.name]
-            buffers += _place(memory, usable, inside)
+            together: dict[tuple[Slot, Slot], float] = {}
+            if memory.banks is not None and memory.banks.count > 1:
+                for (tiling, _), mine in zip(phases, names, strict=True):
+                    together |= overlaps(hardware, memory.name, tiling, mine)
+            buffers += _place(memory, usable, inside, together)
     return Allocation(tuple(buffers), tuple(names))
 
 
@@ -102,44 +100,43 @@ def _check_same(a: BufferLayout, b: BufferLayout, tensor: str) -> None:
         raise HwgenError(
             "H503",
             f"two phases keep {tensor} in different layouts",
+            field=f"tensors.{tensor}",
             found=f"{a.text} and {b.text}",
             allowed="one layout for a tensor that stays on the chip between two phases",
             repair="a memory that addresses single elements, or a workload for each phase",
         )
 
 
-def _place(memory: Memory, usable: int, wanted: Sequence[_Wanted]) -> Iterator[Buffer]:
-    placed: list[tuple[_Wanted, int]] = []
-    for w in sorted(wanted, key=lambda w: (-w.entries, w.name)):
-        others = [
-            (base, base + o.entries)
-            for o, base in placed
-            if o.first <= w.last and w.first <= o.last
-        ]
-        base = 0
-        for low, high in sorted(others):
-            if base + w.entries <= low:
-                break
-            base = max(base, high)
-        placed.append((w, base))
-    top = max((base + w.entries for w, base in placed), default=0)
-    if top > usable:
-        alive = ", ".join(f"{w.name} {w.layout.slots} x {w.layout.slot_entries}" for w in wanted)
-        raise HwgenError(
-            "H502",
-            f"buffers exceed memory {memory.name}",
-            field=f"memories.{memory.name}",
-            found=f"{top} entries of {memory.entry_bytes} bytes: {alive}",
-            allowed=f"{usable} entries",
-            repair="choose smaller tiles or fewer slots",
-        )
-    for w, base in placed:
+def _alive(wanted: Wanted) -> Alive:
+    layout = wanted.layout
+    return Alive(wanted.name, layout.memory, layout.slots, layout.slot_entries)
+
+
+def _place(
+    memory: Memory,
+    usable: range,
+    wanted: Sequence[Wanted],
+    overlapping: Mapping[tuple[Slot, Slot], float],
+) -> Iterator[Buffer]:
+    """Inside the entries `usable`, which every call on these buffers can address."""
+    if memory.banks is None or memory.banks.count == 1:
+        placed = first_fit(usable, wanted)
+    else:
+        placed = by_bank(usable, memory.banks, wanted, overlapping)
+    top = max((p.end for p in placed), default=0)
+    if placed and top > usable.stop:
+        alive = [(_alive(p.wanted), p.wanted.first, p.wanted.last, p.base) for p in placed]
+        raise buffers_exceed(memory, usable, alive)
+    for p in placed:
+        w, banks = p.wanted, memory.banks
         yield Buffer(
             w.name,
             memory.name,
             w.tensor,
-            base,
+            p.base,
             w.layout.slots,
             w.layout.slot_entries,
             w.layout.text,
+            p.stride,
+            tuple(r.start for r in p.banks(banks)) if banks is not None else (),
         )

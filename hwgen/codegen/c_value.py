@@ -80,6 +80,30 @@ def _typed_helpers() -> dict[str, str]:
     return library
 
 
+_HALF = {
+    # Bits of a float16, and back: a double is rounded once, to nearest and even.
+    "float16": (
+        "static inline float {p}_float16(uint16_t bits)\n{{\n"
+        "  int e = bits >> 10 & 31, m = bits & 1023;\n"
+        "  float a = e == 31 ? (m ? NAN : INFINITY)\n"
+        "          : (float)ldexp(e ? m + 1024 : m, (e ? e : 1) - 25);\n"
+        "  return bits >> 15 ? -a : a;\n}}"
+    ),
+    "float16_bits": (
+        "static inline uint16_t {p}_float16_bits(double a)\n{{\n"
+        "  uint16_t sign = signbit(a) ? 0x8000 : 0;\n"
+        "  int e;\n"
+        "  if (a != a)\n    return 0x7e00;\n"
+        "  a = fabs(a);\n"
+        "  if (a >= 65520.0)\n    return (uint16_t)(sign | 0x7c00);\n"
+        "  if (a == 0)\n    return sign;\n"
+        "  frexp(a, &e);\n"
+        "  if (e < -13)\n    e = -13;\n"
+        "  /* A full mantissa carries into the exponent. */\n"
+        "  return (uint16_t)(sign + (e + 13) * 1024 + (int)rint(ldexp(a, 11 - e)));\n}}"
+    ),
+}
+
 _WITHIN_FLOAT = {
     # A NaN is not inside.
     "within_float": (
@@ -105,7 +129,7 @@ def dtype_interval(dtype: str) -> Interval:
 
 def value_helpers(prefix: str) -> Helpers:
     """A collector over every helper that typed expressions and immediates may need."""
-    return Helpers(prefix, {**_integer_helpers(), **_typed_helpers(), **_WITHIN_FLOAT})
+    return Helpers(prefix, {**_integer_helpers(), **_typed_helpers(), **_HALF, **_WITHIN_FLOAT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +192,7 @@ class ValueText:
                 return Value(text, promoted(dtype), interval)
             case Access():
                 text, dtype = self.load(expr)
-                return Value(text, promoted(dtype), dtype_interval(dtype))
+                return self.loaded(text, dtype)
             case Unary("-", operand):
                 return self._arithmetic("-", Value("0", "int32", (0, 0), True), self(operand))
             case Unary(_, operand):
@@ -180,10 +204,24 @@ class ValueText:
             case Call(function, arguments):
                 return self._call(function, [self(a) for a in arguments])
 
+    def loaded(self, text: str, dtype: str) -> Value:
+        """An element as C computes with it."""
+        if dtype == "float16":
+            text = self.helpers.call("float16", text)
+        return Value(text, promoted(dtype), dtype_interval(dtype))
+
+    def stored(self, value: Value, dtype: str) -> str:
+        """The C text of a value as an element of a memory."""
+        if dtype == "float16":
+            return self.helpers.call("float16_bits", value.text)
+        return self.cast(value, dtype).text
+
     def cast(self, value: Value, dtype: str) -> Value:
         """The value converted to `dtype`: integers keep the low bits, floats are cut and clamped
         when they become integers."""
         c = C_TYPES[dtype]
+        if dtype == "float16":
+            return self.loaded(self.stored(value, dtype), dtype)
         if dtype in FLOATS:
             return Value(f"(({c}){value.text})", dtype, (0, 0))
         if value.is_float:

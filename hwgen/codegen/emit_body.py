@@ -122,8 +122,10 @@ def tables(program: KernelProgram) -> list[str]:
     rows.append("On-chip buffers, each at a constant address of its memory:")
     for b in program.buffers:
         slots = f"{b.slots} slots of {b.slot_entries}" if b.slots > 1 else "one slot"
+        if b.stride != b.slot_entries and b.slots > 1:
+            slots += f" every {b.stride}"
         rows.append(
-            f"  {b.name:<{width}}  {b.memory} entries {b.base} to {b.base + b.entries - 1}, "
+            f"  {b.name:<{width}}  {b.memory} entries {b.base} to {b.end - 1}, "
             f"{slots}, of {b.tensor}"
         )
         if b.layout:

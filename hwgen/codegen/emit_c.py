@@ -16,6 +16,7 @@ from hwgen.codegen.emit_host import header, host_plan
 from hwgen.codegen.emit_model import PREFIX, emit_model
 from hwgen.codegen.emit_vendor import emit_vendor
 from hwgen.codegen.program import Call, KernelProgram, calls
+from hwgen.codegen.software_loops import written_out
 from hwgen.errors import HwgenError
 from hwgen.spec.checks_synchronization import synchronization_templates
 from hwgen.spec.hardware import HardwareSpec
@@ -56,7 +57,9 @@ def emit(program: KernelProgram, hardware: HardwareSpec, workload: Workload) -> 
             H603 a data type that the model cannot compute with.
     """
     _check(program, hardware)
-    plan = host_plan(program, workload, reserved_words(hardware) | {PREFIX})
+    reserved = reserved_words(hardware) | {PREFIX}
+    plan = host_plan(program, workload, reserved)
+    written = host_plan(written_out(program, hardware), workload, reserved)
     summary = f"{plan.name}: {workload.name} on {hardware.name}."
 
     def parameters(tensors: Sequence[str]) -> tuple[Parameter, ...]:
@@ -67,7 +70,7 @@ def emit(program: KernelProgram, hardware: HardwareSpec, workload: Workload) -> 
         plan.name,
         parameters(program.inputs),
         parameters(program.outputs),
-        emit_vendor(plan, hardware, summary),
+        emit_vendor(written, hardware, summary),
         header(plan, summary),
         emit_model(plan, hardware, summary),
     )

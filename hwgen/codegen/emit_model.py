@@ -14,7 +14,18 @@ from hwgen.codegen.emit_host import Execution, HostPlan, entry_points
 from hwgen.codegen.emit_sync import FlagCounters
 from hwgen.codegen.model_intrinsic import IntrinsicFunctions
 from hwgen.codegen.packing import missing_entry, missing_entry_name, packing
-from hwgen.codegen.program import Barrier, Call, Image, Pop, Push, Signal, SyncNode, Wait, calls
+from hwgen.codegen.program import (
+    Barrier,
+    Call,
+    Configure,
+    Image,
+    Pop,
+    Push,
+    Signal,
+    SyncNode,
+    Wait,
+    calls,
+)
 from hwgen.spec.hardware import HardwareSpec
 
 CODES: dict[int, str] = {
@@ -125,6 +136,9 @@ class _Model:
             case Barrier(unit):
                 # One call after the other: nothing is ever left to wait for.
                 return [f"/* wait for {unit or 'all units'} */"]
+            case Configure():
+                # Calls carry what the registers hold.
+                return []
             case Signal():
                 return [
                     f"{self.prefix}_TRY({self.prefix}_signal(chip, {self._flag(node)}));",

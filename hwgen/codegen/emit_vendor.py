@@ -5,12 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hwgen.codegen.c_expr import IndexText
-from hwgen.codegen.c_names import immediate_text, indent
+from hwgen.codegen.c_names import indent
+from hwgen.codegen.call_values import immediate_values, loop_values
 from hwgen.codegen.emit_body import BodyWriter, index_helpers, tables
 from hwgen.codegen.emit_host import Execution, HostPlan, entry_points
 from hwgen.codegen.emit_sync import FlagCounters, written
 from hwgen.codegen.packing import packing
-from hwgen.codegen.program import Call, KernelLoop, MicroKernelDef, Signal, SyncNode, Wait, calls
+from hwgen.codegen.program import (
+    Call,
+    Configure,
+    KernelLoop,
+    MicroKernelDef,
+    Signal,
+    SyncNode,
+    Wait,
+    calls,
+)
 from hwgen.codegen.templates import Fields, argument, render
 from hwgen.spec.hardware import HardwareSpec, Intrinsic
 
@@ -67,18 +77,19 @@ class _Vendor:
         for number, operand in enumerate(call.operands):
             declared = intrinsic.operands[number]
             memory = self.hardware.memory[declared.memory]
-            values[operand.name] = Fields(
-                {
-                    "address": argument(text(operand.address)),
-                    "memory": Fields({"name": memory.name, **dict(memory.identifiers)}),
-                    "buffer": self.handles.get(operand.buffer, operand.buffer),
-                }
-            )
-        for level, loop in enumerate(intrinsic.loops):
-            strides = {o.name: argument(text(o.strides[level])) for o in call.operands if o.strides}
-            extent = argument(text(call.extents[level]))
-            values[loop.name] = Fields({"extent": extent, "stride": Fields(strides)})
-        values |= _immediates(intrinsic, call.immediates)
+            fields: dict[str, object] = {
+                "address": argument(text(operand.address)),
+                "memory": Fields({"name": memory.name, **dict(memory.identifiers)}),
+                "buffer": self.handles.get(operand.buffer, operand.buffer),
+            }
+            if intrinsic.stationary and intrinsic.stationary.operand == operand.name:
+                assert call.fresh is not None, "its C loops are written out"
+                fields["fresh"] = argument(text(call.fresh))
+            values[operand.name] = Fields(fields)
+        values |= loop_values(intrinsic, call, text)
+        values |= immediate_values(intrinsic, call.immediates)
+        for name, number in call.registers:
+            values[name] = Fields(dict(self.hardware.configuration[name].registers[number]))
         if call.kernel:
             variant = argument(text(call.variant)) if call.variant is not None else 0
             name = self.kernels[call.kernel]
@@ -89,6 +100,8 @@ class _Vendor:
         return render(intrinsic.emit, values, intrinsic.location, field).split("\n")
 
     def sync(self, node: SyncNode) -> list[str]:
+        if isinstance(node, Configure):
+            return self._configure(node)
         given = written(self.hardware, node)
         values = {**self.parameters, **{n: self.units[u] for n, u in given.units}}
         after: list[str] = []
@@ -97,6 +110,13 @@ class _Vendor:
             after = self.flags.step(node)
         text = self._render(given.template, values, f"synchronization.{given.field}")
         return [*text.split("\n"), *after]
+
+    def _configure(self, node: Configure) -> list[str]:
+        configuration = self.hardware.configuration[node.configuration]
+        values: dict[str, object] = {**self.parameters, **dict(node.values)}
+        values["register"] = Fields(dict(configuration.registers[node.register]))
+        field = f"configurations.{configuration.name}.emit"
+        return self._render(configuration.emit, values, field).split("\n")
 
     def _render(self, template: str, values: Mapping[str, object], field: str) -> str:
         return render(template, values, self.hardware.location, field)
@@ -127,7 +147,7 @@ class _Vendor:
             "sequence": levels(kernel.sequence),
             "bases": [Fields(dict(zip(operands, b, strict=True))) for b in kernel.bases],
             **dict(intrinsic.micro_kernel.values),
-            **_immediates(intrinsic, kernel.immediates),
+            **immediate_values(intrinsic, kernel.immediates),
         }
         field = f"micro_kernels.{intrinsic.micro_kernel.name}.define"
         text = render(intrinsic.micro_kernel.define, values, intrinsic.location, field)
@@ -188,30 +208,6 @@ class _Vendor:
             tuple(release),
             False,
         )
-
-
-class _Float(float):
-    """A number to templates, whose text is a C literal."""
-
-    _text: str
-
-    def __new__(cls, value: float, dtype: str) -> _Float:
-        made = super().__new__(cls, value)
-        made._text = immediate_text(value, dtype)
-        return made
-
-    def __str__(self) -> str:
-        return argument(self._text) if self._text.startswith("-") else self._text
-
-
-def _immediates(
-    intrinsic: Intrinsic, given: tuple[tuple[str, int | float], ...]
-) -> dict[str, int | float]:
-    fields = {i.name: i for i in intrinsic.immediates}
-    return {
-        name: _Float(value, fields[name].dtype) if fields[name].is_float else value
-        for name, value in given
-    }
 
 
 def _nonempty(lines: list[str]) -> list[str]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
 
 from hwgen.codegen.allocation import Allocation
-from hwgen.codegen.layout import ImageLayout
+from hwgen.codegen.configuration import configured
+from hwgen.codegen.image_layout import ImageLayout
 from hwgen.codegen.order import order_tree
 from hwgen.codegen.program import (
     Call,
@@ -65,7 +67,7 @@ def lower(
     for phase in sorted({site.phase for site in sites}):
         order = order_tree(sites, syncs, phase)
         body += scan(order.tree, order.iterators, leaves, order.names)
-    return KernelProgram(
+    program = KernelProgram(
         name=_identifier(f"{workload.name}_{hardware.name}"),
         hardware=hardware.name,
         workload=workload.name,
@@ -74,8 +76,9 @@ def lower(
         images=tuple(layout.image for layout in images),
         buffers=allocation.buffers,
         kernels=tuple(kernels),
-        body=_fold(body),
+        body=_numbered(_fold(body), set(), count(len(sites))),
     )
+    return configured(program, hardware)
 
 
 def _identifier(text: str) -> str:
@@ -121,7 +124,7 @@ def _address(address: Address) -> Expr:
 def _slot(address: Address) -> Expr:
     assert address.turn is not None
     turn = Binary("%", address.turn.expression(), Const(address.slots))
-    return multiply(turn, Const(address.slot_entries))
+    return multiply(turn, Const(address.slot_stride))
 
 
 def _micro_kernel(site: Site, number: int) -> tuple[MicroKernelDef, Expr]:
@@ -181,7 +184,7 @@ def _digits(site: Site) -> list[_Radix]:
         if a.turn is not None and a.turn.terms:
             turns.setdefault((a.turn, a.slots), []).append(k)
     for (turn, slots), members in turns.items():
-        offsets = tuple(a.slot_entries if k in members else 0 for k, a in enumerate(site.addresses))
+        offsets = tuple(a.slot_stride if k in members else 0 for k, a in enumerate(site.addresses))
         expression = Binary("%", turn.expression(), Const(slots))
         digits.append(_Radix(str(expression), expression, slots, offsets))
     return digits
@@ -228,3 +231,21 @@ def _fold_condition(node: If) -> If:
             return If(Binary("or", node.condition, inner), then)
         case _:
             return If(node.condition, then, otherwise)
+
+
+def _numbered(nodes: tuple[Node, ...], taken: set[int], free: Iterator[int]) -> tuple[Node, ...]:
+    """Every call with a site of its own: a scan may write one in several places."""
+    result: list[Node] = []
+    for node in nodes:
+        match node:
+            case Call(site):
+                result.append(replace(node, site=next(free)) if site in taken else node)
+                taken.add(site)
+            case Loop():
+                result.append(replace(node, body=_numbered(node.body, taken, free)))
+            case If(condition, then, otherwise):
+                yes = _numbered(then, taken, free)
+                result.append(If(condition, yes, _numbered(otherwise, taken, free)))
+            case Sync():
+                result.append(node)
+    return tuple(result)

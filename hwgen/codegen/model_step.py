@@ -25,7 +25,7 @@ from hwgen.spec.expression import (
 )
 from hwgen.spec.hardware import HardwareSpec, Intrinsic, Memory, Operand
 
-_UNSUPPORTED = ("float16", "bfloat16")
+_UNSUPPORTED = ("bfloat16",)
 
 
 def entries_of(operand: Operand, memory: Memory) -> int:
@@ -219,7 +219,7 @@ class Step:
         detour = self._aliases(statement, site)
         result = f"result[{self._offset(statement.target)}]" if detour else target
         if statement.op == "=":
-            stored = f"{result} = {text.cast(value, dtype).text};"
+            stored = f"{result} = {text.stored(value, dtype)};"
             inner = self._loops(reduced, [stored])
         else:
             inner = self._update(statement, target, result, reduced)
@@ -273,9 +273,11 @@ class Step:
                 expr = Call("max", (so_far, statement.value))
             case _:
                 expr = Call("min", (so_far, statement.value))
-        step = local.cast(local(expr), dtype).text
+        step = local.cast(local(expr), dtype)
+        element = "float" if dtype == "float16" else C_TYPES[dtype]
+        last = Value("so_far", wide, dtype_interval(wide))
         return [
-            f"{C_TYPES[dtype]} so_far = {target};",
-            *self._loops(reduced, [f"so_far = {step};"]),
-            f"{result} = so_far;",
+            f"{element} so_far = {local.loaded(target, dtype).text};",
+            *self._loops(reduced, [f"so_far = {step.text};"]),
+            f"{result} = {local.stored(last, dtype) if dtype == 'float16' else 'so_far'};",
         ]

@@ -40,6 +40,19 @@ class _Item:
         return f"{self.name}[{', '.join(self.iterators)}]"
 
     @property
+    def depth(self) -> int:
+        """Tile loops around the place where it stands."""
+        return len(self.site.at) if self.moved else self.site.depth
+
+    @property
+    def moved(self) -> bool:
+        return bool(self.site.at) or self.site.edge != 0
+
+    def place(self, depth: int) -> str:
+        """The iteration of a loop in which it stands."""
+        return self.site.at[depth] if self.moved else self.iterators[depth]
+
+    @property
     def domain(self) -> str:
         parts: list[str] = []
         for box in self.boxes:
@@ -80,18 +93,18 @@ def order_tree(sites: Sequence[Site], syncs: Sequence[SyncSite], phase: int) -> 
 
 def _body(items: list[_Item], counters: tuple[str, ...], depth: int) -> str:
     """The sequence inside the outermost `depth` tile loops."""
-    inside = [item for item in items if item.site.depth > depth]
+    inside = [item for item in items if item.depth > depth]
     entries = [
-        ((item.site.position, item.site.index, item.turn), [item])
+        ((item.site.edge, item.site.position, item.site.index, item.turn), [item])
         for item in items
-        if item.site.depth == depth
+        if item.depth == depth
     ]
     if inside:
-        entries.append(((INNER, 0, 0), inside))
+        entries.append(((0, INNER, 0, 0), inside))
     children: list[str] = []
     for _, group in sorted(entries, key=lambda entry: entry[0]):
         if group is inside:
-            band = "; ".join(f"{item.head} -> [{counters[depth]}]" for item in group)
+            band = "; ".join(f"{item.head} -> [{item.place(depth)}]" for item in group)
             child = f'{{schedule: "[{{ {band} }}]", child: {_body(group, counters, depth + 1)}}}'
         else:
             child = _around(group[0], len(counters) - depth)

@@ -49,9 +49,11 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """An on-chip buffer: `slots` consecutive copies of `slot_entries`, from entry `base` on.
+    """An on-chip buffer: `slots` copies of `slot_entries`, the first from entry `base` on, each
+    `slot_stride` entries after the one before; 0: they follow each other.
 
     `layout` is the isl text of the map from tensor index to (slot, offset in entries, lane).
+    `banks`: the bank that each slot begins in; () where the memory has none.
     """
 
     name: str
@@ -61,10 +63,40 @@ class Buffer:
     slots: int
     slot_entries: int
     layout: str = ""
+    slot_stride: int = 0
+    banks: tuple[int, ...] = ()
 
     @property
     def entries(self) -> int:
+        """Entries that it occupies; the memory between its slots is not its own."""
         return self.slots * self.slot_entries
+
+    @property
+    def stride(self) -> int:
+        """From one slot to the next."""
+        return self.slot_stride or self.slot_entries
+
+    @property
+    def end(self) -> int:
+        """The entry after its last."""
+        return self.base + (self.slots - 1) * self.stride + self.slot_entries
+
+    def holds(self, entry: int) -> bool:
+        """Whether an entry of its memory is in one of its slots."""
+        inside = self.base <= entry < self.end
+        return inside and (entry - self.base) % self.stride < self.slot_entries
+
+    @property
+    def place(self) -> str:
+        """Its memory and entries."""
+        if self.slot_stride in (0, self.slot_entries) or self.slots == 1:
+            where = f"{self.memory}[{self.base}:{self.end}]"
+        else:
+            last = f"{self.base + self.slot_entries}]"
+            where = f"{self.memory}[{self.base}:{last} + slot * {self.slot_stride}"
+        if not self.banks:
+            return where
+        return f"{where} in bank{'s' if len(self.banks) > 1 else ''} {_list(self.banks)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +146,8 @@ class Call:
 
     Where the intrinsic is a micro-kernel, `kernel` names it and `variant` selects its bases:
     these are what is executed, and `address`, `strides` and `extents` restate them.
+    `registers`: by configuration that the call depends on, the register that it reads.
+    `fresh`: inside C loops around a call, where its stationary operand is a new one.
     """
 
     site: int
@@ -125,11 +159,14 @@ class Call:
     kernel: str = ""
     variant: Expr | None = None
     statement: str = ""
+    registers: tuple[tuple[str, int], ...] = ()
+    fresh: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """What orders calls of different units; a base class, so that walks name it once."""
+    """What stands between calls: it orders those of different units, or sets what later ones
+    depend on; a base class, so that walks name it once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +219,15 @@ class Wait(Sync):
 
 
 @dataclass(frozen=True, slots=True)
+class Configure(Sync):
+    """Writes a register of a configuration; `values`: the C text of each field."""
+
+    configuration: str
+    register: int
+    values: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Loop:
     """`for variable in lower ..< upper`, step 1."""
 
@@ -200,7 +246,7 @@ class If:
     otherwise: tuple[Node, ...] = ()
 
 
-SyncNode = Push | Pop | Barrier | Signal | Wait
+SyncNode = Push | Pop | Barrier | Signal | Wait | Configure
 Node = Loop | If | Call | SyncNode
 
 
@@ -237,8 +283,7 @@ class KernelProgram:
             lines.append(f"image {image.name}: {image.dtype}{shape} of {image.tensor}")
         for b in self.buffers:
             lines.append(
-                f"buffer {b.name}: {b.memory}[{b.base}:{b.base + b.entries}] of {b.tensor}, "
-                f"{b.slots} x {b.slot_entries} entries"
+                f"buffer {b.name}: {b.place} of {b.tensor}, {b.slots} x {b.slot_entries} entries"
             )
         for k in self.kernels:
             loops = " ".join(f"loop {x.extent} {list(x.strides)}" for x in k.loops)
@@ -264,6 +309,10 @@ def calls(nodes: tuple[Node, ...]) -> Iterator[Call]:
                 pass
 
 
+def _list(numbers: tuple[int, ...]) -> str:
+    return ", ".join(map(str, numbers))
+
+
 def _print(nodes: tuple[Node, ...], depth: int) -> Iterator[str]:
     pad = "  " * depth
     for node in nodes:
@@ -287,6 +336,9 @@ def _print(nodes: tuple[Node, ...], depth: int) -> Iterator[str]:
                 yield f"{pad}signal {source} -> {target}, {_flags(first, count)}"
             case Wait(source, target, first, count):
                 yield f"{pad}wait {source} -> {target}, {_flags(first, count)}"
+            case Configure(configuration, register, values):
+                given = ", ".join(f"{name}={value}" for name, value in values)
+                yield f"{pad}configure {configuration}[{register}]: {given}"
             case Call():
                 yield f"{pad}{_call_text(node)}"
 
@@ -304,4 +356,5 @@ def _call_text(call: Call) -> str:
     extents = " x ".join(map(str, call.extents))
     values = "".join(f", {name}={value}" for name, value in call.immediates)
     variant = f" {call.kernel}[{call.variant}]" if call.kernel else ""
+    variant += "".join(f" by {name}[{number}]" for name, number in call.registers)
     return f"{call.intrinsic}{variant}({operands}{values}) over {extents or 1}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from hwgen.codegen.program import Call, CallOperand, If, Loop, Node, Sync
 from hwgen.spec.expression import Binary, Const, Expr, add, multiply, substitute
@@ -41,17 +42,7 @@ def bind_call(call: Call, values: Mapping[str, Expr]) -> Call:
         for o in call.operands
     )
     variant = None if call.variant is None else simplify(substitute(call.variant, values))
-    return Call(
-        call.site,
-        call.intrinsic,
-        call.unit,
-        operands,
-        call.extents,
-        call.immediates,
-        call.kernel,
-        variant,
-        call.statement,
-    )
+    return replace(call, operands=operands, variant=variant)
 
 
 def simplify(expr: Expr) -> Expr:

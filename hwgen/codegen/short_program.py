@@ -45,7 +45,7 @@ class ShortProgram:
     def __init__(self, sites: Sequence[Site], reach: int | None = None, period: int = 1) -> None:
         self.sites = sites
         if reach is None:
-            slots = max((t.slots for s in sites for t in s.touches), default=1)
+            slots = max((t.slots for s in sites for t in s.touches if not t.kept), default=1)
             # Order that goes through a third unit reaches a generation of its buffers further.
             reach = 1 + slots * (2 if _has_triangle(sites) else 1)
         self.reach, self.period = reach, period
@@ -67,8 +67,9 @@ class ShortProgram:
             unit = site.operation.intrinsic.unit
             touched: list[tuple[bool, _Slot]] = []
             for touch in site.touches:
-                for key in self.segments[touch.buffer, self._turn(site, touch, counters)]:
-                    touched.append((touch.write, slots.setdefault(key, _Slot())))
+                for used in self._slots(site, touch, counters):
+                    for key in self.segments[touch.buffer, used]:
+                        touched.append((touch.write, slots.setdefault(key, _Slot())))
             latest: dict[str, int] = {}
             for write, slot in touched:
                 for accesses in [slot.writes, slot.reads] if write else [slot.writes]:
@@ -108,13 +109,29 @@ class ShortProgram:
         """Counts of the loops around a site, real and cut."""
         return self.counts[site.index], self.short[site.index]
 
-    def _turn(self, site: Site, touch: Touch, counters: Counters) -> int:
-        """The slot in use: the generation counter of the shortened loops, modulo the slots."""
-        depth = len(touch.turn.terms)
-        value = 0
-        for c, n in zip(counters[:depth], self.short[site.index][:depth], strict=True):
-            value = value * n + c
-        return value % touch.slots
+    def _slots(self, site: Site, touch: Touch, counters: Counters) -> list[int]:
+        """The slots in use: one, by the number of the tile in the shortened loops that take turns;
+        of a kept buffer, those of all real tiles that it stands for."""
+        turning = touch.turn.names
+        found = [0]
+        around = zip(site.loops, counters, *self._extents(site), strict=True)
+        for loop, c, n, m in around:
+            if f"{loop.loop}_tile" not in turning:
+                continue
+            if touch.kept:
+                found = [v * n + r for v in found for r in self._stands_for(c, n, m)]
+            else:
+                found = [v * m + c for v in found]
+        return [v % touch.slots for v in found]
+
+    def _stands_for(self, counter: int, count: int, short: int) -> range:
+        """Real values of a tile counter."""
+        end = self.reach + self.period
+        if count == short or counter < self.reach:
+            return range(counter, counter + 1)
+        if counter < end:
+            return range(counter, count - (short - end), self.period)
+        return range(counter + count - short, counter + count - short + 1)
 
     def real(self, call: Instance) -> Counters:
         """The real tile counters of a call; in the middle, the first that it stands for."""
@@ -156,13 +173,12 @@ def _segments(sites: Sequence[Site]) -> dict[tuple[str, int], list[tuple[str, in
     touches = {t.buffer: t for s in sites for t in s.touches}
     cuts: dict[str, set[int]] = {}
     for t in touches.values():
-        cuts.setdefault(t.memory, set()).update(
-            t.base + n * t.slot_entries for n in range(t.slots + 1)
-        )
+        for low in (t.base + n * t.slot_stride for n in range(t.slots)):
+            cuts.setdefault(t.memory, set()).update((low, low + t.slot_entries))
     found: dict[tuple[str, int], list[tuple[str, int]]] = {}
     for name, t in touches.items():
         for slot in range(t.slots):
-            low = t.base + slot * t.slot_entries
+            low = t.base + slot * t.slot_stride
             inner = sorted(c for c in cuts[t.memory] if low <= c < low + t.slot_entries)
             found[name, slot] = [(t.memory, c) for c in inner]
     return found

@@ -8,23 +8,30 @@ on inwards; calls of one site differ in tile counters and in the loops left arou
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
-from hwgen.codegen.absorption import Absorption, Walk, absorb
+from hwgen.codegen.absorption import Absorption, Part, Walk, absorb_in_parts
 from hwgen.codegen.allocation import Allocation
+from hwgen.codegen.image_layout import ImageLayout
 from hwgen.codegen.layout import (
     BufferLayout,
-    ImageLayout,
     counter,
     storage_base,
     tile_base,
     tile_origin,
 )
+from hwgen.codegen.pipelining import Placed, Ranges, early, in_place, late
+from hwgen.codegen.starts import at_start, starts
+from hwgen.codegen.walks import Steps, walks_of
 from hwgen.polyhedral.affine import Affine, combine
 from hwgen.polyhedral.operations import Operation
 from hwgen.polyhedral.tiling import TileLoop, Tiling
 from hwgen.spec.hardware import HardwareSpec
+
+STEP, STORED, AFTER = 4, 1, 2
+"""Positions between an operation and the next: of stores that moved behind an update's first
+calls, and of its other calls."""
 
 INNER = 1 << 10
 """Position of the next inner tile loop in a body; what follows it comes after."""
@@ -38,13 +45,14 @@ class Address:
     offset: Affine
     turn: Affine | None
     slots: int
-    slot_entries: int
+    slot_stride: int
 
 
 @dataclass(frozen=True, slots=True)
 class Touch:
     """One buffer access of a site: the slot counter's value identifies the data's generation.
-    Slot `n` is `memory[base + n * slot_entries :][: slot_entries]`."""
+    Slot `n` is `memory[base + n * slot_stride :][: slot_entries]`. `kept`: each generation has a
+    slot of its own."""
 
     buffer: str
     turn: Affine
@@ -53,12 +61,16 @@ class Touch:
     memory: str
     base: int
     slot_entries: int
+    slot_stride: int
+    kept: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
     """`ranges`: half-open tile-counter intervals of the enclosing `loops`, outermost first.
-    `phase`: sites of one phase all run before those of the next."""
+    `phase`: sites of one phase all run before those of the next. `at`: the iteration in which it
+    stands, over its own counters, which may be another than its own; `edge`: before (-1) or after
+    (1) all loops."""
 
     index: int
     operation: Operation
@@ -69,6 +81,8 @@ class Site:
     touches: tuple[Touch, ...]
     loops: tuple[TileLoop, ...] = ()
     phase: int = 0
+    at: tuple[str, ...] = ()
+    edge: int = 0
 
     @property
     def depth(self) -> int:
@@ -86,15 +100,29 @@ def build_sites(
 ) -> list[Site]:
     """Every call site, in textual order, numbered from `first`."""
     result: list[Site] = []
+    computed: int | None = None
     builder = _Builder(hardware, tiling, images, buffers, allocation, phase)
     for number, operation in enumerate(tiling.match.selection.operations):
         depth = tiling.operation_depth(operation)
         selection = tiling.match.selection
         before = operation.kind in ("load", "init") or selection.early(operation)
         inside = selection.inner(operation) and depth > tiling.spatial_depth
-        position = number if before or inside else INNER + 1 + number
+        position = STEP * number + (0 if before or inside else INNER + 1)
+        if operation.kind == "init" and builder.moves(operation, depth):
+            # Where its slot is stored in the same iteration, after that.
+            position = INNER + 1 + STEP * len(selection.operations)
         for ranges, last in _pieces(tiling, operation, depth):
-            result.append(builder.site(first + len(result), operation, position, ranges, last))
+            for some, starting in starts(tiling, operation, ranges):
+                for done, part in builder.parts(operation, depth, last, starting):
+                    for placed in builder.places(operation, some):
+                        index, place = first + len(result), position
+                        if hardware.pipelined and operation.kind == "update":
+                            # What was computed before is stored once this unit has begun.
+                            place += 0 if computed is None else AFTER
+                            computed = position
+                        elif placed.is_late and computed is not None:
+                            place = computed + STORED
+                        result.append(builder.site(index, done, place, placed, last, part))
     return result
 
 
@@ -103,10 +131,13 @@ def _pieces(
 ) -> list[tuple[tuple[tuple[int, int], ...], frozenset[str]]]:
     """Boxes of tile counters in which the operation's extents are constant."""
     moving = set(operation.loops)
+    once = _once(tiling, operation)
     options: list[list[tuple[tuple[int, int], bool]]] = []
     for loop in tiling.loops[:depth]:
         whole = ((0, loop.count), False)
-        if loop.last != loop.tile and loop.loop in moving:
+        if loop.loop in once:
+            options.append([((0, 1), False)])
+        elif loop.last != loop.tile and loop.loop in moving:
             options.append([((0, loop.count - 1), False), ((loop.count - 1, loop.count), True)])
         else:
             options.append([whole])
@@ -118,6 +149,15 @@ def _pieces(
         )
         pieces.append((ranges, last))
     return pieces
+
+
+def _once(tiling: Tiling, operation: Operation) -> set[str]:
+    """Tile loops in whose first iteration alone a load is needed."""
+    if operation.kind != "load":
+        return set()
+    storage = next(s for s in operation.storages if s in tiling.depth)
+    turning = {loop.loop for loop in tiling.turning(storage)}
+    return {x.loop for x in tiling.loops[: tiling.depth[storage]]} - turning
 
 
 def modulo(function: Affine, slots: int) -> Affine:
@@ -134,70 +174,94 @@ class _Builder:
     allocation: Allocation
     phase: int
 
+    def parts(
+        self, operation: Operation, depth: int, last: frozenset[str], starting: bool
+    ) -> list[tuple[Operation, Part]]:
+        """The calls of one piece of an operation; `starting`: it begins the sums."""
+        steps = {name: self._steps(name, operation) for name in operation.storages}
+        walks = walks_of(self.tiling, operation, steps, depth, last)
+        if not starting or operation.first is None:
+            return [(operation, p) for p in absorb_in_parts(operation.intrinsic, walks)]
+        reduction = [
+            n
+            for n, loop in enumerate(operation.loops)
+            if loop in self.tiling.match.selection.reduction and walks[n].extent > 1
+        ]
+        first = replace(operation, intrinsic=operation.first)
+        result = [(first, p) for p in absorb_in_parts(operation.first, at_start(walks, reduction))]
+        for n, position in enumerate(reduction):
+            rest = at_start(walks, reduction[:n])
+            moved = walks[position].strides
+            rest[position] = Walk(walks[position].extent - 1, moved)
+            for part in absorb_in_parts(operation.intrinsic, rest):
+                offsets = tuple(a + b for a, b in zip(part.offsets, moved, strict=True))
+                result.append((operation, Part(offsets, part.absorbed)))
+        return result
+
+    def moves(self, operation: Operation, depth: int) -> bool:
+        """Whether an operation inside so many tile loops stands in another iteration than its own:
+        a load or store of another unit than those that compute, with a slot to spare."""
+        if not depth or not self.hardware.pipelined or operation.kind in ("update", "map"):
+            return False
+        computing = {
+            o.intrinsic.unit
+            for o in self.tiling.match.selection.operations
+            if o.kind in ("update", "map")
+        }
+        apart = bool(computing) and operation.intrinsic.unit not in computing
+        return apart and any(self.tiling.slot.get(s, 1) > 1 for s in operation.storages)
+
+    def places(self, operation: Operation, ranges: Ranges) -> list[Placed]:
+        """Where the calls of one piece stand."""
+        loops = self.tiling.loops
+        if not self.moves(operation, len(ranges)):
+            return [in_place(loops, ranges)]
+        if operation.kind == "store":
+            return list(late(loops, ranges))
+        return list(early(loops, ranges, within=operation.kind == "init"))
+
     def site(
         self,
         index: int,
         operation: Operation,
         position: int,
-        ranges: tuple[tuple[int, int], ...],
+        placed: Placed,
         last: frozenset[str],
+        part: Part,
     ) -> Site:
-        depth = len(ranges)
-        walks = (
-            self._copy_walks(operation, last)
-            if operation.kind == "load"
-            else self._loop_walks(operation, depth, last)
-        )
-        absorbed = absorb(operation.intrinsic, walks)
+        depth = len(placed.ranges)
+        absorbed = part.absorbed
         outer = [f"call{i}" for i in range(len(absorbed.outer))]
         addresses: list[Address] = []
         for k, name in enumerate(operation.storages):
             moved = [(n, w.strides[k]) for n, w in zip(outer, absorbed.outer, strict=True)]
-            addresses.append(self._address(operation, name, depth, last, moved))
+            address = self._address(operation, name, depth, last, moved)
+            start = Affine(address.offset.terms, address.offset.constant + part.offsets[k])
+            addresses.append(replace(address, offset=start))
         return Site(
             index,
             operation,
             position,
-            ranges,
+            placed.ranges,
             absorbed,
             tuple(addresses),
             self._touches(operation),
             self.tiling.loops[:depth],
             self.phase,
+            placed.at,
+            placed.edge,
         )
 
-    def _steps(self, name: str, operation: Operation) -> tuple[tuple[Affine, ...], tuple[int, ...]]:
+    def _steps(self, name: str, operation: Operation) -> Steps:
         """Coordinates and steps of an operand: its buffer's, or its image's off chip."""
         if name in self.buffers:
-            return self.tiling.match.coordinate[name], self.buffers[name].strides
-        layout = self.images[self._image_key(name, operation)]
-        return layout.coordinates, layout.strides
+            return self.buffers[name].steps(self.tiling.match.coordinate[name])
+        return self.images[self._image_key(name, operation)].steps
 
     def _image_key(self, name: str, operation: Operation) -> str:
         if operation.kind == "load":
             return next(s for s in operation.storages if s in self.buffers)
         return name
-
-    def _copy_walks(self, operation: Operation, last: frozenset[str]) -> list[Walk]:
-        """One loop per coordinate of the copied box."""
-        storage = next(s for s in operation.storages if s in self.buffers)
-        box = self.tiling.box(storage, last)
-        steps = [self._steps(name, operation)[1] for name in operation.storages]
-        return [Walk(extent, tuple(s[d] for s in steps)) for d, extent in enumerate(box)]
-
-    def _loop_walks(self, operation: Operation, depth: int, last: frozenset[str]) -> list[Walk]:
-        """One loop per block counter of the operation."""
-        extents = self.tiling.extents(depth, last)
-        walks: list[Walk] = []
-        for loop in operation.loops:
-            strides: list[int] = []
-            for name in operation.storages:
-                coordinates, steps = self._steps(name, operation)
-                strides.append(
-                    sum(c.coefficient(loop) * s for c, s in zip(coordinates, steps, strict=True))
-                )
-            walks.append(Walk(extents[loop], tuple(strides)))
-        return walks
 
     def _address(
         self,
@@ -207,11 +271,10 @@ class _Builder:
         last: frozenset[str],
         moved: list[tuple[str, int]],
     ) -> Address:
-        coordinates, steps = self._steps(name, operation)
+        steps = self._steps(name, operation)
         terms = list(moved)
         constant = 0
-        inside = self.tiling.depth[name] if name in self.buffers else 0
-        for coordinate, step in zip(coordinates, steps, strict=True):
+        for coordinate, step in zip(steps.coordinates, steps.strides, strict=True):
             here = (
                 tile_base(self.tiling, coordinate, depth, last)
                 if operation.kind == "load"
@@ -229,13 +292,18 @@ class _Builder:
             return Address(image, combine(terms, constant), None, 1, 0)
         layout = self.buffers[name]
         base = self.allocation.base(name, self.phase)
-        turn = modulo(counter(self.tiling, inside), layout.slots) if layout.slots > 1 else None
+        stride = self.allocation.stride(name, self.phase)
+        number, turn = counter(self.tiling, name), None
+        if self.tiling.kept(name):
+            terms += [(n, stride * c) for n, c in number.terms]
+        elif layout.slots > 1:
+            turn = modulo(number, layout.slots)
         return Address(
             self.allocation.buffer(name, self.phase),
             combine(terms, base + constant),
             turn,
             layout.slots,
-            layout.slot_entries,
+            stride,
         )
 
     def _touches(self, operation: Operation) -> tuple[Touch, ...]:
@@ -243,7 +311,7 @@ class _Builder:
         result: list[Touch] = []
         for operand, name in zip(operation.intrinsic.operands, operation.storages, strict=True):
             if name in self.buffers:
-                turn = counter(self.tiling, self.tiling.depth[name])
+                turn = counter(self.tiling, name)
                 layout = self.buffers[name]
                 result.append(
                     Touch(
@@ -254,6 +322,8 @@ class _Builder:
                         layout.memory,
                         self.allocation.base(name, self.phase),
                         layout.slot_entries,
+                        self.allocation.stride(name, self.phase),
+                        self.tiling.kept(name),
                     )
                 )
         return tuple(result)

@@ -76,7 +76,7 @@ def synchronise(
             return _exchanges(program, instances, pairs.exchanged, ends)
         case Barriers() as barriers:
             # A barrier serves every buffer: what needs none after it shows up slots later.
-            period = lcm(*(t.slots for s in sites for t in s.touches))
+            period = lcm(*(t.slots for s in sites for t in s.touches if not t.kept))
             program = ShortProgram(sites, reach, period)
             longer = ShortProgram(sites, program.reach + period, period)
             return _barriers(hardware, barriers, program, longer)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hwgen.codegen.program import Call, KernelProgram, SyncNode
+from hwgen.spec.call_cycles import best_rate
 from hwgen.spec.expression import Expr, evaluate
 from hwgen.spec.hardware import Bus, HardwareSpec, Intrinsic
 
@@ -28,7 +29,8 @@ def lower_bound(program: KernelProgram, hardware: HardwareSpec) -> Bound:
 
     Counted, per unit:
     - every iteration of its on-chip calls at their marginal cost, `cycles(extents)` less the
-      part that remains when all extents are 0 (the call's overhead);
+      part that remains when all extents are 0 (the call's overhead); where C loops repeat calls,
+      at the best rate of any call;
     - every off-chip entry that its calls touch, once: reads at one beat per cycle, writes in the
       longest bursts that the bus allows.
 
@@ -89,6 +91,9 @@ def _compute(program: KernelProgram, hardware: HardwareSpec) -> Counter[str]:
             extents = tuple(int(evaluate(e, values)) for e in node.extents)
         names = {loop.name: n for loop, n in zip(intrinsic.loops, extents, strict=False)}
         names["iterations"] = iterations(node, program, extents)
+        if intrinsic.software_loops:
+            rate = best_rate(intrinsic)
+            return {f"unit {intrinsic.unit}": int(rate * names["iterations"])}
         idle = evaluate(intrinsic.cycles, dict.fromkeys(names, 0))
         return {f"unit {intrinsic.unit}": int(evaluate(intrinsic.cycles, names) - idle)}
 

@@ -281,7 +281,8 @@ class CallSite:
                     allowed=f"{operand.base}..{operand.base + operand.entries - 1}, "
                     f"that is {operand.buffer}",
                 )
-            if low // operand.slot_entries != high // operand.slot_entries:
+            stride = operand.slot_stride
+            if low // stride != high // stride or high % stride >= operand.slot_entries:
                 raise call_error(
                     "H712",
                     f"operand {rule.name} crosses the slots of its buffer",

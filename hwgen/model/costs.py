@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from math import gcd, prod
 
 from hwgen.codegen.program import Call, KernelProgram, MicroKernelDef
 from hwgen.errors import HwgenError
-from hwgen.spec.expression import DTYPES, Const, Expr, evaluate
+from hwgen.spec.call_cycles import run_cycles
+from hwgen.spec.expression import DTYPES, Expr, evaluate
 from hwgen.spec.hardware import Bus, HardwareSpec, Intrinsic, Operand
 
 from .bus import Bursts, ReadBus, split_access, write_cycles
@@ -53,6 +56,7 @@ class CycleCosts:
         if call.kernel:
             return ()
         found = [Watched(extent) for extent in call.extents]
+        found += [Watched(step) for step in _held_steps(call, intrinsic)]
         operand = offchip_operand(intrinsic, self.hardware)
         if operand is not None:
             boundary = operand_bus(operand, self.hardware).burst_boundary_bytes
@@ -72,22 +76,34 @@ class CycleCosts:
         else:
             extents = values[: len(call.extents)]
             names = {"iterations": prod(extents)}
-        for loop, extent in zip(intrinsic.loops, extents, strict=False):
-            names[loop.name] = extent
+        instructions = intrinsic.instructions * prod(extents[: intrinsic.software_loops])
+        issuing = instructions * self.hardware.issue.cycles if self.hardware.issue else 0
+        steps = values[len(extents) : len(extents) + len(_held_steps(call, intrinsic))]
         unit = self._units[intrinsic.unit]
         operand = offchip_operand(intrinsic, self.hardware)
+
+        def cycles_of(transfer: Mapping[str, int]) -> int:
+            return _whole(run_cycles(intrinsic, extents, steps, {**names, **transfer}))
+
         if operand is None:
-            cycles = _cycles(intrinsic.cycles, names)
-            return Operation(self._identity, unit, intrinsic.name, call.site, cycles)
+            cycles = cycles_of({})
+            return Operation(
+                self._identity, unit, intrinsic.name, call.site, max(cycles, issuing),
+                instructions=instructions,
+            )  # fmt: skip
         bus = operand_bus(operand, self.hardware)
-        address, *strides = values[len(call.extents) :]
+        address, *strides = values[len(call.extents) + len(steps) :]
         bursts = split_operand(bus, entry_bytes(operand), address, extents, tuple(strides))
         names |= {"bursts": bursts.count, "beats": bursts.total_beats}
         if operand.access == "write":
             names["transfer"] = write_cycles(bus.write, bursts)
-            cycles = _cycles(intrinsic.cycles, names)
-            return Operation(self._identity, unit, intrinsic.name, call.site, cycles)
-        return self._read(intrinsic.name, unit, call.site, intrinsic.cycles, names, bus, bursts)
+            cycles = cycles_of({})
+            return Operation(
+                self._identity, unit, intrinsic.name, call.site, max(cycles, issuing),
+                instructions=instructions,
+            )  # fmt: skip
+        read = self._read(intrinsic.name, unit, call.site, cycles_of, bus, bursts)
+        return replace(read, instructions=instructions)
 
     def kernel_load(self, call: Call, kernel: MicroKernelDef, first: int) -> Operation:
         intrinsic = self.hardware.intrinsic[call.intrinsic]
@@ -99,27 +115,30 @@ class CycleCosts:
         names["beats"] = bursts.total_beats
         self._identity += 1
         unit = self._units[intrinsic.unit]
-        return self._read(micro.load_name, unit, call.site, micro.load_cycles, names, bus, bursts)
+
+        def cycles_of(transfer: Mapping[str, int]) -> int:
+            return _whole(evaluate(micro.load_cycles, {**names, **transfer}))
+
+        return self._read(micro.load_name, unit, call.site, cycles_of, bus, bursts)
 
     def _read(
         self,
         name: str,
         unit: int,
         site: int,
-        cycles: Expr,
-        names: dict[str, int],
+        cycles_of: Callable[[Mapping[str, int]], int],
         bus: Bus,
         bursts: Bursts,
     ) -> Operation:
-        fixed = _cycles(cycles, {**names, "transfer": 0})
+        fixed = cycles_of({"transfer": 0})
         alone = self._idle[bus.name].read_cycles(bursts)
-        if _cycles(cycles, {**names, "transfer": alone}) != fixed + alone:
+        if cycles_of({"transfer": alone}) != fixed + alone:
             raise HwgenError(
                 "H769",
                 f"the cycles of {name} are not a constant plus its transfer",
                 location=self.hardware.location,
                 field=f"intrinsics.{name}.cycles",
-                found=str(cycles),
+                found=f"{fixed} cycles without it, {cycles_of({'transfer': alone})} with {alone}",
                 allowed="an expression of the form `fixed + transfer`",
                 repair="state what does not overlap the transfer as the fixed part",
             )
@@ -163,8 +182,13 @@ def split_operand(
     )
 
 
-def _cycles(expr: Expr, names: dict[str, int]) -> int:
-    if isinstance(expr, Const):
-        return int(expr.value)
-    exact = evaluate(expr, names)
-    return int(-(-exact // 1))
+def _held_steps(call: Call, intrinsic: Intrinsic) -> tuple[Expr, ...]:
+    """How the stationary operand moves in each loop, where there is one."""
+    held = intrinsic.stationary
+    if held is None:
+        return ()
+    return next(o.strides for o in call.operands if o.name == held.operand)
+
+
+def _whole(cycles: float) -> int:
+    return int(-(-cycles // 1))

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from hwgen.codegen.program import (
     Barrier,
     Call,
+    Configure,
     If,
     KernelProgram,
     Loop,
@@ -149,7 +150,7 @@ def count_tokens(
                 return {f"push {source} {target}": 1}
             case Pop(source, target) | Wait(source, target):
                 return {f"pop {source} {target}": 1}
-            case Call() | Barrier():
+            case Call() | Barrier() | Configure():
                 return {}
 
     counts = total(program.body, lambda node: None if isinstance(node, Call) else (), leaf)

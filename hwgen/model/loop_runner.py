@@ -9,7 +9,7 @@ from hwgen.codegen.program import Call, If, Loop, Node, Sync
 from hwgen.spec.expression import names
 
 from .counting import inner_ranges
-from .periodicity import Zone, decided_by, zones
+from .periodicity import Zone, watched_names, zones
 
 if TYPE_CHECKING:
     from .stream import Stream
@@ -36,7 +36,7 @@ class LoopRunner:
         inner = {n.variable for n in _loops(loop.body)} | {loop.variable}
         self.deciding = [
             stream.slot(n)
-            for n in dict.fromkeys(n for w in self.watched for n in decided_by(w.expression))
+            for n in dict.fromkeys(n for w in self.watched for n in watched_names(w))
             if n not in inner
         ]
         self.zones: dict[tuple[int, ...], tuple[Zone, ...]] = {}

@@ -15,6 +15,7 @@ from math import gcd, lcm
 from hwgen.spec.expression import (
     Binary,
     Call,
+    Const,
     Expr,
     Unary,
     evaluate,
@@ -31,10 +32,12 @@ MAX_PERIOD = 4096
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """An expression that must repeat: exactly (`modulus` 0), or modulo `modulus`."""
+    """An expression that must repeat: exactly, modulo `modulus`, or divided by `divisor` and
+    rounded down, where these are not 0."""
 
     expression: Expr
     modulus: int = 0
+    divisor: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,13 +238,18 @@ def zones(
     cuts = {span[0], span[1] + 1}
     for w in dependent:
         cuts |= _cuts(w.expression, variable, span, ranges)
+        if w.divisor:
+            cuts |= _quotient_cuts(w, variable, span, ranges)
     ordered = sorted(cuts)
     found: list[Zone] = []
     for start, end in pairwise(ordered):
         inside = {**ranges, variable: (start, end - 1)}
         period = 1
         for w in dependent:
-            step = progression(w.expression, variable, inside)
+            if w.divisor and _one_quotient(w, inside):
+                continue
+            expression = Binary("//", w.expression, Const(w.divisor)) if w.divisor else w.expression
+            step = progression(expression, variable, inside)
             if step is None:
                 period = 0
                 break
@@ -257,6 +265,37 @@ def zones(
                 break
         found.append(Zone(start, end, period))
     return tuple(found)
+
+
+def _one_quotient(watched: Watched, ranges: Ranges) -> bool:
+    low, high = interval(watched.expression, ranges)
+    return low // watched.divisor == high // watched.divisor
+
+
+MAX_QUOTIENT_CUTS = 64
+
+
+def _quotient_cuts(watched: Watched, variable: str, span: Interval, ranges: Ranges) -> set[int]:
+    """First iterations after each point where an affine expression's quotient may change."""
+    linear = _forms(watched.expression)[1]
+    if linear is None or not linear[1].get(variable):
+        return set()
+    slope, size = linear[1][variable], watched.divisor
+    cuts: set[int] = set()
+    for rest in _affine_interval(linear, {**ranges, variable: (0, 0)}):
+        ends = sorted(slope * v + rest for v in span)
+        edges = range(-(-ends[0] // size) * size, ends[1] + 1, size)
+        if len(edges) > MAX_QUOTIENT_CUTS:
+            return set()
+        for edge in edges:
+            # From here on at the edge or past it; with a falling slope, below it.
+            cuts.add(-((rest - edge) // slope) if slope > 0 else (rest - edge) // -slope + 1)
+    return {c for c in cuts if span[0] < c <= span[1]}
+
+
+def watched_names(watched: Watched) -> Iterator[str]:
+    """Names whose values can change where what is watched repeats, or how."""
+    yield from names(watched.expression) if watched.divisor else decided_by(watched.expression)
 
 
 def decided_by(expr: Expr) -> Iterator[str]:

@@ -12,7 +12,9 @@ from dataclasses import replace
 from hwgen.codegen.program import Call, KernelProgram, MicroKernelDef
 from hwgen.spec.hardware import HardwareSpec
 
+from .banks import HoldingCosts, bank_ports
 from .costs import CycleCosts
+from .ends import Ends
 from .footprints import FootprintCosts, Space
 from .periodicity import Watched
 from .stream import Costs, Operation
@@ -20,13 +22,13 @@ from .stream import Costs, Operation
 Awaited = tuple[tuple[int, int], ...]
 """(unit, number): calls by their number among their unit's, from 1 on."""
 
-KEPT_ENDS = 4096
-"""Ends of a unit's calls after which those that nobody can wait for are forgotten."""
-
 
 def cycle_costs(program: KernelProgram, hardware: HardwareSpec) -> Costs:
-    """Costs for the timing model: with footprints where a scoreboard reads them."""
-    costs = CycleCosts(program, hardware)
+    """Costs for the timing model: with the ports of banks that calls hold, and with footprints
+    where a scoreboard reads them."""
+    costs: Costs = CycleCosts(program, hardware)
+    if bank_ports(hardware):
+        costs = HoldingCosts(costs, program, hardware)
     if hardware.scoreboard is None:
         return costs
     return _TouchingCosts(costs, FootprintCosts(program, hardware))
@@ -35,7 +37,7 @@ def cycle_costs(program: KernelProgram, hardware: HardwareSpec) -> Costs:
 class _TouchingCosts:
     """Durations and footprints of each call."""
 
-    def __init__(self, cycles: CycleCosts, footprints: FootprintCosts) -> None:
+    def __init__(self, cycles: Costs, footprints: FootprintCosts) -> None:
         self._cycles = cycles
         self._footprints = footprints
         self.spaces = footprints.spaces
@@ -60,14 +62,12 @@ class Board:
         # Registered while the stream is made: looked up by their number.
         self._spaces: list[Space] = spaces
         self._cycles = cycles
-        self._entered = [0] * units
-        self._done = [0] * units
-        self._ends: list[dict[int, int]] = [{} for _ in range(units)]
+        self._ends = Ends(units)
 
     def enter(self, operation: Operation) -> Awaited:
         """What an operation, the next of the stream, waits for."""
         unit = operation.unit
-        self._entered[unit] += 1
+        entered = self._ends.enter(unit)
         latest: dict[int, int] = {}
         for place, footprint, write in operation.touches:
             space = self._spaces[place]
@@ -80,30 +80,24 @@ class Board:
         for place, footprint, write in operation.touches:
             space = self._spaces[place]
             for atom in space.atoms[footprint] if space.onchip else ():
-                (space.writes if write else space.reads)[atom][unit] = self._entered[unit]
+                (space.writes if write else space.reads)[atom][unit] = entered
         return tuple(latest.items())
 
     def ready(self, awaited: Awaited) -> int:
         """When all of them are done; -1 where that is not known yet."""
         when = 0
         for unit, number in awaited:
-            if number > self._done[unit]:
+            end = self._ends.end(unit, number)
+            if end < 0:
                 return -1
-            if number in self._ends[unit]:
-                when = max(when, self._ends[unit][number] + self._cycles)
+            if end:
+                when = max(when, end + self._cycles)
         return when
 
-    def finish(self, unit: int, end: int) -> None:
-        """The next operation of a unit ends then."""
-        self._done[unit] += 1
-        self._ends[unit][self._done[unit]] = end
-
-    def forget(self, free: list[int]) -> None:
-        """Drop ends that no unit, free from then on, can still wait for."""
-        before = min(free)
-        for unit, ends in enumerate(self._ends):
-            if len(ends) > KEPT_ENDS:
-                self._ends[unit] = {n: e for n, e in ends.items() if e + self._cycles > before}
+    def finish(self, unit: int, end: int, free: list[int]) -> None:
+        """The next operation of a unit ends then; no unit begins anything before it is `free`."""
+        self._ends.finish(unit, end)
+        self._ends.forget(min(free) - self._cycles)
 
     def relative(self, awaited: Awaited, now: int) -> Hashable:
         """What is awaited, relative to now and to what is done."""
@@ -121,12 +115,9 @@ class Board:
 
     def shift(self, cycles: int) -> None:
         """Be as if everything had happened so much later."""
-        self._ends = [{n: e + cycles for n, e in ends.items()} for ends in self._ends]
+        self._ends.shift(cycles)
 
     def _age(self, unit: int, number: int, now: int) -> int:
-        """Cycles from now until a call lets others start, 0 if it does; below 0: calls before
-        it that are not done."""
-        if number > self._done[unit]:
-            return self._done[unit] - number
-        end = self._ends[unit].get(number)
-        return 0 if end is None else max(0, end + self._cycles - now)
+        """Cycles from now until a call lets others start, 0 if it does; below 0: calls up to it
+        that are not done."""
+        return self._ends.age(unit, number, now - self._cycles)

@@ -68,8 +68,9 @@ class Store:
 class SiteOperand:
     """An operand of a site: its place, its bounds and its rules.
 
-    `span`: entries that one iteration touches. `base`, `entries`, `slot_entries`: of its buffer
-    or image. `allowed_writers`: by writer number; None where anybody may have written.
+    `span`: entries that one iteration touches. `base`, `entries` (from its first to its last),
+    `slot_entries`, `slot_stride`: of its buffer or image. `allowed_writers`: by writer number; None
+    where anybody may have written.
     """
 
     rule: Operand
@@ -80,6 +81,7 @@ class SiteOperand:
     base: int
     entries: int
     slot_entries: int
+    slot_stride: int
     allowed_writers: npt.NDArray[np.bool_] | None
 
     @property
@@ -173,13 +175,15 @@ class State:
                 held = [b.name for b in self.program.buffers if b.memory == rule.memory]
                 raise _unknown(given, rule, site, held)
             tensor, base = buffer.tensor, buffer.base
-            entries, slot_entries = buffer.entries, buffer.slot_entries
+            entries, slot_entries = buffer.end - buffer.base, buffer.slot_entries
+            slot_stride = buffer.stride
         else:
             image = self.program.image.get(given.buffer)
             if image is None:
                 raise _unknown(given, rule, site, list(self.program.image))
             store = self.images[image.name]
             tensor, base, entries, slot_entries = image.tensor, 0, image.entries, image.entries
+            slot_stride = slot_entries
         outer = len(rule.shape) - len(store.entry_shape)
         if rule.shape[outer:] != store.entry_shape or rule.dtype != store.dtype:
             raise HwgenError(
@@ -198,6 +202,7 @@ class State:
             base=base,
             entries=entries,
             slot_entries=slot_entries,
+            slot_stride=slot_stride,
             allowed_writers=self._allowed_writers(rule),
         )
 

@@ -16,6 +16,7 @@ from typing import Protocol
 from hwgen.codegen.program import (
     Barrier,
     Call,
+    Configure,
     If,
     KernelProgram,
     Loop,
@@ -53,7 +54,8 @@ class Operation:
     request being `lead` cycles after the start. `pops`, `pushes`: indices of token queues, one
     per edge, or per flag of an edge. `touches`: (memory, footprint, writes) of its accesses, for
     the checkers and scoreboards. `awaits`: of a barrier, the units that it waits for; `unit` is
-    then `ISSUER`.
+    then `ISSUER`. `holds`: ports of banks that it needs while it runs. `instructions`: that a host
+    issues for it.
     """
 
     identity: int
@@ -69,6 +71,8 @@ class Operation:
     pops: tuple[int, ...] = ()
     pushes: tuple[int, ...] = ()
     awaits: tuple[int, ...] = ()
+    holds: tuple[int, ...] = ()
+    instructions: int = 1
 
 
 class Costs(Protocol):
@@ -316,6 +320,8 @@ class Stream:
                 return self._compile_barrier(node)
             case Signal() | Wait():
                 return self._compile_signal(node)
+            case Configure():
+                return self._compile_write(node)
             case If(condition, then, otherwise):
                 test = self.compile(condition)
                 yes = [self._compile(n) for n in then]
@@ -341,6 +347,16 @@ class Stream:
             self._identities, ISSUER, name, self._sync_nodes - 1, cycles, awaits=units
         )
         return lambda: self.barrier(operation)
+
+    def _compile_write(self, node: Configure) -> Callable[[], None]:
+        given = self.hardware.configuration[node.configuration]
+        self._identities += 1
+        self._sync_nodes += 1
+        unit = self.units[given.unit]
+        operation = Operation(self._identities, unit, given.name, -1, given.cycles)
+        return lambda: self.call(
+            operation, tuple(self.values) if self.located else (), is_call=False
+        )
 
     def _compile_signal(self, node: Signal | Wait) -> Callable[[], None]:
         edge, events = self.edge(node.source, node.target), self.hardware.events
@@ -423,12 +439,12 @@ class Stream:
     def _compile_call(self, call: Call) -> Callable[[], None]:
         watched = self.costs.watched(call)
         fixed = [w for w in watched if not names(w.expression)]
-        makers = [(self.compile(w.expression), w.modulus) for w in watched]
+        makers = [_maker(self.compile(w.expression), w) for w in watched]
         values, costs, located = self.values, self.costs, self.located
         known: dict[tuple[int, ...], Operation] = {}
 
         def operation() -> Operation:
-            key = tuple([f(values) % m if m else f(values) for f, m in makers])
+            key = tuple([f(values) for f in makers])
             found = known.get(key)
             if found is None:
                 found = known[key] = costs.operation(call, key)
@@ -496,6 +512,16 @@ class Stream:
                 case Sync():
                     pass
         return list(dict.fromkeys(found))
+
+
+def _maker(function: Compiled, watched: Watched) -> Compiled:
+    """What is watched of an expression."""
+    modulus, divisor = watched.modulus, watched.divisor
+    if modulus:
+        return lambda v: function(v) % modulus
+    if divisor:
+        return lambda v: function(v) // divisor
+    return function
 
 
 def _operator(function: Callable[[int, int], int]) -> Callable[[Compiled, Compiled], Compiled]:

@@ -320,7 +320,7 @@ class Clocks:
         verb = "writes" if wrote else "reads"
         buffers = [
             b.name for b in self.program.buffers
-            if b.memory == space.name and b.base <= low < b.base + b.entries
+            if b.memory == space.name and b.holds(low)
         ]  # fmt: skip
         place = f"{', '.join(buffers)} ({space.name}" if buffers else f"{space.name} ("
         self.race = HwgenError(

@@ -16,9 +16,13 @@ from hwgen.codegen.program import KernelProgram
 from hwgen.errors import HwgenError
 from hwgen.spec.hardware import HardwareSpec
 
+from .banks import Awaited as AwaitedPorts
+from .banks import Ports, Who, bank_ports
 from .bus import FOREVER, ReadBus, Reader, split_access
+from .issue import Issuer
 from .scoreboard import Awaited, Board, cycle_costs
 from .stream import ISSUER, Costs, Operation, Stream
+from .timing_result import TimelineEntry, TimingResult, UnitTime
 
 FULL_OPERATIONS = 2048
 """Operations that `estimate_cycles` simulates with the chip's own queue capacities."""
@@ -27,60 +31,7 @@ LEAD_ENTRIES = 64
 OPERATION_BUDGET = 20_000
 """Operations after which `estimate_cycles` accepts mean rates."""
 QUEUE_WITHOUT_FETCH = 16
-CAUSES = ("tokens", "bus", "fetch", "queue")
-
-
-@dataclass(frozen=True, slots=True)
-class UnitTime:
-    """A unit's cycles: busy, and lost before or inside its operations by cause.
-
-    `tokens`: waiting for another unit; `bus`: reads slowed by other readers; `fetch`: the
-    operation had not arrived; `queue`: its arrival was delayed by a full queue.
-    """
-
-    unit: str
-    busy: int
-    tokens: int
-    bus: int
-    fetch: int
-    queue: int
-
-
-@dataclass(frozen=True, slots=True)
-class TimelineEntry:
-    """One operation; `site` is the call site, or -1."""
-
-    unit: str
-    name: str
-    site: int
-    start: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True)
-class TimingResult:
-    """Cycles from launch to completion, and where they went.
-
-    `calls`: operations executed by name (intrinsics, micro-kernel loads, `nop`, `signal`, `wait`,
-    `barrier`, `fence`, `finish`).
-    `busy_by_name`: their cycles. `simulated`: operations stepped through; fewer than executed where
-    repeating iterations were skipped. `exact`: the result is that of the full simulation.
-    """
-
-    cycles: int
-    units: tuple[UnitTime, ...]
-    calls: tuple[tuple[str, int], ...]
-    busy_by_name: tuple[tuple[str, int], ...]
-    simulated: int
-    exact: bool
-    timeline: tuple[TimelineEntry, ...] | None = None
-
-    @property
-    def operations(self) -> int:
-        return sum(count for _, count in self.calls)
-
-    def unit(self, name: str) -> UnitTime:
-        return next(u for u in self.units if u.unit == name)
+CAUSES = ("tokens", "bus", "fetch", "queue", "banks")
 
 
 def simulate_timing(
@@ -124,9 +75,11 @@ def estimate_cycles(program: KernelProgram, hardware: HardwareSpec) -> TimingRes
 @dataclass(slots=True)
 class _Mark:
     time: int
+    free: list[int]
     totals: list[list[int]]
     counts: dict[str, int]
     busy: dict[str, int]
+    conflicts: dict[tuple[int, Who, Who], tuple[int, int]]
 
 
 class Machine:
@@ -152,6 +105,11 @@ class Machine:
         assert board is None or costs is not None, "a scoreboard reads footprints"
         self._board = Board(costs, n, board.cycles) if board and costs else None
         self._awaited: list[deque[Awaited]] = [deque() for _ in range(n)]
+        ports = bank_ports(hardware)
+        self._ports = Ports(ports, n) if ports else None
+        self._wanted: list[deque[AwaitedPorts]] = [deque() for _ in range(n)]
+        # Of each unit's last operation, what it waited for a port and of which bank.
+        self._waited = [(0, "")] * n
         # When the latest barrier was passed, and of queued operations, the one before them.
         self._passed = 0
         self._held: list[deque[int]] = [deque() for _ in range(n)]
@@ -172,6 +130,12 @@ class Machine:
         self._timeline: list[TimelineEntry] | None = [] if timeline else None
         self._names = [unit.name for unit in hardware.units]
         self._last_end = 0
+        issue = hardware.issue
+        self._issuer: Issuer | None = None
+        if issue is not None:
+            self._issuer = Issuer(
+                issue.cycles, self._capacity, self._step, self._instructions, self._deadlock
+            )
         # Fetch: operations of the group being filled, time of the last dispatch, next request.
         self._group: list[Operation] = []
         self._dispatched = -1
@@ -221,7 +185,10 @@ class Machine:
         group = tuple([op.identity for op in self._group])
         fetch = max(0, self._dispatched + 1 - now), max(0, self._request - now)
         board = self._board.signature(now) if self._board is not None else ()
-        return readers, units, tokens, group, fetch, max(0, self._passed - now), board
+        ports = self._ports.signature(now) if self._ports is not None else ()
+        issuer = self._issuer.signature(now) if self._issuer is not None else ()
+        passed = max(0, self._passed - now)
+        return readers, units, tokens, group, fetch, passed, board, ports, issuer
 
     def _unit_signature(self, unit: int, now: int) -> Hashable:
         reading = self._reading[unit]
@@ -245,14 +212,19 @@ class Machine:
             tuple([self._board.relative(a, now) for a in self._awaited[unit]])
             if self._board is not None
             else (),
+            tuple([self._ports.relative(a, now) for a in self._wanted[unit]])
+            if self._ports is not None
+            else (),
         )
 
     def mark(self) -> _Mark:
         return _Mark(
             self._now(),
+            list(self._free),
             [list(row) for row in (self._busy, *self._stalls)],
             dict(self._counts),
             dict(self._busy_by_name),
+            dict(self._ports.conflicts) if self._ports is not None else {},
         )
 
     def repeat(self, mark: object, times: int) -> None:
@@ -263,19 +235,27 @@ class Machine:
             bus.ends.extend([end + shift for end in bus.ends])
             for reader in bus.readers:
                 reader.ready += shift
-        self._free = [t + shift for t in self._free]
+        # A unit that did nothing meanwhile has been free since then, and still is.
+        self._free = [
+            t if t == old else t + shift for t, old in zip(self._free, mark.free, strict=True)
+        ]
         self._tokens = [deque([t + shift for t in q]) for q in self._tokens]
         self._arrival = [deque([t + shift for t in q]) for q in self._arrival]
         for ends in self._ends:
             ends.extend([end + shift for end in ends])
         self._reading = [None if r is None else (r[0], r[1] + shift) for r in self._reading]
         self._dispatched += shift
+        if self._issuer is not None:
+            self._issuer.shift(shift)
         self._request += shift
         if self._passed:
             self._passed += shift
             self._held = [deque([t + shift for t in q]) for q in self._held]
         if self._board is not None:
             self._board.shift(shift)
+        if self._ports is not None:
+            self._ports.shift(shift)
+            self._ports.repeat(mark.conflicts, times)
         self._last_end += shift
         for row, before in zip((self._busy, *self._stalls), mark.totals, strict=True):
             for i, old in enumerate(before):
@@ -321,12 +301,17 @@ class Machine:
             stream.emitted,
             stream.exact,
             tuple(self._timeline) if self._timeline is not None else None,
+            self._ports.found if self._ports is not None else (),
         )
 
     # Fetch
 
     def _dispatch(self) -> None:
         group, self._group = self._group, []
+        if self._issuer is not None:
+            for operation in group:
+                self._issue(operation, self._issuer)
+            return
         if self.hardware.fetch is None:
             for operation in group:
                 if operation.unit == ISSUER:
@@ -361,6 +346,22 @@ class Machine:
             self._enqueue(operation, arrival)
         self._request = self._dispatched + self._turnaround
 
+    def _issue(self, operation: Operation, issuer: Issuer) -> None:
+        """Let the host issue an operation."""
+        if operation.unit == ISSUER:
+            self._await(operation, issuer.free)
+            issuer.free = max(issuer.free, self._passed)
+            return
+        arrival, self._queue_delay = issuer.arrival(operation)
+        self._enqueue(operation, arrival)
+        issuer.issued(operation, arrival)
+
+    def _instructions(self, unit: int) -> int:
+        """Instructions of a unit's operations whose ends are not known yet."""
+        reading = self._reading[unit]
+        waiting = sum(op.instructions for op in self._queue[unit])
+        return waiting + (reading[0].instructions if reading is not None else 0)
+
     def _room(self, unit: int, capacity: int) -> int:
         """The first cycle at which the unit's queue takes one more."""
         while True:
@@ -390,6 +391,8 @@ class Machine:
         self._held[operation.unit].append(self._passed)
         if self._board is not None:
             self._awaited[operation.unit].append(self._board.enter(operation))
+        if self._ports is not None:
+            self._wanted[operation.unit].append(self._ports.enter(operation))
         self._run(operation.unit)
 
     # Units
@@ -413,7 +416,10 @@ class Machine:
                 if self._board is not None and ready >= 0:
                     done = self._board.ready(self._awaited[unit][0])
                     ready = done if done < 0 else max(ready, done)
-                if ready < 0:
+                served = 0
+                if self._ports is not None and ready >= 0:
+                    served = self._ports.ready(self._wanted[unit][0])
+                if ready < 0 or served < 0:
                     break
                 ready = max(ready, self._held[unit].popleft())
                 if self._board is not None:
@@ -425,6 +431,14 @@ class Machine:
                 start = free
                 if ready > start or arrival > start:
                     start = self._wait(unit, free, ready, arrival)
+                if self._ports is not None:
+                    wanted = self._wanted[unit].popleft()
+                    self._waited[unit] = (0, "")
+                    if served > start:
+                        self._stalls[4][unit] += served - start
+                        bank = self._ports.waited(operation, wanted, served - start)
+                        self._waited[unit] = (served - start, bank)
+                        start = served
                 if operation.bursts is not None and operation.bursts.count:
                     self._reading[unit] = (operation, start)
                     self._buses[operation.bus].readers.append(
@@ -447,6 +461,8 @@ class Machine:
     ) -> None:
         self._free[unit] = end
         self._ends[unit].append(end)
+        if self._issuer is not None:
+            self._issuer.finish(operation, start, end)
         self._last_end = max(self._last_end, end)
         busy = end - start
         self._busy[unit] += busy
@@ -456,12 +472,16 @@ class Machine:
             self._tokens[edge].append(end)
             pending.append(self._target[edge])
         if self._board is not None:
-            self._board.finish(unit, end)
-            self._board.forget(self._free)
+            self._board.finish(unit, end, self._free)
+        if self._ports is not None:
+            self._ports.finish(unit, end, self._free)
+        if self._board is not None or self._ports is not None:
             pending.extend(other for other, queue in enumerate(self._queue) if queue)
         if self._timeline is not None:
             self._timeline.append(
-                TimelineEntry(self._names[unit], name, operation.site, start, end)
+                TimelineEntry(
+                    self._names[unit], name, operation.site, start, end, *self._waited[unit]
+                )
             )
 
     def _step(self) -> bool:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hwgen.polyhedral.affine import Affine
+from hwgen.polyhedral.bank_share import bank_shares
 from hwgen.polyhedral.matching import Match
 from hwgen.polyhedral.operations import Operation
-from hwgen.polyhedral.traffic import Rates, transfer_cycles
+from hwgen.polyhedral.semantics import moves, written_position
+from hwgen.polyhedral.traffic import Rates, Transfer, start_beats, transfer_cycles
 from hwgen.spec.hardware import HardwareSpec
 
 Grid = dict[str, NDArray[np.int64]]
@@ -29,6 +32,11 @@ def box_entries(coordinates: Sequence[Affine], extents: Grid) -> NDArray[np.int6
     return total
 
 
+def storage_entries(match: Match, storage: str, extents: Grid) -> NDArray[np.int64]:
+    """Entries of one slot of a storage that is not kept for other phases."""
+    return box_entries(match.coordinate[storage], extents) * match.span(storage)
+
+
 def box_extents(coordinates: Sequence[Affine], extents: Grid) -> list[NDArray[np.int64]]:
     """Extent of each coordinate, for arrays of loop extents."""
     result: list[NDArray[np.int64]] = []
@@ -44,7 +52,7 @@ def box_extents(coordinates: Sequence[Affine], extents: Grid) -> list[NDArray[np
 class Cache:
     """Arrays that depend on the set of outer loops only, not on their order."""
 
-    transfers: dict[tuple[str, frozenset[str]], tuple[NDArray[np.float64], NDArray[np.float64]]]
+    transfers: dict[tuple[str, frozenset[str]], Transfer]
     counts: dict[frozenset[str], NDArray[np.int64]]
     rates: dict[str, Rates]
 
@@ -68,10 +76,8 @@ class Shape:
     cache: Cache
     slots: int
 
-    def transfer(
-        self, operation: Operation, storage: str
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Cycles and bus beats of moving one box; depends only on which loops lie outside."""
+    def transfer(self, operation: Operation, storage: str) -> Transfer:
+        """What moving one box takes; depends only on which loops lie outside."""
         depth = self.placement[storage]
         key = (operation.name, frozenset(self.loops[:depth]))
         if key not in self.cache.transfers:
@@ -80,7 +86,7 @@ class Shape:
                 operation,
                 self.match,
                 self.extents(depth),
-                self.match.coordinate[storage],
+                storage,
             )
         return self.cache.transfers[key]
 
@@ -107,22 +113,28 @@ def estimate(shape: Shape) -> tuple[NDArray[np.float64], dict[str, NDArray[np.in
     match, hardware = shape.match, shape.hardware
     size = len(next(iter(shape.grid.values()), np.ones(1)))
     entries = {
-        s.name: box_entries(match.coordinate[s.name], shape.extents(shape.placement[s.name]))
+        s.name: storage_entries(match, s.name, shape.extents(shape.placement[s.name]))
         for s in match.selection.storages
     }
-    slots = {n: np.minimum(shape.slots, shape.counts(d)) for n, d in shape.placement.items()}
+    loaded = {s for o in match.selection.operations if o.kind == "load" for s in o.storages}
+    # With a third slot, the next load need not wait for the calls that are still running.
+    more = shape.slots + 1 if hardware.pipelined and shape.slots > 1 else shape.slots
+    slots = {
+        n: np.minimum(more if n in loaded else shape.slots, shape.counts(d))
+        for n, d in shape.placement.items()
+    }
     fits = np.ones(size, dtype=np.bool_)
     for memory in hardware.memories:
         mine = [s.name for s in match.selection.storages if s.memory == memory.name]
         if not mine:
             continue
         usable = match.selection.usable_entries(hardware, memory.name)
-        double = sum((slots[n] * entries[n] for n in mine), np.zeros(1, np.int64))
-        tight = double > usable
-        for n in mine:
-            slots[n] = np.where(tight, 1, slots[n])
+        for most in (shape.slots, 1):
+            wanted = sum((slots[n] * entries[n] for n in mine), np.zeros(1, np.int64))
+            for n in mine:
+                slots[n] = np.where(wanted > usable, np.minimum(slots[n], most), slots[n])
         fits &= sum((slots[n] * entries[n] for n in mine), np.zeros(1, np.int64)) <= usable
-    return np.where(fits, _Levels(shape, slots).cycles(), np.inf), slots
+    return np.where(fits, _Levels(shape, slots, entries).cycles(), np.inf), slots
 
 
 def bus_rank(hardware: HardwareSpec, operation: Operation) -> int:
@@ -142,13 +154,25 @@ class _Levels:
     loads of the iteration run beside it, one generation ahead where there are two slots.
     """
 
-    def __init__(self, shape: Shape, slots: dict[str, NDArray[np.int64]]) -> None:
+    def __init__(
+        self,
+        shape: Shape,
+        slots: dict[str, NDArray[np.int64]],
+        entries: dict[str, NDArray[np.int64]],
+    ) -> None:
         size = len(next(iter(shape.grid.values()), np.ones(1)))
         depths = len(shape.loops) + 1
         self.shape = shape
         self.overlapped = [np.zeros(size) for _ in range(depths)]
         self.serial = [np.zeros(size) for _ in range(depths)]
         self.anchored = [np.zeros(size) for _ in range(depths)]
+        # While the host waits for room in another queue, beyond what the anchor's own holds.
+        self.blocked = [np.zeros(size) for _ in range(depths)]
+        # What the host is busy for, issuing everything of a depth.
+        self.hosting = [np.zeros(size) for _ in range(depths)]
+        self.issued: dict[tuple[str, int], tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
+        self.moving = [np.zeros(size) for _ in range(depths)]
+        self.waiting = [np.zeros(size) for _ in range(depths)]
         self.store = np.zeros(size)
         self.store_serial = np.zeros(size, dtype=np.bool_)
         self.bus = np.zeros(size)
@@ -158,10 +182,17 @@ class _Levels:
             for o in shape.match.selection.operations
             if o.kind == kind
         )
+        self.ready = self._ready()
         self.loads: list[tuple[int, int, bool, NDArray[np.float64]]] = []
+        operations = shape.match.selection.operations
+        self.shares = bank_shares(
+            shape.hardware, operations, self.anchor, shape.placement, slots, entries
+        )
         for operation in shape.match.selection.operations:
             self._add(operation, slots)
         self._add_bus_waits()
+        for (unit, depth), (cycles, instructions) in self.issued.items():
+            self.blocked[depth] = self.blocked[depth] + self._blocked(unit, cycles, instructions)
         self.infeasible = np.zeros(size, dtype=np.bool_)
         self._add_micro_kernels(slots)
 
@@ -171,10 +202,14 @@ class _Levels:
         if o.kind in ("load", "store"):
             storage = next(s for s in o.storages if s in shape.placement)
             depth = shape.placement[storage]
-            each, beats = shape.transfer(o, storage)
+            each, beats, issued = shape.transfer(o, storage)
+            self._issue(
+                o.intrinsic.unit, shape.spatial if o.kind == "store" else depth, each, issued
+            )
             if o.kind == "store":
                 self.store = self.store + each
-                self.store_serial = self.store_serial | (slots[storage] == 1)
+                never = self.shares.get(storage, np.zeros(1)) == 1
+                self.store_serial = self.store_serial | (slots[storage] == 1) | never
                 return
             self.bus = self.bus + beats * shape.counts(depth)
             anchored = o.intrinsic.unit == self.anchor
@@ -182,16 +217,107 @@ class _Levels:
             if anchored:
                 self.anchored[depth] = self.anchored[depth] + each
                 return
-            single = slots[storage] == 1
-            self.serial[depth] = self.serial[depth] + np.where(single, each, 0)
-            self.overlapped[depth] = self.overlapped[depth] + np.where(single, 0, each)
+            alone = np.where(slots[storage] == 1, 1.0, self.shares.get(storage, np.zeros(1)))
+            self.serial[depth] = self.serial[depth] + each * alone
+            self.overlapped[depth] = self.overlapped[depth] + each * (1 - alone)
             return
         depth = len(shape.loops) if match.selection.inner(o) else shape.spatial
         iterations = np.ones(1)
         for n in o.loops:
             iterations = iterations * match.count[n]
-        each = rates.fixed + 1 + rates.per_iteration * iterations / shape.counts(depth)
+        work = np.maximum(rates.per_iteration * iterations, self._held(o))
+        issuing = self._issuing(o, iterations, depth)
+        self.hosting[depth] = self.hosting[depth] + issuing / shape.counts(depth)
+        work = np.maximum(work, issuing)
+        each = rates.fixed + 1 + work / shape.counts(depth)
+        if o.kind == "init" and o.intrinsic.unit != self.anchor:
+            # It fills the next tile's sums beside this one's, where there is a slot for them.
+            beats = start_beats(shape.hardware, o) * iterations
+            each = np.maximum(each, beats / shape.counts(depth))
+            self.bus = self.bus + beats
+            single = slots[o.storages[written_position(o.intrinsic)]] == 1
+            self.serial[depth] = self.serial[depth] + np.where(single, each, 0)
+            self.overlapped[depth] = self.overlapped[depth] + np.where(single, 0, each)
+            return
+        if moves(shape.hardware, o.intrinsic) and o.intrinsic.unit != self.anchor:
+            # Another unit prepares the next tile, where there is a slot for it.
+            single = slots[o.storages[written_position(o.intrinsic)]] == 1
+            self.waiting[depth] = self.waiting[depth] + np.where(single, each, 0)
+            self.moving[depth] = self.moving[depth] + np.where(single, 0, each)
+            return
         self.anchored[depth] = self.anchored[depth] + each
+
+    def _ready(self) -> float:
+        """Cycles of the anchor's calls that its queue holds."""
+        update = next(
+            o for o in self.shape.match.selection.operations if o.intrinsic.unit == self.anchor
+        )
+        own = [x for x in update.intrinsic.loops if not x.software]
+        each = self.shape.cache.rate(update).per_iteration * prod(x.extent.maximum for x in own)
+        entries = self.shape.hardware.unit[self.anchor].queue_entries
+        return entries * each / update.intrinsic.instructions
+
+    def _issue(
+        self,
+        unit: str,
+        depth: int,
+        cycles: NDArray[np.float64],
+        instructions: NDArray[np.float64],
+    ) -> None:
+        """Calls that the host issues one after the other."""
+        if self.shape.hardware.issue is not None:
+            spent = instructions * self.shape.hardware.issue.cycles
+            self.hosting[depth] = self.hosting[depth] + spent
+        before = self.issued.get((unit, depth), (np.zeros(1), np.zeros(1)))
+        self.issued[unit, depth] = (before[0] + cycles, before[1] + instructions)
+
+    def _blocked(
+        self, unit: str, cycles: NDArray[np.float64], instructions: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Cycles for which the host cannot issue the anchor's calls, as those of another unit fill
+        its queue, less what the anchor's unit has in its own."""
+        hardware = self.shape.hardware
+        if hardware.issue is None or unit == self.anchor:
+            return np.zeros(1)
+        room = hardware.unit[unit].queue_entries or np.inf
+        waiting = cycles * np.maximum(0, 1 - room / np.maximum(instructions, 1))
+        return np.maximum(0, waiting - self.ready)
+
+    def _issuing(
+        self, o: Operation, iterations: NDArray[np.float64], depth: int
+    ) -> NDArray[np.float64]:
+        """Cycles in which the host issues an operation's calls, each as long as its tile allows."""
+        shape, match = self.shape, self.shape.match
+        issue = shape.hardware.issue
+        if issue is None or not o.intrinsic.software_loops:
+            return np.zeros(1)
+        own = [x.extent.maximum for x in o.intrinsic.loops if not x.software]
+        written = o.storages[written_position(o.intrinsic)]
+        moving = {n for c in match.coordinate.get(written, ()) for n in c.names}
+        tiles = shape.extents(depth)
+        each = np.ones(1)
+        for most in own:
+            rows = np.ones(1)
+            for n in o.loops:
+                if match.block.get(n, 1) == 1 and n in moving:
+                    rows = np.maximum(rows, tiles[n] / np.ceil(tiles[n] / most))
+            each = each * rows
+        return iterations / each * (o.intrinsic.instructions * issue.cycles)
+
+    def _held(self, o: Operation) -> NDArray[np.float64]:
+        """Cycles of bringing in the operand that the unit holds, in all tiles together."""
+        held = o.intrinsic.stationary
+        if held is None:
+            return np.zeros(1)
+        shape, match = self.shape, self.shape.match
+        names = [p.name for p in o.intrinsic.operands]
+        coordinates = match.coordinate[o.storages[names.index(held.operand)]]
+        moving = {n for c in coordinates for n in c.names}
+        runs = np.ones(1)
+        for n in o.loops:
+            blocks = match.count[n]
+            runs = runs * (blocks if n in moving else -(-blocks // shape.grid[n]))
+        return held.cycles * runs
 
     def _add_bus_waits(self) -> None:
         """A load on the anchor's unit waits for the loads that are served before it.
@@ -236,10 +362,12 @@ class _Levels:
         shape = self.shape
         iteration = np.zeros(1)
         loading = np.zeros(1)
+        hosting = np.zeros(1)
+        count = np.ones(1)
         ramp = np.zeros(1)
         ahead = np.full(1, np.inf)
         for depth in reversed(range(len(shape.loops) + 1)):
-            busy = self.anchored[depth]
+            busy = self.anchored[depth] + self.blocked[depth]
             loads = self.overlapped[depth] + self.serial[depth]
             if depth < len(shape.loops):
                 name = shape.loops[depth]
@@ -251,6 +379,9 @@ class _Levels:
                 loads = loads + count * loading
             loading = loads
             iteration = np.maximum(busy, loads - self.serial[depth]) + self.serial[depth]
+            iteration = np.maximum(iteration, self.moving[depth]) + self.waiting[depth]
+            hosting = self.hosting[depth] + (count if depth < len(shape.loops) else 1) * hosting
+            iteration = np.maximum(iteration, hosting)
             ramp = ramp + np.minimum(self.overlapped[depth], busy)
             ahead = np.where(self.overlapped[depth] > 0, 2 * iteration, ahead)
             if depth == shape.spatial:

@@ -288,6 +288,15 @@ def _miss(
     ]
     if any(m is not None for m in misses):
         return min(m for m in misses if m is not None)
+    if not target:  # An accumulation whose operands can all be supplied.
+        memory = next(o.memory for o in intrinsic.operands if o.access == "update")
+        left = statement.target.tensor
+        return (
+            1,
+            f"{intrinsic.name} computes it, but no way leads on from {memory}, where it leaves "
+            f"{left}",
+            f"an intrinsic that reads {memory} and stores {left}, or what is computed from it",
+        )
     kept, declared = intrinsic.operand(target).dtype, selector.stored_dtype(statement)
     return (
         1,
@@ -330,6 +339,13 @@ def _operand_miss(
     if isinstance(value, Access) and selector.is_input(value.tensor):
         dtype = selector.scop.dtype[value.tensor]
         kept = selector.hardware.memory[memory].dtype
+        if dtype == kept or widens(dtype, kept):
+            return (
+                1,
+                f"{intrinsic.name} comes nearest, but nothing loads {value.tensor} ({dtype}) into "
+                f"{memory}, where {name} is",
+                f"add an intrinsic that copies into {memory}",
+            )
         return (
             1,
             f"{intrinsic.name} comes nearest, but {value.tensor} is {dtype} and {name}, "

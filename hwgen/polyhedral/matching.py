@@ -9,7 +9,7 @@ written operand. Arithmetic on affine indices proposes; isl decides.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -39,7 +39,11 @@ Lanes = tuple[str | None, ...]
 @dataclass(frozen=True)
 class Match:
     """A selection with its lanes. `blocks`: lanes per loop; `coordinates`: for each storage, the
-    entry's coordinates over block counters; `counts`: block counters' extents."""
+    entry's coordinates over block counters; `counts`: block counters' extents.
+
+    `storage_lanes`, of extents `storage_shapes`: what a block of each storage holds. The leading
+    ones, beyond those of one entry, are `rows`: consecutive entries.
+    """
 
     selection: Selection
     lanes: tuple[tuple[str, tuple[tuple[str, str | None], ...]], ...]
@@ -47,6 +51,29 @@ class Match:
     storage_lanes: tuple[tuple[str, Lanes], ...]
     coordinates: tuple[tuple[str, tuple[Affine, ...]], ...]
     counts: tuple[tuple[str, int], ...]
+    storage_shapes: tuple[tuple[str, tuple[int, ...]], ...] = ()
+
+    @cached_property
+    def storage_shape(self) -> dict[str, tuple[int, ...]]:
+        return dict(self.storage_shapes)
+
+    def rows(self, storage: str) -> tuple[tuple[str | None, int], ...]:
+        """Loop and extent of the lanes of a block that run along consecutive entries."""
+        lanes, shape = self.storage_lane[storage], self.storage_shape[storage]
+        count = len(lanes) - self.selection.storage(storage).rank
+        return tuple(zip(lanes[:count], shape[:count], strict=True))
+
+    def span(self, storage: str) -> int:
+        """Entries of one block of a storage."""
+        return prod(extent for _, extent in self.rows(storage))
+
+    def loose_rows(
+        self, operation: Operation, operand: str, storage: str
+    ) -> tuple[tuple[str | None, int], ...]:
+        """Rows of a storage's blocks that one application of an operation does not cover: it is
+        applied to each of them."""
+        own = len(operand_iterators(operation.intrinsic, operand))
+        return self.rows(storage)[: len(self.storage_lane[storage]) - own]
 
     @cached_property
     def block(self) -> dict[str, int]:
@@ -116,8 +143,11 @@ def match(scop: Scop, selections: list[Selection]) -> list[Match]:
     return next(ranked_matches(scop, selections))
 
 
-def ranked_matches(scop: Scop, selections: list[Selection]) -> Iterator[list[Match]]:
-    """Groups of valid matches, those with the fewest applications first.
+def ranked_matches(
+    scop: Scop, selections: list[Selection], cost: Callable[[Match], int] | None = None
+) -> Iterator[list[Match]]:
+    """Groups of valid matches, those with the fewest applications first. `cost`: of matches that
+    are equally good so far, those with the least of it are kept.
 
     Raises:
         HwgenError: H302 where no assignment of lanes is valid.
@@ -144,7 +174,11 @@ def ranked_matches(scop: Scop, selections: list[Selection]) -> Iterator[list[Mat
             repair="index each operand by its own loops, or add an intrinsic for this access",
         )
     for iterations in sorted({m.iterations for m in found}):
-        distinct = {str(m): m for m in found if m.iterations == iterations}
+        equal = [m for m in found if m.iterations == iterations]
+        if cost is not None:
+            least = min(map(cost, equal))
+            equal = [m for m in equal if cost(m) == least]
+        distinct = {str(m): m for m in equal}
         chosen = [distinct[key] for key in sorted(distinct)][:MAX_MATCHES]
         for m in chosen:
             check_match(m)
@@ -195,7 +229,8 @@ def _complete(scop: Scop, selection: Selection, anchor_lanes: dict[str, str | No
     anchor = _anchor(selection)
     lanes: dict[str, dict[str, str | None]] = {anchor.name: anchor_lanes}
     pinned: dict[str, Lanes] = {}
-    _pin(selection, anchor, anchor_lanes, pinned)
+    shapes: dict[str, tuple[int, ...]] = {}
+    _pin(selection, anchor, anchor_lanes, pinned, shapes)
     pending = [o for o in selection.operations if o.name != anchor.name]
     while pending:
         ready = [o for o in pending if any(s in pinned for s in o.storages)]
@@ -203,7 +238,7 @@ def _complete(scop: Scop, selection: Selection, anchor_lanes: dict[str, str | No
             # Nothing connects the rest with the anchor: it takes the same lanes where it can.
             apart = next((o for o in pending if o.kind == "store"), pending[0])
             lanes[apart.name] = _alike(apart, anchor, anchor_lanes)
-            _pin(selection, apart, lanes[apart.name], pinned)
+            _pin(selection, apart, lanes[apart.name], pinned, shapes)
             pending.remove(apart)
             continue
         for o in ready:
@@ -211,7 +246,7 @@ def _complete(scop: Scop, selection: Selection, anchor_lanes: dict[str, str | No
             if isinstance(mapping, str):
                 return mapping
             lanes[o.name] = mapping
-            _pin(selection, o, mapping, pinned)
+            _pin(selection, o, mapping, pinned, shapes)
             pending.remove(o)
     blocks = _blocks(selection, lanes)
     if isinstance(blocks, str):
@@ -234,6 +269,7 @@ def _complete(scop: Scop, selection: Selection, anchor_lanes: dict[str, str | No
         tuple(pinned.items()),
         tuple(coordinates.items()),
         tuple(counts.items()),
+        tuple(shapes.items()),
     )
 
 
@@ -256,12 +292,14 @@ def _pin(
     operation: Operation,
     mapping: Mapping[str, str | None],
     pinned: dict[str, Lanes],
+    shapes: dict[str, tuple[int, ...]],
 ) -> None:
     names = {s.name for s in selection.storages}
     for operand, storage in zip(operation.intrinsic.operands, operation.storages, strict=True):
         if storage in names and storage not in pinned:
             iterators = operand_iterators(operation.intrinsic, operand.name)
             pinned[storage] = tuple(mapping[i] for i in iterators)
+            shapes[storage] = operand.shape
 
 
 def _derive(operation: Operation, pinned: Mapping[str, Lanes]) -> dict[str, str | None] | str:
@@ -270,7 +308,16 @@ def _derive(operation: Operation, pinned: Mapping[str, Lanes]) -> dict[str, str 
         if storage not in pinned:
             continue
         iterators = operand_iterators(operation.intrinsic, operand.name)
-        for iterator, loop in zip(iterators, pinned[storage], strict=True):
+        lanes = pinned[storage]
+        if len(iterators) != len(lanes) and (
+            len(iterators) > len(lanes) or operation.kind != "load"
+        ):
+            return (
+                f"{operation.intrinsic.name} and what fills {storage} disagree on the entries of "
+                "a block"
+            )
+        # A load that covers fewer dimensions of a block runs once for each of its rows.
+        for iterator, loop in zip(iterators, lanes[len(lanes) - len(iterators) :], strict=True):
             if mapping.setdefault(iterator, loop) != loop:
                 return (
                     f"{operation.intrinsic.name} would need {iterator} to run along both "
@@ -369,6 +416,7 @@ def _past_the_end(
     `loop` runs along these lanes, past its end; None where no loop does, or off a diagonal: such
     positions lie outside the tensor by the image's construction.
     """
+    storage = _origin(selection, storage)
     if not any(o.kind == "load" and storage in o.storages for o in selection.operations):
         return None
     held = selection.storage(storage)
@@ -391,6 +439,17 @@ def _past_the_end(
             if len(function.terms) == 1 and ((step > 0 and at >= extent) or (step < 0 and at < 0)):
                 return fill
     return None
+
+
+def _origin(selection: Selection, storage: str) -> str:
+    """The storage that copies on the chip fill another one from."""
+    for operation in selection.operations:
+        only = operation.intrinsic.semantics[0]
+        if operation.kind == "map" and only.op == "=" and isinstance(only.value, Access):
+            names = [o.name for o in operation.intrinsic.operands]
+            if operation.storages[names.index(only.target.tensor)] == storage:
+                return _origin(selection, operation.storages[names.index(only.value.tensor)])
+    return storage
 
 
 def _evaluated(value: Expr, contents: Mapping[str, int | float], exact: bool) -> int | float | None:

@@ -14,13 +14,15 @@ Kind = Literal["load", "init", "update", "map", "store"]
 @dataclass(frozen=True, slots=True)
 class Storage:
     """A value kept in one memory. `indices`: the tensor element held, over the group's loops.
-    `shape`: the whole tensor's, where it is kept for other phases of the kernel; else ()."""
+    `shape`: the whole tensor's, where it is kept for other phases of the kernel; else ().
+    `rank`: dimensions of one entry of the memory."""
 
     name: str
     memory: str
     tensor: str
     indices: tuple[Affine, ...]
     shape: tuple[int, ...] = ()
+    rank: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,8 @@ NOTHING_SHARED = Sharing()
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One intrinsic applied over loops. `storages`: one per operand, in the intrinsic's order."""
+    """One intrinsic applied over loops. `storages`: one per operand, in the intrinsic's order.
+    `first`: does an update's first iteration, and sets the sums while it does."""
 
     name: str
     statement: str
@@ -48,18 +51,23 @@ class Operation:
     storages: tuple[str, ...]
     immediates: tuple[tuple[str, int | float], ...]
     loops: tuple[str, ...]
+    first: Intrinsic | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
     """Operations in execution order; `reduction` names the loops inside the accumulation.
-    `reserved`: entries of memories that other phases hold meanwhile."""
+    `start`: the element of the input that the accumulation starts from, where there is one.
+    `reserved`: entries of memories that other phases hold meanwhile; `beside`: in which tensors
+    (name, memory, entries)."""
 
     storages: tuple[Storage, ...]
     operations: tuple[Operation, ...]
     spatial: tuple[str, ...]
     reduction: tuple[str, ...]
     reserved: tuple[tuple[str, int], ...] = ()
+    beside: tuple[tuple[str, str, int], ...] = ()
+    start: tuple[Affine, ...] = ()
 
     def storage(self, name: str) -> Storage:
         return next(s for s in self.storages if s.name == name)
@@ -77,17 +85,19 @@ class Selection:
 
     def usable_entries(self, hardware: HardwareSpec, memory: str) -> int:
         """Entries of a memory for this phase's buffers."""
-        return self.addressable(hardware, memory) - dict(self.reserved).get(memory, 0)
+        return len(self.addressable(hardware, memory)) - dict(self.reserved).get(memory, 0)
 
-    def addressable(self, hardware: HardwareSpec, memory: str) -> int:
+    def addressable(self, hardware: HardwareSpec, memory: str) -> range:
         """Entries of a memory that every operand of the operations can address."""
         reach = [
-            operand.address.maximum + 1
+            operand.address
             for operation in self.operations
             for operand in operation.intrinsic.operands
             if operand.memory == memory
         ]
-        return min([hardware.memory[memory].capacity_entries, *reach])
+        low = max((r.minimum for r in reach), default=0)
+        high = [hardware.memory[memory].capacity_entries, *(r.maximum + 1 for r in reach)]
+        return range(low, max(low, min(high)))
 
     def __str__(self) -> str:
         lines = [f"storage {s.name}: {s.memory} holds {s.tensor}" for s in self.storages]

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import prod
 from textwrap import fill
 from time import perf_counter
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hwgen.errors import HwgenError
-from hwgen.polyhedral.estimate import Cache, Grid, Shape, box_entries, estimate
+from hwgen.polyhedral.capacity import nothing_fits
+from hwgen.polyhedral.estimate import Cache, Grid, Shape, estimate
 from hwgen.polyhedral.matching import Match
 from hwgen.polyhedral.search_bound import least_work, work_bound
 from hwgen.polyhedral.search_space import (
@@ -30,6 +29,7 @@ from hwgen.polyhedral.search_space import (
 )
 from hwgen.polyhedral.tiling import Tiling
 from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.workload import Workload
 
 SHRINK = 0.7
 """The grid is rebuilt when this part of it or less can still be among the best."""
@@ -179,10 +179,11 @@ def search(
     slots: int = 2,
     watch: Watch | None = None,
     fixed: Mapping[str, int] | None = None,
+    workload: Workload | None = None,
 ) -> SearchResult:
     """Rank the schedules of all matches, with at most `slots` copies of a buffer alive at once.
 
-    `fixed`: tile sizes, in blocks, that are given.
+    `fixed`: tile sizes, in blocks, that are given; `workload`: whose tensors an error points at.
 
     Matches are visited by the bound on their work, orders and placements in a fixed order.
 
@@ -198,7 +199,7 @@ def search(
             state.result = before
             state.cover(whole, Space(hardware, match, LAST_RESORT, given))
     if not state.found:
-        raise _nothing_fits(hardware, matches[0])
+        raise nothing_fits(hardware, matches, fixed or {}, workload)
     distinct = {str(c.tiling.match) + str(c.tiling): c for c in reversed(state.found)}
     ranked = sorted(distinct.items(), key=lambda item: (item[1].cycles, item[0]))
     return replace(
@@ -309,50 +310,3 @@ def _tiling(shape: Shape, slots: dict[str, NDArray[np.int64]], i: int) -> Tiling
         ),
         tuple((n, at(v)) for n, v in slots.items()),
     )
-
-
-def _nothing_fits(hardware: HardwareSpec, match: Match) -> HwgenError:
-    ones = {n: np.ones(1, np.int64) for n in match.count}
-    used: dict[str, list[tuple[str, int]]] = {}
-    for s in match.selection.storages:
-        entries = int(box_entries(match.coordinate[s.name], ones)[0])
-        if s.shape:
-            entries = prod(-(-e // match.cut(s, d)[1]) for d, e in enumerate(s.shape))
-        used.setdefault(s.memory, []).append((s.name, entries))
-    for name, parts in used.items():
-        memory = hardware.memory[name]
-        usable = match.selection.usable_entries(hardware, name)
-        if sum(e for _, e in parts) > usable:
-            total = sum(e for _, e in parts)
-            named = ", ".join(f"{operand} {entries}" for operand, entries in parts)
-            return HwgenError(
-                "H405",
-                f"no tiling fits memory {name}",
-                location=memory.location,
-                field=f"memories.{name}",
-                found=f"the smallest tiles take {total} entries, {total * memory.entry_bytes} "
-                f"bytes: {named}",
-                allowed=f"{usable} entries, {usable * memory.entry_bytes} bytes",
-                repair="a larger memory, or a workload for each phase, so that less is kept"
-                if any(s.shape for s in match.selection.storages)
-                else "a larger memory, or a smaller window of the operand",
-            )
-    return HwgenError(
-        "H405",
-        f"no tiling stays within the micro-kernels of {hardware.name}",
-        location=hardware.location,
-        field="micro_kernels",
-        found="every tiling that fits the memories needs more variants: "
-        + ", ".join(_limits(match)),
-        allowed="at least one tiling within max_variants",
-        repair="a chip with more variants or larger memories, or a smaller workload",
-    )
-
-
-def _limits(match: Match) -> list[str]:
-    kernels = {
-        o.intrinsic.micro_kernel.name: o.intrinsic.micro_kernel
-        for o in match.selection.operations
-        if o.intrinsic.micro_kernel is not None
-    }
-    return [f"{name} allows {kernel.max_variants}" for name, kernel in sorted(kernels.items())]

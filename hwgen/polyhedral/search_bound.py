@@ -7,6 +7,8 @@ Latencies, waits and repeated transfers are left out, so no schedule can be fast
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,7 +16,7 @@ from hwgen.polyhedral.affine import Affine
 from hwgen.polyhedral.estimate import Grid
 from hwgen.polyhedral.matching import Match
 from hwgen.polyhedral.operations import Operation
-from hwgen.polyhedral.traffic import Rates
+from hwgen.polyhedral.traffic import Rates, loose_rows
 from hwgen.spec.expression import DTYPES
 from hwgen.spec.hardware import HardwareSpec
 
@@ -64,7 +66,9 @@ def _transfer(hardware: HardwareSpec, match: Match, o: Operation) -> tuple[float
     bus = hardware.bus[hardware.memory[offchip.memory].bus]
     entry_bytes = int(np.prod(offchip.shape)) * DTYPES[offchip.dtype]
     storage = next(s for s in o.storages if s in match.coordinate)
-    entries = distinct_entries(match, match.coordinate[storage])
+    entries = distinct_entries(match, match.coordinate[storage]) * prod(
+        n for _, n in loose_rows(match, o, storage)
+    )
     beats = entries * entry_bytes / bus.beat_bytes
     channel = bus.write if o.kind == "store" else bus.read
     data = entries * channel.cycles_per_entry if channel.cycles_per_entry else beats

@@ -8,7 +8,7 @@ from typing import Generic, Protocol, TypeVar
 
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.search import Candidate, SearchResult, Watch
-from hwgen.polyhedral.search_refine import neighbours
+from hwgen.polyhedral.search_refine import keepers, neighbours
 from hwgen.spec.hardware import HardwareSpec
 
 LIMITS = ("H405", "H612", "H613", "H614", "H615")
@@ -30,15 +30,26 @@ CLOSE = 1.01
 REFINED, REFINEMENTS = 3, 4
 """How many of the best schedules of a short kernel are refined, and in how many steps."""
 
+KEPT = 2
+"""How many of the best schedules are tried with loads that happen once."""
+
 GAIN = 0.99
 """A refined schedule must take less than this part of the cycles: its program is often longer."""
 
 
+TIE = 1.005
+"""Cycles over the fastest schedule's up to which the one that moves fewer bytes off chip is
+taken."""
+
+
 class Timed(Protocol):
-    """Something with modelled cycles."""
+    """Something with modelled cycles and off-chip traffic."""
 
     @property
     def cycles(self) -> int: ...
+
+    @property
+    def offchip_bytes(self) -> int: ...
 
 
 K = TypeVar("K", bound=Timed)
@@ -87,9 +98,14 @@ def choose(
             cuts = tuple(dict.fromkeys((*cuts, watch.reason)))
             break
         tried.refine(candidate, kernel)
+    for candidate, kernel in sorted(tried.built, key=lambda item: item[1].cycles)[:KEPT]:
+        if kernel.cycles > TIE * tried.best.cycles or watch.expired:
+            break
+        for other in keepers(hardware, candidate.tiling):
+            tried.add(replace(candidate, tiling=other, bound=0.0))
     beside = len(tried.built) - simulated
     refused = len(tried.refused)
-    return tried.best, replace(
+    return tried.thriftiest(), replace(
         found, simulated=simulated, beside=beside, refused=refused, cuts=cuts
     )
 
@@ -127,6 +143,14 @@ class _Tried(Generic[K]):
         if self.best is None or kernel.cycles < gain * self.best.cycles:
             self.best = kernel
         return kernel
+
+    def thriftiest(self) -> K:
+        """Of those as fast as the best but for a trifle, the one with the least traffic."""
+        assert self.best is not None
+        known = [self.best, *(kernel for _, kernel in self.built)]
+        limit = TIE * min(k.cycles for k in known)
+        equal = [k for k in known if k.cycles <= limit]
+        return min(equal, key=lambda k: (k.offchip_bytes, k.cycles))
 
     def refine(self, start: Candidate, kernel: K) -> None:
         """Go from a schedule to better ones beside it for as long as there are any."""

@@ -16,7 +16,7 @@ from itertools import permutations, product
 import numpy as np
 from numpy.typing import NDArray
 
-from hwgen.polyhedral.estimate import Grid, box_entries
+from hwgen.polyhedral.estimate import Grid, storage_entries
 from hwgen.polyhedral.matching import Match
 from hwgen.polyhedral.operations import Operation
 from hwgen.polyhedral.tiling import Tiling
@@ -151,7 +151,7 @@ class Space:
         """Where the smallest buffers fit the memories."""
         used: dict[str, NDArray[np.int64]] = {}
         for storage in self.match.selection.storages:
-            entries = box_entries(self.match.coordinate[storage.name], grid)
+            entries = storage_entries(self.match, storage.name, grid)
             used[storage.memory] = used.get(storage.memory, np.zeros(1, np.int64)) + entries
         result = np.ones(length(grid), dtype=np.bool_)
         for memory, entries in used.items():
@@ -187,7 +187,8 @@ class Space:
         if not all(1 <= tiling.tile[n] <= blocks for n, blocks in count.items()):
             return False
         loops = (*tiling.order, *self.reduction)
-        if len(loops) != len(set(loops)) or not all(s in (1, 2) for s in tiling.slot.values()):
+        slots = [n for s, n in tiling.slots if not tiling.kept(s)]
+        if len(loops) != len(set(loops)) or not all(n in (1, 2, 3) for n in slots):
             return False
         options = self.depths(loops, len(tiling.order))
         if set(tiling.depth) != set(options) or set(tiling.slot) != set(options):

@@ -12,11 +12,14 @@ from dataclasses import dataclass, replace
 from hwgen.errors import HwgenError
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.affine import Affine
-from hwgen.polyhedral.operations import NOTHING_SHARED, Kind, Operation, Selection, Sharing, Storage
-from hwgen.polyhedral.scop import Reference, Scop, ScopStatement, normalise, reference
+from hwgen.polyhedral.normal_form import normalise
+from hwgen.polyhedral.operations import NOTHING_SHARED, Kind, Operation, Sharing, Storage
+from hwgen.polyhedral.scop import Reference, Scop, ScopStatement, reference
 from hwgen.polyhedral.semantics import (
     marginal_cycles,
+    moves,
     neutral_element,
+    setting,
     updates,
     widens,
     written,
@@ -46,7 +49,18 @@ class _Held:
 
 
 @dataclass(frozen=True, slots=True)
-class _Apply:
+class _Moved:
+    """A tensor's value moved from one memory on the chip to another."""
+
+    ref: Reference
+    memory: str
+    copy: Intrinsic
+    source: Plan
+    cost: float
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
     """An intrinsic applied to covered operands."""
 
     intrinsic: Intrinsic
@@ -55,7 +69,7 @@ class _Apply:
     cost: float
 
 
-Plan = _Input | _Held | _Apply
+Plan = _Input | _Held | _Moved | Apply
 
 
 class Selector:
@@ -71,6 +85,8 @@ class Selector:
         self.held: dict[str, str] = {}  # tensor -> storage name
         self.storages: dict[str, Storage] = {}
         self.operations: list[Operation] = []
+        # What copies on the chip have brought where: it is brought once.
+        self.moved: dict[tuple[str, str, tuple[Affine, ...]], str] = {}
         # Plans known for values of a statement: a statement is covered before it is built.
         self.plans: dict[tuple[Expr, str, str], Plan | None] = {}
         self.reads: dict[str, int] = {}
@@ -90,8 +106,24 @@ class Selector:
             self.plans[key] = self._cheapest(value, memory, statement)
         return self.plans[key]
 
-    def _cheapest(self, value: Expr, memory: str, statement: ScopStatement) -> Plan | None:
+    def _cheapest(
+        self, value: Expr, memory: str, statement: ScopStatement, past: tuple[str, ...] = ()
+    ) -> Plan | None:
+        """The cheapest of all ways; those through the memories in `past` lead back to them."""
         plans: list[Plan] = list(self._applications(value, memory, statement))
+        for copy, source in self.movers(memory):
+            before = (*past, memory)
+            if source.memory in before:
+                continue
+            there = self._cheapest(value, source.memory, statement, before)
+            if there is None:
+                continue
+            cost = marginal_cycles(copy) + there.cost
+            if isinstance(value, Access):
+                ref = reference(value, self.units)
+                plans.append(_Moved(ref, memory, copy, there, cost))
+            else:
+                plans.append(Apply(copy, ((source.name, there),), (), cost))
         if isinstance(value, Access):
             ref = reference(value, self.units)
             if value.tensor in self.held:
@@ -101,7 +133,7 @@ class Selector:
                 if self.taken[value.tensor] == memory:
                     plans.append(_Input(ref, memory, None, 0.0))
             elif self.is_input(value.tensor):
-                copy = self.loader(memory, self.scop.dtype[value.tensor])
+                copy = self.loader(memory, self.scop.dtype[value.tensor], value.tensor)
                 if copy is not None:
                     plans.append(_Input(ref, memory, copy, 4.0))
         return min(plans, key=lambda p: p.cost, default=None)
@@ -110,20 +142,34 @@ class Selector:
         declared = self.scop.workload.tensor.get(tensor)
         return tensor in self.scop.view or (declared is not None and declared.role == "input")
 
-    def loader(self, memory: str, dtype: str) -> Intrinsic | None:
-        """A copy from off-chip memory into `memory` that keeps every value of `dtype`."""
+    def loader(self, memory: str, dtype: str, tensor: str = "") -> Intrinsic | None:
+        """A copy from off-chip memory that may hold a tensor into `memory`, which keeps every
+        value of `dtype`."""
+        declared = self.scop.workload.tensor.get(tensor)
+        constant = declared is not None and declared.constant
         for intrinsic in self.hardware.intrinsics:
             only = written(intrinsic)
             if only is None or not isinstance(only[0].value, Access) or only[0].op != "=":
                 continue
             target = intrinsic.operand(only[1])
             source = intrinsic.operand(only[0].value.tensor)
-            offchip = self.hardware.memory[source.memory].kind == "offchip"
+            held = self.hardware.memory[source.memory]
+            offchip = held.kind == "offchip" and (constant or not held.constants_only)
             if target.memory == memory and offchip and widens(dtype, source.dtype):
                 return intrinsic
         return None
 
-    def _applications(self, value: Expr, memory: str, statement: ScopStatement) -> Iterator[_Apply]:
+    def movers(self, memory: str) -> Iterator[tuple[Intrinsic, Operand]]:
+        """Copies into a memory from another one on the chip, and the operand that they read."""
+        for intrinsic in self.hardware.intrinsics:
+            if not moves(self.hardware, intrinsic):
+                continue
+            only = intrinsic.semantics[0]
+            assert isinstance(only.value, Access)
+            if intrinsic.operand(only.target.tensor).memory == memory:
+                yield intrinsic, intrinsic.operand(only.value.tensor)
+
+    def _applications(self, value: Expr, memory: str, statement: ScopStatement) -> Iterator[Apply]:
         offchip = self.hardware.memory[memory].kind == "offchip"
         for intrinsic in self.hardware.intrinsics:
             only = written(intrinsic)
@@ -144,7 +190,7 @@ class Selector:
         """The type that a store must write: the host reads an output in the type it declares."""
         return self.scop.dtype[statement.target.tensor]
 
-    def update(self, statement: ScopStatement) -> Iterator[_Apply]:
+    def update(self, statement: ScopStatement) -> Iterator[Apply]:
         """Every intrinsic that performs a statement's accumulation, with covered operands."""
         for intrinsic in self.hardware.intrinsics:
             for op, value in updates(intrinsic):
@@ -161,7 +207,7 @@ class Selector:
 
     def _operands(
         self, intrinsic: Intrinsic, found: Unification, statement: ScopStatement, target: str
-    ) -> _Apply | None:
+    ) -> Apply | None:
         plans: list[tuple[str, Plan]] = []
         for name, value in found.operands:
             plan = self.accepted(intrinsic.operand(name), value, statement)
@@ -171,7 +217,17 @@ class Selector:
                 return None
             plans.append((name, plan))
         cost = marginal_cycles(intrinsic) + sum(p.cost for _, p in plans)
-        return _Apply(intrinsic, tuple(plans), found.immediates, cost)
+        cost += sum(self._repeats(intrinsic.operand(name), p) for name, p in plans)
+        return Apply(intrinsic, tuple(plans), found.immediates, cost)
+
+    @staticmethod
+    def _repeats(operand: Operand, plan: Plan) -> float:
+        """What it costs besides that a loaded value must be repeated along lanes that it does not
+        move with: between intrinsics that are equally cheap, this decides."""
+        if not isinstance(plan, _Input) or plan.copy is None:
+            return 0.0
+        lanes = sum(extent > 1 for extent in operand.shape)
+        return 0.5 * max(0, lanes - sum(bool(i.names) for i in plan.ref.indices))
 
     def accepted(self, operand: Operand, value: Expr, statement: ScopStatement) -> Plan | None:
         """A plan for an operand whose last writer the hardware accepts.
@@ -193,11 +249,13 @@ class Selector:
         if not self.hardware.memory[operand.memory].dtype.startswith(("int", "uint")):
             return None  # -0.0 + 0.0 is not -0.0
         zero = Const(0)
-        plans: list[_Apply] = []
+        plans: list[Apply] = []
         for intrinsic in self.hardware.intrinsics:
             only = written(intrinsic)
             if only is None or only[0].op != "=" or len(intrinsic.operands) < 2:
                 continue
+            if isinstance(only[0].value, Access):
+                continue  # a plain copy adds nothing
             if intrinsic.operand(only[1]).memory != operand.memory:
                 continue
             if operand.written_by and intrinsic.name not in operand.written_by:
@@ -215,7 +273,9 @@ class Selector:
         match plan:
             case _Input():
                 return plan.copy.name if plan.copy is not None else ""
-            case _Apply():
+            case _Moved():
+                return plan.copy.name
+            case Apply():
                 return plan.intrinsic.name
             case _Held():
                 storage = self.held[plan.ref.tensor]
@@ -228,8 +288,10 @@ class Selector:
     def expendable(self, plan: Plan, statement: ScopStatement) -> bool:
         """Whether an in-place operation may overwrite the value: an entry per iteration, read
         once."""
-        if isinstance(plan, _Apply):
+        if isinstance(plan, Apply):
             return True
+        if isinstance(plan, _Moved):
+            return self._injective(plan.ref.indices, statement)
         if isinstance(plan, _Input):
             shared = plan.copy is None or plan.ref.tensor in self.sharing.keeps
             return not shared and self._injective(plan.ref.indices, statement)
@@ -258,7 +320,9 @@ class Selector:
                 return self.held[ref.tensor]
             case _Input(ref, memory, copy, _):
                 return self._load(ref, memory, copy, statement, private)
-            case _Apply(intrinsic, operands, immediates, _):
+            case _Moved():
+                return self._move(plan, statement, private)
+            case Apply(intrinsic, operands, immediates, _):
                 return self._apply(intrinsic, operands, immediates, statement)
 
     def _load(
@@ -287,7 +351,7 @@ class Selector:
             shared
             and any(s.tensor == ref.tensor and s.memory == memory for s in self.storages.values())
         )
-        self.storages[name] = Storage(name, memory, ref.tensor, ref.indices, shape)
+        self._hold(Storage(name, memory, ref.tensor, ref.indices, shape))
         if there or copy is None:
             return name
         loops = tuple(n for n, _ in statement.loops if any(n in i.names for i in ref.indices))
@@ -296,6 +360,25 @@ class Selector:
         assert isinstance(only[0].value, Access)
         order = {only[1]: name, only[0].value.tensor: ref.tensor}
         self._append(statement, "load", copy, order, (), loops)
+        return name
+
+    def _move(self, plan: _Moved, statement: ScopStatement, private: bool) -> str:
+        """Append what brings a value to its first memory, and the copy from there."""
+        source = self.build(plan.source, statement)
+        tensor, indices = plan.ref.tensor, plan.ref.indices
+        key = (tensor, plan.memory, indices)
+        if not private and key in self.moved:
+            return self.moved[key]
+        name = self._fresh(f"{tensor}_{plan.memory}")
+        self._hold(Storage(name, plan.memory, tensor, indices))
+        if not private:
+            self.moved[key] = name
+        loops = tuple(n for n, _ in statement.loops if any(n in i.names for i in indices))
+        only = written(plan.copy)
+        assert only is not None
+        assert isinstance(only[0].value, Access)
+        order = {only[1]: name, only[0].value.tensor: source}
+        self._append(statement, "map", plan.copy, order, (), loops)
         return name
 
     def _apply(
@@ -320,7 +403,7 @@ class Selector:
             indices = statement.target.indices
             if statement.op != "=":
                 indices = tuple(Affine(((n, 1),)) for n in self._active(statement))
-            self.storages[name] = Storage(name, memory, statement.target.tensor, indices)
+            self._hold(Storage(name, memory, statement.target.tensor, indices))
             order[only[1]] = name
         self._append(statement, kind, intrinsic, order, immediates, self._active(statement))
         return order[only[1]]
@@ -341,26 +424,55 @@ class Selector:
         """Loops of a statement that run more than once."""
         return tuple(n for n, extent in statement.loops if extent > 1)
 
-    def accumulate(self, statement: ScopStatement, plan: _Apply) -> None:
-        """Append reset, operand loads and the accumulation of an update statement."""
+    def accumulate(
+        self, statement: ScopStatement, plan: Apply, start: Reference | None = None
+    ) -> None:
+        """Append reset, operand loads and the accumulation of an update statement. `start`: the
+        input that the sums start from, brought in by a copy; else they start from nothing."""
         intrinsic = plan.intrinsic
         target = intrinsic.semantics[0].target.tensor
         memory = intrinsic.operand(target).memory
         name = self._fresh(f"{statement.target.tensor}_{memory}")
-        self.storages[name] = Storage(
-            name, memory, statement.target.tensor, statement.target.indices
-        )
+        self._hold(Storage(name, memory, statement.target.tensor, statement.target.indices))
         neutral = neutral_element(statement.op, self.scop.dtype[statement.target.tensor])
-        init = self._initialiser(memory, neutral, statement)
-        self._append(
-            statement, "init", init, {init.semantics[0].target.tensor: name}, (), statement.spatial
-        )
+        first = setting(self.hardware, intrinsic, neutral) if start is None else None
+        if first is not None:
+            self._update(statement, plan, name, first)
+            return
+        if start is None:
+            init = self._initialiser(memory, neutral, statement)
+            written_to = {init.semantics[0].target.tensor: name}
+        else:
+            init = self.starter(memory, start)
+            only = init.semantics[0]
+            assert isinstance(only.value, Access)
+            written_to = {only.target.tensor: name, only.value.tensor: start.tensor}
+        self._append(statement, "init", init, written_to, (), statement.spatial)
+        self._update(statement, plan, name, None)
+
+    def _update(
+        self, statement: ScopStatement, plan: Apply, name: str, first: Intrinsic | None
+    ) -> None:
+        intrinsic = plan.intrinsic
+        target = intrinsic.semantics[0].target.tensor
         order = {op: self.build(p, statement) for op, p in plan.operands if op != target}
         order[target] = name
         self._append(
             statement, "update", intrinsic, order, plan.immediates, self._active(statement)
         )
+        self.operations[-1] = replace(self.operations[-1], first=first)
         self.held[statement.target.tensor] = name
+
+    def starter(self, memory: str, start: Reference) -> Intrinsic:
+        """The copy that brings what sums start from into their memory.
+
+        Raises:
+            KeyError: where there is none.
+        """
+        copy = self.loader(memory, self.scop.dtype[start.tensor])
+        if copy is None:
+            raise KeyError(start.tensor)
+        return copy
 
     def _initialiser(
         self, memory: str, neutral: int | float, statement: ScopStatement
@@ -386,6 +498,10 @@ class Selector:
             repair=f"add such an intrinsic to {self.hardware.name}",
         )
 
+    def _hold(self, storage: Storage) -> None:
+        rank = len(self.hardware.memory[storage.memory].entry_shape)
+        self.storages[storage.name] = replace(storage, rank=rank)
+
     def _fresh(self, base: str) -> str:
         name, n = base, 2
         while name in self.storages:
@@ -407,111 +523,3 @@ class Selector:
         self.operations.append(
             Operation(name, statement.name, kind, intrinsic, storages, immediates, active)
         )
-
-
-def select(
-    scop: Scop, hardware: HardwareSpec, sharing: Sharing = NOTHING_SHARED
-) -> list[Selection]:
-    """Cover all statements; one selection per way to perform the accumulation.
-
-    Raises:
-        HwgenError: H301 where no intrinsic covers a statement, H305 where an accumulator cannot
-            be initialised, H404 where more than one accumulation would have to be fused.
-    """
-    reductions = [s for s in scop.statements if s.op != "="]
-    if len(reductions) > 1:
-        raise HwgenError(
-            "H404",
-            f"{len(reductions)} accumulations in one kernel",
-            location=reductions[1].source.location,
-            field="compute",
-            found="; ".join(str(s) for s in reductions),
-            allowed="one accumulation and the elementwise statements around it",
-            repair="give each accumulation a workload of its own",
-        )
-    first, ways = _select_with(scop, hardware, sharing, 0)
-    return [first, *(_select_with(scop, hardware, sharing, n)[0] for n in range(1, ways))]
-
-
-def _select_with(
-    scop: Scop, hardware: HardwareSpec, sharing: Sharing, choice: int
-) -> tuple[Selection, int]:
-    """The selection that takes one of the ways to accumulate, and how many ways there are."""
-    selector = Selector(scop, hardware, sharing)
-    ways = 1
-    for statement in scop.statements:
-        if statement.op != "=":
-            plans = list(selector.update(statement))
-            if not plans:
-                raise uncovered(selector, statement)
-            ways = len(plans)
-            selector.accumulate(statement, plans[choice])
-            continue
-        declared = scop.workload.tensor.get(statement.target.tensor)
-        leaves = statement.target.tensor in sharing.leaves
-        if declared is not None and declared.role == "output" and not leaves:
-            plan = selector.cover(statement.value, hardware.offchip.name, statement)
-            if plan is None:
-                raise uncovered(selector, statement)
-            selector.build(plan, statement)
-            continue
-        covers = [
-            c
-            for memory in selector.onchip
-            if (c := selector.cover(statement.value, memory, statement)) is not None
-        ]
-        if not covers:
-            raise uncovered(selector, statement)
-        best = min(covers, key=lambda p: p.cost)
-        selector.held[statement.target.tensor] = selector.build(best, statement)
-        if leaves:
-            selector.leave(statement)
-    anchor = scop.anchor
-    reduction = anchor.reduction if anchor.op != "=" else ()
-    others = [n for o in selector.operations for n in o.loops if n not in reduction]
-    selection = Selection(
-        tuple(selector.storages.values()),
-        tuple(selector.operations),
-        tuple(dict.fromkeys([*anchor.spatial, *others])),
-        reduction,
-    )
-    _check_after(scop, selection)
-    return selection, ways
-
-
-def _check_after(scop: Scop, selection: Selection) -> None:
-    """What follows an accumulation must not run over the loops that it sums up.
-
-    Raises:
-        HwgenError: H401.
-    """
-    for operation in selection.operations:
-        again = [n for n in operation.loops if n in selection.reduction]
-        if again and operation.kind in ("map", "store") and not selection.early(operation):
-            statement = next(s for s in scop.statements if s.name == operation.statement)
-            raise HwgenError(
-                "H401",
-                f"{statement.name} cannot be fused with {scop.anchor.name}",
-                location=statement.source.location,
-                field="compute",
-                found=f"{statement} runs over {again[0]}, which {scop.anchor.name} reduces",
-                allowed="statements over the loops that an accumulation leaves",
-                repair=f"split the workload in two, so that what {scop.anchor.name} computes is "
-                "an output of the first",
-            )
-
-
-def uncovered(selector: Selector, statement: ScopStatement) -> HwgenError:
-    """The error that names the first part of a statement that no intrinsic performs."""
-    from hwgen.polyhedral.explain import nearest_miss
-
-    reason, repair = nearest_miss(selector, statement)
-    return HwgenError(
-        "H301",
-        f"no intrinsics of {selector.hardware.name} compute {statement.name}",
-        location=statement.source.location,
-        field="compute",
-        found=f"{statement}: {reason}",
-        allowed="a value that the chip's intrinsics compute step by step",
-        repair=repair,
-    )

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import lru_cache
 
+from hwgen.polyhedral.normal_form import normalise
 from hwgen.polyhedral.unify import flatten, rebuild
-from hwgen.spec.expression import Access, Assign, Cast, Expr, evaluate
-from hwgen.spec.hardware import Intrinsic
+from hwgen.spec.expression import Access, Assign, Cast, Const, Expr, evaluate
+from hwgen.spec.hardware import HardwareSpec, Intrinsic
 
 
 def marginal_cycles(intrinsic: Intrinsic) -> float:
@@ -17,17 +20,29 @@ def marginal_cycles(intrinsic: Intrinsic) -> float:
     return high - low
 
 
+@lru_cache(maxsize=1024)
 def written(intrinsic: Intrinsic) -> tuple[Assign, str] | None:
-    """The only assignment of an intrinsic and the operand that it writes."""
+    """The only assignment of an intrinsic, in normal form, and the operand that it writes."""
     if len(intrinsic.semantics) != 1:
         return None
-    return intrinsic.semantics[0], intrinsic.semantics[0].target.tensor
+    assign = intrinsic.semantics[0]
+    value = normalise(assign.value, {o.name: o.dtype for o in intrinsic.operands})
+    return replace(assign, value=value), assign.target.tensor
 
 
 def written_position(intrinsic: Intrinsic) -> int:
     only = written(intrinsic)
     assert only is not None
     return [o.name for o in intrinsic.operands].index(only[1])
+
+
+def moves(hardware: HardwareSpec, intrinsic: Intrinsic) -> bool:
+    """Whether an intrinsic copies from one memory on the chip to another, and does nothing else."""
+    only = written(intrinsic)
+    if only is None or not isinstance(only[0].value, Access) or only[0].op != "=":
+        return False
+    ends = (intrinsic.operand(only[1]).memory, intrinsic.operand(only[0].value.tensor).memory)
+    return ends[0] != ends[1] and all(hardware.memory[m].kind != "offchip" for m in ends)
 
 
 def updates(intrinsic: Intrinsic) -> Iterator[tuple[str, Expr]]:
@@ -55,6 +70,31 @@ def _withoutwritten_position(value: Expr, target: Access, function: str) -> Expr
     if len(rest) + 1 != len(terms) or not rest:
         return None
     return rebuild(function, rest)
+
+
+def setting(hardware: HardwareSpec, intrinsic: Intrinsic, neutral: int | float) -> Intrinsic | None:
+    """An intrinsic that does the same as an update, on sums that it first sets to what changes
+    nothing."""
+    if len(intrinsic.semantics) != 1:
+        return None
+    update = intrinsic.semantics[0]
+    start = Assign(update.target, "=", Const(neutral))
+    for other in hardware.intrinsics:
+        same = (other.unit, other.iterators, other.immediates, other.stationary) == (
+            intrinsic.unit,
+            intrinsic.iterators,
+            intrinsic.immediates,
+            intrinsic.stationary,
+        )
+        places = [(o.name, o.memory, o.dtype, o.shape) for o in other.operands]
+        if (
+            same
+            and other.semantics == (start, update)
+            and other.loops == intrinsic.loops
+            and places == [(o.name, o.memory, o.dtype, o.shape) for o in intrinsic.operands]
+        ):
+            return other
+    return None
 
 
 def widens(dtype: str, into: str) -> bool:

@@ -72,6 +72,29 @@ class Tiling:
         inner = self.match.selection.inner(operation)
         return len(self.loops) if inner else self.spatial_depth
 
+    def kept(self, storage: str) -> bool:
+        """Whether every tile of a loaded storage has a slot of its own: it is then loaded in the
+        first pass of the loops around that do not move it, and stays."""
+        around = self.loops[: self.depth[storage]]
+        moving = self._moving(storage)
+        if not moving or len(moving) == len(around):
+            return False
+        writers = {
+            o.kind
+            for o in self.match.selection.operations
+            if o.storages[_written(o)] == storage
+        }
+        return writers == {"load"} and prod(x.count for x in moving) == self.slot[storage]
+
+    def _moving(self, storage: str) -> tuple[TileLoop, ...]:
+        """Tile loops around a storage's load that move what it holds."""
+        names = {n for c in self.match.coordinate[storage] for n in c.names}
+        return tuple(x for x in self.loops[: self.depth[storage]] if x.loop in names)
+
+    def turning(self, storage: str) -> tuple[TileLoop, ...]:
+        """Tile loops around a storage's load whose iterations take its slots in turn."""
+        return self._moving(storage) if self.kept(storage) else self.loops[: self.depth[storage]]
+
     def extents(self, depth: int, last: frozenset[str] = frozenset()) -> dict[str, int]:
         """Blocks of each loop that lie inside the outermost `depth` tile loops; loops in `last`
         are at their last tile."""
@@ -95,7 +118,7 @@ class Tiling:
 
     def entries(self, storage: str) -> int:
         """Entries of one slot."""
-        return prod(self.room(storage))
+        return prod(self.room(storage)) * self.match.span(storage)
 
     def __str__(self) -> str:
         lines = [
@@ -105,10 +128,15 @@ class Tiling:
         ]
         lines += [
             f"{name}: {self.slot[name]} x {self.entries(name)} entries {list(self.room(name))}"
-            f" at depth {depth}"
+            f" at depth {depth}{', kept' if self.kept(name) else ''}"
             for name, depth in self.depths
         ]
         return "\n".join(lines)
+
+
+def _written(operation: Operation) -> int:
+    names = [o.name for o in operation.intrinsic.operands]
+    return names.index(operation.intrinsic.semantics[0].target.tensor)
 
 
 def footprint(coordinates: tuple[Affine, ...], extents: dict[str, int]) -> tuple[int, ...]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hwgen.polyhedral.affine import Affine
 from hwgen.polyhedral.matching import Match
 from hwgen.polyhedral.operations import Operation
+from hwgen.spec.call_cycles import best_rate
 from hwgen.spec.expression import DTYPES, evaluate
 from hwgen.spec.hardware import Bus, HardwareSpec, Intrinsic
 
@@ -25,7 +27,13 @@ class Rates:
 
     @staticmethod
     def of(intrinsic: Intrinsic) -> Rates:
-        """The rates around a large call; formulas of other shape are linearised there."""
+        """The rates around a large call; formulas of other shape are linearised there. Where C
+        loops repeat calls, those of the calls that take least per iteration."""
+        if intrinsic.software_loops:
+            most = {x.name: x.extent.maximum for x in intrinsic.loops if not x.software}
+            names = most | {"iterations": prod(most.values()), "bursts": 1, "beats": 1}
+            idle, one = (evaluate(intrinsic.cycles, names | {"transfer": n}) for n in (0, 1))
+            return Rates(0.0, float(best_rate(intrinsic)), one - idle)
         free = {"bursts": 1, "beats": 1} | {loop.name: 1 for loop in intrinsic.loops}
 
         def cycles(iterations: int, transfer: int) -> float:
@@ -41,26 +49,43 @@ class Rates:
         return Rates(fixed, per_iteration, per_transfer)
 
 
+class Transfer(NamedTuple):
+    """Cycles of moving one box, the bus beats that it takes, and the instructions that it is."""
+
+    cycles: NDArray[np.float64]
+    beats: NDArray[np.float64]
+    instructions: NDArray[np.float64]
+
+
 def transfer_cycles(
     hardware: HardwareSpec,
     operation: Operation,
     match: Match,
     extents: Mapping[str, NDArray[np.int64]],
-    coordinates: Sequence[Affine],
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Cycles of moving one box of a storage, and the bus beats that it takes."""
+    storage: str,
+) -> Transfer:
+    """What moving one box of a storage takes."""
     intrinsic = operation.intrinsic
     offchip = next(o for o in intrinsic.operands if hardware.memory[o.memory].kind == "offchip")
     bus = hardware.bus[hardware.memory[offchip.memory].bus]
     lanes = int(np.prod(offchip.shape)) if offchip.shape else 1
     entry_bytes = lanes * DTYPES[offchip.dtype]
     box: list[NDArray[np.int64]] = []
-    for c in coordinates:
+    coordinates = match.coordinate[storage]
+    full: list[int] = []
+    rows = list(loose_rows(match, operation, storage))
+    for c, index in zip(coordinates, match.selection.storage(storage).indices, strict=True):
         extent = np.ones(1, dtype=np.int64)
         for name, coefficient in c.terms:
             extent = extent + abs(coefficient) * (extents[name] - 1)
         box.append(extent)
-    full = [c.interval(match.count)[1] + 1 for c in coordinates]
+        full.append(c.interval(match.count)[1] + 1)
+        for row in [r for r in rows if r[0] in index.names]:
+            rows.remove(row)
+            box.append(np.full(1, row[1], np.int64))
+            full.append(row[1])
+    box = [*(np.full(1, extent, np.int64) for _, extent in rows), *box]
+    full = [*(extent for _, extent in rows), *full]
     run, total, block = np.ones(1), np.ones(1), np.ones(1)
     contiguous = np.ones(1, dtype=np.bool_)
     second = np.zeros(1, dtype=np.bool_)
@@ -73,10 +98,44 @@ def transfer_cycles(
         second = second | takes
         contiguous = contiguous & (extent == whole)
     calls = total / block
-    rows = total / run
     rates = Rates.of(intrinsic)
-    cycles, beats = _bus_cycles(bus, operation.kind == "store", rows, run, entry_bytes)
-    return calls * (rates.fixed + 1) + rates.per_transfer * cycles, beats
+    cycles, beats = _bus_cycles(bus, operation.kind == "store", total / run, run, entry_bytes)
+    if intrinsic.software_loops:
+        issued = _instructions(operation, offchip.name, run, total)
+        return Transfer(total * rates.per_iteration + rates.per_transfer * cycles, beats, issued)
+    return Transfer(calls * (rates.fixed + 1) + rates.per_transfer * cycles, beats, calls)
+
+
+def _instructions(
+    operation: Operation, offchip: str, run: NDArray[np.float64], total: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Calls that a transfer of `total` entries, `run` of them in a row, is issued as."""
+    intrinsic = operation.intrinsic
+    own = intrinsic.loops[intrinsic.software_loops :]
+    each = np.ones(1)
+    for loop in own:
+        along = loop.stride(offchip).range
+        onchip = [loop.stride(o.name).range for o in intrinsic.operands if o.name != offchip]
+        if any(s.minimum > 1 for s in onchip):
+            continue  # blocks at a distance that few layouts have
+        dense = along.maximum == 1
+        each = each * (np.minimum(run, loop.extent.maximum) if dense else loop.extent.maximum)
+    return np.ceil(total / np.minimum(each, total)) * intrinsic.instructions
+
+
+def start_beats(hardware: HardwareSpec, operation: Operation) -> float:
+    """Bus beats of one entry that sums start from, where it comes from off chip."""
+    for operand in operation.intrinsic.operands:
+        if hardware.memory[operand.memory].kind == "offchip":
+            bus = hardware.bus[hardware.memory[operand.memory].bus]
+            return -(-prod(operand.shape) * DTYPES[operand.dtype] // bus.beat_bytes)
+    return 0
+
+
+def loose_rows(match: Match, o: Operation, storage: str) -> tuple[tuple[str | None, int], ...]:
+    """Rows of a storage's blocks that an operation is applied to one by one."""
+    named = zip(o.intrinsic.operands, o.storages, strict=True)
+    return match.loose_rows(o, next(p.name for p, s in named if s == storage), storage)
 
 
 def _bus_cycles(

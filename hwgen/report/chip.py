@@ -20,6 +20,9 @@ def summary(hardware: HardwareSpec) -> str:
             for u in hardware.units
         ]
         parts.append(table(("memory", "kind", "dtype", "entry", "entries", "bytes"), memories))
+        banks = [f"{m.name:<12}{m.banks}" for m in hardware.memories if m.banks is not None]
+        if banks:
+            parts.append("\n".join(banks))
         parts.append(table(("unit", "intrinsics"), units))
     if hardware.processor is not None:
         parts += _processor(hardware, hardware.processor)

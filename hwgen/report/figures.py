@@ -143,6 +143,8 @@ def _describe(call: RecordedCall) -> str:
     lines.append(f"{call.start:,} to {call.end:,}: {call.cycles:,} cycles")
     if call.extents:
         lines.append("over " + " x ".join(f"{e:,}" for e in call.extents))
+    if call.waited:
+        lines.append(f"after {call.waited:,} cycles of waiting for {call.waited_for}")
     lines += [str(t) for t in call.touched]
     return "<br>".join(lines)
 
@@ -201,12 +203,13 @@ def breakdown(timing: TimingResult) -> Figure:
         ("bus shared", "#c44e52", [u.bus for u in timing.units]),
         ("fetch", "#8c5fb8", [u.fetch for u in timing.units]),
         ("queue full", "#17939b", [u.queue for u in timing.units]),
+        ("banks taken", "#d6619f", [u.banks for u in timing.units]),
         (
             "idle",
             LIGHT,
             [
                 # What the bus costs is part of the busy cycles of the reads that it slows down.
-                max(0, timing.cycles - u.busy - u.tokens - u.fetch - u.queue)
+                max(0, timing.cycles - u.busy - u.tokens - u.fetch - u.queue - u.banks)
                 for u in timing.units
             ],
         ),

@@ -14,6 +14,7 @@ from importlib import import_module
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
+from hwgen.report.banks import CONFLICT_HEADER, bank_uses, banked, banks_figure, conflict_rows
 from hwgen.report.figures import (
     Figure,
     breakdown,
@@ -81,6 +82,8 @@ def page(compilation: Compilation, drawn: int = DRAWN_CALLS) -> str:
         memories=_memories(measured),
         units=_units(measured),
         buffers=_buffers(c),
+        conflicts=_conflicts(measured),
+        conflict_cycles=measured.timing.conflict_cycles,
         program=highlighted(str(c.program)),
         explanations=_explanations(c),
         figures=embedded(_figures(measured, recording, placed)),
@@ -130,9 +133,14 @@ def _figures(measured: Measured, recording: Recording, placed: Roofline) -> dict
     paint = colours([*paint, *sorted(b.tensor for b in c.program.buffers)])
     compulsory = compulsory_bytes(c.program, c.hardware)
     uses = slot_uses(recording, c.program)
+    banks: dict[str, Figure] = {}
+    if banked(c.hardware):
+        held = bank_uses(recording, c.program, c.hardware)
+        banks["banks"] = banks_figure(recording, held, c.hardware)
     return {
         "timeline": timeline(recording, c.hardware),
         "breakdown": breakdown(recording.timing),
+        **banks,
         "memory": memory_map(recording, uses, c.hardware, paint),
         "roofline": roofline_figure(placed),
         "tensors": tensor_traffic(
@@ -202,6 +210,7 @@ def _memories(measured: Measured) -> Table:
 
 def _units(measured: Measured) -> Table:
     cycles = measured.timing.cycles
+    with_banks = banked(measured.compilation.hardware)
     rows = tuple(
         (
             u.unit,
@@ -211,30 +220,46 @@ def _units(measured: Measured) -> Table:
             f"{u.bus:,}",
             f"{u.fetch:,}",
             f"{u.queue:,}",
+            *([f"{u.banks:,}"] if with_banks else []),
         )
         for u in measured.timing.units
     )
-    header = ("busy", "of all", "waits for units", "bus shared", "fetch", "queue full")
+    header = ["busy", "of all", "waits for units", "bus shared", "fetch", "queue full"]
+    header += ["banks taken"] if with_banks else []
     return Table((("unit", False), *((h, True) for h in header)), rows)
+
+
+def _conflicts(measured: Measured) -> Table | None:
+    """Bank conflicts; None where no memory has banks."""
+    if not banked(measured.compilation.hardware):
+        return None
+    rows = tuple(
+        tuple(f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row)
+        for row in conflict_rows(measured.timing)
+    )
+    texts = tuple((name, name in ("times", "cycles")) for name in CONFLICT_HEADER)
+    return Table(texts, rows)
 
 
 def _buffers(c: Compilation) -> Table:
     memory = c.hardware.memory
+    with_banks = banked(c.hardware)
     rows = tuple(
         (
             b.memory,
-            f"{b.base:,} to {b.base + b.entries - 1:,}",
+            f"{b.base:,} to {b.end - 1:,}",
             b.name,
             b.tensor,
             f"{b.slots:,}",
+            *([", ".join(map(str, b.banks)) or "-"] if with_banks else []),
             f"{b.entries * memory[b.memory].entry_bytes:,}",
             f"{b.entries / memory[b.memory].capacity_entries:.1%}",
         )
         for b in c.program.buffers
     )
     header = (("memory", False), ("entries", False), ("buffer", False), ("tensor", False))
-    numbers = (("slots", True), ("bytes", True), ("of the memory", True))
-    return Table((*header, *numbers), rows)
+    slots = [("slots", True), *([("in banks", False)] if with_banks else [])]
+    return Table((*header, *slots, ("bytes", True), ("of the memory", True)), rows)
 
 
 def _explanations(c: Compilation) -> Sequence[tuple[str, Sequence[tuple[str, str, str, str]]]]:

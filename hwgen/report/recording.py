@@ -40,7 +40,7 @@ class Touched:
 @dataclass(frozen=True, slots=True)
 class RecordedCall:
     """One operation. `number`: its place in the stream; `site`: its call site, or -1;
-    `loops`: the variables of the loops around it."""
+    `loops`: the variables of the loops around it; `waited`: cycles for a port of `waited_for`."""
 
     number: int
     unit: str
@@ -51,6 +51,8 @@ class RecordedCall:
     loops: tuple[tuple[str, int], ...] = ()
     extents: tuple[int, ...] = ()
     touched: tuple[Touched, ...] = ()
+    waited: int = 0
+    waited_for: str = ""
 
     @property
     def cycles(self) -> int:
@@ -183,6 +185,8 @@ class _Resolver:
             tuple(values.items()),
             extents,
             self._touched(call, values, extents),
+            entry.waited,
+            entry.waited_for,
         )
 
     def _touched(
@@ -210,14 +214,14 @@ def slot_uses(recording: Recording, program: KernelProgram) -> tuple[SlotUse, ..
             buffer = program.buffer.get(touched.buffer)
             if buffer is None:
                 continue
-            first = (touched.first - buffer.base) // buffer.slot_entries
-            last = (touched.last - buffer.base) // buffer.slot_entries
+            first = (touched.first - buffer.base) // buffer.stride
+            last = (touched.last - buffer.base) // buffer.stride
             for slot in range(max(0, first), min(last, buffer.slots - 1) + 1):
                 touching.setdefault((buffer.name, slot), []).append((call, touched.access))
     uses: list[SlotUse] = []
     for (name, slot), accesses in sorted(touching.items()):
         buffer = program.buffer[name]
-        base = buffer.base + slot * buffer.slot_entries
+        base = buffer.base + slot * buffer.stride
         groups: list[list[RecordedCall]] = []
         filling = False
         for call, access in accesses:

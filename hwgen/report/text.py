@@ -8,8 +8,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from hwgen.errors import HwgenError
+from hwgen.model.traffic import TensorTraffic, off_chip_traffic
+from hwgen.report.banks import banked, conflict_lines
 from hwgen.report.table import Cell, table
-from hwgen.report.traffic import TensorTraffic, off_chip_traffic
 
 if TYPE_CHECKING:
     from hwgen.model.bound import Bound
@@ -122,7 +123,7 @@ def _placement(c: Compilation) -> list[str]:
     rows: list[tuple[Cell, ...]] = [
         (
             b.memory,
-            f"{b.base}..{b.base + b.entries - 1}",
+            f"{b.base}..{b.end - 1}",
             b.name,
             b.tensor,
             b.slots,
@@ -130,7 +131,12 @@ def _placement(c: Compilation) -> list[str]:
         )
         for b in c.program.buffers
     ]
-    return table(("memory", "entries", "buffer", "tensor", "slots", "bytes"), rows).splitlines()
+    header = ["memory", "entries", "buffer", "tensor", "slots", "bytes"]
+    if banked(c.hardware):
+        header.append("banks")
+        held = [", ".join(map(str, b.banks)) or "-" for b in c.program.buffers]
+        rows = [(*row, banks) for row, banks in zip(rows, held, strict=True)]
+    return table(header, rows).splitlines()
 
 
 def _movement(traffic: Sequence[TensorTraffic]) -> list[str]:
@@ -144,15 +150,19 @@ def _movement(traffic: Sequence[TensorTraffic]) -> list[str]:
 def describe_cycles(measured: Measured) -> list[str]:
     """Cycles, bound and each unit's busy and waiting cycles."""
     timing, bound = measured.timing, measured.bound
+    with_banks = banked(measured.compilation.hardware)
     rows: list[tuple[Cell, ...]] = [
         (u.unit, u.busy, u.busy / timing.cycles, u.tokens, u.bus, u.fetch + u.queue)
+        + ((u.banks,) if with_banks else ())
         for u in timing.units
     ]
-    header = ("unit", "busy", "of all", "waits: tokens", "bus", "fetch")
+    header = ["unit", "busy", "of all", "waits: tokens", "bus", "fetch"]
+    header += ["banks"] if with_banks else []
     return [
         f"{timing.cycles:,}, lower bound {bound.cycles:,} ({bound.resource}), "
         f"ratio {measured.ratio:.3f}",
         *table(header, rows).splitlines(),
+        *(conflict_lines(timing) if with_banks else []),
     ]
 
 

@@ -12,16 +12,19 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from hwgen.report.banks import BankUse, bank_uses
 from hwgen.report.figures import Json
 from hwgen.report.recording import RecordedCall, Recording, SlotUse, record, slot_uses
 
 if TYPE_CHECKING:
     from hwgen.pipeline import Compilation
+    from hwgen.spec.hardware import HardwareSpec
 
 TRACED_CALLS = 10_000
 """Calls that a trace has one by one at most; the rest is one event per unit."""
 
-UNITS, MEMORIES = 1, 2
+UNITS, MEMORIES, BANKS = 1, 2, 3
+WAITS = ": waits for it"
 
 
 def trace(compilation: Compilation, traced: int = TRACED_CALLS) -> str:
@@ -33,7 +36,8 @@ def trace(compilation: Compilation, traced: int = TRACED_CALLS) -> str:
     c = compilation
     recording = record(c.program, c.hardware, c.kernel.timing, traced)
     uses = slot_uses(recording, c.program)
-    events = [*_units(recording), *_memories(uses)]
+    held = bank_uses(recording, c.program, c.hardware)
+    events = [*_units(recording), *_memories(uses), *_banks(held, recording, c.hardware)]
     head: dict[str, Json] = {
         "kernel": c.program.name,
         "workload": c.workload.name,
@@ -93,6 +97,8 @@ def _args(call: RecordedCall) -> dict[str, Json]:
     args: dict[str, Json] = {"cycles": call.cycles}
     if call.site >= 0:
         args["site"] = call.site
+    if call.waited:
+        args |= {"waited for a port": call.waited, "of": call.waited_for}
     if call.extents:
         args["extents"] = list(call.extents)
     loops: dict[str, Json] = dict(call.loops)
@@ -114,6 +120,33 @@ def _memories(uses: tuple[SlotUse, ...]) -> Iterator[Json]:
         yield _complete(
             use.buffer, "slot", MEMORIES, threads.index(_thread(use)) + 1, use.start, use.end, args
         )
+
+
+def _banks(
+    uses: tuple[BankUse, ...], recording: Recording, hardware: HardwareSpec
+) -> Iterator[Json]:
+    """A thread per bank with the calls that hold it, and one with those that wait for it."""
+    threads = [
+        f"{m.name} bank {bank}{suffix}"
+        for m in hardware.memories
+        if m.banks is not None
+        for bank in range(m.banks.count)
+        for suffix in ("", WAITS)
+    ]
+    if not threads:
+        return
+    yield from _named(BANKS, "banks", threads)
+    for use in uses:
+        call = use.call
+        args: dict[str, Json] = {"unit": call.unit, "operands": list(use.operands)}
+        thread = threads.index(use.row) + 1
+        yield _complete(call.name, "bank", BANKS, thread, call.start, call.end, args)
+    for call in recording.calls:
+        if call.waited:
+            thread = threads.index(call.waited_for + WAITS) + 1
+            begin = call.start - call.waited
+            waits: dict[str, Json] = {"unit": call.unit}
+            yield _complete(call.name, "wait", BANKS, thread, begin, call.start, waits)
 
 
 def _thread(use: SlotUse) -> str:

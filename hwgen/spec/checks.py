@@ -12,7 +12,7 @@ from hwgen.spec.context import Context
 from hwgen.spec.expression import Expr, evaluate
 from hwgen.spec.expression import names as names_of
 from hwgen.spec.grammar import suggestion
-from hwgen.spec.hardware import HardwareSpec, Intrinsic, Memory, MicroKernel, Unit
+from hwgen.spec.hardware import Configuration, HardwareSpec, Intrinsic, Memory, MicroKernel, Unit
 from hwgen.spec.ranges import Range
 from hwgen.spec.resolve import bus_readers
 from hwgen.spec.resolve_processor import has_units
@@ -42,14 +42,16 @@ def check_hardware(hardware: HardwareSpec, schema: HardwareSchema, document: Doc
 
 
 def _check_memories(context: Context, hardware: HardwareSpec) -> None:
-    """One off-chip memory; data can come from it to every other memory, and go back."""
+    """Off-chip memory; data can come from it to every other memory, and go back."""
     offchip = [m.name for m in hardware.memories if m.kind == "offchip"]
-    if len(offchip) != 1:
+    changing = [m.name for m in hardware.memories if m.kind == "offchip" and not m.constants_only]
+    if len(changing) != 1:
         raise context.error(
-            "H115", "a chip has exactly one off-chip memory", ("memories",), key=True,
-            found=", ".join(offchip) or "none", allowed="one memory with kind: offchip",
+            "H115", "a chip has exactly one off-chip memory for what changes", ("memories",),
+            key=True, found=", ".join(changing) or "none",
+            allowed="one memory with kind: offchip; further ones with constants_only: true",
         )  # fmt: skip
-    filled = {offchip[0]}
+    filled = set(offchip)
     moves = [_moves(i) for i in hardware.intrinsics if i.unit]
     while True:
         # A call can run once every other memory that it reads holds data.
@@ -57,7 +59,7 @@ def _check_memories(context: Context, hardware: HardwareSpec) -> None:
         if not more:
             break
         filled |= more
-    drained = {offchip[0]}
+    drained = set(offchip)
     while True:
         more = {r for reads, w in moves if w in drained for r in reads} - drained
         if not more:
@@ -195,9 +197,17 @@ def _check_templates(context: Context, hardware: HardwareSpec) -> None:
     if hardware.processor is not None:
         for where, text, variables in processor_templates(hardware.processor):
             _check(context, where, text, {**parameters, **variables})
+    for given in hardware.configurations:
+        where = ("configurations", given.name, "emit")
+        fields = dict.fromkeys(given.fields, TEXT)
+        _check(context, where, given.emit, parameters | fields | {"register": _register(given)})
     for intrinsic in hardware.intrinsics:
         path: FieldPath = ("intrinsics", intrinsic.name, "emit")
         _check(context, path, intrinsic.emit, parameters | emit_variables(hardware, intrinsic))
+        for name, needed in intrinsic.configuration:
+            for field, text in needed:
+                where = ("intrinsics", intrinsic.name, "configuration", name, field)
+                _check(context, where, text, parameters | state_variables(intrinsic))
         if intrinsic.micro_kernel is not None:
             where = ("micro_kernels", intrinsic.micro_kernel.name, "define")
             variables = parameters | define_variables(intrinsic, intrinsic.micro_kernel)
@@ -220,24 +230,46 @@ def emit_variables(hardware: HardwareSpec, intrinsic: Intrinsic) -> dict[str, Sh
             **dict.fromkeys((o.name for o in intrinsic.operands), pointer),
             **{i.name: TEXT for i in intrinsic.immediates},
         }
+    held = intrinsic.stationary.operand if intrinsic.stationary else ""
     operands: dict[str, Shape] = {
         o.name: Fields(
-            {"address": TEXT, "buffer": TEXT, "memory": _memory_shape(hardware.memory[o.memory])}
+            {
+                "address": TEXT,
+                "buffer": TEXT,
+                "memory": _memory_shape(hardware.memory[o.memory]),
+                **({"fresh": TEXT} if o.name == held else {}),
+            }
         )
         for o in intrinsic.operands
     }
-    strides = Fields({o.name: TEXT for o in intrinsic.operands})
-    loops: dict[str, Shape] = {
-        loop.name: Fields({"extent": TEXT, "stride": strides}) for loop in intrinsic.loops
-    }
     others: dict[str, Shape] = {
         "unit": _unit_shape([hardware.unit[intrinsic.unit]]),
-        **{i.name: TEXT for i in intrinsic.immediates},
+        **{name: _register(hardware.configuration[name]) for name, _ in intrinsic.configuration},
+        **state_variables(intrinsic),
     }
     if intrinsic.micro_kernel is not None:
         others["kernel"] = Fields({"name": TEXT, "variant": TEXT})
         others |= _values(intrinsic.micro_kernel.values)
-    return {**operands, **loops, **others}
+    return {**operands, **others}
+
+
+def state_variables(intrinsic: Intrinsic) -> dict[str, Shape]:
+    """What a call's configuration may name, besides parameters."""
+    strides = Fields({o.name: TEXT for o in intrinsic.operands})
+    return {
+        **{
+            x.name: Fields({"extent": TEXT, "stride": strides})
+            for x in intrinsic.loops
+            if not x.software
+        },
+        **{i.name: TEXT for i in intrinsic.immediates},
+    }
+
+
+def _register(configuration: Configuration) -> Shape:
+    """The values that all registers of a configuration have."""
+    shapes = [dict(_values(register)) for register in configuration.registers]
+    return Fields({n: s for n, s in shapes[0].items() if all(s == o.get(n) for o in shapes)})
 
 
 def define_variables(intrinsic: Intrinsic, kernel: MicroKernel) -> dict[str, Shape]:

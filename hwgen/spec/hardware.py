@@ -19,11 +19,51 @@ Access = Literal["read", "write", "update"]
 
 
 @dataclass(frozen=True, slots=True)
+class Banks:
+    """Physical banks of a memory: bank `b` holds the addresses `b * entries` to
+    `(b + 1) * entries - 1`.
+
+    Every bank serves `read_ports` calls that read and `write_ports` that write at once, or, where
+    `shared_ports` is not 0, that many calls whatever they do.
+    """
+
+    count: int
+    entries: int
+    read_ports: int = 0
+    write_ports: int = 0
+    shared_ports: int = 0
+
+    def of(self, address: int) -> int:
+        """The bank of an address."""
+        return address // self.entries
+
+    def ports(self, access: Access) -> tuple[tuple[str, int], ...]:
+        """Kinds of ports that an access holds, one of each, and how many there are."""
+        if self.shared_ports:
+            return (("any", self.shared_ports),)
+        read, write = ("read", self.read_ports), ("write", self.write_ports)
+        return {"read": (read,), "write": (write,), "update": (read, write)}[access]
+
+    def contended(self, access: Access) -> frozenset[str]:
+        """Kinds of ports that an access holds and of which there is one only."""
+        return frozenset(kind for kind, count in self.ports(access) if count == 1)
+
+    def __str__(self) -> str:
+        if self.shared_ports:
+            ports = f"{self.shared_ports} port{'s' if self.shared_ports > 1 else ''}"
+        else:
+            ports = f"{self.read_ports} read and {self.write_ports} write ports"
+        return f"{self.count} banks of {self.entries} entries, {ports} each"
+
+
+@dataclass(frozen=True, slots=True)
 class Memory:
     """One address space. An address selects one entry: a dense array of `entry_shape` elements.
 
     `entry_shape` is `()` where single elements are addressed. Off-chip memory has no capacity,
     dtype or entry of its own: the operand that reaches it says what one address step means.
+    `shared`: off-chip memory that the host computes in too, so that rearranging a tensor is work.
+    `banks` is None where any number of calls may use the memory at once.
     """
 
     name: str
@@ -34,6 +74,9 @@ class Memory:
     capacity_entries: int = 0
     bus: str = ""
     identifiers: tuple[tuple[str, int | str], ...] = ()
+    banks: Banks | None = None
+    constants_only: bool = False
+    shared: bool = False
 
     @property
     def entry_elements(self) -> int:
@@ -98,6 +141,14 @@ class Fetch:
 
 
 @dataclass(frozen=True, slots=True)
+class Issue:
+    """A host core that issues one instruction per `cycles` into the units' queues, in order: it
+    waits where a queue is full."""
+
+    cycles: int
+
+
+@dataclass(frozen=True, slots=True)
 class Operand:
     """What an intrinsic reads or writes: an array whose trailing dimensions are one memory entry.
 
@@ -132,11 +183,15 @@ class StrideRule:
 
 @dataclass(frozen=True, slots=True)
 class HardwareLoop:
-    """A loop that the intrinsic runs by itself, outermost first in `Intrinsic.loops`."""
+    """A loop that the intrinsic runs by itself, outermost first in `Intrinsic.loops`.
+
+    `software`: it is written in C around the call instead; what it repeats counts as one call.
+    """
 
     name: str
     extent: Range
     strides: tuple[tuple[str, StrideRule], ...]
+    software: bool = False
 
     def stride(self, operand: str) -> StrideRule:
         """The rule of an operand; an operand not named does not move."""
@@ -198,12 +253,44 @@ class Immediate:
 
 
 @dataclass(frozen=True, slots=True)
+class Configuration:
+    """State that calls depend on: registers of `fields` each, written by a call of `unit`.
+
+    `registers`: values that templates may name, per register. `emit`: C template over `fields` and
+    `register`.
+    """
+
+    name: str
+    unit: str
+    registers: tuple[tuple[tuple[str, int | str], ...], ...]
+    fields: tuple[str, ...]
+    emit: str
+    cycles: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stationary:
+    """An operand that the unit holds while calls with the same address of it follow each other.
+
+    `cycles`: what it takes to bring another one in, beside the calls that use the one before; a
+    run of calls with one address takes at least so long.
+    """
+
+    operand: str
+    cycles: int
+
+
+@dataclass(frozen=True, slots=True)
 class Intrinsic:
     """One thing the hardware does. `iterators` have fixed extents and are the lanes of the
     semantics; `loops` are hardware loops around it with run-time extents.
 
     `cycles` may name `iterations` (product of loop extents and sequence length), each loop's
     extent, and `transfer`, `bursts`, `beats` (what the bus says of an off-chip operand).
+    `configuration`: by configuration, a template of each field that a call needs it to hold.
+    `instructions`: that the host issues for one call.
+    `software_loops` of `loops` stand first: C loops around the call, with `cycles` for each of
+    their iterations, in which `iterations` and `loops` are those of the hardware.
     `result_latency_iterations`: an iteration that touches what an earlier iteration of the same
     call wrote must come at least this many iterations after it (0: hardware forwards).
     `unit` is "" where a processor runs it; then every operand's `memory` is "" too.
@@ -221,6 +308,13 @@ class Intrinsic:
     location: Location = field(compare=False)
     micro_kernel: MicroKernel | None = None
     result_latency_iterations: int = 0
+    stationary: Stationary | None = None
+    instructions: int = 1
+    configuration: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
+
+    @property
+    def software_loops(self) -> int:
+        return sum(loop.software for loop in self.loops)
 
     def operand(self, name: str) -> Operand:
         return next(o for o in self.operands if o.name == name)
@@ -337,6 +431,8 @@ class HardwareSpec:
     code: CodeTemplates
     location: Location = field(compare=False)
     processor: Processor | None = None
+    configurations: tuple[Configuration, ...] = ()
+    issue: Issue | None = None
 
     @property
     def tokens(self) -> Tokens | None:
@@ -358,6 +454,16 @@ class HardwareSpec:
     def memory(self) -> dict[str, Memory]:
         return {m.name: m for m in self.memories}
 
+    @property
+    def pipelined(self) -> bool:
+        """Whether the order of calls in the program decides what overlaps: a host issues them into
+        short queues, and the hardware itself keeps conflicting ones in order."""
+        return self.issue is not None and self.scoreboard is not None
+
+    @cached_property
+    def configuration(self) -> dict[str, Configuration]:
+        return {c.name: c for c in self.configurations}
+
     @cached_property
     def unit(self) -> dict[str, Unit]:
         return {u.name: u for u in self.units}
@@ -372,4 +478,5 @@ class HardwareSpec:
 
     @cached_property
     def offchip(self) -> Memory:
-        return next(m for m in self.memories if m.kind == "offchip")
+        """What holds the arguments that are not constant."""
+        return next(m for m in self.memories if m.kind == "offchip" and not m.constants_only)

@@ -9,6 +9,7 @@ from hwgen.spec.context import Context, reference, size_bytes
 from hwgen.spec.expression import DTYPES, FUNCTIONS, Cast, Expr, walk
 from hwgen.spec.grammar import suggestion
 from hwgen.spec.hardware import (
+    Banks,
     Bus,
     Channel,
     CodeTemplates,
@@ -24,6 +25,14 @@ from hwgen.spec.hardware import (
     Unit,
 )
 from hwgen.spec.ranges import Range
+from hwgen.spec.resolve_calls import (
+    SOFTWARE_NAMES,
+    configuration,
+    configurations,
+    issue,
+    software_loops,
+    stationary,
+)
 from hwgen.spec.resolve_processor import check_sections, resolve_processor
 from hwgen.spec.resolve_synchronization import resolve_completion, resolve_synchronization
 from hwgen.spec.schema import (
@@ -33,9 +42,11 @@ from hwgen.spec.schema import (
     HardwareSchema,
     IntrinsicSchema,
     LoopSchema,
+    MemoryBanksSchema,
     MemorySchema,
     MicroKernelSchema,
     ParameterSchema,
+    PortsSchema,
 )
 from hwgen.spec.semantics import (
     ANY,
@@ -109,6 +120,8 @@ def resolve_hardware(
         code=_code(schema),
         location=document.locate(("name",)),
         processor=resolve_processor(context, schema),
+        configurations=configurations(context, schema),
+        issue=issue(context, schema),
     )
 
 
@@ -167,6 +180,7 @@ def _memory(context: Context, schema: HardwareSchema, name: str, memory: MemoryS
             ("dtype", memory.dtype),
             ("size", memory.size),
             ("entry", memory.entry),
+            ("banks", memory.banks),
         ):
             if value:
                 raise context.error(
@@ -180,11 +194,25 @@ def _memory(context: Context, schema: HardwareSchema, name: str, memory: MemoryS
                 allowed=", ".join(schema.buses) or "declare one under `buses`",
             )  # fmt: skip
         reference(context, (*path, "bus"), "bus", memory.bus, schema.buses)
-        return Memory(name, "offchip", location, bus=memory.bus, identifiers=identifiers)
+        return Memory(
+            name, "offchip", location, bus=memory.bus, identifiers=identifiers,
+            constants_only=memory.constants_only, shared=memory.shared,
+        )  # fmt: skip
+    if memory.shared:
+        raise context.error(
+            "H115", "only off-chip memory is shared with the host", (*path, "shared"), key=True,
+            found="shared: true", repair="remove it, or write kind: offchip",
+        )  # fmt: skip
+    if memory.constants_only:
+        raise context.error(
+            "H115", "only off-chip memory is for constants alone", (*path, "constants_only"),
+            key=True, found="constants_only: true", repair="remove it, or write kind: offchip",
+        )  # fmt: skip
     if memory.bus is not None:
         raise context.error(
             "H115", "only off-chip memory is on a bus", (*path, "bus"), key=True, found=memory.bus,
-            allowed="dtype, entry, size, identifiers", repair="remove bus, or write kind: offchip",
+            allowed="dtype, entry, size, identifiers, banks",
+            repair="remove bus, or write kind: offchip",
         )  # fmt: skip
     if memory.dtype is None or memory.size is None:
         missing = "dtype" if memory.dtype is None else "size"
@@ -203,7 +231,27 @@ def _memory(context: Context, schema: HardwareSchema, name: str, memory: MemoryS
             found=f"{size} bytes", allowed=f"a multiple of {result.entry_bytes} bytes, one entry",
         )  # fmt: skip
     capacity = size // result.entry_bytes
-    return Memory(name, "scratchpad", location, memory.dtype, entry, capacity, "", identifiers)
+    banks = _banks(context, name, memory.banks, capacity) if memory.banks else None
+    return Memory(
+        name, "scratchpad", location, memory.dtype, entry, capacity, "", identifiers, banks
+    )
+
+
+def _banks(context: Context, name: str, banks: MemoryBanksSchema, capacity: int) -> Banks:
+    path: FieldPath = ("memories", name, "banks")
+    count = context.integer(banks.count, (*path, "count"), 1)
+    if capacity % count:
+        raise context.error(
+            "H114", f"the banks of {name!r} are not equally large", (*path, "count"),
+            found=f"{count} banks for {capacity} entries", allowed="a divisor of the entries",
+            repair=f"write {max(n for n in range(1, count) if not capacity % n)}",
+        )  # fmt: skip
+    if not isinstance(banks.ports, PortsSchema):
+        shared = context.integer(banks.ports, (*path, "ports"), 1)
+        return Banks(count, capacity // count, shared_ports=shared)
+    read = context.integer(banks.ports.read, (*path, "ports", "read"), 1)
+    write = context.integer(banks.ports.write, (*path, "ports", "write"), 1)
+    return Banks(count, capacity // count, read, write)
 
 
 def bus_readers(bus: str, schema: HardwareSchema, intrinsics: tuple[Intrinsic, ...]) -> list[str]:
@@ -344,7 +392,10 @@ def _intrinsic(
         iterators=tuple(iterators.items()),
         semantics=semantics.statements,
         operands=operands,
-        loops=_loops(context, path, fields.loops, semantics),
+        loops=(
+            *software_loops(context, path, fields, semantics),
+            *_loops(context, path, fields.loops, semantics),
+        ),
         immediates=immediates,
         cycles=_cycles(context, fields.cycles, (*path, "cycles"), [] if pointers else known),
         emit=fields.emit,
@@ -353,12 +404,17 @@ def _intrinsic(
         result_latency_iterations=context.integer(
             fields.result_latency_iterations, (*path, "result_latency_iterations"), 0
         ),
+        stationary=stationary(context, path, fields, semantics),
+        configuration=configuration(context, path, fields, schema),
+        instructions=context.integer(fields.instructions, (*path, "instructions"), 1),
     )
 
 
 def _check_namespace(context: Context, path: FieldPath, fields: IntrinsicSchema) -> None:
-    """Operands, iterators, loops, immediates, values and parameters share one set of names."""
+    """Operands, iterators, loops, immediates, values, configurations and parameters share one set
+    of names."""
     taken = dict.fromkeys(context.values, "parameter")
+    taken |= dict.fromkeys(SOFTWARE_NAMES, "C loop around a call")
     taken |= dict.fromkeys(TEMPLATE_NAMES, "word of the templates")
     taken |= dict.fromkeys((*TRANSFER_NAMES, "iterations", "operations"), "word of `cycles`")
     values = fields.micro_kernel.values if fields.micro_kernel else {}
@@ -367,6 +423,7 @@ def _check_namespace(context: Context, path: FieldPath, fields: IntrinsicSchema)
         ("iterator", (*path, "iterators"), list(fields.iterators)),
         ("loop", (*path, "loops"), list(fields.loops)),
         ("immediate", (*path, "immediates"), list(fields.immediates)),
+        ("configuration", (*path, "configuration"), list(fields.configuration)),
         ("value", (*path, "micro_kernel", "values"), list(values)),
     ]
     for what, where, names in groups:

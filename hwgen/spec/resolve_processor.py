@@ -25,6 +25,8 @@ def has_units(schema: HardwareSchema) -> bool:
         schema.processor is None
         or bool(schema.units or schema.buses or schema.fetch or schema.micro_kernels)
         or schema.synchronization is not None
+        or schema.issue is not None
+        or bool(schema.configurations)
         or any(isinstance(m, MemorySchema) for m in schema.memories.values())
         or any(i.unit is not None for i in schema.intrinsics.values())
     )

@@ -33,6 +33,27 @@ Parameter = Annotated[
 ]
 
 
+class PortsSchema(Model):
+    """How many calls use one bank at once."""
+
+    read: IntExpr
+    """Calls that read it."""
+    write: IntExpr
+    """Calls that write it."""
+
+
+class MemoryBanksSchema(Model):
+    """Physical parts of a memory that serve calls side by side."""
+
+    count: IntExpr
+    """How many; each is a contiguous, equal part of the addresses."""
+    ports: Annotated[
+        Annotated[IntExpr, Tag("<short>")] | Annotated[PortsSchema, Tag("<fields>")],
+        Discriminator(kind_of),
+    ]
+    """Of each bank: calls that use it at once, whether they read or write, or `{read, write}`."""
+
+
 class MemorySchema(Model):
     """One address space."""
 
@@ -44,10 +65,16 @@ class MemorySchema(Model):
     """Extents of the dense array that one address selects; left out: single elements."""
     size: IntExpr | None = None
     """Capacity, as `32 KiB` or a number of bytes; scratchpads only."""
+    shared: bool = False
+    """Off-chip memory that the host computes in too: tensors stay as they are where they can."""
     bus: Name | None = None
     """The bus that leads to this memory; off-chip memory only."""
+    constants_only: bool = False
+    """Holds constant inputs alone, such as weights; off-chip memory besides that for the rest."""
     identifiers: dict[Name, str | int] = Field(default={})
     """Values that templates may name, as `{{ operand.memory.NAME }}`."""
+    banks: MemoryBanksSchema | None = None
+    """Banks and their ports; scratchpads only. Left out: any number of calls at once."""
 
 
 AnyMemory = Annotated[MemorySchema | WorkspaceSchema, Field(discriminator="kind")]
@@ -111,6 +138,13 @@ class FetchSchema(Model):
     """Between one group and the next."""
     call_bytes: IntExpr
     """Bytes of one call."""
+
+
+class IssueSchema(Model):
+    """A host core that issues instructions one by one; it waits where a unit's queue is full."""
+
+    cycles: IntExpr
+    """From one instruction to the next."""
 
 
 class MicroKernelLoadSchema(Model):
@@ -186,6 +220,30 @@ class MicroKernelUseSchema(Model):
     """Values that the definition's template may name."""
 
 
+class ConfigurationSchema(Model):
+    """State of a unit that its calls depend on. It is written as rarely as possible."""
+
+    unit: Name
+    """The unit that writes it, in order with its calls."""
+    registers: list[dict[Name, str | int]] = Field(default=[{}])
+    """Copies that may hold different values, each with values that templates may name."""
+    fields: list[Name]
+    """What one register holds."""
+    emit: Template
+    """C text that writes one register; names the fields and `register`."""
+    cycles: IntExpr = 1
+    """What writing one takes."""
+
+
+class StationarySchema(Model):
+    """An operand that the unit holds while calls with the same address of it follow each other."""
+
+    operand: Name
+    """The operand; it does not move in hardware loops."""
+    cycles: IntExpr
+    """What bringing another one in takes, beside the calls that use the one before."""
+
+
 class IntrinsicSchema(Model):
     """One thing the hardware does: compute, transfer, fill, configure."""
 
@@ -199,8 +257,18 @@ class IntrinsicSchema(Model):
     """Where each operand of the semantics lives."""
     loops: dict[Name, LoopSchema] = Field(default={})
     """Hardware loops around the semantics, outermost first."""
+    software_loops: IntExpr = 0
+    """C loops that may be written around the call, with constant steps; what they repeat counts as
+    one call, of `cycles` per iteration."""
+    instructions: IntExpr = 1
+    """Instructions that the host issues for one call."""
+    stationary: StationarySchema | None = None
+    """An operand that is brought in once for consecutive iterations of software loops."""
     immediates: dict[Name, ImmediateSchema] = Field(default={})
     """Constants inside a call."""
+    configuration: dict[Name, dict[Name, Template]] = Field(default={})
+    """By configuration, what each field must hold when the call is issued: C text over extents and
+    strides of loops, immediates and parameters."""
     micro_kernel: MicroKernelUseSchema | None = None
     """Set where the intrinsic is a program of micro-operations."""
     result_latency_iterations: IntExpr = 0
@@ -254,12 +322,16 @@ class HardwareSchema(Model):
     """Engines."""
     fetch: FetchSchema | None = None
     """How calls reach the units; left out: at once."""
+    issue: IssueSchema | None = None
+    """A host core that issues calls, in place of `fetch`."""
     synchronization: AnySynchronization | None = None
     """How calls on different units are ordered; needed with units."""
     micro_kernels: dict[Name, MicroKernelSchema] = Field(default={})
     """Memories of micro-operations."""
     intrinsics: dict[Name, IntrinsicSchema] = Field(default={})
     """Everything the units do, and what the processor has special code for."""
+    configurations: dict[Name, ConfigurationSchema] = Field(default={})
+    """State that calls depend on."""
     processor: ProcessorSchema | None = None
     """A machine that runs any statement as code; left out: units alone."""
     code: CodeSchema | None = None

@@ -49,6 +49,7 @@ def parse_semantics(
         (*path, "semantics") if single else (*path, "semantics", i) for i in range(len(lines))
     )
     parsed = [context.parse_assign(t, p) for t, p in zip(lines, paths, strict=True)]
+    replaced: set[str] = set()
     indices: dict[str, tuple[str, ...]] = {}
     reads: set[str] = set()
     writes: dict[str, bool] = {}
@@ -65,6 +66,10 @@ def parse_semantics(
                 )  # fmt: skip
         target = statement.target.tensor
         checker.check_write(statement)
+        valued = {n.tensor for n in walk(statement.value) if isinstance(n, Access)}
+        if target not in writes and target not in reads | valued and statement.op == "=":
+            # All of it is written first: what later statements add to is this call's own.
+            replaced.add(target)
         writes[target] = writes.get(target, False) or statement.op != "="
         reads |= {n.tensor for n in walk(statement.value) if isinstance(n, Access)}
     _one_target(context, (*path, "semantics"), list(writes))
@@ -77,7 +82,8 @@ def parse_semantics(
                 allowed=", ".join(indices), repair="use it in the semantics, or remove it",
             )  # fmt: skip
         if name in writes:
-            kinds[name] = "update" if writes[name] or name in reads else "write"
+            again = (writes[name] or name in reads) and name not in replaced
+            kinds[name] = "update" if again else "write"
         else:
             kinds[name] = "read"
     bound = tuple(Assign(s.target, s.op, context.bound(s.value)) for s in parsed)
@@ -238,6 +244,8 @@ def check_places(
     for field, value in (
         ("unit", fields.unit), ("loops", fields.loops), ("micro_kernel", fields.micro_kernel),
         ("result_latency_iterations", fields.result_latency_iterations),
+        ("software_loops", fields.software_loops), ("stationary", fields.stationary),
+        ("instructions", fields.instructions != 1), ("configuration", fields.configuration),
     ):  # fmt: skip
         if value:
             raise context.error(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import combinations, product
+from itertools import combinations, pairwise, product
 from math import prod
 
 import numpy as np
@@ -17,6 +17,7 @@ from hwgen.codegen.program import (
     Barrier,
     Buffer,
     Call,
+    Configure,
     If,
     Image,
     KernelLoop,
@@ -33,6 +34,7 @@ from hwgen.codegen.program import (
     calls,
 )
 from hwgen.errors import HwgenError
+from hwgen.model.configuration_check import configuration_problems
 from hwgen.model.images import check_coverage, lossless
 from hwgen.model.integers import affine
 from hwgen.model.numeric import Value, cast
@@ -69,7 +71,7 @@ def check_program(
     """Run every check of `CHECKS`; with a workload, the images are held against its tensors.
 
     Raises:
-        HwgenError: H731 to H740, the first problem of the first check that fails.
+        HwgenError: H731 to H742, the first problem of the first check that fails.
     """
     subject = Subject(program, hardware, workload)
     for check in CHECKS:
@@ -144,11 +146,54 @@ def _buffer_bounds(subject: Subject) -> Iterator[Problem]:
             yield "a buffer lies in no on-chip memory", buffer.name, "an on-chip memory"
         elif buffer.slots < 1 or buffer.slot_entries < 1:
             yield "an empty buffer", _place(buffer), "one entry in one slot at least"
-        elif buffer.base < 0 or buffer.base + buffer.entries > memory.capacity_entries:
+        elif buffer.slot_stride and buffer.slot_stride < buffer.slot_entries:
+            yield (
+                "the slots of a buffer overlap",
+                f"{_place(buffer)}: one every {buffer.slot_stride} entries",
+                f"at least {buffer.slot_entries} entries from one slot to the next",
+            )
+        elif buffer.base < 0 or any(high > memory.capacity_entries for _, high in _slots(buffer)):
             yield (
                 "a buffer leaves its memory",
                 _place(buffer),
                 f"{memory.name}[0:{memory.capacity_entries}]",
+            )
+
+
+def _slots(buffer: Buffer) -> list[tuple[int, int]]:
+    """First entry of each slot, and the one after its last."""
+    step = buffer.slot_stride if buffer.slot_stride else buffer.slot_entries
+    first = [buffer.base + number * step for number in range(buffer.slots)]
+    return [(low, low + buffer.slot_entries) for low in first]
+
+
+def _buffer_banks(subject: Subject) -> Iterator[Problem]:
+    """Slots begin in the banks that the buffer names; one that is spread has a bank for each."""
+    for buffer in subject.program.buffers:
+        banks = subject.hardware.memory[buffer.memory].banks
+        if banks is None:
+            if buffer.banks:
+                yield "a buffer names banks of a memory without any", _place(buffer), "no banks"
+            continue
+        size = subject.hardware.memory[buffer.memory].capacity_entries // banks.count
+        ends = [(low // size, (high - 1) // size) for low, high in _slots(buffer)]
+        begins = ", ".join(str(low) for low, _ in ends)
+        if begins != ", ".join(map(str, buffer.banks)):
+            named = ", ".join(map(str, buffer.banks)) or "none"
+            yield (
+                "a buffer's slots are not in the banks that it names",
+                f"{_place(buffer)}: slots begin in banks {begins}, named are {named}",
+                f"the banks of {size} entries that hold its slots",
+            )
+        elif buffer.slot_stride and (
+            any(high - low + 1 > -(-buffer.slot_entries // size) for low, high in ends)
+            or any(high >= low for (_, high), (low, _) in pairwise(ends))
+        ):
+            held = ", ".join(str(a) if a == b else f"{a} to {b}" for a, b in ends)
+            yield (
+                "slots that are spread over banks share one, or cross into another",
+                f"{_place(buffer)}: slots in banks {held}",
+                "each slot in banks of its own, no more than it needs",
             )
 
 
@@ -157,7 +202,9 @@ def _buffers_disjoint(subject: Subject) -> Iterator[Problem]:
     spans = _spans(subject.program)
     ordered = sorted(subject.program.buffers, key=lambda b: (b.memory, b.base, b.name))
     for one, other in combinations(ordered, 2):
-        apart = one.memory != other.memory or other.base >= one.base + one.entries
+        apart = one.memory != other.memory or not any(
+            a < d and c < b for a, b in _slots(one) for c, d in _slots(other)
+        )
         if apart or one.name not in spans or other.name not in spans:
             continue
         (a, b), (c, d) = spans[one.name], spans[other.name]
@@ -181,7 +228,9 @@ def _spans(program: KernelProgram) -> dict[str, tuple[int, int]]:
 
 
 def _place(buffer: Buffer) -> str:
-    return f"{buffer.name} at {buffer.memory}[{buffer.base}:{buffer.base + buffer.entries}]"
+    spread = f", slots every {buffer.slot_stride}" if buffer.slot_stride else ""
+    end = max((high for _, high in _slots(buffer)), default=buffer.base)
+    return f"{buffer.name} at {buffer.memory}[{buffer.base}:{end}]{spread}"
 
 
 def _kernel_fields(subject: Subject) -> Iterator[Problem]:
@@ -419,6 +468,8 @@ def _synchronisation(subject: Subject) -> Iterator[Problem]:
                 for flag in range(first, first + count) if events.shared else ():
                     if taken.setdefault(flag, edge) != edge:
                         yield "two edges share a flag", str(flag), _arrows([taken[flag]])
+            case Configure():
+                pass
 
 
 def _arrows(edges: Iterable[tuple[str, str]]) -> str:
@@ -456,10 +507,16 @@ def _entries(subject: Subject) -> Iterator[Problem]:
                 )
 
 
+def _configuration(subject: Subject) -> Iterator[Problem]:
+    """Every call finds the state that it depends on."""
+    return configuration_problems(subject.program, subject.hardware)
+
+
 CHECKS: tuple[Check, ...] = (
     Check("references", "H731", _references),
     Check("buffer bounds", "H732", _buffer_bounds),
     Check("buffers disjoint", "H733", _buffers_disjoint),
+    Check("buffer banks", "H741", _buffer_banks),
     Check("micro-kernel fields", "H734", _kernel_fields),
     Check("micro-kernel capacity", "H735", _kernel_capacity),
     Check("images", "H736", _images),
@@ -467,5 +524,6 @@ CHECKS: tuple[Check, ...] = (
     Check("immediates", "H738", _immediates),
     Check("synchronisation", "H739", _synchronisation),
     Check("entries", "H740", _entries),
+    Check("configuration", "H742", _configuration),
 )
 """In the order in which they run; later checks rely on the earlier ones."""

@@ -47,7 +47,7 @@ def compile_ranked(
     from hwgen.polyhedral.matching import match
     from hwgen.polyhedral.scop import build_scop
     from hwgen.polyhedral.search import search
-    from hwgen.polyhedral.selection import select
+    from hwgen.polyhedral.select import select
 
     scop = build_scop(workload)
     found = search(hardware, match(scop, select(scop, hardware)), keep=rank + 1).candidates

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from hwgen.codegen.program import (
+    Buffer,
     Call,
     CallOperand,
     KernelLoop,
@@ -23,7 +24,7 @@ from hwgen.codegen.program import (
 )
 from hwgen.errors import HwgenError
 from hwgen.model.numeric import Array
-from hwgen.spec.expression import Binary, Const, add, walk
+from hwgen.spec.expression import Binary, Const, Expr, add, multiply, walk
 from hwgen.spec.hardware import HardwareSpec, Intrinsic
 from hwgen.spec.workload import Workload
 
@@ -62,6 +63,7 @@ def mutations(hardware: HardwareSpec) -> tuple[Mutation, ...]:
         Mutation("missing tail", _missing_tail, (*ORDER, "H717", "H724", "H790")),
         Mutation("over-long extent", chip.long_extent, ("H714", "H715", *ADDRESSES, *UNDEFINED)),
         Mutation("overlapping buffers", _overlapping_buffers, ("H733",)),
+        *chip.bank_mutations,
         Mutation("buffer past its memory", chip.buffer_past_memory, ("H732", "H733")),
         Mutation("reordered calls", chip.reordered_calls, ("H717", "H718", "H790")),
         Mutation("wrong immediate", _wrong_immediate, ("H716", "H738", "H790")),
@@ -337,6 +339,88 @@ class _Chip:
             return isinstance(node, Call) and self.is_transfer(node) and bool(node.extents)
 
         return on_one(has_extent, lengthen)(program, seed)
+
+    @property
+    def bank_mutations(self) -> tuple[Mutation, ...]:
+        """For chips with banks."""
+        if all(m.banks is None or m.banks.count == 1 for m in self.hardware.memories):
+            return ()
+        places, beside = ("H732", "H733", "H741"), ("H712", *UNDEFINED, "H790")
+        return (
+            Mutation("wrong slot stride", self.wrong_slot_stride, places),
+            Mutation("wrong step between slots", self.wrong_slot_step, beside),
+            Mutation("wrong bank", self.wrong_bank, places),
+            Mutation("wrong bank named", self.wrong_bank_named, ("H741",)),
+        )
+
+    def _one_of(
+        self, program: KernelProgram, seed: int, change: Callable[[Buffer], Buffer]
+    ) -> KernelProgram | None:
+        """One buffer whose slots are spread over banks, changed."""
+        spread = [
+            b
+            for b in program.buffers
+            if b.slot_stride and b.slots > 1 and self.hardware.memory[b.memory].banks is not None
+        ]
+        if not spread:
+            return None
+        chosen = Random(seed).choice(spread)
+        buffers = tuple(change(b) if b is chosen else b for b in program.buffers)
+        return replace(program, buffers=buffers)
+
+    def wrong_slot_stride(self, program: KernelProgram, seed: int) -> KernelProgram | None:
+        """Slots one after the other where they should be in banks of their own."""
+        return self._one_of(
+            program, seed, lambda b: replace(b, slot_stride=b.slot_stride - b.slot_entries // 2 - 1)
+        )
+
+    def wrong_bank(self, program: KernelProgram, seed: int) -> KernelProgram | None:
+        """A buffer one bank further, or back."""
+
+        def moved(b: Buffer) -> Buffer:
+            banks = self.hardware.memory[b.memory].banks
+            assert banks is not None
+            step = banks.entries if seed % 2 else -banks.entries
+            return replace(b, base=b.base + step)
+
+        return self._one_of(program, seed, moved)
+
+    def wrong_bank_named(self, program: KernelProgram, seed: int) -> KernelProgram | None:
+        return self._one_of(program, seed, lambda b: replace(b, banks=b.banks[::-1]))
+
+    def wrong_slot_step(self, program: KernelProgram, seed: int) -> KernelProgram | None:
+        """A call whose address goes to its other slot by a wrong step."""
+
+        def spread(expression: Expr) -> bool:
+            match expression:
+                case Binary("*", Binary("%", _, _), Const(step)):
+                    return isinstance(step, int) and step > 1
+                case _:
+                    return False
+
+        def has_slot(node: Node) -> bool:
+            return isinstance(node, Call) and any(
+                spread(part) for o in node.operands for part in walk(o.address)
+            )
+
+        def edit(node: Node) -> tuple[Node, ...]:
+            assert isinstance(node, Call)
+            done = False
+            operands: list[CallOperand] = []
+            for o in node.operands:
+                found = next((p for p in walk(o.address) if spread(p)), None)
+                if found is None or done:
+                    operands.append(o)
+                    continue
+                done = True
+                assert isinstance(found, Binary)
+                assert isinstance(found.right, Const)
+                # From the second slot on it is half a slot short.
+                wrong = multiply(found.left, Const(int(found.right.value) // 2))
+                operands.append(replace(o, address=exchanged(o.address, found, wrong)))
+            return (replace(node, operands=tuple(operands)),)
+
+        return on_one(has_slot, edit)(program, seed)
 
     def buffer_past_memory(self, program: KernelProgram, seed: int) -> KernelProgram | None:
         if not program.buffers:

@@ -24,7 +24,7 @@ from hwgen.polyhedral.scop import build_scop
 from hwgen.polyhedral.search import Candidate
 from hwgen.polyhedral.search_bound import least_work
 from hwgen.polyhedral.search_choose import LIMITS
-from hwgen.polyhedral.selection import select
+from hwgen.polyhedral.select import select
 from hwgen.polyhedral.tiling import Tiling
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload

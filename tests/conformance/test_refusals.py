@@ -13,6 +13,7 @@ from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import parse_hardware
 from hwgen.spec.source import read_document
 from hwgen.spec.workload import Workload
+from tests.samples import REFUSED
 
 ROOT = Path(__file__).parents[2]
 
@@ -55,3 +56,14 @@ def test_a_writer_that_a_store_does_not_accept() -> None:
     )
     found = refusal(workload, parse_hardware(spec))
     assert "store_out reads src only after gemm, add" in found
+
+
+@pytest.mark.parametrize(("pair", "code"), REFUSED.items(), ids=str)
+def test_what_shipped_chips_cannot_compute(pair: tuple[str, str], code: str) -> None:
+    """The table of shipped workloads that shipped chips have no calls for is true."""
+    chip, name = pair
+    workload = hwgen.load_workload(ROOT / "workloads" / f"{name}.yaml")
+    hardware = hwgen.load_hardware(ROOT / "hw_specs" / f"{chip}.yaml")
+    with pytest.raises(HwgenError) as caught:
+        hwgen.compile_kernel(workload, hardware)
+    assert caught.value.code == code

@@ -13,6 +13,7 @@ from hwgen.errors import HwgenError
 from hwgen.pipeline import Compilation
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
+from hwgen.verify.chips.examine import FILES, REFUSALS
 from hwgen.verify.data import STYLES, draw_inputs
 from hwgen.verify.examine import compile_ranked, examine
 
@@ -20,14 +21,6 @@ T = TypeVar("T")
 
 SETTINGS = settings(deadline=None, derandomize=True, suppress_health_check=(HealthCheck.too_slow,))
 """One draw may be slow: it compiles a kernel."""
-FILES = ("H0", "H1", "H2")
-"""Codes that reading a chip or a workload may end with."""
-REFUSALS = (
-    *("H301", "H302", "H305"),
-    *("H401", "H402", "H403", "H404", "H405", "H407", "H408"),
-    *("H503", "H611", "H612", "H613", "H614", "H615"),
-)
-"""Codes that compiling may end with; all others tell of a defect."""
 
 
 def examples(few: int) -> int:

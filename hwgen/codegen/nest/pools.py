@@ -138,19 +138,27 @@ def _check_capacity(
 ) -> None:
     if not memory.capacity_bytes:
         return
-    for chain in chains:
+    align = memory.align_bytes
+
+    def used(chain: tuple[str, ...]) -> int:
         found = [buffers[n] for n in chain]
-        align = memory.align_bytes
         if memory.pool:
-            used = max(_start(b) + b.bytes for b in found)
-        else:
-            used = sum(-(-b.bytes // align) * align for b in found)
-        if used > memory.capacity_bytes:
-            shown = ", ".join(f"{b.name} {b.bytes} bytes" for b in found)
-            raise HwgenError(
-                "H513",
-                f"buffers exceed {memory.name}",
-                found=f"{used} bytes for {shown}",
-                allowed=f"{memory.capacity_bytes} bytes",
-                repair="smaller tiles, fewer slots, or another memory for one of them",
-            )
+            return max(_start(b) + b.bytes for b in found)
+        return sum(-(-b.bytes // align) * align for b in found)
+
+    most = max(chains, key=lambda chain: (used(chain), len(chain)), default=())
+    if most and used(most) > memory.capacity_bytes:
+        shown = "; ".join(
+            f"{b.name} {b.bytes} bytes ({b.slots} x {b.slot_elements} {b.dtype})"
+            for b in (buffers[n] for n in most)
+        )
+        raise HwgenError(
+            "H513",
+            f"buffers exceed {memory.name}",
+            location=memory.location,
+            field=f"memories.{memory.name}",
+            found=f"{used(most)} bytes, aligned to {align}: {shown}",
+            allowed=f"{memory.capacity_bytes} bytes of {memory.name} ({memory.location})",
+            repair=f"smaller tiles, fewer slots, another memory for one of them, or a memory "
+            f"{memory.name} of at least {used(most)} bytes",
+        )

@@ -8,9 +8,9 @@ import pytest
 
 from hwgen.model.functional import run
 from hwgen.model.reference import random_inputs
+from hwgen.model.traffic import off_chip_traffic
 from hwgen.pipeline import compile_kernel
 from hwgen.report.table import table
-from hwgen.report.traffic import off_chip_traffic
 from hwgen.spec.load import load_hardware, load_workload
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -136,9 +136,9 @@ def test_files_that_are_no_scripts(file: Path, capsys: Text) -> None:
     assert refused(file, capsys).startswith(f"{file}: error[H418]: ")
 
 
-@pytest.mark.parametrize(("tile", "code"), [(2048, "H502"), (4096, "H420"), (9000, "H420")])
+@pytest.mark.parametrize(("tile", "fits"), [(2048, 1024), (4096, 1024), (9000, 1024)])
 def test_a_tile_that_is_too_large_is_an_error_of_the_script(
-    tile: int, code: str, file: Path, capsys: Text
+    tile: int, fits: int, file: Path, capsys: Text
 ) -> None:
     sizes = ["--set", "M=4096", "--set", "N=16", "--set", "K=16"]
     kernel = ["--spec", str(CHIP), "--workload", str(GEMM), *sizes, "--no-cache"]
@@ -147,7 +147,11 @@ def test_a_tile_that_is_too_large_is_an_error_of_the_script(
     assert changed == 1
     file.write_text(text)
     assert main(["generate", *kernel, "--script", str(file), "--no-auto"]) == 1
-    assert capsys.readouterr().err.startswith(f"{file}: error[{code}]: ")
+    message = capsys.readouterr().err
+    assert message.startswith(f"{file}:1:1: error[H502]: ")
+    assert f"{file}:1: c_m_o, c_m_i = s.split('c_m', factor={fits})" in message
+    file.write_text(text.replace(f"factor={tile}", f"factor={fits}", 1))
+    assert main(["generate", *kernel, "--script", str(file), "--no-auto"]) == 0
 
 
 def test_a_script_and_a_rank_exclude_each_other(file: Path, capsys: Text) -> None:

@@ -13,14 +13,15 @@ from hypothesis import strategies as st
 
 import hwgen
 from hwgen.codegen.allocation import allocate
-from hwgen.codegen.layout import buffer_layouts, image_layouts
+from hwgen.codegen.image_layout import image_layouts
+from hwgen.codegen.layout import buffer_layouts
 from hwgen.codegen.program import Pop, Push, SyncNode
 from hwgen.codegen.sites import Site, build_sites
 from hwgen.codegen.synchronisation import SyncSite, synchronise
 from hwgen.polyhedral.matching import match
 from hwgen.polyhedral.scop import build_scop
 from hwgen.polyhedral.search import search
-from hwgen.polyhedral.selection import select
+from hwgen.polyhedral.select import select
 from hwgen.spec.hardware import Barriers, Events, HardwareSpec, Synchronization
 
 ROOT = Path(__file__).parents[3]
@@ -40,8 +41,8 @@ def programs(workload: str, sizes: tuple[tuple[str, int], ...]) -> list[list[Sit
     for candidate in found.candidates:
         tiling = candidate.tiling
         images = image_layouts(scop, chip(), tiling.match)
-        buffers = buffer_layouts(tiling)
-        allocation = allocate(chip(), [(tiling.match.selection, buffers)])
+        buffers = buffer_layouts(tiling, images)
+        allocation = allocate(chip(), [(tiling, buffers)])
         result.append(build_sites(chip(), tiling, images, buffers, allocation))
     return result
 

@@ -347,9 +347,9 @@ def test_programs_that_do_not_fit_the_spec() -> None:
 
 def test_data_types_without_a_model() -> None:
     program, workload = toy.copying((8,), (1,), (P[1],))
-    images = tuple(replace(i, dtype="float16") for i in program.images)
+    images = tuple(replace(i, dtype="bfloat16") for i in program.images)
     load, store = (
-        replace(i, operands=tuple(replace(o, dtype="float16") for o in i.operands))
+        replace(i, operands=tuple(replace(o, dtype="bfloat16") for o in i.operands))
         for i in (toy.LOAD, toy.STORE)
     )
     chip = replace(toy.chip(), intrinsics=(load, store))

@@ -20,7 +20,7 @@ from hwgen.polyhedral.search import Candidate, SearchResult, Watch, search
 from hwgen.polyhedral.search_bound import distinct_entries, least_work
 from hwgen.polyhedral.search_refine import neighbours
 from hwgen.polyhedral.search_space import RESTRICTIONS, Space, choose_space, length
-from hwgen.polyhedral.selection import select
+from hwgen.polyhedral.select import select
 from hwgen.spec.hardware import HardwareSpec
 
 UNLIMITED = SearchOptions()

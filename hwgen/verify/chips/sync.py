@@ -1,13 +1,10 @@
-"""Random synchronisation as plain data: every kind that a chip can have."""
+"""Random synchronisation: every kind that a chip can have."""
 
 from __future__ import annotations
 
 from itertools import permutations
-from typing import Any
 
-from tests.property.random_workloads import Pick
-
-Spec = dict[str, Any]
+from hwgen.verify.chips.draws import Pick, Spec
 
 KINDS = ("tokens", "barrier", "events", "semaphores", "scoreboard")
 
@@ -58,10 +55,14 @@ def _barrier(units: list[str], pick: Pick) -> Spec:
 
 
 def _events(units: list[str], pick: Pick, counting: bool) -> Spec:
+    scope = pick(("edge", "chip"))
+    count = len(units) * (len(units) - 1)
+    # Each edge needs a flag.
+    shared = [count + n for n in (4, 8, 2, 0, -1)]
     result: Spec = {
         "kind": "events",
-        "flags": pick((4, 8, 6, 3, 2, 1)),
-        "scope": pick(("edge", "chip")),
+        "flags": pick((4, 8, 6, 3, 2, 1) if scope == "edge" else shared),
+        "scope": scope,
         "maximum": pick((2, 3, 8)) if counting else 1,
         "signal": "signal({{ source.name }}, {{ target.name }}, {{ event }});",
         "wait": "wait({{ source.name }}, {{ target.name }}, {{ event }});",
@@ -83,7 +84,7 @@ def _scoreboard(pick: Pick) -> Spec:
 def _edges(units: list[str], pick: Pick) -> list[list[str]]:
     """Every pair, or all but one, in either order."""
     edges = [list(edge) for edge in permutations(units, 2)]
-    if pick.chance(3):
+    if pick.chance(6):
         edges.remove(pick(edges))
     if pick.chance(2):
         edges.reverse()

@@ -1,17 +1,15 @@
-"""Random workloads as plain data: accumulations, elementwise chains, views, odd indices.
+"""Random workloads of any form: accumulations, elementwise chains, views, odd indices.
 
-`pick` chooses one item of a sequence, the first being the simplest; a Hypothesis draw and
-`random.choice` both do. Most results are legal workloads; a few must be refused with an error.
+Most are legal; a few must be refused with an error.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
 
-T = TypeVar("T")
-Data = dict[str, object]
+from hwgen.verify.chips.draws import Choose, Pick, Spec
 
 EXTENTS = (1, 2, 3, 5, 16, 17, 33)
 INPUT_TYPES = ("int8",) * 24 + ("int32",) * 4 + ("uint8", "int16")
@@ -21,20 +19,6 @@ KINDS = (
     ("add", "shift", "clip", "max", "min", "imm", "twice", "two") * 12
     + ("big", "mul", "sub", "neg", "left", "select", "cast", "scale")
 )  # fmt: skip
-
-
-class Pick:
-    """Typed wrapper of a chooser."""
-
-    def __init__(self, choose: Callable[[Sequence[object]], object]) -> None:
-        self._choose = choose
-
-    def __call__(self, options: Sequence[T]) -> T:
-        return self._choose(options)  # type: ignore[return-value]
-
-    def chance(self, of: int) -> bool:
-        """True once in `of` times; the simplest choice is False."""
-        return self(range(of)) == of - 1
 
 
 @dataclass
@@ -169,8 +153,6 @@ class _Builder:
 
     @staticmethod
     def mentions(text: str, loop: str) -> bool:
-        import re
-
         return re.search(rf"\b{loop}\b", text) is not None
 
     # -- elementwise ------------------------------------------------------------------------
@@ -246,7 +228,7 @@ class _Builder:
         return name
 
 
-def random_workload(choose: Callable[[Sequence[object]], object]) -> Data:
+def random_workload(choose: Choose) -> Spec:
     """A workload as plain data for `hwgen.spec.load.parse_workload`."""
     pick = Pick(choose)
     b = _Builder(pick, pick.chance(20))
@@ -269,7 +251,7 @@ def random_workload(choose: Callable[[Sequence[object]], object]) -> Data:
         order.reverse()
     slack = {n: pick((0, 0, 0, 1)) if n.startswith("x") and n not in b.fixed else 0 for n in order}
     return {
-        "name": "fuzz",
+        "name": "drawn",
         "tensors": {
             n: f"{b.dtype[n]}[{', '.join(str(e + slack[n]) for e in b.shape[n])}]" for n in order
         },

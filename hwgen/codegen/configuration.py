@@ -1,0 +1,159 @@
+"""Writes of the state that calls depend on: as few as possible, outside the loops.
+
+Where a configuration has a register for every combination of values that the kernel's calls need,
+each is written once, at the start. Else the values needed most often have registers of their own,
+and the last register serves the rest: it is written where it does not hold what the next call
+needs, in front of the outermost loop whose calls all need the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from hwgen.codegen.c_expr import Helpers, IndexText
+from hwgen.codegen.call_values import immediate_values, loop_values
+from hwgen.codegen.program import Call, Configure, If, KernelProgram, Loop, Node, Sync
+from hwgen.codegen.templates import render
+from hwgen.spec.expression import Const
+from hwgen.spec.hardware import Configuration, HardwareSpec
+
+Values = tuple[tuple[str, str], ...]
+"""The C text of each field."""
+
+ASSUMED_TRIPS = 16
+"""Iterations of a loop whose bounds are no constants."""
+
+
+def configured(program: KernelProgram, hardware: HardwareSpec) -> KernelProgram:
+    """The program with its state written."""
+    body = program.body
+    for configuration in reversed(hardware.configurations):
+        body = _Writer(hardware, configuration, body).body()
+    return replace(program, body=body)
+
+
+def needed(hardware: HardwareSpec, call: Call) -> dict[str, Values]:
+    """By configuration, what a call needs it to hold.
+
+    Raises:
+        HwgenError: H601 where a template fails.
+    """
+    intrinsic = hardware.intrinsic[call.intrinsic]
+    if not intrinsic.configuration:
+        return {}
+    text = IndexText(Helpers("", {}), {}, {})
+    values: dict[str, object] = dict(hardware.parameters)
+    values |= loop_values(intrinsic, call, text)
+    values |= immediate_values(intrinsic, call.immediates)
+    return {
+        name: tuple(
+            (field, render(template, values, intrinsic.location, f"configuration.{name}.{field}"))
+            for field, template in fields
+        )
+        for name, fields in intrinsic.configuration
+    }
+
+
+@dataclass(frozen=True)
+class _Writer:
+    """One configuration's writes."""
+
+    hardware: HardwareSpec
+    configuration: Configuration
+    nodes: tuple[Node, ...]
+
+    def body(self) -> tuple[Node, ...]:
+        weight: dict[Values, float] = {}
+        self._weigh(self.nodes, 1.0, weight)
+        if not weight:
+            return self.nodes
+        registers = len(self.configuration.registers)
+        own = list(weight)
+        if len(own) > registers:
+            # The first of equals: dictionaries keep the order of the text.
+            often = sorted(weight, key=lambda v: -weight[v])[: registers - 1]
+            own = [v for v in own if v in often]
+        number = {values: n for n, values in enumerate(own)}
+        start = tuple(self._write(n, values) for values, n in number.items())
+        if len(own) == len(weight):
+            return (*start, *self._assigned(self.nodes, number))
+        shared, _ = self._shared(self.nodes, number, None)
+        return (*start, *shared)
+
+    def _needs(self, call: Call) -> Values | None:
+        return needed(self.hardware, call).get(self.configuration.name)
+
+    def _write(self, register: int, values: Values) -> Configure:
+        return Configure(self.configuration.name, register, values)
+
+    def _weigh(self, nodes: Sequence[Node], times: float, weight: dict[Values, float]) -> None:
+        for node in nodes:
+            match node:
+                case Call():
+                    values = self._needs(node)
+                    if values is not None:
+                        weight[values] = weight.get(values, 0) + times
+                case Loop(_, Const(low), Const(high), body):
+                    self._weigh(body, times * max(0, high - low), weight)
+                case Loop(_, _, _, body):
+                    self._weigh(body, times * ASSUMED_TRIPS, weight)
+                case If(_, then, otherwise):
+                    self._weigh((*then, *otherwise), times, weight)
+                case Sync():
+                    pass
+
+    def _read(self, call: Call, number: Mapping[Values, int]) -> Call:
+        """The call with the register that it reads."""
+        values = self._needs(call)
+        if values is None:
+            return call
+        register = number.get(values, len(self.configuration.registers) - 1)
+        return replace(call, registers=((self.configuration.name, register), *call.registers))
+
+    def _assigned(self, nodes: Sequence[Node], number: Mapping[Values, int]) -> tuple[Node, ...]:
+        result: list[Node] = []
+        for node in nodes:
+            match node:
+                case Call():
+                    result.append(self._read(node, number))
+                case Loop():
+                    result.append(replace(node, body=self._assigned(node.body, number)))
+                case If(condition, then, otherwise):
+                    yes, no = self._assigned(then, number), self._assigned(otherwise, number)
+                    result.append(If(condition, yes, no))
+                case Sync():
+                    result.append(node)
+        return tuple(result)
+
+    def _shared(
+        self, nodes: Sequence[Node], number: Mapping[Values, int], holds: Values | None
+    ) -> tuple[tuple[Node, ...], Values | None]:
+        """Nodes with writes of the last register, and what it then holds, if that is known."""
+        result: list[Node] = []
+        last = len(self.configuration.registers) - 1
+        for node in nodes:
+            weight: dict[Values, float] = {}
+            self._weigh((node,), 1.0, weight)
+            wanted = [values for values in weight if values not in number]
+            if len(wanted) == 1:
+                if holds != wanted[0]:
+                    result.append(self._write(last, wanted[0]))
+                holds = wanted[0]
+            if len(wanted) <= 1:
+                result += self._assigned((node,), number)
+                continue
+            match node:
+                case Loop():
+                    body, after = self._shared(node.body, number, None)
+                    result.append(replace(node, body=body))
+                    runs = isinstance(node.lower, Const) and isinstance(node.upper, Const)
+                    holds = after if runs else None
+                case If(condition, then, otherwise):
+                    yes, one = self._shared(then, number, holds)
+                    no, other = self._shared(otherwise, number, holds)
+                    result.append(If(condition, yes, no))
+                    holds = one if one == other else None
+                case Call() | Sync():
+                    raise AssertionError("a call needs one value of each field")
+        return tuple(result), holds

@@ -1,0 +1,257 @@
+"""Layouts of images: the tensors as the chip's off-chip memory holds them.
+
+An image is dense: entry coordinates in tensor order, then the lanes; where a load brings a block
+row by row, its rows stand beside the coordinate that they refine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from hwgen.codegen.layout_order import dense
+from hwgen.codegen.program import Image
+from hwgen.codegen.walks import Steps
+from hwgen.polyhedral.affine import Affine, affine
+from hwgen.polyhedral.matching import Lanes, Match, entry_coordinates, operand_iterators
+from hwgen.polyhedral.operations import Operation, Storage
+from hwgen.polyhedral.scop import Scop
+from hwgen.spec.expression import Binary, Const, Expr, Name, add, multiply
+from hwgen.spec.hardware import HardwareSpec, Intrinsic, Operand
+
+
+@dataclass(frozen=True, slots=True)
+class ImageLayout:
+    """An image with the coordinates that address it and the steps between them, in entries.
+    `rows`: steps between the rows of a block that a load brings one by one."""
+
+    image: Image
+    coordinates: tuple[Affine, ...]
+    strides: tuple[int, ...]
+    rows: tuple[int, ...] = ()
+
+    @property
+    def steps(self) -> Steps:
+        """The same, as walks need it."""
+        return Steps(self.coordinates, self.strides, self.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """What one position of an image's coordinates holds: its lanes, the first `loose` of which
+    are rows that a load brings one by one, and their extents."""
+
+    lanes: Lanes
+    shape: tuple[int, ...]
+    loose: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Axes:
+    """The image's dimensions: where each tensor dimension and each lane of a block stands."""
+
+    dimensions: tuple[int, ...]
+    lanes: tuple[int, ...]
+
+
+def image_layouts(scop: Scop, hardware: HardwareSpec, match: Match) -> dict[str, ImageLayout]:
+    """The image of every loaded storage and stored tensor, keyed by storage or tensor name; of
+    what sums start from, by the tensor's."""
+    result: dict[str, ImageLayout] = {}
+    for operation in match.selection.operations:
+        if operation.kind == "load":
+            storage = match.selection.storage(_onchip(operation, hardware))
+            operand = _offchip_operand(operation, hardware)
+            result[storage.name] = _image(
+                f"{storage.name}_image", "input", scop, match, operation, storage, operand
+            )
+        elif operation.kind == "init" and _starts_from_input(operation, hardware):
+            operand = _offchip_operand(operation, hardware)
+            tensor = operation.storages[_position(operation.intrinsic, operand.name)]
+            storage = Storage(tensor, operand.memory, tensor, match.selection.start)
+            result[tensor] = _image(
+                f"{tensor}_image", "input", scop, match, operation, storage, operand
+            )
+        elif operation.kind == "store":
+            operand = _offchip_operand(operation, hardware)
+            tensor = operation.storages[_position(operation.intrinsic, operand.name)]
+            statement = next(s for s in scop.statements if s.name == operation.statement)
+            storage = Storage(tensor, operand.memory, tensor, statement.target.indices)
+            result[tensor] = _image(
+                f"{tensor}_image", "output", scop, match, operation, storage, operand
+            )
+    return result
+
+
+def rearranged_bytes(scop: Scop, hardware: HardwareSpec, match: Match) -> int:
+    """Bytes of images whose elements do not follow each other as in the tensor."""
+    images = {i.image.name: i.image for i in image_layouts(scop, hardware, match).values()}
+    return sum(
+        image.bytes
+        for image in images.values()
+        if not keeps_order(image, scop.workload.tensor[image.tensor].shape)
+    )
+
+
+def keeps_order(image: Image, shape: tuple[int, ...]) -> bool:
+    """Whether an image holds a tensor's elements in the tensor's own order, each once; it may pad
+    between them."""
+    steps: dict[str, int] = {}
+    for index, step in zip(image.index, dense(shape), strict=True):
+        function = affine(index)
+        if function is None:
+            return False
+        for name, coefficient in function.terms:
+            steps[name] = steps.get(name, 0) + coefficient * step
+    extents = (*image.outer, *image.lanes)
+    moved = [steps.get(f"p{n}", 0) for n, extent in enumerate(extents) if extent > 1]
+    return all(a > b for a, b in zip(moved, [*moved[1:], 0], strict=True))
+
+
+def _starts_from_input(operation: Operation, hardware: HardwareSpec) -> bool:
+    return any(hardware.memory[o.memory].kind == "offchip" for o in operation.intrinsic.operands)
+
+
+def _position(intrinsic: Intrinsic, operand: str) -> int:
+    return [o.name for o in intrinsic.operands].index(operand)
+
+
+def _offchip_operand(operation: Operation, hardware: HardwareSpec) -> Operand:
+    return next(
+        o for o in operation.intrinsic.operands if hardware.memory[o.memory].kind == "offchip"
+    )
+
+
+def _onchip(operation: Operation, hardware: HardwareSpec) -> str:
+    return next(
+        s
+        for o, s in zip(operation.intrinsic.operands, operation.storages, strict=True)
+        if hardware.memory[o.memory].kind != "offchip"
+    )
+
+
+def _block(match: Match, operation: Operation, operand: Operand) -> _Block:
+    mapping = dict(match.lane[operation.name])
+    own = tuple(mapping[i] for i in operand_iterators(operation.intrinsic, operand.name))
+    loose: tuple[tuple[str | None, int], ...] = ()
+    if operation.kind == "load":
+        for other, name in zip(operation.intrinsic.operands, operation.storages, strict=True):
+            if name in match.coordinate:
+                loose = match.loose_rows(operation, other.name, name)
+    return _Block(
+        (*(loop for loop, _ in loose), *own),
+        (*(extent for _, extent in loose), *operand.shape),
+        len(loose),
+    )
+
+
+def _image(
+    name: str,
+    role: str,
+    scop: Scop,
+    match: Match,
+    operation: Operation,
+    storage: Storage,
+    operand: Operand,
+) -> ImageLayout:
+    block = _block(match, operation, operand)
+    coordinates = entry_coordinates(storage, block.lanes, match.block)
+    assert not isinstance(coordinates, str), coordinates
+    counts = tuple(c.interval(match.count)[1] + 1 for c in coordinates)
+    axes = _axes(storage, block, match)
+    extents = [0] * (len(counts) + len(block.shape))
+    for axis, extent in zip((*axes.dimensions, *axes.lanes), (*counts, *block.shape), strict=True):
+        extents[axis] = extent
+    outer = tuple(extents[: len(extents) - len(operand.shape)])
+    view = scop.view.get(storage.tensor) if role == "input" else None
+    tensor = view.source if view else storage.tensor
+    shape = scop.workload.tensor[tensor].shape
+    index = _tensor_index(storage, block, axes, match)
+    reach = _extents(storage, block, counts, match)
+    low, high = 0, reach["d0"] - 1
+    if view:
+        bindings = {f"d{i}": e for i, e in enumerate(index)}
+        index = [f.expression(bindings) for f in view.indices]
+        low, high = view.indices[0].interval(reach)
+    for apart in _idle(block, axes):
+        # No iteration uses the positions where this is not zero: they lie outside the tensor.
+        index[0] = add(index[0], multiply(apart, Const(max(shape[0] - low, high + 1))))
+    image = Image(
+        name,
+        tensor,
+        "input" if role == "input" else "output",
+        operand.dtype,
+        outer,
+        operand.shape,
+        tuple(index),
+        view.fill if view else 0,
+    )
+    steps = dense(outer)
+    return ImageLayout(
+        image,
+        coordinates,
+        tuple(steps[axis] for axis in axes.dimensions),
+        tuple(steps[axis] for axis in axes.lanes[: block.loose]),
+    )
+
+
+def _axes(storage: Storage, block: _Block, match: Match) -> _Axes:
+    """Tensor dimensions in order, each followed by the loose rows that run along it; rows along
+    none come first, the lanes of an entry last."""
+    owner: dict[int, int] = {}
+    for dimension, index in enumerate(storage.indices):
+        for lane in _along(index, block.lanes, match)[:1]:
+            owner[lane] = dimension
+    order = [("lane", n) for n in range(block.loose) if n not in owner]
+    for dimension in range(len(storage.indices)):
+        order.append(("dimension", dimension))
+        order += [("lane", n) for n in range(block.loose) if owner.get(n) == dimension]
+    order += [("lane", n) for n in range(block.loose, len(block.lanes))]
+    return _Axes(
+        tuple(order.index(("dimension", d)) for d in range(len(storage.indices))),
+        tuple(order.index(("lane", n)) for n in range(len(block.lanes))),
+    )
+
+
+def _along(index: Affine, lanes: Sequence[str | None], match: Match) -> list[int]:
+    """The lanes' positions that run along a tensor dimension."""
+    return [
+        position
+        for position, lane in enumerate(lanes)
+        if lane and index.coefficient(lane) and match.block.get(lane, 1) > 1
+    ]
+
+
+def _extents(
+    storage: Storage, block: _Block, counts: tuple[int, ...], match: Match
+) -> dict[str, int]:
+    """How many values the image's positions give each tensor dimension `d0, d1, ...`."""
+    result: dict[str, int] = {}
+    for dimension, index in enumerate(storage.indices):
+        along = _along(index, block.lanes, match)
+        size = match.block[str(block.lanes[along[0]])] if along else 1
+        result[f"d{dimension}"] = counts[dimension] * size
+    return result
+
+
+def _tensor_index(storage: Storage, block: _Block, axes: _Axes, match: Match) -> list[Expr]:
+    """The tensor index at position `p0, p1, ...` of the image."""
+    result: list[Expr] = []
+    for dimension, index in enumerate(storage.indices):
+        expression: Expr = Name(f"p{axes.dimensions[dimension]}")
+        for lane in _along(index, block.lanes, match)[:1]:
+            inside = Name(f"p{axes.lanes[lane]}")
+            expression = add(multiply(expression, Const(block.shape[lane])), inside)
+        result.append(expression)
+    return result
+
+
+def _idle(block: _Block, axes: _Axes) -> Iterator[Expr]:
+    """Expressions that are zero only at positions that an iteration uses: lanes without a loop
+    and the differences of lanes that share one (a diagonal)."""
+    for position, lane in enumerate(block.lanes):
+        if lane is None and block.shape[position] > 1:
+            yield Name(f"p{axes.lanes[position]}")
+        elif lane is not None and block.lanes.index(lane) < position:
+            first = axes.lanes[block.lanes.index(lane)]
+            yield Binary("-", Name(f"p{axes.lanes[position]}"), Name(f"p{first}"))

@@ -1,0 +1,117 @@
+"""The order of a buffer's coordinates: the one with the fewest calls, as the steps that hardware
+loops take are limited. In doubt, that of the tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import permutations
+from math import prod
+
+from hwgen.codegen.absorption import absorb
+from hwgen.codegen.walks import Steps, walks_of
+from hwgen.errors import HwgenError
+from hwgen.polyhedral.operations import Operation, Storage
+from hwgen.polyhedral.tiling import Tiling
+from hwgen.spec.hardware import Intrinsic
+
+FREE_STEPS = 64
+"""A hardware loop whose steps of an operand have at least so many values leaves its order free."""
+
+MAX_PERMUTED = 5
+"""Coordinates of a buffer of which every order is tried."""
+
+ROUNDS = 2
+"""How often each buffer's order is reconsidered, given the others'."""
+
+
+def dense(extents: Sequence[int]) -> tuple[int, ...]:
+    """Steps of a dense array, last dimension fastest."""
+    return tuple(prod(extents[i + 1 :]) for i in range(len(extents)))
+
+
+def orders(tiling: Tiling, images: Mapping[str, Steps]) -> dict[str, Steps]:
+    """The steps of every storage. `images`: those of the images, by storage or tensor."""
+    match = tiling.match
+    found: dict[str, Steps] = {}
+    for storage in match.selection.storages:
+        found[storage.name] = _steps(tiling, storage, tuple(range(len(storage.indices))))
+    particular = [s for s in match.selection.storages if _particular(tiling, s)]
+    for _ in range(ROUNDS if len(particular) > 1 else 1):
+        for storage in particular:
+            choices = [_steps(tiling, storage, order) for order in _permutations(storage)]
+            costs = [_cost(tiling, storage, found | {storage.name: c}, images) for c in choices]
+            found[storage.name] = choices[costs.index(min(costs))]
+    return found
+
+
+def _steps(tiling: Tiling, storage: Storage, order: tuple[int, ...]) -> Steps:
+    """Steps of a dense box, coordinates in an order, each block's rows inside."""
+    match, box = tiling.match, tiling.room(storage.name)
+    span = match.span(storage.name)
+    inner = dense([box[d] for d in order])
+    strides = tuple(inner[order.index(d)] * span for d in range(len(box)))
+    rows = dense([extent for _, extent in match.rows(storage.name)])
+    return Steps(match.coordinate[storage.name], strides, rows)
+
+
+def _permutations(storage: Storage) -> Iterator[tuple[int, ...]]:
+    """The tensor's order first."""
+    rank = len(storage.indices)
+    if rank <= MAX_PERMUTED:
+        yield from permutations(range(rank))
+        return
+    for d in reversed(range(rank)):
+        yield (*(n for n in range(rank) if n != d), d)
+
+
+def _particular(tiling: Tiling, storage: Storage) -> bool:
+    """Whether some hardware loop takes few steps of the storage. What is kept for other phases has
+    the tensor's order in all of them."""
+    if storage.shape or sum(extent > 1 for extent in tiling.box(storage.name)) < 2:
+        return False
+    return any(
+        _takes_few(operation.intrinsic, operand.name)
+        for operation in tiling.match.selection.operations
+        for operand, name in zip(operation.intrinsic.operands, operation.storages, strict=True)
+        if name == storage.name
+    )
+
+
+def _takes_few(intrinsic: Intrinsic, operand: str) -> bool:
+    rules = (x.stride(operand) for x in intrinsic.loops if not x.software)
+    return any(
+        rule.range.maximum > 0
+        and not rule.dense_after
+        and rule.range.maximum - rule.range.minimum < FREE_STEPS
+        for rule in rules
+    )
+
+
+def _cost(
+    tiling: Tiling, storage: Storage, steps: Mapping[str, Steps], images: Mapping[str, Steps]
+) -> float:
+    """Calls of all operations on a storage, in all tiles."""
+    total = 0.0
+    for operation in tiling.match.selection.operations:
+        if storage.name in operation.storages:
+            total += _calls(tiling, operation, steps, images)
+    return total
+
+
+def _calls(
+    tiling: Tiling,
+    operation: Operation,
+    steps: Mapping[str, Steps],
+    images: Mapping[str, Steps],
+) -> float:
+    depth = tiling.operation_depth(operation)
+    known = dict(images) | dict(steps)
+    if operation.kind == "load":
+        held = next(s for s in operation.storages if s in steps)
+        known |= {s: images[held] for s in operation.storages if s not in steps}
+    try:
+        absorbed = absorb(operation.intrinsic, walks_of(tiling, operation, known, depth))
+    except HwgenError:
+        return float("inf")
+    return absorbed.issued * prod(loop.count for loop in tiling.loops[:depth])

@@ -1,0 +1,188 @@
+"""Addresses of the buffers of one memory: first fit, or bank by bank where it has several.
+
+Where a memory has banks, a buffer with several slots may be spread, each slot in a bank of its own,
+or in as many as it needs; any buffer may lie whole in one bank; and where no bank has room it crosses from one to the next.
+Which of these, and where, is searched: the least that units get in each other's way (`overlap.py`),
+then the most regular.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from hwgen.codegen.layout import BufferLayout
+from hwgen.codegen.overlap import Slot
+from hwgen.spec.hardware import Banks
+
+STEPS = 4000
+"""Partial placements that the search looks at; the best found so far stands then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A buffer to be placed, alive from phase `first` to phase `last`."""
+
+    name: str
+    tensor: str
+    layout: BufferLayout
+    first: int
+    last: int
+
+    @property
+    def entries(self) -> int:
+        return self.layout.slots * self.layout.slot_entries
+
+    def meets(self, other: Wanted) -> bool:
+        """Whether both are alive at some time."""
+        return self.first <= other.last and other.first <= self.last
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A buffer with its first entry, and the step between its slots, 0 where they are dense."""
+
+    wanted: Wanted
+    base: int
+    stride: int = 0
+
+    @property
+    def spans(self) -> tuple[tuple[int, int], ...]:
+        """First entry of each slot, and the one after its last."""
+        layout = self.wanted.layout
+        step = self.stride or layout.slot_entries
+        first = (self.base + n * step for n in range(layout.slots))
+        return tuple((low, low + layout.slot_entries) for low in first)
+
+    @property
+    def end(self) -> int:
+        return self.spans[-1][1]
+
+    def banks(self, banks: Banks) -> tuple[range, ...]:
+        """The banks of each slot."""
+        return tuple(range(banks.of(a), banks.of(b - 1) + 1) for a, b in self.spans)
+
+
+def first_fit(usable: range, wanted: Sequence[Wanted]) -> list[Placed]:
+    """Larger buffers first, each at the lowest address where no earlier one is in its way."""
+    placed: list[Placed] = []
+    for w in sorted(wanted, key=lambda w: (-w.entries, w.name)):
+        placed.append(Placed(w, _lowest(usable.start, w.entries, _taken(w, placed))))
+    return placed
+
+
+def _taken(w: Wanted, placed: Sequence[Placed]) -> list[tuple[int, int]]:
+    return sorted(span for p in placed if p.wanted.meets(w) for span in p.spans)
+
+
+def _lowest(start: int, entries: int, taken: Sequence[tuple[int, int]]) -> int:
+    base = start
+    for low, high in taken:
+        if base + entries <= low:
+            break
+        base = max(base, high)
+    return base
+
+
+def by_bank(
+    usable: range,
+    banks: Banks,
+    wanted: Sequence[Wanted],
+    overlaps: Mapping[tuple[Slot, Slot], float],
+) -> list[Placed]:
+    """The placement with the least overlap in one bank; first fit where the search finds none."""
+    order = sorted(wanted, key=lambda w: (-w.entries, w.name))
+    search = _Search(usable, banks, order, overlaps)
+    search.extend(0.0, [])
+    plain = first_fit(usable, wanted)
+    fits = all(p.end <= usable.stop for p in plain)
+    if search.best is None or (fits and _total(plain, banks, overlaps) <= search.cost):
+        return plain
+    return search.best
+
+
+class _Search:
+    """Depth first over the buffers, the most promising place of each first."""
+
+    def __init__(
+        self,
+        usable: range,
+        banks: Banks,
+        order: Sequence[Wanted],
+        overlaps: Mapping[tuple[Slot, Slot], float],
+    ) -> None:
+        self.usable = usable
+        self.banks = banks
+        self.order = order
+        self.overlaps = overlaps
+        self.steps = 0
+        self.best: list[Placed] | None = None
+        self.cost = float("inf")
+
+    def extend(self, cost: float, placed: list[Placed]) -> None:
+        """Place the next buffer everywhere it can be, cheapest place first."""
+        if len(placed) == len(self.order):
+            self.best, self.cost = list(placed), cost
+            return
+        ranked = [
+            (cost + self.added(option, placed), number, option)
+            for number, option in enumerate(self.options(self.order[len(placed)], placed))
+        ]
+        for total, _, option in sorted(ranked, key=lambda item: item[:2]):
+            self.steps += 1
+            if total >= self.cost or self.steps > STEPS:
+                return
+            self.extend(total, [*placed, option])
+
+    def options(self, w: Wanted, placed: Sequence[Placed]) -> Iterator[Placed]:
+        """Spread from each bank on, whole in each bank, then across banks."""
+        size, slots = self.banks.entries, w.layout.slots
+        taken = _taken(w, placed)
+        if slots > 1:
+            step = -(-w.layout.slot_entries // size)
+            for bank in range(self.banks.count - slots * step + 1):
+                starts = [(bank + n * step) * size for n in range(slots)]
+                inside = [(a - s, b - s) for s in starts for a, b in taken]
+                low = max(0, *(self.usable.start - s for s in starts))
+                least = _lowest(low, w.layout.slot_entries, sorted(inside))
+                yield from self.within(Placed(w, starts[0] + least, step * size), step)
+        for bank in range(self.banks.count):
+            low = max(bank * size, self.usable.start)
+            yield from self.within(Placed(w, _lowest(low, w.entries, taken)), 1, bank)
+        dense = Placed(w, _lowest(self.usable.start, w.entries, taken))
+        if dense.end <= self.usable.stop:
+            yield dense
+
+    def within(self, option: Placed, step: int, bank: int | None = None) -> Iterator[Placed]:
+        """The option where every slot is in so many banks (the given one) and can be addressed."""
+        held = option.banks(self.banks)
+        inside = all(len(r) <= step and (bank is None or r.start == bank) for r in held)
+        if inside and option.end <= self.usable.stop:
+            yield option
+
+    def added(self, option: Placed, placed: Sequence[Placed]) -> float:
+        """What an option adds to the overlap."""
+        total = _between(option, option, self.banks, self.overlaps)
+        return total + sum(_between(option, p, self.banks, self.overlaps) for p in placed)
+
+
+def _total(
+    placed: Sequence[Placed], banks: Banks, overlaps: Mapping[tuple[Slot, Slot], float]
+) -> float:
+    return sum(
+        _between(a, b, banks, overlaps) for n, a in enumerate(placed) for b in placed[: n + 1]
+    )
+
+
+def _between(
+    one: Placed, other: Placed, banks: Banks, overlaps: Mapping[tuple[Slot, Slot], float]
+) -> float:
+    """Overlap of the slots of two buffers, or of one's own, that share a bank."""
+    total = 0.0
+    for i, mine in enumerate(one.banks(banks)):
+        for j, theirs in enumerate(other.banks(banks)):
+            if mine.start < theirs.stop and theirs.start < mine.stop:
+                a, b = (one.wanted.name, i), (other.wanted.name, j)
+                if one is not other or i <= j:
+                    total += overlaps.get((min(a, b), max(a, b)), 0.0)
+    return total

@@ -1,0 +1,164 @@
+"""Banks of on-chip memories: which call held which bank when, who waited for whom, and a figure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hwgen.codegen.program import KernelProgram
+from hwgen.model.timing import TimingResult
+from hwgen.report.figures import SEPARATED, Figure, Json, axis, colours, layout
+from hwgen.report.recording import RecordedCall, Recording
+from hwgen.report.table import Cell, table
+from hwgen.spec.hardware import HardwareSpec
+
+WAITING = "waits for a port"
+ROW = 30
+"""Height in pixels of one bank's row."""
+
+
+@dataclass(frozen=True, slots=True)
+class BankUse:
+    """A call that touched a bank. `operands`: what it did there, in words."""
+
+    memory: str
+    bank: int
+    call: RecordedCall
+    operands: tuple[str, ...]
+
+    @property
+    def row(self) -> str:
+        return f"{self.memory} bank {self.bank}"
+
+
+def banked(hardware: HardwareSpec) -> bool:
+    """Whether a memory of the chip has banks."""
+    return any(m.banks is not None for m in hardware.memories)
+
+
+def bank_uses(
+    recording: Recording, program: KernelProgram, hardware: HardwareSpec
+) -> tuple[BankUse, ...]:
+    """Every bank that a recorded call touches, from the addresses of its operands."""
+    found: list[BankUse] = []
+    for call in recording.calls:
+        held: dict[tuple[str, int], list[str]] = {}
+        for touched in call.touched:
+            buffer = program.buffer.get(touched.buffer)
+            banks = hardware.memory[buffer.memory].banks if buffer is not None else None
+            if buffer is None or banks is None:
+                continue
+            for bank in range(banks.of(touched.first), banks.of(touched.last) + 1):
+                held.setdefault((buffer.memory, bank), []).append(str(touched))
+        found += [BankUse(m, b, call, tuple(texts)) for (m, b), texts in sorted(held.items())]
+    return tuple(found)
+
+
+def conflict_rows(timing: TimingResult) -> list[tuple[Cell, ...]]:
+    """Memory, bank, port, the waiting and the holding call, how often, cycles; the worst first."""
+    ordered = sorted(timing.conflicts, key=lambda c: -c.cycles)
+    return [
+        (c.memory, str(c.bank), c.port, *(f"{n} (site {s})" for n, s in (c.waiting, c.holding)),
+         c.times, c.cycles)
+        for c in ordered
+    ]  # fmt: skip
+
+
+CONFLICT_HEADER = ("memory", "bank", "port", "waits", "for", "times", "cycles")
+
+
+def conflict_lines(timing: TimingResult) -> list[str]:
+    """Bank conflicts as text, with what they cost."""
+    if not timing.conflicts:
+        return ["bank conflicts: none"]
+    share = timing.conflict_cycles / timing.cycles
+    return [
+        f"bank conflicts: {timing.conflict_cycles:,} cycles of waiting for a port, "
+        f"{share:.1%} of the kernel's",
+        *table(CONFLICT_HEADER, conflict_rows(timing)).splitlines(),
+    ]
+
+
+def banks_figure(recording: Recording, uses: Sequence[BankUse], hardware: HardwareSpec) -> Figure:
+    """A row per bank: a bar for each call that touches it, and pale ones while a call waits."""
+    rows = [
+        f"{m.name} bank {bank}"
+        for m in hardware.memories
+        if m.banks is not None
+        for bank in range(m.banks.count)
+    ]
+    names = [i.name for i in hardware.intrinsics if any(u.call.name == i.name for u in uses)]
+    paint = colours(names)
+    traces = [_bars(n, paint[n], [u for u in uses if u.call.name == n]) for n in names]
+    waits = [c for c in recording.calls if c.waited]
+    if waits:
+        traces.append(_waiting(waits))
+    end = recording.timing.cycles if recording.complete else recording.end
+    changes: dict[str, Json] = {
+        "xaxis": axis("cycles since the launch", range=[0, end], rangemode="nonnegative"),
+        "yaxis": axis(
+            "",
+            type="category",
+            categoryorder="array",
+            categoryarray=rows[::-1],
+            range=[-0.5, len(rows) - 0.5],
+            fixedrange=True,
+            ticks="",
+        ),
+        "margin": {"l": 120, "r": 24, "t": 16, "b": 48},
+    }
+    return {"data": traces, "layout": layout(120 + ROW * len(rows), **changes)}
+
+
+def _bars(name: str, colour: str, uses: Sequence[BankUse]) -> Json:
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "name": name,
+        "meta": "calls",
+        "y": [u.row for u in uses],
+        "x": [u.call.cycles for u in uses],
+        "base": [u.call.start for u in uses],
+        "width": 0.8,
+        "customdata": [_describe(u) for u in uses],
+        "hovertemplate": "%{customdata}<extra></extra>",
+        "marker": {
+            "color": colour,
+            "line": {"color": "#ffffff", "width": 0.5 if len(uses) <= SEPARATED else 0},
+        },
+    }
+
+
+def _describe(use: BankUse) -> str:
+    call = use.call
+    lines = [
+        f"<b>{call.name}</b> on {call.unit} in {use.row}",
+        f"{call.start:,} to {call.end:,}: {call.cycles:,} cycles",
+        *use.operands,
+    ]
+    if call.waited:
+        lines.append(f"waited {call.waited:,} cycles for {call.waited_for}")
+    return "<br>".join(lines)
+
+
+def _waiting(calls: Sequence[RecordedCall]) -> Json:
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "name": WAITING,
+        "meta": "waits",
+        "y": [c.waited_for for c in calls],
+        "x": [c.waited for c in calls],
+        "base": [c.start - c.waited for c in calls],
+        "width": 0.3,
+        "customdata": [
+            f"<b>{c.name}</b> on {c.unit} waits for {c.waited_for}<br>"
+            f"{c.start - c.waited:,} to {c.start:,}: {c.waited:,} cycles"
+            for c in calls
+        ],
+        "hovertemplate": "%{customdata}<extra></extra>",
+        "marker": {
+            "color": "#c44e52",
+            "pattern": {"shape": "/", "fgcolor": "#ffffff", "bgcolor": "#c44e52", "size": 6},
+        },
+    }

@@ -1,0 +1,71 @@
+"""Cycles of a call, and of a run of calls that stands for one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from functools import lru_cache
+from itertools import product
+from math import prod
+
+from hwgen.spec.expression import evaluate
+from hwgen.spec.hardware import Intrinsic
+
+MOST_SHAPES = 4096
+"""Combinations of hardware loop extents that are all looked at for the best rate."""
+
+
+def run_cycles(
+    intrinsic: Intrinsic,
+    extents: Sequence[int],
+    steps: Sequence[int],
+    names: Mapping[str, int],
+) -> float:
+    """Cycles of all calls that software loops repeat, one after the other.
+
+    `extents`: of all loops; `steps`: how the stationary operand moves in each, where there is one;
+    `names`: what else the formula may use. What `transfer`, `bursts` and `beats` stand for is that
+    of all calls together, and is counted once.
+    """
+    count = intrinsic.software_loops
+    given = dict(names)
+    given |= {loop.name: n for loop, n in zip(intrinsic.loops, extents, strict=False)}
+    if not count:
+        return evaluate(intrinsic.cycles, given)
+    given["iterations"] = prod(extents[count:])
+    idle = given | dict.fromkeys(("transfer", "bursts", "beats"), 0)
+    each = evaluate(intrinsic.cycles, idle)
+    moved = evaluate(intrinsic.cycles, given) - each
+    held = intrinsic.stationary
+    if held is None:
+        return prod(extents[:count]) * each + moved
+    inside = repeats(extents[:count], steps[:count])
+    runs = prod(extents[:count]) // inside
+    return runs * max(held.cycles, inside * each) + moved
+
+
+def repeats(extents: Sequence[int], steps: Sequence[int]) -> int:
+    """Consecutive iterations of a loop nest for which an operand stays: the innermost loops in
+    which it does not move, or that run once."""
+    inside = 1
+    for extent, step in zip(reversed(extents), reversed(steps), strict=True):
+        if step and extent > 1:
+            break
+        inside *= extent
+    return inside
+
+
+@lru_cache(maxsize=256)
+def best_rate(intrinsic: Intrinsic) -> Fraction:
+    """The fewest cycles per iteration of any call, its transfers not counted."""
+    loops = intrinsic.loops[intrinsic.software_loops :]
+    ranges = [range(x.extent.minimum, x.extent.maximum + 1) for x in loops]
+    if prod(len(r) for r in ranges) > MOST_SHAPES:
+        ranges = [range(r[-1], r[-1] + 1) for r in ranges]
+    free = dict.fromkeys(("transfer", "bursts", "beats"), 0)
+    rates: list[Fraction] = []
+    for extents in product(*ranges):
+        names = free | {x.name: n for x, n in zip(loops, extents, strict=True)}
+        cycles = evaluate(intrinsic.cycles, names | {"iterations": prod(extents)})
+        rates.append(Fraction(cycles) / prod(extents))
+    return min(rates)

@@ -1,0 +1,136 @@
+"""One draw: a chip, a workload for it, data and a schedule, all from a list of choices."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+
+from hwgen.errors import HwgenError
+from hwgen.spec.load import parse_hardware
+from hwgen.verify.chips.banks import draw_banks
+from hwgen.verify.chips.calls import call_text
+from hwgen.verify.chips.changes import change_chip
+from hwgen.verify.chips.draws import Pick, Spec, Tape
+from hwgen.verify.chips.elements import element_chip
+from hwgen.verify.chips.entries import entry_chip
+from hwgen.verify.chips.memories import (
+    draw_addresses,
+    draw_buses,
+    draw_side_bus,
+    draw_sizes,
+    without_addresses,
+)
+from hwgen.verify.chips.phases import phased_workload
+from hwgen.verify.chips.suited import workload_for
+from hwgen.verify.chips.sync import synchronise_otherwise
+from hwgen.verify.chips.text import yaml_text
+from hwgen.verify.chips.workloads import random_workload
+from hwgen.verify.data import STYLES, Style
+
+RANKS = (0, 0, 0, 1, 2, 5)
+"""Schedules that are tried, by their rank in the search's order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """`chip`, `workload`: the texts of two YAML files. `rank`: of the schedule; `mutant`: which
+    defect is planted, None where none is; `choices`: the positions that give this draw again."""
+
+    kind: str
+    chip: str
+    workload: str
+    seed: int
+    style: Style
+    rank: int
+    use_c: bool
+    mutant: int | None
+    choices: tuple[int, ...]
+
+
+def draw_of(seed: int, base: Spec | None = None) -> Draw:
+    """The draw of a seed; `base`: the chip to vary, None for an invented one."""
+    return drawn(Tape(Random(seed)), base)
+
+
+def draw_again(choices: Sequence[int], base: Spec | None = None) -> Draw:
+    """The draw that some choices give, the simplest where they end."""
+    return drawn(Tape(given=choices), base)
+
+
+def drawn(tape: Tape, base: Spec | None) -> Draw:
+    """A chip, then a workload in its data types, then how it is run."""
+    pick = Pick(tape.choose)
+    chip = random_chip(pick, base)
+    single = not any(m.get("entry") for m in chip["memories"].values())
+    held = {m.get("dtype") for m in chip["memories"].values()}
+    phased = single and not pick.chance(5)
+    if phased:
+        workload = phased_workload(pick.choose)
+    elif pick(range(10)) < (7 if "int8" in held else 9):
+        workload = workload_for(chip, pick.choose)
+    else:
+        workload = random_workload(pick.choose)  # Mostly in int8.
+    text = yaml_text(workload)
+    floats = "float32" in text
+    return Draw(
+        str(chip["synchronization"]["kind"]),
+        yaml_text(chip),
+        text,
+        seed=pick(range(1000)),
+        # Floats that stay small integers: their sums are exact in any order.
+        style="small" if floats else pick(STYLES),
+        rank=0 if phased else pick(RANKS),
+        use_c=pick.chance(16),
+        mutant=pick(range(64)) if pick.chance(8) else None,
+        choices=tuple(tape.taken),
+    )
+
+
+def random_chip(pick: Pick, base: Spec | None = None) -> Spec:
+    """A chip as plain data: an invented one, or a variant of a given one.
+
+    Some are refused when they are read: data cannot reach a memory, units cannot be ordered.
+    """
+    if base is None:
+        spec = pick((entry_chip, entry_chip, element_chip))(pick)
+        if not pick.chance(5):
+            synchronise_otherwise(spec, pick)
+    else:
+        spec = variant(base, pick)
+    if pick.chance(2):
+        draw_memories(spec, pick)
+    if pick.chance(3):
+        draw_buses(spec, pick)
+    if pick.chance(4):
+        draw_side_bus(spec, pick)
+    if pick.chance(4):
+        draw_banks(spec, pick)
+    return spec
+
+
+def variant(base: Spec, pick: Pick) -> Spec:
+    """A given chip, changed here and there; its C text becomes plain calls."""
+    spec = bare(copy.deepcopy(base))
+    change_chip(spec, pick)
+    return bare(spec)
+
+
+def bare(spec: Spec) -> Spec:
+    """Without what changes would contradict: the C text of calls and the ranges of addresses."""
+    without_addresses(spec)
+    for name, intrinsic in spec["intrinsics"].items():
+        intrinsic["emit"] = call_text(name, intrinsic)
+    return spec
+
+
+def draw_memories(spec: Spec, pick: Pick) -> None:
+    """Sizes and reachable parts of the memories on the chip."""
+    try:
+        hardware = parse_hardware(spec)
+    except HwgenError:
+        return  # Refused already: reading it again counts as that.
+    entries = draw_sizes(spec, pick, hardware)
+    if pick.chance(2):
+        draw_addresses(spec, pick, entries)

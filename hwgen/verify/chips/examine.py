@@ -1,0 +1,141 @@
+"""What a draw must come to: a kernel that passes every check, or a refusal that says what to
+change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from hwgen.errors import HwgenError
+from hwgen.verify.chips.draw import Draw
+
+if TYPE_CHECKING:
+    from hwgen.pipeline import Compilation
+    from hwgen.spec.hardware import HardwareSpec
+    from hwgen.spec.workload import Workload
+
+FILES = ("H0", "H1", "H2")
+"""Codes that reading a chip or a workload may end with."""
+REFUSALS = (
+    *("H301", "H302", "H305"),
+    *("H401", "H402", "H403", "H404", "H405", "H407", "H408", "H409"),
+    *("H502", "H503"),
+    *("H611", "H612", "H613", "H614", "H615"),
+)
+"""Codes that compiling may end with; all others tell of a defect."""
+SURPLUS = "H766"
+"""Synchronisation that orders nothing."""
+
+Verdict = Literal["equal", "unread", "refused", "wrong"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One draw. `code`: of a refusal; `message`: what is wrong, its stage first; `ran_c`: the
+    emitted C ran too; `surplus`: it waits more often than it must; `caught`: a planted defect was
+    found."""
+
+    verdict: Verdict
+    code: str = ""
+    message: str = ""
+    ran_c: bool = False
+    surplus: bool = False
+    caught: bool = False
+
+    @property
+    def signature(self) -> str:
+        """The same for failures that look the same."""
+        return self.message.partition("\n")[0][:60]
+
+
+def check(draw: Draw) -> Outcome:
+    """Read, compile and run a draw, and hold every property on it."""
+    try:
+        return _check(draw)
+    except Exception as error:  # Any crash on a draw is a finding.
+        return Outcome("wrong", message=f"crash: {_crash(error)}")
+
+
+def _crash(error: Exception) -> str:
+    where = error.__traceback__
+    while where is not None and where.tb_next is not None:
+        where = where.tb_next
+    place = ""
+    if where is not None:
+        code = where.tb_frame.f_code
+        place = f" in {Path(code.co_filename).name}:{code.co_name}"
+    return f"{type(error).__name__}{place}: {' '.join(str(error).split())[:200]}"
+
+
+def _check(draw: Draw) -> Outcome:
+    from hwgen.spec.load import parse_hardware, parse_workload
+    from hwgen.spec.source import parse_document
+    from hwgen.verify.examine import compile_ranked
+
+    try:
+        chip = _mapping(parse_document(draw.chip, "chip.yaml").data)
+        hardware = parse_hardware(chip, file="chip.yaml")
+        text = _mapping(parse_document(draw.workload, "workload.yaml").data)
+        workload = parse_workload(text, file="workload.yaml")
+    except HwgenError as error:
+        if error.code.startswith(FILES):
+            return Outcome("unread", error.code)
+        return Outcome("wrong", message=f"reading: {error}")
+    try:
+        compilation = compile_ranked(workload, hardware, draw.rank)
+    except HwgenError as error:
+        known = error.diagnostic
+        if error.code not in REFUSALS:
+            return Outcome("wrong", message=f"compiling: {error}")
+        if not known.found or not (known.repair or known.allowed):
+            return Outcome("wrong", message=f"refused without a reason or a repair: {error}")
+        return Outcome("refused", error.code)
+    return _run(draw, compilation, workload, hardware)
+
+
+def _run(
+    draw: Draw, compilation: Compilation, workload: Workload, hardware: HardwareSpec
+) -> Outcome:
+    from hwgen.model.compiled import have_compiler
+    from hwgen.model.redundancy import check_minimal
+    from hwgen.phased import PhasedCompilation
+    from hwgen.verify.data import draw_inputs
+    from hwgen.verify.examine import examine
+    from hwgen.verify.mutations import catch
+    from hwgen.verify.mutations_sync import synchronisation_mutations
+
+    inputs = draw_inputs(workload, draw.seed, draw.style)
+    use_c = draw.use_c and have_compiler()
+    try:
+        examine(compilation, inputs)
+        if use_c:
+            examine(compilation, inputs, "c")
+    except HwgenError as error:
+        return Outcome("wrong", message=f"running: {error}")
+    try:
+        check_minimal(compilation.program, hardware)
+    except HwgenError as error:
+        # What several phases keep on the chip is ordered as a whole, not tile by tile.
+        if error.code != SURPLUS or not isinstance(compilation, PhasedCompilation):
+            return Outcome("wrong", message=f"running: {error}")
+        return Outcome("equal", ran_c=use_c, surplus=True)
+    mutations = synchronisation_mutations(hardware)
+    if draw.mutant is None or not mutations:
+        return Outcome("equal", ran_c=use_c)
+    mutation = mutations[draw.mutant % len(mutations)]
+    mutant = mutation.mutate(compilation.program, draw.seed)
+    if mutant is None:
+        return Outcome("equal", ran_c=use_c)
+    found = catch(mutant, hardware, workload, inputs)
+    if found not in mutation.caught_by:
+        name = found or "no check"
+        message = f"planted defect: {mutation.name} is found by {name}, not by "
+        message += " or ".join(mutation.caught_by)
+        return Outcome("wrong", message=message)
+    return Outcome("equal", ran_c=use_c, caught=True)
+
+
+def _mapping(data: object) -> dict[str, object]:
+    assert isinstance(data, dict)
+    return data  # type: ignore[return-value]

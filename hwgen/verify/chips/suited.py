@@ -1,0 +1,81 @@
+"""Workloads of the forms that a chip with a multiplication is likely to run, in its data types."""
+
+from __future__ import annotations
+
+from hwgen.verify.chips.draws import Choose, Pick, Spec
+
+EXTENTS = (1, 2, 5, 16, 17, 40, 70)
+"""Around the extents of lanes."""
+
+_GEMM: Spec = {
+    "sizes": {"M": 1, "N": 1, "K": 1},
+    "tensors": {"a": "{T}[M, K]", "b": "{T}[N, K]", "s": "{W}[M, N]", "y": "{T}[M, N]"},
+    "compute": ["s[m, n] += a[m, k] * b[n, k]", "y[m, n] = {C}(s[m, n])"],
+}
+_WIDE: Spec = {
+    "sizes": {"M": 1, "N": 1, "K": 1},
+    "tensors": {"a": "{T}[M, K]", "b": "{T}[K, N]", "y": "{W}[M, N]"},
+    "compute": ["y[m, n] += a[m, k] * b[k, n]"],
+}
+_BIASED: Spec = _GEMM | {
+    "tensors": _GEMM["tensors"] | {"c": "{W}[N]"},
+    "compute": [_GEMM["compute"][0], "y[m, n] = {C}(max(s[m, n] + c[n], 0))"],
+}
+_ADD: Spec = {
+    "sizes": {"M": 1, "N": 1},
+    "tensors": {"a": "{T}[M, N]", "b": "{T}[M, N]", "y": "{T}[M, N]"},
+    "compute": ["y[m, n] = {C}(a[m, n] + b[m, n])"],
+}
+_BROADCAST: Spec = _ADD | {
+    "tensors": {"a": "{T}[M, N]", "b": "{T}[N]", "y": "{T}[M, N]"},
+    "compute": ["y[m, n] = {C}(max(b[n], a[m, n]) + b[n])"],
+}
+_CONVOLUTION: Spec = {
+    "sizes": {"M": 1, "N": 1, "K": 1},
+    "tensors": {
+        "x": "{T}[K, M + 2]", "w": "{T}[N, K, 3]", "p": "{T}[K, M + 4]", "s": "{W}[N, M + 2]",
+        "y": "{T}[N, M + 2]",
+    },
+    "compute": [
+        "p[k, h] = select(h >= 1 and h < M + 3, x[k, h - 1], 0)",
+        "s[n, i] += p[k, i + r] * w[n, k, r]",
+        "y[n, i] = {C}(s[n, i])",
+    ],
+}  # fmt: skip
+_ROWS: Spec = {
+    "sizes": {"M": 1, "K": 1},
+    "tensors": {"a": "{T}[M, K]", "s": "{W}[M]", "y": "{T}[M]"},
+    "compute": ["s[m] += max(a[m, k], 0)", "y[m] = {C}(s[m])"],
+}
+
+
+def workload_for(spec: Spec, choose: Choose) -> Spec:
+    """A workload in the chip's data types: the narrowest and the widest of its memories'."""
+    pick = Pick(choose)
+    held = {m["dtype"] for m in spec["memories"].values() if "dtype" in m}
+    narrow, wide = "float32", "float32"
+    if not any("float" in dtype for dtype in held):
+        narrow, wide = ("int16" if "int16" in held else "int8"), "int32"
+    forms = [_GEMM, _BIASED, _ADD, _BROADCAST, _CONVOLUTION, _ROWS]
+    stored = {
+        operand.get("dtype")
+        for intrinsic in spec["intrinsics"].values()
+        for name, operand in intrinsic["operands"].items()
+        if str(intrinsic["semantics"]).startswith(f"{name}[")
+    }
+    if wide in stored:
+        forms += [_WIDE, _WIDE]
+    base = pick(forms)
+    types = {"{T}": narrow, "{W}": wide, "{C}": "" if narrow == wide else narrow}
+
+    def typed(text: str) -> str:
+        for mark, dtype in types.items():
+            text = text.replace(mark, dtype)
+        return text
+
+    return {
+        "name": "drawn",
+        "sizes": {n: pick(EXTENTS) for n in base["sizes"]},
+        "tensors": {n: typed(t) for n, t in base["tensors"].items()},
+        "compute": [typed(c) for c in base["compute"]],
+    }

@@ -1,0 +1,368 @@
+"""Buffers that do not fit: every error names them, the room, and the nearest tiling that fits."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from dataclasses import replace
+from itertools import product
+from math import prod
+from pathlib import Path
+from time import process_time
+
+import pytest
+
+import hwgen
+from hwgen.cli import main
+from hwgen.errors import HwgenError
+from hwgen.pipeline import compile_kernel
+from hwgen.polyhedral.capacity import room_of
+from hwgen.polyhedral.fitting import Form, Knob, nearest
+from hwgen.polyhedral.search import Candidate
+from hwgen.polyhedral.search_choose import LIMITS
+from hwgen.polyhedral.tiling import Tiling
+from hwgen.schedule import Schedule
+from hwgen.scripting import compile_schedule, compile_script, script_of
+from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.workload import Workload
+from tests.conftest import Golden
+
+ROOT = Path(__file__).parents[2]
+GOLDENS = Path(__file__).parent / "compile"
+GEMM = {"M": 4096, "N": 16, "K": 16}
+MLP = {"M": 200, "K": 64, "H": 200, "G": 40, "N": 30}
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files by names that are the same everywhere."""
+    for name in ("vta", "npu_shared_buffer", "cuda_generic"):
+        shutil.copy(ROOT / "hw_specs" / f"{name}.yaml", tmp_path)
+    for name in ("gemm", "mlp", "add", "conv2d"):
+        shutil.copy(ROOT / "workloads" / f"{name}.yaml", tmp_path)
+    monkeypatch.chdir(tmp_path)
+
+
+def chip(name: str = "vta", *edits: tuple[str, str]) -> HardwareSpec:
+    """A shipped chip with some text replaced."""
+    path = Path(f"{name}.yaml")
+    text = path.read_text(encoding="utf-8")
+    for old, new in edits:
+        assert old in text
+        text = text.replace(old, new)
+    path.write_text(text, encoding="utf-8")
+    return hwgen.load_hardware(path)
+
+
+def gemm(**sizes: int) -> Workload:
+    return hwgen.load_workload(Path("gemm.yaml"), GEMM | sizes)
+
+
+def mlp(**sizes: int) -> Workload:
+    return hwgen.load_workload(Path("mlp.yaml"), MLP | sizes)
+
+
+def changed(script: str, pattern: str, new: str) -> str:
+    text, count = re.subn(pattern, new, script)
+    assert count == 1
+    return text
+
+
+def refused(workload: Workload, hardware: HardwareSpec, script: str) -> HwgenError:
+    with pytest.raises(HwgenError) as caught:
+        compile_script(workload, hardware, script, "mine.py")
+    return caught.value
+
+
+def repaired(script: str, error: HwgenError) -> str:
+    """The script with the lines that the error prints, as a user would put them in."""
+    lines = script.splitlines()
+    found = re.findall(r"^ *mine\.py:(\d+): (.*)$", error.diagnostic.repair, re.MULTILINE)
+    assert found, str(error)
+    for number, line in found:
+        lines[int(number) - 1] = line
+    return "".join(f"{line}\n" for line in lines)
+
+
+# Scripts
+
+
+@pytest.fixture
+def script() -> str:
+    return script_of(compile_kernel(gemm(), chip()))
+
+
+def test_of_a_script(script: str, golden: Golden) -> None:
+    text = "# Mine.\n" + changed(script, r"(?<='c_m', factor=)\d+", "2048")
+    error = refused(gemm(), chip(), text)
+    golden(GOLDENS / "capacity_script.txt", str(error))
+    assert compile_script(gemm(), chip(), repaired(text, error)).cycles
+
+
+@pytest.mark.parametrize("tile", [4096, 9000])
+def test_of_a_tile_that_leaves_no_loop(tile: int, script: str, golden: Golden) -> None:
+    text = changed(script, r"(?<='c_m', factor=)\d+", str(tile))
+    error = refused(gemm(), chip(), text)
+    golden(GOLDENS / f"capacity_script_{tile}.txt", str(error))
+    assert compile_script(gemm(), chip(), repaired(text, error)).cycles
+
+
+def test_of_slots(script: str, golden: Golden) -> None:
+    """A tile of one block cannot be smaller."""
+    hardware = chip("vta", ("size: 32 KiB", "size: 80 B"))
+    text = changed(script, r"(?<=s\.double_buffer\(a_inp, )\d+", "8")
+    text = changed(text, r"(?<='c_m', factor=)\d+", "1")
+    text = changed(text, r"s\.reorder\('m', n_o", "s.reorder(n_o")
+    text = changed(text, r"decompose_reduction\('acc', 'm'\)", "decompose_reduction('acc', n_o)")
+    error = refused(gemm(), hardware, text)
+    golden(GOLDENS / "capacity_slots.txt", str(error))
+    assert compile_script(gemm(), hardware, repaired(text, error)).cycles
+
+
+def test_of_a_nearest_tiling_that_breaks_another_limit(script: str) -> None:
+    """A slot more or less is one more version of the micro-kernel."""
+    text = changed(script, r"(?<=s\.double_buffer\('acc', )\d+", "64")
+    text = changed(text, r"(?<='c_m', factor=)\d+", "33")
+    error = refused(gemm(), chip(), text)
+    assert "(the nearest breaks another limit: H612)" in error.diagnostic.repair
+    assert compile_script(gemm(), chip(), repaired(text, error)).cycles
+
+
+def test_of_a_users_own_names(script: str) -> None:
+    text = changed(script, r"(?<='c_m', factor=)\d+", "2048")
+    text = text.replace("c_m_o", "outer").replace('"', "'")
+    error = refused(gemm(), chip(), text)
+    assert "outer, c_m_i = s.split('c_m', factor=1024)" in error.diagnostic.repair
+    assert compile_script(gemm(), chip(), repaired(text, error)).cycles
+
+
+def test_of_the_beginning_of_a_script(golden: Golden, capsys: pytest.CaptureFixture[str]) -> None:
+    chip()
+    Path("mine.py").write_text("c_m_o, c_m_i = s.split('c_m', factor=4096)\n", encoding="utf-8")
+    sizes = [x for n, v in GEMM.items() for x in ("--set", f"{n}={v}")]
+    command = ["generate", "--spec", "vta.yaml", "--workload", "gemm.yaml", *sizes, "--no-cache"]
+    assert main([*command, "--script", "mine.py"]) == 1
+    message = capsys.readouterr().err
+    golden(GOLDENS / "capacity_beginning.txt", message)
+    line = re.search(r"^ *mine\.py:1: (.*)$", message, re.MULTILINE)
+    assert line is not None
+    Path("mine.py").write_text(line[1], encoding="utf-8")
+    assert main([*command, "--script", "mine.py"]) == 0
+
+
+def test_of_a_load_that_stands_too_far_out(golden: Golden) -> None:
+    """No tile or slot makes room for all of b: its load has to move."""
+    workload = gemm(M=64, N=1024, K=1024)
+    text = script_of(compile_kernel(workload, chip()))
+    text = changed(text, r"s\.compute_at\(b_inp, .*\n", "")
+    text = changed(text, r"s\.double_buffer\(b_inp, .*\n", "")
+    error = refused(workload, chip(), text)
+    golden(GOLDENS / "capacity_place.txt", str(error))
+    after = re.findall(r"^ *after mine\.py:(\d+):\n(.*)", error.diagnostic.repair, re.MULTILINE)
+    lines = text.splitlines()
+    for number, line in reversed(after):
+        lines.insert(int(number), line)
+    assert after
+    assert compile_script(workload, chip(), "\n".join(lines)).cycles
+
+
+def test_of_a_schedule_without_a_file(script: str, golden: Golden) -> None:
+    made = Schedule(gemm(), chip()).replay(changed(script, r"(?<='c_m', factor=)\d+", "2048"))
+    with pytest.raises(HwgenError) as caught:
+        compile_schedule(made)
+    golden(GOLDENS / "capacity_schedule.txt", str(caught.value))
+
+
+def test_of_several_phases(golden: Golden) -> None:
+    hardware = chip("npu_shared_buffer")
+    text = script_of(compile_kernel(mlp(), hardware))
+    text = changed(text, r"(?<='h1_h', factor=)\d+", "512")
+    text = changed(text, r"(?<='h2_m', factor=)\d+", "512")
+    error = refused(mlp(), hardware, text)
+    golden(GOLDENS / "capacity_phases.txt", str(error))
+    assert compile_script(mlp(), hardware, repaired(text, error)).cycles
+
+
+def test_a_schedule_that_is_wrong_otherwise_is_not_called_too_large(script: str) -> None:
+    text = changed(script, r"(?<='c_m', factor=)\d+", "4096")
+    text = changed(text, r"s\.tensorize\(c_n_i, 'store_out'\)\n", "")
+    assert refused(gemm(), chip(), text).code == "H420"
+
+
+NEST = """i_o, j_o, i_i, j_i = s.tile('i', 'j', 64, 64)
+s.bind(i_o, 'blockIdx.y')
+s.bind(j_o, 'blockIdx.x')
+k_o, k_i = s.split('k', factor=256)
+s.reorder(k_o, i_i, j_i, k_i)
+a_s = s.cache_read('a', 'shared')
+s.compute_at(a_s, k_o)
+b_s = s.cache_read('b', 'shared')
+s.compute_at(b_s, k_o)
+s.bind(i_i, 'threadIdx.y')
+"""
+
+
+def test_of_a_script_for_a_processor(golden: Golden) -> None:
+    tensors = dict.fromkeys("abc", "float32[1024, 1024]")
+    workload = hwgen.Workload("square", tensors=tensors, compute=["c[i, j] += a[i, k] * b[k, j]"])
+    with pytest.raises(HwgenError) as caught:
+        hwgen.compile_nest(workload, chip("cuda_generic"), NEST, auto=False, file="mine.py")
+    golden(GOLDENS / "capacity_nest.txt", str(caught.value))
+    text = repaired(NEST, caught.value)
+    assert hwgen.compile_nest(workload, chip("cuda_generic"), text, auto=False).cycles
+
+
+# Tilings and searches
+
+
+def test_of_a_tiling(golden: Golden) -> None:
+    tiling = compile_kernel(gemm(), chip()).schedule.tiling
+    too_large = replace(tiling, tiles=tuple(sorted((tiling.tile | {"m": 2048}).items())))
+    with pytest.raises(HwgenError) as caught:
+        compile_kernel(gemm(), chip(), schedule=Candidate(too_large, 0.0))
+    golden(GOLDENS / "capacity_tiling.txt", str(caught.value))
+
+
+SMALL_ACC = (
+    ("size: 128 KiB", "size: 64 B"),
+    ("address: 0..2047", "address: 0..0"),
+    ("inp, address: 0..0", "inp, address: 0..2047"),
+)
+
+
+def test_of_a_search_the_memory_must_grow_so_much() -> None:
+    """What the error says is enough, and one entry less is not."""
+    workload = hwgen.load_workload(Path("add.yaml"))
+    with pytest.raises(HwgenError, match="H405") as caught:
+        compile_kernel(workload, chip("vta", *SMALL_ACC))
+    repair = caught.value.diagnostic.repair
+    found = re.search(r"memory acc of at least (\d+) bytes, (\d+) entries", repair)
+    assert found is not None, repair
+    assert int(found[1]) == 64 * int(found[2]) == 128
+    assert f"addresses up to {int(found[2]) - 1} of " in repair
+    grown = (("size: 64 B", f"size: {found[1]} B"), ("0..0}", f"0..{int(found[2]) - 1}}}"))
+    text = Path("vta.yaml").read_text(encoding="utf-8")
+    for old, new in grown[:1]:
+        text = text.replace(old, new)
+    text = re.sub(r"address: (&\w+ )?0\.\.0\b", rf"address: \g<1>0..{int(found[2]) - 1}", text)
+    Path("vta.yaml").write_text(text, encoding="utf-8")
+    assert compile_kernel(workload, hwgen.load_hardware(Path("vta.yaml"))).cycles
+
+
+def test_of_a_search_of_phases(golden: Golden) -> None:
+    with pytest.raises(HwgenError, match="H405") as caught:
+        compile_kernel(mlp(H=300), chip("npu_shared_buffer"))
+    golden(GOLDENS / "capacity_search_phases.txt", str(caught.value))
+
+
+@pytest.mark.parametrize("dimension", [0, 1])
+def test_of_a_search_a_tensor_may_be_so_large(dimension: int) -> None:
+    """The extent that the error allows fits; one more does not."""
+    hardware = chip("npu_shared_buffer")
+    with pytest.raises(HwgenError, match="H405") as caught:
+        compile_kernel(wide(300, 300), hardware)
+    text = rf"dimension {dimension} of at most (\d+) instead of 300"
+    found = re.search(text, caught.value.diagnostic.repair)
+    assert found is not None
+    extents = [300, 300]
+    extents[dimension] = int(found[1])
+    assert compile_kernel(wide(*extents), hardware).cycles
+    extents[dimension] += 1
+    with pytest.raises(HwgenError, match="H405"):
+        compile_kernel(wide(*extents), hardware)
+
+
+def wide(rows: int, columns: int) -> Workload:
+    """Two products; what is between them stays on the chip."""
+    return hwgen.Workload(
+        "wide",
+        tensors={
+            "x": f"float32[{rows}, 4]",
+            "w": f"float32[4, {columns}]",
+            "h": f"float32[{rows}, {columns}]",
+            "v": f"float32[{columns}, 4]",
+            "y": f"float32[{rows}, 4]",
+        },
+        compute=["h[m, n] += x[m, k] * w[k, n]", "y[m, n] += h[m, k] * v[k, n]"],
+    )
+
+
+# The nearest tiling, against all tilings of a small space
+
+Numbers = tuple[tuple[int, ...], tuple[int, ...]]
+"""Tile sizes and slots."""
+
+
+def distance(old: Numbers, new: Numbers) -> tuple[int, float]:
+    """How many numbers differ, and the product of their ratios."""
+    pairs = [(a, b) for o, n in zip(old, new, strict=True) for a, b in zip(o, n, strict=True)]
+    return sum(a != b for a, b in pairs), prod(a / b for a, b in pairs if a != b)
+
+
+def numbers(tiling: Tiling) -> Numbers:
+    return tuple(t for _, t in tiling.tiles), tuple(s for _, s in tiling.slots)
+
+
+def compiles(workload: Workload, hardware: HardwareSpec, tiling: Tiling) -> bool:
+    try:
+        compile_kernel(workload, hardware, schedule=Candidate(tiling, 0.0))
+    except HwgenError as error:
+        if error.code not in ("H502", *LIMITS):
+            raise
+        return False
+    return True
+
+
+@pytest.mark.parametrize("entries", [4, 7, 12, 23])
+@pytest.mark.parametrize(
+    "tiles", [{"m": 6, "n": 3, "k": 3}, {"m": 12, "n": 2, "k": 1}, {"m": 5, "n": 3, "k": 2}]
+)
+def test_no_tiling_that_fits_is_nearer(tiles: dict[str, int], entries: int) -> None:
+    hardware = chip("vta", ("size: 32 KiB", f"size: {16 * entries} B"))
+    workload = gemm(M=12, N=48, K=48)
+    tiling = compile_kernel(workload, hardware).schedule.tiling
+    assert set(tiling.tile) == {"m", "n", "k"}
+    form = Form.of(hardware, tiling)
+    # All loads inside all loops, two slots each.
+    start = replace(
+        form.smallest(),
+        tiles=tuple(sorted(tiles.items())),
+        slots=tuple((n, 2) for n, _ in form.slots),
+    )
+    given = start.tiling()
+    if compiles(workload, hardware, given):
+        return
+    found = next(nearest(start, room_of(hardware, start.match)))
+    best = start.changed(found).tiling()
+    assert compiles(workload, hardware, best)
+    limit = distance(numbers(given), numbers(best))
+    names = [n for n, _ in given.slots]
+    sizes = [range(1, t + 1) for _, t in given.tiles]
+    seen = 0
+    for chosen in product(*sizes, *([1, 2] for _ in names)):
+        knobs = {Knob("tile", n): v for (n, _), v in zip(given.tiles, chosen, strict=False)}
+        knobs |= {Knob("slots", n): v for n, v in zip(names, chosen[len(sizes) :], strict=True)}
+        other = start.changed(knobs).tiling()
+        if distance(numbers(given), numbers(other)) < limit:
+            seen += 1
+            assert not compiles(workload, hardware, other), f"{other}\nis nearer than\n{best}"
+    assert seen
+
+
+@pytest.mark.parametrize("name", ["gemm", "conv2d"])
+def test_the_nearest_is_found_at_once(name: str) -> None:
+    """Long loops, everything far too large: no search over all tilings."""
+    hardware = chip()
+    sizes = {"M": 4096, "N": 4096, "K": 4096} if name == "gemm" else {}
+    workload = hwgen.load_workload(Path(f"{name}.yaml"), sizes)
+    form = Form.of(hardware, compile_kernel(workload, hardware).schedule.tiling)
+    large = replace(
+        form,
+        tiles=tuple(sorted(form.match.counts)),
+        places=tuple((n, 0 if len(form.loops) > p else p) for n, p in form.places),
+        slots=tuple((n, 2) for n, _ in form.slots),
+    )
+    start = process_time()
+    found = next(nearest(large, room_of(hardware, form.match)))
+    assert process_time() - start < 1
+    assert not large.changed(found).exceeded(room_of(hardware, form.match))

@@ -1,0 +1,326 @@
+"""Campaigns of random chips: deterministic, in parts or in several processes, and not blind."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from hwgen.cli import main
+from hwgen.errors import HwgenError
+from hwgen.pipeline import Compilation
+from hwgen.report.chips import chips_text, failure_files, simulate_command
+from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.load import parse_hardware, parse_workload
+from hwgen.spec.source import parse_document, read_document
+from hwgen.spec.workload import Workload
+from hwgen.verify import examine, mutations
+from hwgen.verify.chips import campaign
+from hwgen.verify.chips import examine as chip_examine
+from hwgen.verify.chips.campaign import ChipReport, Tally, chip_campaign
+from hwgen.verify.chips.draw import Draw, draw_again, draw_of, random_chip
+from hwgen.verify.chips.draws import Pick, Spec, Tape
+from hwgen.verify.chips.examine import check
+from hwgen.verify.chips.memories import draw_addresses, draw_banks
+from hwgen.verify.chips.text import yaml_text
+
+ROOT = Path(__file__).resolve().parents[3]
+CPU = ROOT / "hw_specs" / "cpu_generic.yaml"
+SHARED = ROOT / "hw_specs" / "npu_shared_buffer.yaml"
+
+Compile = Callable[[Workload, HardwareSpec, int], Compilation]
+
+
+def first(verdict: str, start: int = 0) -> Draw:
+    """The first draw that comes to a verdict."""
+    return next(d for d in map(draw_of, range(start, start + 40)) if check(d).verdict == verdict)
+
+
+@pytest.fixture
+def compiling(monkeypatch: pytest.MonkeyPatch) -> Callable[[Compile], None]:
+    """Put a function in the place of the compiler."""
+    return lambda compiled: monkeypatch.setattr(examine, "compile_ranked", compiled)
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Failures are reduced a little only."""
+    monkeypatch.setattr(campaign, "SHRINK_RUNS", 15)
+    monkeypatch.setattr(campaign, "SHOWN_FAILURES", 1)
+
+
+def without_a_load(workload: Workload, hardware: HardwareSpec, rank: int) -> Compilation:
+    """A compiler that forgets one transfer to the chip."""
+    compiled = COMPILE(workload, hardware, rank)
+    (forget,) = [m for m in mutations.mutations(hardware) if m.name == "missing load"]
+    mutant = forget.mutate(compiled.program, 0)
+    if mutant is None:
+        return compiled
+    return replace(compiled, kernel=replace(compiled.kernel, program=mutant))
+
+
+COMPILE = examine.compile_ranked
+
+# What is drawn
+
+
+def test_texts_hold_what_was_drawn() -> None:
+    for seed in range(30):
+        data = random_chip(Pick(Random(seed).choice))
+        text = yaml_text(data)
+        assert parse_document(text, "chip.yaml").data == data
+        assert text == yaml_text(data)
+
+
+@pytest.mark.parametrize("path", [SHARED, *sorted((ROOT / "workloads").glob("*.yaml"))])
+def test_texts_hold_what_files_say(path: Path) -> None:
+    data = read_document(path).data
+    assert isinstance(data, dict)
+    assert parse_document(yaml_text(data), "again.yaml").data == data
+
+
+def test_a_seed_and_its_choices_give_the_same_draw() -> None:
+    draws = [draw_of(seed) for seed in range(20)]
+    assert draws == [draw_of(seed) for seed in range(20)]
+    assert draws == [draw_again(draw.choices) for draw in draws]
+    assert len({draw.chip for draw in draws}) == 20
+
+
+def test_the_simplest_draw_runs() -> None:
+    simplest = draw_again(())
+    assert not any(simplest.choices)
+    assert check(simplest).verdict == "equal"
+
+
+def test_a_position_past_the_end_is_the_last() -> None:
+    tape = Tape(given=(1, 9))
+    assert [tape.choose("abc") for _ in range(3)] == ["b", "c", "a"]
+    assert tape.taken == [1, 2, 0]
+
+
+def test_draws_differ_in_what_makes_chips_different() -> None:
+    """Each feature in some of the chips, and absent in others."""
+    specs = [random_chip(Pick(Random(seed).choice)) for seed in range(120)]
+    operands = [
+        [o for i in s["intrinsics"].values() for o in i["operands"].values()] for s in specs
+    ]
+    loops = [[x for i in s["intrinsics"].values() for x in i["loops"].values()] for s in specs]
+    features = {
+        "several buses": [len(s["buses"]) > 1 for s in specs],
+        "micro-kernels": ["micro_kernels" in s for s in specs],
+        "fetch": ["fetch" in s for s in specs],
+        "part of a memory": [any("address" in o for o in some) for some in operands],
+        "single elements": [not any(m.get("entry") for m in s["memories"].values()) for s in specs],
+        "lanes of one": [1 in s["memories"].get("left", {}).get("entry", []) for s in specs],
+        "odd lanes": [3 in s["memories"].get("left", {}).get("entry", []) for s in specs],
+        "loops of one": [any(x["extent"] in ("1", "1..1") for x in some) for some in loops],
+        "odd strides": [any("1..3" in x["strides"].values() for x in some) for some in loops],
+        "one unit": [len(s["units"]) == 1 for s in specs],
+        "three units": [len(s["units"]) == 3 for s in specs],
+    }
+    assert {name: sum(found) for name, found in features.items() if not 3 <= sum(found) < 118} == {}
+
+
+def test_address_fields_reach_a_part_of_their_memory() -> None:
+    operands: Spec = {f"x{n}": {"memory": "m"} for n in range(60)}
+    spec: Spec = {"intrinsics": {"f": {"operands": operands}}}
+    draw_addresses(spec, Pick(Random(0).choice), {"m": 9})
+    drawn = {o["address"] for o in operands.values() if "address" in o}
+    assert {"0..8", "0..3", "4..8", "3..8", "1..8"} == drawn
+
+
+def test_banks_divide_a_memory() -> None:
+    for seed in range(20):
+        memory: Spec = {}
+        draw_banks(memory, Pick(Random(seed).choice), 6)
+        assert 6 % memory["banks"]["count"] == 0
+        assert set(memory["banks"]["ports"]) == {"read", "write"}
+
+
+# Campaigns
+
+
+def test_a_campaign_is_the_same_again_in_parts_and_in_several_processes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(campaign, "BATCH", 3)
+    whole = chip_campaign(8, 7).tally
+    assert whole.drawn == 8
+    assert whole.failures == []
+    assert whole == chip_campaign(8, 7, processes=2).tally
+    parts = Tally()
+    for start, count in ((7, 5), (12, 3)):
+        parts.add(chip_campaign(count, start).tally)
+    assert whole == parts
+    assert chip_campaign(8, 15).tally != whole
+
+
+def test_variants_of_a_chip() -> None:
+    report = chip_campaign(12, 0, base=SHARED)
+    assert report.ok, chips_text(report, Path())
+    assert f"variants of {SHARED}, seed 0: 12 drawn" in chips_text(report, Path())
+    drawn = read_document(SHARED).data
+    assert isinstance(drawn, dict)
+    assert parse_hardware(parse_data(draw_of(1, drawn).chip)).name == drawn["name"]
+
+
+def parse_data(text: str) -> Spec:
+    data = parse_document(text, "drawn.yaml").data
+    assert isinstance(data, dict)
+    return data
+
+
+def test_a_processor_has_no_variants() -> None:
+    with pytest.raises(HwgenError) as caught:
+        chip_campaign(1, 0, base=CPU)
+    assert caught.value.code == "H309"
+
+
+def test_nothing_that_ran_is_no_success() -> None:
+    assert not ChipReport(None, 0, Tally(drawn=3), ()).ok
+
+
+# What a campaign must find
+
+
+def test_a_defect_of_the_compiler_is_found_reduced_and_reproduced(
+    compiling: Callable[[Compile], None],
+    quick: None,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    del quick
+    compiling(without_a_load)
+    report = chip_campaign(6, 0)
+    assert not report.ok
+    failure = report.failures[0]
+    assert "H717" in failure.outcome.message or "H790" in failure.outcome.message
+    assert sum(failure.draw.choices) < sum(draw_of(failure.number).choices)
+    assert check(draw_of(failure.number)).verdict == "wrong"
+    for name, text in failure_files(report).items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    shown = chips_text(report, tmp_path)
+    assert "\nWRONG " in shown
+    assert f"drawn by:   hwgen verify --chips 1 --seed {failure.number}" in shown
+    chip, workload = (tmp_path / name for name in list(failure_files(report))[:2])
+    command = simulate_command(failure.draw, chip, workload)
+    assert f"reproduce:  {command}" in shown
+    compiling(lambda w, h, rank, _options=None: without_a_load(w, h, rank))
+    assert main(shlex.split(command)[1:]) == 1
+    compiling(COMPILE)
+    assert main(shlex.split(command)[1:]) == 0
+    capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (HwgenError("H406", "a dependence"), "compiling: error[H406]"),
+        (HwgenError("H405", "no room"), "refused without a reason or a repair"),
+        (ZeroDivisionError("division"), "crash: ZeroDivisionError in test_chips.py:failing"),
+    ],
+)
+def test_errors_of_the_compiler_that_are_defects(
+    compiling: Callable[[Compile], None], error: Exception, message: str
+) -> None:
+    draw = first("equal")
+
+    def failing(*_: object) -> Compilation:
+        raise error
+
+    compiling(failing)
+    outcome = check(draw)
+    assert outcome.verdict == "wrong"
+    assert outcome.message.startswith(message)
+
+
+def test_a_refusal_is_counted_by_its_code(compiling: Callable[[Compile], None]) -> None:
+    def refusing(*_: object) -> Compilation:
+        raise HwgenError("H405", "no room", found="2 entries", allowed="1 entry")
+
+    compiling(refusing)
+    report = chip_campaign(3, 0)
+    assert report.tally.refused["H405"] == 3 - report.tally.count("unread") > 0
+    assert not report.ok
+
+
+def test_a_blind_checker_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = next(d for d in map(draw_of, range(300)) if d.mutant is not None and check(d).caught)
+
+    def nothing(*_: object) -> str:
+        return ""
+
+    monkeypatch.setattr(mutations, "catch", nothing)
+    outcome = check(draw)
+    assert outcome.verdict == "wrong"
+    assert "is found by no check" in outcome.message
+
+
+def test_only_kernels_of_several_phases_may_wait_too_often(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from hwgen.model import redundancy
+    from hwgen.polyhedral.phases import split_phases
+
+    def surplus(*_: object) -> None:
+        raise HwgenError(chip_examine.SURPLUS, "synchronisation that orders nothing")
+
+    single, several = (
+        next(
+            d
+            for d in map(draw_of, range(80))
+            if check(d).verdict == "equal"
+            and (len(split_phases(parse_workload(parse_data(d.workload)))) > 1) == many
+        )
+        for many in (False, True)
+    )
+    monkeypatch.setattr(redundancy, "check_minimal", surplus)
+    assert check(single).verdict == "wrong"
+    assert check(several).surplus
+
+
+# The command
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["verify", "--chips", "4", "--seed", "0", "--jobs", "1", "-o", str(tmp_path / "f")]
+    assert main(arguments) == 0
+    shown = capsys.readouterr().out
+    assert "invented chips, seed 0: 4 drawn, each with a workload" in shown
+    assert "\nran, equal to the reference " in shown
+    assert "\nwrong " in shown
+    assert not (tmp_path / "f").exists()
+
+
+def test_the_command_writes_failures_and_exits_with_one(
+    compiling: Callable[[Compile], None],
+    quick: None,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    del quick
+    compiling(without_a_load)
+    arguments = ["verify", "--chips", "6", "--seed", "0", "--jobs", "1", "-o", str(tmp_path)]
+    assert main(arguments) == 1
+    shown = capsys.readouterr().out
+    files = sorted(p.name for p in tmp_path.iterdir())
+    assert files
+    assert all(name in shown for name in files)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["verify"],
+        ["verify", "--chips", "2", "--workload", "gemm"],
+        ["verify", "--chips", "2", "--schedules", "2"],
+        ["verify", "--chips", "0"],
+    ],
+)
+def test_options_that_contradict(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 2
+    capsys.readouterr()
