@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from os import times
 from pathlib import Path
 from time import perf_counter
@@ -20,7 +21,7 @@ from hwgen.model.functional import run
 from hwgen.model.reference import random_inputs
 from hwgen.model.timing import simulate_timing
 from hwgen.model.traffic import off_chip_traffic
-from hwgen.pipeline import Compilation, PhasedCompilation, compile_kernel
+from hwgen.pipeline import Candidate, Compilation, PhasedCompilation, compile_kernel
 from hwgen.report.table import Cell, table
 from hwgen.report.text import measure
 from hwgen.spec.load import load_hardware, load_workload
@@ -162,6 +163,31 @@ def kept() -> str:
     return table(header, rows)
 
 
+def banks() -> str:
+    """Tiles of 64 x 128 and 128 x 64: loads into one bank beside work in the other; and in one."""
+    path, sizes = ROOT / "workloads" / "matmul.yaml", {"M": 512, "N": 512, "K": 1024}
+    rows: list[list[Cell]] = []
+    for count in (2, 1):
+        chip = load_hardware(ROOT / "hw_specs" / "vtcm_two_banks.yaml", {"banks": count})
+        found = compile_kernel(load_workload(path, sizes), chip)
+        storages = {n: 3 if found.match.selection.storage(n).memory == "vtcm" else 2
+                    for n, _ in found.schedule.tiling.depths}  # fmt: skip
+        tiling = replace(
+            found.schedule.tiling,
+            tiles=(("k", 128), ("m", 64), ("n", 64)),
+            order=("m", "n"),
+            depths=tuple(storages.items()),
+            slots=tuple((n, 2) for n in storages),
+        )
+        c = compile_kernel(found.workload, chip, Candidate(tiling, 0.0))
+        timing = c.kernel.timing
+        load, core = (timing.unit(n).busy for n in ("dma_in", "vector"))
+        waited = sum(u.banks for u in timing.units)
+        rows.append([count, load, core, c.cycles, c.cycles / max(load, core), waited])
+    header = ("banks", "load", "core", "cycles", "over the longer", "waited for a port")
+    return table(header, rows)
+
+
 def processor() -> str:
     """GFLOP/s of a float32 matrix product for cpu_generic, scheduled and as written."""
     chip = load_hardware(ROOT / "hw_specs" / "cpu_generic.yaml", {"CORES": os.cpu_count() or 1})
@@ -179,6 +205,7 @@ SECTIONS: tuple[Callable[[], str], ...] = (
     steady_state,
     simulation,
     kept,
+    banks,
     processor,
 )
 

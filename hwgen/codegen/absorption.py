@@ -149,8 +149,10 @@ def _repeated(intrinsic: Intrinsic, merged: tuple[Walk, ...]) -> Absorption:
         hardware = _fill(intrinsic, tuple(walk for walk, _ in cut), inner)
         if hardware is None:
             continue
-        taken = [w for w in chosen if w is not None]
-        rest = [w for w in merged if w not in taken]
+        rest = list(merged)
+        for w in chosen:
+            if w is not None:
+                rest.remove(w)
         rest += [outside for _, outside in cut if outside is not None]
         ordered = _stationary_inside(intrinsic, _merge(rest))
         outer = ordered[: max(0, len(ordered) - count)]

@@ -78,8 +78,10 @@ class _Writer:
         start = tuple(self._write(n, values) for values, n in number.items())
         if len(own) == len(weight):
             return (*start, *self._assigned(self.nodes, number))
-        shared, _ = self._shared(self.nodes, number, None)
-        return (*start, *shared)
+        # A chip may do nothing before each of its configurations is written.
+        first = next(values for values in weight if values not in number)
+        shared, _ = self._shared(self.nodes, number, first)
+        return (*start, self._write(registers - 1, first), *shared)
 
     def _needs(self, call: Call) -> Values | None:
         return needed(self.hardware, call).get(self.configuration.name)
@@ -145,10 +147,13 @@ class _Writer:
                 continue
             match node:
                 case Loop():
-                    body, after = self._shared(node.body, number, None)
+                    # An iteration finds what stood there before the loop, or what the one before
+                    # left: something is known where these are the same.
+                    body, after = self._shared(node.body, number, holds)
+                    if after != holds:
+                        body, after = self._shared(node.body, number, None)
                     result.append(replace(node, body=body))
-                    runs = isinstance(node.lower, Const) and isinstance(node.upper, Const)
-                    holds = after if runs else None
+                    holds = after if _runs(node) or after == holds else None
                 case If(condition, then, otherwise):
                     yes, one = self._shared(then, number, holds)
                     no, other = self._shared(otherwise, number, holds)
@@ -157,3 +162,12 @@ class _Writer:
                 case Call() | Sync():
                     raise AssertionError("a call needs one value of each field")
         return tuple(result), holds
+
+
+def _runs(loop: Loop) -> bool:
+    """Whether a loop is known to run at all."""
+    match loop.lower, loop.upper:
+        case Const(low), Const(high):
+            return low < high
+        case _:
+            return False

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from hwgen.codegen.layout_order import dense
 from hwgen.codegen.program import Image
@@ -105,7 +106,7 @@ def keeps_order(image: Image, shape: tuple[int, ...]) -> bool:
             steps[name] = steps.get(name, 0) + coefficient * step
     extents = (*image.outer, *image.lanes)
     moved = [steps.get(f"p{n}", 0) for n, extent in enumerate(extents) if extent > 1]
-    return all(a > b for a, b in zip(moved, [*moved[1:], 0], strict=True))
+    return all(a > b for a, b in pairwise([*moved, 0]))
 
 
 def _starts_from_input(operation: Operation, hardware: HardwareSpec) -> bool:

@@ -1,9 +1,9 @@
 """Addresses of the buffers of one memory: first fit, or bank by bank where it has several.
 
 Where a memory has banks, a buffer with several slots may be spread, each slot in a bank of its own,
-or in as many as it needs; any buffer may lie whole in one bank; and where no bank has room it crosses from one to the next.
-Which of these, and where, is searched: the least that units get in each other's way (`overlap.py`),
-then the most regular.
+or in as many as it needs; any buffer may lie whole in one bank; and where no bank has room it
+crosses from one to the next. Which of these, and where, is searched: the least that units get in
+each other's way (`overlap.py`), then the most regular.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from hwgen.codegen.program import Call, CallOperand, If, Loop, Node, Sync
+from hwgen.polyhedral.affine import Affine, affine
 from hwgen.spec.expression import Binary, Const, Expr, add, multiply, substitute
 
 
@@ -57,6 +58,8 @@ def simplify(expr: Expr) -> Expr:
                     return multiply(a, b)
                 case "%", Const(int(x)), Const(int(y)):
                     return Const(x % y)
+                case "%", _, Const(int(y)) if y > 0:
+                    return Binary("%", _not_below(a, y), b)
                 case "//", Const(int(x)), Const(int(y)):
                     return Const(x // y)
                 case "-", Const(int(x)), Const(int(y)):
@@ -65,3 +68,11 @@ def simplify(expr: Expr) -> Expr:
                     return Binary(op, a, b)
         case _:
             return expr
+
+
+def _not_below(expr: Expr, modulus: int) -> Expr:
+    """The same modulo a number, without a negative constant: C's `%` is then the right one."""
+    function = affine(expr)
+    if function is None or function.constant >= 0:
+        return expr
+    return Affine(function.terms, function.constant % modulus).expression()

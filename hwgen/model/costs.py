@@ -57,6 +57,8 @@ class CycleCosts:
             return ()
         found = [Watched(extent) for extent in call.extents]
         found += [Watched(step) for step in _held_steps(call, intrinsic)]
+        if call.fresh is not None:
+            found.append(Watched(call.fresh))
         operand = offchip_operand(intrinsic, self.hardware)
         if operand is not None:
             boundary = operand_bus(operand, self.hardware).burst_boundary_bytes
@@ -81,9 +83,12 @@ class CycleCosts:
         steps = values[len(extents) : len(extents) + len(_held_steps(call, intrinsic))]
         unit = self._units[intrinsic.unit]
         operand = offchip_operand(intrinsic, self.hardware)
+        fixed = len(call.extents) + len(steps)
+        fresh = call.fresh is None or bool(values[fixed])
 
         def cycles_of(transfer: Mapping[str, int]) -> int:
-            return _whole(run_cycles(intrinsic, extents, steps, {**names, **transfer}))
+            every = {**names, **transfer}
+            return _whole(run_cycles(intrinsic, extents, steps, every, fresh=fresh))
 
         if operand is None:
             cycles = cycles_of({})
@@ -92,7 +97,7 @@ class CycleCosts:
                 instructions=instructions,
             )  # fmt: skip
         bus = operand_bus(operand, self.hardware)
-        address, *strides = values[len(call.extents) + len(steps) :]
+        address, *strides = values[fixed + (call.fresh is not None) :]
         bursts = split_operand(bus, entry_bytes(operand), address, extents, tuple(strides))
         names |= {"bursts": bursts.count, "beats": bursts.total_beats}
         if operand.access == "write":

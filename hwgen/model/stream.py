@@ -184,6 +184,8 @@ class Stream:
         # Flags: the next of each edge at its signalling and at its waiting end.
         self._next_signal = [0] * len(self.edges)
         self._next_wait = [0] * len(self.edges)
+        # By the object, which the program keeps: what executes a call without variables.
+        self._alone: dict[int, Callable[[], None]] = {}
         self._root = [self._compile(node) for node in program.body]
 
     # Execution
@@ -437,10 +439,20 @@ class Stream:
                 return lambda v: value(expr, {n: v[s] for n, s in slots})
 
     def _compile_call(self, call: Call) -> Callable[[], None]:
+        if id(call) in self._alone:
+            return self._alone[id(call)]
         watched = self.costs.watched(call)
+        values, costs, located = self.values, self.costs, self.located
+        given = [_constant(w) for w in watched if isinstance(w.expression, Const)]
+        if len(given) == len(watched) and not call.kernel:
+            # Flat programs have tens of thousands of these, many of them the same.
+            alone = costs.operation(call, tuple(given))
+            send_alone = self._alone[id(call)] = lambda: self.call(
+                alone, tuple(values) if located else ()
+            )
+            return send_alone
         fixed = [w for w in watched if not names(w.expression)]
         makers = [_maker(self.compile(w.expression), w) for w in watched]
-        values, costs, located = self.values, self.costs, self.located
         known: dict[tuple[int, ...], Operation] = {}
 
         def operation() -> Operation:
@@ -512,6 +524,15 @@ class Stream:
                 case Sync():
                     pass
         return list(dict.fromkeys(found))
+
+
+def _constant(watched: Watched) -> int:
+    """What is watched of a constant."""
+    assert isinstance(watched.expression, Const)
+    number = int(watched.expression.value)
+    if watched.modulus:
+        return number % watched.modulus
+    return number // watched.divisor if watched.divisor else number
 
 
 def _maker(function: Compiled, watched: Watched) -> Compiled:

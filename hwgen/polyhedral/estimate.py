@@ -100,6 +100,15 @@ class Shape:
             self.cache.counts[outer] = total
         return self.cache.counts[outer]
 
+    def tiles(self, operation: Operation, depth: int) -> NDArray[np.int64]:
+        """Tiles that an operation's iterations are cut into by the outermost `depth` loops; the
+        others of these do all of them again."""
+        total = np.ones(1, dtype=np.int64)
+        for name in self.loops[:depth]:
+            if name in operation.loops:
+                total = total * -(-self.match.count[name] // self.grid[name])
+        return total
+
     def extents(self, depth: int) -> Grid:
         outer = set(self.loops[:depth])
         return {
@@ -227,14 +236,15 @@ class _Levels:
             iterations = iterations * match.count[n]
         work = np.maximum(rates.per_iteration * iterations, self._held(o))
         issuing = self._issuing(o, iterations, depth)
-        self.hosting[depth] = self.hosting[depth] + issuing / shape.counts(depth)
+        tiles = shape.tiles(o, depth)
+        self.hosting[depth] = self.hosting[depth] + issuing / tiles
         work = np.maximum(work, issuing)
-        each = rates.fixed + 1 + work / shape.counts(depth)
+        each = rates.fixed + 1 + work / tiles
         if o.kind == "init" and o.intrinsic.unit != self.anchor:
             # It fills the next tile's sums beside this one's, where there is a slot for them.
             beats = start_beats(shape.hardware, o) * iterations
-            each = np.maximum(each, beats / shape.counts(depth))
-            self.bus = self.bus + beats
+            each = np.maximum(each, beats / tiles)
+            self.bus = self.bus + beats * shape.counts(depth) / tiles
             single = slots[o.storages[written_position(o.intrinsic)]] == 1
             self.serial[depth] = self.serial[depth] + np.where(single, each, 0)
             self.overlapped[depth] = self.overlapped[depth] + np.where(single, 0, each)

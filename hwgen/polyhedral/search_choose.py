@@ -37,7 +37,7 @@ GAIN = 0.99
 """A refined schedule must take less than this part of the cycles: its program is often longer."""
 
 
-TIE = 1.005
+TIE = 1.002
 """Cycles over the fastest schedule's up to which the one that moves fewer bytes off chip is
 taken."""
 
@@ -72,9 +72,13 @@ def choose(
     cuts = found.cuts
     least = min(c.bound for c in found.candidates)
     watch.expect(SIMULATED)
+    alike: set[object] = set()
     for candidate in found.candidates:
+        shape = (candidate.cycles, candidate.tiling.tiles, candidate.tiling.depths)
         if tried.best is not None:
             cycles = tried.best.cycles
+            if shape in alike and cycles > SHORT_KERNEL:
+                continue  # another order of the same loops
             most = SIMULATED_SHORT if cycles <= SHORT_KERNEL else SIMULATED
             near = candidate.cycles <= SLACK * cycles and cycles > CLOSE * least
             if len(tried.built) == most or not near:
@@ -85,6 +89,7 @@ def choose(
             if candidate.bound >= cycles:
                 continue
         tried.add(candidate)
+        alike.add(shape)
         watch.step()
     if tried.best is None:
         raise tried.refused[0]

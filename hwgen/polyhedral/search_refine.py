@@ -35,32 +35,48 @@ def neighbours(hardware: HardwareSpec, tiling: Tiling) -> Iterator[Tiling]:
 
 
 def keepers(hardware: HardwareSpec, tiling: Tiling) -> Iterator[Tiling]:
-    """Tilings that differ in that what loops outside would load again stays: in all buffers where
-    that fits, then in each alone."""
-    more: dict[str, int] = {}
-    for name, depth in tiling.depths:
-        around = tiling.loops[:depth]
-        names = {n for c in tiling.match.coordinate[name] for n in c.names}
-        tiles = prod(x.count for x in around if x.loop in names)
-        if len(around) > sum(x.loop in names for x in around) and not tiling.kept(name):
-            more[name] = tiles
-    kept: dict[str, int] = {}
+    """Tilings that differ in that what loops outside would load again stays, or comes tile by tile
+    instead of all before them: in all buffers where that fits, then in each alone."""
+    together: Tiling | None = None
     single: list[Tiling] = []
-    for name, tiles in sorted(more.items(), key=lambda item: (item[1], item[0])):
-        alone = _with_slots(tiling, {name: tiles})
-        if not alone.kept(name):
-            continue  # not only loaded
-        if _fits(hardware, alone):
+    for name, _ in tiling.depths:
+        for depth in _deeper(tiling, name):
+            alone = _keeping(tiling, name, depth)
+            if not alone.kept(name) or not _fits(hardware, alone):
+                continue
             single.append(alone)
-        if _fits(hardware, _with_slots(tiling, kept | {name: tiles})):
-            kept[name] = tiles
-    if len(kept) > 1:
-        yield _with_slots(tiling, kept)
+            both = _keeping(together or tiling, name, depth)
+            if _fits(hardware, both):
+                together = both
+    if together is not None and len(single) > 1:
+        yield together
     yield from single
 
 
-def _with_slots(tiling: Tiling, slots: dict[str, int]) -> Tiling:
-    return replace(tiling, slots=tuple((tiling.slot | slots).items()))
+def _deeper(tiling: Tiling, storage: str) -> Iterator[int]:
+    """Depths from a storage's own on, right inside a loop that moves it, at which others do not."""
+    names = {n for c in tiling.match.coordinate[storage] for n in c.names}
+    inside = any(
+        tiling.match.selection.inner(o)
+        for o in tiling.match.selection.operations
+        if storage in o.storages
+    )
+    deepest = len(tiling.loops) if inside else tiling.spatial_depth
+    for depth in range(max(1, tiling.depth[storage]), deepest + 1):
+        around = tiling.loops[:depth]
+        if around[-1].loop in names and any(x.loop not in names for x in around):
+            yield depth
+
+
+def _keeping(tiling: Tiling, storage: str, depth: int) -> Tiling:
+    """A slot for every tile that a storage has at a depth."""
+    names = {n for c in tiling.match.coordinate[storage] for n in c.names}
+    tiles = prod(x.count for x in tiling.loops[:depth] if x.loop in names)
+    return replace(
+        tiling,
+        depths=tuple((tiling.depth | {storage: depth}).items()),
+        slots=tuple((tiling.slot | {storage: tiles}).items()),
+    )
 
 
 def _fits(hardware: HardwareSpec, tiling: Tiling) -> bool:

@@ -187,8 +187,9 @@ class Space:
         if not all(1 <= tiling.tile[n] <= blocks for n, blocks in count.items()):
             return False
         loops = (*tiling.order, *self.reduction)
+        most = 3 if self.hardware.pipelined else 2
         slots = [n for s, n in tiling.slots if not tiling.kept(s)]
-        if len(loops) != len(set(loops)) or not all(n in (1, 2, 3) for n in slots):
+        if len(loops) != len(set(loops)) or not all(1 <= n <= most for n in slots):
             return False
         options = self.depths(loops, len(tiling.order))
         if set(tiling.depth) != set(options) or set(tiling.slot) != set(options):

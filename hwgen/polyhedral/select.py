@@ -41,7 +41,9 @@ def select(
         try:
             first, ways = _select_with(scop, hardware, sharing, 0, start)
         except HwgenError as other:
-            raise (error if other.code == "H301" else other) from None
+            # Of two reasons, that of the statement which the first attempt failed at.
+            same = other.diagnostic.message == error.diagnostic.message
+            raise (other if same or other.code != "H301" else error) from None
     others = range(1, ways)
     return [first, *(_select_with(scop, hardware, sharing, n, start)[0] for n in others)]
 

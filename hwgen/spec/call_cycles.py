@@ -20,11 +20,13 @@ def run_cycles(
     extents: Sequence[int],
     steps: Sequence[int],
     names: Mapping[str, int],
+    *,
+    fresh: bool = True,
 ) -> float:
     """Cycles of all calls that software loops repeat, one after the other.
 
     `extents`: of all loops; `steps`: how the stationary operand moves in each, where there is one;
-    `names`: what else the formula may use. What `transfer`, `bursts` and `beats` stand for is that
+    `names`: what else the formula may use; `fresh`: whether the first call brings that operand. What `transfer`, `bursts` and `beats` stand for is that
     of all calls together, and is counted once.
     """
     count = intrinsic.software_loops
@@ -37,7 +39,7 @@ def run_cycles(
     each = evaluate(intrinsic.cycles, idle)
     moved = evaluate(intrinsic.cycles, given) - each
     held = intrinsic.stationary
-    if held is None:
+    if held is None or not fresh:
         return prod(extents[:count]) * each + moved
     inside = repeats(extents[:count], steps[:count])
     runs = prod(extents[:count]) // inside

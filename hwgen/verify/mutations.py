@@ -41,6 +41,7 @@ from .edits import (
     with_operand,
     with_stride,
 )
+from .mutations_configuration import STATE, configuration_mutations
 from .mutations_sync import ORDER, synchronisation_mutations
 
 WRONG_RESULT = "H790"
@@ -53,20 +54,29 @@ def mutations(hardware: HardwareSpec) -> tuple[Mutation, ...]:
     chip = _Chip(hardware)
     return (
         *synchronisation_mutations(hardware),
-        Mutation("off-by-one address", chip.shifted_address, (*ADDRESSES, *UNDEFINED, "H790")),
+        *configuration_mutations(hardware),
+        Mutation(
+            "off-by-one address", chip.shifted_address, (*ADDRESSES, *UNDEFINED, "H724", "H790")
+        ),
         Mutation("swapped slots", chip.swapped_slots, (*UNDEFINED, "H712", "H790")),
         Mutation("wrong variant", on_one(_has_variants, _next_variant), ("H722", "H723")),
-        Mutation("wrong stride", chip.wrong_stride, ("H715", *ADDRESSES, *UNDEFINED, "H790")),
-        Mutation("overflowing stride", chip.overflowing_stride, ("H715",)),
+        Mutation(
+            "wrong stride",
+            chip.wrong_stride,
+            ("H715", STATE, *ADDRESSES, *UNDEFINED, "H724", "H790"),
+        ),
+        Mutation("overflowing stride", chip.overflowing_stride, ("H715", STATE)),
         Mutation("missing reset", on_one(chip.is_reset, drop), ("H717", "H790")),
         Mutation("missing load", on_one(chip.is_load, drop), ("H717", "H790")),
         Mutation("missing tail", _missing_tail, (*ORDER, "H717", "H724", "H790")),
-        Mutation("over-long extent", chip.long_extent, ("H714", "H715", *ADDRESSES, *UNDEFINED)),
+        Mutation(
+            "over-long extent", chip.long_extent, ("H714", "H715", STATE, *ADDRESSES, *UNDEFINED)
+        ),
         Mutation("overlapping buffers", _overlapping_buffers, ("H733",)),
         *chip.bank_mutations,
         Mutation("buffer past its memory", chip.buffer_past_memory, ("H732", "H733")),
         Mutation("reordered calls", chip.reordered_calls, ("H717", "H718", "H790")),
-        Mutation("wrong immediate", _wrong_immediate, ("H716", "H738", "H790")),
+        Mutation("wrong immediate", _wrong_immediate, ("H716", "H738", STATE, "H790")),
         Mutation("wrong image index", _wrong_image_index, ("H725", "H736", "H790")),
         Mutation("dropped store", on_one(chip.is_store, drop), ("H724",)),
         Mutation("duplicated accumulation", on_one(chip.is_accumulation, double), ("H790",)),

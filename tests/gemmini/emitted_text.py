@@ -35,7 +35,10 @@ class Binary:
 
 
 @dataclass(frozen=True, slots=True)
-class FloorMod:
+class Helper:
+    """A function that the file defines: `floor_mod`, `min` or `max`."""
+
+    name: str
     left: Expression
     right: Expression
 
@@ -47,7 +50,7 @@ class Choice:
     no: Expression
 
 
-Expression = Number | Variable | Binary | FloorMod | Choice
+Expression = Number | Variable | Binary | Helper | Choice
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,14 +166,15 @@ class _Parser:
             return Number(int(token.rstrip("u"), 0))
         if token in _NAMES:
             return Number(_NAMES[token])
-        if token.endswith("_floor_mod"):
+        if self.peek() == "(":
             self.take("(")
             left = self.expression()
             self.take(",")
             right = self.expression()
             self.take(")")
-            return FloorMod(left, right)
-        assert self.peek() != "(", f"{token} in an expression"
+            helper = re.search(r"_(floor_mod|min|max)$", token)
+            assert helper, f"{token} in an expression"
+            return Helper(helper[1], left, right)
         return Variable(token)
 
 
@@ -196,7 +200,7 @@ def is_constant(e: Expression) -> bool:
             return True
         case Variable():
             return False
-        case Binary(_, left, right) | FloorMod(left, right):
+        case Binary(_, left, right) | Helper(_, left, right):
             return is_constant(left) and is_constant(right)
         case Choice():
             return False
@@ -213,13 +217,13 @@ def is_address(e: Expression) -> bool:
         case Binary("*", left, right):
             one = is_constant(left) or is_constant(right)
             return one and is_address(left) and is_address(right)
-        case Binary("%", left, right) | FloorMod(left, right):
+        case Binary("%", left, right) | Helper("floor_mod", left, right):
             return is_address(left) and is_constant(right)
         case Binary("|", left, right):
             return is_constant(left) and is_address(right)
         case Choice(_, yes, no):
             return is_address(yes) and no == Number(_NAMES["GARBAGE_ADDR"])
-        case Binary():
+        case Binary() | Helper():
             return False
 
 
@@ -229,8 +233,9 @@ def evaluate(e: Expression, values: Mapping[str, int]) -> int:
             return value
         case Variable(name):
             return values[name]
-        case FloorMod(left, right):
-            return evaluate(left, values) % evaluate(right, values)
+        case Helper(name, left, right):
+            a, b = evaluate(left, values), evaluate(right, values)
+            return {"floor_mod": a % b if b else 0, "min": min(a, b), "max": max(a, b)}[name]
         case Choice(condition, yes, no):
             return evaluate(yes if evaluate(condition, values) else no, values)
         case Binary(operator, left, right):
@@ -267,7 +272,7 @@ def _apply(operator: str, a: int, b: int) -> int:
 
 
 def executed(
-    statements: tuple[Statement, ...], values: dict[str, int]
+    statements: tuple[Statement, ...], values: Mapping[str, int]
 ) -> Iterator[tuple[Macro, Mapping[str, int]]]:
     """Every macro in the order of execution, with the loops' variables."""
     for statement in statements:
@@ -275,9 +280,8 @@ def executed(
             case Macro():
                 yield statement, values
             case For(variable, low, high, body):
-                for values[variable] in range(evaluate(low, values), evaluate(high, values)):
-                    yield from executed(body, values)
-                values.pop(variable, None)
+                for turn in range(evaluate(low, values), evaluate(high, values)):
+                    yield from executed(body, {**values, variable: turn})
             case Branch(condition, yes, no):
                 yield from executed(yes if evaluate(condition, values) else no, values)
 

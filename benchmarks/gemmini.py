@@ -1,0 +1,208 @@
+"""Cycles on a systolic array against its public library: `python -m benchmarks.gemmini`.
+
+hwgen's kernels and the library's instruction stream (`tests/gemmini/tiled_matmul_auto.py`) run in
+the same timing model, from the same spec. `cycles` is what hwgen reports: runs of instructions as
+one call each. By instruction, every macro is an operation of its own, for hwgen and the library
+alike; there a load that follows another one waits for the other's last byte. The hardware overlaps
+the latency of consecutive loads, so the second pair of columns takes the latency as 0: what really
+happens lies between.
+
+The library has no convolution on its product's path: its heuristic and its stream are those of the
+product of im2col's matrix (batch x height x width rows, 9 x channels deep), which it is taken to
+find in DRAM at no cost. The last table gives the same tiles to hwgen's code generator.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from math import prod
+
+from hwgen.codegen.software_loops import written_out
+from hwgen.errors import HwgenError
+from hwgen.model.bound import lower_bound
+from hwgen.model.timing import simulate_timing
+from hwgen.model.traffic import off_chip_traffic
+from hwgen.pipeline import Compilation, compile_kernel
+from hwgen.report.table import Cell, table
+from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.load import load_hardware, load_workload
+from tests.gemmini import emitted
+from tests.gemmini.library_program import library_program
+from tests.gemmini.tiled_matmul_auto import DIM, Problem, bytes_read, choose_tiles
+
+SCALE = 0.0078125
+GEMMS = (
+    (512, 512, 512),
+    (12544, 256, 64),
+    (12544, 64, 256),
+    (3136, 512, 128),
+    (3136, 128, 512),
+    (784, 1024, 256),
+)
+"""Rows, columns and depth. Those of arXiv 2505.18574, section 5."""
+CONVOLUTIONS = ((56, 64, 64), (28, 128, 128), (14, 256, 256))
+"""Height and width, channels in and out: 3 x 3, stride 1, padded, batch 4."""
+BATCH = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A workload with its sizes, and the product that the library computes for it."""
+
+    name: str
+    workload: str
+    sizes: tuple[tuple[str, int], ...]
+    product: Problem
+
+
+def gemm(m: int, n: int, k: int) -> Kernel:
+    sizes = (("M", m), ("N", n), ("K", k))
+    return Kernel(f"{m} x {n} x {k}", "gemm_unbiased", sizes, Problem(m, n, k, scale=SCALE))
+
+
+def convolution(size: int, channels: int, outputs: int) -> Kernel:
+    sizes = (("N", BATCH), ("H", size), ("W", size), ("C", channels), ("O", outputs))
+    product = Problem(BATCH * size * size, outputs, 9 * channels, scale=SCALE)
+    return Kernel(f"conv {size}x{size}x{channels} -> {outputs}", "conv2d_scaled", sizes, product)
+
+
+@cache
+def chip(read_latency: int | None = None) -> HardwareSpec:
+    given = {} if read_latency is None else {"READ_LATENCY": read_latency}
+    return load_hardware(emitted.ROOT / "hw_specs" / "gemmini.yaml", given)
+
+
+@cache
+def compiled(kernel: Kernel) -> Compilation:
+    workload = load_workload(emitted.path(kernel.workload), dict(kernel.sizes))
+    return compile_kernel(workload, chip())
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Modelled cycles: as hwgen reports them, and by instruction with and without latency."""
+
+    kernel: Kernel
+    cycles: int
+    bound: int
+    own: tuple[int, int]
+    library: tuple[int, int]
+
+    @property
+    def speedups(self) -> tuple[float, float]:
+        return self.library[0] / self.own[0], self.library[1] / self.own[1]
+
+
+def measure(kernel: Kernel) -> Measured:
+    c = compiled(kernel)
+    chips = (chip(), chip(0))
+    own = [simulate_timing(written_out(c.program, x), x).cycles for x in chips]
+    library = [simulate_timing(library_program(kernel.product, x), x).cycles for x in chips]
+    bound = lower_bound(c.program, chip()).cycles
+    return Measured(kernel, c.cycles, bound, (own[0], own[1]), (library[0], library[1]))
+
+
+def mean(numbers: Sequence[float]) -> float:
+    """The geometric one."""
+    return prod(numbers) ** (1 / len(numbers))
+
+
+def cycles(kernels: Sequence[Kernel]) -> str:
+    """A table of modelled cycles, and the mean speedups."""
+    found: list[Measured] = []
+    for kernel in kernels:
+        found.append(measure(kernel))
+        if sys.stderr.isatty():
+            sys.stderr.write(f"{kernel.name}\n")
+    header = (
+        "kernel", "cycles", "bound", "ratio",
+        "by instr.", "library", "speedup", "no latency", "library", "speedup",
+    )  # fmt: skip
+    rows: list[tuple[Cell, ...]] = [
+        (
+            m.kernel.name, m.cycles, m.bound, m.cycles / m.bound,
+            m.own[0], m.library[0], m.speedups[0], m.own[1], m.library[1], m.speedups[1],
+        )
+        for m in found
+    ]  # fmt: skip
+    means = [mean([m.speedups[n] for m in found]) for n in (0, 1)]
+    ends = f"geometric mean of the speedups: {means[0]:.3f}, without latency {means[1]:.3f}"
+    return f"{table(header, rows)}\n{ends}"
+
+
+def traffic(kernels: Sequence[Kernel]) -> str:
+    """Bytes of the two factors that are read from DRAM."""
+    rows: list[tuple[Cell, ...]] = []
+    for kernel in kernels:
+        c = compiled(kernel)
+        factors = {t.name for t in c.workload.inputs}
+        moved = [t for t in off_chip_traffic(c.program, chip(), c.workload) if t.tensor in factors]
+        own, least = sum(t.loaded for t in moved), sum(t.size for t in moved)
+        library = sum(bytes_read(kernel.product).values())
+        rows.append((kernel.name, own, library, library / own, least))
+    return table(("kernel", "hwgen", "library", "ratio", "least"), rows)
+
+
+def with_the_librarys_tiles(kernel: Kernel) -> tuple[str, int | str]:
+    """hwgen's code for the library's product in the library's tiles: as reported."""
+    p = kernel.product
+    c = compiled(gemm(p.m, p.n, p.k))
+    i, j, k = choose_tiles_of(p)
+    given = {"m": i * DIM, "n": j, "k": k}
+    base = c.schedule.tiling
+    if base.match.count["m"] != p.m:
+        return f"{i}, {j}, {k}", "the factors are exchanged"
+    count = base.match.count
+    tiles = {loop: min(size, count[loop]) for loop, size in given.items()}
+    looped = [loop for loop in ("m", "n", "k") if tiles[loop] < count[loop]]
+    sums = sum(loop in looped for loop in ("m", "n"))
+    depths = {"acc_acc": sums, "a_spad": len(looped), "b_spad": len(looped)}
+    tiling = replace(
+        base,
+        order=("m", "n"),
+        tiles=tuple((base.tile | tiles).items()),
+        depths=tuple(depths.items()),
+        slots=tuple((name, 2 if depth else 1) for name, depth in depths.items()),
+    )
+    try:
+        chosen = replace(c.search.candidates[0], tiling=tiling)
+        return f"{i}, {j}, {k}", compile_kernel(c.workload, chip(), chosen).cycles
+    except HwgenError as error:
+        return f"{i}, {j}, {k}", f"{error.code}"
+
+
+def choose_tiles_of(p: Problem) -> tuple[int, int, int]:
+    tiles = choose_tiles(-(-p.m // DIM), -(-p.n // DIM), -(-p.k // DIM))
+    return tiles.i, tiles.j, tiles.k
+
+
+def tiles(kernels: Sequence[Kernel]) -> str:
+    """hwgen's schedules against the library's tiles in hwgen's own code, double-buffered."""
+    rows: list[tuple[Cell, ...]] = []
+    for kernel in kernels:
+        chosen, found = with_the_librarys_tiles(kernel)
+        own = compiled(kernel).cycles
+        rows.append((kernel.name, own, chosen, found, found / own if found is int else "-"))
+    return table(("kernel", "hwgen", "library's I, J, K", "cycles", "ratio"), rows)
+
+
+def main() -> int:
+    gemms = [gemm(*shape) for shape in GEMMS]
+    convolutions = [convolution(*shape) for shape in CONVOLUTIONS]
+    cube = gemm(256, 256, 256)
+    for title, text in (
+        ("Products", cycles([*gemms, cube])),
+        ("Convolutions; the library: im2col", cycles(convolutions)),
+        ("Bytes of both factors read", traffic([cube, *gemms, *convolutions])),
+        ("The library's tiles in hwgen's code", tiles([*gemms, *convolutions])),
+    ):
+        sys.stdout.write(f"{title}\n{text}\n\n")
+        sys.stdout.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,208 @@
+"""Orders of buffers and images: one position per element, few calls, the tensor's order seen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache, partial
+from itertools import permutations, product
+from math import prod
+from pathlib import Path
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+import hwgen
+from hwgen.codegen.absorption import absorb
+from hwgen.codegen.image_layout import image_layouts, keeps_order, rearranged_bytes
+from hwgen.codegen.layout_order import dense, orders
+from hwgen.codegen.program import Image
+from hwgen.codegen.walks import Steps, walks_of
+from hwgen.errors import HwgenError
+from hwgen.polyhedral.matching import Match, match, ranked_matches
+from hwgen.polyhedral.operations import Operation
+from hwgen.polyhedral.scop import Scop, build_scop
+from hwgen.polyhedral.select import select
+from hwgen.polyhedral.tiling import Tiling
+from hwgen.spec.expression import Const, Expr, Name, add, evaluate, multiply
+from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.load import load_hardware
+
+SPECS = Path(__file__).parents[2] / "specs"
+CHIPS = ("row_array", "token_rows", "block_rows")
+
+
+@cache
+def matched(name: str) -> tuple[Scop, HardwareSpec, Match]:
+    """A product of odd sizes on one of the chips."""
+    dtype, sums = ("float32", "float32") if name == "block_rows" else ("int8", "int32")
+    workload = hwgen.Workload(
+        "product",
+        tensors={"x": f"{dtype}[13, 17]", "w": f"{dtype}[17, 22]", "y": f"{sums}[13, 22]"},
+        compute=["y[m, n] += x[m, k] * w[k, n]"],
+    )
+    hardware = load_hardware(SPECS / f"{name}.yaml")
+    scop = build_scop(workload)
+    return scop, hardware, match(scop, select(scop, hardware))[0]
+
+
+@st.composite
+def tilings(draw: st.DrawFn, name: str) -> Tiling:
+    _, _, found = matched(name)
+    tiles = {n: draw(st.integers(1, count)) for n, count in found.count.items()}
+    order = tuple(draw(st.permutations([n for n in found.selection.spatial if n in tiles])))
+    bare = Tiling(found, tuple(sorted(tiles.items())), order, (), ())
+    loaded = {s for o in found.selection.operations if o.kind == "load" for s in o.storages}
+    depths = {
+        s.name: draw(st.integers(0, len(bare.loops))) if s.name in loaded else bare.spatial_depth
+        for s in found.selection.storages
+    }
+    return Tiling(found, bare.tiles, order, tuple(depths.items()), tuple((n, 1) for n in depths))
+
+
+def image_steps(name: str) -> dict[str, Steps]:
+    scop, hardware, found = matched(name)
+    return {n: i.steps for n, i in image_layouts(scop, hardware, found).items()}
+
+
+@pytest.mark.parametrize("name", CHIPS)
+@given(data=st.data())
+@settings(deadline=None, derandomize=True, max_examples=25)
+def test_every_element_has_a_place_of_its_own(name: str, data: st.DataObject) -> None:
+    tiling = data.draw(tilings(name))
+    for storage, steps in orders(tiling, image_steps(name)).items():
+        box = tiling.room(storage)
+        rows = [extent for _, extent in tiling.match.rows(storage)]
+        extents, strides = (*box, *rows), (*steps.strides, *steps.rows)
+        assume(prod(extents) <= 20_000)
+        places = {
+            sum(i * s for i, s in zip(index, strides, strict=True))
+            for index in product(*(range(e) for e in extents))
+        }
+        assert places == set(range(prod(extents)))
+
+
+def calls(
+    tiling: Tiling, operation: Operation, steps: Mapping[str, Steps], images: Mapping[str, Steps]
+) -> float:
+    """Calls of one operation in all tiles."""
+    depth = tiling.operation_depth(operation)
+    known = dict(images) | dict(steps)
+    if operation.kind == "load":
+        held = next(s for s in operation.storages if s in steps)
+        known |= {s: images[held] for s in operation.storages if s not in steps}
+    try:
+        found = absorb(operation.intrinsic, walks_of(tiling, operation, known, depth))
+    except HwgenError:
+        return float("inf")
+    return found.issued * prod(loop.count for loop in tiling.loops[:depth])
+
+
+@pytest.mark.parametrize("name", CHIPS)
+@given(data=st.data())
+@settings(deadline=None, derandomize=True, max_examples=25)
+def test_no_other_order_of_a_buffer_has_fewer_calls(name: str, data: st.DataObject) -> None:
+    tiling = data.draw(tilings(name))
+    images = image_steps(name)
+    chosen = orders(tiling, images)
+    operations = tiling.match.selection.operations
+
+    def total(steps: Mapping[str, Steps]) -> float:
+        return sum(calls(tiling, o, steps, images) for o in operations)
+
+    def ordered(storage: str, order: tuple[int, ...]) -> Steps:
+        box, span = tiling.room(storage), tiling.match.span(storage)
+        inner = dense([box[d] for d in order])
+        strides = tuple(inner[order.index(d)] * span for d in range(len(box)))
+        return Steps(chosen[storage].coordinates, strides, chosen[storage].rows)
+
+    best = total(chosen)
+    plain = {n: ordered(n, tuple(range(len(s.strides)))) for n, s in chosen.items()}
+    assert best <= total(plain)
+    for storage in chosen:
+        for order in permutations(range(len(chosen[storage].strides))):
+            assert best <= total(chosen | {storage: ordered(storage, order)}), storage
+
+
+# Images.
+
+
+@st.composite
+def images(draw: st.DrawFn) -> tuple[Image, tuple[int, ...]]:
+    """A tensor's blocked image, its dimensions in any order."""
+    shape = tuple(draw(st.lists(st.integers(1, 9), min_size=1, max_size=3)))
+    blocks = [draw(st.integers(1, 4)) for _ in shape]
+    axes = [(d, inner) for d in range(len(shape)) for inner in (False, True)]
+    order = draw(st.one_of(st.just(axes), st.permutations(axes)))
+    extents = tuple(blocks[d] if inner else -(-shape[d] // blocks[d]) for d, inner in order)
+    index: list[Expr] = []
+    for d in range(len(shape)):
+        outer, inner = (Name(f"p{order.index((d, inside))}") for inside in (False, True))
+        index.append(add(multiply(outer, Const(blocks[d])), inner))
+    lanes = draw(st.integers(0, len(extents)))
+    split = len(extents) - lanes
+    image = Image("i", "t", "output", "int8", extents[:split], extents[split:], tuple(index), 0)
+    return image, shape
+
+
+def elements(image: Image, shape: tuple[int, ...]) -> list[int]:
+    """The tensor's elements in the image's order, by their numbers; positions outside left out."""
+    steps = dense(shape)
+    result: list[int] = []
+    for position in product(*(range(e) for e in (*image.outer, *image.lanes))):
+        values = {f"p{n}": i for n, i in enumerate(position)}
+        index = [int(evaluate(e, values)) for e in image.index]
+        if all(0 <= i < extent for i, extent in zip(index, shape, strict=True)):
+            result.append(sum(i * s for i, s in zip(index, steps, strict=True)))
+    return result
+
+
+@given(images())
+@settings(deadline=None, derandomize=True, max_examples=300)
+def test_an_image_that_keeps_order_has_all_elements_in_order(
+    made: tuple[Image, tuple[int, ...]],
+) -> None:
+    image, shape = made
+    found = elements(image, shape)
+    assert sorted(found) == list(range(prod(shape)))
+    if keeps_order(image, shape):
+        assert found == sorted(found)
+    elif all(extent % 4 == 0 for extent in shape):
+        assert found != sorted(found)
+
+
+def image(outer: tuple[int, ...], lanes: tuple[int, ...], *index: Expr) -> Image:
+    return Image("i", "t", "input", "int8", outer, lanes, index, 0)
+
+
+def test_orders_that_are_kept_and_that_are_not() -> None:
+    p = [Name(f"p{n}") for n in range(4)]
+    plain = image((4,), (8,), p[0], p[1])
+    assert keeps_order(plain, (4, 8))
+    assert not keeps_order(plain, (4, 16)) or elements(plain, (4, 16))[:8] == list(range(8))
+    by_column = image((2, 4), (8,), p[1], add(multiply(p[0], Const(8)), p[2]))
+    assert not keeps_order(by_column, (4, 16))
+    by_row = image((4, 2), (8,), p[0], add(multiply(p[1], Const(8)), p[2]))
+    assert keeps_order(by_row, (4, 16))
+    transposed = image((8,), (4,), p[1], p[0])
+    assert not keeps_order(transposed, (4, 8))
+    broadcast = image((5, 4), (8,), p[1], p[2])
+    assert not keeps_order(broadcast, (4, 8))
+
+
+def test_memory_that_the_host_shares_leaves_tensors_in_order() -> None:
+    scop, hardware, _ = matched("row_array")
+    assert hardware.offchip.shared
+    cost = partial(rearranged_bytes, scop, hardware)
+    selections = select(scop, hardware)
+    plain = list(ranked_matches(scop, selections))
+    careful = list(ranked_matches(scop, selections, cost))
+    assert [g[0].iterations for g in plain] == [g[0].iterations for g in careful]
+    for some, chosen in zip(plain, careful, strict=True):
+        assert {cost(m) for m in chosen} == {min(cost(m) for m in (*some, *chosen))}
+    assert any(cost(m) > 0 for group in plain for m in group)
+    assert 0 in {cost(m) for group in careful for m in group}
+
+
+def test_a_tensor_of_one_element_is_in_order() -> None:
+    assert keeps_order(image((1, 1), (), Name("p0")), (1,))
