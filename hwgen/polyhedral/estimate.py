@@ -20,6 +20,9 @@ from hwgen.spec.hardware import HardwareSpec
 Grid = dict[str, NDArray[np.int64]]
 """Tile size of each loop, one array element per point."""
 
+SPARE = 0.01
+"""Relative cost of cycles on the bus that others hide, where a host issues calls."""
+
 TAIL_PENALTY = 1e-3
 """Relative cost of a loop with a tail: a program without is shorter, at equal speed better."""
 
@@ -234,8 +237,9 @@ class _Levels:
         iterations = np.ones(1)
         for n in o.loops:
             iterations = iterations * match.count[n]
-        work = np.maximum(rates.per_iteration * iterations, self._held(o))
-        issuing = self._issuing(o, iterations, depth)
+        rows = self._rows(o, depth)
+        work = rates.per_iteration * iterations + self._held(o, rates.per_iteration * rows)
+        issuing = self._issuing(o, iterations, rows)
         tiles = shape.tiles(o, depth)
         self.hosting[depth] = self.hosting[depth] + issuing / tiles
         work = np.maximum(work, issuing)
@@ -294,13 +298,19 @@ class _Levels:
         return np.maximum(0, waiting - self.ready)
 
     def _issuing(
-        self, o: Operation, iterations: NDArray[np.float64], depth: int
+        self, o: Operation, iterations: NDArray[np.float64], rows: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """Cycles in which the host issues an operation's calls, each as long as its tile allows."""
-        shape, match = self.shape, self.shape.match
-        issue = shape.hardware.issue
+        issue = self.shape.hardware.issue
         if issue is None or not o.intrinsic.software_loops:
             return np.zeros(1)
+        return iterations / rows * (o.intrinsic.instructions * issue.cycles)
+
+    def _rows(self, o: Operation, depth: int) -> NDArray[np.float64]:
+        """Iterations of one call among those that C loops repeat."""
+        shape, match = self.shape, self.shape.match
+        if not o.intrinsic.software_loops:
+            return np.ones(1)
         own = [x.extent.maximum for x in o.intrinsic.loops if not x.software]
         written = o.storages[written_position(o.intrinsic)]
         moving = {n for c in match.coordinate.get(written, ()) for n in c.names}
@@ -312,10 +322,11 @@ class _Levels:
                 if match.block.get(n, 1) == 1 and n in moving:
                     rows = np.maximum(rows, tiles[n] / np.ceil(tiles[n] / most))
             each = each * rows
-        return iterations / each * (o.intrinsic.instructions * issue.cycles)
+        return each
 
-    def _held(self, o: Operation) -> NDArray[np.float64]:
-        """Cycles of bringing in the operand that the unit holds, in all tiles together."""
+    def _held(self, o: Operation, call: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Cycles of bringing in the operand that the unit holds, beyond those of the `call` that it
+        happens beside, in all tiles together."""
         held = o.intrinsic.stationary
         if held is None:
             return np.zeros(1)
@@ -327,7 +338,7 @@ class _Levels:
         for n in o.loops:
             blocks = match.count[n]
             runs = runs * (blocks if n in moving else -(-blocks // shape.grid[n]))
-        return held.cycles * runs
+        return np.maximum(0, held.cycles - call) * runs
 
     def _add_bus_waits(self) -> None:
         """A load on the anchor's unit waits for the loads that are served before it.
@@ -400,6 +411,9 @@ class _Levels:
         # A store from a single slot is in every iteration already, also in the last.
         drain = np.where(self.store_serial, 0, self.store)
         total = np.maximum(iteration, self.bus) + ramp + drain
+        if shape.hardware.pipelined:
+            # Of equals, what leaves the bus more time: for latencies that are not known here.
+            total = total + SPARE * self.bus
         tails = np.zeros(1)
         for name in shape.loops:
             tails = tails + (shape.match.count[name] % shape.grid[name] != 0)

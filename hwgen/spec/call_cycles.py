@@ -26,8 +26,9 @@ def run_cycles(
     """Cycles of all calls that software loops repeat, one after the other.
 
     `extents`: of all loops; `steps`: how the stationary operand moves in each, where there is one;
-    `names`: what else the formula may use; `fresh`: whether the first call brings that operand. What `transfer`, `bursts` and `beats` stand for is that
-    of all calls together, and is counted once.
+    `names`: what else the formula may use; `fresh`: whether the first call brings that operand.
+    What `transfer`, `bursts` and `beats` stand for is that of all calls together, and is counted
+    once.
     """
     count = intrinsic.software_loops
     given = dict(names)
@@ -43,7 +44,7 @@ def run_cycles(
         return prod(extents[:count]) * each + moved
     inside = repeats(extents[:count], steps[:count])
     runs = prod(extents[:count]) // inside
-    return runs * max(held.cycles, inside * each) + moved
+    return runs * (max(held.cycles, each) + (inside - 1) * each) + moved
 
 
 def repeats(extents: Sequence[int], steps: Sequence[int]) -> int:

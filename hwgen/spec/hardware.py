@@ -272,8 +272,8 @@ class Configuration:
 class Stationary:
     """An operand that the unit holds while calls with the same address of it follow each other.
 
-    `cycles`: what it takes to bring another one in, beside the calls that use the one before; a
-    run of calls with one address takes at least so long.
+    `cycles`: what it takes to bring another one in, beside the call before; the first of the calls
+    that use it takes at least so long.
     """
 
     operand: str

@@ -241,7 +241,7 @@ class StationarySchema(Model):
     operand: Name
     """The operand; it does not move in hardware loops."""
     cycles: IntExpr
-    """What bringing another one in takes, beside the calls that use the one before."""
+    """What bringing another one in takes, beside the call before it."""
 
 
 class IntrinsicSchema(Model):

@@ -66,7 +66,8 @@ def test_a_run_with_a_stationary_operand(
 ) -> None:
     extents, steps = run
     made = with_cycles(Call("max", (Name("i"), Const(3))), held)
-    total = sum(max(held, length * max(rows, 3)) for length in stays(extents, steps))
+    each = max(rows, 3)
+    total = sum(max(held, each) + (length - 1) * each for length in stays(extents, steps))
     assert run_cycles(made, [*extents, rows], [*steps, 0], {}) == total
 
 
