@@ -35,13 +35,11 @@ class Data(str, Enum):
 
 
 def _some_chip(*, processor: bool = False) -> str:
-    """A chip with units, or a processor, to name in examples, so that they run as printed."""
+    """A chip with units and micro-kernels, or a processor, to name in examples: such chips have
+    calls for every integer workload, so that the examples run as printed."""
     folder = Path(__file__).resolve().parents[2] / "hw_specs"
-    fitting = (
-        path.stem
-        for path in folder.glob("*.yaml")
-        if ("\nprocessor:" in path.read_text(encoding="utf-8")) == processor
-    )
+    section = "\nprocessor:" if processor else "\nmicro_kernels:"
+    fitting = (p.stem for p in folder.glob("*.yaml") if section in p.read_text(encoding="utf-8"))
     return min(fitting, default="CHIP.yaml")
 
 

@@ -154,20 +154,42 @@ def _repeated(intrinsic: Intrinsic, merged: tuple[Walk, ...]) -> Absorption:
             if w is not None:
                 rest.remove(w)
         rest += [outside for _, outside in cut if outside is not None]
-        ordered = _stationary_inside(intrinsic, _merge(rest))
-        outer = ordered[: max(0, len(ordered) - count)]
-        around = ordered[len(outer) :]
-        idle = Walk(1, (0,) * len(intrinsic.operands))
-        software = (*(idle for _ in range(count - len(around))), *around)
-        repeated = prod(w.extent for w in around)
-        candidate = Absorption((*software, *hardware), (), outer, repeated)
+        candidate = _around(intrinsic, hardware, _merge(rest))
+        if candidate is None:
+            continue
         # As many iterations as fit in the innermost loop: a transfer's bursts cover its rows.
-        rank = (candidate.calls, repeated, tuple(-w.extent for w in reversed(hardware)))
+        inside = tuple(-w.extent for w in reversed(hardware))
+        rank = (candidate.calls, candidate.repeated, inside)
         if best is None or rank < best[0]:
             best = (rank, candidate)
     if best is None:
         raise _no_call(intrinsic, merged)
     return best[1]
+
+
+def _around(
+    intrinsic: Intrinsic, hardware: tuple[Walk, ...], rest: Sequence[Walk]
+) -> Absorption | None:
+    """What the hardware's own loops leave as C loops around the call: in the order that brings in
+    the stationary operand least often or, where results would be late, in one that writes elsewhere
+    first; what cannot be repeated so stands outside the run. None where even that is too early."""
+    count, written = intrinsic.software_loops, _written(intrinsic)
+    least = max(0, len(rest) - count)
+    spread = _ordered(list(rest), written)
+    idle = Walk(1, (0,) * len(intrinsic.operands))
+    tries = [(_stationary_inside(intrinsic, rest), least)]
+    tries += [(spread, outside) for outside in range(least, len(rest) + 1)]
+    for ordered, outside in tries:
+        around = ordered[outside:]
+        loops = (*(idle for _ in range(count - len(around))), *around, *hardware)
+        if not hazard(intrinsic, loops, written):
+            return Absorption(loops, (), ordered[:outside], prod(w.extent for w in around))
+    return None
+
+
+def _written(intrinsic: Intrinsic) -> int:
+    names = [o.name for o in intrinsic.operands]
+    return names.index(intrinsic.semantics[0].target.tensor)
 
 
 def _cut(walk: Walk | None, loop: HardwareLoop) -> tuple[Walk | None, Walk | None]:

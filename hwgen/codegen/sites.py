@@ -209,7 +209,18 @@ class _Builder:
             if o.kind in ("update", "map")
         }
         apart = bool(computing) and operation.intrinsic.unit not in computing
-        return apart and any(self.tiling.slot.get(s, 1) > 1 for s in operation.storages)
+        onchip = [s for s in operation.storages if s in self.tiling.slot]
+        if operation.kind == "store":
+            # What it reads must stay an iteration longer: loads refill their slots before that.
+            loaded = {
+                s
+                for o in self.tiling.match.selection.operations
+                if o.kind == "load"
+                for s in o.storages
+            }
+            if not loaded.isdisjoint(onchip):
+                return False
+        return apart and all(self.tiling.slot[s] > 1 for s in onchip)
 
     def places(self, operation: Operation, ranges: Ranges) -> list[Placed]:
         """Where the calls of one piece stand."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 
+from .bus import FOREVER
 from .stream import Operation
 
 Done = tuple[int, int, int]
@@ -36,7 +37,10 @@ class Issuer:
         self._step = step
         self._pending = pending
         self._stuck = stuck
-        self._recent: list[deque[Done]] = [deque(maxlen=min(c, 64)) for c in capacities]
+        # Each has an instruction at least: so many can stand in a queue.
+        self._recent: list[deque[Done]] = [
+            deque(maxlen=c if c < FOREVER else 0) for c in capacities
+        ]
         self.free = 0
         """When the host can issue the next instruction."""
 

@@ -48,10 +48,7 @@ class LoopRunner:
             for zone in self._zones(first, end):
                 self._run_zone(zone)
         else:
-            stream = self.stream
             for v in range(first, end):
-                if stream.emitted >= stream.limit:
-                    return
                 values[slot] = v
                 for part in body:
                     part()
@@ -74,8 +71,6 @@ class LoopRunner:
         seen: dict[Hashable, tuple[int, object]] = {}
         watching = end - v > 2 * max(1, zone.period)
         while v < end:
-            if stream.emitted >= stream.limit:
-                return
             if watching and step and (v - zone.start) % step == 0 and end - v >= step:
                 found = self._repeated(seen, v, zone.period)
                 if found is not None:

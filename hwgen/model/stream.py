@@ -125,6 +125,10 @@ def check_variant(kernel: MicroKernelDef, variant: int, site: int) -> None:
         )
 
 
+class _LimitReachedError(Exception):
+    """No more operations are to be sent: everything that is still open ends here."""
+
+
 class Stream:
     """Walks a program once. `variables`: loop variables in the order of `where`.
 
@@ -192,15 +196,18 @@ class Stream:
 
     def run(self) -> None:
         """Send the whole program and its completion to the sink."""
-        for node in self._root:
-            if self.emitted < self.limit:
+        try:
+            for node in self._root:
                 node()
-        self.truncated = self.emitted >= self.limit
-        if not self.truncated:
+        except _LimitReachedError:
+            self.truncated = True
+        else:
             self._complete()
 
     def call(self, base: Operation, where: tuple[int, ...], *, is_call: bool = True) -> None:
         """Send an operation, with the pops that wait for its unit."""
+        if self.emitted >= self.limit:
+            raise _LimitReachedError
         last = self._last
         if last is not None:
             self.emitted += 1

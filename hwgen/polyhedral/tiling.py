@@ -80,9 +80,7 @@ class Tiling:
         if not moving or len(moving) == len(around):
             return False
         writers = {
-            o.kind
-            for o in self.match.selection.operations
-            if o.storages[_written(o)] == storage
+            o.kind for o in self.match.selection.operations if o.storages[_written(o)] == storage
         }
         return writers == {"load"} and prod(x.count for x in moving) == self.slot[storage]
 

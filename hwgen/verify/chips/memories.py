@@ -13,8 +13,6 @@ ENTRIES = (64, 256, 16, 8, 6, 4, 3, 2, 1)
 """Entries of a memory that is made smaller, where one entry is several elements."""
 ELEMENTS = (4096, 1024, 333, 256, 100, 64, 31)
 """Elements of a memory that is made smaller, where single elements are addressed."""
-BANKED = False
-"""Whether memories have banks."""
 
 
 def draw_sizes(spec: Spec, pick: Pick, hardware: HardwareSpec) -> dict[str, int]:
@@ -29,18 +27,7 @@ def draw_sizes(spec: Spec, pick: Pick, hardware: HardwareSpec) -> dict[str, int]
             width = DTYPES[memory.dtype] * prod(memory.entry_shape)
             spec["memories"][memory.name]["size"] = f"{count} * {width}"
             entries[memory.name] = count
-    if BANKED:
-        for name, count in entries.items():
-            if pick.chance(3):
-                draw_banks(spec["memories"][name], pick, count)
     return entries
-
-
-def draw_banks(memory: Spec, pick: Pick, entries: int) -> None:
-    """Banks of equal size, each with a few ports."""
-    counts = [n for n in (2, 4, 1, 3, 8) if entries % n == 0]
-    ports = {"read": pick((1, 2)), "write": pick((1, 2))}
-    memory["banks"] = {"count": pick(counts), "ports": ports}
 
 
 def draw_addresses(spec: Spec, pick: Pick, entries: dict[str, int]) -> None:

@@ -25,7 +25,7 @@ from hwgen.verify.chips.campaign import ChipReport, Tally, chip_campaign
 from hwgen.verify.chips.draw import Draw, draw_again, draw_of, random_chip
 from hwgen.verify.chips.draws import Pick, Spec, Tape
 from hwgen.verify.chips.examine import check
-from hwgen.verify.chips.memories import draw_addresses, draw_banks
+from hwgen.verify.chips.memories import draw_addresses
 from hwgen.verify.chips.text import yaml_text
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -131,14 +131,6 @@ def test_address_fields_reach_a_part_of_their_memory() -> None:
     draw_addresses(spec, Pick(Random(0).choice), {"m": 9})
     drawn = {o["address"] for o in operands.values() if "address" in o}
     assert {"0..8", "0..3", "4..8", "3..8", "1..8"} == drawn
-
-
-def test_banks_divide_a_memory() -> None:
-    for seed in range(20):
-        memory: Spec = {}
-        draw_banks(memory, Pick(Random(seed).choice), 6)
-        assert 6 % memory["banks"]["count"] == 0
-        assert set(memory["banks"]["ports"]) == {"read", "write"}
 
 
 # Campaigns
