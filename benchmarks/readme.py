@@ -8,8 +8,10 @@ from collections.abc import Mapping
 
 from run import ROOT, SECTIONS, compiled
 
+from hwgen.pipeline import Compilation, compile_kernel
 from hwgen.report.text import describe, measure
 from hwgen.scripting import script_of
+from hwgen.spec.load import load_hardware, load_workload
 
 README = ROOT / "README.md"
 GEMM = {"M": 1, "N": 256, "K": 256}
@@ -22,10 +24,18 @@ def kernel_text(source: str) -> str:
     return found[0]
 
 
+def array_kernel() -> Compilation:
+    """A small product with a bias on an array behind a host."""
+    workload = load_workload(ROOT / "workloads" / "gemm_scaled.yaml", {"M": 16, "N": 64, "K": 64})
+    return compile_kernel(workload, load_hardware(ROOT / "hw_specs" / "gemmini.yaml"))
+
+
 def excerpts() -> dict[str, str]:
     """What stands between the README's markers and does not depend on the machine."""
     c = compiled("gemm", GEMM)
+    array = kernel_text(array_kernel().source.c)
     return {
+        "array": f"```c\n{array}\n```",
         "report": f"```\n{describe(measure(c))}\n```",
         "kernel": f"```c\n{kernel_text(c.source.c)}\n```",
         "script": f"```text\n{script_of(c).rstrip()}\n```",
