@@ -7,7 +7,7 @@ on inwards; calls of one site differ in tile counters and in the loops left arou
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -21,7 +21,7 @@ from hwgen.codegen.layout import (
     tile_base,
     tile_origin,
 )
-from hwgen.codegen.pipelining import Placed, Ranges, early, in_place, late
+from hwgen.codegen.pipelining import Placing, Ranges, early, in_place, late
 from hwgen.codegen.starts import at_start, starts
 from hwgen.codegen.walks import Steps, walks_of
 from hwgen.polyhedral.affine import Affine, combine
@@ -103,27 +103,28 @@ def build_sites(
     computed: int | None = None
     builder = _Builder(hardware, tiling, images, buffers, allocation, phase)
     for number, operation in enumerate(tiling.match.selection.operations):
-        depth = tiling.operation_depth(operation)
-        selection = tiling.match.selection
-        before = operation.kind in ("load", "init") or selection.early(operation)
-        inside = selection.inner(operation) and depth > tiling.spatial_depth
-        position = STEP * number + (0 if before or inside else INNER + 1)
-        if operation.kind == "init" and builder.moves(operation, depth):
-            # Where its slot is stored in the same iteration, after that.
-            position = INNER + 1 + STEP * len(selection.operations)
-        for ranges, last in _pieces(tiling, operation, depth):
-            for some, starting in starts(tiling, operation, ranges):
-                for done, part in builder.parts(operation, depth, last, starting):
-                    for placed in builder.places(operation, some):
-                        index, place = first + len(result), position
-                        if hardware.pipelined and operation.kind == "update":
-                            # What was computed before is stored once this unit has begun.
-                            place += 0 if computed is None else AFTER
-                            computed = position
-                        elif placed.is_late and computed is not None:
-                            place = computed + STORED
-                        result.append(builder.site(index, done, place, placed, last, part))
+        position = builder.position(number, operation)
+        for calls in builder.calls(operation):
+            place = position
+            if hardware.pipelined and operation.kind == "update":
+                # What was computed before is stored once this unit has begun.
+                place += 0 if computed is None else AFTER
+                computed = position
+            elif calls.placed.is_late and computed is not None:
+                place = computed + STORED
+            result.append(builder.site(first + len(result), place, calls))
     return result
+
+
+@dataclass(frozen=True, slots=True)
+class _Calls:
+    """Calls of one operation (its first ones perhaps by another intrinsic) with equal extents:
+    where they stand, the loops that are at their last tile, and which iterations they are."""
+
+    operation: Operation
+    placed: Placing
+    last: frozenset[str]
+    part: Part
 
 
 def _pieces(
@@ -174,6 +175,26 @@ class _Builder:
     allocation: Allocation
     phase: int
 
+    def position(self, number: int, operation: Operation) -> int:
+        """Where an operation stands among those of one body."""
+        tiling = self.tiling
+        selection, depth = tiling.match.selection, tiling.operation_depth(operation)
+        if operation.kind == "init" and self.moves(operation, depth):
+            # Where its slot is stored in the same iteration, after that.
+            return INNER + 1 + STEP * len(selection.operations)
+        before = operation.kind in ("load", "init") or selection.early(operation)
+        inside = selection.inner(operation) and depth > tiling.spatial_depth
+        return STEP * number + (0 if before or inside else INNER + 1)
+
+    def calls(self, operation: Operation) -> Iterator[_Calls]:
+        """The calls of an operation, in order."""
+        depth = self.tiling.operation_depth(operation)
+        for ranges, last in _pieces(self.tiling, operation, depth):
+            for some, starting in starts(self.tiling, operation, ranges):
+                for done, part in self.parts(operation, depth, last, starting):
+                    for placed in self.places(operation, some):
+                        yield _Calls(done, placed, last, part)
+
     def parts(
         self, operation: Operation, depth: int, last: frozenset[str], starting: bool
     ) -> list[tuple[Operation, Part]]:
@@ -222,7 +243,7 @@ class _Builder:
                 return False
         return apart and all(self.tiling.slot[s] > 1 for s in onchip)
 
-    def places(self, operation: Operation, ranges: Ranges) -> list[Placed]:
+    def places(self, operation: Operation, ranges: Ranges) -> list[Placing]:
         """Where the calls of one piece stand."""
         loops = self.tiling.loops
         if not self.moves(operation, len(ranges)):
@@ -231,15 +252,9 @@ class _Builder:
             return list(late(loops, ranges))
         return list(early(loops, ranges, within=operation.kind == "init"))
 
-    def site(
-        self,
-        index: int,
-        operation: Operation,
-        position: int,
-        placed: Placed,
-        last: frozenset[str],
-        part: Part,
-    ) -> Site:
+    def site(self, index: int, position: int, calls: _Calls) -> Site:
+        """One call site."""
+        operation, placed, last, part = calls.operation, calls.placed, calls.last, calls.part
         depth = len(placed.ranges)
         absorbed = part.absorbed
         outer = [f"call{i}" for i in range(len(absorbed.outer))]

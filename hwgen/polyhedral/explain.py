@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from hwgen.polyhedral.matching import Match
 from hwgen.polyhedral.scop import Scop, ScopStatement
 from hwgen.polyhedral.selection import Selector
-from hwgen.polyhedral.semantics import updates, widens, written
+from hwgen.polyhedral.semantics import neutral_element, updates, widens, written
 from hwgen.polyhedral.unify import Unification, as_immediate, unify
 from hwgen.spec.expression import Access, Binary, Call, Cast, Const, Expr, Name, children, walk
 from hwgen.spec.hardware import HardwareSpec, Immediate, Intrinsic
@@ -42,6 +42,9 @@ def explain(scop: Scop, hardware: HardwareSpec, match: Match | None) -> list[Exp
             key = (operation.statement, operation.intrinsic.name)
             text = line.split(": ", 1)[1]
             bound[key] = f"{bound[key]}; {text}" if key in bound else text
+            if operation.first is not None:
+                begins = f"begins the sums of {operation.intrinsic.name}, which adds to them"
+                bound[operation.statement, operation.first.name] = begins
     result: list[Explanation] = []
     for statement in scop.statements:
         for intrinsic in hardware.intrinsics:
@@ -62,6 +65,9 @@ def why_not(
         return _why_no_copy(scop, hardware, statement, intrinsic)
     if statement.op != "=":
         if isinstance(only[0].value, Const):
+            neutral = neutral_element(statement.op, scop.dtype[statement.target.tensor])
+            if only[0].value.value == neutral:
+                return "the sums begin without it", ""
             return (
                 f"it sets {only[1]} to {only[0].value}, not the value `{statement.op}` starts from",
                 "",

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import hwgen
 from hwgen.codegen.absorption import Walk
-from hwgen.codegen.pipelining import Placed, Ranges, early, in_place, late
+from hwgen.codegen.pipelining import Placing, Ranges, early, in_place, late
 from hwgen.codegen.starts import at_start, starts
 from hwgen.polyhedral.matching import match
 from hwgen.polyhedral.operations import Operation
@@ -52,7 +52,7 @@ def value(text: str, counters: Mapping[str, int]) -> int:
     return first + int("".join(words[1:]) or 0)
 
 
-def places(loops: tuple[TileLoop, ...], found: Iterable[Placed]) -> dict[Point, list[Point | int]]:
+def places(loops: tuple[TileLoop, ...], found: Iterable[Placing]) -> dict[Point, list[Point | int]]:
     """Where each iteration stands: in an iteration of the loops, or at an edge."""
     result: dict[Point, list[Point | int]] = {}
     for placed in found:
