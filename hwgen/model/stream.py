@@ -199,10 +199,9 @@ class Stream:
         try:
             for node in self._root:
                 node()
+            self._complete()
         except _LimitReachedError:
             self.truncated = True
-        else:
-            self._complete()
 
     def call(self, base: Operation, where: tuple[int, ...], *, is_call: bool = True) -> None:
         """Send an operation, with the pops that wait for its unit."""

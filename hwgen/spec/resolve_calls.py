@@ -22,7 +22,7 @@ def software_loops(
     """The C loops that may stand around a call: any extent, any constant steps.
 
     Raises:
-        HwgenError: H026 where the number is no number of loops, H135 too many, or with a micro-kernel.
+        HwgenError: H026 where it is no number of loops, H135 too many, or with a micro-kernel.
     """
     where = (*path, "software_loops")
     count = context.integer(fields.software_loops, where, 0)

@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 from hwgen.codegen.program import (
-    Barrier,
     Call,
     If,
     KernelProgram,
@@ -16,8 +15,7 @@ from hwgen.codegen.program import (
     Node,
     Pop,
     Push,
-    Signal,
-    Wait,
+    Sync,
 )
 from hwgen.errors import HwgenError
 from hwgen.model import trace
@@ -32,7 +30,7 @@ def interpret(nodes: tuple[Node, ...], values: Mapping[str, int]) -> Iterator[Ke
     """The events by the obvious recursion."""
     for node in nodes:
         match node:
-            case Push() | Pop() | Signal() | Wait() | Barrier():
+            case Sync():
                 yield (node,)
             case If(condition, then, otherwise):
                 yield from interpret(then if evaluate(condition, values) else otherwise, values)
