@@ -443,7 +443,8 @@ class Selector:
             init = self._initialiser(memory, neutral, statement)
             written_to = {init.semantics[0].target.tensor: name}
         else:
-            init = self.starter(memory, start)
+            init = self.loader(memory, self.scop.dtype[start.tensor])
+            assert init is not None, "plans whose sums cannot start from it are left out"
             only = init.semantics[0]
             assert isinstance(only.value, Access)
             written_to = {only.target.tensor: name, only.value.tensor: start.tensor}
@@ -462,17 +463,6 @@ class Selector:
         )
         self.operations[-1] = replace(self.operations[-1], first=first)
         self.held[statement.target.tensor] = name
-
-    def starter(self, memory: str, start: Reference) -> Intrinsic:
-        """The copy that brings what sums start from into their memory.
-
-        Raises:
-            KeyError: where there is none.
-        """
-        copy = self.loader(memory, self.scop.dtype[start.tensor])
-        if copy is None:
-            raise KeyError(start.tensor)
-        return copy
 
     def _initialiser(
         self, memory: str, neutral: int | float, statement: ScopStatement

@@ -94,6 +94,18 @@ def test_help_has_examples(command: str, capsys: pytest.CaptureFixture[str]) -> 
     assert "\x1b" not in text
 
 
+def test_the_first_examples_run_as_printed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert main(["--help"]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.split("Examples:")[1].splitlines()]
+    examples = [words[1:] for words in lines if words and words[0] == "hwgen"]
+    assert len(examples) >= 3
+    monkeypatch.chdir(tmp_path)
+    for arguments in examples:
+        assert main(arguments) == 0, arguments
+
+
 def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out.startswith("hwgen 0.")

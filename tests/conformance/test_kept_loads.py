@@ -1,0 +1,110 @@
+"""Loads that happen once: tiles that stay where they were brought, on chips of several kinds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from hwgen.model.bound import lower_bound
+from hwgen.model.traffic import off_chip_traffic
+from hwgen.pipeline import Compilation, compile_kernel
+from hwgen.polyhedral.matching import ranked_matches
+from hwgen.polyhedral.scop import build_scop
+from hwgen.polyhedral.search import Candidate, SearchResult, Watch, search
+from hwgen.polyhedral.search_choose import TIE, choose
+from hwgen.polyhedral.search_refine import keepers
+from hwgen.polyhedral.select import select
+from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.load import load_hardware, load_workload
+from hwgen.verify.data import draw_inputs
+from hwgen.verify.examine import examine
+
+ROOT = Path(__file__).parents[2]
+ARRAY = ROOT / "hw_specs" / "gemmini.yaml"
+UNBIASED = ROOT / "tests" / "gemmini" / "workloads" / "gemm_unbiased.yaml"
+
+
+def product(m: int, n: int, k: int) -> Compilation:
+    workload = load_workload(UNBIASED, {"M": m, "N": n, "K": k})
+    return compile_kernel(workload, load_hardware(ARRAY))
+
+
+def loaded(c: Compilation) -> dict[str, float]:
+    """How often each byte of an input is loaded."""
+    moved = off_chip_traffic(c.program, c.hardware, c.workload)
+    return {t.tensor: t.loaded / t.size for t in moved if t.role == "input"}
+
+
+def test_both_factors_of_a_cube_are_read_once() -> None:
+    c = product(256, 256, 256)
+    assert loaded(c) == {"a": 1, "b": 1}
+    assert c.cycles <= 1.02 * lower_bound(c.program, c.hardware).cycles
+    found = examine(c, draw_inputs(c.workload, 0)).functional
+    assert found is not None
+    for name in ("a", "b"):
+        assert found.traffic_bytes("dram", name, "read") == 65536
+
+
+@pytest.mark.parametrize("sizes", [(512, 512, 512), (12544, 256, 64), (784, 1024, 256)])
+def test_products_on_an_array_are_near_their_bound(sizes: tuple[int, int, int]) -> None:
+    c = product(*sizes)
+    assert c.cycles <= 1.02 * lower_bound(c.program, c.hardware).cycles
+
+
+CHIPS = ("hw_specs/vta.yaml",)
+
+
+def searched(chip: str) -> tuple[Compilation, SearchResult, HardwareSpec]:
+    """A product whose weights are loaded again for each tile of rows."""
+    hardware = load_hardware(ROOT / chip)
+    floats = any(m.dtype == "float32" for m in hardware.memories)
+    name, sizes = "matmul" if floats else "gemm", {"M": 48, "N": 80, "K": 96}
+    workload = load_workload(ROOT / "workloads" / f"{name}.yaml", sizes)
+    scop = build_scop(workload)
+    found = search(hardware, next(ranked_matches(scop, select(scop, hardware))), 64)
+    return compile_kernel(workload, hardware), found, hardware
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_kept_tiles_are_ordered_and_right(chip: str) -> None:
+    c, found, hardware = searched(chip)
+    inputs = draw_inputs(c.workload, 1)
+    tried = 0
+    for candidate in found.candidates:
+        for tiling in list(keepers(hardware, candidate.tiling))[:2]:
+            kept = [s for s, _ in tiling.depths if tiling.kept(s)]
+            assert kept
+            kernel = compile_kernel(c.workload, hardware, Candidate(tiling, 0.0))
+            examine(kernel, inputs)
+            examine(kernel, inputs, "c")
+            for storage in kept:
+                tensor = tiling.match.selection.storage(storage).tensor
+                assert loaded(kernel)[tensor] == 1, tensor
+            tried += 1
+        if tried >= 6:
+            break
+    assert tried >= 2
+
+
+@dataclass(frozen=True)
+class Made:
+    """What a schedule is said to take."""
+
+    cycles: int
+    offchip_bytes: int
+
+
+@pytest.mark.parametrize(("slower", "taken"), [(TIE - 0.0005, 10), (TIE + 0.0005, 900)])
+def test_of_equally_fast_schedules_the_thriftiest(slower: float, taken: int) -> None:
+    _, found, hardware = searched("hw_specs/vta.yaml")
+    first, second = found.candidates[:2]
+
+    def build(candidate: Candidate) -> Made:
+        if candidate is first:
+            return Made(100_000, 900)
+        return Made(round(100_000 * slower), 10) if candidate is second else Made(200_000, 1)
+
+    best, _ = choose(hardware, found, build, Watch())
+    assert best.offchip_bytes == taken
