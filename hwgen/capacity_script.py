@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from functools import cached_property
 
@@ -12,6 +12,7 @@ from hwgen.errors import HwgenError, Location
 from hwgen.polyhedral.fitting import Form, Knob, nearest, smallest_form
 from hwgen.polyhedral.matching import Match
 from hwgen.polyhedral.scop import Scop
+from hwgen.polyhedral.search_choose import LIMITS
 from hwgen.polyhedral.tiling import Tiling
 from hwgen.refit import Changes, Compiles, Phases
 from hwgen.schedule import Schedule
@@ -104,6 +105,11 @@ def exceeds(
     readable = error.code == "H502"
     if not readable and not any(given.phases.exceeded):
         return None
+    if _fits_dense(given, compiles):
+        edits = enumerate(given.schedule.edits())
+        padding = [given.at(n) for n, edit in edits if edit.primitive == "storage_align"]
+        repair = f"the same tiles fit without storage_align ({', '.join(padding)})"
+        return given.phases.error(error, repair, None)
     better = given.phases.first_that_compiles(compiles)
     if better is None:
         return given.phases.error(error, given.phases.hopeless(), None) if readable else None
@@ -118,6 +124,19 @@ def exceeds(
     if not readable:
         return None
     return given.phases.error(error, f"{words}\n{given.whole(tilings)}", None)
+
+
+def _fits_dense(given: Given, compiles: Compiles) -> bool:
+    """Whether nothing but padding makes the buffers too large."""
+    if not any(t.aligns for t in given.tilings):
+        return False
+    try:
+        compiles([replace(t, aligns=()) for t in given.tilings])
+    except HwgenError as error:
+        if error.code not in (*LIMITS, "H502"):
+            raise
+        return False
+    return True
 
 
 def beginning_exceeds(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from hwgen.codegen.allocation import Allocation, allocate
@@ -11,6 +11,7 @@ from hwgen.codegen.emit_c import CSource, emit
 from hwgen.codegen.image_layout import ImageLayout, image_layouts
 from hwgen.codegen.layout import BufferLayout, buffer_layouts
 from hwgen.codegen.lowering import lower
+from hwgen.codegen.padding import padded
 from hwgen.codegen.program import KernelProgram
 from hwgen.codegen.sites import Site, build_sites
 from hwgen.codegen.synchronisation import synchronise
@@ -159,6 +160,18 @@ def build(
     images = image_layouts(scop, hardware, tiling.match)
     part = Part(tiling, images, buffer_layouts(tiling, images))
     return assemble(workload, hardware, [part], tree)
+
+
+def build_padded(
+    workload: Workload,
+    hardware: HardwareSpec,
+    scop: Scop,
+    order: Dependences,
+    candidate: Candidate,
+) -> Kernel:
+    """Carry one schedule through to a program, its buffers padded against bank conflicts."""
+    tiling = padded(scop, hardware, candidate.tiling)
+    return build(workload, hardware, scop, order, replace(candidate, tiling=tiling))
 
 
 def assemble(

@@ -10,7 +10,7 @@ from math import prod
 
 from hwgen.cache import ScheduleCache
 from hwgen.codegen.image_layout import rearranged_bytes
-from hwgen.compilation import Compilation, Kernel, build
+from hwgen.compilation import Compilation, Kernel, build_padded
 from hwgen.errors import HwgenError
 from hwgen.model.bound import lower_bound
 from hwgen.polyhedral.dependences import Dependences, dependences
@@ -76,7 +76,7 @@ def compile_phase(
         found = known.restore(hardware, matches)
         try:
             if found is not None:
-                kernel = build(*parts, found.candidates[0])
+                kernel = build_padded(*parts, found.candidates[0])
                 if kernel.cycles == found.cycles:
                     return Compilation(*parts, tuple(matches[-1]), found, kernel)
         except HwgenError as error:
@@ -112,7 +112,7 @@ def _search(
     options: SearchOptions,
 ) -> tuple[Compilation, int]:
     """The best kernel over all groups of matches, and its group's number."""
-    simulated = partial(build, workload, hardware, scop, order)
+    simulated = partial(build_padded, workload, hardware, scop, order)
     best: Kernel | None = None
     total = SearchResult((), matches=0)
     group: list[Match] = []

@@ -19,7 +19,7 @@ from hwgen.polyhedral.nest.state import Site, State
 from hwgen.polyhedral.nest.terms import addends
 from hwgen.polyhedral.operations import Selection, Storage
 from hwgen.polyhedral.scop import Scop, ScopStatement
-from hwgen.polyhedral.tiling import Tiling
+from hwgen.polyhedral.tiling import Align, Tiling
 from hwgen.schedule import Schedule
 from hwgen.spec.expression import Expr, Name
 from hwgen.tiling_script import PhasePlan, apply_tilings
@@ -282,6 +282,7 @@ class Reader:
         around = set(loops.values())
         depths: dict[str, int] = {}
         slots: dict[str, int] = {}
+        aligns: list[Align] = []
         for storage in selection.storages:
             stage = self._stage(match, storage)
             if stage not in self.state.storage or stage not in self.state.site:
@@ -298,12 +299,17 @@ class Reader:
                 )
                 depths[storage.name] = len(around) if prepared else len(spatial)
             slots[storage.name] = 1 if storage.shape else self.state.storage[stage].slots
+            size = match.entry_elements(storage.name)
+            if not storage.shape:
+                for axis, factor, offset in self.state.storage[stage].aligns:
+                    aligns.append(Align(storage.name, axis, max(1, factor // size), offset // size))
         return Tiling(
             match,
             tuple(sorted(tiles.items())),
             order,
             tuple(depths.items()),
             tuple(slots.items()),
+            tuple(sorted(aligns)),
         )
 
 

@@ -341,6 +341,11 @@ class _Writer:
         for tensor, slots in sorted(wanted.items()):
             if slots > 1:
                 self.schedule.double_buffer(tensor, slots)
+        for align in self.tiling.aligns:
+            size = self.tiling.match.entry_elements(align.storage)
+            tensor = self.knob(align.storage, results)
+            factor, offset = align.factor * size, align.offset * size
+            self.schedule.storage_align(tensor, align.dimension, factor, offset)
 
     def _tensorize(self, results: dict[str, str]) -> None:
         s = self.schedule

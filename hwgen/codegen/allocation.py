@@ -138,5 +138,5 @@ def _place(
             w.layout.slot_entries,
             w.layout.text,
             p.stride,
-            tuple(r.start for r in p.banks(banks)) if banks is not None else (),
+            tuple(r.start for r in p.banks(banks)) if banks is not None and banks.ways == 1 else (),
         )

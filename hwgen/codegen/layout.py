@@ -40,10 +40,18 @@ class BufferLayout:
 
     @property
     def slot_entries(self) -> int:
-        return prod(self.box) * prod(self.rows)
+        """Entries from the first to the last of a slot, padding between them included."""
+        reach = sum((b - 1) * s for b, s in zip(self.box, self.strides, strict=True))
+        return reach + prod(self.rows)
+
+    @property
+    def padding(self) -> int:
+        """Entries of a slot that hold nothing."""
+        return self.slot_entries - prod(self.box) * prod(self.rows)
 
     def __str__(self) -> str:
         size = f"{self.slots} x {self.slot_entries} entries of {self.memory}"
+        size += f", {self.padding} of padding" if self.padding else ""
         return f"{self.storage}: {size}\n  {self.text}"
 
 

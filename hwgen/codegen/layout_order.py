@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import permutations
 from math import prod
 
-from hwgen.codegen.absorption import absorb
+from hwgen.codegen.absorption import Absorption, absorb
 from hwgen.codegen.walks import Steps, walks_of
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.operations import Operation, Storage
@@ -46,13 +46,17 @@ def orders(tiling: Tiling, images: Mapping[str, Steps]) -> dict[str, Steps]:
 
 
 def _steps(tiling: Tiling, storage: Storage, order: tuple[int, ...]) -> Steps:
-    """Steps of a dense box, coordinates in an order, each block's rows inside."""
+    """Steps of a box, coordinates in an order, each block's rows inside; dense where no align of
+    the tiling says otherwise."""
     match, box = tiling.match, tiling.room(storage.name)
-    span = match.span(storage.name)
-    inner = dense([box[d] for d in order])
-    strides = tuple(inner[order.index(d)] * span for d in range(len(box)))
+    strides = [0] * len(box)
+    inside = match.span(storage.name)
+    for d in reversed(order):
+        align = tiling.align.get((storage.name, d))
+        strides[d] = inside if align is None else align.step(inside)
+        inside = strides[d] * box[d]
     rows = dense([extent for _, extent in match.rows(storage.name)])
-    return Steps(match.coordinate[storage.name], strides, rows)
+    return Steps(match.coordinate[storage.name], tuple(strides), rows)
 
 
 def _permutations(storage: Storage) -> Iterator[tuple[int, ...]]:
@@ -105,13 +109,26 @@ def _calls(
     steps: Mapping[str, Steps],
     images: Mapping[str, Steps],
 ) -> float:
+    absorbed = absorbed_call(tiling, operation, steps, images)
+    if absorbed is None:
+        return float("inf")
     depth = tiling.operation_depth(operation)
+    return absorbed.issued * prod(loop.count for loop in tiling.loops[:depth])
+
+
+def absorbed_call(
+    tiling: Tiling,
+    operation: Operation,
+    steps: Mapping[str, Steps],
+    images: Mapping[str, Steps],
+) -> Absorption | None:
+    """The calls of an operation in a full tile; None where the hardware allows none."""
     known = dict(images) | dict(steps)
     if operation.kind == "load":
         held = next(s for s in operation.storages if s in steps)
         known |= {s: images[held] for s in operation.storages if s not in steps}
+    walks = walks_of(tiling, operation, known, tiling.operation_depth(operation))
     try:
-        absorbed = absorb(operation.intrinsic, walks_of(tiling, operation, known, depth))
+        return absorb(operation.intrinsic, walks)
     except HwgenError:
-        return float("inf")
-    return absorbed.issued * prod(loop.count for loop in tiling.loops[:depth])
+        return None

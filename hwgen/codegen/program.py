@@ -53,7 +53,7 @@ class Buffer:
     `slot_stride` entries after the one before; 0: they follow each other.
 
     `layout` is the isl text of the map from tensor index to (slot, offset in entries, lane).
-    `banks`: the bank that each slot begins in; () where the memory has none.
+    `banks`: the bank that each slot begins in; () where the memory has none, or interleaved ones.
     """
 
     name: str

@@ -34,6 +34,7 @@ class Port:
     bank: int
     kind: str
     count: int
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,10 @@ def bank_ports(hardware: HardwareSpec) -> tuple[Port, ...]:
                         users.setdefault(port, set()).add(intrinsic.unit)
         for (kind, count), units in sorted(users.items()):
             if len(units) > count:
-                found += [Port(memory.name, b, kind, count) for b in range(memory.banks.count)]
+                found += [
+                    Port(memory.name, b, kind, count, memory.bank_name(b))
+                    for b in range(memory.banks.count)
+                ]
     return tuple(found)
 
 
@@ -215,8 +219,7 @@ class Ports:
                 key = wanted.port, (operation.name, operation.site), (holder.name, holder.site)
                 times, before = self.conflicts.get(key, (0, 0))
                 self.conflicts[key] = (times + 1, before + cycles)
-                port = self._ports[wanted.port]
-                return f"{port.memory} bank {port.bank}"
+                return self._ports[wanted.port].name
         raise AssertionError("one of the awaited ports was the last")
 
     def finish(self, unit: int, end: int, free: list[int]) -> None:

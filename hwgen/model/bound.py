@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hwgen.codegen.program import Call, KernelProgram, SyncNode
-from hwgen.spec.call_cycles import best_rate
+from hwgen.spec.call_cycles import best_rate, unhindered
 from hwgen.spec.expression import Expr, evaluate
 from hwgen.spec.hardware import Bus, HardwareSpec, Intrinsic
 
@@ -91,6 +91,7 @@ def _compute(program: KernelProgram, hardware: HardwareSpec) -> Counter[str]:
             extents = tuple(int(evaluate(e, values)) for e in node.extents)
         names = {loop.name: n for loop, n in zip(intrinsic.loops, extents, strict=False)}
         names["iterations"] = iterations(node, program, extents)
+        names |= unhindered(intrinsic, names["iterations"])
         if intrinsic.software_loops:
             rate = best_rate(intrinsic)
             return {f"unit {intrinsic.unit}": int(rate * names["iterations"])}

@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import gcd, prod
 
-from hwgen.codegen.program import Call, KernelProgram, MicroKernelDef
+from hwgen.codegen.program import Call, CallOperand, KernelProgram, MicroKernelDef
 from hwgen.errors import HwgenError
 from hwgen.spec.call_cycles import run_cycles
 from hwgen.spec.expression import DTYPES, Expr, evaluate
-from hwgen.spec.hardware import Bus, HardwareSpec, Intrinsic, Operand
+from hwgen.spec.hardware import BANK_CYCLES, Banks, Bus, HardwareSpec, Intrinsic, Operand
 
+from .bank_cycles import Touched, banked_operands, served_cycles
 from .bus import Bursts, ReadBus, split_access, write_cycles
 from .periodicity import Watched
 from .stream import Operation
@@ -66,7 +67,14 @@ class CycleCosts:
             source = next(o for o in call.operands if o.name == operand.name)
             found.append(Watched(source.address, boundary // gcd(boundary, size)))
             found += [Watched(stride) for stride in source.strides]
+        for given, banks in self._banked(call, intrinsic):
+            found.append(Watched(given.address, banks.turn))
+            found += [Watched(stride) for stride in given.strides]
         return tuple(found)
+
+    def _banked(self, call: Call, intrinsic: Intrinsic) -> list[tuple[CallOperand, Banks]]:
+        given = {o.name: o for o in call.operands}
+        return [(given[o.name], banks) for o, banks, _ in banked_operands(intrinsic, self.hardware)]
 
     def operation(self, call: Call, values: tuple[int, ...]) -> Operation:
         intrinsic = self.hardware.intrinsic[call.intrinsic]
@@ -85,6 +93,7 @@ class CycleCosts:
         operand = offchip_operand(intrinsic, self.hardware)
         fixed = len(call.extents) + len(steps)
         fresh = call.fresh is None or bool(values[fixed])
+        names |= self._served(intrinsic, extents, values)
 
         def cycles_of(transfer: Mapping[str, int]) -> int:
             every = {**names, **transfer}
@@ -97,7 +106,8 @@ class CycleCosts:
                 instructions=instructions,
             )  # fmt: skip
         bus = operand_bus(operand, self.hardware)
-        address, *strides = values[fixed + (call.fresh is not None) :]
+        start = fixed + (call.fresh is not None)
+        address, *strides = values[start : start + 1 + len(extents)]
         bursts = split_operand(bus, entry_bytes(operand), address, extents, tuple(strides))
         names |= {"bursts": bursts.count, "beats": bursts.total_beats}
         if operand.access == "write":
@@ -109,6 +119,22 @@ class CycleCosts:
             )  # fmt: skip
         read = self._read(intrinsic.name, unit, call.site, cycles_of, bus, bursts)
         return replace(read, instructions=instructions)
+
+    def _served(
+        self, intrinsic: Intrinsic, extents: tuple[int, ...], values: tuple[int, ...]
+    ) -> dict[str, int]:
+        """`bank_cycles`, from the last of the watched values."""
+        operands = list(banked_operands(intrinsic, self.hardware))
+        if not operands:
+            return {}
+        each = 1 + len(extents)
+        touched: list[Touched] = []
+        for n, (operand, banks, span) in enumerate(operands, start=-len(operands)):
+            address, *strides = values[n * each : (n + 1) * each or None]
+            at = (operand.memory, banks, operand.access, address, tuple(strides), span)
+            touched.append(Touched(*at))
+        cycles = served_cycles(intrinsic.iterations_per_cycle, extents, tuple(touched))
+        return {BANK_CYCLES: cycles}
 
     def kernel_load(self, call: Call, kernel: MicroKernelDef, first: int) -> Operation:
         intrinsic = self.hardware.intrinsic[call.intrinsic]

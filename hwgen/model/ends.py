@@ -13,6 +13,7 @@ class Ends:
         self._entered = [0] * units
         self._done = [0] * units
         self._ends: list[dict[int, int]] = [{} for _ in range(units)]
+        self._most = [KEPT_ENDS] * units
 
     def enter(self, unit: int) -> int:
         """The number of a unit's next operation of the stream."""
@@ -31,10 +32,11 @@ class Ends:
         return self._ends[unit].get(number, 0)
 
     def forget(self, before: int) -> None:
-        """Drop ends up to a cycle, where there are many."""
+        """Drop ends up to a cycle, where there are twice as many as the last time."""
         for unit, ends in enumerate(self._ends):
-            if len(ends) > KEPT_ENDS:
-                self._ends[unit] = {n: e for n, e in ends.items() if e > before}
+            if len(ends) > self._most[unit]:
+                self._ends[unit] = kept = {n: e for n, e in ends.items() if e > before}
+                self._most[unit] = max(KEPT_ENDS, 2 * len(kept))
 
     def shift(self, cycles: int) -> None:
         """Be as if everything had happened so much later."""

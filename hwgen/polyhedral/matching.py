@@ -67,6 +67,10 @@ class Match:
         """Entries of one block of a storage."""
         return prod(extent for _, extent in self.rows(storage))
 
+    def entry_elements(self, storage: str) -> int:
+        """Elements of one entry of a storage."""
+        return prod(self.storage_shape[storage][len(self.rows(storage)) :])
+
     def loose_rows(
         self, operation: Operation, operand: str, storage: str
     ) -> tuple[tuple[str | None, int], ...]:

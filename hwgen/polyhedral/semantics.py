@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from hwgen.polyhedral.normal_form import normalise
 from hwgen.polyhedral.unify import flatten, rebuild
+from hwgen.spec.call_cycles import unhindered
 from hwgen.spec.expression import Access, Assign, Cast, Const, Expr, evaluate
 from hwgen.spec.hardware import HardwareSpec, Intrinsic
 
@@ -15,9 +16,12 @@ from hwgen.spec.hardware import HardwareSpec, Intrinsic
 def marginal_cycles(intrinsic: Intrinsic) -> float:
     """Cycles that one more iteration takes, transfers not counted."""
     free = {"transfer": 0, "bursts": 0, "beats": 0} | {loop.name: 1 for loop in intrinsic.loops}
-    low = evaluate(intrinsic.cycles, free | {"iterations": 1000})
-    high = evaluate(intrinsic.cycles, free | {"iterations": 1001})
-    return high - low
+
+    def cycles(iterations: int) -> float:
+        names = free | unhindered(intrinsic, iterations)
+        return evaluate(intrinsic.cycles, names | {"iterations": iterations})
+
+    return cycles(1001) - cycles(1000)
 
 
 @lru_cache(maxsize=1024)

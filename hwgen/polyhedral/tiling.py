@@ -25,16 +25,36 @@ class TileLoop:
     last: int
 
 
+@dataclass(frozen=True, order=True, slots=True)
+class Align:
+    """The step between neighbours along a dimension of a storage's buffer is `offset` modulo
+    `factor` entries: the least such step that has room for what lies between them."""
+
+    storage: str
+    dimension: int
+    factor: int
+    offset: int
+
+    def step(self, entries: int) -> int:
+        """That step, where so many entries lie between two neighbours."""
+        return entries + (self.offset - entries) % self.factor
+
+
 @dataclass(frozen=True)
 class Tiling:
     """`order`: spatial loops outermost first; `depths`: tile loops around each storage's load;
-    `slots`: copies of each storage that are alive at once."""
+    `slots`: copies of each storage that are alive at once; `aligns`: padding in buffers."""
 
     match: Match
     tiles: tuple[tuple[str, int], ...]
     order: tuple[str, ...]
     depths: tuple[tuple[str, int], ...]
     slots: tuple[tuple[str, int], ...]
+    aligns: tuple[Align, ...] = ()
+
+    @cached_property
+    def align(self) -> dict[tuple[str, int], Align]:
+        return {(a.storage, a.dimension): a for a in self.aligns}
 
     @cached_property
     def tile(self) -> dict[str, int]:
@@ -128,6 +148,10 @@ class Tiling:
             f"{name}: {self.slot[name]} x {self.entries(name)} entries {list(self.room(name))}"
             f" at depth {depth}{', kept' if self.kept(name) else ''}"
             for name, depth in self.depths
+        ]
+        lines += [
+            f"{a.storage}: dimension {a.dimension} in steps of {a.factor}*n + {a.offset} entries"
+            for a in self.aligns
         ]
         return "\n".join(lines)
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hwgen.polyhedral.matching import Match
 from hwgen.polyhedral.operations import Operation
-from hwgen.spec.call_cycles import best_rate
+from hwgen.spec.call_cycles import best_rate, unhindered
 from hwgen.spec.expression import DTYPES, evaluate
 from hwgen.spec.hardware import Bus, HardwareSpec, Intrinsic
 
@@ -37,8 +37,9 @@ class Rates:
         free = {"bursts": 1, "beats": 1} | {loop.name: 1 for loop in intrinsic.loops}
 
         def cycles(iterations: int, transfer: int) -> float:
+            names = free | unhindered(intrinsic, iterations)
             return evaluate(
-                intrinsic.cycles, free | {"iterations": iterations, "transfer": transfer}
+                intrinsic.cycles, names | {"iterations": iterations, "transfer": transfer}
             )
 
         # The step divides by every small number: the slope of a rounded quotient is then exact.

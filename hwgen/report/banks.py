@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hwgen.codegen.program import KernelProgram
+from hwgen.model.bank_cycles import SharedBanks
 from hwgen.model.timing import TimingResult
 from hwgen.report.figures import SEPARATED, Figure, Json, axis, colours, layout
 from hwgen.report.recording import RecordedCall, Recording
@@ -19,16 +20,14 @@ ROW = 30
 
 @dataclass(frozen=True, slots=True)
 class BankUse:
-    """A call that touched a bank. `operands`: what it did there, in words."""
+    """A call that touched a bank. `row`: the bank's name; `operands`: what it did there, in
+    words."""
 
     memory: str
     bank: int
+    row: str
     call: RecordedCall
     operands: tuple[str, ...]
-
-    @property
-    def row(self) -> str:
-        return f"{self.memory} bank {self.bank}"
 
 
 def banked(hardware: HardwareSpec) -> bool:
@@ -50,39 +49,50 @@ def bank_uses(
                 continue
             for bank in range(banks.of(touched.first), banks.of(touched.last) + 1):
                 held.setdefault((buffer.memory, bank), []).append(str(touched))
-        found += [BankUse(m, b, call, tuple(texts)) for (m, b), texts in sorted(held.items())]
+        for (name, bank), texts in sorted(held.items()):
+            row = hardware.memory[name].bank_name(bank)
+            found.append(BankUse(name, bank, row, call, tuple(texts)))
     return tuple(found)
 
 
-def conflict_rows(timing: TimingResult) -> list[tuple[Cell, ...]]:
-    """Memory, bank, port, the waiting and the holding call, how often, cycles; the worst first."""
-    ordered = sorted(timing.conflicts, key=lambda c: -c.cycles)
-    return [
-        (c.memory, str(c.bank), c.port, *(f"{n} (site {s})" for n, s in (c.waiting, c.holding)),
-         c.times, c.cycles)
-        for c in ordered
+def conflict_rows(timing: TimingResult, shared: Sequence[SharedBanks]) -> list[tuple[Cell, ...]]:
+    """Memory, bank, port, the waiting and the holding call, how often, cycles; the worst first.
+
+    `shared`: calls that wait for their own accesses, with the operand that makes them wait most.
+    """
+    rows: list[tuple[int, tuple[Cell, ...]]] = [
+        (
+            c.cycles,
+            (c.memory, str(c.bank), c.port, *(f"{n} (site {s})" for n, s in (c.waiting, c.holding)),
+             c.times, c.cycles),
+        )
+        for c in timing.conflicts
     ]  # fmt: skip
+    for s in shared:
+        waits, holds = f"{s.intrinsic} (site {s.site})", f"its own {s.operand}"
+        rows.append((s.lost, (s.memory, "any", "any", waits, holds, s.calls, s.lost)))
+    return [row for _, row in sorted(rows, key=lambda item: -item[0])]
 
 
 CONFLICT_HEADER = ("memory", "bank", "port", "waits", "for", "times", "cycles")
 
 
-def conflict_lines(timing: TimingResult) -> list[str]:
+def conflict_lines(timing: TimingResult, shared: Sequence[SharedBanks]) -> list[str]:
     """Bank conflicts as text, with what they cost."""
-    if not timing.conflicts:
+    if not timing.conflicts and not shared:
         return ["bank conflicts: none"]
-    share = timing.conflict_cycles / timing.cycles
+    cycles = timing.conflict_cycles + sum(s.lost for s in shared)
     return [
-        f"bank conflicts: {timing.conflict_cycles:,} cycles of waiting for a port, "
-        f"{share:.1%} of the kernel's",
-        *table(CONFLICT_HEADER, conflict_rows(timing)).splitlines(),
+        f"bank conflicts: {cycles:,} cycles of waiting for a port, "
+        f"{cycles / timing.cycles:.1%} of the kernel's",
+        *table(CONFLICT_HEADER, conflict_rows(timing, shared)).splitlines(),
     ]
 
 
 def banks_figure(recording: Recording, uses: Sequence[BankUse], hardware: HardwareSpec) -> Figure:
     """A row per bank: a bar for each call that touches it, and pale ones while a call waits."""
     rows = [
-        f"{m.name} bank {bank}"
+        m.bank_name(bank)
         for m in hardware.memories
         if m.banks is not None
         for bank in range(m.banks.count)

@@ -235,7 +235,7 @@ def _conflicts(measured: Measured) -> Table | None:
         return None
     rows = tuple(
         tuple(f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row)
-        for row in conflict_rows(measured.timing)
+        for row in conflict_rows(measured.timing, measured.shared_banks)
     )
     texts = tuple((name, name in ("times", "cycles")) for name in CONFLICT_HEADER)
     return Table(texts, rows)

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from hwgen.errors import HwgenError
+from hwgen.model.bank_cycles import SharedBanks, shared_banks
 from hwgen.model.traffic import TensorTraffic, off_chip_traffic
 from hwgen.report.banks import banked, conflict_lines
 from hwgen.report.table import Cell, table
@@ -37,6 +38,11 @@ class Measured:
     def traffic(self) -> tuple[TensorTraffic, ...]:
         c = self.compilation
         return off_chip_traffic(c.program, c.hardware, c.workload)
+
+    @cached_property
+    def shared_banks(self) -> tuple[SharedBanks, ...]:
+        """Calls whose own accesses wait for each other in banks."""
+        return shared_banks(self.compilation.program, self.compilation.hardware)
 
     @property
     def off_chip_bytes(self) -> int:
@@ -162,7 +168,7 @@ def describe_cycles(measured: Measured) -> list[str]:
         f"{timing.cycles:,}, lower bound {bound.cycles:,} ({bound.resource}), "
         f"ratio {measured.ratio:.3f}",
         *table(header, rows).splitlines(),
-        *(conflict_lines(timing) if with_banks else []),
+        *(conflict_lines(timing, measured.shared_banks) if with_banks else []),
     ]
 
 

@@ -127,7 +127,7 @@ def _banks(
 ) -> Iterator[Json]:
     """A thread per bank with the calls that hold it, and one with those that wait for it."""
     threads = [
-        f"{m.name} bank {bank}{suffix}"
+        m.bank_name(bank) + suffix
         for m in hardware.memories
         if m.banks is not None
         for bank in range(m.banks.count)

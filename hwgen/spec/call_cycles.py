@@ -9,7 +9,7 @@ from itertools import product
 from math import prod
 
 from hwgen.spec.expression import evaluate
-from hwgen.spec.hardware import Intrinsic
+from hwgen.spec.hardware import BANK_CYCLES, Intrinsic
 
 MOST_SHAPES = 4096
 """Combinations of hardware loop extents that are all looked at for the best rate."""
@@ -56,6 +56,12 @@ def repeats(extents: Sequence[int], steps: Sequence[int]) -> int:
             break
         inside *= extent
     return inside
+
+
+def unhindered(intrinsic: Intrinsic, iterations: int) -> dict[str, int]:
+    """`bank_cycles` of a call whose accesses are all in banks of their own, where it has them."""
+    at_once = intrinsic.iterations_per_cycle
+    return {BANK_CYCLES: -(-iterations // at_once)} if at_once else {}
 
 
 @lru_cache(maxsize=256)

@@ -12,7 +12,15 @@ from hwgen.spec.context import Context
 from hwgen.spec.expression import Expr, evaluate
 from hwgen.spec.expression import names as names_of
 from hwgen.spec.grammar import suggestion
-from hwgen.spec.hardware import Configuration, HardwareSpec, Intrinsic, Memory, MicroKernel, Unit
+from hwgen.spec.hardware import (
+    BANK_CYCLES,
+    Configuration,
+    HardwareSpec,
+    Intrinsic,
+    Memory,
+    MicroKernel,
+    Unit,
+)
 from hwgen.spec.ranges import Range
 from hwgen.spec.resolve import bus_readers
 from hwgen.spec.resolve_processor import has_units
@@ -146,7 +154,7 @@ def _check_cycles(context: Context, hardware: HardwareSpec) -> None:
     """Costs are positive numbers at both ends of what their names stand for."""
     transfer = dict.fromkeys(("transfer", "bursts", "beats"), Range(1, _MANY))
     for intrinsic in hardware.intrinsics:
-        ends = {"iterations": Range(1, _MANY), **transfer}
+        ends = {"iterations": Range(1, _MANY), BANK_CYCLES: Range(1, _MANY), **transfer}
         ends |= {loop.name: loop.extent for loop in intrinsic.loops}
         _positive(context, ("intrinsics", intrinsic.name, "cycles"), intrinsic.cycles, ends)
         kernel = intrinsic.micro_kernel

@@ -98,6 +98,8 @@ class Context:
             return "YAML 1.2 reads this word as text"
         if name in ("transfer", "bursts", "beats"):
             return "only intrinsics with an off-chip operand have a transfer"
+        if name == "bank_cycles":
+            return "add iterations_per_cycle: how many iterations access interleaved banks at once"
         return suggestion(name, allowed)
 
     def integer(

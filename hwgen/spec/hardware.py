@@ -18,6 +18,10 @@ from hwgen.spec.ranges import Range
 Access = Literal["read", "write", "update"]
 
 
+BANK_CYCLES = "bank_cycles"
+"""What `cycles` calls the cycles that interleaved banks take to serve a call's accesses."""
+
+
 @dataclass(frozen=True, slots=True)
 class Banks:
     """Physical banks of a memory: bank `b` holds the addresses `b * entries` to
@@ -25,6 +29,10 @@ class Banks:
 
     Every bank serves `read_ports` calls that read and `write_ports` that write at once, or, where
     `shared_ports` is not 0, that many calls whatever they do.
+
+    Interleaved banks are the `ways` of one bank that is the whole memory: runs of `run` consecutive
+    entries lie in them in turn. A call holds a port of all of them; how its own accesses share them
+    is in its `bank_cycles`.
     """
 
     count: int
@@ -32,10 +40,17 @@ class Banks:
     read_ports: int = 0
     write_ports: int = 0
     shared_ports: int = 0
+    ways: int = 1
+    run: int = 1
 
     def of(self, address: int) -> int:
         """The bank of an address."""
         return address // self.entries
+
+    @property
+    def turn(self) -> int:
+        """Entries after which the ways are the same again."""
+        return self.ways * self.run
 
     def ports(self, access: Access) -> tuple[tuple[str, int], ...]:
         """Kinds of ports that an access holds, one of each, and how many there are."""
@@ -53,6 +68,9 @@ class Banks:
             ports = f"{self.shared_ports} port{'s' if self.shared_ports > 1 else ''}"
         else:
             ports = f"{self.read_ports} read and {self.write_ports} write ports"
+        if self.ways > 1:
+            turns = "every entry" if self.run == 1 else f"every {self.run} entries"
+            return f"{self.ways} banks, the next {turns}, {ports} each"
         return f"{self.count} banks of {self.entries} entries, {ports} each"
 
 
@@ -85,6 +103,11 @@ class Memory:
     @property
     def entry_bytes(self) -> int:
         return self.entry_elements * DTYPES[self.dtype]
+
+    def bank_name(self, bank: int) -> str:
+        """What reports call a bank, or all of them where they are interleaved."""
+        together = self.banks is not None and self.banks.ways > 1
+        return f"{self.name} banks" if together else f"{self.name} bank {bank}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,7 +309,8 @@ class Intrinsic:
     semantics; `loops` are hardware loops around it with run-time extents.
 
     `cycles` may name `iterations` (product of loop extents and sequence length), each loop's
-    extent, and `transfer`, `bursts`, `beats` (what the bus says of an off-chip operand).
+    extent, `transfer`, `bursts`, `beats` (what the bus says of an off-chip operand) and
+    `bank_cycles` (what interleaved banks take to serve `iterations_per_cycle` at a time).
     `configuration`: by configuration, a template of each field that a call needs it to hold.
     `instructions`: that the host issues for one call.
     `software_loops` of `loops` stand first: C loops around the call, with `cycles` for each of
@@ -311,6 +335,7 @@ class Intrinsic:
     stationary: Stationary | None = None
     instructions: int = 1
     configuration: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
+    iterations_per_cycle: int = 0
 
     @property
     def software_loops(self) -> int:

@@ -9,7 +9,7 @@ from hwgen.spec.context import Context, reference, size_bytes
 from hwgen.spec.expression import DTYPES, FUNCTIONS, Cast, Expr, walk
 from hwgen.spec.grammar import suggestion
 from hwgen.spec.hardware import (
-    Banks,
+    BANK_CYCLES,
     Bus,
     Channel,
     CodeTemplates,
@@ -25,6 +25,7 @@ from hwgen.spec.hardware import (
     Unit,
 )
 from hwgen.spec.ranges import Range
+from hwgen.spec.resolve_banks import iterations_per_cycle, resolve_banks
 from hwgen.spec.resolve_calls import (
     SOFTWARE_NAMES,
     configuration,
@@ -42,11 +43,9 @@ from hwgen.spec.schema import (
     HardwareSchema,
     IntrinsicSchema,
     LoopSchema,
-    MemoryBanksSchema,
     MemorySchema,
     MicroKernelSchema,
     ParameterSchema,
-    PortsSchema,
 )
 from hwgen.spec.semantics import (
     ANY,
@@ -231,27 +230,10 @@ def _memory(context: Context, schema: HardwareSchema, name: str, memory: MemoryS
             found=f"{size} bytes", allowed=f"a multiple of {result.entry_bytes} bytes, one entry",
         )  # fmt: skip
     capacity = size // result.entry_bytes
-    banks = _banks(context, name, memory.banks, capacity) if memory.banks else None
+    banks = resolve_banks(context, name, memory.banks, capacity) if memory.banks else None
     return Memory(
         name, "scratchpad", location, memory.dtype, entry, capacity, "", identifiers, banks
     )
-
-
-def _banks(context: Context, name: str, banks: MemoryBanksSchema, capacity: int) -> Banks:
-    path: FieldPath = ("memories", name, "banks")
-    count = context.integer(banks.count, (*path, "count"), 1)
-    if capacity % count:
-        raise context.error(
-            "H114", f"the banks of {name!r} are not equally large", (*path, "count"),
-            found=f"{count} banks for {capacity} entries", allowed="a divisor of the entries",
-            repair=f"write {max(n for n in range(1, count) if not capacity % n)}",
-        )  # fmt: skip
-    if not isinstance(banks.ports, PortsSchema):
-        shared = context.integer(banks.ports, (*path, "ports"), 1)
-        return Banks(count, capacity // count, shared_ports=shared)
-    read = context.integer(banks.ports.read, (*path, "ports", "read"), 1)
-    write = context.integer(banks.ports.write, (*path, "ports", "write"), 1)
-    return Banks(count, capacity // count, read, write)
 
 
 def bus_readers(bus: str, schema: HardwareSchema, intrinsics: tuple[Intrinsic, ...]) -> list[str]:
@@ -385,7 +367,9 @@ def _intrinsic(
     )
     check_types(context, semantics, operands, immediates)
     offchip = any(o.memory and memories[o.memory].kind == "offchip" for o in operands)
+    at_once = iterations_per_cycle(context, path, fields, operands, memories)
     known = ["iterations", *fields.loops, *(TRANSFER_NAMES if offchip else ())]
+    known += [BANK_CYCLES] if at_once else []
     return Intrinsic(
         name=name,
         unit=fields.unit or "",
@@ -407,6 +391,7 @@ def _intrinsic(
         stationary=stationary(context, path, fields, semantics),
         configuration=configuration(context, path, fields, schema),
         instructions=context.integer(fields.instructions, (*path, "instructions"), 1),
+        iterations_per_cycle=at_once,
     )
 
 
@@ -416,7 +401,8 @@ def _check_namespace(context: Context, path: FieldPath, fields: IntrinsicSchema)
     taken = dict.fromkeys(context.values, "parameter")
     taken |= dict.fromkeys(SOFTWARE_NAMES, "C loop around a call")
     taken |= dict.fromkeys(TEMPLATE_NAMES, "word of the templates")
-    taken |= dict.fromkeys((*TRANSFER_NAMES, "iterations", "operations"), "word of `cycles`")
+    words = (*TRANSFER_NAMES, BANK_CYCLES, "iterations", "operations")
+    taken |= dict.fromkeys(words, "word of `cycles`")
     values = fields.micro_kernel.values if fields.micro_kernel else {}
     groups: list[tuple[str, FieldPath, list[str]]] = [
         ("operand", (*path, "operands"), list(fields.operands)),

@@ -43,15 +43,18 @@ class PortsSchema(Model):
 
 
 class MemoryBanksSchema(Model):
-    """Physical parts of a memory that serve calls side by side."""
+    """Physical parts of a memory that serve calls, or accesses of one call, side by side."""
 
     count: IntExpr
-    """How many; each is a contiguous, equal part of the addresses."""
+    """How many; each is a contiguous, equal part of the addresses, unless they are interleaved."""
     ports: Annotated[
         Annotated[IntExpr, Tag("<short>")] | Annotated[PortsSchema, Tag("<fields>")],
         Discriminator(kind_of),
     ]
     """Of each bank: calls that use it at once, whether they read or write, or `{read, write}`."""
+    interleave: IntExpr = 0
+    """So many consecutive entries lie in one bank, the next ones in the next bank, and so on in
+    turn; 0: each bank is contiguous."""
 
 
 class MemorySchema(Model):
@@ -271,10 +274,14 @@ class IntrinsicSchema(Model):
     strides of loops, immediates and parameters."""
     micro_kernel: MicroKernelUseSchema | None = None
     """Set where the intrinsic is a program of micro-operations."""
+    iterations_per_cycle: IntExpr = 0
+    """Iterations whose accesses interleaved banks serve at once, as `bank_cycles` counts them; 0:
+    the call's own accesses never wait for each other."""
     result_latency_iterations: IntExpr = 0
     """An iteration that touches what an earlier one wrote comes at least this many after it."""
     cycles: IntExpr
-    """Duration; may use `iterations`, loops' names, `transfer`, `bursts` and `beats`."""
+    """Duration; may use `iterations`, loops' names, `transfer`, `bursts`, `beats` and, with
+    `iterations_per_cycle`, `bank_cycles`: the cycles that banks take to serve its accesses."""
     emit: Template
     """C text of a call; names operands, loops, immediates, `unit`, `kernel`, parameters."""
 

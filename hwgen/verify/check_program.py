@@ -171,9 +171,9 @@ def _buffer_banks(subject: Subject) -> Iterator[Problem]:
     """Slots begin in the banks that the buffer names; one that is spread has a bank for each."""
     for buffer in subject.program.buffers:
         banks = subject.hardware.memory[buffer.memory].banks
-        if banks is None:
+        if banks is None or banks.ways > 1:
             if buffer.banks:
-                yield "a buffer names banks of a memory without any", _place(buffer), "no banks"
+                yield "a buffer names banks of a memory without parts", _place(buffer), "no banks"
             continue
         size = subject.hardware.memory[buffer.memory].capacity_entries // banks.count
         ends = [(low // size, (high - 1) // size) for low, high in _slots(buffer)]

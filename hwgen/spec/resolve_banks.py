@@ -1,0 +1,87 @@
+"""Banks of memories, and the accesses of one call that they serve at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from hwgen.spec.context import Context
+from hwgen.spec.hardware import Banks, Memory, Operand
+from hwgen.spec.schema import IntrinsicSchema, MemoryBanksSchema, PortsSchema
+from hwgen.spec.source import FieldPath
+
+
+def resolve_banks(
+    context: Context, name: str, banks: MemoryBanksSchema, capacity_entries: int
+) -> Banks:
+    """The banks of a memory.
+
+    Raises:
+        HwgenError: H026 where a number is out of range, H114 where banks are not equally large or
+            not whole runs of entries.
+    """
+    path: FieldPath = ("memories", name, "banks")
+    count = context.integer(banks.count, (*path, "count"), 1)
+    run = context.integer(banks.interleave, (*path, "interleave"), 0)
+    if capacity_entries % count:
+        raise context.error(
+            "H114", f"the banks of {name!r} are not equally large", (*path, "count"),
+            found=f"{count} banks for {capacity_entries} entries",
+            allowed="a divisor of the entries", repair=f"write {_divisor(capacity_entries, count)}",
+        )  # fmt: skip
+    entries = capacity_entries // count
+    if run and entries % run:
+        raise context.error(
+            "H114", f"the banks of {name!r} are no whole runs of entries", (*path, "interleave"),
+            found=f"runs of {run} in banks of {entries} entries",
+            allowed="a divisor of a bank's entries", repair=f"write {_divisor(entries, run)}",
+        )  # fmt: skip
+    made = Banks(1, capacity_entries, ways=count, run=run) if run else Banks(count, entries)
+    if not isinstance(banks.ports, PortsSchema):
+        shared = context.integer(banks.ports, (*path, "ports"), 1)
+        return replace(made, shared_ports=shared)
+    read = context.integer(banks.ports.read, (*path, "ports", "read"), 1)
+    write = context.integer(banks.ports.write, (*path, "ports", "write"), 1)
+    return replace(made, read_ports=read, write_ports=write)
+
+
+def _divisor(of: int, below: int) -> int:
+    """The largest divisor that is smaller."""
+    return max(n for n in range(1, below) if not of % n)
+
+
+def iterations_per_cycle(
+    context: Context,
+    path: FieldPath,
+    fields: IntrinsicSchema,
+    operands: Sequence[Operand],
+    memories: Mapping[str, Memory],
+) -> int:
+    """How many iterations access banks at once; 0 where that is not said.
+
+    Raises:
+        HwgenError: H026 where it is no such number, H135 where no operand is in a memory with
+            banks, in one whose banks are contiguous, or where something else repeats the call.
+    """
+    where = (*path, "iterations_per_cycle")
+    count = context.integer(fields.iterations_per_cycle, where, 0)
+    if not count:
+        return 0
+    banked = [(o, memories[o.memory].banks) for o in operands if o.memory in memories]
+    parted = [o.memory for o, banks in banked if banks is not None and banks.count > 1]
+    problem, repair = "", "remove iterations_per_cycle"
+    if fields.micro_kernel is not None or fields.software_loops:
+        problem = "its calls are repeated by a micro-kernel or by C loops"
+    elif not any(banks is not None for _, banks in banked):
+        problem = "none of its operands is in a memory with banks"
+        repair = "give the memory of one `banks` with `interleave`"
+    elif parted:
+        problem = f"the banks of {parted[0]!r} are contiguous"
+        repair = f"add `interleave` to the banks of {parted[0]}"
+    if problem:
+        raise context.error(
+            "H135", f"banks cannot serve its iterations together: {problem}", where, key=True,
+            found=str(count), allowed="an operand in interleaved banks, and plain calls",
+            repair=repair,
+        )  # fmt: skip
+    return count

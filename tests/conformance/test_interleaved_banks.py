@@ -1,0 +1,232 @@
+"""Interleaved banks: what a call's own accesses cost in them, and the padding that avoids it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from functools import cache
+from itertools import product
+from math import prod
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hwgen.codegen.padding import padded
+from hwgen.errors import HwgenError
+from hwgen.model.bank_cycles import Touched, served_cycles, shared_banks
+from hwgen.model.compiled import have_compiler
+from hwgen.model.timing import simulate_timing
+from hwgen.pipeline import Compilation, compile_kernel
+from hwgen.polyhedral.search import Candidate
+from hwgen.polyhedral.tiling import Align, Tiling
+from hwgen.report.simulation import simulation_text
+from hwgen.scripting import compile_script, script_of
+from hwgen.spec.hardware import Access, Banks, HardwareSpec
+from hwgen.spec.load import load_hardware, parse_workload
+from hwgen.verify.data import draw_inputs
+from hwgen.verify.examine import examine
+
+ROOT = Path(__file__).resolve().parents[2]
+LANES = 16
+TRANSPOSED = "y[m, n] = a[m, n] + b[n, m]"
+FEW = (1, 2, 3, 5)
+
+
+def chip(banks: int = 16) -> HardwareSpec:
+    path = ROOT / "tests" / "specs" / "interleaved_banks.yaml"
+    return load_hardware(path, {"BANKS": banks})
+
+
+@cache
+def searched(m: int = 256, n: int = 256, banks: int = 16, compute: str = TRANSPOSED) -> Compilation:
+    """The kernel that the search finds."""
+    shapes = {"a": "M, N", "b": "N, M", "y": "M, N"}
+    tensors = {name: f"float32[{shape}]" for name, shape in shapes.items()}
+    text = {"name": "added", "sizes": {"M": m, "N": n}, "tensors": tensors, "compute": [compute]}
+    return compile_kernel(parse_workload(text), chip(banks))
+
+
+def with_aligns(kernel: Compilation, *aligns: Align) -> Compilation:
+    """The same tiles with other padding, or with none."""
+    tiling = replace(kernel.schedule.tiling, aligns=aligns)
+    return compile_kernel(kernel.workload, kernel.hardware, Candidate(tiling, 0.0))
+
+
+def squares(size: int) -> Compilation:
+    """Square tiles, padded as is best for them."""
+    found = searched()
+    tiling = replace(found.schedule.tiling, tiles=(("m", size), ("n", size)), aligns=())
+    tiling = padded(found.scop, found.hardware, tiling)
+    return compile_kernel(found.workload, found.hardware, Candidate(tiling, 0.0))
+
+
+def busy(kernel: Compilation) -> int:
+    return kernel.kernel.timing.unit("vector").busy
+
+
+def test_a_transposed_operand_is_padded() -> None:
+    """The transposed tile of 32 x 32 has rows 33 entries apart; the others stay dense."""
+    kernel = squares(32)
+    strides = {name: layout.strides for name, layout in kernel.layouts.items()}
+    assert strides == {"a_local": (32, 1), "b_local": (33, 1), "y_local": (32, 1)}
+    assert kernel.layouts["b_local"].padding == 31
+    assert kernel.program.buffer["b_local"].slot_entries == 31 * 33 + 32
+
+
+def test_padding_makes_every_access_conflict_free() -> None:
+    kernel = squares(32)
+    assert shared_banks(kernel.program, kernel.hardware) == ()
+    assert busy(kernel) == 64 * (4 + 32 * 32 // LANES)
+    assert "bank conflicts: none" in simulation_text(
+        kernel, examine(kernel, draw_inputs(kernel.workload, 0))
+    )
+
+
+def test_without_padding_the_lanes_wait_for_one_bank_and_the_report_says_which() -> None:
+    """Sixteen lanes read one bank with two ports, and another operand wants it too."""
+    kernel = with_aligns(squares(32))
+    assert busy(kernel) == 64 * (4 + 9 * 32 * 32 // LANES)
+    (conflict,) = shared_banks(kernel.program, kernel.hardware)
+    assert (conflict.intrinsic, conflict.operand, conflict.memory) == ("add", "y", "local")
+    assert (conflict.calls, conflict.lost) == (64, 64 * 8 * 32 * 32 // LANES)
+    report = simulation_text(kernel, examine(kernel, draw_inputs(kernel.workload, 0)))
+    assert "bank conflicts: 32,768 cycles" in report
+    assert "its own y" in report
+
+
+def test_the_search_finds_a_kernel_without_conflicts() -> None:
+    kernel = searched()
+    assert shared_banks(kernel.program, kernel.hardware) == ()
+    assert kernel.schedule.tiling.aligns
+    assert kernel.cycles < 0.8 * with_aligns(squares(32)).cycles
+
+
+def test_the_script_says_the_padding_and_gives_it_again() -> None:
+    kernel = searched()
+    script = script_of(kernel)
+    assert "s.storage_align(b_local, 0, 16, " in script
+    again = compile_script(kernel.workload, kernel.hardware, script)
+    assert (again.cycles, again.layouts) == (kernel.cycles, kernel.layouts)
+    assert str(again.program) == str(kernel.program)
+
+
+def test_a_script_decides_itself() -> None:
+    """Nothing is added to what it says: no padding without `storage_align`, another with it."""
+    kernel = squares(32)
+    script = script_of(kernel)
+    lines = [line for line in script.splitlines() if "storage_align" not in line]
+    dense = compile_script(kernel.workload, kernel.hardware, "\n".join(lines))
+    assert dense.cycles == with_aligns(kernel).cycles
+    other = script.replace("(b_local, 0, 16, 1)", "(b_local, 0, 32, 3)")
+    assert other != script
+    made = compile_script(kernel.workload, kernel.hardware, other)
+    assert made.layouts["b_local"].strides == (35, 1)
+    assert made.cycles == kernel.cycles  # 35 = 3 modulo 16: every bank once
+    examine(made, draw_inputs(made.workload, 1))
+
+
+def test_padding_that_does_not_fit_is_an_error_of_capacity() -> None:
+    kernel = squares(32)
+    script = script_of(kernel).replace("(b_local, 0, 16, 1)", "(b_local, 0, 64, 3)")
+    with pytest.raises(HwgenError, match="H502") as caught:
+        compile_script(kernel.workload, kernel.hardware, script)
+    known = caught.value.diagnostic
+    assert "b_local 2 x 2109 entries" in known.found
+    assert known.repair == "the same tiles fit without storage_align (script:13)"
+
+
+def test_a_full_memory_leaves_no_room_for_padding() -> None:
+    """Tiles of 16 x 85 leave 32 entries, and a padded one takes 84 more in each of two slots."""
+    found = searched()
+    tiling = replace(found.schedule.tiling, tiles=(("m", 16), ("n", 85)), aligns=())
+    entries = [tiling.slot[s] * tiling.entries(s) for s in ("a_local", "b_local", "y_local")]
+    assert sum(entries) == 8192 - 32
+    assert padded(found.scop, found.hardware, tiling).aligns == ()
+
+
+@pytest.mark.parametrize("banks", [1, 2, 8, 64])
+def test_other_numbers_of_banks(banks: int) -> None:
+    kernel = searched(70, 50, banks)
+    examine(kernel, draw_inputs(kernel.workload, banks))
+    full = simulate_timing(kernel.program, kernel.hardware)
+    assert full.cycles == kernel.cycles
+    least = 70 * 50 // LANES * (-(-(2 * LANES) // (2 * banks)))
+    assert busy(kernel) > least
+
+
+@pytest.mark.parametrize("sizes", list(product((1, 7, 17, 255), repeat=2)), ids=str)
+def test_odd_shapes(sizes: tuple[int, int]) -> None:
+    kernel = searched(*sizes)
+    examine(kernel, draw_inputs(kernel.workload, sum(sizes)))
+    if have_compiler() and 17 in sizes:
+        examine(kernel, draw_inputs(kernel.workload, 1), "c")
+
+
+# The cost itself, against what the description says, element by element
+
+
+def one_by_one(at_once: int, extents: tuple[int, ...], operands: list[Touched]) -> int:
+    points = list(product(*(range(n) for n in extents)))
+    cycles = 0
+    for start in range(0, len(points), at_once):
+        wanted: Counter[tuple[str, str, int]] = Counter()
+        ports: dict[tuple[str, str, int], int] = {}
+        for o in operands:
+            entries = {
+                o.address + n + sum(i * s for i, s in zip(point, o.strides, strict=True))
+                for point in points[start : start + at_once]
+                for n in range(o.span)
+            }
+            for entry in entries:
+                for kind, count in o.banks.ports(o.access):
+                    key = (o.memory, kind, (entry // o.banks.run) % o.banks.ways)
+                    wanted[key] += 1
+                    ports[key] = count
+        cycles += max(1, *(-(-n // ports[key]) for key, n in wanted.items()))
+    return cycles
+
+
+@st.composite
+def accesses(draw: st.DrawFn) -> tuple[int, tuple[int, ...], list[Touched]]:
+    extents = tuple(draw(st.lists(st.integers(1, 9), max_size=3)))
+    memories = {
+        name: Banks(
+            1, 4096, *draw(st.sampled_from([(1, 1, 0), (2, 1, 0), (0, 0, 1), (0, 0, 3)])),
+            ways=draw(st.integers(1, 9)), run=draw(st.integers(1, 4)),
+        )
+        for name in ("one", "other")
+    }  # fmt: skip
+    kinds: tuple[Access, ...] = ("read", "write", "update")
+    operands: list[Touched] = []
+    for _ in range(draw(st.integers(1, 3))):
+        memory = draw(st.sampled_from(sorted(memories)))
+        strides = tuple(draw(st.integers(0, 12)) for _ in extents)
+        banks = memories[memory]
+        address = draw(st.integers(0, banks.turn - 1))
+        access = draw(st.sampled_from(kinds))
+        operands.append(Touched(memory, banks, access, address, strides, draw(st.integers(1, 3))))
+    return draw(st.integers(1, 20)), extents, operands
+
+
+@given(accesses())
+def test_the_cost_counts_every_access(drawn: tuple[int, tuple[int, ...], list[Touched]]) -> None:
+    at_once, extents, operands = drawn
+    found = served_cycles(at_once, extents, tuple(operands))
+    assert found == one_by_one(at_once, extents, operands)
+    assert found >= -(-prod(extents) // at_once)
+
+
+@given(st.sampled_from(FEW), st.integers(1, 4000), st.data())
+def test_an_align_takes_the_least_step(factor: int, entries: int, data: st.DataObject) -> None:
+    offset = data.draw(st.integers(0, factor - 1))
+    step = Align("s", 0, factor, offset).step(entries)
+    assert step % factor == offset
+    assert entries <= step < entries + factor
+
+
+def test_dense_tilings_print_no_padding() -> None:
+    tiling: Tiling = with_aligns(squares(32)).schedule.tiling
+    assert "steps of" not in str(tiling)
+    assert "dimension 0 in steps of 16*n + 1 entries" in str(squares(32).schedule.tiling)
