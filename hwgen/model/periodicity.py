@@ -49,6 +49,10 @@ class Zone:
     period: int
 
 
+Turn = tuple[Coefficients, tuple[int, ...]]
+"""An affine difference, and the values from which on a `min`, `max` or comparison of its two sides
+comes out otherwise."""
+
 _FORMS: dict[int, tuple[Expr, Coefficients | None, tuple[str, ...]]] = {}
 _FORMS_LIMIT = 1 << 16
 
@@ -61,6 +65,37 @@ def _forms(expr: Expr) -> tuple[Expr, Coefficients | None, tuple[str, ...]]:
             _FORMS.clear()
         known = _FORMS[id(expr)] = (expr, affine(expr), names(expr))
     return known
+
+
+_TURNS: dict[int, tuple[Expr, tuple[Turn, ...]]] = {}
+
+
+def _turns(expr: Expr) -> tuple[Turn, ...]:
+    """Where the sides of an expression may change, remembered by the object's identity."""
+    known = _TURNS.get(id(expr))
+    if known is None or known[0] is not expr:
+        if len(_TURNS) >= _FORMS_LIMIT:
+            _TURNS.clear()
+        known = _TURNS[id(expr)] = (expr, tuple(_find_turns(expr)))
+    return known[1]
+
+
+def _find_turns(expr: Expr) -> Iterator[Turn]:
+    for node in walk(expr):
+        match node:
+            case Call("min" | "max", (left, right)):
+                signs = (0,)
+            case Binary("<" | ">=", left, right):
+                signs = (0,)
+            case Binary("<=" | ">", left, right):
+                signs = (1,)
+            case Binary("==" | "!=", left, right):
+                signs = (0, 1)
+            case _:
+                continue
+        linear = _difference(left, right)
+        if linear is not None:
+            yield linear, signs
 
 
 def interval(expr: Expr, ranges: Ranges) -> Interval:
@@ -129,10 +164,10 @@ def progression(expr: Expr, variable: str, ranges: Ranges) -> tuple[int, int] | 
 def _binary_progression(
     op: str, left: Expr, right: Expr, variable: str, ranges: Ranges
 ) -> tuple[int, int] | None:
-    a = progression(left, variable, ranges)
-    b = progression(right, variable, ranges)
     if op in _COMPARISONS:
         return _compared(op, left, right, variable, ranges)
+    a = progression(left, variable, ranges)
+    b = progression(right, variable, ranges)
     if a is None or b is None:
         return None
     period = lcm(a[0], b[0])
@@ -202,32 +237,21 @@ def _compared(
     return (1, 0) if decided[op] else None
 
 
-def _cuts(expr: Expr, variable: str, span: Interval, ranges: Ranges) -> set[int]:
-    """First iterations after each point where a `min`, `max` or comparison may change sides."""
-    cuts: set[int] = set()
-    for node in walk(expr):
-        match node:
-            case Call("min" | "max", (left, right)):
-                signs = (0,)
-            case Binary("<" | ">=", left, right):
-                signs = (0,)
-            case Binary("<=" | ">", left, right):
-                signs = (1,)
-            case Binary("==" | "!=", left, right):
-                signs = (0, 1)
-            case _:
-                continue
-        linear = _difference(left, right)
-        if linear is None or variable not in linear[1]:
+def _cuts(expr: Expr, variable: str, span: Interval, rest: Ranges) -> Iterator[int]:
+    """First iterations after each point where a `min`, `max` or comparison may change sides;
+    `rest`: the ranges with the variable at 0."""
+    for linear, signs in _turns(expr):
+        if variable not in linear[1]:
             continue
-        bounds = _affine_interval(linear, {**ranges, variable: (0, 0)})
+        bounds = _affine_interval(linear, rest)
         for sign in signs:
             # Where slope * v + rest >= sign, for all values of the rest and for some.
             slope, low, high = linear[1][variable], bounds[0] - sign, bounds[1] - sign
             if slope < 0:
                 slope, low, high = -slope, -high - 1, -low - 1
-            cuts.update(c for c in (-(low // slope), -(high // slope)) if span[0] < c <= span[1])
-    return cuts
+            for cut in (-(low // slope), -(high // slope)):
+                if span[0] < cut <= span[1]:
+                    yield cut
 
 
 def zones(
@@ -236,10 +260,11 @@ def zones(
     """Partition of the iterations `span[0] .. span[1]` into intervals with a common period."""
     dependent = [w for w in watched if variable in _forms(w.expression)[2]]
     cuts = {span[0], span[1] + 1}
+    rest = {**ranges, variable: (0, 0)}
     for w in dependent:
-        cuts |= _cuts(w.expression, variable, span, ranges)
+        cuts.update(_cuts(w.expression, variable, span, rest))
         if w.divisor:
-            cuts |= _quotient_cuts(w, variable, span, ranges)
+            cuts |= _quotient_cuts(w, variable, span, rest)
     ordered = sorted(cuts)
     found: list[Zone] = []
     for start, end in pairwise(ordered):
@@ -275,21 +300,22 @@ def _one_quotient(watched: Watched, ranges: Ranges) -> bool:
 MAX_QUOTIENT_CUTS = 64
 
 
-def _quotient_cuts(watched: Watched, variable: str, span: Interval, ranges: Ranges) -> set[int]:
-    """First iterations after each point where an affine expression's quotient may change."""
+def _quotient_cuts(watched: Watched, variable: str, span: Interval, rest: Ranges) -> set[int]:
+    """First iterations after each point where an affine expression's quotient may change; `rest`:
+    the ranges with the variable at 0."""
     linear = _forms(watched.expression)[1]
     if linear is None or not linear[1].get(variable):
         return set()
     slope, size = linear[1][variable], watched.divisor
     cuts: set[int] = set()
-    for rest in _affine_interval(linear, {**ranges, variable: (0, 0)}):
-        ends = sorted(slope * v + rest for v in span)
+    for offset in _affine_interval(linear, rest):
+        ends = sorted(slope * v + offset for v in span)
         edges = range(-(-ends[0] // size) * size, ends[1] + 1, size)
         if len(edges) > MAX_QUOTIENT_CUTS:
             return set()
         for edge in edges:
             # From here on at the edge or past it; with a falling slope, below it.
-            cuts.add(-((rest - edge) // slope) if slope > 0 else (rest - edge) // -slope + 1)
+            cuts.add(-((offset - edge) // slope) if slope > 0 else (offset - edge) // -slope + 1)
     return {c for c in cuts if span[0] < c <= span[1]}
 
 
