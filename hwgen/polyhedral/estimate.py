@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 
 import numpy as np
@@ -52,12 +52,35 @@ def box_extents(coordinates: Sequence[Affine], extents: Grid) -> list[NDArray[np
 
 
 @dataclass(frozen=True, slots=True)
-class Cache:
-    """Arrays that depend on the set of outer loops only, not on their order."""
+class Work:
+    """What an operation takes in one of its `tiles`: cycles, and those of them in which the host
+    issues it."""
 
-    transfers: dict[tuple[str, frozenset[str]], Transfer]
-    counts: dict[frozenset[str], NDArray[np.int64]]
-    rates: dict[str, Rates]
+    cycles: NDArray[np.float64]
+    issuing: NDArray[np.float64]
+    tiles: NDArray[np.int64]
+
+
+Outer = frozenset[str]
+"""A set of loops around something."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cache:
+    """What depends on the set of outer loops only, not on their order, for one grid."""
+
+    entries: dict[tuple[str, Outer], NDArray[np.int64]] = field(
+        default_factory=dict[tuple[str, Outer], NDArray[np.int64]]
+    )
+    transfers: dict[tuple[str, Outer], Transfer] = field(
+        default_factory=dict[tuple[str, Outer], Transfer]
+    )
+    counts: dict[Outer, NDArray[np.int64]] = field(default_factory=dict[Outer, NDArray[np.int64]])
+    tails: dict[Outer, NDArray[np.float64]] = field(
+        default_factory=dict[Outer, NDArray[np.float64]]
+    )
+    rates: dict[str, Rates] = field(default_factory=dict[str, Rates])
+    work: dict[str, Work] = field(default_factory=dict[str, Work])
 
     def rate(self, operation: Operation) -> Rates:
         """An operation's rates, worked out once."""
@@ -93,24 +116,41 @@ class Shape:
             )
         return self.cache.transfers[key]
 
+    def entries(self, storage: str) -> NDArray[np.int64]:
+        """Entries of one slot of a storage."""
+        depth = self.placement[storage]
+        key = (storage, frozenset(self.loops[:depth]))
+        if key not in self.cache.entries:
+            self.cache.entries[key] = storage_entries(self.match, storage, self.extents(depth))
+        return self.cache.entries[key]
+
     def counts(self, depth: int) -> NDArray[np.int64]:
         """Iterations of the outermost `depth` loops."""
-        outer = frozenset(self.loops[:depth])
-        if outer not in self.cache.counts:
-            total = np.ones(1, dtype=np.int64)
-            for name in sorted(outer):
-                total = total * -(-self.match.count[name] // self.grid[name])
-            self.cache.counts[outer] = total
-        return self.cache.counts[outer]
+        return self.trips(frozenset(self.loops[:depth]))
 
     def tiles(self, operation: Operation, depth: int) -> NDArray[np.int64]:
         """Tiles that an operation's iterations are cut into by the outermost `depth` loops; the
         others of these do all of them again."""
-        total = np.ones(1, dtype=np.int64)
-        for name in self.loops[:depth]:
-            if name in operation.loops:
+        return self.trips(frozenset(n for n in self.loops[:depth] if n in operation.loops))
+
+    def trips(self, loops: Outer) -> NDArray[np.int64]:
+        """Iterations of some tile loops."""
+        if loops not in self.cache.counts:
+            total = np.ones(1, dtype=np.int64)
+            for name in sorted(loops):
                 total = total * -(-self.match.count[name] // self.grid[name])
-        return total
+            self.cache.counts[loops] = total
+        return self.cache.counts[loops]
+
+    def tails(self) -> NDArray[np.float64]:
+        """How many loops have a tail."""
+        loops = frozenset(self.loops)
+        if loops not in self.cache.tails:
+            total = np.zeros(1)
+            for name in loops:
+                total = total + (self.match.count[name] % self.grid[name] != 0)
+            self.cache.tails[loops] = total
+        return self.cache.tails[loops]
 
     def extents(self, depth: int) -> Grid:
         outer = set(self.loops[:depth])
@@ -124,10 +164,7 @@ def estimate(shape: Shape) -> tuple[NDArray[np.float64], dict[str, NDArray[np.in
     """Estimated cycles, infinite where the buffers do not fit, and the slots of each storage."""
     match, hardware = shape.match, shape.hardware
     size = len(next(iter(shape.grid.values()), np.ones(1)))
-    entries = {
-        s.name: storage_entries(match, s.name, shape.extents(shape.placement[s.name]))
-        for s in match.selection.storages
-    }
+    entries = {s.name: shape.entries(s.name) for s in match.selection.storages}
     loaded = {s for o in match.selection.operations if o.kind == "load" for s in o.storages}
     # With a third slot, the next load need not wait for the calls that are still running.
     more = shape.slots + 1 if hardware.pipelined and shape.slots > 1 else shape.slots
@@ -172,22 +209,21 @@ class _Levels:
         slots: dict[str, NDArray[np.int64]],
         entries: dict[str, NDArray[np.int64]],
     ) -> None:
-        size = len(next(iter(shape.grid.values()), np.ones(1)))
         depths = len(shape.loops) + 1
         self.shape = shape
-        self.overlapped = [np.zeros(size) for _ in range(depths)]
-        self.serial = [np.zeros(size) for _ in range(depths)]
-        self.anchored = [np.zeros(size) for _ in range(depths)]
+        self.overlapped = [np.zeros(1) for _ in range(depths)]
+        self.serial = [np.zeros(1) for _ in range(depths)]
+        self.anchored = [np.zeros(1) for _ in range(depths)]
         # While the host waits for room in another queue, beyond what the anchor's own holds.
-        self.blocked = [np.zeros(size) for _ in range(depths)]
+        self.blocked = [np.zeros(1) for _ in range(depths)]
         # What the host is busy for, issuing everything of a depth.
-        self.hosting = [np.zeros(size) for _ in range(depths)]
+        self.hosting = [np.zeros(1) for _ in range(depths)]
         self.issued: dict[tuple[str, int], tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
-        self.moving = [np.zeros(size) for _ in range(depths)]
-        self.waiting = [np.zeros(size) for _ in range(depths)]
-        self.store = np.zeros(size)
-        self.store_serial = np.zeros(size, dtype=np.bool_)
-        self.bus = np.zeros(size)
+        self.moving = [np.zeros(1) for _ in range(depths)]
+        self.waiting = [np.zeros(1) for _ in range(depths)]
+        self.store = np.zeros(1)
+        self.store_serial = np.zeros(1, dtype=np.bool_)
+        self.bus = np.zeros(1)
         self.anchor = next(
             o.intrinsic.unit
             for kind in ("update", "map", "store")
@@ -205,12 +241,11 @@ class _Levels:
         self._add_bus_waits()
         for (unit, depth), (cycles, instructions) in self.issued.items():
             self.blocked[depth] = self.blocked[depth] + self._blocked(unit, cycles, instructions)
-        self.infeasible = np.zeros(size, dtype=np.bool_)
+        self.infeasible = np.zeros(1, dtype=np.bool_)
         self._add_micro_kernels(slots)
 
     def _add(self, o: Operation, slots: dict[str, NDArray[np.int64]]) -> None:
         shape, match = self.shape, self.shape.match
-        rates = shape.cache.rate(o)
         if o.kind in ("load", "store"):
             storage = next(s for s in o.storages if s in shape.placement)
             depth = shape.placement[storage]
@@ -234,21 +269,17 @@ class _Levels:
             self.overlapped[depth] = self.overlapped[depth] + each * (1 - alone)
             return
         depth = len(shape.loops) if match.selection.inner(o) else shape.spatial
-        iterations = np.ones(1)
-        for n in o.loops:
-            iterations = iterations * match.count[n]
-        rows = self._rows(o, depth)
-        work = rates.per_iteration * iterations + self._held(o, rates.per_iteration * rows)
-        issuing = self._issuing(o, iterations, rows)
-        tiles = shape.tiles(o, depth)
-        self.hosting[depth] = self.hosting[depth] + issuing / tiles
-        work = np.maximum(work, issuing)
-        each = rates.fixed + 1 + work / tiles
+        if o.name not in shape.cache.work:
+            shape.cache.work[o.name] = self._work(o, depth)
+        work = shape.cache.work[o.name]
+        each = work.cycles
+        self.hosting[depth] = self.hosting[depth] + work.issuing
         if o.kind == "init" and o.intrinsic.unit != self.anchor:
             # It fills the next tile's sums beside this one's, where there is a slot for them.
+            iterations = float(prod(match.count[n] for n in o.loops))
             beats = start_beats(shape.hardware, o) * iterations
-            each = np.maximum(each, beats / tiles)
-            self.bus = self.bus + beats * shape.counts(depth) / tiles
+            each = np.maximum(each, beats / work.tiles)
+            self.bus = self.bus + beats * shape.counts(depth) / work.tiles
             single = slots[o.storages[written_position(o.intrinsic)]] == 1
             self.serial[depth] = self.serial[depth] + np.where(single, each, 0)
             self.overlapped[depth] = self.overlapped[depth] + np.where(single, 0, each)
@@ -260,6 +291,19 @@ class _Levels:
             self.moving[depth] = self.moving[depth] + np.where(single, 0, each)
             return
         self.anchored[depth] = self.anchored[depth] + each
+
+    def _work(self, o: Operation, depth: int) -> Work:
+        """What an operation inside `depth` loops takes, whatever their order."""
+        rates = self.shape.cache.rate(o)
+        iterations = np.ones(1)
+        for n in o.loops:
+            iterations = iterations * self.shape.match.count[n]
+        rows = self._rows(o, depth)
+        work = rates.per_iteration * iterations + self._held(o, rates.per_iteration * rows)
+        issuing = self._issuing(o, iterations, rows)
+        tiles = self.shape.tiles(o, depth)
+        work = np.maximum(work, issuing)
+        return Work(rates.fixed + 1 + work / tiles, issuing / tiles, tiles)
 
     def _ready(self) -> float:
         """Cycles of the anchor's calls that its queue holds."""
@@ -392,7 +436,7 @@ class _Levels:
             loads = self.overlapped[depth] + self.serial[depth]
             if depth < len(shape.loops):
                 name = shape.loops[depth]
-                count = -(-shape.match.count[name] // shape.grid[name])
+                count = shape.trips(frozenset((name,)))
                 busy = busy + count * iteration
                 if depth:
                     # In order behind the inner loads: only what these run ahead hides it.
@@ -414,7 +458,4 @@ class _Levels:
         if shape.hardware.pipelined:
             # Of equals, what leaves the bus more time: for latencies that are not known here.
             total = total + SPARE * self.bus
-        tails = np.zeros(1)
-        for name in shape.loops:
-            tails = tails + (shape.match.count[name] % shape.grid[name] != 0)
-        return np.where(self.infeasible, np.inf, total * (1 + TAIL_PENALTY * tails))
+        return np.where(self.infeasible, np.inf, total * (1 + TAIL_PENALTY * shape.tails()))

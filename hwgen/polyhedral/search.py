@@ -200,11 +200,22 @@ def search(
             state.cover(whole, Space(hardware, match, LAST_RESORT, given))
     if not state.found:
         raise nothing_fits(hardware, matches, fixed or {}, workload)
-    distinct = {str(c.tiling.match) + str(c.tiling): c for c in reversed(state.found)}
-    ranked = sorted(distinct.items(), key=lambda item: (item[1].cycles, item[0]))
     return replace(
-        state.result, candidates=tuple(c for _, c in ranked[:keep]), matches=len(matches)
+        state.result, candidates=tuple(_cheapest(state.found, keep)), matches=len(matches)
     )
+
+
+def _cheapest(found: Sequence[Candidate], keep: int) -> list[Candidate]:
+    """The cheapest schedules, of equals those whose text comes first; the same found more than
+    once counts as it was found first."""
+    texts = {id(c.tiling.match): str(c.tiling.match) for c in found}
+    distinct: dict[object, Candidate] = {}
+    for c in found:
+        t = c.tiling
+        distinct.setdefault((texts[id(t.match)], t.loops, t.depths, t.slots), c)
+    ranked = sorted(distinct.values(), key=lambda c: c.cycles)
+    near = [c for c in ranked if c.cycles <= ranked[:keep][-1].cycles]
+    return sorted(near, key=lambda c: (c.cycles, texts[id(c.tiling.match)] + str(c.tiling)))[:keep]
 
 
 class _Search:
@@ -251,14 +262,14 @@ class _Search:
     def _evaluate(self, space: Space, grid: Grid) -> Iterator[tuple[list[Candidate], int]]:
         """The best of each order and placement; points that cannot be among them are dropped."""
         floor = work_bound(self.hardware, space.match, grid)
-        cache = Cache({}, {}, {})
+        cache = Cache()
         for order in space.orders():
             loops = (*order, *space.reduction)
             for placement in space.placements(loops, len(order)):
                 alive = floor <= self.limit
                 if np.count_nonzero(alive) < SHRINK * len(alive):
                     grid = {n: v[alive] if len(v) > 1 else v for n, v in grid.items()}
-                    floor, cache = floor[alive], Cache({}, {}, {})
+                    floor, cache = floor[alive], Cache()
                 if not len(floor):
                     yield [], 0
                     continue
@@ -267,8 +278,8 @@ class _Search:
                     self.slots,
                 )  # fmt: skip
                 cycles, copies = estimate(shape)
-                best = np.argsort(cycles, kind="stable")[: self.keep]
-                best = best[cycles[best] <= self.limit]
+                good = np.flatnonzero(cycles <= self.limit)
+                best = good[np.argsort(cycles[good], kind="stable")[: self.keep]]
                 if len(best) == self.keep:
                     self.limit = min(self.limit, float(cycles[best[-1]]))
                 candidates = [
