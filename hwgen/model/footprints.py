@@ -6,6 +6,8 @@ bookkeeping per atom is exact, and short however large the buffers are.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 import numpy.typing as npt
 
@@ -36,6 +38,8 @@ class Space:
         self.atoms: list[list[int]] = []
         self.footprints: list[Entries] = []
         self._known: dict[bytes, int] = {}
+        # Entries of each atom.
+        self._sizes = [entries]
         self.writes: list[list[int]] = [[0] * units]
         self.reads: list[list[int]] = [[0] * units]
         self.last_write: list[list[Instance | None]] = [[None] * units]
@@ -46,14 +50,15 @@ class Space:
         if entries.size and int(entries[-1]) >= self.labels.size:
             more = int(entries[-1]) + 1 - self.labels.size
             self.labels = np.concatenate((self.labels, np.zeros(more, np.int64)))
+            self._sizes[0] += more
         key = entries.tobytes()
         if key in self._known:
             return self._known[key]
-        inside, counts = np.unique(self.labels[entries], return_counts=True)
-        totals = np.bincount(self.labels, minlength=len(self.writes))
+        counts = np.bincount(self.labels[entries])
+        inside = np.flatnonzero(counts)
         mine: list[int] = []
-        for atom, count in zip(inside.tolist(), counts.tolist(), strict=True):
-            if count == int(totals[atom]):
+        for atom, count in zip(inside.tolist(), counts[inside].tolist(), strict=True):
+            if count == self._sizes[atom]:
                 mine.append(atom)
             else:
                 mine.append(self._split(atom, entries))
@@ -66,6 +71,8 @@ class Space:
         new = len(self.writes)
         chosen = entries[self.labels[entries] == atom]
         self.labels[chosen] = new
+        self._sizes[atom] -= chosen.size
+        self._sizes.append(chosen.size)
         for rows in (self.writes, self.reads):
             rows.append(list(rows[atom]))
         for names in (self.last_write, self.last_read):
@@ -140,7 +147,7 @@ class FootprintCosts:
                     elements *= extent
                 loops.append((max(1, elements // max(1, memory.entry_elements)), 1))
             space = self._space[place]
-            number = self.spaces[space].footprint(_entries(base, loops))
+            number = self.spaces[space].footprint(base + _offsets(tuple(loops)))
             touches.append((space, number, operand.access != "read"))
         self._identity += 1
         return Operation(
@@ -157,9 +164,10 @@ class FootprintCosts:
         return Operation(self._identity, self._units[intrinsic.unit], name, call.site)
 
 
-def _entries(base: int, loops: list[tuple[int, int]]) -> Entries:
-    """Sorted distinct addresses of an access."""
-    addresses = np.array([base], np.int64)
+@lru_cache(maxsize=64)
+def _offsets(loops: tuple[tuple[int, int], ...]) -> Entries:
+    """Sorted distinct addresses of an access that starts at 0."""
+    addresses = np.zeros(1, np.int64)
     for extent, stride in loops:
         if extent > 1 and stride:
             steps = np.arange(extent, dtype=np.int64) * stride

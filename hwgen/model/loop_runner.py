@@ -19,6 +19,9 @@ STEP_OPERATIONS = 24
 MARKS = 512
 """States remembered per loop."""
 
+Zones = dict[int, dict[tuple[int, ...], tuple[Zone, ...]]]
+"""Of each loop of a program, by its identity: its zones, by the values that decide on them."""
+
 
 class LoopRunner:
     """One loop of the program; finds where its iterations repeat, and lets the sink skip them."""
@@ -39,7 +42,7 @@ class LoopRunner:
             for n in dict.fromkeys(n for w in self.watched for n in watched_names(w))
             if n not in inner
         ]
-        self.zones: dict[tuple[int, ...], tuple[Zone, ...]] = {}
+        self.zones = stream.zones.setdefault(id(loop), {})
 
     def run(self) -> None:
         values, slot, body = self.stream.values, self.slot, self.body

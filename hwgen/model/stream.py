@@ -35,7 +35,7 @@ from hwgen.spec.hardware import HardwareSpec
 
 from .bus import Bursts
 from .integers import affine
-from .loop_runner import LoopRunner
+from .loop_runner import LoopRunner, Zones
 from .periodicity import Watched, value
 
 Environment = list[int]
@@ -135,6 +135,7 @@ class Stream:
     `skip`: let the sink skip repeating iterations. `budget`, if not 0: after so many operations,
     iterations are skipped at the mean rate even where the state does not exactly repeat (`exact`
     is false then). `limit`: stop there (`truncated`). `located`: tell the sink the loop variables.
+    `zones`: those that an earlier stream of the program found in its loops.
     """
 
     def __init__(
@@ -148,6 +149,7 @@ class Stream:
         budget: int = 0,
         located: bool = False,
         limit: int = 1 << 62,
+        zones: Zones | None = None,
     ) -> None:
         self.hardware = hardware
         self.program = program
@@ -158,6 +160,7 @@ class Stream:
         self.approximate = budget > 0
         self.located = located
         self.limit = limit
+        self.zones = {} if zones is None else zones
         self.units = {unit.name: i for i, unit in enumerate(hardware.units)}
         self.unit_names = [unit.name for unit in hardware.units]
         exchanged = hardware.tokens or hardware.events
@@ -457,19 +460,26 @@ class Stream:
                 alone, tuple(values) if located else ()
             )
             return send_alone
-        fixed = [w for w in watched if not names(w.expression)]
-        makers = [_maker(self.compile(w.expression), w) for w in watched]
+        # Most of what is watched is the same in all executions.
+        moving = [n for n, w in enumerate(watched) if names(w.expression)]
+        makers = [_maker(self.compile(watched[n].expression), watched[n]) for n in moving]
+        whole = [
+            0 if n in moving else _maker(self.compile(w.expression), w)(values)
+            for n, w in enumerate(watched)
+        ]
         known: dict[tuple[int, ...], Operation] = {}
 
         def operation() -> Operation:
             key = tuple([f(values) for f in makers])
             found = known.get(key)
             if found is None:
-                found = known[key] = costs.operation(call, key)
+                for n, number in zip(moving, key, strict=True):
+                    whole[n] = number
+                found = known[key] = costs.operation(call, tuple(whole))
             return found
 
         send = self.call
-        if len(fixed) == len(watched):
+        if not moving:
             only = operation()
 
             def run() -> None:
@@ -514,12 +524,13 @@ class Stream:
         )
 
     def watched_in(self, nodes: tuple[Node, ...]) -> list[Watched]:
-        """Every expression that the stream of these nodes depends on."""
+        """Every expression that the stream of these nodes depends on, but for constants."""
         found: list[Watched] = []
         for node in nodes:
             match node:
                 case Call():
-                    found += self.costs.watched(node)
+                    every = self.costs.watched(node)
+                    found += [w for w in every if not isinstance(w.expression, Const)]
                     if node.variant is not None:
                         found.append(Watched(node.variant))
                 case If(condition, then, otherwise):

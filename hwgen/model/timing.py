@@ -20,6 +20,7 @@ from .banks import Awaited as AwaitedPorts
 from .banks import Ports, Who, bank_ports
 from .bus import FOREVER, ReadBus, Reader, split_access
 from .issue import Issuer
+from .loop_runner import Zones
 from .scoreboard import Awaited, Board, cycle_costs
 from .stream import ISSUER, Costs, Operation, Stream
 from .timing_result import TimelineEntry, TimingResult, UnitTime
@@ -62,10 +63,13 @@ def estimate_cycles(program: KernelProgram, hardware: HardwareSpec) -> TimingRes
         HwgenError: as `simulate_timing`.
     """
     full, long = (FOREVER, FULL_OPERATIONS, 0), (LEAD_ENTRIES, FOREVER, OPERATION_BUDGET)
+    zones: Zones = {}
     for lead, limit, budget in (full, long):
         costs = cycle_costs(program, hardware)
         machine = Machine(hardware, costs, lead=lead)
-        stream = Stream(program, hardware, costs, machine, skip=True, budget=budget, limit=limit)
+        stream = Stream(
+            program, hardware, costs, machine, skip=True, budget=budget, limit=limit, zones=zones
+        )
         stream.run()
         if not stream.truncated:
             return replace(machine.result(stream), exact=stream.exact and lead == FOREVER)
