@@ -6,7 +6,9 @@ bookkeeping per atom is exact, and short however large the buffers are.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
+from math import prod
 
 import numpy as np
 import numpy.typing as npt
@@ -83,6 +85,30 @@ class Space:
         return new
 
 
+@dataclass(frozen=True, slots=True)
+class _Access:
+    """An operand of an intrinsic. `memory`: "" off chip; `loops`: over the entries of one block."""
+
+    position: int
+    name: str
+    memory: str
+    loops: tuple[tuple[int, int], ...]
+    writes: bool
+
+    @staticmethod
+    def of(hardware: HardwareSpec, position: int, operand: Operand) -> _Access:
+        memory = hardware.memory[operand.memory]
+        writes = operand.access != "read"
+        if memory.kind == "offchip":
+            return _Access(position, operand.name, "", (), writes)
+        entries = max(1, prod(operand.shape) // max(1, memory.entry_elements))
+        return _Access(position, operand.name, memory.name, ((entries, 1),), writes)
+
+    def place(self, call: Call) -> str:
+        """The memory or off-chip image that a call's operand lies in."""
+        return self.memory or next(o.buffer for o in call.operands if o.name == self.name)
+
+
 class FootprintCosts:
     """`Costs` of the synchronisation checker: every address that another unit may conflict with."""
 
@@ -94,12 +120,17 @@ class FootprintCosts:
         count = len(hardware.units)
         self.spaces: list[Space] = []
         self._space: dict[str, int] = {}
+        self._accesses = {
+            i.name: [_Access.of(hardware, n, o) for n, o in enumerate(i.operands)]
+            for i in hardware.intrinsics
+        }
+        # Of what was met before: space, first entry and loops, and the footprint's number.
+        self._known: dict[tuple[int, int, tuple[tuple[int, int], ...]], int] = {}
         users: dict[str, set[tuple[str, bool]]] = {}
         for call in calls(program.body):
-            intrinsic = hardware.intrinsic[call.intrinsic]
-            for operand in intrinsic.operands:
-                place = self._place(call, operand)
-                users.setdefault(place, set()).add((intrinsic.unit, operand.access != "read"))
+            unit = hardware.intrinsic[call.intrinsic].unit
+            for access in self._accesses[call.intrinsic]:
+                users.setdefault(access.place(call), set()).add((unit, access.writes))
         for place, accesses in users.items():
             if len({unit for unit, _ in accesses}) < 2 or not any(w for _, w in accesses):
                 continue
@@ -108,18 +139,13 @@ class FootprintCosts:
             self._space[place] = len(self.spaces)
             self.spaces.append(Space(place, entries, count, onchip=memory is not None))
 
-    def _place(self, call: Call, operand: Operand) -> str:
-        if self.hardware.memory[operand.memory].kind != "offchip":
-            return operand.memory
-        return next(o.buffer for o in call.operands if o.name == operand.name)
-
     def watched(self, call: Call) -> tuple[Watched, ...]:
         if call.kernel:
             return (Watched(call.variant if call.variant is not None else Const(0)),)
         found = [Watched(extent) for extent in call.extents]
-        for operand in self.hardware.intrinsic[call.intrinsic].operands:
-            if self._place(call, operand) in self._space:
-                source = next(o for o in call.operands if o.name == operand.name)
+        for access in self._accesses[call.intrinsic]:
+            if access.place(call) in self._space:
+                source = next(o for o in call.operands if o.name == access.name)
                 found += [Watched(source.address), *(Watched(s) for s in source.strides)]
         return tuple(found)
 
@@ -127,28 +153,24 @@ class FootprintCosts:
         intrinsic = self.hardware.intrinsic[call.intrinsic]
         touches: list[tuple[int, int, bool]] = []
         position = len(call.extents)
-        for i, operand in enumerate(intrinsic.operands):
-            place = self._place(call, operand)
-            if place not in self._space:
+        for access in self._accesses[call.intrinsic]:
+            space = self._space.get(access.place(call))
+            if space is None:
                 continue
             if call.kernel:
                 kernel = self.program.kernel[call.kernel]
                 check_variant(kernel, values[0], call.site)
+                i = access.position
                 base = kernel.bases[values[0]][i]
-                loops = [(x.extent, x.strides[i]) for x in (*kernel.loops, *kernel.sequence)]
+                loops = tuple((x.extent, x.strides[i]) for x in (*kernel.loops, *kernel.sequence))
             else:
                 base, *strides = values[position : position + 1 + len(call.extents)]
                 position += 1 + len(call.extents)
-                loops = list(zip(values[: len(call.extents)], strides, strict=True))
-            memory = self.hardware.memory[operand.memory]
-            if memory.kind != "offchip":
-                elements = 1
-                for extent in operand.shape:
-                    elements *= extent
-                loops.append((max(1, elements // max(1, memory.entry_elements)), 1))
-            space = self._space[place]
-            number = self.spaces[space].footprint(base + _offsets(tuple(loops)))
-            touches.append((space, number, operand.access != "read"))
+                loops = tuple(zip(values[: len(call.extents)], strides, strict=True))
+            key = (space, base, loops + access.loops)
+            if key not in self._known:
+                self._known[key] = self.spaces[space].footprint(base + _offsets(key[2]))
+            touches.append((space, self._known[key], access.writes))
         self._identity += 1
         return Operation(
             self._identity, self._units[intrinsic.unit], intrinsic.name, call.site,

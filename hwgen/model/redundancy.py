@@ -44,8 +44,9 @@ def check_minimal(program: KernelProgram, hardware: HardwareSpec) -> None:
     Raises:
         HwgenError: H766 where some is not, after those of `check_synchronisation`.
     """
-    found = [f"{t.tokens} x {t.source} -> {t.target}" for t in redundant_tokens(program, hardware)]
-    for barrier in redundant_barriers(program, hardware):
+    machine, stream = _recorded(program, hardware)
+    found = [f"{t.tokens} x {t.source} -> {t.target}" for t in _tokens(machine, stream)]
+    for barrier in _barriers(machine):
         found.append(f"{barrier.executions} x wait for {barrier.unit or 'all units'}")
     if not found:
         return
@@ -69,8 +70,10 @@ def redundant_tokens(program: KernelProgram, hardware: HardwareSpec) -> tuple[Re
     Raises:
         HwgenError: as `check_synchronisation`, whose errors come first.
     """
-    check_synchronisation(program, hardware)
-    machine, stream = _recorded(program, hardware)
+    return _tokens(*_recorded(program, hardware))
+
+
+def _tokens(machine: Clocks, stream: Stream) -> tuple[RedundantTokens, ...]:
     found: list[RedundantTokens] = []
     for edge, (source, target) in enumerate(stream.edges):
         pushed, popped = stream.pushed[edge], stream.popped[edge]
@@ -97,8 +100,10 @@ def redundant_barriers(
     Raises:
         HwgenError: as `check_synchronisation`, whose errors come first.
     """
-    check_synchronisation(program, hardware)
-    machine, _ = _recorded(program, hardware)
+    return _barriers(_recorded(program, hardware)[0])
+
+
+def _barriers(machine: Clocks) -> tuple[RedundantBarrier, ...]:
     statements: dict[int, list[tuple[int, ...]]] = {}
     for event in machine.executed:
         if event.operation.unit == ISSUER:
@@ -112,6 +117,8 @@ def redundant_barriers(
 
 
 def _recorded(program: KernelProgram, hardware: HardwareSpec) -> tuple[Clocks, Stream]:
+    """A program's operations one by one, after the checks of `check_synchronisation`."""
+    check_synchronisation(program, hardware)
     machine = Clocks(program, hardware, record=True)
     stream = Stream(program, hardware, machine.costs, machine, limit=CHECK_LIMIT, located=True)
     machine.stream = stream

@@ -8,7 +8,7 @@ untrusted input. Operators bind as in Python, comparisons do not chain:
 from __future__ import annotations
 
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, NoReturn, cast
 
 from lark import Lark, Token, Transformer
@@ -127,6 +127,7 @@ def suggestion(name: str, known: list[str] | tuple[str, ...]) -> str:
     return f"did you mean {near[0]!r}?" if near else ""
 
 
+@lru_cache(maxsize=4096)
 def _parse(text: str, start: str) -> Expr | Assign:
     if len(text) > MAX_LENGTH:
         raise ExpressionError(
