@@ -59,7 +59,7 @@ def lower(
     kernels: list[MicroKernelDef] = []
     leaves: dict[str, Node] = {}
     for site in sites:
-        leaves[f"C{site.index}"] = _call(site, kernels)
+        leaves[f"C{site.index}"] = _repeated(site, _call(site, kernels))
     for number, sync in enumerate(syncs):
         leaves[f"T{number}"] = sync.node
     _check_capacity(hardware, kernels)
@@ -114,6 +114,14 @@ def _call(site: Site, kernels: list[MicroKernelDef]) -> Call:
         variant,
         site.operation.statement,
     )
+
+
+def _repeated(site: Site, call: Call) -> Node:
+    """The call in the loops that are left around it."""
+    node: Node = call
+    for i, walk in reversed(list(enumerate(site.absorbed.outer))):
+        node = Loop(f"call{i}", Const(0), Const(walk.extent), (node,))
+    return node
 
 
 def _address(address: Address) -> Expr:

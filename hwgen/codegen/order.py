@@ -1,8 +1,8 @@
 """The execution order of sites and synchronisation as an isl schedule tree, ready to be scanned.
 
-Each site is a statement over its tile counters and the loops left around its call; what
-synchronises is one over the tile counters of its site. A body is a sequence: waits, call and
-signals of each site by position, and the next tile loop where the sites inside it belong.
+Each site is a statement over its tile counters, and so is what synchronises: the loops left around
+a call depend on nothing and are no part of the tree. A body is a sequence: waits, call and signals
+of each site by position, and the next tile loop where the sites inside it belong.
 """
 
 from __future__ import annotations
@@ -72,10 +72,8 @@ def order_tree(sites: Sequence[Site], syncs: Sequence[SyncSite], phase: int) -> 
     counters = tuple(f"{loop.loop}_tile" for loop in loops)
     items: list[_Item] = []
     for site in mine:
-        outer = site.absorbed.outer
-        iterators = counters[: site.depth] + tuple(f"call{i}" for i in range(len(outer)))
-        box = (*((a, b, 1) for a, b in site.ranges), *((0, w.extent, 1) for w in outer))
-        items.append(_Item(f"C{site.index}", site, 1, iterators, (box,)))
+        box = tuple((low, high, 1) for low, high in site.ranges)
+        items.append(_Item(f"C{site.index}", site, 1, counters[: site.depth], (box,)))
     for number, sync in enumerate(syncs):
         site = sites[sync.site]
         if site.phase == phase:
@@ -83,12 +81,8 @@ def order_tree(sites: Sequence[Site], syncs: Sequence[SyncSite], phase: int) -> 
             items.append(_Item(f"T{number}", site, turn, counters[: site.depth], sync.boxes))
     domain = "; ".join(item.domain for item in items)
     text = f'{{domain: "{{ {domain} }}", child: {_body(items, counters, 0)}}}'
-    deepest = max((len(s.absorbed.outer) for s in mine), default=0)
-    return Order(
-        isl.Schedule(text),
-        counters + tuple(f"call{i}" for i in range(deepest)),
-        {item.name: list(item.iterators) for item in items},
-    )
+    names = {item.name: list(item.iterators) for item in items}
+    return Order(isl.Schedule(text), counters, names)
 
 
 def _body(items: list[_Item], counters: tuple[str, ...], depth: int) -> str:
@@ -103,22 +97,11 @@ def _body(items: list[_Item], counters: tuple[str, ...], depth: int) -> str:
         entries.append(((0, INNER, 0, 0), inside))
     children: list[str] = []
     for _, group in sorted(entries, key=lambda entry: entry[0]):
+        below = ""
         if group is inside:
             band = "; ".join(f"{item.head} -> [{item.place(depth)}]" for item in group)
-            child = f'{{schedule: "[{{ {band} }}]", child: {_body(group, counters, depth + 1)}}}'
-        else:
-            child = _around(group[0], len(counters) - depth)
+            body = _body(group, counters, depth + 1)
+            below = f', child: {{schedule: "[{{ {band} }}]", child: {body}}}'
         heads = "; ".join(item.head for item in group)
-        below = f", child: {child}" if child else ""
         children.append(f'{{filter: "{{ {heads} }}"{below}}}')
     return f"{{sequence: [{', '.join(children)}]}}"
-
-
-def _around(item: _Item, missing: int) -> str:
-    """The loops around one call, below `missing` empty dimensions: names go by depth."""
-    outer = item.iterators[item.site.depth :]
-    if not outer:
-        return ""
-    columns = ["0"] * missing + list(outer)
-    band = ", ".join(f"{{ {item.head} -> [{column}] }}" for column in columns)
-    return f'{{schedule: "[{band}]"}}'

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from hwgen.codegen.program import Call, If, Loop, Node, Sync
-from hwgen.codegen.rewrite import bind_call
+from hwgen.codegen.program import If, Loop, Node
+from hwgen.codegen.rewrite import bind
 from hwgen.polyhedral import isl
 from hwgen.spec.expression import Binary, BinaryOp, Const, Expr, Name, Unary
 from hwgen.spec.expression import Call as Apply
@@ -77,14 +77,8 @@ def _leaf(
     call = node.user_get_expr()
     statement = call.get_op_arg(0).get_id().get_name()
     arguments = [expression(call.get_op_arg(i)) for i in range(1, call.get_op_n_arg())]
-    leaf = leaves[statement]
-    match leaf:
-        case Call():
-            return bind_call(leaf, dict(zip(names[statement], arguments, strict=True)))
-        case Sync():
-            return leaf
-        case Loop() | If():
-            raise AssertionError("a scanned statement is a call or synchronisation")
+    (bound,) = bind((leaves[statement],), dict(zip(names[statement], arguments, strict=True)))
+    return bound
 
 
 _OPERATIONS: dict[str, BinaryOp] = {
