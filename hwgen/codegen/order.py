@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from hwgen.codegen.positions import INNER_LOOP
 from hwgen.codegen.short_program import Box
-from hwgen.codegen.sites import INNER, Site
+from hwgen.codegen.sites import Site
 from hwgen.codegen.synchronisation import SyncSite
 from hwgen.polyhedral import isl
 
@@ -94,7 +95,7 @@ def _body(items: list[_Item], counters: tuple[str, ...], depth: int) -> str:
         if item.depth == depth
     ]
     if inside:
-        entries.append(((0, INNER, 0, 0), inside))
+        entries.append(((0, INNER_LOOP, 0, 0), inside))
     children: list[str] = []
     for _, group in sorted(entries, key=lambda entry: entry[0]):
         below = ""

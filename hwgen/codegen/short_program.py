@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
+from hwgen.codegen.positions import INNER_LOOP, Position
 from hwgen.codegen.sites import Site, Touch
 
 Counters = tuple[int, ...]
@@ -83,20 +84,17 @@ class ShortProgram:
 
     def _stream(self) -> Iterator[tuple[int, Counters]]:
         """(site, shortened tile counters) in stream order."""
-        keyed: list[tuple[tuple[int, ...], int, Counters]] = []
+        keyed: list[tuple[int, tuple[tuple[Position, int], ...], int, Counters]] = []
         for site in self.sites:
             spans = [
                 range(*(self._shorten(b, n, m) for b in bounds))
                 for bounds, n, m in zip(site.ranges, *self._extents(site), strict=True)
             ]
             for counters in product(*spans):
-                key: list[int] = [site.phase]
-                for c in counters:
-                    key += [1 << 10, c]
-                key.append(site.position)
-                keyed.append((tuple(key), site.index, counters))
+                around = tuple((INNER_LOOP, c) for c in counters)
+                keyed.append((site.phase, (*around, (site.position, 0)), site.index, counters))
         keyed.sort()
-        for _, index, counters in keyed:
+        for _, _, index, counters in keyed:
             yield index, counters
 
     def _shorten(self, bound: int, count: int, short: int) -> int:

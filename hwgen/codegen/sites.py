@@ -22,19 +22,13 @@ from hwgen.codegen.layout import (
     tile_origin,
 )
 from hwgen.codegen.pipelining import Placing, Ranges, early, in_place, late
+from hwgen.codegen.positions import Position, Share, Side
 from hwgen.codegen.starts import at_start, starts
 from hwgen.codegen.walks import Steps, walks_of
 from hwgen.polyhedral.affine import Affine, combine
 from hwgen.polyhedral.operations import Operation
 from hwgen.polyhedral.tiling import TileLoop, Tiling
 from hwgen.spec.hardware import HardwareSpec
-
-STEP, STORED, AFTER = 4, 1, 2
-"""Positions between an operation and the next: of stores that moved behind an update's first
-calls, and of its other calls."""
-
-INNER = 1 << 10
-"""Position of the next inner tile loop in a body; what follows it comes after."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +68,7 @@ class Site:
 
     index: int
     operation: Operation
-    position: int
+    position: Position
     ranges: tuple[tuple[int, int], ...]
     absorbed: Absorption
     addresses: tuple[Address, ...]
@@ -100,7 +94,7 @@ def build_sites(
 ) -> list[Site]:
     """Every call site, in textual order, numbered from `first`."""
     result: list[Site] = []
-    computed: int | None = None
+    begun: Position | None = None
     builder = _Builder(hardware, tiling, images, buffers, allocation, phase)
     for number, operation in enumerate(tiling.match.selection.operations):
         position = builder.position(number, operation)
@@ -108,10 +102,11 @@ def build_sites(
             place = position
             if hardware.pipelined and operation.kind == "update":
                 # What was computed before is stored once this unit has begun.
-                place += 0 if computed is None else AFTER
-                computed = position
-            elif calls.placed.is_late and computed is not None:
-                place = computed + STORED
+                if begun is not None:
+                    place = replace(position, share=Share.REST)
+                begun = position
+            elif calls.placed.is_late and begun is not None:
+                place = replace(begun, share=Share.MOVED_STORES)
             result.append(builder.site(first + len(result), place, calls))
     return result
 
@@ -175,16 +170,16 @@ class _Builder:
     allocation: Allocation
     phase: int
 
-    def position(self, number: int, operation: Operation) -> int:
+    def position(self, number: int, operation: Operation) -> Position:
         """Where an operation stands among those of one body."""
         tiling = self.tiling
         selection, depth = tiling.match.selection, tiling.operation_depth(operation)
         if operation.kind == "init" and self.moves(operation, depth):
             # Where its slot is stored in the same iteration, after that.
-            return INNER + 1 + STEP * len(selection.operations)
+            return Position(Side.BEHIND, len(selection.operations))
         before = operation.kind in ("load", "init") or selection.early(operation)
         inside = selection.inner(operation) and depth > tiling.spatial_depth
-        return STEP * number + (0 if before or inside else INNER + 1)
+        return Position(Side.BEFORE if before or inside else Side.BEHIND, number)
 
     def calls(self, operation: Operation) -> Iterator[_Calls]:
         """The calls of an operation, in order."""
@@ -252,7 +247,7 @@ class _Builder:
             return list(late(loops, ranges))
         return list(early(loops, ranges, within=operation.kind == "init"))
 
-    def site(self, index: int, position: int, calls: _Calls) -> Site:
+    def site(self, index: int, position: Position, calls: _Calls) -> Site:
         """One call site."""
         operation, placed, last, part = calls.operation, calls.placed, calls.last, calls.part
         depth = len(placed.ranges)
