@@ -26,14 +26,16 @@ SAMPLED = 3
 @dataclass(slots=True)
 class _Use:
     """An operation's place in time. `ahead`: iterations at its depth that it is ahead of the unit
-    that sets the pace. `slots`: of each storage in the memory, its depth, slots and ports."""
+    that sets the pace. `once`: loops in whose first iteration alone it runs. `slots`: of each
+    storage in the memory, its slots and ports."""
 
     operation: Operation
     depth: int
     ahead: int
+    once: frozenset[str]
     moved: float
-    slots: list[tuple[str, int, int, frozenset[str]]] = field(
-        default_factory=list[tuple[str, int, int, frozenset[str]]]
+    slots: list[tuple[str, int, frozenset[str]]] = field(
+        default_factory=list[tuple[str, int, frozenset[str]]]
     )
 
 
@@ -53,7 +55,9 @@ def overlaps(
             continue
         if not (one.moved and other.moved):
             continue
-        weight = min(one.moved, other.moved) / len(points)
+        once = one.once | other.once
+        meetings = prod(len(_sampled(x.count)) for x in tiling.loops if x.loop not in once)
+        weight = min(one.moved, other.moved) / meetings
         for point in points:
             a, b = _at(tiling, one, point), _at(tiling, other, point)
             if a is None or b is None:
@@ -82,19 +86,20 @@ def _uses(tiling: Tiling, memory: str, banks: Banks) -> list[_Use]:
         same = operation.intrinsic.unit == pace.intrinsic.unit
         ahead = 0 if same else 1 if operation.kind == "load" or not seen else -1
         depth = tiling.operation_depth(operation)
-        use = _Use(operation, depth, ahead, 0.0)
+        use = _Use(operation, depth, ahead, tiling.once(operation), 0.0)
         for operand, storage in zip(operation.intrinsic.operands, operation.storages, strict=True):
             if operand.memory != memory:
                 continue
             slots = tiling.slot[storage]
             kinds = banks.contended(operand.access)
             if kinds:
-                use.slots.append((storage, tiling.depth[storage], slots, kinds))
+                use.slots.append((storage, slots, kinds))
             if operation.kind == "load" and (slots == 1 or depth == 0):
                 # Nothing of this phase can run beside it: all that follows needs the data.
                 use.ahead = 0
             else:
-                times = prod(loop.count for loop in tiling.loops[: tiling.depth[storage]])
+                around = tiling.loops[: tiling.depth[storage]]
+                times = prod(loop.count for loop in around if loop.loop not in use.once)
                 use.moved = max(use.moved, float(times * tiling.entries(storage)))
         if use.slots and not (operation.kind == "load" and use.ahead == 0 and not same):
             found.append(use)
@@ -104,22 +109,23 @@ def _uses(tiling: Tiling, memory: str, banks: Banks) -> list[_Use]:
 def _at(
     tiling: Tiling, use: _Use, point: tuple[int, ...]
 ) -> list[tuple[str, int, frozenset[str]]] | None:
-    """Storages and slots in use while the pace is at a point; None before and after all."""
+    """Storages and slots in use while the pace is at a point; None where it does not run then."""
+    loops = tiling.loops[: use.depth]
     index = 0
-    counts = [loop.count for loop in tiling.loops[: use.depth]]
-    for position, count in zip(point, counts, strict=False):
-        index = index * count + position
+    for position, loop in zip(point, loops, strict=False):
+        index = index * loop.count + position
     index += use.ahead
-    if not 0 <= index < prod(counts):
+    if not 0 <= index < prod(loop.count for loop in loops):
         return None
-    counters: list[int] = []
-    for count in reversed(counts):
-        index, digit = divmod(index, count)
-        counters.insert(0, digit)
+    counters: dict[str, int] = {}
+    for loop in reversed(loops):
+        index, counters[loop.loop] = divmod(index, loop.count)
+    if any(counters[name] for name in use.once):
+        return None
     found: list[tuple[str, int, frozenset[str]]] = []
-    for storage, depth, slots, kinds in use.slots:
+    for storage, slots, kinds in use.slots:
         turn = 0
-        for position, loop in zip(counters, tiling.loops[:depth], strict=False):
-            turn = turn * loop.count + position
+        for loop in tiling.turning(storage):
+            turn = turn * loop.count + counters[loop.loop]
         found.append((storage, turn % slots, kinds))
     return found

@@ -127,7 +127,7 @@ def _pieces(
 ) -> list[tuple[tuple[tuple[int, int], ...], frozenset[str]]]:
     """Boxes of tile counters in which the operation's extents are constant."""
     moving = set(operation.loops)
-    once = _once(tiling, operation)
+    once = tiling.once(operation)
     options: list[list[tuple[tuple[int, int], bool]]] = []
     for loop in tiling.loops[:depth]:
         whole = ((0, loop.count), False)
@@ -145,15 +145,6 @@ def _pieces(
         )
         pieces.append((ranges, last))
     return pieces
-
-
-def _once(tiling: Tiling, operation: Operation) -> set[str]:
-    """Tile loops in whose first iteration alone a load is needed."""
-    if operation.kind != "load":
-        return set()
-    storage = next(s for s in operation.storages if s in tiling.depth)
-    turning = {loop.loop for loop in tiling.turning(storage)}
-    return {x.loop for x in tiling.loops[: tiling.depth[storage]]} - turning
 
 
 def modulo(function: Affine, slots: int) -> Affine:

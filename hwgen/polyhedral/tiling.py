@@ -113,6 +113,15 @@ class Tiling:
         """Tile loops around a storage's load whose iterations take its slots in turn."""
         return self._moving(storage) if self.kept(storage) else self.loops[: self.depth[storage]]
 
+    def once(self, operation: Operation) -> frozenset[str]:
+        """Tile loops around an operation in whose first iteration alone it runs: those around a
+        load of what stays that do not move it."""
+        if operation.kind != "load":
+            return frozenset()
+        storage = next(s for s in operation.storages if s in self.depth)
+        turning = {loop.loop for loop in self.turning(storage)}
+        return frozenset(x.loop for x in self.loops[: self.depth[storage]]) - turning
+
     def extents(self, depth: int, last: frozenset[str] = frozenset()) -> dict[str, int]:
         """Blocks of each loop that lie inside the outermost `depth` tile loops; loops in `last`
         are at their last tile."""

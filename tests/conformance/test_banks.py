@@ -149,6 +149,28 @@ def test_a_tensor_larger_than_a_bank_is_split_over_banks() -> None:
     assert kernel.kernel.timing.conflicts == ()
 
 
+@pytest.mark.parametrize("order", [("a_vtcm", "b_vtcm"), ("b_vtcm", "a_vtcm")], ids=str)
+def test_a_buffer_loaded_once_is_in_the_way_of_others_once(order: tuple[str, str]) -> None:
+    """Three tiles of `a` stay, which the first column tile's products load, while `b` goes on
+    being loaded: four banks are enough for what is filled and what is read at one time."""
+    found = searched((48, 80, 96), 4)
+    tiling = replace(
+        found.schedule.tiling,
+        tiles=(("k", 32), ("m", 48), ("n", 40)),
+        order=("m", "n"),
+        depths=(("c_acc_vmem", 1), *((name, 2) for name in order)),
+        slots=(("c_acc_vmem", 2), ("a_vtcm", 3), ("b_vtcm", 2)),
+    )
+    assert [tiling.kept(name) for name in ("a_vtcm", "b_vtcm")] == [True, False]
+    kernel = compile_kernel(found.workload, chip(4), Candidate(tiling, 0.0))
+    a, b = (kernel.program.buffer[name].banks for name in ("a_vtcm", "b_vtcm"))
+    for turn in range(2 * 3 - 1):
+        filled = {b[(turn + 1) % 2], *([a[turn + 1]] if turn < 2 else [])}
+        assert filled.isdisjoint({a[turn % 3], b[turn % 2]}), turn
+    assert kernel.kernel.timing.conflicts == ()
+    examine(kernel, draw_inputs(kernel.workload, 1))
+
+
 def test_the_reports_show_banks_and_conflicts() -> None:
     one, two = tiled(1, (128, 128, 512)), tiled(2, (128, 128, 512))
     passed = examine(one, draw_inputs(one.workload, 1))
