@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice
-from math import prod
 
 from hwgen.cache import ScheduleCache
 from hwgen.codegen.image_layout import rearranged_bytes
@@ -15,7 +14,7 @@ from hwgen.errors import HwgenError
 from hwgen.model.bound import lower_bound
 from hwgen.polyhedral.dependences import Dependences, dependences
 from hwgen.polyhedral.matching import Match, ranked_matches
-from hwgen.polyhedral.operations import NOTHING_SHARED, Selection, Sharing
+from hwgen.polyhedral.operations import NOTHING_SHARED, Sharing
 from hwgen.polyhedral.scop import Scop, build_scop
 from hwgen.polyhedral.search import TIME_LIMIT, Progress, SearchResult, Watch, search
 from hwgen.polyhedral.search_bound import least_work
@@ -63,7 +62,7 @@ def compile_phase(
     """
     scop = build_scop(workload)
     parts = (workload, hardware, scop, dependences(scop))
-    selections = [_within(s, reserved) for s in select(scop, hardware, sharing)]
+    selections = [replace(s, beside=tuple(reserved)) for s in select(scop, hardware, sharing)]
     cost = partial(rearranged_bytes, scop, hardware) if hardware.offchip.shared else None
     groups = islice(ranked_matches(scop, selections, cost), MATCHES)
     if options.cache is None or sharing != NOTHING_SHARED:
@@ -87,20 +86,6 @@ def compile_phase(
         position = result.matches.index(result.match)
         options.cache.write(key, group, position, result.search, result.schedule.tiling)
     return result
-
-
-def _within(selection: Selection, reserved: Sequence[tuple[str, str, int]]) -> Selection:
-    """A selection with less room; a tensor that it holds under two names takes room once."""
-    left: dict[str, int] = {}
-    for _, memory, entries in reserved:
-        left[memory] = left.get(memory, 0) + entries
-    held: set[tuple[str, str]] = set()
-    for storage in selection.storages:
-        if storage.shape and (storage.tensor, storage.memory) in held:
-            left[storage.memory] = left.get(storage.memory, 0) - prod(storage.shape)
-        elif storage.shape:
-            held.add((storage.tensor, storage.memory))
-    return replace(selection, reserved=tuple(sorted(left.items())), beside=tuple(reserved))
 
 
 def _search(

@@ -17,7 +17,8 @@ from hwgen.polyhedral.capacity import (
     room_text,
     taken,
 )
-from hwgen.polyhedral.fitting import Form, Knob, kept_entries, nearest, own_storages
+from hwgen.polyhedral.fitting import Form, Knob, nearest
+from hwgen.polyhedral.held import kept_entries, own_storages
 from hwgen.polyhedral.search import Candidate
 from hwgen.polyhedral.search_choose import LIMITS
 from hwgen.polyhedral.tiling import Tiling

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from math import prod
 
 from hwgen.errors import HwgenError
-from hwgen.polyhedral.fitting import Form, Knob, kept_entries, nearest, own_storages, smallest_form
+from hwgen.polyhedral.fitting import Form, Knob, nearest, smallest_form
+from hwgen.polyhedral.held import kept_entries, own_storages
 from hwgen.polyhedral.matching import Match
 from hwgen.polyhedral.operations import Selection
 from hwgen.spec.hardware import HardwareSpec, Memory

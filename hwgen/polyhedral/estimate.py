@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from hwgen.polyhedral.affine import Affine
 from hwgen.polyhedral.bank_share import bank_shares
+from hwgen.polyhedral.held import kept_entries, own_storages
 from hwgen.polyhedral.matching import Match
 from hwgen.polyhedral.operations import Operation
 from hwgen.polyhedral.semantics import moves, written_position
@@ -36,7 +37,10 @@ def box_entries(coordinates: Sequence[Affine], extents: Grid) -> NDArray[np.int6
 
 
 def storage_entries(match: Match, storage: str, extents: Grid) -> NDArray[np.int64]:
-    """Entries of one slot of a storage that is not kept for other phases."""
+    """Entries of one slot of a storage; of all of its tensor where that stays whole."""
+    held = match.selection.storage(storage)
+    if held.shape:
+        return np.full(1, kept_entries(match, held), np.int64)
     return box_entries(match.coordinate[storage], extents) * match.span(storage)
 
 
@@ -174,7 +178,7 @@ def estimate(shape: Shape) -> tuple[NDArray[np.float64], dict[str, NDArray[np.in
     }
     fits = np.ones(size, dtype=np.bool_)
     for memory in hardware.memories:
-        mine = [s.name for s in match.selection.storages if s.memory == memory.name]
+        mine = [s.name for s in own_storages(match) if s.memory == memory.name]
         if not mine:
             continue
         usable = match.selection.usable_entries(hardware, memory.name)

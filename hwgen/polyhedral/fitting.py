@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hwgen.polyhedral.estimate import storage_entries
+from hwgen.polyhedral.held import kept_entries, own_storages
 from hwgen.polyhedral.matching import Match
-from hwgen.polyhedral.operations import Storage
 from hwgen.polyhedral.search_space import Restriction, Space, active_depth, tile_options
 from hwgen.polyhedral.tiling import Tiling
 from hwgen.spec.hardware import HardwareSpec
@@ -187,23 +187,6 @@ class Form:
             tuple((n, active_depth(self.match, tiles, self.loops, p)) for n, p in self.places),
             self.slots,
         )
-
-
-def own_storages(match: Match) -> Iterator[Storage]:
-    """The storages that have a buffer each: a tensor that stays whole has one for all its names."""
-    seen: set[tuple[str, str]] = set()
-    for storage in match.selection.storages:
-        key = (storage.tensor, storage.memory)
-        if not storage.shape or key not in seen:
-            yield storage
-        if storage.shape:
-            seen.add(key)
-
-
-def kept_entries(match: Match, storage: Storage) -> int:
-    """Entries of a tensor that stays whole."""
-    blocks = prod(-(-e // match.cut(storage, d)[1]) for d, e in enumerate(storage.shape))
-    return blocks * match.span(storage.name)
 
 
 def smallest_form(hardware: HardwareSpec, match: Match, fixed: Mapping[str, int]) -> Form:

@@ -58,14 +58,12 @@ class Operation:
 class Selection:
     """Operations in execution order; `reduction` names the loops inside the accumulation.
     `start`: the element of the input that the accumulation starts from, where there is one.
-    `reserved`: entries of memories that other phases hold meanwhile; `beside`: in which tensors
-    (name, memory, entries)."""
+    `beside`: tensors that other phases hold meanwhile (name, memory, entries)."""
 
     storages: tuple[Storage, ...]
     operations: tuple[Operation, ...]
     spatial: tuple[str, ...]
     reduction: tuple[str, ...]
-    reserved: tuple[tuple[str, int], ...] = ()
     beside: tuple[tuple[str, str, int], ...] = ()
     start: tuple[Affine, ...] = ()
 
@@ -85,7 +83,8 @@ class Selection:
 
     def usable_entries(self, hardware: HardwareSpec, memory: str) -> int:
         """Entries of a memory for this phase's buffers."""
-        return len(self.addressable(hardware, memory)) - dict(self.reserved).get(memory, 0)
+        held = sum(entries for _, where, entries in self.beside if where == memory)
+        return len(self.addressable(hardware, memory)) - held
 
     def addressable(self, hardware: HardwareSpec, memory: str) -> range:
         """Entries of a memory that every operand of the operations can address."""

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from math import prod
 
+from hwgen.polyhedral.held import own_storages
 from hwgen.polyhedral.tiling import Tiling
 from hwgen.spec.hardware import HardwareSpec
 
@@ -81,8 +82,8 @@ def _keeping(tiling: Tiling, storage: str, depth: int) -> Tiling:
 
 def _fits(hardware: HardwareSpec, tiling: Tiling) -> bool:
     used: dict[str, int] = {}
-    selection = tiling.match.selection
-    for storage in selection.storages:
+    for storage in own_storages(tiling.match):
         entries = tiling.slot[storage.name] * tiling.entries(storage.name)
         used[storage.memory] = used.get(storage.memory, 0) + entries
+    selection = tiling.match.selection
     return all(n <= selection.usable_entries(hardware, memory) for memory, n in used.items())

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hwgen.polyhedral.estimate import Grid, storage_entries
+from hwgen.polyhedral.held import own_storages
 from hwgen.polyhedral.matching import Match
 from hwgen.polyhedral.operations import Operation
 from hwgen.polyhedral.tiling import Tiling
@@ -150,7 +151,7 @@ class Space:
     def fits(self, grid: Grid) -> NDArray[np.bool_]:
         """Where the smallest buffers fit the memories."""
         used: dict[str, NDArray[np.int64]] = {}
-        for storage in self.match.selection.storages:
+        for storage in own_storages(self.match):
             entries = storage_entries(self.match, storage.name, grid)
             used[storage.memory] = used.get(storage.memory, np.zeros(1, np.int64)) + entries
         result = np.ones(length(grid), dtype=np.bool_)

@@ -169,3 +169,28 @@ def test_inputs_are_kept_only_where_they_fit() -> None:
     found = examine(kernel, draw_inputs(workload, 2)).functional
     assert found is not None
     assert found.traffic_bytes("global", "w", "read") == 2 * 4 * 260 * 260
+
+
+@pytest.mark.parametrize("rows", [265, 266, 280, 400, 4096])
+def test_a_tensor_under_two_names_takes_its_room_once(rows: int) -> None:
+    """`x` stays whole for the second phase, in 256 rows of 8 numbers, and the sums `s` in 8: tiles
+    of `w` fit into what is left, be it one row."""
+    workload = make_workload(
+        name="pairs",
+        sizes={},
+        tensors={
+            "x": "int32[32, 64]",
+            "w": "int32[32, 64]",
+            "s": "int32[64]",
+            "t": "int32[64]",
+        },
+        compute=["s[c] += x[r, c] * x[31 - r, c] * w[r, c]", "t[c] += x[r, c] * s[c]"],
+    )
+    wide = load_hardware(ROOT / "tests" / "specs" / "wide_rows.yaml", {"rows": rows})
+    kernel = compile_kernel(workload, wide)
+    assert isinstance(kernel, PhasedCompilation)
+    first = kernel.parts[0].match.selection
+    assert sum(s.tensor == "x" and s.shape == (32, 64) for s in first.storages) == 2
+    assert kernel.search.refused == 0
+    for engine in ENGINES:
+        examine(kernel, draw_inputs(workload, 3), engine)
