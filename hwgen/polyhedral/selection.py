@@ -311,6 +311,16 @@ class Selector:
         text = f"{{ {head} -> [{target}]{' : ' + where if where else ''} }}"
         return isl.Map(text).is_injective()
 
+    def _whole(self, ref: Reference, statement: ScopStatement) -> bool:
+        """Whether a statement's iterations read every element of a tensor."""
+        variables = [n for n, _ in statement.loops]
+        where = isl.box("", statement.loops).partition(" : ")[2]
+        text = isl.relation("", variables, "", ref.indices)
+        read = isl.Map(f"{{ {text}{' : ' + where if where else ''} }}").range()
+        extents = self.scop.workload.tensor[ref.tensor].shape
+        every = isl.box("", [(f"d{d}", extent) for d, extent in enumerate(extents)])
+        return isl.Set(f"{{ {every} }}").is_subset(read)
+
     # -- building ---------------------------------------------------------------------------
 
     def build(self, plan: Plan, statement: ScopStatement, private: bool = False) -> str:
@@ -345,12 +355,13 @@ class Selector:
                 if not overwritten:
                     return storage.name
         name = self._fresh(base)
-        shared = copy is None or ref.tensor in self.sharing.keeps
-        shape = self.scop.workload.tensor[ref.tensor].shape if shared else ()
-        there = copy is None or (
-            shared
-            and any(s.tensor == ref.tensor and s.memory == memory for s in self.storages.values())
+        there = copy is None or any(
+            s.shape and s.tensor == ref.tensor and s.memory == memory
+            for s in self.storages.values()
         )
+        # What stays is loaded here, all of it: others find it there.
+        stays = ref.tensor in self.sharing.keeps and self._whole(ref, statement)
+        shape = self.scop.workload.tensor[ref.tensor].shape if there or stays else ()
         self._hold(Storage(name, memory, ref.tensor, ref.indices, shape))
         if there or copy is None:
             return name

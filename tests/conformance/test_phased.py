@@ -194,3 +194,38 @@ def test_a_tensor_under_two_names_takes_its_room_once(rows: int) -> None:
     assert kernel.search.refused == 0
     for engine in ENGINES:
         examine(kernel, draw_inputs(workload, 3), engine)
+
+
+PARTS: dict[str, tuple[tuple[str, int], tuple[str, int]]] = {
+    "another phase reads more": (
+        ("s[c] += x[r + 1, c] * w[r, c]", 31),
+        ("t[c] += x[r, c] * s[c]", 32),
+    ),
+    "two places in one phase": (
+        ("s[c] += x[r, c] * x[r + 1, c] * w[r, c]", 31),
+        ("t[c] += x[r, c] * s[c]", 32),
+    ),
+    "every other row": (
+        ("s[c] += x[2*r, c] * w[r, c]", 16),
+        ("t[c] += x[r, c] * x[r + 1, c] * s[c]", 31),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", PARTS)
+def test_an_input_stays_only_where_all_of_it_was_loaded(case: str) -> None:
+    workload = make_workload(
+        name="part",
+        sizes={},
+        tensors={
+            "x": "int32[32, 16]",
+            "w": f"int32[{PARTS[case][0][1]}, 16]",
+            "s": "int32[16]",
+            "t": "int32[16]",
+        },
+        compute=[{"do": do, "loops": {"r": rows, "c": 16}} for do, rows in PARTS[case]],
+    )
+    wide = load_hardware(ROOT / "tests" / "specs" / "wide_rows.yaml")
+    kernel = compile_kernel(workload, wide)
+    for engine in ENGINES:
+        examine(kernel, draw_inputs(workload, 4), engine)
