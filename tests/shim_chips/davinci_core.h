@@ -3,7 +3,7 @@
 #ifndef DAVINCI_CORE_H
 #define DAVINCI_CORE_H
 
-#include "engine.h"
+#include "copies.h"
 
 enum { PIPE_MTE2, PIPE_MTE1, PIPE_M, PIPE_V, PIPE_MTE3, PIPES };
 enum { VADD, VSUB, VMUL, VMAX, VRELU, VADDS, VMULS };
@@ -71,16 +71,8 @@ static inline void core_end(void) { engine_run(PIPES, 1); }
 
 static inline gm_buffer gm_allocate(int64_t bytes) { return engine_allocate(bytes); }
 static inline void gm_free(gm_buffer b) { engine_free(b); }
-
-static inline void gm_upload(gm_buffer b, const void *host, int64_t bytes)
-{
-  memcpy(b->data, host, (size_t)bytes);
-}
-
-static inline void gm_download(void *host, gm_buffer b, int64_t bytes)
-{
-  memcpy(host, b->data, (size_t)bytes);
-}
+static inline void gm_upload(gm_buffer b, const void *h, int64_t n) { engine_upload(b, h, n); }
+static inline void gm_download(void *h, gm_buffer b, int64_t n) { engine_download(h, b, n); }
 
 /* The pairs that HardEvent names. */
 static inline int core_paired(int source, int target)
@@ -123,10 +115,7 @@ static inline engine_memory *core_local(int64_t which)
 
 static inline void core_load(const engine_operation *o)
 {
-  for (int64_t b = 0; b < o->a[2]; ++b)
-    for (int64_t n = 0; n < o->a[5]; ++n)
-      memcpy(engine_at(core_local(o->a[6]), o->a[0] + b * o->a[3] + n, 1),
-             engine_off_chip(o->buffer, o->a[1] + b * o->a[4] + n, 512), 512);
+  engine_load_box(o, core_local(o->a[6]), 512);
 }
 
 static inline void core_loading(const char *name, int64_t ub, int64_t dst, gm_buffer buffer,
@@ -136,8 +125,7 @@ static inline void core_loading(const char *name, int64_t ub, int64_t dst, gm_bu
   if (!core_bursts(count, dst_step, src_step, length, 16))
     return;
   engine_operation *o = engine_call(PIPE_MTE2, name, core_load);
-  int64_t a[] = {dst, address, count, dst_step, src_step, length, ub};
-  memcpy(o->a, a, sizeof a);
+  ENGINE_ARGUMENTS(o, dst, address, count, dst_step, src_step, length, ub);
   o->buffer = buffer;
 }
 
@@ -155,9 +143,7 @@ static inline void gm_to_ub(int64_t dst, gm_buffer buffer, int64_t address, int6
 
 static inline void core_load_rows(const engine_operation *o)
 {
-  for (int64_t n = 0; n < o->a[2]; ++n)
-    memcpy(engine_at(&core.rows, o->a[0] + n, 1),
-           engine_off_chip(o->buffer, o->a[1] + n, 32), 32);
+  engine_load_box(o, &core.rows, 32);
 }
 
 static inline void gm_to_ub_rows(int64_t dst, gm_buffer buffer, int64_t address, int64_t length)
@@ -165,17 +151,13 @@ static inline void gm_to_ub_rows(int64_t dst, gm_buffer buffer, int64_t address,
   if (!core_bursts(1, 0, 0, length, 1))
     return;
   engine_operation *o = engine_call(PIPE_MTE2, "gm_to_ub_rows", core_load_rows);
-  int64_t a[] = {dst, address, length};
-  memcpy(o->a, a, sizeof a);
+  ENGINE_ARGUMENTS(o, dst, address, 1, 0, 0, length);
   o->buffer = buffer;
 }
 
 static inline void core_store(const engine_operation *o)
 {
-  for (int64_t b = 0; b < o->a[2]; ++b)
-    for (int64_t n = 0; n < o->a[5]; ++n)
-      memcpy(engine_off_chip(o->buffer, o->a[0] + b * o->a[3] + n, 512),
-             engine_at(&core.ub, o->a[1] + b * o->a[4] + n, 0), 512);
+  engine_store_box(o, &core.ub, 512);
 }
 
 static inline void ub_to_gm(gm_buffer buffer, int64_t address, int64_t src, int64_t count,
@@ -184,8 +166,7 @@ static inline void ub_to_gm(gm_buffer buffer, int64_t address, int64_t src, int6
   if (!core_bursts(count, dst_step, src_step, length, 16))
     return;
   engine_operation *o = engine_call(PIPE_MTE3, "ub_to_gm", core_store);
-  int64_t a[] = {address, src, count, dst_step, src_step, length};
-  memcpy(o->a, a, sizeof a);
+  ENGINE_ARGUMENTS(o, address, src, count, dst_step, src_step, length);
   o->buffer = buffer;
 }
 
@@ -204,8 +185,7 @@ static inline void ub_to_l1(int64_t dst, int64_t src, int64_t count, int64_t dst
   if (!core_bursts(count, dst_step, src_step, length, 16))
     return;
   engine_operation *o = engine_call(PIPE_MTE3, "ub_to_l1", core_back);
-  int64_t a[] = {dst, src, count, dst_step, src_step, length};
-  memcpy(o->a, a, sizeof a);
+  ENGINE_ARGUMENTS(o, dst, src, count, dst_step, src_step, length);
 }
 
 static inline void core_feed(const engine_operation *o)
@@ -221,8 +201,7 @@ static inline void core_feeding(const char *name, int64_t b, int64_t dst, int64_
   if (!engine_field("repeatTimes", repeat, 1, 255) || !engine_field("srcStride", step, 0, 65535))
     return;
   engine_operation *o = engine_call(PIPE_MTE1, name, core_feed);
-  int64_t a[] = {dst, src, repeat, step, b};
-  memcpy(o->a, a, sizeof a);
+  ENGINE_ARGUMENTS(o, dst, src, repeat, step, b);
 }
 
 static inline void l1_to_l0a(int64_t dst, int64_t src, int64_t repeat, int64_t step)
@@ -259,8 +238,7 @@ static inline void mad(int64_t c, int64_t a, int64_t b, int64_t m, int64_t n, in
       || !engine_field("k", d * SIDE, 1, 4095))
     return;
   engine_operation *o = engine_call(PIPE_M, "mad", core_multiply);
-  int64_t values[] = {c, a, b, m, n, d, mc, nc, ma, da, nb, db};
-  memcpy(o->a, values, sizeof values);
+  ENGINE_ARGUMENTS(o, c, a, b, m, n, d, mc, nc, ma, da, nb, db);
 }
 
 static inline void core_clear(const engine_operation *o)
@@ -273,8 +251,7 @@ static inline void core_clear(const engine_operation *o)
 static inline void mad_init(int64_t c, int64_t m, int64_t n, int64_t mc, int64_t nc)
 {
   engine_operation *o = engine_call(PIPE_M, "mad_init", core_clear);
-  int64_t a[] = {c, m, n, mc, nc};
-  memcpy(o->a, a, sizeof a);
+  ENGINE_ARGUMENTS(o, c, m, n, mc, nc);
 }
 
 static inline void core_drain(const engine_operation *o)
@@ -294,8 +271,7 @@ static inline void l0c_to_ub(int64_t dst, int64_t src, int64_t count, int64_t ds
   if (!core_bursts(count, dst_step, src_step, length, 16))
     return;
   engine_operation *o = engine_call(PIPE_V, "l0c_to_ub", core_drain);
-  int64_t a[] = {dst, src, count, dst_step, src_step, length};
-  memcpy(o->a, a, sizeof a);
+  ENGINE_ARGUMENTS(o, dst, src, count, dst_step, src_step, length);
 }
 
 static inline float core_vector(int64_t operation, float x, float y)
@@ -338,8 +314,7 @@ static inline void core_computing(int64_t kind, int64_t operation, int64_t dst, 
   if (!engine_field("repeat", 2 * fractals, 1, 255))
     return;
   engine_operation *o = engine_call(PIPE_V, "vector", core_compute);
-  int64_t a[] = {dst, x, y, operation, fractals, kind};
-  memcpy(o->a, a, sizeof a);
+  ENGINE_ARGUMENTS(o, dst, x, y, operation, fractals, kind);
   o->number = number;
 }
 

@@ -2,7 +2,7 @@
 #ifndef TPU_V1_H
 #define TPU_V1_H
 
-#include "engine.h"
+#include "copies.h"
 
 enum { HOST_INTERFACE, WEIGHT_FETCHER, MATRIX, ACTIVATION, TPU_UNITS };
 enum { TPU_LOW, TPU_SHIFT, TPU_BIAS };
@@ -28,16 +28,8 @@ static inline void tpu_end(void) { engine_run(TPU_UNITS, 15); }
 
 static inline tpu_buffer tpu_allocate(int64_t bytes) { return engine_allocate(bytes); }
 static inline void tpu_free(tpu_buffer b) { engine_free(b); }
-
-static inline void tpu_upload(tpu_buffer b, const void *host, int64_t bytes)
-{
-  memcpy(b->data, host, (size_t)bytes);
-}
-
-static inline void tpu_download(void *host, tpu_buffer b, int64_t bytes)
-{
-  memcpy(host, b->data, (size_t)bytes);
-}
+static inline void tpu_upload(tpu_buffer b, const void *h, int64_t n) { engine_upload(b, h, n); }
+static inline void tpu_download(void *h, tpu_buffer b, int64_t n) { engine_download(h, b, n); }
 
 static inline void tpu_signal(int source, int target, int64_t event)
 {
@@ -56,11 +48,7 @@ static inline int tpu_lengths(int64_t y, int64_t x)
 
 static inline void tpu_in(const engine_operation *o)
 {
-  const int64_t *a = o->a;
-  for (int64_t y = 0; y < a[2]; ++y)
-    for (int64_t x = 0; x < a[5]; ++x)
-      memcpy(engine_at(&tpu.ub, a[0] + y * a[3] + x, 1),
-             engine_off_chip(o->buffer, a[1] + y * a[4] + x, ROW), ROW);
+  engine_load_box(o, &tpu.ub, ROW);
 }
 
 static inline void tpu_read_host_memory(int64_t dst, tpu_buffer buffer, int64_t address, int64_t y,
@@ -69,18 +57,13 @@ static inline void tpu_read_host_memory(int64_t dst, tpu_buffer buffer, int64_t 
   if (!tpu_lengths(y, x))
     return;
   engine_operation *o = engine_call(HOST_INTERFACE, "read_host_memory", tpu_in);
-  int64_t a[] = {dst, address, y, dst_step, src_step, x};
-  memcpy(o->a, a, sizeof a);
+  ENGINE_ARGUMENTS(o, dst, address, y, dst_step, src_step, x);
   o->buffer = buffer;
 }
 
 static inline void tpu_out(const engine_operation *o)
 {
-  const int64_t *a = o->a;
-  for (int64_t y = 0; y < a[2]; ++y)
-    for (int64_t x = 0; x < a[5]; ++x)
-      memcpy(engine_off_chip(o->buffer, a[0] + y * a[3] + x, ROW),
-             engine_at(&tpu.ub, a[1] + y * a[4] + x, 0), ROW);
+  engine_store_box(o, &tpu.ub, ROW);
 }
 
 static inline void tpu_write_host_memory(tpu_buffer buffer, int64_t address, int64_t src, int64_t y,
@@ -89,23 +72,19 @@ static inline void tpu_write_host_memory(tpu_buffer buffer, int64_t address, int
   if (!tpu_lengths(y, x))
     return;
   engine_operation *o = engine_call(HOST_INTERFACE, "write_host_memory", tpu_out);
-  int64_t a[] = {address, src, y, dst_step, src_step, x};
-  memcpy(o->a, a, sizeof a);
+  ENGINE_ARGUMENTS(o, address, src, y, dst_step, src_step, x);
   o->buffer = buffer;
 }
 
 static inline void tpu_bias_in(const engine_operation *o)
 {
-  for (int64_t x = 0; x < o->a[2]; ++x)
-    memcpy(engine_at(&tpu.bias, o->a[0] + x, 1),
-           engine_off_chip(o->buffer, o->a[1] + x, 4 * ROW), 4 * ROW);
+  engine_load_box(o, &tpu.bias, 4 * ROW);
 }
 
 static inline void tpu_read_bias(int64_t dst, tpu_buffer buffer, int64_t address, int64_t x)
 {
   engine_operation *o = engine_call(HOST_INTERFACE, "read_bias", tpu_bias_in);
-  int64_t a[] = {dst, address, x};
-  memcpy(o->a, a, sizeof a);
+  ENGINE_ARGUMENTS(o, dst, address, 1, 0, 0, x);
   o->buffer = buffer;
 }
 
@@ -143,8 +122,7 @@ static inline void tpu_matrix_multiply(int64_t dst, int64_t src, int64_t tile, i
   if (!tpu_lengths(y, x))
     return;
   engine_operation *o = engine_call(MATRIX, "matrix_multiply", tpu_multiply);
-  int64_t a[] = {dst, src, tile, y, yd, ys, x, xd, xs};
-  memcpy(o->a, a, sizeof a);
+  ENGINE_ARGUMENTS(o, dst, src, tile, y, yd, ys, x, xd, xs);
 }
 
 static inline void tpu_zero(const engine_operation *o)
@@ -160,8 +138,7 @@ static inline void tpu_clear(int64_t dst, int64_t y, int64_t yd, int64_t x, int6
   if (!tpu_lengths(y, x))
     return;
   engine_operation *o = engine_call(MATRIX, "clear", tpu_zero);
-  int64_t a[] = {dst, y, yd, x, xd};
-  memcpy(o->a, a, sizeof a);
+  ENGINE_ARGUMENTS(o, dst, y, yd, x, xd);
 }
 
 static inline int8_t tpu_saturated(int64_t value)
@@ -205,8 +182,7 @@ static inline void tpu_activate(int64_t kind, int64_t dst, int64_t src, int64_t 
   if (!tpu_lengths(y, x) || !engine_field("shift", shift, 0, 31))
     return;
   engine_operation *o = engine_call(ACTIVATION, "activate", tpu_narrow);
-  int64_t a[] = {kind, dst, src, bias, shift, y, yd, ys, yb, x, xd, xs, xb};
-  memcpy(o->a, a, sizeof a);
+  ENGINE_ARGUMENTS(o, kind, dst, src, bias, shift, y, yd, ys, yb, x, xd, xs, xb);
 }
 
 static inline void tpu_vectors(const engine_operation *o)
@@ -229,8 +205,7 @@ static inline void tpu_vector(int64_t kind, int64_t dst, int64_t x, int64_t y, i
   if (!engine_field("length", n, 1, 65535))
     return;
   engine_operation *o = engine_call(ACTIVATION, "vector", tpu_vectors);
-  int64_t a[] = {kind, dst, x, y, n, nd, nx, ny};
-  memcpy(o->a, a, sizeof a);
+  ENGINE_ARGUMENTS(o, kind, dst, x, y, n, nd, nx, ny);
 }
 
 #endif
