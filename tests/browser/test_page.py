@@ -11,11 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import BrowserContext, Page, sync_playwright
+from playwright.sync_api import BrowserContext, FloatRect, Page, sync_playwright
 
 from hwgen.pipeline import Compilation, compile_kernel
 from hwgen.report.html import page
 from hwgen.report.recording import record
+from hwgen.spec.load import load_hardware, load_workload
 from tests.samples import chip, gemm_requant_workload, gemm_workload
 
 REQUIRED = "HWGEN_REQUIRE_BROWSER"
@@ -64,6 +65,14 @@ def long() -> Compilation:
     return compile_kernel(gemm_workload(2048, 2048, 2048), chip())
 
 
+@pytest.fixture(scope="module")
+def banked() -> Compilation:
+    """A kernel whose factors lie in a memory of two banks."""
+    root = Path(__file__).parents[2]
+    workload = load_workload(root / "workloads" / "matmul.yaml", {"M": 64, "N": 64, "K": 128})
+    return compile_kernel(workload, load_hardware(root / "hw_specs" / "vtcm_two_banks.yaml"))
+
+
 class Shown:
     """A page in the browser, and what it said and asked for."""
 
@@ -105,6 +114,13 @@ def shown(browser: BrowserContext, short: Compilation, tmp_path: Path) -> Iterat
 @pytest.fixture
 def shown_long(browser: BrowserContext, long: Compilation, tmp_path: Path) -> Iterator[Shown]:
     found = Shown(browser, page(long, 100), tmp_path / "long.html")
+    yield found
+    found.view.close()
+
+
+@pytest.fixture
+def shown_banked(browser: BrowserContext, banked: Compilation, tmp_path: Path) -> Iterator[Shown]:
+    found = Shown(browser, page(banked), tmp_path / "banked.html")
     yield found
     found.view.close()
 
@@ -163,6 +179,57 @@ def test_a_long_kernel_is_cut_and_the_whole_can_be_shown(
     view.get_by_role("button", name="drawn calls").click()
     shown_long.until(f"{end.format('memory')} < {long.cycles / 2}")
     assert shown_long.messages == []
+
+
+def shown_cycles(shown: Shown, figure: str) -> tuple[float, float]:
+    """The cycles that a figure's axis runs over."""
+    axis = f"document.getElementById('{figure}').layout.xaxis.range"
+    return shown.number(f"{axis}[0]"), shown.number(f"{axis}[1]")
+
+
+def plot_area(shown: Shown, figure: str) -> FloatRect:
+    """Where a figure's bars are, scrolled into view."""
+    area = shown.view.locator(f"#{figure} .nsewdrag").first
+    area.scroll_into_view_if_needed()
+    box = area.bounding_box()
+    assert box is not None
+    return box
+
+
+def drag(shown: Shown, figure: str, start: float, end: float) -> None:
+    """Drag over a part of a figure, from one fraction of its width to another."""
+    box = plot_area(shown, figure)
+    middle = box["y"] + box["height"] / 2
+    shown.view.mouse.move(box["x"] + start * box["width"], middle)
+    shown.view.mouse.down()
+    shown.view.mouse.move(box["x"] + end * box["width"], middle, steps=8)
+    shown.view.mouse.up()
+
+
+@pytest.mark.parametrize("zoomed", ["timeline", "banks", "memory"])
+def test_zooming_one_figure_of_cycles_zooms_the_others(shown_banked: Shown, zoomed: str) -> None:
+    figures = ("timeline", "banks", "memory")
+    before = {f: shown_cycles(shown_banked, f) for f in figures}
+    assert len(set(before.values())) == 1
+    low, high = before[zoomed]
+    drag(shown_banked, zoomed, 0.25, 0.5)
+    axis = "document.getElementById('{}').layout.xaxis.range"
+    for figure in figures:
+        shown_banked.until(f"{axis.format(figure)}[1] < {low + 0.6 * (high - low)}")
+    after = {f: shown_cycles(shown_banked, f) for f in figures}
+    assert len(set(after.values())) == 1
+    start, end = after["banks"]
+    width = high - low
+    assert start == pytest.approx(low + 0.25 * width, abs=0.02 * width)
+    assert end == pytest.approx(low + 0.5 * width, abs=0.02 * width)
+    # Within 300 ms, Plotly counts the drag as one click of a double-click.
+    shown_banked.view.wait_for_timeout(500)
+    box = plot_area(shown_banked, zoomed)
+    shown_banked.view.mouse.dblclick(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    for figure in figures:
+        shown_banked.until(f"{axis.format(figure)}[1] === {high}")
+    assert {f: shown_cycles(shown_banked, f) for f in figures} == before
+    assert shown_banked.messages == []
 
 
 def test_no_button_sends_the_figure_away(shown: Shown) -> None:
