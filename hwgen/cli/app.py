@@ -367,8 +367,11 @@ def verify(
     """
     if spec is None and chips is None:
         raise typer.BadParameter("name a chip, or draw some with --chips", param_hint="'--spec'")
-    if chips is not None and (workloads or settings or schedules is not None):
-        raise typer.BadParameter("workloads are drawn too", param_hint="'--chips'")
+    if chips is not None and schedules is not None:
+        raise typer.BadParameter("one of --chips and --schedules", param_hint="'--schedules'")
+    if (chips is not None or schedules is not None) and (workloads or settings):
+        drawn = "'--chips'" if chips is not None else "'--schedules'"
+        raise typer.BadParameter("workloads and sizes are drawn too", param_hint=drawn)
     with guarded():
         from hwgen.cli import verify as body
 

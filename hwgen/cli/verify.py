@@ -13,6 +13,8 @@ import typer
 
 from hwgen.cli.output import write_files
 from hwgen.cli.resolve import find_spec, resolve
+from hwgen.errors import HwgenError
+from hwgen.spec.load import load_hardware
 from hwgen.verify.campaign import campaign
 
 QUIET_SECONDS = 2.0
@@ -51,6 +53,16 @@ def verify_schedules(spec: str, sequences: int, seed: int) -> None:
     from hwgen.verify.schedules import BATCH, schedule_campaign
 
     path = find_spec(spec)
+    hardware = load_hardware(path)
+    if hardware.processor is None:
+        raise HwgenError(
+            "H621",
+            f"{hardware.name} has no processor, and schedules are drawn for one",
+            location=hardware.location,
+            found="a chip of units",
+            allowed="a chip with a processor",
+            repair="leave out --schedules; or hwgen verify --chips N, for units",
+        )
     with _progress(sequences) as progress:
         report = schedule_campaign(
             path,

@@ -21,6 +21,7 @@ def chips_text(report: ChipReport, folder: Path) -> str:
         table(("outcome", "number", "codes"), _outcomes(tally)),
         table(("synchronisation", "drawn", "ran", "refused", "wrong"), _kinds(tally)),
         *(_failure(report, f, folder) for f in report.failures),
+        *(() if report.ok or report.failures else ("Nothing was run.",)),
     ]
     return "\n\n".join(parts)
 

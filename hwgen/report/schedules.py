@@ -35,6 +35,7 @@ def schedules_text(report: ScheduleReport) -> str:
         table(("primitive", "tried", "taken", "refused"), rows),
         table(("schedules", "number", "codes"), outcomes),
         *(_failure(f) for f in report.failures),
+        *(() if report.ok or report.failures else ("Nothing was run.",)),
     ]
     return "\n\n".join(parts)
 

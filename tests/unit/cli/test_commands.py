@@ -15,8 +15,14 @@ from hwgen.cli.app import STAGES
 from hwgen.model.compiled import have_compiler
 from hwgen.model.numeric import Array
 from hwgen.model.reference import random_inputs, run_reference
+from hwgen.report.chips import chips_text
+from hwgen.report.schedules import schedules_text
 from hwgen.spec.load import load_workload
 from hwgen.spec.workload import Workload
+from hwgen.verify.chips.campaign import ChipReport
+from hwgen.verify.chips.campaign import Tally as ChipTally
+from hwgen.verify.schedules import ScheduleReport
+from hwgen.verify.schedules import Tally as ScheduleTally
 
 ROOT = Path(__file__).resolve().parents[3]
 SPEC = str(ROOT / "hw_specs" / "vta.yaml")
@@ -74,6 +80,42 @@ def test_an_unknown_stage_names_the_nearest(capsys: Text) -> None:
     text = capsys.readouterr().err
     assert text.startswith("error[H007]")
     assert "did you mean schedule?" in text
+
+
+def test_schedules_are_drawn_for_processors_only(capsys: Text) -> None:
+    assert main(["verify", "--spec", SPEC, "--schedules", "1"]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "error[H621]: vta has no processor" in captured.err
+
+
+def test_a_campaign_in_which_nothing_ran_says_so() -> None:
+    tally = ChipTally(drawn=1)
+    chips = ChipReport(None, 7, tally, ())
+    schedules = ScheduleReport(Path(SPEC), 7, ScheduleTally(), ())
+    assert not chips.ok
+    assert not schedules.ok
+    for text in (chips_text(chips, Path("failures")), schedules_text(schedules)):
+        assert text.endswith("\n\nNothing was run.")
+    tally.verdicts["none", "equal"] += 1
+    assert chips.ok
+    assert "Nothing" not in chips_text(chips, Path("failures"))
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--chips", "1", "--schedules", "1"], "one of --chips and --schedules"),
+        (["--schedules", "1", "--workload", GEMM], "drawn too"),
+        (["--schedules", "1", "--set", "M=2"], "drawn too"),
+        (["--chips", "1", "--workload", GEMM], "drawn too"),
+    ],
+)
+def test_campaigns_that_draw_workloads_take_none(
+    options: list[str], says: str, capsys: Text
+) -> None:
+    assert main(["verify", "--spec", SPEC, *options]) == 2
+    assert says in capsys.readouterr().err
 
 
 def test_generate_is_deterministic_and_writes_three_files(tmp_path: Path, capsys: Text) -> None:
