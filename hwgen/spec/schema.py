@@ -322,7 +322,7 @@ class HardwareSchema(Model):
     parameters: dict[Name, Parameter] = Field(default={})
     """Numbers that expressions may use and users may set."""
     memories: dict[Name, AnyMemory]
-    """Address spaces; with units exactly one is off chip."""
+    """Address spaces; with units one is off chip, besides any with `constants_only`."""
     buses: dict[Name, BusSchema] = Field(default={})
     """Paths to off-chip memory."""
     units: dict[Name, UnitSchema] = Field(default={})
