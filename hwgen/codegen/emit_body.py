@@ -117,7 +117,7 @@ def tables(program: KernelProgram) -> list[str]:
         outer, lanes = ("".join(f"[{n}]" for n in s) for s in (image.outer, image.lanes))
         rows.append(
             f"  {image.name:<{width}}  {image.dtype} {outer} {lanes}, {image.bytes} bytes, "
-            f"{image.role} {image.tensor}"
+            f"{image.role} {image.tensor}{', in place' if image.in_place else ''}"
         )
     rows.append("On-chip buffers, each at a constant address of its memory:")
     for b in program.buffers:

@@ -25,12 +25,18 @@ from hwgen.spec.workload import Workload
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One tensor argument of the C function."""
+    """One tensor argument of the C function.
+
+    `in_place`: the chip uses the caller's array itself. `packed`: `NAME_prepacked` takes what
+    `NAME_pack_TENSOR` made of it; and the array too, where that is in place as well.
+    """
 
     name: str
     dtype: str
     shape: tuple[int, ...]
     constant: bool
+    in_place: bool
+    packed: bool
 
 
 @dataclass(frozen=True)
@@ -63,8 +69,12 @@ def emit(program: KernelProgram, hardware: HardwareSpec, workload: Workload) -> 
     summary = f"{plan.name}: {workload.name} on {hardware.name}."
 
     def parameters(tensors: Sequence[str]) -> tuple[Parameter, ...]:
-        found = (workload.tensor[t] for t in tensors)
-        return tuple(Parameter(t.name, t.dtype, t.shape, t.constant) for t in found)
+        return tuple(
+            Parameter(
+                t.name, t.dtype, t.shape, t.constant, plan.in_place(t), t in plan.packed_tensors
+            )
+            for t in (workload.tensor[name] for name in tensors)
+        )
 
     return CSource(
         plan.name,

@@ -26,23 +26,36 @@ class HostPlan:
     identifiers: NameTable
 
     @property
-    def constants(self) -> tuple[Tensor, ...]:
-        return tuple(t for t in self.inputs if t.constant)
+    def staged(self) -> tuple[Image, ...]:
+        """The images that the host packs or unpacks; the others are in place."""
+        return tuple(i for i in self.program.images if not i.in_place)
 
-    def images_of(self, tensor: str) -> tuple[Image, ...]:
-        return tuple(i for i in self.program.images if i.tensor == tensor)
+    @property
+    def packed_tensors(self) -> tuple[Tensor, ...]:
+        """The constants that are packed once."""
+        return tuple(t for t in self.inputs if t.constant and not self._only_in_place(t))
+
+    def in_place(self, tensor: Tensor) -> bool:
+        """Whether an image of a tensor is the tensor itself."""
+        return any(i.in_place for i in self.program.images if i.tensor == tensor.name)
+
+    def _only_in_place(self, tensor: Tensor) -> bool:
+        return self.in_place(tensor) and not self.staged_of(tensor.name)
+
+    def staged_of(self, tensor: str) -> tuple[Image, ...]:
+        return tuple(i for i in self.staged if i.tensor == tensor)
 
     def blob_offset(self, image: Image) -> int:
         """Bytes from the start of a tensor's packed blob to one of its images."""
         offset = 0
-        for other in self.images_of(image.tensor):
+        for other in self.staged_of(image.tensor):
             if other.name == image.name:
                 break
             offset += _aligned(other.bytes)
         return offset
 
     def blob_bytes(self, tensor: str) -> int:
-        return sum(_aligned(i.bytes) for i in self.images_of(tensor))
+        return sum(_aligned(i.bytes) for i in self.staged_of(tensor))
 
     def parameter(self, tensor: Tensor) -> str:
         """`const T *name` for an input, `T *name` for an output."""
@@ -59,15 +72,29 @@ class HostPlan:
 
     @property
     def prepacked_signature(self) -> str:
-        parameters = [
-            f"const void *{self.packed(t)}" if t.constant else self.parameter(t)
-            for t in self.inputs
-        ]
+        parameters: list[str] = []
+        for tensor in self.inputs:
+            packed = tensor in self.packed_tensors
+            parameters += [self.parameter(tensor)] if not packed or self.in_place(tensor) else []
+            parameters += [f"const void *{self.packed(tensor)}"] if packed else []
         parameters += [self.parameter(t) for t in self.outputs]
         return f"int {self.name}_prepacked({', '.join(parameters)})"
 
+    @property
+    def prepacked_arguments(self) -> tuple[str, ...]:
+        """What `NAME` gives to `NAME_prepacked`."""
+        arguments: list[str] = []
+        for tensor in self.inputs:
+            packed = tensor in self.packed_tensors
+            own = [self.identifiers[tensor.name]]
+            arguments += own if not packed or self.in_place(tensor) else []
+            arguments += [self.packed(tensor)] if packed else []
+        return (*arguments, *(self.identifiers[t.name] for t in self.outputs))
+
     def staging(self, image: Image) -> str:
         """The host pointer to an image's bytes."""
+        if image.in_place:
+            return self.identifiers[image.tensor]
         return f"{self.identifiers[image.name]}_host"
 
 
@@ -93,7 +120,8 @@ def _aligned(size_bytes: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """What a target does between packing and unpacking.
+    """What a target does between packing and unpacking; `upload` and `download` name only images
+    that are not in place.
 
     `acquire` runs when the staging buffers stand; `ready`, a C condition, tells whether it worked;
     `upload` follows each image's packing, then `run`, `download` before each image's unpacking;
@@ -113,9 +141,9 @@ class Execution:
 def entry_points(plan: HostPlan, execution: Execution) -> list[str]:
     """`NAME`, and where an input is constant `NAME_prepacked` and the packing functions."""
     lines: list[str] = []
-    for tensor in plan.constants:
+    for tensor in plan.packed_tensors:
         lines += _pack_functions(plan, tensor)
-    if plan.constants:
+    if plan.packed_tensors:
         lines += [plan.prepacked_signature, "{", *indent(_body(plan, execution)), "}", ""]
         lines += [plan.signature, "{", *indent(_wrapper(plan)), "}"]
     else:
@@ -128,7 +156,7 @@ def _pack_functions(plan: HostPlan, tensor: Tensor) -> list[str]:
     calls = [
         f"{plan.name}_fill_{plan.identifiers[i.name]}({plan.identifiers[tensor.name]}, "
         f"({C_TYPES[i.dtype]} *)(void *)((char *)packed + {plan.blob_offset(i)}));"
-        for i in plan.images_of(tensor.name)
+        for i in plan.staged_of(tensor.name)
     ]
     unused = [] if calls else [f"(void){plan.identifiers[tensor.name]};", "(void)packed;"]
     return [
@@ -147,11 +175,11 @@ def _pack_functions(plan: HostPlan, tensor: Tensor) -> list[str]:
 
 def _body(plan: HostPlan, execution: Execution) -> list[str]:
     """Stage, run, unstage."""
-    constant = {t.name for t in plan.constants}
+    constant = {t.name for t in plan.packed_tensors}
     identifiers = plan.identifiers
     declared: list[str] = []
     owned: list[str] = []
-    for image in plan.program.images:
+    for image in plan.staged:
         host, element = plan.staging(image), C_TYPES[image.dtype]
         if image.tensor in constant:
             packed = plan.packed(next(t for t in plan.inputs if t.name == image.tensor))
@@ -166,7 +194,7 @@ def _body(plan: HostPlan, execution: Execution) -> list[str]:
     unused = [t for t in plan.inputs + plan.outputs if t.name not in used]
     inner: list[str] = []
     for image in plan.program.images:
-        if image.role == "input" and image.tensor not in constant:
+        if image.role == "input" and not image.in_place and image.tensor not in constant:
             inner.append(
                 f"{plan.name}_fill_{identifiers[image.name]}"
                 f"({identifiers[image.tensor]}, {plan.staging(image)});"
@@ -178,46 +206,47 @@ def _body(plan: HostPlan, execution: Execution) -> list[str]:
             inner += dict(execution.download).get(image.name, ())
     unpack = [
         f"{plan.name}_unpack_{identifiers[i.name]}({plan.staging(i)}, {identifiers[i.tensor]});"
-        for i in plan.program.images
+        for i in plan.staged
         if i.role == "output"
     ]
-    if execution.fails:
+    simple = not owned and not execution.ready
+    if not execution.fails:
+        inner += [*unpack, *([] if simple else ["status = 0;"])]
+    elif unpack:
         inner += ["if (status == 0) {", *indent(unpack), "}"]
-    else:
-        inner += [*unpack, "status = 0;"]
     body = [*execution.acquire]
     body += [f"if ({execution.ready}) {{", *indent(inner), "}"] if execution.ready else inner
     body += execution.release
+    declared_status = "int status = 1; /* until everything is allocated */"
+    if simple:
+        declared_status = "int status;" if execution.fails else ""
     return [
-        "int status = 1; /* until everything is allocated */",
+        *([declared_status] if declared_status else []),
         *declared,
         *(f"(void){identifiers[t.name]};" for t in unused if not t.constant),
         *(f"(void){plan.packed(t)};" for t in unused if t.constant),
         *([f"if ({' && '.join(owned)}) {{", *indent(body), "}"] if owned else body),
         *(f"free({host});" for host in reversed(owned)),
-        "return status;",
+        "return status;" if declared_status else "return 0;",
     ]
 
 
 def _wrapper(plan: HostPlan) -> list[str]:
     """`NAME`: pack the constants, then `NAME_prepacked`."""
     identifiers = plan.identifiers
-    blobs = [plan.packed(t) for t in plan.constants]
-    arguments = [
-        plan.packed(t) if t.constant else identifiers[t.name] for t in plan.inputs + plan.outputs
-    ]
+    blobs = [plan.packed(t) for t in plan.packed_tensors]
     return [
         "int status = 1;",
         *(
             f"void *{plan.packed(t)} = malloc({max(plan.blob_bytes(t.name), 1)});"
-            for t in plan.constants
+            for t in plan.packed_tensors
         ),
         f"if ({' && '.join(blobs)}) {{",
         *(
             f"  {plan.name}_pack_{identifiers[t.name]}({identifiers[t.name]}, {plan.packed(t)});"
-            for t in plan.constants
+            for t in plan.packed_tensors
         ),
-        f"  status = {plan.name}_prepacked({', '.join(arguments)});",
+        f"  status = {plan.name}_prepacked({', '.join(plan.prepacked_arguments)});",
         "}",
         *(f"free({blob});" for blob in reversed(blobs)),
         "return status;",
@@ -245,7 +274,7 @@ def header(plan: HostPlan, summary: str) -> str:
         *_contract(plan),
         f"{plan.signature};",
     ]
-    for tensor in plan.constants:
+    for tensor in plan.packed_tensors:
         name = plan.identifiers[tensor.name]
         lines += [
             "",
@@ -255,8 +284,8 @@ def header(plan: HostPlan, summary: str) -> str:
             f"/* Packs {name} once for {plan.name}_prepacked; align `packed` like malloc does. */",
             f"void {plan.name}_pack_{name}({plan.parameter(tensor)}, void *packed);",
         ]
-    if plan.constants:
-        packed = ", ".join(plan.identifiers[t.name] for t in plan.constants)
+    if plan.packed_tensors:
+        packed = ", ".join(plan.identifiers[t.name] for t in plan.packed_tensors)
         lines += [
             "",
             f"/* Like {plan.name}, with {packed} already packed. */",
@@ -274,5 +303,18 @@ def _contract(plan: HostPlan) -> list[str]:
     writes = ", ".join(shape(t) for t in plan.outputs)
     return [
         f"/* Reads {reads or 'nothing'}; writes {writes}; all row-major.",
+        *_borrowed(plan),
         " * Returns 0, or non-zero when memory cannot be allocated. */",
     ]
+
+
+def _borrowed(plan: HostPlan) -> list[str]:
+    """What holds for arrays of the caller's that the chip itself reads and writes."""
+    found = [t for t in plan.inputs + plan.outputs if plan.in_place(t)]
+    if not found:
+        return []
+    names = ", ".join(plan.identifiers[t.name] for t in found)
+    lines = [f" * In place: {names}; aligned as malloc aligns."]
+    if any(t.role == "output" for t in found):
+        lines.append(" * No output may overlap an input.")
+    return lines

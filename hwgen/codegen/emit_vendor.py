@@ -14,6 +14,7 @@ from hwgen.codegen.packing import packing
 from hwgen.codegen.program import (
     Call,
     Configure,
+    Image,
     KernelLoop,
     MicroKernelDef,
     Signal,
@@ -157,7 +158,11 @@ class _Vendor:
         """The function that drives the chip."""
         code = self.hardware.code
         values = self.parameters
-        arguments = ", ".join(self._declare(h) for h in self.handles.values()) or "void"
+        declared = [
+            self._declare(self.handles[i.name], constant=i.in_place and i.role == "input")
+            for i in self.plan.program.images
+        ]
+        arguments = ", ".join(declared) or "void"
         used = {o.buffer for c in calls(self.plan.program.body) for o in c.operands}
         unused = [f"(void){handle};" for name, handle in self.handles.items() if name not in used]
         prologue = self._render(code.prologue, values, "code.prologue").split("\n")
@@ -170,18 +175,33 @@ class _Vendor:
             "}",
         ]
 
-    def _declare(self, handle: str) -> str:
-        kind = self.hardware.code.handle_type.strip()
+    def _declare(self, handle: str, *, constant: bool = False) -> str:
+        kind = self._kind(constant=constant)
         return f"{kind}{handle}" if kind.endswith("*") else f"{kind} {handle}"
 
+    def _kind(self, *, constant: bool) -> str:
+        """The type of handles, or of those that point to what is not written."""
+        kind = self.hardware.code.handle_type.strip()
+        return f"const {kind}" if constant and "const" not in kind else kind
+
+    def _given(self, image: Image) -> str:
+        """What the entry point gives to `run`: a handle, or the caller's own pointer."""
+        if not image.in_place:
+            return self.handles[image.name]
+        constant, pointer = image.role == "input", self.plan.staging(image)
+        kind = self._kind(constant=constant)
+        void = f"{'const ' if constant else ''}void *"
+        return pointer if kind == void else f"({kind})({void}){pointer}"
+
     def execution(self) -> Execution:
-        """Allocation of the images and the copies around the run."""
+        """Allocation of the images that are not in place and the copies around the run."""
         code = self.hardware.code
-        acquire = [f"{self._declare(handle)} = 0;" for handle in self.handles.values()]
+        staged = self.plan.staged
+        acquire = [f"{self._declare(self.handles[i.name])} = 0;" for i in staged]
         release: list[str] = []
         upload: list[tuple[str, tuple[str, ...]]] = []
         download: list[tuple[str, tuple[str, ...]]] = []
-        for image in self.plan.program.images:
+        for image in staged:
             handle = self.handles[image.name]
             values = {
                 **self.parameters,
@@ -198,10 +218,10 @@ class _Vendor:
             else:
                 lines = self._render(code.from_device, values, "code.from_device").split("\n")
                 download.append((image.name, tuple(lines)))
-        arguments = ", ".join(self.handles.values())
+        arguments = ", ".join(self._given(i) for i in self.plan.program.images)
         return Execution(
             tuple(acquire),
-            " && ".join(self.handles.values()),
+            " && ".join(self.handles[i.name] for i in staged),
             tuple(upload),
             (f"{self.plan.name}_run({arguments});",),
             tuple(download),

@@ -7,8 +7,9 @@ row by row, its rows stand beside the coordinate that they refine.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from math import prod
 
 from hwgen.codegen.layout_order import dense
 from hwgen.codegen.program import Image
@@ -19,6 +20,7 @@ from hwgen.polyhedral.operations import Operation, Storage
 from hwgen.polyhedral.scop import Scop
 from hwgen.spec.expression import Binary, Const, Expr, Name, add, multiply
 from hwgen.spec.hardware import HardwareSpec, Intrinsic, Operand
+from hwgen.spec.workload import Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +66,14 @@ def image_layouts(scop: Scop, hardware: HardwareSpec, match: Match) -> dict[str,
             storage = match.selection.storage(_onchip(operation, hardware))
             operand = _offchip_operand(operation, hardware)
             result[storage.name] = _image(
-                f"{storage.name}_image", "input", scop, match, operation, storage, operand
+                f"{storage.name}_image", "input", scop, hardware, match, operation, storage, operand
             )
         elif operation.kind == "init" and _starts_from_input(operation, hardware):
             operand = _offchip_operand(operation, hardware)
             tensor = operation.storages[_position(operation.intrinsic, operand.name)]
             storage = Storage(tensor, operand.memory, tensor, match.selection.start)
             result[tensor] = _image(
-                f"{tensor}_image", "input", scop, match, operation, storage, operand
+                f"{tensor}_image", "input", scop, hardware, match, operation, storage, operand
             )
         elif operation.kind == "store":
             operand = _offchip_operand(operation, hardware)
@@ -79,7 +81,7 @@ def image_layouts(scop: Scop, hardware: HardwareSpec, match: Match) -> dict[str,
             statement = next(s for s in scop.statements if s.name == operation.statement)
             storage = Storage(tensor, operand.memory, tensor, statement.target.indices)
             result[tensor] = _image(
-                f"{tensor}_image", "output", scop, match, operation, storage, operand
+                f"{tensor}_image", "output", scop, hardware, match, operation, storage, operand
             )
     return result
 
@@ -107,6 +109,29 @@ def keeps_order(image: Image, shape: tuple[int, ...]) -> bool:
     extents = (*image.outer, *image.lanes)
     moved = [steps.get(f"p{n}", 0) for n, extent in enumerate(extents) if extent > 1]
     return all(a > b for a, b in pairwise([*moved, 0]))
+
+
+def is_tensor(image: Image, tensor: Tensor) -> bool:
+    """Whether an image is its tensor as the host has it: the same elements in the same order,
+    nothing between, before or behind them."""
+    extents = (*image.outer, *image.lanes)
+    if image.dtype != tensor.dtype or prod(extents) != prod(tensor.shape):
+        return False
+    ranges = {f"p{n}": extent for n, extent in enumerate(extents)}
+    functions: list[tuple[Affine, int]] = []
+    for index, extent, step in zip(image.index, tensor.shape, dense(tensor.shape), strict=True):
+        function = affine(index)
+        if function is None:
+            return False
+        low, high = function.interval(ranges)
+        if low < 0 or high >= extent:
+            return False
+        functions.append((function, step))
+    return all(
+        sum(f.coefficient(f"p{n}") * step for f, step in functions) == own
+        for n, (extent, own) in enumerate(zip(extents, dense(extents), strict=True))
+        if extent > 1
+    )
 
 
 def _starts_from_input(operation: Operation, hardware: HardwareSpec) -> bool:
@@ -150,6 +175,7 @@ def _image(
     name: str,
     role: str,
     scop: Scop,
+    hardware: HardwareSpec,
     match: Match,
     operation: Operation,
     storage: Storage,
@@ -187,6 +213,8 @@ def _image(
         tuple(index),
         view.fill if view else 0,
     )
+    reached = hardware.memory[operand.memory].shared and hardware.code.handles_are_pointers
+    image = replace(image, in_place=reached and is_tensor(image, scop.workload.tensor[tensor]))
     steps = dense(outer)
     return ImageLayout(
         image,

@@ -14,9 +14,10 @@ from hwgen.spec.workload import Tensor
 
 
 def packing(plan: HostPlan, helpers: Helpers) -> list[str]:
-    """One static function per image: `NAME_fill_IMAGE` for inputs, `NAME_unpack_IMAGE` else."""
+    """One static function per image that is not in place: `NAME_fill_IMAGE` for inputs,
+    `NAME_unpack_IMAGE` else."""
     lines: list[str] = []
-    for image in plan.program.images:
+    for image in plan.staged:
         tensor = next(t for t in plan.inputs + plan.outputs if t.name == image.tensor)
         lines += [*_Packing(plan, image, tensor, helpers).function(), ""]
     return lines

@@ -23,6 +23,7 @@ class Image:
     or `fill` where that lies outside the tensor. `lanes`: the shape of one entry. For an input,
     several positions may hold one element; for an output, each element has one position.
     `dtype` differs from the tensor's only for inputs, by a conversion that loses nothing.
+    `in_place`: it is the tensor itself, where the caller has it; nothing is packed or unpacked.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Image:
     lanes: tuple[int, ...]
     index: tuple[Expr, ...]
     fill: int | float
+    in_place: bool = False
 
     @property
     def entries(self) -> int:
@@ -280,7 +282,8 @@ class KernelProgram:
         lines = [f"kernel {self.name} on {self.hardware}"]
         for image in self.images:
             shape = list(image.outer + image.lanes)
-            lines.append(f"image {image.name}: {image.dtype}{shape} of {image.tensor}")
+            where = ", in place" if image.in_place else ""
+            lines.append(f"image {image.name}: {image.dtype}{shape} of {image.tensor}{where}")
         for b in self.buffers:
             lines.append(
                 f"buffer {b.name}: {b.place} of {b.tensor}, {b.slots} x {b.slot_entries} entries"

@@ -433,6 +433,11 @@ class CodeTemplates:
     handle_type: str
     definitions: str = ""
 
+    @property
+    def handles_are_pointers(self) -> bool:
+        """Whether a pointer of the host's can stand where calls want an image."""
+        return self.handle_type.rstrip().endswith("*")
+
 
 @dataclass(frozen=True)
 class HardwareSpec:

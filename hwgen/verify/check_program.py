@@ -42,6 +42,7 @@ from hwgen.spec.expression import Access, Cast, Expr, names, walk
 from hwgen.spec.expression import Call as Function
 from hwgen.spec.hardware import HardwareSpec, Immediate, Intrinsic
 from hwgen.spec.workload import Workload
+from hwgen.verify.in_place import in_place_problems
 
 Problem = tuple[str, str, str]
 """What is wrong, where (or what was found), and what is allowed."""
@@ -71,7 +72,7 @@ def check_program(
     """Run every check of `CHECKS`; with a workload, the images are held against its tensors.
 
     Raises:
-        HwgenError: H731 to H742, the first problem of the first check that fails.
+        HwgenError: H731 to H743, the first problem of the first check that fails.
     """
     subject = Subject(program, hardware, workload)
     for check in CHECKS:
@@ -512,6 +513,11 @@ def _configuration(subject: Subject) -> Iterator[Problem]:
     return configuration_problems(subject.program, subject.hardware)
 
 
+def _in_place(subject: Subject) -> Iterator[Problem]:
+    """Images in place are the caller's arrays."""
+    return in_place_problems(subject.program, subject.hardware, subject.workload)
+
+
 CHECKS: tuple[Check, ...] = (
     Check("references", "H731", _references),
     Check("buffer bounds", "H732", _buffer_bounds),
@@ -520,6 +526,7 @@ CHECKS: tuple[Check, ...] = (
     Check("micro-kernel fields", "H734", _kernel_fields),
     Check("micro-kernel capacity", "H735", _kernel_capacity),
     Check("images", "H736", _images),
+    Check("in place", "H743", _in_place),
     Check("loops", "H737", _loops),
     Check("immediates", "H738", _immediates),
     Check("synchronisation", "H739", _synchronisation),

@@ -42,6 +42,7 @@ from .edits import (
     with_stride,
 )
 from .mutations_configuration import STATE, configuration_mutations
+from .mutations_images import image_mutations
 from .mutations_sync import ORDER, synchronisation_mutations
 
 WRONG_RESULT = "H790"
@@ -77,7 +78,7 @@ def mutations(hardware: HardwareSpec) -> tuple[Mutation, ...]:
         Mutation("buffer past its memory", chip.buffer_past_memory, ("H732", "H733")),
         Mutation("reordered calls", chip.reordered_calls, ("H717", "H718", "H790")),
         Mutation("wrong immediate", _wrong_immediate, ("H716", "H738", STATE, "H790")),
-        Mutation("wrong image index", _wrong_image_index, ("H725", "H736", "H790")),
+        *image_mutations(hardware),
         Mutation("dropped store", on_one(chip.is_store, drop), ("H724",)),
         Mutation("duplicated accumulation", on_one(chip.is_accumulation, double), ("H790",)),
         Mutation("wrong micro-kernel base", _wrong_base, ("H723", "H734")),
@@ -163,14 +164,6 @@ def _overlapping_buffers(program: KernelProgram, seed: int) -> KernelProgram | N
     moved = replace(other, base=one.base + one.entries - 1)
     buffers = tuple(moved if b is other else b for b in program.buffers)
     return replace(program, buffers=buffers)
-
-
-def _wrong_image_index(program: KernelProgram, seed: int) -> KernelProgram | None:
-    images = list(program.images)
-    at = Random(seed).randrange(len(images))
-    index = images[at].index
-    images[at] = replace(images[at], index=(*index[:-1], add(index[-1], Const(1))))
-    return replace(program, images=tuple(images))
 
 
 def _wrong_immediate(program: KernelProgram, seed: int) -> KernelProgram | None:

@@ -8,7 +8,7 @@
 
 #include "machine.h"
 
-static void *shim_allocate(size_t bytes)
+static inline void *shim_allocate(size_t bytes)
 {
   static char names[SHIM_BUFFERS][16];
   int number = shim.buffer_count;
@@ -22,7 +22,7 @@ static void *shim_allocate(size_t bytes)
 }
 
 /* The registered range that holds an address, or NULL. */
-static shim_buffer *shim_range_of(const void *data)
+static inline shim_buffer *shim_range_of(const void *data)
 {
   for (int i = 0; i < shim.buffer_count; ++i) {
     shim_buffer *b = &shim.buffers[i];
@@ -33,7 +33,7 @@ static shim_buffer *shim_range_of(const void *data)
   return NULL;
 }
 
-static void shim_release(void *data)
+static inline void shim_release(void *data)
 {
   shim_buffer *b = data ? shim_range_of(data) : NULL;
   if (b) {
@@ -43,7 +43,7 @@ static void shim_release(void *data)
   free(data);
 }
 
-static void shim_host_access(const void *data, size_t bytes, int write)
+static inline void shim_host_access(const void *data, size_t bytes, int write)
 {
   shim_buffer *b = shim_range_of(data);
   if (!b)
@@ -60,7 +60,7 @@ static void shim_host_access(const void *data, size_t bytes, int write)
   }
 }
 
-static void *shim_copy(void *to, const void *from, size_t bytes)
+static inline void *shim_copy(void *to, const void *from, size_t bytes)
 {
   shim_host_access(from, bytes, 0);
   shim_host_access(to, bytes, 1);

@@ -78,13 +78,15 @@ def test_kernel(which: Case) -> None:
     c = compiled(which)
     found = assert_agrees(c)
     heap = [moved for name, moved in found.traffic.items() if name.startswith("heap")]
-    # The images are what is allocated last.
-    images = heap[len(heap) - len(c.program.images) :]
+    # The images that are not in place are what is allocated last.
+    staged = heap[len(heap) - sum(not i.in_place for i in c.program.images) :]
+    placed = {i.tensor for i in c.program.images if i.in_place}
+    images = [*staged, *(found.traffic[name] for name in placed)]
     simulated = functional.run(c.program, chip(), emitted.inputs(c.workload, 0))
     for n, direction in enumerate(("read", "write")):
         bytes_moved = sum(moved[n] for moved in images)
         assert bytes_moved == simulated.traffic_bytes("dram", direction=direction)
-    assert sum(map(sum, heap)) == sum(map(sum, images))
+    assert sum(map(sum, found.traffic.values())) == sum(map(sum, images))
     if which.schedule is not None:
         loops = {x.loop: x.count for x in c.schedule.tiling.loops}
         assert loops == dict(which.schedule.tiles)
@@ -109,6 +111,63 @@ def test_sums_are_not_all_saturated(which: Case) -> None:
 
 def _drop(pattern: str) -> Callable[[str], str]:
     return lambda text: re.sub(pattern, ";", text, count=1)
+
+
+IN_PLACE = (
+    case("gemm_scaled", M=256, N=256, K=256, LOW=-128),
+    case("gemm_full", M=48, N=48, K=96),
+    case("gemm_full_biased", M=7, N=16, K=32),
+)
+PARTLY_IN_PLACE: dict[Case, set[str]] = {
+    case("gemm_scaled", M=7, N=17, K=48, LOW=0): {"a"},
+    case("gemm_scaled", M=17, N=48, K=7, LOW=0): {"bias", "c"},
+    case("gemm_scaled", M=17, N=7, K=7, LOW=0): set(),
+    case("conv2d_scaled", H=7, W=17, C=7, O=48, S=1): {"y"},
+    case("conv2d_scaled", H=7, W=17, C=48, O=48, S=1): {"w", "y"},
+}
+
+
+def _host_code(c: Compilation) -> str:
+    return re.sub(r"/\*.*?\*/", "", c.source.c, flags=re.DOTALL)
+
+
+@needs_compiler
+@pytest.mark.parametrize("which", IN_PLACE, ids=str)
+def test_plain_tensors_are_used_where_they_are(which: Case) -> None:
+    """Whole blocks of 16: the host allocates, copies and packs nothing. The header knows the
+    caller's arrays to the byte, their inputs as read only."""
+    c = compiled(which)
+    text = _host_code(c)
+    assert not re.search(r"\b(malloc|calloc|free|memcpy)\b|_(fill|unpack|pack|prepacked)", text)
+    assert c.source.c.count(", in place\n") == len(c.program.images)
+    signature = next(line for line in text.splitlines() if "_run(" in line)
+    inputs = sum(i.role == "input" for i in c.program.images)
+    assert signature.count("const void *") == inputs == signature.count("void *") - 1
+    found = assert_agrees(c)
+    assert not [name for name in found.traffic if name.startswith("heap")]
+
+
+@needs_compiler
+@pytest.mark.parametrize("which", PARTLY_IN_PLACE, ids=str)
+def test_padded_tensors_are_packed(which: Case) -> None:
+    """Rows that are no whole number of blocks are padded by the host; the others stay."""
+    c = compiled(which)
+    placed = {p.name for p in (*c.source.inputs, *c.source.outputs) if p.in_place}
+    assert placed == PARTLY_IN_PLACE[which]
+    packed = {p.name for p in c.source.inputs if p.packed}
+    assert packed == {t.name for t in c.workload.inputs if t.constant} - placed
+    moved = assert_agrees(c).traffic
+    touched = {name for name, amounts in moved.items() if any(amounts)}
+    assert {name for name in touched if not name.startswith("heap")} == placed
+
+
+@needs_compiler
+def test_outputs_in_place_are_fenced() -> None:
+    c = compiled(IN_PLACE[1])
+    source = replace(c.source, c=c.source.c.replace("gemmini_fence();", ""))
+    assert source.c != c.source.c
+    found = emitted.execute_source(source, emitted.inputs(c.workload, 0))
+    assert found.code == "FENCE_MISSING"
 
 
 MUTATIONS: dict[str, tuple[Callable[[str], str], str]] = {
@@ -265,14 +324,15 @@ def test_on_chip_addresses_are_planned(which: Case) -> None:
 
 @pytest.mark.parametrize("which", S4, ids=str)
 def test_nothing_on_chip_is_allocated(which: Case) -> None:
-    """S4: the host allocates the DRAM images and its own copies of them, and nothing else."""
+    """S4: the host allocates the DRAM images that are not in place and its own copies of them, and
+    nothing else."""
     c = compiled(which)
-    text = re.sub(r"/\*.*?\*/", "", c.source.c, flags=re.DOTALL)
+    text = _host_code(c)
     assert "calloc" not in text
     assert "alloca" not in text.replace("malloc", "").replace("allocated", "")
     sizes = sorted(int(n) for n in re.findall(r"malloc\((\d+)\)", text))
     assert len(sizes) == text.count("malloc(")
-    images = {image.tensor: image.bytes for image in c.program.images}
+    images = {image.tensor: image.bytes for image in c.program.images if not image.in_place}
     # One DRAM image and one host copy of each; those that are packed once are aligned.
     packed = {t.name for t in c.source.inputs if t.constant}
     copies = [-(-n // 64) * 64 if tensor in packed else n for tensor, n in images.items()]

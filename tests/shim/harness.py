@@ -90,14 +90,14 @@ def driver(source: CSource) -> str:
         declare.append(f"static {kind} in{number}[{count}];")
         read.append(f'  get("{p.name}.in", in{number}, sizeof in{number});')
         plain.append(f"in{number}")
-        if p.constant:
+        if p.in_place or not p.packed:
+            prepacked.append(f"in{number}")
+        if p.packed:
             name = f"{source.function}_pack_{p.name}"
             bytes_ = f"{source.function}_packed_bytes_{p.name}()"
             read.append(f"  void *packed{number} = malloc({bytes_});")
             read.append(f"  {name}(in{number}, packed{number});")
             prepacked.append(f"packed{number}")
-        else:
-            prepacked.append(f"in{number}")
     write: list[str] = []
     poison: list[str] = []
     for number, p in enumerate(source.outputs):
@@ -108,10 +108,10 @@ def driver(source: CSource) -> str:
         plain.append(f"out{number}")
         prepacked.append(f"out{number}")
     call = f"{source.function}({', '.join(plain)})"
-    if any(p.constant for p in source.inputs):
+    if any(p.packed for p in source.inputs):
         other = f"{source.function}_prepacked({', '.join(prepacked)})"
         call = f'strcmp(arguments[1], "plain") ? {other} : {call}'
-    release = [f"  free(packed{n});" for n, p in enumerate(source.inputs) if p.constant]
+    release = [f"  free(packed{n});" for n, p in enumerate(source.inputs) if p.packed]
     return "\n".join(
         [
             "#include <stdio.h>", "#include <stdlib.h>", "#include <string.h>",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache, partial
 from itertools import permutations, product
 from math import prod
@@ -14,11 +15,11 @@ from hypothesis import strategies as st
 
 import hwgen
 from hwgen.codegen.absorption import absorb
-from hwgen.codegen.image_layout import image_layouts, keeps_order, rearranged_bytes
+from hwgen.codegen.image_layout import image_layouts, is_tensor, keeps_order, rearranged_bytes
 from hwgen.codegen.layout_order import dense, orders
 from hwgen.codegen.program import Image
 from hwgen.codegen.walks import Steps, walks_of
-from hwgen.errors import HwgenError
+from hwgen.errors import HwgenError, Location
 from hwgen.polyhedral.matching import Match, match, ranked_matches
 from hwgen.polyhedral.operations import Operation
 from hwgen.polyhedral.scop import Scop, build_scop
@@ -27,6 +28,7 @@ from hwgen.polyhedral.tiling import Tiling
 from hwgen.spec.expression import Const, Expr, Name, add, evaluate, multiply
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware
+from hwgen.spec.workload import Tensor
 
 SPECS = Path(__file__).parents[2] / "specs"
 CHIPS = ("row_array", "token_rows", "block_rows")
@@ -169,6 +171,19 @@ def test_an_image_that_keeps_order_has_all_elements_in_order(
         assert found == sorted(found)
     elif all(extent % 4 == 0 for extent in shape):
         assert found != sorted(found)
+
+
+@given(images())
+@settings(deadline=None, derandomize=True, max_examples=300)
+def test_an_image_that_is_its_tensor_has_every_element_at_its_place(
+    made: tuple[Image, tuple[int, ...]],
+) -> None:
+    image, shape = made
+    tensor = Tensor("t", "int8", shape, "output", False, Location("t.yaml", 1))
+    whole = prod(image.outer) * prod(image.lanes)
+    plain = whole == prod(shape) and elements(image, shape) == list(range(whole))
+    assert is_tensor(image, tensor) == plain
+    assert not is_tensor(image, replace(tensor, dtype="int32"))
 
 
 def image(outer: tuple[int, ...], lanes: tuple[int, ...], *index: Expr) -> Image:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
@@ -117,6 +118,84 @@ def test_packing_widens_and_fills(fill: int, tmp_path: Path) -> None:
     np.testing.assert_array_equal(
         np.frombuffer(blob.tobytes()[192:208], np.int8), w[:2, :8].ravel()
     )
+
+
+def _in_place(program: KernelProgram, *names: str) -> KernelProgram:
+    images = tuple(replace(i, in_place=i.name in names) for i in program.images)
+    return replace(program, images=images)
+
+
+@needs_compiler
+@pytest.mark.parametrize("handle", ["float *", "char *", "void *"])
+@pytest.mark.parametrize("names", [("x_image", "y_image"), ("x_image",), ("y_image",)])
+def test_tensors_in_place_are_given_to_the_chip(
+    handle: str, names: tuple[str, ...], tmp_path: Path
+) -> None:
+    """What is in place is neither allocated nor copied; inputs are pointers to constants."""
+    program, workload = toy.copying(*LAYOUTS["exact"])
+    program = _in_place(program, *names)
+    load, store = (
+        replace(i, emit=re.sub(r"(\{\{ ...\.buffer \}\})", rf"(({kind} *)\1)", i.emit))
+        for i, kind in ((toy.LOAD, "const float"), (toy.STORE, "float"))
+    )
+    chip = toy.chip()
+    code = replace(chip.code, handle_type=handle)
+    chip = replace(chip, code=code, intrinsics=(load, store, *chip.intrinsics[2:]))
+    source = emit(program, chip, workload)
+    const = "const " if "x_image" in names else ""
+    assert f"toy_kernel_run({const}{handle}x_image_dev, {handle}y_image_dev)" in source.c
+    copies = source.c.count("malloc(")
+    assert copies == 2 * (2 - len(names))
+    assert [p.in_place for p in (*source.inputs, *source.outputs)] == [
+        i.name in names for i in program.images
+    ]
+    x = np.random.default_rng(4).standard_normal((4, 16)).astype(np.float32)
+    y = np.zeros((4, 16), np.float32)
+    assert vendor(source, tmp_path).toy_kernel(*pointers(x, y)) == 0
+    np.testing.assert_array_equal(y, x)
+    np.testing.assert_array_equal(compile_model(source).run({"x": x})["y"], x)
+
+
+@needs_compiler
+def test_a_constant_in_place_and_packed(tmp_path: Path) -> None:
+    """Two images of one tensor: the first is the tensor, the second is packed."""
+    images = (
+        Image("plain", "w", "input", "float32", (2, 2), (8,), (P[0], blocked(1, 2)), 0.0, True),
+        Image("turned", "w", "input", "float32", (2, 2), (8,), (P[1], blocked(0, 2)), 0.0),
+        Image("v_image", "wv", "input", "float32", (2,), (8,), (FLAT,), 0.0, True),
+        Image("y_image", "y", "output", "float32", (3,), (8,), (FLAT,), 0.0),
+    )
+    body: list[Node] = []
+    for n, (name, entry) in enumerate((("plain", 1), ("turned", 1), ("v_image", 0))):
+        body += [
+            toy.call(
+                "load", ("dst", "row", Const(8)), ("src", name, Const(entry)),
+                extents=(1,), strides=(8,),
+            ),
+            toy.call("store", ("dst", "y_image", Const(n)), ("src", "row", Const(8))),
+        ]  # fmt: skip
+    workload = toy.workload(
+        toy.tensor("w", (2, 16), "input"),
+        toy.tensor("wv", (16,), "input"),
+        toy.tensor("y", (24,), "output"),
+    )
+    source = emit(toy.program(tuple(body), *images), toy.chip(), workload)
+    assert [(p.in_place, p.packed) for p in source.inputs] == [(True, True), (True, False)]
+    assert "_prepacked(const float *w, const void *w_packed, const float *wv, float *y)" in source.c
+    assert "pack_wv" not in source.c + source.header
+    library = vendor(source, tmp_path)
+    w = np.reshape(np.arange(32, dtype=np.float32), (2, 16))
+    wv = np.arange(100, 116, dtype=np.float32)
+    expected = np.concatenate([w[0, 8:], w[1, :8], wv[:8]])
+    y, z = np.zeros(24, np.float32), np.zeros(24, np.float32)
+    assert library.toy_kernel(*pointers(w, wv, y)) == 0
+    np.testing.assert_array_equal(y, expected)
+    blob = np.zeros(library.toy_kernel_packed_bytes_w(), np.uint8)
+    assert blob.size == 128
+    library.toy_kernel_pack_w(*pointers(w, blob))
+    assert library.toy_kernel_prepacked(*pointers(w, blob, wv, z)) == 0
+    np.testing.assert_array_equal(z, expected)
+    np.testing.assert_array_equal(compile_model(source).run({"w": w, "wv": wv})["y"], expected)
 
 
 def _arithmetic(*loads: Call) -> tuple[KernelProgram, Workload]:
