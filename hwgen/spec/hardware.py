@@ -80,7 +80,7 @@ class Memory:
 
     `entry_shape` is `()` where single elements are addressed. Off-chip memory has no capacity,
     dtype or entry of its own: the operand that reaches it says what one address step means.
-    `shared`: off-chip memory that the host computes in too, so that rearranging a tensor is work.
+    `shared`: the host's own off-chip memory, whose pointers calls take; rearranging is work.
     `banks` is None where any number of calls may use the memory at once.
     """
 

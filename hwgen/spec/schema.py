@@ -69,7 +69,7 @@ class MemorySchema(Model):
     size: IntExpr | None = None
     """Capacity, as `32 KiB` or a number of bytes; scratchpads only."""
     shared: bool = False
-    """Off-chip memory that the host computes in too: tensors stay as they are where they can."""
+    """The host's own off-chip memory: calls take its pointers, plain tensors are used in place."""
     bus: Name | None = None
     """The bus that leads to this memory; off-chip memory only."""
     constants_only: bool = False
