@@ -6,6 +6,7 @@ what runs between packing and unpacking.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hwgen.codegen.c_names import C_TYPES, NameTable, comment, indent
@@ -30,20 +31,18 @@ class HostPlan:
         """The images that the host packs or unpacks; the others are in place."""
         return tuple(i for i in self.program.images if not i.in_place)
 
-    @property
-    def packed_tensors(self) -> tuple[Tensor, ...]:
-        """The constants that are packed once."""
-        return tuple(t for t in self.inputs if t.constant and not self._only_in_place(t))
-
-    def in_place(self, tensor: Tensor) -> bool:
-        """Whether an image of a tensor is the tensor itself."""
-        return any(i.in_place for i in self.program.images if i.tensor == tensor.name)
-
-    def _only_in_place(self, tensor: Tensor) -> bool:
-        return self.in_place(tensor) and not self.staged_of(tensor.name)
-
     def staged_of(self, tensor: str) -> tuple[Image, ...]:
         return tuple(i for i in self.staged if i.tensor == tensor)
+
+    def in_place(self, tensor: Tensor) -> bool:
+        """Whether an image of a tensor is the tensor itself; another one may be packed."""
+        return any(i.in_place for i in self.program.images if i.tensor == tensor.name)
+
+    @property
+    def packed_tensors(self) -> tuple[Tensor, ...]:
+        """The constants that are packed once, in a function of their own."""
+        constants = [t for t in self.inputs if t.constant]
+        return tuple(t for t in constants if self.staged_of(t.name) or not self.in_place(t))
 
     def blob_offset(self, image: Image) -> int:
         """Bytes from the start of a tensor's packed blob to one of its images."""
@@ -72,24 +71,22 @@ class HostPlan:
 
     @property
     def prepacked_signature(self) -> str:
-        parameters: list[str] = []
-        for tensor in self.inputs:
-            packed = tensor in self.packed_tensors
-            parameters += [self.parameter(tensor)] if not packed or self.in_place(tensor) else []
-            parameters += [f"const void *{self.packed(tensor)}"] if packed else []
-        parameters += [self.parameter(t) for t in self.outputs]
+        parameters = [declaration for declaration, _ in self._prepacked()]
         return f"int {self.name}_prepacked({', '.join(parameters)})"
 
     @property
     def prepacked_arguments(self) -> tuple[str, ...]:
         """What `NAME` gives to `NAME_prepacked`."""
-        arguments: list[str] = []
-        for tensor in self.inputs:
+        return tuple(argument for _, argument in self._prepacked())
+
+    def _prepacked(self) -> Iterator[tuple[str, str]]:
+        """Each parameter of `NAME_prepacked` and its name; a tensor may be there both ways."""
+        for tensor in self.inputs + self.outputs:
             packed = tensor in self.packed_tensors
-            own = [self.identifiers[tensor.name]]
-            arguments += own if not packed or self.in_place(tensor) else []
-            arguments += [self.packed(tensor)] if packed else []
-        return (*arguments, *(self.identifiers[t.name] for t in self.outputs))
+            if not packed or self.in_place(tensor):
+                yield self.parameter(tensor), self.identifiers[tensor.name]
+            if packed:
+                yield f"const void *{self.packed(tensor)}", self.packed(tensor)
 
     def staging(self, image: Image) -> str:
         """The host pointer to an image's bytes."""
