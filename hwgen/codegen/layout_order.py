@@ -35,17 +35,17 @@ def orders(tiling: Tiling, images: Mapping[str, Steps]) -> dict[str, Steps]:
     match = tiling.match
     found: dict[str, Steps] = {}
     for storage in match.selection.storages:
-        found[storage.name] = _steps(tiling, storage, tuple(range(len(storage.indices))))
+        found[storage.name] = arranged(tiling, storage, tuple(range(len(storage.indices))))
     particular = [s for s in match.selection.storages if _particular(tiling, s)]
     for _ in range(ROUNDS if len(particular) > 1 else 1):
         for storage in particular:
-            choices = [_steps(tiling, storage, order) for order in _permutations(storage)]
+            choices = [arranged(tiling, storage, order) for order in _permutations(storage)]
             costs = [_cost(tiling, storage, found | {storage.name: c}, images) for c in choices]
             found[storage.name] = choices[costs.index(min(costs))]
     return found
 
 
-def _steps(tiling: Tiling, storage: Storage, order: tuple[int, ...]) -> Steps:
+def arranged(tiling: Tiling, storage: Storage, order: tuple[int, ...]) -> Steps:
     """Steps of a box, coordinates in an order, each block's rows inside; dense where no align of
     the tiling says otherwise."""
     match, box = tiling.match, tiling.room(storage.name)

@@ -8,18 +8,19 @@ the banks, so that the calls on the buffer take the fewest cycles; of equal ones
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from itertools import islice, product
 from math import prod
 
 from hwgen.codegen.absorption import Absorption
 from hwgen.codegen.image_layout import image_layouts
-from hwgen.codegen.layout_order import absorbed_call, orders
+from hwgen.codegen.layout_order import absorbed_call, arranged, orders
 from hwgen.codegen.walks import Steps
 from hwgen.polyhedral.operations import Operation
 from hwgen.polyhedral.scop import Scop
 from hwgen.polyhedral.tiling import Align, Tiling
+from hwgen.spec.call_cycles import unhindered
 from hwgen.spec.expression import evaluate
 from hwgen.spec.hardware import BANK_CYCLES, Banks, HardwareSpec
 
@@ -30,30 +31,69 @@ ROUNDS = 2
 def padded(scop: Scop, hardware: HardwareSpec, tiling: Tiling) -> Tiling:
     """The tiling with the padding that its calls are fastest with; what the tiling says of a buffer
     stays. Tensors kept for other phases, and buffers without room for padding, stay dense."""
+    said = {a.storage for a in tiling.aligns}
     storages = [
         s.name
         for s in tiling.match.selection.storages
-        if not s.shape and _contended(hardware, tiling, s.name)
+        if not s.shape and s.name not in said and _contended(hardware, tiling, s.name)
     ]
     if not storages:
         return tiling
     images = {n: i.steps for n, i in image_layouts(scop, hardware, tiling.match).items()}
-    said = {a.storage for a in tiling.aligns}
-    best, least = tiling, _cost(hardware, tiling, images)
+    search = _Search(hardware, images, tiling, orders(tiling, images))
     for _ in range(ROUNDS if len(storages) > 1 else 1):
         for storage in storages:
-            if storage in said:
+            search.improve(storage)
+    # With other steps, another order of coordinates may need fewer calls: it must pay all the same.
+    operations = tiling.match.selection.operations
+    dense = _cost(hardware, tiling, operations, orders(tiling, images), images)
+    steps = orders(search.tiling, images)
+    gains = _cost(hardware, search.tiling, operations, steps, images) < dense
+    return search.tiling if gains and _free(hardware, search.tiling, steps) else tiling
+
+
+@dataclass
+class _Search:
+    """One buffer and one dimension after the other. `tiling`: the best until now; `steps`: of its
+    buffers."""
+
+    hardware: HardwareSpec
+    images: Mapping[str, Steps]
+    tiling: Tiling
+    steps: dict[str, Steps]
+
+    def improve(self, storage: str) -> None:
+        """Choose the step along each dimension of a buffer."""
+        selection = self.tiling.match.selection
+        held = selection.storage(storage)
+        banks = _banks(self.hardware, held.memory)
+        assert banks is not None
+        touching = [o for o in selection.operations if storage in o.storages]
+        least = _cost(self.hardware, self.tiling, touching, self.steps, self.images)
+        strides = self.steps[storage].strides
+        order = tuple(sorted(range(len(strides)), key=lambda d: -strides[d]))
+        for dimension in reversed(order):
+            if self.tiling.box(storage)[dimension] == 1:
                 continue
-            for dimension, extent in enumerate(tiling.box(storage)):
-                if extent == 1:
+            for align in _aligns(storage, dimension, banks):
+                if least <= self.best(touching):
+                    return
+                others = (a for a in self.tiling.aligns if a != self.align(storage, dimension))
+                tiling = replace(self.tiling, aligns=tuple(sorted((*others, align))))
+                steps = self.steps | {storage: arranged(tiling, held, order)}
+                if not _free(self.hardware, tiling, steps):
                     continue
-                for option in _options(hardware, best, storage, dimension):
-                    if not _fits(hardware, option, images):
-                        continue
-                    cost = _cost(hardware, option, images)
-                    if cost < least:
-                        best, least = option, cost
-    return best
+                cost = _cost(self.hardware, tiling, touching, steps, self.images)
+                if cost < least:
+                    self.tiling, self.steps, least = tiling, steps, cost
+
+    def align(self, storage: str, dimension: int) -> Align | None:
+        return self.tiling.align.get((storage, dimension))
+
+    def best(self, operations: Iterable[Operation]) -> float:
+        """Their cycles without a conflict."""
+        args = (self.hardware, self.tiling, operations, self.steps, self.images)
+        return _cost(*args, conflicts=False)
 
 
 def _banks(hardware: HardwareSpec, memory: str) -> Banks | None:
@@ -70,74 +110,68 @@ def _contended(hardware: HardwareSpec, tiling: Tiling, storage: str) -> bool:
     )
 
 
-def _options(
-    hardware: HardwareSpec, tiling: Tiling, storage: str, dimension: int
-) -> Iterator[Tiling]:
-    """The tiling without an align of a dimension, and with every other one, least padding first."""
-    others = tuple(a for a in tiling.aligns if (a.storage, a.dimension) != (storage, dimension))
-    plain = replace(tiling, aligns=others)
-    yield plain
-    banks = _banks(hardware, tiling.match.selection.storage(storage).memory)
-    assert banks is not None
-    for n in range(banks.ways):
-        align = Align(storage, dimension, banks.turn, n * banks.run)
-        yield replace(tiling, aligns=tuple(sorted((*others, align))))
+def _aligns(storage: str, dimension: int, banks: Banks) -> Iterable[Align]:
+    """Every step that differs modulo the banks."""
+    return (Align(storage, dimension, banks.turn, n * banks.run) for n in range(banks.ways))
 
 
-def _fits(hardware: HardwareSpec, tiling: Tiling, images: Mapping[str, Steps]) -> bool:
+def _free(hardware: HardwareSpec, tiling: Tiling, steps: Mapping[str, Steps]) -> bool:
+    """Whether the buffers have room."""
     selection = tiling.match.selection
-    steps = orders(tiling, images)
     used: Counter[str] = Counter()
     for storage in selection.storages:
         box, strides = tiling.room(storage.name), steps[storage.name].strides
-        slot = sum((b - 1) * s for b, s in zip(box, strides, strict=True))
-        used[storage.memory] += tiling.slot[storage.name] * (slot + tiling.match.span(storage.name))
+        reach = sum((b - 1) * s for b, s in zip(box, strides, strict=True))
+        slot = reach + tiling.match.span(storage.name)
+        used[storage.memory] += tiling.slot[storage.name] * slot
     return all(n <= selection.usable_entries(hardware, memory) for memory, n in used.items())
 
 
-def _cost(hardware: HardwareSpec, tiling: Tiling, images: Mapping[str, Steps]) -> tuple[float, int]:
-    """Cycles of all calls, as if every tile were full and began in the first bank; and padding."""
-    steps = orders(tiling, images)
+def _cost(
+    hardware: HardwareSpec,
+    tiling: Tiling,
+    operations: Iterable[Operation],
+    steps: Mapping[str, Steps],
+    images: Mapping[str, Steps],
+    conflicts: bool = True,
+) -> float:
+    """Cycles of all calls of some operations, as if every tile were full and every buffer began in
+    the first bank."""
     cycles = 0.0
-    for operation in tiling.match.selection.operations:
+    for operation in operations:
         absorbed = absorbed_call(tiling, operation, steps, images)
         if absorbed is None:
-            return float("inf"), 0
+            return float("inf")
         intrinsic, names = operation.intrinsic, {"iterations": absorbed.iterations}
         names |= dict.fromkeys(("transfer", "bursts", "beats"), 0)
-        inner = absorbed.hardware[intrinsic.software_loops :]
-        loops = intrinsic.loops[intrinsic.software_loops :]
-        names |= {loop.name: w.extent for loop, w in zip(loops, inner, strict=True)}
-        if intrinsic.iterations_per_cycle:
+        both = zip(intrinsic.loops, absorbed.hardware, strict=True)
+        names |= {loop.name: w.extent for loop, w in both if not loop.software}
+        names |= unhindered(intrinsic, absorbed.iterations)
+        if conflicts and intrinsic.iterations_per_cycle:
             names[BANK_CYCLES] = _served(hardware, operation, absorbed)
-        each = evaluate(intrinsic.cycles, names)
         tiles = prod(x.count for x in tiling.loops[: tiling.operation_depth(operation)])
-        cycles += each * absorbed.issued * tiles
-    size = sum(sum(steps[s.name].strides) for s in tiling.match.selection.storages)
-    return cycles, size
+        cycles += evaluate(intrinsic.cycles, names) * absorbed.issued * tiles
+    return cycles
 
 
 def _served(hardware: HardwareSpec, operation: Operation, absorbed: Absorption) -> int:
     """Cycles in which banks serve a call, as if each group of its iterations were the first."""
-    intrinsic = operation.intrinsic
-    walks = absorbed.hardware
+    intrinsic, walks = operation.intrinsic, absorbed.hardware
     at_once = intrinsic.iterations_per_cycle
     # The last loop is the fastest.
     group = list(islice(product(*(range(w.extent) for w in walks)), at_once))
     wanted: Counter[tuple[str, str, int]] = Counter()
-    ports: dict[tuple[str, str, int], int] = {}
+    ports: dict[tuple[str, str], int] = {}
     for position, operand in enumerate(intrinsic.operands):
         banks = hardware.memory[operand.memory].banks
         if banks is None:
             continue
-        entries = {
-            sum(w.strides[position] * i for w, i in zip(walks, point, strict=True))
-            for point in group
-        }
-        for entry in entries:
-            for kind, count in banks.ports(operand.access):
-                key = (operand.memory, kind, entry // banks.run % banks.ways)
-                wanted[key] += 1
-                ports[key] = count
-    longest = max((-(-n // ports[key]) for key, n in wanted.items()), default=1)
+        steps = [w.strides[position] for w in walks]
+        entries = {sum(s * i for s, i in zip(steps, point, strict=True)) for point in group}
+        ways = Counter(entry // banks.run % banks.ways for entry in entries)
+        for kind, count in banks.ports(operand.access):
+            ports[operand.memory, kind] = count
+            for way, times in ways.items():
+                wanted[operand.memory, kind, way] += times
+    longest = max((-(-n // ports[key[:2]]) for key, n in wanted.items()), default=1)
     return longest * -(-absorbed.iterations // at_once)
