@@ -75,8 +75,8 @@ class Board:
                 writes, reads = space.writes[atom], space.reads[atom]
                 for row in (writes, reads) if write else (writes,):
                     for other, number in enumerate(row):
-                        if number and other != unit:
-                            latest[other] = max(latest.get(other, 0), number)
+                        if other != unit and number > latest.get(other, 0):
+                            latest[other] = number
         for place, footprint, write in operation.touches:
             space = self._spaces[place]
             for atom in space.atoms[footprint] if space.onchip else ():

@@ -204,6 +204,9 @@ class StrideRule:
     dense_after: str = ""
 
 
+_UNMOVED = StrideRule(Range(0, 0))
+
+
 @dataclass(frozen=True, slots=True)
 class HardwareLoop:
     """A loop that the intrinsic runs by itself, outermost first in `Intrinsic.loops`.
@@ -218,7 +221,7 @@ class HardwareLoop:
 
     def stride(self, operand: str) -> StrideRule:
         """The rule of an operand; an operand not named does not move."""
-        return dict(self.strides).get(operand, StrideRule(Range(0, 0)))
+        return next((rule for name, rule in self.strides if name == operand), _UNMOVED)
 
 
 @dataclass(frozen=True, slots=True)
