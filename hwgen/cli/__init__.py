@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -10,6 +11,9 @@ INTERRUPTED = 130
 BROKEN_PIPE = 141
 """128 + the signal's number, as a shell reports it."""
 
+COLLECTED_AFTER = 20_000
+"""New objects after which cyclic garbage is looked for: most of what a command makes stays."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the process's exit status.
@@ -17,6 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     0: done. 1: an error that was reported, or a check that failed. 2: wrong usage.
     130: interrupted. 141: the reader of standard output went away.
     """
+    gc.set_threshold(COLLECTED_AFTER)
     if sys.__stderr__ is None:  # Closed by the caller: what is written is lost, and no failure.
         _to_null_device(2)
         sys.stderr = os.fdopen(2, "w", encoding="utf-8")
