@@ -9,17 +9,19 @@ from pathlib import Path
 from hwgen.report.table import Cell, table
 from hwgen.verify.chips.campaign import ChipReport, Failure, Tally
 from hwgen.verify.chips.draw import Draw
+from hwgen.verify.chips.used import FEATURES
 
 
 def chips_text(report: ChipReport, folder: Path) -> str:
-    """What became of the draws, per kind of synchronisation and in all, then every failure with
-    the commands that show it. `folder`: where `failure_files` are."""
+    """What became of the draws, in all, per kind of synchronisation and per feature, then every
+    failure with the commands that show it. `folder`: where `failure_files` are."""
     tally = report.tally
     chips = f"variants of {report.base}" if report.base else "invented chips"
     parts = [
         f"{chips}, seed {report.seed}: {tally.drawn:,} drawn, each with a workload",
         table(("outcome", "number", "codes"), _outcomes(tally)),
         table(("synchronisation", "drawn", "ran", "refused", "wrong"), _kinds(tally)),
+        table(("feature", "kernels that ran with it"), [(f, tally.features[f]) for f in FEATURES]),
         *(_failure(report, f, folder) for f in report.failures),
         *(() if report.ok or report.failures else ("Nothing was run.",)),
     ]

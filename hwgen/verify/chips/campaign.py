@@ -39,7 +39,8 @@ class Failure:
 class Tally:
     """What became of draws. `verdicts`: per kind of synchronisation; `unread`, `refused`: per code;
     `c_runs`: kernels whose emitted C ran too; `surplus`: kernels of several phases that wait more
-    often than they must; `caught`: planted defects that were found."""
+    often than they must; `caught`: planted defects that were found; `features`: right kernels that
+    use each feature."""
 
     drawn: int = 0
     c_runs: int = 0
@@ -50,6 +51,7 @@ class Tally:
     )  # fmt: skip
     unread: Counter[str] = field(default_factory=Counter[str])
     refused: Counter[str] = field(default_factory=Counter[str])
+    features: Counter[str] = field(default_factory=Counter[str])
     failures: list[Failure] = field(default_factory=list[Failure])
 
     def count(self, verdict: Verdict) -> int:
@@ -62,6 +64,7 @@ class Tally:
         self.c_runs += outcome.ran_c
         self.surplus += outcome.surplus
         self.caught += outcome.caught
+        self.features.update(outcome.features)
         self.verdicts[draw.kind, outcome.verdict] += 1
         match outcome.verdict:
             case "unread":
@@ -82,6 +85,7 @@ class Tally:
         self.verdicts.update(other.verdicts)
         self.unread.update(other.unread)
         self.refused.update(other.refused)
+        self.features.update(other.features)
         self.failures += other.failures
 
 

@@ -10,11 +10,12 @@ from random import Random
 from hwgen.errors import HwgenError
 from hwgen.spec.load import parse_hardware
 from hwgen.verify.chips.banks import draw_banks
-from hwgen.verify.chips.calls import call_text
+from hwgen.verify.chips.calls import rewrite_texts
 from hwgen.verify.chips.changes import change_chip
 from hwgen.verify.chips.draws import Pick, Spec, Tape
 from hwgen.verify.chips.elements import element_chip
 from hwgen.verify.chips.entries import entry_chip
+from hwgen.verify.chips.features import mark_constants
 from hwgen.verify.chips.memories import (
     draw_addresses,
     draw_buses,
@@ -72,6 +73,8 @@ def drawn(tape: Tape, base: Spec | None) -> Draw:
         workload = workload_for(chip, pick.choose)
     else:
         workload = random_workload(pick.choose)  # Mostly in int8.
+    if any(m.get("constants_only") for m in chip["memories"].values()):
+        mark_constants(workload, pick)
     text = yaml_text(workload)
     floats = "float32" in text
     return Draw(
@@ -95,7 +98,9 @@ def random_chip(pick: Pick, base: Spec | None = None) -> Spec:
     """
     if base is None:
         spec = pick((entry_chip, entry_chip, element_chip))(pick)
-        if not pick.chance(5):
+        if "issue" in spec and pick.chance(3):
+            synchronise_otherwise(spec, pick, "scoreboard")
+        elif not pick.chance(5):
             synchronise_otherwise(spec, pick)
     else:
         spec = variant(base, pick)
@@ -120,8 +125,7 @@ def variant(base: Spec, pick: Pick) -> Spec:
 def bare(spec: Spec) -> Spec:
     """Without what changes would contradict: the C text of calls and the ranges of addresses."""
     without_addresses(spec)
-    for name, intrinsic in spec["intrinsics"].items():
-        intrinsic["emit"] = call_text(name, intrinsic)
+    rewrite_texts(spec)
     return spec
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import copy
 
-from hwgen.verify.chips.calls import call_text
 from hwgen.verify.chips.draws import Pick, Spec
 from hwgen.verify.chips.entries import code
+from hwgen.verify.chips.features import draw_features
 from hwgen.verify.chips.sync import synchronise_otherwise
 
 BUILDING = ("load", "store", "zero")
@@ -31,8 +31,7 @@ def element_chip(pick: Pick) -> Spec:
     for change in (_units, _memory, _loops, _strides, _fewer, _latency):
         if pick.chance(3):
             change(spec, pick)
-    for name, intrinsic in spec["intrinsics"].items():
-        intrinsic["emit"] = call_text(name, intrinsic)
+    draw_features(spec, pick)
     return spec
 
 

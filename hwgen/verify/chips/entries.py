@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from hwgen.verify.chips.calls import call_text
 from hwgen.verify.chips.draws import Pick, Spec
+from hwgen.verify.chips.features import draw_features
 
 TYPES = (("int8", "int32"), ("int8", "int32"), ("float32", "float32"), ("int16", "int32"))
 """Data types of factors and of what is accumulated."""
@@ -95,6 +96,7 @@ def entry_chip(pick: Pick) -> Spec:
         }  # fmt: skip
     if pick.chance(3):
         _micro_kernels(spec, pick)
+    draw_features(spec, pick)
     return spec
 
 

@@ -3,7 +3,7 @@ change."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -34,7 +34,7 @@ Verdict = Literal["equal", "unread", "refused", "wrong"]
 class Outcome:
     """One draw. `code`: of a refusal; `message`: what is wrong, its stage first; `ran_c`: the
     emitted C ran too; `surplus`: it waits more often than it must; `caught`: a planted defect was
-    found."""
+    found; `features`: of the chip that the kernel uses, where it is right."""
 
     verdict: Verdict
     code: str = ""
@@ -42,6 +42,7 @@ class Outcome:
     ran_c: bool = False
     surplus: bool = False
     caught: bool = False
+    features: tuple[str, ...] = ()
 
     @property
     def signature(self) -> str:
@@ -71,6 +72,7 @@ def _crash(error: Exception) -> str:
 def _check(draw: Draw) -> Outcome:
     from hwgen.spec.load import parse_hardware, parse_workload
     from hwgen.spec.source import parse_document
+    from hwgen.verify.chips.used import features_used
     from hwgen.verify.examine import compile_ranked
 
     try:
@@ -91,7 +93,10 @@ def _check(draw: Draw) -> Outcome:
         if not known.found or not (known.repair or known.allowed):
             return Outcome("wrong", message=f"refused without a reason or a repair: {error}")
         return Outcome("refused", error.code)
-    return _run(draw, compilation, workload, hardware)
+    outcome = _run(draw, compilation, workload, hardware)
+    if outcome.verdict != "equal":
+        return outcome
+    return replace(outcome, features=features_used(compilation.program, hardware))
 
 
 def _run(

@@ -1,0 +1,41 @@
+"""Which of a chip's features a kernel uses."""
+
+from __future__ import annotations
+
+from hwgen.codegen.program import Call, KernelProgram, calls
+from hwgen.spec.expression import Const
+from hwgen.spec.hardware import HardwareSpec
+
+FEATURES = (
+    "issue by a host",
+    "C loops around calls",
+    "stationary operands",
+    "several instructions per call",
+    "configurations",
+    "memory shared with the host",
+    "memory for constants",
+)
+"""Features that are counted, as `features_used` names them."""
+
+
+def features_used(program: KernelProgram, hardware: HardwareSpec) -> tuple[str, ...]:
+    """In the order of `FEATURES`. A C loop counts where it runs more than once, several
+    instructions where a host issues them."""
+    sites = list(calls(program.body))
+    intrinsics = [hardware.intrinsic[call.intrinsic] for call in sites]
+    memories = [hardware.memory[o.memory] for i in intrinsics for o in i.operands]
+    uses = (
+        hardware.issue is not None,
+        any(_repeated(call, hardware) for call in sites),
+        any(i.stationary is not None for i in intrinsics),
+        hardware.issue is not None and any(i.instructions > 1 for i in intrinsics),
+        any(i.configuration for i in intrinsics),
+        any(m.shared for m in memories),
+        any(m.constants_only for m in memories),
+    )
+    return tuple(name for name, used in zip(FEATURES, uses, strict=True) if used)
+
+
+def _repeated(call: Call, hardware: HardwareSpec) -> bool:
+    count = hardware.intrinsic[call.intrinsic].software_loops
+    return any(extent != Const(1) for extent in call.extents[:count])
