@@ -10,7 +10,7 @@ from hwgen.polyhedral.normal_form import normalise
 from hwgen.polyhedral.unify import flatten, rebuild
 from hwgen.spec.call_cycles import unhindered
 from hwgen.spec.expression import Access, Assign, Cast, Const, Expr, evaluate
-from hwgen.spec.hardware import HardwareSpec, Intrinsic
+from hwgen.spec.hardware import HardwareSpec, Intrinsic, Operand
 
 
 def marginal_cycles(intrinsic: Intrinsic) -> float:
@@ -77,8 +77,8 @@ def _withoutwritten_position(value: Expr, target: Access, function: str) -> Expr
 
 
 def setting(hardware: HardwareSpec, intrinsic: Intrinsic, neutral: int | float) -> Intrinsic | None:
-    """An intrinsic that does the same as an update, on sums that it first sets to what changes
-    nothing."""
+    """An intrinsic that does the same as an update wherever that is called, on sums that it first
+    sets to what changes nothing."""
     if len(intrinsic.semantics) != 1:
         return None
     update = intrinsic.semantics[0]
@@ -90,15 +90,33 @@ def setting(hardware: HardwareSpec, intrinsic: Intrinsic, neutral: int | float) 
             intrinsic.immediates,
             intrinsic.stationary,
         )
-        places = [(o.name, o.memory, o.dtype, o.shape) for o in other.operands]
         if (
             same
             and other.semantics == (start, update)
             and other.loops == intrinsic.loops
-            and places == [(o.name, o.memory, o.dtype, o.shape) for o in intrinsic.operands]
+            and len(other.operands) == len(intrinsic.operands)
+            and all(map(_serves, other.operands, intrinsic.operands))
+            and (not _accepted(intrinsic) or other.name in _accepted(intrinsic))
         ):
             return other
     return None
+
+
+def _serves(operand: Operand, other: Operand) -> bool:
+    """Whether an operand can be where another one is."""
+    reads = "read" in (operand.access, other.access)
+    return (
+        (operand.name, operand.memory, operand.dtype, operand.shape)
+        == (other.name, other.memory, other.dtype, other.shape)
+        and operand.address.minimum <= other.address.minimum
+        and operand.address.maximum >= other.address.maximum
+        and (not reads or operand.written_by in ((), other.written_by))
+    )
+
+
+def _accepted(update: Intrinsic) -> tuple[str, ...]:
+    """Who must have written the sums that an update adds to; none: anyone may have."""
+    return update.operand(update.semantics[0].target.tensor).written_by
 
 
 def widens(dtype: str, into: str) -> bool:

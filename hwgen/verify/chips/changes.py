@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from hwgen.verify.chips.draws import Pick, Spec
+from hwgen.verify.chips.features import draw_features, keep_fields, rename_in_cycles
 from hwgen.verify.chips.sync import synchronise_otherwise
 
 EXTENTS = (16383, 16, 4, 3, 2, 1)
@@ -31,21 +32,35 @@ def change_loops(spec: Spec, pick: Pick) -> None:
     for intrinsic in spec["intrinsics"].values():
         if not intrinsic.get("loops") or not pick.chance(3):
             continue
-        names = list(intrinsic["loops"])
-        if "configuration" in intrinsic or set(
-            re.findall(r"[A-Za-z]\w*", str(intrinsic["cycles"]))
-        ) & set(names):
-            continue  # What it configures, or its cycles, name its loops.
-        innermost = intrinsic["loops"][names[-1]]
+        *outer, kept = intrinsic["loops"]
+        innermost = intrinsic["loops"][kept]
+        held = intrinsic.get("stationary", {}).get("operand")
         reach = pick(REACHES)
         loops: Spec = {}
         for level in range(pick((1, 2, 3)) - 1):
-            strides: Spec = dict.fromkeys(intrinsic["operands"], reach)
+            strides: Spec = dict.fromkeys((o for o in intrinsic["operands"] if o != held), reach)
             if pick.chance(3):
                 strides[pick(list(strides))] = pick(("dense", 1, 3))
             loops[f"l{level}"] = {"extent": f"1..{pick(EXTENTS)}", "strides": strides}
-        loops["inner"] = innermost | {"extent": f"1..{pick(EXTENTS)}"}
+        loops[kept] = innermost | {"extent": f"1..{pick(EXTENTS)}"}
         intrinsic["loops"] = loops
+        rename_in_cycles(intrinsic, set(outer), kept)
+        keep_fields(intrinsic, pick)
+
+
+def change_runs(spec: Spec, pick: Pick) -> None:
+    """More or fewer C loops around calls, or none; other times of stationary operands; fewer
+    registers."""
+    for intrinsic in spec["intrinsics"].values():
+        if "software_loops" in intrinsic and pick.chance(3):
+            intrinsic["software_loops"] = pick((8, 12, 3, 2, 1, 0))
+            if not intrinsic["software_loops"]:
+                intrinsic.pop("stationary", None)
+        if "stationary" in intrinsic and pick.chance(3):
+            intrinsic["stationary"] = intrinsic["stationary"] | {"cycles": pick((16, 1, 0, 100))}
+    for state in spec.get("configurations", {}).values():
+        if "registers" in state and pick.chance(3):
+            state["registers"] = state["registers"][: pick((1, 2))]
 
 
 def change_micro_kernels(spec: Spec, pick: Pick) -> None:
@@ -105,8 +120,8 @@ def without_priorities(spec: Spec) -> None:
 
 
 CHANGES = (
-    change_parameters, change_loops, change_micro_kernels, change_units, change_intrinsics,
-    change_latency,
+    change_parameters, change_loops, change_runs, change_micro_kernels, change_units,
+    change_intrinsics, change_latency, draw_features,
 )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ EXTENTS = ("1..16", "1..4", "1..8", "1..2", "1")
 
 def draw_features(spec: Spec, pick: Pick) -> None:
     """Each with some probability, several together now and then; C text is written again."""
-    for feature in (_runs, _host, _instructions, _state, _shared, _constants):
+    for feature in (_runs, _host, _state, _shared, _constants):
         if pick.chance(3):
             feature(spec, pick)
     rewrite_texts(spec)
@@ -96,19 +96,16 @@ def _setting(intrinsic: Spec) -> Spec:
 
 
 def _host(spec: Spec, pick: Pick) -> None:
-    """A host core issues calls into short queues."""
+    """A host core issues calls, some of several instructions, into short queues."""
     spec["issue"] = {"cycles": pick((4, 1, 2, 20))}
     if spec.pop("fetch", None) is not None:
         _without_priorities(spec)
     for unit in spec["units"].values():
         unit["queue_entries"] = pick((8, 16, 4, 2, 1, 0))
-
-
-def _instructions(spec: Spec, pick: Pick) -> None:
-    """Calls of several instructions."""
-    for intrinsic in spec["intrinsics"].values():
-        if pick.chance(2):
-            intrinsic["instructions"] = pick((2, 3, 7))
+    if not pick.chance(3):
+        for intrinsic in spec["intrinsics"].values():
+            if pick.chance(2):
+                intrinsic["instructions"] = pick((2, 3, 7))
 
 
 # State
@@ -182,7 +179,11 @@ def _constants(spec: Spec, pick: Pick) -> None:
     load = copy.deepcopy(spec["intrinsics"][name])
     (source,) = [o for o in load["operands"] if o not in written(load)]
     load["operands"][source]["memory"] = "fixed"
-    spec["intrinsics"][name if pick.chance(3) else f"{name}_fixed"] = load
+    others = dict(spec["intrinsics"])
+    if pick.chance(3):
+        del others[name]
+    # The first that can is taken.
+    spec["intrinsics"] = {f"{name}_fixed": load, **others}
 
 
 def _loads(intrinsic: Spec, memory: str) -> bool:
