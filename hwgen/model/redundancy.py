@@ -64,8 +64,9 @@ def redundant_tokens(program: KernelProgram, hardware: HardwareSpec) -> tuple[Re
     and alone.
 
     A group is the pushes and pops of one edge that exchange tokens with each other. Of a group
-    that has several, a push and a pop that are executed equally often may go alone too. Programs
-    of more than `CHECK_LIMIT` operations are judged by that many first ones.
+    that has several, a push and a pop that are executed equally often may go alone too, where no
+    other pop then waits for a later push: that would order more, not less. Programs of more than
+    `CHECK_LIMIT` operations are judged by that many first ones.
 
     Raises:
         HwgenError: as `check_synchronisation`, whose errors come first.
@@ -84,12 +85,24 @@ def _tokens(machine: Clocks, stream: Stream) -> tuple[RedundantTokens, ...]:
             for some_pushes, some_pops in options:
                 given = {(edge, k) for k, push in enumerate(pushed) if push in some_pushes}
                 taken = {(edge, k) for k, pop in enumerate(popped) if pop in some_pops}
-                if len(given) == len(taken) and _ordered(machine, given, taken):
+                if (
+                    len(given) == len(taken)
+                    and _no_later(given, taken)
+                    and (_ordered(machine, given, taken))
+                ):
                     found.append(
                         RedundantTokens(source, target, some_pushes, some_pops, len(given))
                     )
                     break
     return tuple(found)
+
+
+def _no_later(given: Collection[tuple[int, int]], taken: Collection[tuple[int, int]]) -> bool:
+    """Whether every pop that stays takes the same push as before or an earlier one: of each first
+    few tokens, at least as many pops go as pushes."""
+    return all(
+        took <= gave for (_, gave), (_, took) in zip(sorted(given), sorted(taken), strict=True)
+    )
 
 
 def redundant_barriers(

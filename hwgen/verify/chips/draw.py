@@ -76,7 +76,7 @@ def drawn(tape: Tape, base: Spec | None) -> Draw:
     if any(m.get("constants_only") for m in chip["memories"].values()):
         mark_constants(workload, pick)
     text = yaml_text(workload)
-    floats = "float32" in text
+    floats = "float" in str(workload["tensors"])
     return Draw(
         str(chip["synchronization"]["kind"]),
         yaml_text(chip),

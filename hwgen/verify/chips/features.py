@@ -17,7 +17,7 @@ EXTENTS = ("1..16", "1..4", "1..8", "1..2", "1")
 def draw_features(spec: Spec, pick: Pick) -> None:
     """Each with some probability, several together now and then; C text is written again."""
     for feature in (_runs, _host, _state, _shared, _constants):
-        if pick.chance(3):
+        if pick(range(5)) > 2:
             feature(spec, pick)
     rewrite_texts(spec)
 

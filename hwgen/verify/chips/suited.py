@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+
 from hwgen.verify.chips.draws import Choose, Pick, Spec
 
 EXTENTS = (1, 2, 5, 16, 17, 40, 70)
@@ -66,12 +69,18 @@ def workload_for(spec: Spec, choose: Choose) -> Spec:
     if wide in stored:
         forms += [_WIDE, _WIDE]
     base = pick(forms)
-    types = {"{T}": narrow, "{W}": wide, "{C}": "" if narrow == wide else narrow}
+    types = {"{T}": narrow, "{W}": wide}
+    cast = "{S}" if narrow == wide else f"{narrow}({{S}})"
+    result = pick(sorted(_stored(spec, wide, narrow)) or [cast])
+    for imm in re.findall(r"\{(int|float)\}", result):
+        constant = pick((0.5, 0.03125, 1.0)) if imm == "float" else pick((2, 1, 0, 7))
+        result = result.replace(f"{{{imm}}}", str(constant), 1)
 
     def typed(text: str) -> str:
         for mark, dtype in types.items():
             text = text.replace(mark, dtype)
-        return text
+        target, assigned, value = text.partition(" = {C}")
+        return f"{target} = {result.replace('{S}', value)}" if assigned else text
 
     return {
         "name": "drawn",
@@ -79,3 +88,20 @@ def workload_for(spec: Spec, choose: Choose) -> Spec:
         "tensors": {n: typed(t) for n, t in base["tensors"].items()},
         "compute": [typed(c) for c in base["compute"]],
     }
+
+
+def _stored(spec: Spec, wide: str, narrow: str) -> Iterator[str]:
+    """What the chip's stores make of a sum `{S}`; `{int}` and `{float}` stand for constants."""
+    for intrinsic in spec["intrinsics"].values():
+        found = re.fullmatch(r"(\w+)\[[^\]]*\] = (.*)", str(intrinsic["semantics"]))
+        if found is None or intrinsic["operands"][found[1]].get("dtype") != narrow:
+            continue
+        read = [n for n in intrinsic["operands"] if n != found[1]]
+        held = [spec["memories"][intrinsic["operands"][n]["memory"]].get("dtype") for n in read]
+        if held != [wide]:
+            continue
+        text = re.sub(rf"\b{read[0]}\[[^\]]*\]", "{S}", found[2])
+        for name, field in intrinsic.get("immediates", {}).items():
+            kind = "float" if "float" in field["dtype"] else "int"
+            text = re.sub(rf"\b{name}\b", f"{{{kind}}}", text)
+        yield text

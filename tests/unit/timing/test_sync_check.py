@@ -195,6 +195,30 @@ def test_unneeded_tokens_are_named() -> None:
     assert (found.pushes, found.pops, found.tokens) == ((0,), (1,), 1)
 
 
+def test_tokens_that_only_a_longer_wait_could_replace_are_needed() -> None:
+    """Without the first push and the last pop every conflict stays ordered, as each load waits for
+    the latest multiplication: the two slots of `x` would serve nothing."""
+
+    def step(turn: Expr) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
+        slot = Binary("%", turn, Const(2))
+        filled = (operand("dst", "x", slot, 1, 1), operand("src", "a", 0, 1, 1))
+        load = Call(0, "load_inp", "load", filled, sizes(1, 1))
+        used = Call(1, "gemm", "compute", (), (), (), "k", Binary("*", slot, Const(3)))
+        return (load, Push("load", "compute")), (Pop("load", "compute"), used)
+
+    t = Name("t")
+    (give, take), (last, final) = step(t), step(Const(6))
+    push, pop = Push("compute", "load"), Pop("compute", "load")
+    loop = Loop("t", Const(0), Const(6), (
+        If(Binary(">=", t, Const(2)), (pop,)), *give, *take,
+        If(Binary("==", t, Const(0)), (push,), (If(Binary("<=", t, Const(4)), (push,)),)),
+    ))  # fmt: skip
+    program = replace(_program([]), body=(loop, pop, *last, *final))
+    assert redundant_tokens(program, chip()) == ()
+    late = replace(program, body=(loop, push, pop, pop, *last, *final))
+    assert redundant_tokens(late, chip())
+
+
 def test_long_programs_are_checked_where_they_differ() -> None:
     result = check_synchronisation(gemm_nest((64, 64, 64), tail_rows=3), chip())
     assert result.complete
