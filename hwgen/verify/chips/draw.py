@@ -24,7 +24,7 @@ from hwgen.verify.chips.memories import (
     without_addresses,
 )
 from hwgen.verify.chips.phases import phased_workload
-from hwgen.verify.chips.suited import workload_for
+from hwgen.verify.chips.suited import computes_elements, workload_for
 from hwgen.verify.chips.sync import synchronise_otherwise
 from hwgen.verify.chips.text import yaml_text
 from hwgen.verify.chips.workloads import random_workload
@@ -69,7 +69,7 @@ def drawn(tape: Tape, base: Spec | None) -> Draw:
     phased = single and not pick.chance(5)
     if phased:
         workload = phased_workload(pick.choose)
-    elif pick(range(10)) < (7 if "int8" in held else 9):
+    elif pick(range(10)) < (7 if "int8" in held and computes_elements(chip) else 9):
         workload = workload_for(chip, pick.choose)
     else:
         workload = random_workload(pick.choose)  # Mostly in int8.

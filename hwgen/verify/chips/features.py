@@ -135,7 +135,10 @@ def field_text(intrinsic: Spec, pick: Pick) -> str:
     if not words or pick.chance(3):
         return pick(("0", "1"))
     word = pick(words)
-    return pick((f"{{{{ {word} }}}}", f"4 * {{{{ {word} }}}}", f"{{{{ {word} != '1' }}}}"))
+    # The last is compared as text: what templates know of extents and strides.
+    return pick(
+        (f"{{{{ {word} }}}}", f"4 * {{{{ {word} }}}}", f"{{{{ 1 if {word} != '1' else 0 }}}}")
+    )
 
 
 def keep_fields(intrinsic: Spec, pick: Pick) -> None:
@@ -149,7 +152,6 @@ def keep_fields(intrinsic: Spec, pick: Pick) -> None:
                 fields[field] = field_text(intrinsic, pick)
     if states:
         intrinsic["configuration"] = states
-
 
 
 # Memory off the chip

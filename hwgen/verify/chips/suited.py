@@ -24,6 +24,9 @@ _BIASED: Spec = _GEMM | {
     "tensors": _GEMM["tensors"] | {"c": "{W}[N]"},
     "compute": [_GEMM["compute"][0], "y[m, n] = {C}(max(s[m, n] + c[n], 0))"],
 }
+_STARTED: Spec = _BIASED | {
+    "compute": [_GEMM["compute"][0], "y[m, n] = {C}(s[m, n] + c[n])"],
+}
 _ADD: Spec = {
     "sizes": {"M": 1, "N": 1},
     "tensors": {"a": "{T}[M, N]", "b": "{T}[M, N]", "y": "{T}[M, N]"},
@@ -59,7 +62,9 @@ def workload_for(spec: Spec, choose: Choose) -> Spec:
     narrow, wide = "float32", "float32"
     if not any("float" in dtype for dtype in held):
         narrow, wide = ("int16" if "int16" in held else "int8"), "int32"
-    forms = [_GEMM, _BIASED, _ADD, _BROADCAST, _CONVOLUTION, _ROWS]
+    forms = [_GEMM, _STARTED, _CONVOLUTION]
+    if computes_elements(spec):
+        forms += [_BIASED, _ADD, _BROADCAST, _ROWS]
     stored = {
         operand.get("dtype")
         for intrinsic in spec["intrinsics"].values()
@@ -105,3 +110,14 @@ def _stored(spec: Spec, wide: str, narrow: str) -> Iterator[str]:
             kind = "float" if "float" in field["dtype"] else "int"
             text = re.sub(rf"\b{name}\b", f"{{{kind}}}", text)
         yield text
+
+
+def computes_elements(spec: Spec) -> bool:
+    """Whether anything on the chip is computed besides sums of products."""
+    offchip = {name for name, m in spec["memories"].items() if m["kind"] == "offchip"}
+    return any(
+        len(intrinsic["operands"]) > 1
+        and "+=" not in str(intrinsic["semantics"])
+        and offchip.isdisjoint(o["memory"] for o in intrinsic["operands"].values())
+        for intrinsic in spec["intrinsics"].values()
+    )
