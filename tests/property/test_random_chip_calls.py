@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import permutations, product
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
@@ -157,10 +158,8 @@ def test_the_emitted_calls_are_those_of_the_program(first: int, tmp_path: Path) 
     used: Counter[str] = Counter()
     for seed in range(first, first + examples(30)):
         draw = draw_of(seed)
-        spec = parse_document(draw.chip, "chip.yaml").data
-        workload = parse_document(draw.workload, "workload.yaml").data
-        assert isinstance(spec, dict)
-        assert isinstance(workload, dict)
+        spec = cast(Spec, parse_document(draw.chip, "chip.yaml").data)
+        workload = cast(Spec, parse_document(draw.workload, "workload.yaml").data)
         spec["code"]["includes"] = ['"recorder.h"']
         try:
             hardware = parse_hardware(spec)

@@ -21,6 +21,7 @@ from hwgen.verify.chips.draws import Pick, Spec
 from hwgen.verify.chips.elements import element_chip
 from hwgen.verify.chips.phases import phased_workload
 from hwgen.verify.chips.sync import KINDS, synchronise_otherwise
+from hwgen.verify.chips.used import FEATURES
 from tests.property.oracle import examples, judge, read
 
 ROOT = Path(__file__).parents[2]
@@ -200,3 +201,29 @@ def test_random_chips(base: Path | None, count: int, seed: int) -> None:
     report = chip_campaign(examples(count), seed, base=base)
     assert report.ok, chips_text(report, Path())
     assert report.tally.count("equal") >= 0.25 * report.tally.drawn
+    if base is None:
+        assert [f for f in FEATURES if not report.tally.features[f]] == []
+
+
+def test_variants_keep_the_features_of_their_chip() -> None:
+    """Runs of calls, stationary operands and state of a chip, and loops that are not its own."""
+    base = cast(Spec, read_document(ROOT / "tests" / "specs" / "row_array.yaml").data)
+    draws = [random_chip(Pick(Random(seed).choice), base) for seed in range(60)]
+    specs = [s for s in draws if read(lambda s=s: parse_hardware(s)) is not None]
+    intrinsics = [i for s in specs for i in s["intrinsics"].values()]
+    original = {repr(i["loops"]) for i in base["intrinsics"].values() if "loops" in i}
+    changed = [i for i in intrinsics if repr(i.get("loops")) not in original]
+    assert len(specs) >= 40
+    assert sum("issue" in s for s in specs) == len(specs)
+    for feature in ("software_loops", "stationary", "configuration"):
+        assert sum(feature in i for i in changed) >= 10
+    assert len({str(i["cycles"]) for i in changed if "stationary" in i}) >= 1
+    assert {len(c["registers"]) for s in specs for c in s["configurations"].values()
+            if "registers" in c} >= {1, 2}  # fmt: skip
+
+
+def test_most_variants_of_a_small_array_have_workloads_that_they_run() -> None:
+    """What its stores make of a sum: no plain cast."""
+    report = chip_campaign(25, 0, base=ROOT / "tests" / "specs" / "row_array.yaml")
+    assert report.ok, chips_text(report, Path())
+    assert report.tally.features["stationary operands"] >= 5

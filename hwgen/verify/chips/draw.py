@@ -85,7 +85,7 @@ def drawn(tape: Tape, base: Spec | None) -> Draw:
         # Floats that stay small integers: their sums are exact in any order.
         style="small" if floats else pick(STYLES),
         rank=0 if phased else pick(RANKS),
-        use_c=pick.chance(16),
+        use_c=pick.chance(8),
         mutant=pick(range(64)) if pick.chance(8) else None,
         choices=tuple(tape.taken),
     )

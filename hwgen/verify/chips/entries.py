@@ -34,7 +34,8 @@ EXTENTS = ("1..64", "1..16383", "1..16", "1..5", "1..3", "1..2", "1")
 @dataclass(frozen=True, slots=True)
 class _Form:
     """What stays the same over one chip. `rows`, `columns`, `depth`: lanes of the multiplication,
-    `rows` 0 where entries have none; `in_place`: operations overwrite their first operand."""
+    `rows` 0 where entries have none; `in_place`: operations overwrite their first operand;
+    `split`: the right factor is `columns` entries, each loaded by itself or all at once."""
 
     pick: Pick
     narrow: str
@@ -44,6 +45,7 @@ class _Form:
     depth: int
     units: dict[str, str]
     in_place: bool
+    split: bool
 
     @property
     def result(self) -> str:
@@ -63,6 +65,7 @@ def entry_chip(pick: Pick) -> Spec:
         pick, narrow, wide,
         rows=pick((0, 1, 2, 4)), columns=pick(LANES), depth=pick(LANES),
         units=dict(zip(PARTS, pick(UNITS), strict=True)), in_place=pick((True, False)),
+        split=pick.chance(4),
     )  # fmt: skip
     intrinsics = _transfers(form) | _products(form) | _operations(form)
     units = dict.fromkeys(i["unit"] for i in intrinsics.values())
@@ -73,7 +76,7 @@ def entry_chip(pick: Pick) -> Spec:
         "memories": {
             "main": {"kind": "offchip", "bus": "bus"},
             "left": _memory(form.narrow, [*rows, form.depth]),
-            "right": _memory(form.narrow, [form.columns, form.depth]),
+            "right": _memory(form.narrow, [*([] if form.split else [form.columns]), form.depth]),
             "sums": _memory(form.wide, [*rows, form.columns]),
         },
         "buses": {
@@ -133,9 +136,10 @@ def _every_edge(units: list[str]) -> Spec:
 def _transfers(form: _Form) -> Spec:
     """To each memory from off the chip, and back from the sums."""
     b_o, cast = ("b", "o"), "" if form.narrow == form.wide else form.narrow
+    right = ("i",) if form.split and form.pick.chance(2) else ("o", "i")
     parts = (
         ("load_left", "load", ("b", "i"), "left", form.narrow),
-        ("load_right", "weights", ("o", "i"), "right", form.narrow),
+        ("load_right", "weights", right, "right", form.narrow),
         *([] if form.pick.chance(10) else [("load_sums", "vector", b_o, "sums", form.wide)]),
     )
     result: Spec = {}
@@ -163,8 +167,10 @@ def _transfer(
 ) -> Spec:
     """`far`: the operand off the chip, whose rows may be apart."""
     pick, near = form.pick, "dst" if far == "src" else "src"
+    block = form.split and operands[near]["memory"] == "right" and "o" in iterators
+    step = form.columns if block else 1
     apart = pick(("0..65535", "1..256", "0..7", "1..3"))
-    loops: Spec = {"x": {"extent": pick(("1..65535", "1..64", "1..5")), "strides": {near: 1}}}
+    loops: Spec = {"x": {"extent": pick(("1..65535", "1..64", "1..5")), "strides": {near: step}}}
     loops["x"]["strides"][far] = pick((1, apart))
     if not pick.chance(3):
         within = pick(("dense", "0..255", "1..7"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,9 +25,12 @@ from hwgen.verify.chips import examine as chip_examine
 from hwgen.verify.chips.campaign import ChipReport, Tally, chip_campaign
 from hwgen.verify.chips.draw import Draw, draw_again, draw_of, random_chip
 from hwgen.verify.chips.draws import Pick, Spec, Tape
+from hwgen.verify.chips.elements import element_chip
+from hwgen.verify.chips.entries import entry_chip
 from hwgen.verify.chips.examine import check
 from hwgen.verify.chips.memories import draw_addresses
 from hwgen.verify.chips.text import yaml_text
+from hwgen.verify.chips.used import FEATURES
 
 ROOT = Path(__file__).resolve().parents[3]
 CPU = ROOT / "hw_specs" / "cpu_generic.yaml"
@@ -121,8 +125,67 @@ def test_draws_differ_in_what_makes_chips_different() -> None:
         "odd strides": [any("1..3" in x["strides"].values() for x in some) for some in loops],
         "one unit": [len(s["units"]) == 1 for s in specs],
         "three units": [len(s["units"]) == 3 for s in specs],
+        "issue by a host": ["issue" in s for s in specs],
+        "short queues": [any(u.get("queue_entries") == 1 for u in units(s)) for s in specs],
+        "C loops": [any("software_loops" in i for i in intrinsics(s)) for s in specs],
+        "stationary": [any("stationary" in i for i in intrinsics(s)) for s in specs],
+        "several instructions": [any("instructions" in i for i in intrinsics(s)) for s in specs],
+        "sums begun": [any(len(i["semantics"]) == 2 for i in intrinsics(s)) for s in specs],
+        "configurations": [bool(s.get("configurations")) for s in specs],
+        "several registers": [
+            any(len(c.get("registers", ())) > 1 for c in s.get("configurations", {}).values())
+            for s in specs
+        ],
+        "shared": [any(m.get("shared") for m in s["memories"].values()) for s in specs],
+        "constants": [any(m.get("constants_only") for m in s["memories"].values()) for s in specs],
+        "operands of several entries": [
+            len(s["memories"].get("right", {}).get("entry", "12")) == 1 for s in specs
+        ],
     }
     assert {name: sum(found) for name, found in features.items() if not 3 <= sum(found) < 118} == {}
+
+
+def units(spec: Spec) -> list[Spec]:
+    return list(spec["units"].values())
+
+
+def intrinsics(spec: Spec) -> list[Spec]:
+    return list(spec["intrinsics"].values())
+
+
+@pytest.mark.parametrize("chip", [entry_chip, element_chip])
+def test_calls_name_what_their_features_offer(chip: Callable[[Pick], Spec]) -> None:
+    """Whether a stationary operand is new, which register they read, and what it is to hold."""
+    found = {"fresh": 0, "id": 0, "word": 0, "field": 0}
+    for seed in range(60):
+        spec = chip(Pick(Random(seed).choice))
+        states: Spec = spec.get("configurations", {})
+        for intrinsic in intrinsics(spec):
+            emit = str(intrinsic["emit"])
+            if "stationary" in intrinsic:
+                assert f"{{{{ {intrinsic['stationary']['operand']}.fresh }}}}" in emit
+                found["fresh"] += 1
+            for state, fields in intrinsic.get("configuration", {}).items():
+                assert list(fields) == states[state]["fields"]
+                for word in ("id", "word") if "registers" in states[state] else ():
+                    assert f"{{{{ {state}.{word} }}}}" in emit
+                    assert f"{{{{ register.{word} }}}}" in states[state]["emit"]
+                    found[word] += 1
+                found["field"] += any("{{" in text for text in fields.values())
+    assert all(count >= 5 for count in found.values()), found
+
+
+def test_features_that_kernels_use_are_counted() -> None:
+    report = chip_campaign(12, 0)
+    used = report.tally.features
+    assert 0 < sum(used.values()) < len(FEATURES) * report.tally.count("equal")
+    shown = chips_text(report, Path())
+    assert all(
+        re.search(rf"^{feature} +{used[feature]}$", shown, re.MULTILINE) for feature in FEATURES
+    )
+    again = Tally()
+    again.add(report.tally)
+    assert again.features == used
 
 
 def test_address_fields_reach_a_part_of_their_memory() -> None:
