@@ -172,18 +172,22 @@ def _around(
 ) -> Absorption | None:
     """What the hardware's own loops leave as C loops around the call: in the order that brings in
     the stationary operand least often or, where results would be late, in one that writes elsewhere
-    first; what cannot be repeated so stands outside the run. None where even that is too early."""
+    first; what cannot be repeated so, as what moves backwards, stands outside the run. None where
+    even that is too early."""
     count, written = intrinsic.software_loops, _written(intrinsic)
-    least = max(0, len(rest) - count)
-    spread = _ordered(list(rest), written)
+    backwards = tuple(w for w in rest if min(w.strides) < 0)
+    forwards = [w for w in rest if w not in backwards]
+    least = max(0, len(forwards) - count)
+    spread = _ordered(forwards, written)
     idle = Walk(1, (0,) * len(intrinsic.operands))
-    tries = [(_stationary_inside(intrinsic, rest), least)]
-    tries += [(spread, outside) for outside in range(least, len(rest) + 1)]
+    tries = [(_stationary_inside(intrinsic, forwards), least)]
+    tries += [(spread, outside) for outside in range(least, len(forwards) + 1)]
     for ordered, outside in tries:
         around = ordered[outside:]
         loops = (*(idle for _ in range(count - len(around))), *around, *hardware)
         if not hazard(intrinsic, loops, written):
-            return Absorption(loops, (), ordered[:outside], prod(w.extent for w in around))
+            outer = (*backwards, *ordered[:outside])
+            return Absorption(loops, (), outer, prod(w.extent for w in around))
     return None
 
 

@@ -21,6 +21,7 @@ from hwgen.verify.chips.memories import (
     draw_buses,
     draw_side_bus,
     draw_sizes,
+    sizes_in_entries,
     without_addresses,
 )
 from hwgen.verify.chips.phases import phased_workload
@@ -118,6 +119,7 @@ def random_chip(pick: Pick, base: Spec | None = None) -> Spec:
 def variant(base: Spec, pick: Pick) -> Spec:
     """A given chip, changed here and there; its C text becomes plain calls."""
     spec = bare(copy.deepcopy(base))
+    sizes_in_entries(spec, parse_hardware(spec))
     change_chip(spec, pick)
     return bare(spec)
 

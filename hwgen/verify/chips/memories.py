@@ -30,6 +30,15 @@ def draw_sizes(spec: Spec, pick: Pick, hardware: HardwareSpec) -> dict[str, int]
     return entries
 
 
+def sizes_in_entries(spec: Spec, hardware: HardwareSpec) -> None:
+    """Memories that hold as many entries as they do, however large a parameter makes these."""
+    for memory in hardware.memories:
+        if memory.kind == "scratchpad":
+            given = spec["memories"][memory.name]
+            factors = (memory.capacity_entries, DTYPES[memory.dtype], *given.get("entry", []))
+            given["size"] = " * ".join(f"({factor})" for factor in factors)
+
+
 def draw_addresses(spec: Spec, pick: Pick, entries: dict[str, int]) -> None:
     """Fields of some operands that reach a part of their memory only: its beginning, its middle or
     its end."""

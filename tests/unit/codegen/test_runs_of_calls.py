@@ -58,7 +58,7 @@ def within_rules(intrinsic: Intrinsic, part: Part) -> None:
 
 
 def nests(operands: int) -> st.SearchStrategy[list[Walk]]:
-    step = st.integers(0, 9)
+    step = st.integers(-3, 9)
     walk = st.builds(Walk, st.integers(1, 11), st.tuples(*[step] * operands))
     return st.lists(walk, max_size=4).filter(lambda n: prod(w.extent for w in n) <= 600)
 

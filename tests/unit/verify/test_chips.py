@@ -342,10 +342,10 @@ def test_only_kernels_of_several_phases_may_wait_too_often(
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["verify", "--chips", "4", "--seed", "0", "--jobs", "1", "-o", str(tmp_path / "f")]
+    arguments = ["verify", "--chips", "8", "--seed", "0", "--jobs", "1", "-o", str(tmp_path / "f")]
     assert main(arguments) == 0
     shown = capsys.readouterr().out
-    assert "invented chips, seed 0: 4 drawn, each with a workload" in shown
+    assert "invented chips, seed 0: 8 drawn, each with a workload" in shown
     assert "\nran, equal to the reference " in shown
     assert "\nwrong " in shown
     assert not (tmp_path / "f").exists()
