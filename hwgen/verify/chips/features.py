@@ -16,8 +16,8 @@ EXTENTS = ("1..16", "1..4", "1..8", "1..2", "1")
 
 def draw_features(spec: Spec, pick: Pick) -> None:
     """Each with some probability, several together now and then; C text is written again."""
-    for feature in (_runs, _host, _state, _shared, _constants):
-        if pick(range(5)) > 2:
+    for feature, percent in ODDS.items():
+        if pick(range(100)) >= 100 - percent:
             feature(spec, pick)
     rewrite_texts(spec)
 
@@ -53,7 +53,7 @@ def _runs(spec: Spec, pick: Pick) -> None:
             _shorten(intrinsic, pick)
         product = "+=" in str(intrinsic["semantics"])
         read = [n for n in intrinsic["operands"] if n not in written(intrinsic)]
-        if len(read) == 2 and (not pick.chance(4) if product else pick.chance(4)):
+        if len(read) == 2 and (not pick.chance(8) if product else pick.chance(4)):
             _hold(intrinsic, pick(read[::-1]), pick)
         if first and len(read) == 2 and product and isinstance(intrinsic["semantics"], str):
             spec["intrinsics"][f"{name}_first"] = _setting(intrinsic)
@@ -206,3 +206,7 @@ def mark_constants(workload: Spec, pick: Pick) -> None:
 def _without_priorities(spec: Spec) -> None:
     for bus in spec["buses"].values():
         bus.pop("priority", None)
+
+
+ODDS = {_runs: 55, _host: 40, _state: 35, _shared: 33, _constants: 33}
+"""Of a hundred chips, how many have each feature."""
