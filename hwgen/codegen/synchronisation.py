@@ -71,7 +71,7 @@ def synchronise(
             program = ShortProgram(sites, reach)
             instances = program.instances()
             pairs = _pairs(hardware, program, instances)
-            flags = _flags(hardware, events, pairs)
+            flags = _flags(hardware, events, _outstanding(hardware, events, program, pairs))
             ends = {edge: (Signal(*edge, *f), Wait(*edge, *f)) for edge, f in flags.items()}
             return _exchanges(program, instances, pairs.exchanged, ends)
         case Barriers() as barriers:
@@ -123,25 +123,17 @@ def _exchanges(
     return result
 
 
-def _flags(hardware: HardwareSpec, events: Events, pairs: _Pairs) -> dict[Edge, tuple[int, int]]:
-    """First flag and number of flags of each edge.
-
-    Flags are taken in turn. The k-th signal of an edge may find as many of the earlier ones not
-    yet taken as its source cannot know to be taken: so many must its flags count together.
-    """
+def _flags(
+    hardware: HardwareSpec, events: Events, outstanding: Mapping[Edge, int]
+) -> dict[Edge, tuple[int, int]]:
+    """First flag and number of flags of each edge, taken in turn; `outstanding`: as many signals as
+    they must count together."""
     found: dict[Edge, tuple[int, int]] = {}
     first = 0
     for edge in events.edges:
-        if edge not in pairs.exchanged:
+        if edge not in outstanding:
             continue
-        most = taken = 0
-        exchanged = pairs.exchanged[edge]
-        for k, (signal, _) in enumerate(exchanged):
-            # Waits come before their calls: a call known to be done took its flag.
-            done = pairs.clocks[signal].get(edge[1], -1)
-            while exchanged[taken][1] <= done:
-                taken += 1
-            most = max(most, k + 1 - taken)
+        most = outstanding[edge]
         count = -(-most // events.maximum)
         if first + count > events.flags:
             raise HwgenError(
@@ -156,6 +148,42 @@ def _flags(hardware: HardwareSpec, events: Events, pairs: _Pairs) -> dict[Edge, 
             )
         found[edge] = (first, count)
         first += count if events.shared else 0
+    return found
+
+
+def _outstanding(
+    hardware: HardwareSpec, events: Events, program: ShortProgram, pairs: _Pairs
+) -> dict[Edge, int]:
+    """Per edge, the most signals that its source cannot know to be taken.
+
+    Loads that stay hear nothing back, so that their signals add up over all iterations: the program
+    is then cut less until they are no more, or too many for the flags anyway.
+    """
+    most = _unanswered(pairs)
+    kept = any(t.kept for s in program.sites for t in s.touches)
+    while kept and max(most.values(), default=0) <= events.flags * events.maximum:
+        longer = ShortProgram(program.sites, 2 * program.reach)
+        if longer.short == program.short:
+            break
+        more = _unanswered(_pairs(hardware, longer, longer.instances()))
+        if more == most:
+            break
+        program, most = longer, more
+    return most
+
+
+def _unanswered(pairs: _Pairs) -> dict[Edge, int]:
+    """Per edge, how many earlier signals its source may find not yet taken, and its own."""
+    found: dict[Edge, int] = {}
+    for edge, exchanged in pairs.exchanged.items():
+        most = taken = 0
+        for k, (signal, _) in enumerate(exchanged):
+            # Waits come before their calls: a call known to be done took its flag.
+            done = pairs.clocks[signal].get(edge[1], -1)
+            while exchanged[taken][1] <= done:
+                taken += 1
+            most = max(most, k + 1 - taken)
+        found[edge] = most
     return found
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from hwgen.errors import HwgenError
 from hwgen.model.bound import lower_bound
 from hwgen.model.traffic import off_chip_traffic
 from hwgen.pipeline import Compilation, compile_kernel
@@ -16,6 +17,7 @@ from hwgen.polyhedral.search import Candidate, SearchResult, Watch, search
 from hwgen.polyhedral.search_choose import TIE, choose
 from hwgen.polyhedral.search_refine import keepers
 from hwgen.polyhedral.select import select
+from hwgen.polyhedral.tiling import Tiling
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload
 from hwgen.verify.data import draw_inputs
@@ -108,3 +110,37 @@ def test_of_equally_fast_schedules_the_thriftiest(slower: float, taken: int) -> 
 
     best, _ = choose(hardware, found, build, Watch())
     assert best.offchip_bytes == taken
+
+
+def one_way(k_tiles: int, flags: int) -> Compilation:
+    """Weights that stay where a unit brought them that nobody makes wait."""
+    hardware = load_hardware(ROOT / "tests" / "specs" / "one_way_events.yaml", {"FLAGS": flags})
+    sizes = {"M": 9, "N": 4, "K": 4 * k_tiles}
+    workload = load_workload(ROOT / "workloads" / "matmul.yaml", sizes)
+    scop = build_scop(workload)
+    (match,) = next(ranked_matches(scop, select(scop, hardware)))[:1]
+    (b,) = (s.name for s in match.selection.storages if s.memory == "right")
+    (a,) = (s.name for s in match.selection.storages if s.memory == "left")
+    (c,) = (s.name for s in match.selection.storages if s.memory == "sums")
+    tiling = Tiling(
+        match,
+        tuple(sorted(dict.fromkeys(match.count, 1).items())),
+        match.selection.spatial,
+        ((a, 2), (b, 2), (c, 1)),
+        ((a, 1), (b, k_tiles), (c, 1)),
+    )
+    assert tiling.kept(b)
+    return compile_kernel(workload, hardware, Candidate(tiling, 0.0))
+
+
+@pytest.mark.parametrize("k_tiles", [2, 5, 6, 7, 8, 40])
+def test_every_load_that_stays_has_a_flag_of_its_own(k_tiles: int) -> None:
+    """One that counted on fewer signals in flight set a flag that was set."""
+    kernel = one_way(k_tiles, max(8, k_tiles))
+    examine(kernel, draw_inputs(kernel.workload, k_tiles))
+
+
+@pytest.mark.parametrize(("k_tiles", "flags"), [(9, 8), (40, 39), (60, 8)])
+def test_loads_that_stay_are_refused_where_flags_run_out(k_tiles: int, flags: int) -> None:
+    with pytest.raises(HwgenError, match="H615"):
+        one_way(k_tiles, flags)

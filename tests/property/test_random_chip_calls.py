@@ -175,5 +175,5 @@ def test_the_emitted_calls_are_those_of_the_program(first: int, tmp_path: Path) 
         (folder / "recorder.h").write_text(text, encoding="utf-8")
         inputs = draw_inputs(compilation.workload, 0, "small")
         assert happened(compilation, names, folder, dict(inputs)) == wanted, f"seed {seed}"
-        used.update(features_used(compilation.program, hardware))
+        used.update(features_used(compilation))
     assert min(used["C loops around calls"], used["configurations"]) >= 3, used

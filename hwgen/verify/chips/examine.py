@@ -96,7 +96,7 @@ def _check(draw: Draw) -> Outcome:
     outcome = _run(draw, compilation, workload, hardware)
     if outcome.verdict != "equal":
         return outcome
-    return replace(outcome, features=features_used(compilation.program, hardware))
+    return replace(outcome, features=features_used(compilation))
 
 
 def _run(

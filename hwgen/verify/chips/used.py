@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from hwgen.codegen.program import Call, KernelProgram, calls
+from hwgen.codegen.program import Call, calls
+from hwgen.compilation import Compilation
 from hwgen.spec.expression import Const
 from hwgen.spec.hardware import HardwareSpec
 
@@ -14,14 +15,18 @@ FEATURES = (
     "configurations",
     "memory shared with the host",
     "memory for constants",
+    "contiguous banks",
+    "interleaved banks",
+    "padding against conflicts",
 )
 """Features that are counted, as `features_used` names them."""
 
 
-def features_used(program: KernelProgram, hardware: HardwareSpec) -> tuple[str, ...]:
+def features_used(compilation: Compilation) -> tuple[str, ...]:
     """In the order of `FEATURES`. A C loop counts where it runs more than once, several
     instructions where a host issues them."""
-    sites = list(calls(program.body))
+    hardware = compilation.hardware
+    sites = list(calls(compilation.program.body))
     intrinsics = [hardware.intrinsic[call.intrinsic] for call in sites]
     memories = [hardware.memory[o.memory] for i in intrinsics for o in i.operands]
     uses = (
@@ -32,6 +37,9 @@ def features_used(program: KernelProgram, hardware: HardwareSpec) -> tuple[str, 
         any(i.configuration for i in intrinsics),
         any(m.shared for m in memories),
         any(m.constants_only for m in memories),
+        any(m.banks is not None and m.banks.count > 1 for m in memories),
+        any(i.iterations_per_cycle for i in intrinsics),
+        any(part.schedule.tiling.aligns for part in compilation.parts),
     )
     return tuple(name for name, used in zip(FEATURES, uses, strict=True) if used)
 
