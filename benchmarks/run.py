@@ -16,6 +16,7 @@ from time import perf_counter
 
 from processor import gflops, product
 
+from hwgen.model.bank_cycles import shared_banks
 from hwgen.model.compiled import compile_model, have_compiler
 from hwgen.model.functional import run
 from hwgen.model.reference import random_inputs
@@ -24,7 +25,7 @@ from hwgen.model.traffic import off_chip_traffic
 from hwgen.pipeline import Candidate, Compilation, PhasedCompilation, compile_kernel
 from hwgen.report.table import Cell, table
 from hwgen.report.text import measure
-from hwgen.spec.load import load_hardware, load_workload
+from hwgen.spec.load import load_hardware, load_workload, parse_workload
 
 ROOT = Path(__file__).resolve().parent.parent
 SPEC = ROOT / "hw_specs" / "vta.yaml"
@@ -188,6 +189,25 @@ def banks() -> str:
     return table(header, rows)
 
 
+def padding() -> str:
+    """A sum with one operand transposed: 16 lanes on 16 interleaved banks, rows padded or dense."""
+    chip = load_hardware(ROOT / "tests" / "specs" / "interleaved_banks.yaml")
+    shapes = {"a": "float32[256, 256]", "b": "float32[256, 256]", "y": "float32[256, 256]"}
+    compute = ["y[m, n] = a[m, n] + b[n, m]"]
+    workload = parse_workload({"name": "added", "tensors": shapes, "compute": compute})
+    found = compile_kernel(workload, chip)
+    dense = replace(found.schedule.tiling, aligns=())
+    rows: list[list[Cell]] = []
+    for tiling in (found.schedule.tiling, dense):
+        c = compile_kernel(workload, chip, Candidate(tiling, 0.0))
+        busy = c.kernel.timing.unit("vector").busy
+        waited = sum(s.lost for s in shared_banks(c.program, chip))
+        steps = " x ".join(str(s) for s in c.layouts["b_local"].strides)
+        rows.append([steps, busy, waited, c.cycles])
+    header = ("steps of the transposed tile", "vector unit", "waited for banks", "cycles")
+    return table(header, rows)
+
+
 def processor() -> str:
     """GFLOP/s of a float32 matrix product for cpu_generic, scheduled and as written."""
     chip = load_hardware(ROOT / "hw_specs" / "cpu_generic.yaml", {"CORES": os.cpu_count() or 1})
@@ -206,6 +226,7 @@ SECTIONS: tuple[Callable[[], str], ...] = (
     simulation,
     kept,
     banks,
+    padding,
     processor,
 )
 
