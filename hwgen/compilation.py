@@ -87,6 +87,11 @@ class Compilation:
         return (self,)
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """Where it moves more than must be moved, and why."""
+        return ()
+
+    @property
     def match(self) -> Match:
         return self.kernel.schedule.tiling.match
 
@@ -189,7 +194,11 @@ def assemble(
             hardware, part.tiling, part.images, part.layouts, allocation, phase, len(sites)
         )
     syncs = synchronise(hardware, sites)
-    images = [image for part in parts for image in part.images.values()]
+    by_name: dict[str, ImageLayout] = {}
+    for layout in (i for part in parts for i in part.images.values()):
+        # What one phase stores and others load is one image, as the store lays it out.
+        by_name.setdefault(layout.image.name, layout)
+    images = list(by_name.values())
     program = lower(workload, hardware, images, allocation, sites, syncs)
     layouts = {
         allocation.buffer(name, phase): layout
@@ -198,5 +207,4 @@ def assemble(
     }
     timing = estimate_cycles(program, hardware)
     moved = sum(t.loaded + t.stored for t in off_chip_traffic(program, hardware, workload))
-    by_name = {i.image.name: i for i in images}
     return Kernel(tree, by_name, layouts, allocation, program, timing, moved)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice
@@ -43,6 +43,9 @@ class SearchOptions:
 
 DEFAULTS = SearchOptions()
 
+Refusal = Callable[[Scop, Match], HwgenError | None]
+"""Why a phase's match does not do; None where it does."""
+
 
 def compile_phase(
     workload: Workload,
@@ -50,11 +53,13 @@ def compile_phase(
     options: SearchOptions,
     sharing: Sharing = NOTHING_SHARED,
     reserved: Sequence[tuple[str, str, int]] = (),
+    refused: Refusal | None = None,
 ) -> Compilation:
     """The best kernel of one phase.
 
     `sharing`: what it has in common with other phases; `reserved`: tensors (name, memory, entries)
-    that these hold meanwhile. The cache serves kernels of one phase.
+    that these hold meanwhile; `refused`: why a match does not do for them. The cache serves kernels
+    of one phase.
 
     Raises:
         HwgenError: H3xx where no intrinsics match, H4xx where no schedule exists or fits, or
@@ -64,7 +69,8 @@ def compile_phase(
     parts = (workload, hardware, scop, dependences(scop))
     selections = [replace(s, beside=tuple(reserved)) for s in select(scop, hardware, sharing)]
     cost = partial(rearranged_bytes, scop, hardware) if hardware.offchip.shared else None
-    groups = islice(ranked_matches(scop, selections, cost), MATCHES)
+    ranked = ranked_matches(scop, selections, cost)
+    groups = islice(_accepted(ranked, scop, refused) if refused else ranked, MATCHES)
     if options.cache is None or sharing != NOTHING_SHARED:
         return _search(*parts, groups, options)[0]
     key = options.cache.key(workload, hardware)
@@ -86,6 +92,25 @@ def compile_phase(
         position = result.matches.index(result.match)
         options.cache.write(key, group, position, result.search, result.schedule.tiling)
     return result
+
+
+def _accepted(groups: Iterable[list[Match]], scop: Scop, refused: Refusal) -> Iterator[list[Match]]:
+    """The matches that do.
+
+    Raises:
+        HwgenError: why the first one does not, where none does.
+    """
+    found: HwgenError | None = None
+    some = False
+    for group in groups:
+        reasons = [refused(scop, m) for m in group]
+        good = [m for m, reason in zip(group, reasons, strict=True) if reason is None]
+        found = found or next((r for r in reasons if r is not None), None)
+        if good:
+            some = True
+            yield good
+    if found is not None and not some:
+        raise found
 
 
 def _search(

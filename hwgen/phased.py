@@ -1,8 +1,9 @@
 """Kernels of several phases: each found by itself, then run one after the other in one program.
 
 Tensors that one phase leaves for another stay whole in a memory of the chip, and so do inputs that
-several phases read: each byte crosses the bus once. Every phase is searched with what the others
-hold meanwhile taken out of its memories.
+several phases read: each byte crosses the bus once. What cannot stay (`spilling.py`) is stored by
+one phase and loaded by others. Every phase is searched with what the others hold meanwhile taken
+out of its memories.
 """
 
 from __future__ import annotations
@@ -11,19 +12,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from hwgen.codegen.image_layout import ImageLayout, image_layouts
+from hwgen.codegen.image_layout import ImageLayout, image_layouts, keeps_order
 from hwgen.codegen.layout import buffer_layouts
-from hwgen.compilation import Compilation, Part, assemble
+from hwgen.codegen.temporaries import shared_image
+from hwgen.compilation import Compilation, Part, assemble, build
 from hwgen.errors import HwgenError
 from hwgen.model.bound import lower_bound
 from hwgen.phase import SearchOptions, compile_phase
 from hwgen.polyhedral.explain import Explanation
+from hwgen.polyhedral.matching import Match
 from hwgen.polyhedral.operations import Sharing
 from hwgen.polyhedral.phases import Phase
 from hwgen.polyhedral.scop import Scop
+from hwgen.polyhedral.search import Candidate
 from hwgen.spec.expression import Access, walk
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
+from hwgen.spilling import ALL_KEPT, Choice, Refused, Spill, cheapest
 
 OF_PHASES = ("scop", "dependences", "match", "schedule", "layout")
 """Stages that each phase has by itself."""
@@ -32,13 +37,19 @@ OF_PHASES = ("scop", "dependences", "match", "schedule", "layout")
 @dataclass(frozen=True)
 class PhasedCompilation(Compilation):
     """A kernel of several phases. What only a phase has (scop, match, schedule) is that of the
-    longest one; `phases` holds them all, as if each were a kernel."""
+    longest one; `phases` holds them all, as if each were a kernel. `spills`: what goes through
+    off-chip memory between them."""
 
     phases: tuple[Compilation, ...] = ()
+    spills: tuple[Spill, ...] = ()
 
     @property
     def parts(self) -> tuple[Compilation, ...]:
         return self.phases
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return tuple(map(str, self.spills))
 
     @cached_property
     def explanations(self) -> list[Explanation]:
@@ -66,33 +77,139 @@ class _Held:
     last: int
 
 
+_Stored = tuple[tuple[str, ImageLayout], ...]
+"""Tensors that earlier phases stored, and how."""
+
+_Taken = tuple[tuple[str, str, int], ...]
+"""Tensors that other phases hold meanwhile: name, memory, entries."""
+
+
 def compile_phases(
     workload: Workload, hardware: HardwareSpec, phases: Sequence[Phase], options: SearchOptions
 ) -> PhasedCompilation:
-    """Search every phase in turn, and join them.
+    """Search every phase in turn, and join them; what cannot stay on the chip leaves it.
 
     Raises:
-        HwgenError: as `compile_kernel`; H408 where a phase would rearrange what another left.
+        HwgenError: as `compile_kernel`; H408 where a phase would rearrange what another left, H504
+            where one stores a tensor in another layout than the next loads it in.
     """
-    held: dict[str, _Held] = {}
-    last = _last_uses(phases)
-    found: list[Compilation] = []
-    for number, phase in enumerate(phases):
-        memories = {n: h.memory for n, h in held.items()}
-        sharing = sharing_of(phases, number, memories)
-        taken = tuple(
-            (n, h.memory, h.entries)
-            for n, h in held.items()
-            if h.last >= number and n not in inputs_of(phase)
-        )
-        compiled = _compiled(phase, hardware, options, sharing, taken)
-        _check_views(compiled.scop, sharing)
-        found.append(compiled)
-        for storage in compiled.match.selection.storages:
-            if storage.shape and storage.tensor not in held:
-                entries = compiled.schedule.tiling.entries(storage.name)
-                held[storage.tensor] = _Held(storage.memory, entries, number, last[storage.tensor])
-    return join(workload, hardware, found)
+    search = PhaseSearch(workload, hardware, phases, options)
+    return cheapest(workload, phases, search.attempt)
+
+
+@dataclass(frozen=True, slots=True)
+class _Images:
+    """What a phase's images of tensors in between must be: those of `fetched` as they were stored,
+    those of `stores` in the tensor's order, which most loads can take."""
+
+    workload: Workload
+    hardware: HardwareSpec
+    fetched: _Stored
+    stores: tuple[str, ...]
+
+    def refused(self, scop: Scop, match: Match) -> HwgenError | None:
+        """Why a match does not do."""
+        if not self.fetched and not self.stores:
+            return None
+        images = image_layouts(scop, self.hardware, match)
+        for name, stored in self.fetched:
+            tensor = self.workload.tensor[name]
+            try:
+                shared_image(tensor, stored, [i for i in images.values() if i.image.tensor == name])
+            except HwgenError as error:
+                return error
+        for name in self.stores:
+            tensor = self.workload.tensor[name]
+            if not keeps_order(images[name].image, tensor.shape):
+                return HwgenError("H504", f"{name} is not stored in its order")
+        return None
+
+
+class PhaseSearch:
+    """The phases of one kernel, and what has been found for them: most choices of what stays on the
+    chip differ in some phases alone."""
+
+    def __init__(
+        self,
+        workload: Workload,
+        hardware: HardwareSpec,
+        phases: Sequence[Phase],
+        options: SearchOptions,
+    ) -> None:
+        self.workload, self.hardware = workload, hardware
+        self.phases, self.options = phases, options
+        self.known: dict[tuple[int, Sharing, _Taken, _Stored], Compilation | HwgenError] = {}
+
+    def attempt(self, choice: Choice) -> PhasedCompilation | Refused:
+        """The kernel that a choice gives."""
+        held: dict[str, _Held] = {}
+        last = _last_uses(self.phases)
+        found: list[Compilation] = []
+        stored: dict[str, ImageLayout] = {}
+        for number, phase in enumerate(self.phases):
+            memories = {n: h.memory for n, h in held.items()}
+            sharing = sharing_of(self.phases, number, memories, choice)
+            alive = tuple(n for n, h in held.items() if h.last >= number)
+            taken = tuple(
+                (n, held[n].memory, held[n].entries) for n in alive if n not in inputs_of(phase)
+            )
+            fetched = tuple((n, stored[n]) for n in sharing.fetches)
+            compiled = self._phase(number, sharing, taken, fetched)
+            if isinstance(compiled, HwgenError):
+                return Refused(compiled, number, alive)
+            found.append(compiled)
+            images = image_layouts(compiled.scop, self.hardware, compiled.match)
+            stored |= {n: images[n] for n in phase.leaves if n in choice.spilled}
+            for storage in compiled.match.selection.storages:
+                if storage.shape and storage.tensor not in held:
+                    entries = compiled.schedule.tiling.entries(storage.name)
+                    ends = last[storage.tensor]
+                    held[storage.tensor] = _Held(storage.memory, entries, number, ends)
+        try:
+            return self._joined(found, choice)
+        except HwgenError as error:
+            return Refused(error, len(found), tuple(held))
+
+    def _joined(self, found: Sequence[Compilation], choice: Choice) -> PhasedCompilation:
+        """Padding that fits beside the buffers of its phase may not fit between those of all."""
+        try:
+            return join(self.workload, self.hardware, found, choice.spills)
+        except HwgenError as error:
+            if error.code != "H502" or not any(c.schedule.tiling.aligns for c in found):
+                raise
+        return join(self.workload, self.hardware, [_dense(c) for c in found], choice.spills)
+
+    def _phase(
+        self, number: int, sharing: Sharing, taken: _Taken, fetched: _Stored
+    ) -> Compilation | HwgenError:
+        key = (number, sharing, taken, fetched)
+        if key not in self.known:
+            phase = self.phases[number]
+            stores = [n for n in phase.leaves if n not in sharing.leaves]
+            images = _Images(self.workload, self.hardware, fetched, tuple(stores))
+            try:
+                try:
+                    compiled = _compiled(phase, self.hardware, self.options, sharing, taken, images)
+                except HwgenError as error:
+                    if error.code != "H504" or not stores:
+                        raise
+                    images = replace(images, stores=())
+                    compiled = _compiled(phase, self.hardware, self.options, sharing, taken, images)
+                _check_views(compiled.scop, sharing)
+                self.known[key] = compiled
+            except HwgenError as error:
+                self.known[key] = error
+        return self.known[key]
+
+
+def _dense(compiled: Compilation) -> Compilation:
+    """The same phase without padding in its buffers."""
+    tiling = compiled.schedule.tiling
+    if not tiling.aligns:
+        return compiled
+    candidate = Candidate(replace(tiling, aligns=()), 0.0)
+    parts = (compiled.workload, compiled.hardware, compiled.scop, compiled.dependences)
+    return replace(compiled, kernel=build(*parts, candidate))
 
 
 def _compiled(
@@ -100,15 +217,17 @@ def _compiled(
     hardware: HardwareSpec,
     options: SearchOptions,
     sharing: Sharing,
-    taken: Sequence[tuple[str, str, int]],
+    taken: _Taken,
+    images: _Images,
 ) -> Compilation:
     """The phase's kernel; where nothing fits beside the inputs kept for others, without these."""
     try:
-        return compile_phase(phase.workload, hardware, options, sharing, taken)
+        return compile_phase(phase.workload, hardware, options, sharing, taken, images.refused)
     except HwgenError as error:
         if error.code != "H405" or not sharing.keeps:
             raise
-        return compile_phase(phase.workload, hardware, options, replace(sharing, keeps=()), taken)
+        alone = replace(sharing, keeps=())
+        return compile_phase(phase.workload, hardware, options, alone, taken, images.refused)
 
 
 def inputs_of(phase: Phase) -> tuple[str, ...]:
@@ -116,25 +235,32 @@ def inputs_of(phase: Phase) -> tuple[str, ...]:
     return tuple(t.name for t in phase.workload.inputs)
 
 
-def sharing_of(phases: Sequence[Phase], number: int, held: Mapping[str, str]) -> Sharing:
+def sharing_of(
+    phases: Sequence[Phase], number: int, held: Mapping[str, str], choice: Choice = ALL_KEPT
+) -> Sharing:
     """What a phase shares with others, given the memories of what earlier ones hold."""
     phase, last = phases[number], _last_uses(phases)
     inputs = inputs_of(phase)
     return Sharing(
         tuple((n, held[n]) for n in inputs if n in held),
-        phase.leaves,
-        tuple(n for n in inputs if n not in held and (last[n] > number or _again(phase, n))),
+        tuple(n for n in phase.leaves if n not in choice.spilled),
+        tuple(
+            n
+            for n in inputs
+            if n not in held and n not in choice.apart and (last[n] > number or _again(phase, n))
+        ),
+        tuple(n for n in phase.takes if n in choice.spilled),
     )
 
 
 def _check_views(scop: Scop, sharing: Sharing) -> None:
-    """What stays on the chip cannot be rearranged by the host."""
-    taken = dict(sharing.takes)
+    """What the kernel itself computes cannot be rearranged by the host."""
+    taken = {*dict(sharing.takes), *sharing.fetches}
     for view in scop.views:
         if view.source in taken:
             raise HwgenError(
                 "H408",
-                f"{view.tensor} rearranges {view.source}, which stays on the chip",
+                f"{view.tensor} rearranges {view.source}, which another phase computes",
                 location=scop.workload.location,
                 field="compute",
                 found=f"{view.tensor} is a view of {view.source}",
@@ -159,14 +285,23 @@ def _last_uses(phases: Sequence[Phase]) -> dict[str, int]:
 
 
 def join(
-    workload: Workload, hardware: HardwareSpec, found: Sequence[Compilation]
+    workload: Workload,
+    hardware: HardwareSpec,
+    found: Sequence[Compilation],
+    spills: Sequence[Spill] = (),
 ) -> PhasedCompilation:
-    """One kernel of all phases."""
+    """One kernel of all phases; `spills` go through off-chip memory between them.
+
+    Raises:
+        HwgenError: as `assemble`; H504 where phases store and load a tensor in different layouts.
+    """
+    images = [_images(compiled, number) for number, compiled in enumerate(found)]
+    for spill in spills:
+        _share_image(workload, spill.tensor, images)
     parts: list[Part] = []
-    for number, compiled in enumerate(found):
-        images = _images(compiled, number)
+    for compiled, mine in zip(found, images, strict=True):
         tiling = compiled.schedule.tiling
-        parts.append(Part(tiling, images, buffer_layouts(tiling, images)))
+        parts.append(Part(tiling, mine, buffer_layouts(tiling, mine)))
     longest = max(found, key=lambda c: c.cycles)
     kernel = assemble(workload, hardware, parts, longest.schedule)
     search = sum((c.search for c in found[1:]), found[0].search)
@@ -181,6 +316,7 @@ def join(
         search,
         kernel,
         tuple(found),
+        tuple(spills),
     )
 
 
@@ -191,3 +327,17 @@ def _images(compilation: Compilation, phase: int) -> dict[str, ImageLayout]:
         key: replace(layout, image=replace(layout.image, name=f"p{phase}_{layout.image.name}"))
         for key, layout in layouts.items()
     }
+
+
+def _share_image(workload: Workload, tensor: str, images: Sequence[dict[str, ImageLayout]]) -> None:
+    """Let all phases use one image of a tensor, in place."""
+    uses = [
+        (layouts, key, layout)
+        for layouts in images
+        for key, layout in layouts.items()
+        if layout.image.tensor == tensor
+    ]
+    (_, _, stored), *loads = uses
+    shared = shared_image(workload.tensor[tensor], stored, [layout for _, _, layout in loads])
+    for (layouts, key, _), layout in zip(uses, shared, strict=True):
+        layouts[key] = layout

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -27,6 +27,7 @@ from hwgen.schedule import Schedule
 from hwgen.script import Edit, line_of, write
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
+from hwgen.spilling import Choice, Spill
 from hwgen.tiling_lift import Reading, lift, reader_of, readings
 from hwgen.tiling_script import PhasePlan, apply_tiling, apply_tilings
 
@@ -46,12 +47,20 @@ def script_of(compilation: Compilation) -> str:
     schedule = Schedule(compilation.workload, compilation.hardware)
     found = compilation.phases if isinstance(compilation, PhasedCompilation) else (compilation,)
     phases = split_phases(compilation.workload)
+    spilled: set[str] = set()
+    if isinstance(compilation, PhasedCompilation):
+        spilled = {s.tensor for s in compilation.spills}
     plans = [
-        PhasePlan(c.scop, c.schedule.tiling, first, phase.leaves)
+        PhasePlan(c.scop, c.schedule.tiling, first, _kept(phase, spilled))
         for c, phase, first in zip(found, phases, _stages(schedule, phases), strict=True)
     ]
     apply_tilings(schedule, plans)
     return schedule.trace()
+
+
+def _kept(phase: Phase, spilled: Collection[str]) -> tuple[str, ...]:
+    """What a phase leaves on the chip."""
+    return tuple(t for t in phase.leaves if t not in spilled)
 
 
 def compile_script(
@@ -110,13 +119,13 @@ def _read(schedule: Schedule) -> list[Reading]:
     workload, hardware = schedule.workload, schedule.hardware
     phases = split_phases(workload)
     found: list[Reading] = []
-    held = _held(schedule)
+    held, choice = _held(schedule), _choice(schedule, phases)
     stages = _stages(Schedule(workload, hardware), phases)
     for number, (phase, first) in enumerate(zip(phases, stages, strict=True)):
-        sharing = sharing_of(phases, number, _memories(held, found))
+        sharing = sharing_of(phases, number, _memories(held, found, choice), choice)
         scop = build_scop(phase.workload)
         matches = every_match(scop, hardware, sharing)
-        found.append(Reading(scop, matches, first, phase.leaves))
+        found.append(Reading(scop, matches, first, sharing.leaves))
     return found
 
 
@@ -125,7 +134,10 @@ def _joined(
 ) -> Compilation:
     """The kernel of all phases."""
     found = _built(schedule.hardware, phases, tilings)
-    return found[0] if len(found) == 1 else join(schedule.workload, schedule.hardware, found)
+    if len(found) == 1:
+        return found[0]
+    spills = _choice(schedule, split_phases(schedule.workload)).spills
+    return join(schedule.workload, schedule.hardware, found, spills)
 
 
 def _stages(schedule: Schedule, phases: Sequence[Phase]) -> list[tuple[str, ...]]:
@@ -150,9 +162,19 @@ def _held(schedule: Schedule) -> dict[str, str]:
     return held
 
 
-def _memories(held: Mapping[str, str], earlier: Sequence[Reading]) -> dict[str, str]:
+def _choice(schedule: Schedule, phases: Sequence[Phase]) -> Choice:
+    """What a schedule leaves in no memory of the chip between two phases."""
+    storage = schedule.state.storage
+    left = [t for phase in phases for t in phase.leaves if not storage[t].memory]
+    return Choice(tuple(Spill(t, "by the script") for t in left))
+
+
+def _memories(
+    held: Mapping[str, str], earlier: Sequence[Reading], choice: Choice
+) -> dict[str, str]:
     """Of those, what earlier phases have left or loaded."""
     known = {t.name for reading in earlier for t in reading.scop.workload.tensors}
+    known -= set(choice.spilled)
     return {tensor: memory for tensor, memory in held.items() if tensor in known}
 
 

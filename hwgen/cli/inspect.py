@@ -14,6 +14,7 @@ from hwgen.errors import HwgenError
 if TYPE_CHECKING:
     from hwgen.spec.hardware import HardwareSpec
     from hwgen.spec.workload import Workload
+    from hwgen.spilling import Spill
 
 
 def check(spec: str, settings: Sequence[str]) -> None:
@@ -86,10 +87,12 @@ def _explain_phases(workload: Workload, hardware: HardwareSpec) -> None:
 
     found: list[str] = []
     problem = ""
+    spills: tuple[Spill, ...] = ()
     try:
         compiled = compile_kernel(workload, hardware)
         assert isinstance(compiled, PhasedCompilation)
         found = [explanations(p.scop, p.explanations) for p in compiled.phases]
+        spills = compiled.spills
     except HwgenError as error:
         for phase in split_phases(workload):
             scop = build_scop(phase.workload)
@@ -97,5 +100,7 @@ def _explain_phases(workload: Workload, hardware: HardwareSpec) -> None:
         problem = f"\n{hardware.name} cannot run {workload.name}:\n{error}"
     for number, text in enumerate(found):
         typer.echo(f"phase {number}\n{text}")
+    for spill in spills:
+        typer.echo(str(spill))
     if problem:
         typer.echo(problem)

@@ -28,7 +28,7 @@ class HostPlan:
 
     @property
     def staged(self) -> tuple[Image, ...]:
-        """The images that the host packs or unpacks; the others are in place."""
+        """The images that the host gives room; the others are in place."""
         return tuple(i for i in self.program.images if not i.in_place)
 
     def staged_of(self, tensor: str) -> tuple[Image, ...]:
@@ -123,7 +123,7 @@ class Execution:
     `acquire` runs when the staging buffers stand; `ready`, a C condition, tells whether it worked;
     `upload` follows each image's packing, then `run`, `download` before each image's unpacking;
     `release` gives everything back. `fails`: `run` sets `status`, and no output is unpacked
-    unless that is 0.
+    unless that is 0. `unstaged`: images that the host never holds.
     """
 
     acquire: tuple[str, ...]
@@ -133,6 +133,7 @@ class Execution:
     download: tuple[tuple[str, tuple[str, ...]], ...]
     release: tuple[str, ...]
     fails: bool
+    unstaged: frozenset[str] = frozenset()
 
 
 def entry_points(plan: HostPlan, execution: Execution) -> list[str]:
@@ -178,6 +179,8 @@ def _body(plan: HostPlan, execution: Execution) -> list[str]:
     owned: list[str] = []
     for image in plan.staged:
         host, element = plan.staging(image), C_TYPES[image.dtype]
+        if image.name in execution.unstaged:
+            continue
         if image.tensor in constant:
             packed = plan.packed(next(t for t in plan.inputs if t.name == image.tensor))
             declared.append(

@@ -13,7 +13,14 @@ from hwgen.codegen.emit_body import BodyWriter, index_helpers, tables
 from hwgen.codegen.emit_host import Execution, HostPlan, entry_points
 from hwgen.codegen.emit_sync import FlagCounters
 from hwgen.codegen.model_intrinsic import IntrinsicFunctions
-from hwgen.codegen.packing import missing_entry, missing_entry_name, packing
+from hwgen.codegen.packing import (
+    missing_entry,
+    missing_entry_name,
+    packing,
+    pad_name,
+    padding,
+    pads,
+)
 from hwgen.codegen.program import (
     Barrier,
     Call,
@@ -60,6 +67,7 @@ def emit_model(plan: HostPlan, hardware: HardwareSpec, summary: str) -> str:
     body = BodyWriter(writer, helpers, names).lines(plan.program.body)
     packs = packing(plan, helpers)
     for image in plan.program.images:
+        packs += padding(plan, image, helpers)
         if image.role == "output":
             packs += [*missing_entry(plan, image, helpers), ""]
     functions = writer.intrinsics()
@@ -295,7 +303,7 @@ class _Model:
         made: list[str] = []
         for image in self.plan.program.images:
             name = self.images[image.name]
-            if image.role == "output":
+            if image.role != "input":
                 acquired.append(f"unsigned char *{name}_writer = calloc({image.entries}, 1);")
                 writer = f"{name}_writer"
             else:
@@ -304,7 +312,8 @@ class _Model:
                 f"struct {p}_image {name} = {{(void *)(uintptr_t){name}_data, {writer}, "
                 f"{image.entries}}};"
             )
-        writers = [f"{self.images[i.name]}_writer" for i in self._outputs()]
+        written = [i for i in self.plan.program.images if i.role != "input"]
+        writers = [f"{self.images[i.name]}_writer" for i in written]
         ready = " && ".join(["chip", *writers])
         poison = ["memset(chip, 0xA5, sizeof *chip);"]
         poison += [
@@ -315,7 +324,13 @@ class _Model:
             poison.append("memset(chip->tokens, 0, sizeof chip->tokens);")
         if self.flag_total:
             poison.append("memset(chip->flags, 0, sizeof chip->flags);")
-        poison += [f"memset({self.images[i.name]}_data, 0xA5, {i.bytes});" for i in self._outputs()]
+        poison += [f"memset({self.images[i.name]}_data, 0xA5, {i.bytes});" for i in written]
+        poison += [
+            f"{pad_name(self.plan, i)}({self.images[i.name]}_data, {self.images[i.name]}_writer, "
+            f"{self._storing(i)});"
+            for i in written
+            if pads(i)
+        ]
         missing: list[str] = []
         for image in self._outputs():
             name = self.images[image.name]
@@ -356,6 +371,17 @@ class _Model:
             "    if (chip->flags[flag] != 0)",
             f'      return {self.prefix}_fail(9, "a flag at the end", chip->flags[flag], 0);',
         ]
+
+    def _storing(self, image: Image) -> int:
+        """The number of the intrinsic that stores an image."""
+        storing = next(
+            call.intrinsic
+            for call in calls(self.plan.program.body)
+            for operand in call.operands
+            if operand.buffer == image.name
+            and self.hardware.intrinsic[call.intrinsic].operand(operand.name).access != "read"
+        )
+        return 1 + list(self.hardware.intrinsic).index(storing)
 
     def _outputs(self) -> tuple[Image, ...]:
         return tuple(i for i in self.plan.program.images if i.role == "output")

@@ -10,7 +10,7 @@ from hwgen.codegen.call_values import immediate_values, loop_values
 from hwgen.codegen.emit_body import BodyWriter, index_helpers, tables
 from hwgen.codegen.emit_host import Execution, HostPlan, entry_points
 from hwgen.codegen.emit_sync import FlagCounters, written
-from hwgen.codegen.packing import packing
+from hwgen.codegen.packing import packing, pads
 from hwgen.codegen.program import (
     Call,
     Configure,
@@ -215,7 +215,12 @@ class _Vendor:
             if image.role == "input":
                 lines = self._render(code.to_device, values, "code.to_device").split("\n")
                 upload.append((image.name, tuple(lines)))
-            else:
+            elif pads(image):
+                # What lies past the tensor's end comes from here, the rest is stored by the chip.
+                zero = f"memset({self.plan.staging(image)}, 0, {image.bytes});"
+                lines = self._render(code.to_device, values, "code.to_device").split("\n")
+                upload.append((image.name, (zero, *lines)))
+            elif image.role == "output":
                 lines = self._render(code.from_device, values, "code.from_device").split("\n")
                 download.append((image.name, tuple(lines)))
         arguments = ", ".join(self._given(i) for i in self.plan.program.images)
@@ -227,6 +232,7 @@ class _Vendor:
             tuple(download),
             tuple(release),
             False,
+            frozenset(i.name for i in staged if i.role == "temporary" and not pads(i)),
         )
 
 

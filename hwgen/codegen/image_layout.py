@@ -25,18 +25,23 @@ from hwgen.spec.workload import Tensor
 
 @dataclass(frozen=True, slots=True)
 class ImageLayout:
-    """An image with the coordinates that address it and the steps between them, in entries.
-    `rows`: steps between the rows of a block that a load brings one by one."""
+    """An image with the coordinates that address it. `dimensions`: each coordinate's axis of the
+    image; `loose`: the axes of the rows of a block that a load brings one by one."""
 
     image: Image
     coordinates: tuple[Affine, ...]
-    strides: tuple[int, ...]
-    rows: tuple[int, ...] = ()
+    dimensions: tuple[int, ...]
+    loose: tuple[int, ...] = ()
 
     @property
     def steps(self) -> Steps:
-        """The same, as walks need it."""
-        return Steps(self.coordinates, self.strides, self.rows)
+        """The steps between the coordinates and between those rows, in entries."""
+        steps = dense(self.image.outer)
+        return Steps(
+            self.coordinates,
+            tuple(steps[axis] for axis in self.dimensions),
+            tuple(steps[axis] for axis in self.loose),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,13 +220,7 @@ def _image(
     )
     reached = hardware.memory[operand.memory].shared and hardware.code.handles_are_pointers
     image = replace(image, in_place=reached and is_tensor(image, scop.workload.tensor[tensor]))
-    steps = dense(outer)
-    return ImageLayout(
-        image,
-        coordinates,
-        tuple(steps[axis] for axis in axes.dimensions),
-        tuple(steps[axis] for axis in axes.lanes[: block.loose]),
-    )
+    return ImageLayout(image, coordinates, axes.dimensions, axes.lanes[: block.loose])
 
 
 def _axes(storage: Storage, block: _Block, match: Match) -> _Axes:

@@ -8,6 +8,7 @@ from math import prod
 from hwgen.codegen.c_expr import Helpers, IndexText, Interval, bounds, fold, integer
 from hwgen.codegen.c_names import C_TYPES, comment, indent
 from hwgen.codegen.emit_host import HostPlan
+from hwgen.codegen.layout_order import dense
 from hwgen.codegen.program import Image
 from hwgen.spec.expression import Binary, Const, Expr, Name, names, substitute
 from hwgen.spec.workload import Tensor
@@ -15,9 +16,11 @@ from hwgen.spec.workload import Tensor
 
 def packing(plan: HostPlan, helpers: Helpers) -> list[str]:
     """One static function per image that is not in place: `NAME_fill_IMAGE` for inputs,
-    `NAME_unpack_IMAGE` else."""
+    `NAME_unpack_IMAGE` for outputs."""
     lines: list[str] = []
     for image in plan.staged:
+        if image.role == "temporary":
+            continue
         tensor = next(t for t in plan.inputs + plan.outputs if t.name == image.tensor)
         lines += [*_Packing(plan, image, tensor, helpers).function(), ""]
     return lines
@@ -240,6 +243,68 @@ def _coefficient(expr: Expr, variable: str) -> int | None:
             return None if inner is None else factor * inner
         case _:
             return None
+
+
+def pads(image: Image) -> bool:
+    """Whether a temporary image has entries that are wholly outside its tensor."""
+    return image.role == "temporary" and any(_beyond(image))
+
+
+def _beyond(image: Image) -> list[bool]:
+    """Of each dimension, whether some entry begins past its end."""
+    ranges: dict[str, Interval] = {f"p{d}": (0, n - 1) for d, n in enumerate(image.outer)}
+    ends = [bounds(index, ranges)[1] for index in _first_lanes(image)]
+    return [high >= extent for high, extent in zip(ends, image.shape, strict=True)]
+
+
+def _first_lanes(image: Image) -> list[Expr]:
+    """The tensor index of each entry's first lane."""
+    lanes = {f"p{len(image.outer) + n}": Const(0) for n in range(len(image.lanes))}
+    return [fold(substitute(index, lanes)) for index in image.index]
+
+
+def pad_name(plan: HostPlan, image: Image) -> str:
+    return f"{plan.name}_pad_{plan.identifiers[image.name]}"
+
+
+def padding(plan: HostPlan, image: Image, helpers: Helpers) -> list[str]:
+    """A C function that puts zero into all entries outside the tensor, and marks their writer."""
+    if not pads(image):
+        return []
+    variables = {f"p{d}": f"p{d}" for d in range(len(image.outer))}
+    ranges: dict[str, Interval] = {f"p{d}": (0, n - 1) for d, n in enumerate(image.outer)}
+    text = IndexText(helpers, variables, ranges)
+    ends = zip(_first_lanes(image), image.shape, _beyond(image), strict=True)
+    past = " || ".join(f"{text(index)} >= {extent}" for index, extent, some in ends if some)
+    steps = dense(image.outer)
+    at = text(_entry(steps))
+    lanes = prod(image.lanes)
+    body = [
+        f"if ({past}) {{",
+        f"  memset(to + {lanes} * ({at}), 0, {lanes} * sizeof *to);",
+        f"  writer[{at}] = mark;",
+        "}",
+    ]
+    for d, extent in reversed(list(enumerate(image.outer))):
+        body = [f"for (int64_t p{d} = 0; p{d} < {integer(extent)}; ++p{d}) {{", *indent(body), "}"]
+    shape = "".join(f"[{n}]" for n in image.outer + image.lanes)
+    return [
+        f"/* {comment(f'{image.name}{shape}: 0 in what no call stores, past the end.')} */",
+        f"static void {pad_name(plan, image)}({C_TYPES[image.dtype]} *to, unsigned char *writer, "
+        "unsigned char mark)",
+        "{",
+        *indent(body),
+        "}",
+        "",
+    ]
+
+
+def _entry(steps: Sequence[int]) -> Expr:
+    """The entry at position `p0, p1, ...`."""
+    total: Expr = Const(0)
+    for d, step in enumerate(steps):
+        total = fold(Binary("+", total, Binary("*", Name(f"p{d}"), Const(step))))
+    return total
 
 
 def missing_entry_name(plan: HostPlan, image: Image) -> str:

@@ -21,20 +21,23 @@ class Image:
 
     Position `p0, p1, ...` holds the tensor's element at `index` (expressions over `p0...`),
     or `fill` where that lies outside the tensor. `lanes`: the shape of one entry. For an input,
-    several positions may hold one element; for an output, each element has one position.
+    several positions may hold one element; otherwise, each element has one position.
     `dtype` differs from the tensor's only for inputs, by a conversion that loses nothing.
     `in_place`: it is the tensor itself, where the caller has it; nothing is packed or unpacked.
+    A `temporary` is what one phase of the kernel stores and others load: the host gives it room,
+    puts `fill` into entries wholly outside the tensor, whose `shape` stands here, and no more.
     """
 
     name: str
     tensor: str
-    role: Literal["input", "output"]
+    role: Literal["input", "output", "temporary"]
     dtype: str
     outer: tuple[int, ...]
     lanes: tuple[int, ...]
     index: tuple[Expr, ...]
     fill: int | float
     in_place: bool = False
+    shape: tuple[int, ...] = ()
 
     @property
     def entries(self) -> int:

@@ -23,6 +23,7 @@ from hwgen.codegen.layout import (
 )
 from hwgen.codegen.pipelining import Placing, Ranges, early, in_place, late
 from hwgen.codegen.positions import Position, Share, Side
+from hwgen.codegen.program import Image
 from hwgen.codegen.starts import at_start, starts
 from hwgen.codegen.walks import Steps, walks_of
 from hwgen.polyhedral.affine import Affine, combine
@@ -46,7 +47,7 @@ class Address:
 class Touch:
     """One buffer access of a site: the slot counter's value identifies the data's generation.
     Slot `n` is `memory[base + n * slot_stride :][: slot_entries]`. `kept`: each generation has a
-    slot of its own."""
+    slot of its own. `offchip`: an image that several phases share."""
 
     buffer: str
     turn: Affine
@@ -57,6 +58,7 @@ class Touch:
     slot_entries: int
     slot_stride: int
     kept: bool = False
+    offchip: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +147,13 @@ def _pieces(
         )
         pieces.append((ranges, last))
     return pieces
+
+
+def _offchip_touch(image: Image, write: bool) -> Touch:
+    """An access to what goes through off-chip memory, which is a place of its own."""
+    entries = image.entries
+    place = f"image {image.name}"
+    return Touch(image.name, Affine(()), 1, write, place, 0, entries, entries, True, offchip=True)
 
 
 def modulo(function: Affine, slots: int) -> Affine:
@@ -322,6 +331,10 @@ class _Builder:
         written = operation.intrinsic.semantics[0].target.tensor
         result: list[Touch] = []
         for operand, name in zip(operation.intrinsic.operands, operation.storages, strict=True):
+            if name not in self.buffers:
+                image = self.images[self._image_key(name, operation)].image
+                if image.role == "temporary":
+                    result.append(_offchip_touch(image, operand.name == written))
             if name in self.buffers:
                 turn = counter(self.tiling, name)
                 layout = self.buffers[name]

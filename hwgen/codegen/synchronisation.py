@@ -3,16 +3,17 @@
 Two calls of different units conflict where they touch one slot of a buffer and one of them
 writes. Units are in order, so a wait for a call covers every earlier call of its unit. The calls
 are walked in order; what a unit already knows to be done, by its own waits and by what those it
-waited for knew, needs no further wait. What the chip offers decides what a wait is: tokens, events
-(numbered flags), or barriers; a scoreboard needs none, as off-chip images are never shared by
-units of which one writes. The simulator's race detector checks the result on the real program,
-with none of this reasoning.
+waited for knew, needs no further wait. Between two phases, units that cannot tell each other
+anything do so by way of a third that has a call in between. What the chip offers decides what a
+wait is: tokens, events (numbered flags), or barriers; a scoreboard needs fences alone, for what one
+phase stores off chip and another loads. The simulator's race detector checks the result on the real
+program, with none of this reasoning.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import lcm
 
 from hwgen.codegen.program import Barrier, Pop, Push, Signal, SyncNode, Wait
@@ -59,8 +60,10 @@ def synchronise(
             few flags.
     """
     match hardware.synchronization:
-        case None | Scoreboard():
+        case None:
             return []
+        case Scoreboard() as board:
+            return _fences(hardware, board, sites)
         case Tokens():
             program = ShortProgram(sites, reach)
             instances = program.instances()
@@ -83,6 +86,18 @@ def synchronise(
 
 
 def _pairs(hardware: HardwareSpec, program: ShortProgram, instances: Sequence[Instance]) -> _Pairs:
+    while True:
+        found = _exchanged(hardware, program, instances)
+        if isinstance(found, _Pairs):
+            return found
+        instances = found
+
+
+def _exchanged(
+    hardware: HardwareSpec, program: ShortProgram, instances: Sequence[Instance]
+) -> _Pairs | list[Instance]:
+    """What must be exchanged; where two units exchange nothing, the instances as they are when a
+    call of a third waits for the first of them, and the second for that call."""
     exchanged: dict[Edge, list[tuple[int, int]]] = {}
     known: dict[str, Clock] = {}
     clocks: list[Clock] = []
@@ -93,7 +108,15 @@ def _pairs(hardware: HardwareSpec, program: ShortProgram, instances: Sequence[In
             # What another of these waits brings along needs none of its own.
             if any(clocks[w].get(other, -1) >= when for o, w in needed if o != other):
                 continue
-            _check_edge(hardware, other, call.unit, program.sites[call.site])
+            if not _can_tell(hardware, other, call.unit):
+                site = program.sites[call.site]
+                # Inside a phase, what is needed in a loop is known from its ends only without this.
+                apart = program.sites[instances[when].site].phase != site.phase
+                edge, between = (other, call.unit), (when, position)
+                through = _through(hardware, instances, edge, between) if apart else None
+                if through is None:
+                    raise _no_edge(hardware, other, call.unit, site)
+                return _relayed(instances, other, when, through, position)
             exchanged.setdefault((other, call.unit), []).append((when, position))
         for _, when in needed:
             for unit, done in clocks[when].items():
@@ -187,6 +210,29 @@ def _unanswered(pairs: _Pairs) -> dict[Edge, int]:
     return found
 
 
+def _fences(hardware: HardwareSpec, board: Scoreboard, sites: Sequence[Site]) -> list[SyncSite]:
+    """Waits for what the hardware does not order: conflicts in off-chip memory."""
+    apart = [replace(s, touches=tuple(t for t in s.touches if t.offchip)) for s in sites]
+    users = {s.operation.intrinsic.unit for s in apart if s.touches}
+    if len(users) < 2:
+        return []
+    if not board.fence:
+        tensors = sorted({t.buffer for s in apart for t in s.touches})
+        raise HwgenError(
+            "H611",
+            f"units {' and '.join(sorted(users))} share off-chip data, which no fence orders",
+            location=hardware.location,
+            field="synchronization.fence",
+            found=f"a scoreboard of on-chip memories, and {', '.join(tensors)} off chip",
+            allowed="a fence, which waits for all calls",
+            repair="add fence if the chip has such a call",
+        )
+    program = ShortProgram(apart)
+    longer = ShortProgram(apart, program.reach + 1)
+    every = Barriers((), "", board.fence, board.fence_cycles)
+    return _barriers(hardware, every, program, longer)
+
+
 def _barriers(
     hardware: HardwareSpec, barriers: Barriers, program: ShortProgram, longer: ShortProgram
 ) -> list[SyncSite]:
@@ -235,13 +281,45 @@ def _all_waited(
     return True
 
 
-def _check_edge(hardware: HardwareSpec, source: str, target: str, site: Site) -> None:
+def _can_tell(hardware: HardwareSpec, source: str, target: str) -> bool:
+    """Whether one unit can tell another."""
     exchange = hardware.tokens or hardware.events
     assert exchange is not None
-    if (source, target) in exchange.edges:
-        return
+    return (source, target) in exchange.edges
+
+
+def _through(
+    hardware: HardwareSpec, instances: Sequence[Instance], edge: Edge, between: tuple[int, int]
+) -> int | None:
+    """The last call between two that its unit can hear of the first before, and tell the second
+    after."""
+    source, target = edge
+    for position in reversed(range(between[0] + 1, between[1])):
+        unit = instances[position].unit
+        if _can_tell(hardware, source, unit) and _can_tell(hardware, unit, target):
+            return position
+    return None
+
+
+def _relayed(
+    instances: Sequence[Instance], source: str, when: int, through: int, position: int
+) -> list[Instance]:
+    """A call waits for another by way of a third that comes between them."""
+    result = list(instances)
+    first, second = instances[through], instances[position]
+    heard = {**dict(first.latest), source: max(when, dict(first.latest).get(source, -1))}
+    told = {n: w for n, w in second.latest if n != source}
+    told[first.unit] = max(through, told.get(first.unit, -1))
+    result[through] = replace(first, latest=tuple(sorted(heard.items())))
+    result[position] = replace(second, latest=tuple(sorted(told.items())))
+    return result
+
+
+def _no_edge(hardware: HardwareSpec, source: str, target: str, site: Site) -> HwgenError:
+    exchange = hardware.tokens or hardware.events
+    assert exchange is not None
     what, short = ("token queue", "queue") if hardware.tokens else ("flag", "flag")
-    raise HwgenError(
+    return HwgenError(
         "H611",
         f"units {source} and {target} share data but no {what}",
         location=hardware.location,

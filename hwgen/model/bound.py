@@ -31,14 +31,15 @@ def lower_bound(program: KernelProgram, hardware: HardwareSpec) -> Bound:
     - every iteration of its on-chip calls at their marginal cost, `cycles(extents)` less the
       part that remains when all extents are 0 (the call's overhead); where C loops repeat calls,
       at the best rate of any call;
-    - every off-chip entry that its calls touch, once: reads at one beat per cycle, writes in the
-      longest bursts that the bus allows.
+    - every off-chip entry of inputs and outputs that its calls touch, once: reads at one beat per
+      cycle, writes in the longest bursts that the bus allows.
 
-    Counted, per bus: every byte that is read from an image, once, at one beat per cycle. Writes
-    have a channel of their own and are on the unit that writes.
+    Counted, per bus: every byte that is read from an input's image, once, at one beat per cycle.
+    Writes have a channel of their own and are on the unit that writes.
 
     Not counted: overheads of calls, latencies, repeated transfers, bursts that boundaries or
-    rows cut short, micro-kernel loads, instruction fetch, synchronisation, start and completion.
+    rows cut short, tensors that one phase stores for another, micro-kernel loads, instruction
+    fetch, synchronisation, start and completion.
     """
     need: Counter[str] = Counter()
     need.update(_compute(program, hardware))
@@ -48,6 +49,8 @@ def lower_bound(program: KernelProgram, hardware: HardwareSpec) -> Bound:
         operand = offchip_operand(intrinsic, hardware)
         if operand is not None:
             buffer = next(o.buffer for o in nested.call.operands if o.name == operand.name)
+            if program.image[buffer].role == "temporary":
+                continue
             access = (nested, operand.name)
             for unit in (intrinsic.unit, ""):
                 images.setdefault((unit, buffer, operand.access), []).append(access)

@@ -18,7 +18,7 @@ from hwgen.spec.hardware import HardwareSpec
 
 from .callsite import CallSite, Plan
 from .geometry import Dims
-from .images import pack, unpack
+from .images import outside, pack, unpack
 from .integers import evaluate_interval
 from .numeric import STORAGE, Array
 from .state import NOBODY, State, call_error
@@ -106,7 +106,7 @@ class _Machine:
         self.micro_operations: dict[str, int] = {}
 
     def load(self, inputs: Mapping[str, Array]) -> None:
-        """Pack the inputs' images and poison the outputs'."""
+        """Pack the inputs' images and poison all others."""
         missing = [name for name in self.state.program.inputs if name not in inputs]
         if missing:
             raise HwgenError(
@@ -117,8 +117,10 @@ class _Machine:
                 repair=f"give {', '.join(missing)}",
             )
         for image in self.state.program.images:
-            if image.role == "output":
+            if image.role != "input":
                 self.state.place(image, None)
+                if image.role == "temporary":
+                    self.state.pad(image, outside(image))
                 continue
             tensor = np.asarray(inputs[image.tensor])
             known = STORAGE.get(image.dtype) == tensor.dtype

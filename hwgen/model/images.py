@@ -113,6 +113,16 @@ def check_coverage(image: Image, shape: tuple[int, ...]) -> None:
     _coverage(image, shape)
 
 
+def outside(image: Image) -> npt.NDArray[np.bool_]:
+    """Of each entry of a temporary image, whether none of its lanes lies in the tensor."""
+    whole = _shape(image)
+    inner = [_offsets(image, image.shape, start, stop)[1] for start, stop in _blocks(whole)]
+    shapes = [(stop - start, *whole[1:]) for start, stop in _blocks(whole)]
+    parts = [np.broadcast_to(i, s).ravel() for i, s in zip(inner, shapes, strict=True)]
+    by_entry = np.reshape(np.concatenate(parts), (image.entries, -1))
+    return np.logical_not(np.any(by_entry, axis=1, keepdims=True)).ravel()
+
+
 def _miscovered(image: Image, shape: tuple[int, ...], element: int, how: str) -> HwgenError:
     return HwgenError(
         "H725",

@@ -162,6 +162,12 @@ class State:
             store = Store(image.name, image.dtype, image.lanes, packed.ravel(), writer)
         self.images[image.name] = store
 
+    def pad(self, image: Image, entries: npt.NDArray[np.bool_]) -> None:
+        """Let the host put zero into some entries of an image."""
+        store = self.images[image.name]
+        np.reshape(store.elements, (image.entries, store.entry_elements))[entries] = 0
+        store.writer[entries] = HOST
+
     def operand(self, given: CallOperand, rule: Operand, site: str) -> SiteOperand:
         """Resolve an operand of a call site.
 

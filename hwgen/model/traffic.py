@@ -32,7 +32,8 @@ class TensorTraffic:
 def off_chip_traffic(
     program: KernelProgram, hardware: HardwareSpec, workload: Workload
 ) -> tuple[TensorTraffic, ...]:
-    """Bytes per input and output tensor, in the workload's order.
+    """Bytes per input and output tensor, and per other tensor that has an image, in the workload's
+    order.
 
     Micro-operations and instruction fetch are not tensors and not counted.
     """
@@ -56,6 +57,8 @@ def off_chip_traffic(
         return moved
 
     found = total(program.body, counted, leaf)
+    held = {image.tensor for image in program.images if image.role == "temporary"}
+    between = (t for t in workload.tensors if t.name in held)
     return tuple(
         TensorTraffic(
             t.name,
@@ -64,5 +67,5 @@ def off_chip_traffic(
             found[f"store {t.name}"],
             prod(t.shape) * DTYPES[t.dtype],
         )
-        for t in (*workload.inputs, *workload.outputs)
+        for t in (*workload.inputs, *between, *workload.outputs)
     )

@@ -424,6 +424,8 @@ def _past_the_end(
     if not any(o.kind == "load" and storage in o.storages for o in selection.operations):
         return None
     held = selection.storage(storage)
+    if held.tensor in selection.fetches:
+        return None  # A call of another phase has written there, not the host.
     view = scop.view.get(held.tensor)
     fill = view.fill if view else 0
     if loop is None:

@@ -29,11 +29,12 @@ class Storage:
 class Sharing:
     """What a phase shares with others through memories of the chip. `takes`: tensor and memory of
     what earlier phases left; `leaves`: what it computes for later ones; `keeps`: inputs that it
-    loads for later ones too."""
+    loads for later ones too. `fetches`: what earlier phases stored off chip, to be loaded."""
 
     takes: tuple[tuple[str, str], ...] = ()
     leaves: tuple[str, ...] = ()
     keeps: tuple[str, ...] = ()
+    fetches: tuple[str, ...] = ()
 
 
 NOTHING_SHARED = Sharing()
@@ -58,7 +59,8 @@ class Operation:
 class Selection:
     """Operations in execution order; `reduction` names the loops inside the accumulation.
     `start`: the element of the input that the accumulation starts from, where there is one.
-    `beside`: tensors that other phases hold meanwhile (name, memory, entries)."""
+    `beside`: tensors that other phases hold meanwhile (name, memory, entries);
+    `fetches`: tensors whose images the chip itself has written."""
 
     storages: tuple[Storage, ...]
     operations: tuple[Operation, ...]
@@ -66,6 +68,7 @@ class Selection:
     reduction: tuple[str, ...]
     beside: tuple[tuple[str, str, int], ...] = ()
     start: tuple[Affine, ...] = ()
+    fetches: tuple[str, ...] = ()
 
     def storage(self, name: str) -> Storage:
         return next(s for s in self.storages if s.name == name)

@@ -64,7 +64,9 @@ def _select_with(
             continue
         declared = scop.workload.tensor.get(statement.target.tensor)
         leaves = statement.target.tensor in sharing.leaves
-        if declared is not None and declared.role == "output" and not leaves:
+        stored = declared is not None and declared.role == "output" and not leaves
+        both = stored and _is_read_again(scop, statement)
+        if stored and not both:
             plan = selector.cover(statement.value, hardware.offchip.name, statement)
             if plan is None:
                 raise uncovered(selector, statement)
@@ -73,7 +75,8 @@ def _select_with(
         covers = [
             c
             for memory in selector.onchip
-            if (c := selector.cover(statement.value, memory, statement)) is not None
+            if (not both or selector.stores(memory, statement))
+            and (c := selector.cover(statement.value, memory, statement)) is not None
         ]
         if not covers:
             raise uncovered(selector, statement)
@@ -81,6 +84,8 @@ def _select_with(
         selector.held[statement.target.tensor] = selector.build(best, statement)
         if leaves:
             selector.leave(statement)
+        if both and not selector.store(statement):
+            raise uncovered(selector, statement)
     anchor = scop.anchor
     reduction = anchor.reduction if anchor.op != "=" else ()
     others = [n for o in selector.operations for n in o.loops if n not in reduction]
@@ -90,9 +95,18 @@ def _select_with(
         tuple(dict.fromkeys([*anchor.spatial, *others])),
         reduction,
         start=start.value.indices if start else (),
+        fetches=sharing.fetches,
     )
     _check_after(scop, selection)
     return selection, ways
+
+
+def _is_read_again(scop: Scop, statement: ScopStatement) -> bool:
+    """Whether a tensor that goes to off-chip memory is read in its phase too, outside the sums."""
+    if {n for n, _ in statement.loops} & {n for s in scop.statements for n in s.reduction}:
+        return False  # A store inside the accumulation's loops: there is none.
+    tensor = statement.target.tensor
+    return any(r.tensor == tensor for s in scop.statements for r in s.reads)
 
 
 def _starts(selector: Selector, plan: Apply, start: Start | None) -> bool:

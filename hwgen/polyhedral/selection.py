@@ -430,6 +430,28 @@ class Selector:
             shape=self.scop.workload.tensor[statement.target.tensor].shape,
         )
 
+    def stores(self, memory: str, statement: ScopStatement) -> bool:
+        """Whether a plain copy stores a statement's tensor from a memory."""
+        for intrinsic in self.hardware.intrinsics:
+            only = written(intrinsic)
+            if only is None or only[0].op != "=" or not isinstance(only[0].value, Access):
+                continue
+            target, source = intrinsic.operand(only[1]), intrinsic.operand(only[0].value.tensor)
+            offchip = self.hardware.memory[target.memory].kind == "offchip"
+            if offchip and source.memory == memory and target.dtype == self.stored_dtype(statement):
+                return True
+        return False
+
+    def store(self, statement: ScopStatement) -> bool:
+        """Store what a statement left on the chip, which then stays; whether a call does that."""
+        target = statement.target
+        self.reads[target.tensor] += 1
+        value = Access(target.tensor, tuple(i.expression() for i in target.indices))
+        plan = self.cover(value, self.hardware.offchip.name, statement)
+        if plan is not None:
+            self.build(plan, statement)
+        return plan is not None
+
     @staticmethod
     def _active(statement: ScopStatement) -> tuple[str, ...]:
         """Loops of a statement that run more than once."""

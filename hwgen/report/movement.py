@@ -72,7 +72,8 @@ def _iteration_bytes(rule: Operand, hardware: HardwareSpec) -> int:
 
 
 def compulsory_bytes(program: KernelProgram, hardware: HardwareSpec) -> dict[str, int]:
-    """Off-chip bytes by tensor if each entry that is touched crossed once in each direction.
+    """Off-chip bytes by input and output if each entry that is touched crossed once in each
+    direction.
 
     Exact, or too few, as in the lower bound (`model/bound.py`).
     """
@@ -83,6 +84,8 @@ def compulsory_bytes(program: KernelProgram, hardware: HardwareSpec) -> dict[str
         if operand is None:
             continue
         buffer = next(o.buffer for o in nested.call.operands if o.name == operand.name)
+        if program.image[buffer].role == "temporary":
+            continue
         for way in ("read", "write"):
             if operand.access in (way, "update"):
                 accesses.setdefault((buffer, way), []).append((nested, operand.name))

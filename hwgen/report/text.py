@@ -96,7 +96,7 @@ def describe(measured: Measured) -> str:
         title(c),
         *phases,
         _section("placed", _placement(c)),
-        _section("moved off chip", _movement(measured.traffic)),
+        _section("moved off chip", [*_movement(measured.traffic), *c.notes]),
         _section("cycles", describe_cycles(measured)),
     ]
     return "\n".join(parts)

@@ -327,6 +327,11 @@ def _images(subject: Subject) -> Iterator[Problem]:
         yield "an output without an image", ", ".join(missing), "one image for each output"
     if twice := sorted({t for t in stored if stored.count(t) > 1}):
         yield "an output with several images", ", ".join(twice), "one image for each output"
+    between = [i.tensor for i in program.images if i.role == "temporary"]
+    if odd := sorted({*between} & {*program.inputs, *program.outputs}):
+        yield "a temporary image of an input or output", ", ".join(odd), "other tensors"
+    if twice := sorted({t for t in between if between.count(t) > 1}):
+        yield "a tensor with several temporary images", ", ".join(twice), "one image for each"
     for image in program.images:
         if any(extent < 1 for extent in image.outer + image.lanes):
             yield f"{image.name} is empty", str(image.outer + image.lanes), "positive extents"
@@ -346,9 +351,9 @@ def _image_of_tensor(image: Image, workload: Workload) -> Iterator[Problem]:
         yield f"{image.name} does not fit its tensor", image.tensor, "a tensor of that rank"
         return
     same = image.dtype == tensor.dtype
-    if not same and (image.role == "output" or not lossless(tensor.dtype, image.dtype)):
+    if not same and (image.role != "input" or not lossless(tensor.dtype, image.dtype)):
         yield f"{image.name} cannot hold its tensor", image.dtype, f"every {tensor.dtype}"
-    if image.role == "output" and not _is_blocked(image, tensor.shape):
+    if image.role != "input" and not _is_blocked(image, tensor.shape):
         try:
             check_coverage(image, tensor.shape)
         except HwgenError as error:

@@ -19,6 +19,7 @@ from hwgen.codegen.program import (
     Sync,
     SyncNode,
     Wait,
+    calls,
 )
 from hwgen.spec.hardware import Barriers, Events, HardwareSpec, Scoreboard, Tokens
 
@@ -105,16 +106,26 @@ def _unguarded(node: Node) -> tuple[Node, ...]:
 def _early(kind: type[Push | Signal]) -> Edit:
     """Moved before the call that it announces."""
 
-    def pairs(nodes: tuple[Node, ...]) -> list[int]:
-        return [
-            i
-            for i in range(1, len(nodes))
-            if isinstance(sync := nodes[i], kind)
-            and isinstance(call := nodes[i - 1], Call)
-            and call.unit == sync.source
-        ]
+    def edit(program: KernelProgram, seed: int) -> KernelProgram | None:
+        places = {
+            unit: {o.buffer for c in calls(program.body) if c.unit == unit for o in c.operands}
+            for unit in {c.unit for c in calls(program.body)}
+        }
 
-    return lambda program, seed: in_a_body(program, seed, pairs, _swapped)
+        def pairs(nodes: tuple[Node, ...]) -> list[int]:
+            return [
+                i
+                for i in range(1, len(nodes))
+                if isinstance(sync := nodes[i], kind)
+                and isinstance(call := nodes[i - 1], Call)
+                and call.unit == sync.source
+                # Else it passes on what a third unit did, and may well be early.
+                and not places[sync.target].isdisjoint(o.buffer for o in call.operands)
+            ]
+
+        return in_a_body(program, seed, pairs, _swapped)
+
+    return edit
 
 
 def _late(kind: type[Wait | Barrier]) -> Edit:

@@ -1,0 +1,155 @@
+"""Which tensors leave the chip between the phases of a kernel: as few bytes as it takes.
+
+First everything stays. Where a phase, or the kernel of all phases, is refused, each tensor that may
+be the reason is let go in a try of its own, those that cost the fewest bytes first: a computed one
+goes through off-chip memory, an input is loaded by each reader.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import TypeVar
+
+from hwgen.errors import HwgenError
+from hwgen.polyhedral.phases import Phase
+from hwgen.spec.expression import DTYPES
+from hwgen.spec.workload import Workload
+
+TRIES = 48
+"""Choices that are tried at most."""
+
+ROOM = ("H405", "H502")
+"""Errors of what is alive together."""
+
+CALLS = ("H301", "H302", "H305")
+"""Errors of what no calls do, perhaps because of where a tensor is kept."""
+
+LAYOUT = "H503"
+"""The error of a tensor that two phases lay out in different ways."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Spill:
+    """A computed tensor that goes through off-chip memory, and why it does not stay."""
+
+    tensor: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.tensor} goes through off-chip memory: kept on the chip, {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What does not stay on the chip. `spills`: what one phase stores and others load; `apart`:
+    what each reader loads for itself."""
+
+    spills: tuple[Spill, ...] = ()
+    apart: tuple[str, ...] = ()
+
+    @property
+    def spilled(self) -> tuple[str, ...]:
+        return tuple(s.tensor for s in self.spills)
+
+    @property
+    def key(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The same for equal choices."""
+        return tuple(sorted(self.spilled)), tuple(sorted(self.apart))
+
+
+ALL_KEPT = Choice()
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A choice without a kernel. `phase`: that is refused; their number for all of them together.
+    `held`: tensors that are on the chip then."""
+
+    error: HwgenError
+    phase: int
+    held: tuple[str, ...]
+
+
+def cheapest(
+    workload: Workload, phases: Sequence[Phase], attempt: Callable[[Choice], T | Refused]
+) -> T:
+    """What the choice with the fewest bytes gives.
+
+    Raises:
+        HwgenError: that of the choice that gets furthest, where none gives anything.
+    """
+    last: Refused | None = None
+    queue = [_Entry(0, ALL_KEPT)]
+    seen = {ALL_KEPT.key}
+    for _ in range(TRIES):
+        if not queue:
+            break
+        choice = heapq.heappop(queue).choice
+        found = attempt(choice)
+        if not isinstance(found, Refused):
+            return found
+        if last is None or found.phase > last.phase:
+            last = found
+        for more in _more(phases, choice, found):
+            if more.key not in seen:
+                seen.add(more.key)
+                heapq.heappush(queue, _Entry(_bytes(workload, phases, more), more))
+    assert last is not None
+    raise last.error
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    cost: int
+    choice: Choice
+
+    def __lt__(self, other: _Entry) -> bool:
+        return (self.cost, self.choice.key) < (other.cost, other.choice.key)
+
+
+def _bytes(workload: Workload, phases: Sequence[Phase], choice: Choice) -> int:
+    """Bytes that cross the bus more than where everything stays, padding aside."""
+
+    def size(name: str) -> int:
+        tensor = workload.tensor[name]
+        return prod(tensor.shape) * DTYPES[tensor.dtype]
+
+    def readers(name: str) -> int:
+        return sum(name in (t.name for t in phase.workload.inputs) for phase in phases)
+
+    again = sum(size(name) * max(1, readers(name) - 1) for name in choice.apart)
+    return again + sum(2 * size(name) for name in choice.spilled)
+
+
+def _more(phases: Sequence[Phase], choice: Choice, refused: Refused) -> Iterator[Choice]:
+    """Choices that let one tensor more go."""
+    known = refused.error.diagnostic
+    made = {name for phase in phases for name in phase.leaves}
+    for name in _suspects(phases, refused):
+        if name in made and name not in choice.spilled:
+            found = (known.found.splitlines() or [""])[0]
+            if known.code in ROOM:
+                found = found.partition(": ")[0]  # What is alive follows, buffer by buffer.
+            reason = f"{known.message} ({found})"
+            yield replace(choice, spills=(*choice.spills, Spill(name, reason)))
+        elif name in refused.held and name not in choice.apart:
+            yield replace(choice, apart=(*choice.apart, name))
+
+
+def _suspects(phases: Sequence[Phase], refused: Refused) -> tuple[str, ...]:
+    """Tensors without which on the chip it might go on."""
+    code = refused.error.code
+    if code == LAYOUT:
+        return (refused.error.diagnostic.field.removeprefix("tensors."),)
+    if refused.phase == len(phases):
+        return refused.held if code in ROOM else ()
+    phase = phases[refused.phase]
+    shared = (*phase.leaves, *(t.name for t in phase.workload.inputs if t.name in refused.held))
+    if code in ROOM:
+        return tuple(dict.fromkeys((*refused.held, *shared)))
+    return shared if code in CALLS else ()
