@@ -174,9 +174,19 @@ def build_padded(
     order: Dependences,
     candidate: Candidate,
 ) -> Kernel:
-    """Carry one schedule through to a program, its buffers padded against bank conflicts."""
+    """Carry one schedule through to a program, its buffers padded against bank conflicts where that
+    is faster: rows that are apart may take more calls, or shorter bursts."""
     tiling = padded(scop, hardware, candidate.tiling)
-    return build(workload, hardware, scop, order, replace(candidate, tiling=tiling))
+    dense = build(workload, hardware, scop, order, candidate)
+    if tiling is candidate.tiling:
+        return dense
+    try:
+        apart = build(workload, hardware, scop, order, replace(candidate, tiling=tiling))
+    except HwgenError as error:
+        if error.code != "H502":
+            raise
+        return dense  # There is room for the padding, but not where it is needed.
+    return apart if apart.cycles < dense.cycles else dense
 
 
 def assemble(

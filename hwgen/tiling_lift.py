@@ -97,6 +97,18 @@ def _refusal(found: str, allowed: str) -> HwgenError:
     )
 
 
+def _in_parts(stage: str, axis: int, factor: int, offset: int, size: int) -> HwgenError:
+    """The error of padding that does not consist of whole entries."""
+    whole = -(-factor // size) * size
+    return HwgenError(
+        "H420",
+        "the chip's calls cannot run this schedule",
+        found=f"axis {axis} of {stage} in steps of {factor}*n + {offset} elements",
+        allowed=f"multiples of {size} elements, one entry",
+        repair=f"storage_align({stage!r}, {axis}, {whole}, {offset // size * size})",
+    )
+
+
 def _difference(canonical: str, given: str) -> tuple[str, str] | tuple[()]:
     """The first line in which a schedule differs from that of its tiling, and that line."""
     theirs, mine = canonical.splitlines(), given.splitlines()
@@ -302,7 +314,9 @@ class Reader:
             size = match.entry_elements(storage.name)
             if not storage.shape:
                 for axis, factor, offset in self.state.storage[stage].aligns:
-                    aligns.append(Align(storage.name, axis, max(1, factor // size), offset // size))
+                    if factor % size or offset % size:
+                        raise _in_parts(stage, axis, factor, offset, size)
+                    aligns.append(Align(storage.name, axis, factor // size, offset // size))
         return Tiling(
             match,
             tuple(sorted(tiles.items())),

@@ -17,6 +17,7 @@ from hwgen.codegen.absorption import Absorption
 from hwgen.codegen.image_layout import image_layouts
 from hwgen.codegen.layout_order import absorbed_call, arranged, orders
 from hwgen.codegen.walks import Steps
+from hwgen.polyhedral.held import own_storages
 from hwgen.polyhedral.operations import Operation
 from hwgen.polyhedral.scop import Scop
 from hwgen.polyhedral.tiling import Align, Tiling
@@ -119,7 +120,7 @@ def _free(hardware: HardwareSpec, tiling: Tiling, steps: Mapping[str, Steps]) ->
     """Whether the buffers have room."""
     selection = tiling.match.selection
     used: Counter[str] = Counter()
-    for storage in selection.storages:
+    for storage in own_storages(tiling.match):
         box, strides = tiling.room(storage.name), steps[storage.name].strides
         reach = sum((b - 1) * s for b, s in zip(box, strides, strict=True))
         slot = reach + tiling.match.span(storage.name)
@@ -163,11 +164,14 @@ def _served(hardware: HardwareSpec, operation: Operation, absorbed: Absorption) 
     wanted: Counter[tuple[str, str, int]] = Counter()
     ports: dict[tuple[str, str], int] = {}
     for position, operand in enumerate(intrinsic.operands):
-        banks = hardware.memory[operand.memory].banks
+        memory = hardware.memory[operand.memory]
+        banks = memory.banks
         if banks is None:
             continue
+        span = max(1, prod(operand.shape) // memory.entry_elements)
         steps = [w.strides[position] for w in walks]
-        entries = {sum(s * i for s, i in zip(steps, point, strict=True)) for point in group}
+        first = {sum(s * i for s, i in zip(steps, point, strict=True)) for point in group}
+        entries = {entry + n for entry in first for n in range(span)}
         ways = Counter(entry // banks.run % banks.ways for entry in entries)
         for kind, count in banks.ports(operand.access):
             ports[operand.memory, kind] = count

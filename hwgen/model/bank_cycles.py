@@ -53,6 +53,7 @@ def served_cycles(at_once: int, extents: tuple[int, ...], operands: tuple[Touche
 
     `extents`: of the hardware loops, outermost first.
     """
+    at_once = min(at_once, prod(extents))
     groups = -(-prod(extents) // at_once)
     wanted: dict[tuple[str, str], NDArray[np.int64]] = {}
     needed = np.ones(groups, np.int64)

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from hwgen.spec.context import Context
-from hwgen.spec.hardware import Banks, Memory, Operand
+from hwgen.spec.expression import names
+from hwgen.spec.hardware import BANK_CYCLES, Banks, Memory, Operand
 from hwgen.spec.schema import IntrinsicSchema, MemoryBanksSchema, PortsSchema
 from hwgen.spec.source import FieldPath
 
@@ -70,6 +71,9 @@ def iterations_per_cycle(
     banked = [(o, memories[o.memory].banks) for o in operands if o.memory in memories]
     parted = [o.memory for o, banks in banked if banks is not None and banks.count > 1]
     problem, repair = "", "remove iterations_per_cycle"
+    if BANK_CYCLES not in names(context.parse(fields.cycles, (*path, "cycles"))):
+        problem = f"its cycles do not name {BANK_CYCLES}"
+        repair = f"cycles: {fields.cycles} + {BANK_CYCLES}, or remove iterations_per_cycle"
     if fields.micro_kernel is not None or fields.software_loops:
         problem = "its calls are repeated by a micro-kernel or by C loops"
     elif not any(banks is not None for _, banks in banked):

@@ -294,7 +294,7 @@ class CodeSchema(Model):
     definitions: Template = ""
     """At file scope, before the kernel: functions and types; for processors."""
     handle_type: str = "void *"
-    """Type of an off-chip buffer's handle."""
+    """Type of an off-chip buffer's handle; `const` stands before it where an input is in place."""
     prologue: Template = ""
     """At the start of the kernel."""
     epilogue: Template = ""

@@ -25,6 +25,7 @@ from hwgen.report.simulation import simulation_text
 from hwgen.scripting import compile_script, script_of
 from hwgen.spec.hardware import Access, Banks, HardwareSpec
 from hwgen.spec.load import load_hardware, parse_workload
+from hwgen.spec.workload import Workload
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
 
@@ -34,9 +35,17 @@ TRANSPOSED = "y[m, n] = a[m, n] + b[n, m]"
 FEW = (1, 2, 3, 5)
 
 
-def chip(banks: int = 16) -> HardwareSpec:
-    path = ROOT / "tests" / "specs" / "interleaved_banks.yaml"
-    return load_hardware(path, {"BANKS": banks})
+SPECS = ROOT / "tests" / "specs"
+
+
+def chip(**parameters: int) -> HardwareSpec:
+    return load_hardware(SPECS / "interleaved_banks.yaml", parameters)
+
+
+def statements(tensors: dict[str, str], *compute: str) -> Workload:
+    """Of float32 tensors, by their extents."""
+    shapes = {name: f"float32[{shape}]" for name, shape in tensors.items()}
+    return parse_workload({"name": "drawn", "tensors": shapes, "compute": list(compute)})
 
 
 @cache
@@ -45,7 +54,7 @@ def searched(m: int = 256, n: int = 256, banks: int = 16, compute: str = TRANSPO
     shapes = {"a": "M, N", "b": "N, M", "y": "M, N"}
     tensors = {name: f"float32[{shape}]" for name, shape in shapes.items()}
     text = {"name": "added", "sizes": {"M": m, "N": n}, "tensors": tensors, "compute": [compute]}
-    return compile_kernel(parse_workload(text), chip(banks))
+    return compile_kernel(parse_workload(text), chip(BANKS=banks))
 
 
 def with_aligns(kernel: Compilation, *aligns: Align) -> Compilation:
@@ -162,6 +171,122 @@ def test_odd_shapes(sizes: tuple[int, int]) -> None:
     examine(kernel, draw_inputs(kernel.workload, sum(sizes)))
     if have_compiler() and 17 in sizes:
         examine(kernel, draw_inputs(kernel.workload, 1), "c")
+
+
+# Padding is worth what the whole kernel gains
+
+
+def test_padding_stays_only_where_the_kernel_is_faster() -> None:
+    """Rows that are apart are short bursts, which a bus with few in flight takes long for."""
+    shapes = {"a": "16, 256", "b": "256, 16", "y": "16, 256"}
+    kernel = compile_kernel(statements(shapes, TRANSPOSED), chip(IN_FLIGHT=1))
+    tiling = replace(kernel.schedule.tiling, aligns=())
+    apart = padded(kernel.scop, kernel.hardware, tiling)
+    assert apart.aligns
+    other = compile_kernel(kernel.workload, kernel.hardware, Candidate(apart, 0.0))
+    assert kernel.cycles < 0.8 * other.cycles
+    assert not kernel.schedule.tiling.aligns
+
+
+def test_padding_that_fits_its_phase_and_not_the_kernel_is_left_out() -> None:
+    shapes = {"a": "17, 21", "b": "21, 9", "c": "9, 21", "t": "17, 9", "y": "17, 21"}
+    product = ("t[m, n] += a[m, k] * b[k, n]", "y[m, p] += t[m, n] * c[n, p]")
+    for depth in (20, 21, 22):
+        sizes = {n: s.replace("21", str(depth)) for n, s in shapes.items()}
+        hardware = chip(ENTRIES=640, PORTS=1, LATENCY=5)
+        kernel = compile_kernel(statements(sizes, *product), hardware)
+        examine(kernel, draw_inputs(kernel.workload, 1, "small"))
+
+
+@pytest.mark.parametrize(("banks", "run"), [(16, 1), (8, 2), (5, 4), (3, 1)])
+@pytest.mark.parametrize(
+    "compute", ["y[m, n] += a[m, k] * b[n, k]", "y[m, n] += a[m, k] * b[k, n]"]
+)
+def test_sums_of_products(banks: int, run: int, compute: str) -> None:
+    turned = "k, n" in compute
+    shapes = {"a": "18, 15", "b": "15, 14" if turned else "14, 15", "y": "18, 14"}
+    hardware = chip(BANKS=banks, RUN=run, ENTRIES=banks * run * 64)
+    kernel = compile_kernel(statements(shapes, compute), hardware)
+    inputs = draw_inputs(kernel.workload, run, "small")
+    examine(kernel, inputs)
+    assert simulate_timing(kernel.program, hardware).cycles == kernel.cycles
+    script = script_of(kernel)
+    again = compile_script(kernel.workload, hardware, script)
+    assert str(again.program) == str(kernel.program)
+    if have_compiler():
+        examine(kernel, inputs, "c")
+
+
+@pytest.mark.skipif(not have_compiler(), reason="no C compiler")
+def test_a_kernel_that_gcc_12_gets_wrong() -> None:
+    """Right at -O1 and with sanitizers, wrong at -O2 unless induction variables are left alone."""
+    shapes = {"a": "18, 15", "b": "14, 15", "y": "18, 14"}
+    workload = statements(shapes, "y[m, n] += a[m, k] * b[n, k]")
+    hardware = chip(BANKS=5, RUN=4, ENTRIES=10000, LANES=8, IN_FLIGHT=1)
+    kernel = compile_script(workload, hardware, PADDED_SUMS)
+    assert kernel.layouts["y_acc_local"].strides == (56, 4)
+    for engine in ("python", "c"):
+        examine(kernel, draw_inputs(workload, 1, "small"), engine)
+
+
+PADDED_SUMS = """
+y_local = s.cache_write('y', 'local')
+y_0_o, y_0_i = s.split('y_0', factor=4)
+s.compute_at(y_local, y_0_o)
+k_o, k_i = s.split('k', factor=8)
+s.reorder(k_o, 'm', 'n', k_i)
+y_local_init = s.decompose_reduction(y_local, k_o)
+a_local = s.cache_read('a', 'local')
+s.compute_at(a_local, y_0_o)
+b_local = s.cache_read('b', 'local')
+s.double_buffer(a_local, 2)
+s.storage_align(y_local, 1, 20, 4)
+s.tensorize(y_local_init, 'zero')
+s.tensorize(y_local, 'mac')
+s.tensorize('y', 'store')
+s.tensorize(a_local, 'load')
+s.tensorize(b_local, 'load')
+"""
+
+
+@pytest.mark.parametrize(("given", "step"), [("0, 16, 8", 3), ("0, 32, 0", 4), ("1, 8, 0", 3)])
+def test_entries_of_several_elements_are_padded_whole(given: str, step: int) -> None:
+    """Three entries of eight lanes in a row; axis 1 is that of the lanes."""
+    kernel, script = lanes()
+    made = compile_script(
+        kernel.workload, kernel.hardware, f"{script}s.storage_align(b_local, {given})"
+    )
+    assert step in made.layouts["b_local"].strides
+    examine(made, draw_inputs(made.workload, 0))
+
+
+@pytest.mark.parametrize(
+    ("given", "repair"), [("15, 14", "16, 8"), ("7, 0", "8, 0"), ("16, 4", "16, 0")]
+)
+def test_parts_of_entries_are_refused(given: str, repair: str) -> None:
+    kernel, script = lanes()
+    with pytest.raises(HwgenError, match="H420") as caught:
+        compile_script(
+            kernel.workload, kernel.hardware, f"{script}s.storage_align(b_local, 0, {given})"
+        )
+    known = caught.value.diagnostic
+    assert given.replace(", ", "*n + ") in known.found
+    assert known.repair == f"storage_align('b_local', 0, {repair})"
+
+
+def lanes() -> tuple[Compilation, str]:
+    """A product whose right factor has entries of eight elements."""
+    tensors = {"a": "int32[12, 20]", "b": "int32[20, 24]", "y": "int32[12, 24]"}
+    compute = ["y[m, n] += a[m, k] * b[k, n]"]
+    workload = parse_workload({"name": "product", "tensors": tensors, "compute": compute})
+    kernel = compile_kernel(workload, load_hardware(SPECS / "wide_rows.yaml"))
+    return kernel, script_of(kernel)
+
+
+def test_more_iterations_than_a_call_has_cost_nothing_to_count() -> None:
+    banks = Banks(1, 4096, 1, 1, ways=4)
+    touched = (Touched("one", banks, "read", 0, (2,), 1),)
+    assert served_cycles(10**12, (8,), touched) == served_cycles(8, (8,), touched) == 4
 
 
 # The cost itself, against what the description says, element by element
