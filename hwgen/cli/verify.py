@@ -85,13 +85,18 @@ def verify_chips(spec: str | None, chips: int, seed: int, jobs: int | None, outp
     from hwgen.verify.chips.campaign import chip_campaign
 
     base = find_spec(spec) if spec is not None else None
+    said: set[int] = set()
     with _progress(chips) as progress:
+
+        def step(done: int, of: int, wrong: tuple[int, ...]) -> None:
+            for number in wrong:
+                if number not in said:
+                    typer.echo(f"verify: the draw of seed {number} is wrong", err=True)
+            said.update(wrong)
+            progress("chips", done, of)
+
         report = chip_campaign(
-            chips,
-            seed,
-            base=base,
-            processes=jobs or os.cpu_count() or 1,
-            progress=lambda done, of: progress("chips", done, of),
+            chips, seed, base=base, processes=jobs or os.cpu_count() or 1, progress=step
         )
     files = failure_files(report)
     if files:

@@ -31,7 +31,7 @@ def draw_banks(spec: Spec, pick: Pick) -> None:
             "ports": dict(ports) if isinstance(ports, dict) else ports,
         }
         runs = [n for n in RUNS if memory.capacity_entries % (count * n) == 0]
-        if pick.chance(2):
+        if pick(range(3)):
             banks["interleave"] = pick(runs)
     _draw_conflicts(spec, pick)
 

@@ -22,8 +22,8 @@ SHOWN_FAILURES = 6
 W = TypeVar("W")
 R = TypeVar("R")
 
-Progress = Callable[[int, int], None]
-"""Called with draws done and draws in all."""
+Progress = Callable[[int, int, tuple[int, ...]], None]
+"""Called with draws done, draws in all, and the seeds of those that are wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ def chip_campaign(
     for part in _each(_work, work, processes):
         tally.add(part)
         if progress is not None:
-            progress(tally.drawn, count)
+            progress(tally.drawn, count, tuple(f.number for f in tally.failures))
     smallest: dict[str, Failure] = {}
     for failure in sorted(tally.failures, key=_size):
         smallest.setdefault(failure.outcome.signature, failure)

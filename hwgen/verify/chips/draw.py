@@ -111,7 +111,7 @@ def random_chip(pick: Pick, base: Spec | None = None) -> Spec:
         draw_buses(spec, pick)
     if pick.chance(4):
         draw_side_bus(spec, pick)
-    if pick.chance(4):
+    if pick.chance(3):
         draw_banks(spec, pick)
     return spec
 

@@ -26,7 +26,7 @@ WHOLE = "0..65535"
 def element_chip(pick: Pick) -> Spec:
     """A chip as plain data, in float32; few are refused when they are read."""
     spec = _base(pick((16, 1, 2, 4, 8)))
-    elements = pick((65536, 16384, 4096, 1024, 256, 64))
+    elements = pick((65536, 4096, 1024, 512, 256, 128))
     spec["memories"]["shared"]["size"] = f"{elements} * 4"
     for change in (_units, _memory, _loops, _strides, _fewer, _latency):
         if pick.chance(3):

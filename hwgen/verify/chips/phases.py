@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from hwgen.verify.chips.draws import Choose, Pick, Spec
 
-EXTENTS = (4, 1, 2, 3, 5, 7, 9, 17)
+EXTENTS = (4, 1, 2, 3, 5, 7, 9, 17, 33)
 
 
 @dataclass

@@ -18,6 +18,7 @@ FEATURES = (
     "contiguous banks",
     "interleaved banks",
     "padding against conflicts",
+    "tensors through off-chip memory",
 )
 """Features that are counted, as `features_used` names them."""
 
@@ -40,6 +41,7 @@ def features_used(compilation: Compilation) -> tuple[str, ...]:
         any(m.banks is not None and m.banks.count > 1 for m in memories),
         any(i.iterations_per_cycle for i in intrinsics),
         any(part.schedule.tiling.aligns for part in compilation.parts),
+        any(i.role == "temporary" for i in compilation.program.images),
     )
     return tuple(name for name, used in zip(FEATURES, uses, strict=True) if used)
 
