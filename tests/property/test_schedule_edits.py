@@ -126,3 +126,13 @@ def test_every_schedule_that_exists_is_right(name: str, data: st.DataObject) -> 
         return
     assert found == wanted, s.trace()
     assert str(Schedule(workload, chip(name)).replay(s.trace())) == str(s)
+
+
+def test_all_threads_add_to_a_sum_that_one_of_them_stores() -> None:
+    workload = next(w for w in WORKLOADS if w.name == "windows")
+    s = Schedule(workload, chip("cuda"))
+    inputs = values(s.state)
+    wanted = Machine(s.state, s.homes, inputs).run()
+    s.bind("k", "threadIdx.x")
+    s.set_store_predicate("t", "k == 0")
+    assert Machine(s.resolved, s.homes, inputs, seed=1).run() == wanted

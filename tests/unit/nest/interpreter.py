@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from hwgen.polyhedral.nest.legality import Homes
 from hwgen.polyhedral.nest.relations import SEQUENTIAL
 from hwgen.polyhedral.nest.state import Block, Loop, Node, Stage, State
-from hwgen.spec.expression import Access, Binary, Call, Cast, Const, Expr, Name, Unary
+from hwgen.spec.expression import Access, Binary, Call, Cast, Const, Expr, Name, Unary, names
 
 Values = dict[tuple[int, ...], int]
 NEUTRAL = {"=": 0, "+=": 0, "max=": -(1 << 31), "min=": (1 << 31) - 1}
@@ -35,6 +35,7 @@ class Machine:
         self.buffers: dict[str, Values] = {n: dict(v) for n, v in inputs.items()}
         self.random = random.Random(seed)
         self.steps = 0
+        self.together: set[str] = set()  # loops whose iterations combine what they add up
 
     def run(self) -> dict[str, Values]:
         """The outputs.
@@ -59,6 +60,8 @@ class Machine:
                     self._block(node, at)
                 case Loop():
                     order = list(range(node.extent))
+                    if node.combines:
+                        self.together.add(node.name)
                     if node.kind not in SEQUENTIAL and not node.combines:
                         self.random.shuffle(order)
                     for value in order:
@@ -66,16 +69,22 @@ class Machine:
                         self._empty(tuple(inside))
                         self._nodes(node.body, inside)
 
+    def _combined(self, stage: Stage, block: Block) -> bool:
+        reduced = {i for i, _ in stage.reduction}
+        loops = {n for i, e in block.bindings if i in reduced for n in names(e)}
+        return block.part != "init" and not loops.isdisjoint(self.together)
+
     def _block(self, block: Block, at: dict[str, int]) -> None:
         self.steps += 1
         if self.steps > MOST:
             raise TooLongError
+        stage = self.state.stage[block.stage]
         conditions = [*block.predicate]
-        if block.store_predicate is not None:
+        # Where iterations combine a sum, the condition says which of them store it, not who adds.
+        if block.store_predicate is not None and not self._combined(stage, block):
             conditions.append(block.store_predicate)
         if not all(self.value(c, at) for c in conditions):
             return
-        stage = self.state.stage[block.stage]
         point = {n: self.value(e, at) for n, e in block.bindings}
         place = tuple(self.value(i, point) for i in stage.target.indices)
         buffer = self.buffers[stage.tensor]
