@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -12,7 +12,7 @@ from hwgen.compilation import Compilation, Kernel, build
 from hwgen.errors import HwgenError, Location
 from hwgen.model.bound import lower_bound
 from hwgen.phase import DEFAULTS, SearchOptions
-from hwgen.phased import PhasedCompilation, join, sharing_of
+from hwgen.phased import PhasedCompilation, inputs_of, join, sharing_of
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.dependences import Dependences, dependences
 from hwgen.polyhedral.matching import Match, ranked_matches
@@ -28,7 +28,7 @@ from hwgen.script import Edit, line_of, write
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 from hwgen.spilling import Choice, Spill
-from hwgen.tiling_lift import Reading, lift, reader_of, readings
+from hwgen.tiling_lift import Reading, lift, own_stages, reader_of, readings
 from hwgen.tiling_script import PhasePlan, apply_tiling, apply_tilings
 
 GROUPS = 3
@@ -119,10 +119,9 @@ def _read(schedule: Schedule) -> list[Reading]:
     workload, hardware = schedule.workload, schedule.hardware
     phases = split_phases(workload)
     found: list[Reading] = []
-    held, choice = _held(schedule), _choice(schedule, phases)
     stages = _stages(Schedule(workload, hardware), phases)
     for number, (phase, first) in enumerate(zip(phases, stages, strict=True)):
-        sharing = sharing_of(phases, number, _memories(held, found, choice), choice)
+        sharing = _sharing(schedule, phases, stages, number)
         scop = build_scop(phase.workload)
         matches = every_match(scop, hardware, sharing)
         found.append(Reading(scop, matches, first, sharing.leaves))
@@ -151,15 +150,40 @@ def _stages(schedule: Schedule, phases: Sequence[Phase]) -> list[tuple[str, ...]
     return result
 
 
-def _held(schedule: Schedule) -> dict[str, str]:
-    """The memory in which each tensor, or its cache, is."""
+def _sharing(
+    schedule: Schedule, phases: Sequence[Phase], stages: Sequence[tuple[str, ...]], number: int
+) -> Sharing:
+    """What a schedule lets a phase share: an input stays for later ones that read its cache."""
+    if len(phases) == 1:
+        return NOTHING_SHARED
+    state, choice = schedule.state, _choice(schedule, phases)
+    computed = [t for phase in phases[:number] for t in phase.leaves]
+    held = {t: state.storage[t].memory for t in computed if t not in choice.spilled}
+    kept: set[str] = set()
+    for tensor, cache, readers in _caches(schedule, stages):
+        if readers[0] < number <= readers[-1]:
+            held[tensor] = state.storage[cache].memory
+        later = any(tensor in inputs_of(phase) for phase in phases[number + 1 :])
+        # One that is read twice, and by no other phase, is loaded as a whole where it fits.
+        alone = not later and not schedule.homes[cache] and state.storage[cache].slots == 1
+        if readers[0] == number and (readers[-1] > number or alone):
+            kept.add(tensor)
+    apart = tuple(t for t in inputs_of(phases[number]) if t not in kept)
+    return sharing_of(phases, number, held, replace(choice, apart=apart))
+
+
+def _caches(
+    schedule: Schedule, stages: Sequence[tuple[str, ...]]
+) -> Iterator[tuple[str, str, list[int]]]:
+    """What is cached, the cache, and the phases that read it, in order."""
     state = schedule.state
-    held = {t: state.storage[t].memory for t in state.stage if state.storage[t].memory}
+    mine = [own_stages(state, first) for first in stages]
     for stage in state.stages:
-        memory = state.storage[stage.tensor].memory
-        if stage.kind == "copy" and memory:
-            held.setdefault(stage.reads[0].tensor, memory)
-    return held
+        if stage.kind == "copy" and not any(stage.tensor in names for names in mine):
+            readers = {s.tensor for s in state.readers(stage.tensor)}
+            found = [n for n, names in enumerate(mine) if names & readers]
+            if found:
+                yield stage.reads[0].tensor, stage.tensor, found
 
 
 def _choice(schedule: Schedule, phases: Sequence[Phase]) -> Choice:
@@ -167,15 +191,6 @@ def _choice(schedule: Schedule, phases: Sequence[Phase]) -> Choice:
     storage = schedule.state.storage
     left = [t for phase in phases for t in phase.leaves if not storage[t].memory]
     return Choice(tuple(Spill(t, "by the script") for t in left))
-
-
-def _memories(
-    held: Mapping[str, str], earlier: Sequence[Reading], choice: Choice
-) -> dict[str, str]:
-    """Of those, what earlier phases have left or loaded."""
-    known = {t.name for reading in earlier for t in reading.scop.workload.tensors}
-    known -= set(choice.spilled)
-    return {tensor: memory for tensor, memory in held.items() if tensor in known}
 
 
 def _built(

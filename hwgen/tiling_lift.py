@@ -201,13 +201,16 @@ class Reader:
 
     def _stage(self, match: Match, storage: Storage) -> str:
         """The stage whose buffer a storage is; empty where there is none."""
-        for stage in self.state.stages:
-            held = self.state.storage[stage.tensor].memory
-            reads = stage.reads
+        brought = storage.shape or any(
+            o.kind == "load" and storage.name in o.storages for o in match.selection.operations
+        )
+        mine = own_stages(self.state, self.first)
+        for stage in self.state.stages if brought else ():
             if (
                 stage.kind == "copy"
-                and held == storage.memory
-                and reads[0].tensor == storage.tensor
+                and self.state.storage[stage.tensor].memory == storage.memory
+                and stage.reads[0].tensor == storage.tensor
+                and any(s.tensor in mine for s in self.state.readers(stage.tensor))
             ):
                 return stage.tensor
         if storage.shape and storage.tensor in self.state.stage:
@@ -325,6 +328,12 @@ class Reader:
             tuple(slots.items()),
             tuple(sorted(aligns)),
         )
+
+
+def own_stages(state: State, first: Sequence[str]) -> set[str]:
+    """The stages of a phase but caches of what it reads; `first`: those before any edit."""
+    present = [state.stage[name] for name in first if name in state.stage]
+    return {*first, *(s.reads[0].tensor for s in present if s.kind == "copy")}
 
 
 def rewritten(selection: Selection, storage: str) -> bool:

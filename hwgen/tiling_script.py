@@ -21,14 +21,19 @@ from hwgen.spec.expression import names
 from hwgen.spec.hardware import HardwareSpec
 
 
-def inexpressible(what: str, found: str) -> HwgenError:
+def inexpressible(
+    what: str,
+    found: str,
+    allowed: str = "stages that each store one tensor and read each tensor one way",
+    repair: str = "give the second use a tensor of its own",
+) -> HwgenError:
     """The error of a tiling for which there are no primitives."""
     return HwgenError(
         "H419",
         f"the schedule has no script: {what}",
         found=found,
-        allowed="stages that each store one tensor and read each tensor one way",
-        repair="give the second use a tensor of its own",
+        allowed=allowed,
+        repair=repair,
     )
 
 
@@ -208,6 +213,13 @@ class _Writer:
                 tensor = self.moved
             elif tensor == self._stage(final):
                 tensor = self.moved
+            elif not self._of(statement, "init", "update", "map"):
+                raise inexpressible(
+                    f"no call computes {tensor}",
+                    str(statement.source),
+                    "statements that each have calls of their own",
+                    f"read {' and '.join(r.tensor for r in statement.reads)} in place of {tensor}",
+                )
             else:
                 s.set_scope(tensor, self._target_memory(statement))
             results[statement.name] = tensor
@@ -293,7 +305,9 @@ class _Writer:
         block = s.state.site[name].block
         inside = self._inside(name)
         blocks: list[str] = []
+        rows: list[str] = []
         lanes: list[str] = []
+        called = self._called(next(o for o in self.operations if storage.name in o.storages))
         lane_loops = [n for n in self.tiling.match.storage_lane[storage.name] if n]
         for index, (iterator, _) in zip(
             storage.indices, s.state.stage[name].iterators, strict=True
@@ -304,10 +318,15 @@ class _Writer:
             for loop in own:
                 outer, lane = self._split_lanes(loop, size)
                 blocks.append(outer)
-                lanes += lane
-        self._reorder([*blocks, *lanes])
+                # A block may be several entries, of which a call fills fewer.
+                (lanes if called.issuperset(cut) else rows).extend(lane)
+        self._reorder([*blocks, *rows, *lanes])
         self.lanes[name] = lanes
         self.caches[storage.name] = name
+
+    def _called(self, operation: Operation) -> set[str]:
+        """The loops that are lanes of an operation's calls."""
+        return {loop for _, loop in self.tiling.match.lane[operation.name] if loop}
 
     def _readers(self, storage: Storage) -> tuple[str, ...]:
         """Who reads a cache: all, or this phase alone where others load the tensor themselves."""
@@ -337,10 +356,30 @@ class _Writer:
                 continue
             tensor = self.knob(storage, results)
             if wanted.setdefault(tensor, slots) != slots:
-                raise inexpressible("buffers of one stage differ in slots", tensor)
+                raise inexpressible(
+                    "buffers of one stage differ in slots",
+                    f"{tensor}: {wanted[tensor]} slots and {slots}",
+                    "as many slots for every buffer that the calls of one stage fill",
+                    "compile without a script",
+                )
         for tensor, slots in sorted(wanted.items()):
             if slots > 1:
                 self.schedule.double_buffer(tensor, slots)
+        padded: dict[str, set[tuple[int, int, int]]] = {}
+        for storage, _ in self.tiling.slots:
+            if storage in shared:
+                continue
+            size = self.tiling.match.entry_elements(storage)
+            mine = [a for a in self.tiling.aligns if a.storage == storage]
+            steps = {(a.dimension, a.factor * size, a.offset * size) for a in mine}
+            tensor = self.knob(storage, results)
+            if padded.setdefault(tensor, steps) != steps:
+                raise inexpressible(
+                    "buffers of one stage differ in padding",
+                    f"{tensor}: {len(padded[tensor])} padded dimensions and {len(steps)}",
+                    "the same padding for every buffer that the calls of one stage fill",
+                    "compile without a script",
+                )
         for align in self.tiling.aligns:
             size = self.tiling.match.entry_elements(align.storage)
             tensor = self.knob(align.storage, results)

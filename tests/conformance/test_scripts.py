@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from hwgen.errors import HwgenError
 from hwgen.pipeline import Compilation, compile_kernel
+from hwgen.polyhedral.tiling import Align
 from hwgen.schedule import Schedule
 from hwgen.scripting import compile_script, script_of
 from hwgen.spec.load import load_hardware, load_workload, make_workload
+from hwgen.tiling_script import apply_tiling
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
 from tests.samples import PAIRS
@@ -33,11 +36,84 @@ def compiled(path: Path, chip: Path, sizes: dict[str, int]) -> Compilation:
 @pytest.mark.parametrize("odd", [False, True], ids=["as_written", "odd"])
 @pytest.mark.parametrize(("chip", "path"), PAIRS, ids=lambda p: p.stem)
 def test_a_script_replays_to_the_same_bytes(path: Path, chip: Path, odd: bool) -> None:
-    found = compiled(path, chip, odd_sizes(path) if odd else {})
+    again_the_same(compiled(path, chip, odd_sizes(path) if odd else {}))
+
+
+def again_the_same(found: Compilation) -> None:
     again = compile_script(found.workload, found.hardware, script_of(found))
     assert str(again.program) == str(found.program)
     assert again.source.c == found.source.c
     assert again.cycles == found.cycles
+
+
+def test_calls_with_fewer_lanes_than_a_block_has() -> None:
+    """A load fills one row of the block that a product reads; `n` of one has no lane at all."""
+    chip = ROOT / "tests" / "specs" / "row_array.yaml"
+    for sizes in ({}, {"M": 17, "N": 9, "K": 30}, {"M": 9, "N": 1, "K": 8}):
+        again_the_same(compiled(ROOT / "workloads" / "gemm_requant.yaml", chip, sizes))
+
+
+PHASES: dict[str, tuple[dict[str, str], list[tuple[str, dict[str, int]]]]] = {
+    "the first phase reads a part": (
+        {"x": "[32, 16]", "w": "[31, 16]", "s": "[16]", "t": "[16]"},
+        [
+            ("s[c] += x[r + 1, c] * w[r, c]", {"r": 31, "c": 16}),
+            ("t[c] += x[r, c] * s[c]", {"r": 32, "c": 16}),
+        ],
+    ),
+    "both phases read all": (
+        {"x": "[32, 16]", "w": "[32, 16]", "s": "[16]", "t": "[16]"},
+        [
+            ("s[c] += x[r, c] * w[r, c]", {"r": 32, "c": 16}),
+            ("t[c] += x[r, c] * s[c]", {"r": 32, "c": 16}),
+        ],
+    ),
+    "both read all, which does not fit": (
+        {"x": "[9000, 16]", "w": "[9000, 16]", "s": "[16]", "t": "[16]"},
+        [
+            ("s[c] += x[r, c] * w[r, c]", {"r": 9000, "c": 16}),
+            ("t[c] += x[r, c] * s[c]", {"r": 9000, "c": 16}),
+        ],
+    ),
+    "one phase reads twice": (
+        {"x": "[32, 64]", "y": "[64]"},
+        [("y[c] += x[r, c] * x[r, c]", {"r": 32, "c": 64})],
+    ),
+    "one phase reads twice, another does not": (
+        {"x": "[32, 64]", "w": "[32, 64]", "s": "[64]", "t": "[64]"},
+        [
+            ("s[c] += x[r, c] * x[r, c]", {"r": 32, "c": 64}),
+            ("t[c] += w[r, c] * s[c]", {"r": 32, "c": 64}),
+        ],
+    ),
+    "one phase reads twice what does not fit": (
+        {"x": "[1000, 64]", "w": "[1000, 64]", "s": "[64]", "t": "[64]"},
+        [
+            ("s[c] += x[r, c] * x[r, c]", {"r": 1000, "c": 64}),
+            ("t[c] += w[r, c] * s[c]", {"r": 1000, "c": 64}),
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", PHASES)
+def test_what_phases_share_is_read_off_the_script(case: str) -> None:
+    shapes, statements = PHASES[case]
+    workload = make_workload(
+        name="shared",
+        sizes={},
+        tensors={name: f"int32{shape}" for name, shape in shapes.items()},
+        compute=[{"do": do, "loops": loops} for do, loops in statements],
+    )
+    wide = load_hardware(ROOT / "tests" / "specs" / "wide_rows.yaml")
+    again_the_same(compile_kernel(workload, wide))
+
+
+def test_a_tensor_stored_by_one_phase_and_cached_by_the_next() -> None:
+    """Both have a buffer of it in the same memory, the first with one slot."""
+    chip = ROOT / "hw_specs" / "npu_shared_buffer.yaml"
+    sizes = {"M": 300, "H": 300, "G": 240}
+    again_the_same(compiled(ROOT / "workloads" / "mlp.yaml", chip, sizes))
 
 
 def gemm_script() -> tuple[Compilation, str]:
@@ -102,3 +178,43 @@ def test_a_tensor_read_in_two_ways_has_no_script() -> None:
     with pytest.raises(HwgenError, match="H419"):
         script_of(found)
     assert Schedule(workload, found.hardware).trace() == ""
+
+
+def test_a_copy_that_no_call_makes_has_no_script() -> None:
+    tensors = {"a": "int8[16, 32]", "b": "int8[16, 32]", "y": "int8[16, 16]"}
+    workload = make_workload(
+        name="copied",
+        sizes={},
+        tensors=tensors | dict.fromkeys("st", "int32[16, 16]"),
+        compute=["s[i, j] += a[i, k] * b[j, k]", "t[i, j] = s[i, j]", "y[i, j] = int8(t[i, j])"],
+    )
+    with pytest.raises(HwgenError, match="H419") as refused:
+        script_of(compile_kernel(workload, load_hardware(VTA)))
+    assert refused.value.diagnostic.repair == "read s in place of t"
+
+
+def test_buffers_of_one_stage_have_the_same_slots_and_padding() -> None:
+    workload = make_workload(
+        name="two_steps",
+        sizes={},
+        tensors={"x": "float32[8, 6]", "b": "float32[6]", "y": "float32[8, 6]"},
+        compute=["y[m, n] = max(x[m, n] + b[n], 0)"],
+    )
+    found = compile_kernel(workload, load_hardware(ROOT / "hw_specs" / "vtcm_two_banks.yaml"))
+    tiling = found.schedule.tiling
+    made = [s.name for s in found.match.selection.storages if s.tensor == "y"]
+    assert len(made) == 2
+
+    def script(slots: tuple[int, ...], padded: list[str]) -> str:
+        numbers = dict(tiling.slots) | dict(zip(made, slots, strict=True))
+        aligns = tuple(Align(name, 0, 8, 2) for name in padded)
+        schedule = Schedule(workload, found.hardware)
+        changed = replace(tiling, slots=tuple(numbers.items()), aligns=aligns)
+        apply_tiling(schedule, found.scop, changed)
+        return schedule.trace()
+
+    assert "storage_align" in script((2, 2), made)
+    with pytest.raises(HwgenError, match=r"H419.*differ in slots"):
+        script((2, 1), [])
+    with pytest.raises(HwgenError, match=r"H419.*differ in padding"):
+        script((1, 1), made[:1])

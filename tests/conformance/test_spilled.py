@@ -106,8 +106,15 @@ def test_reports_count_it_and_the_bound_does_not(
     assert dma < 1.5 * (given + out) / 16 + 64
 
 
-def test_a_script_says_so_too() -> None:
-    kernel = large("mlp", (("M", 260), ("H", 260)))
+@pytest.mark.parametrize("of", ["large", "synchronised", "scaled"])
+def test_a_script_says_so_too(of: str) -> None:
+    if of == "large":
+        kernel = large("mlp", (("M", 260), ("H", 260)))
+    elif of == "synchronised":
+        kernel = synchronised("tokens")
+    else:
+        path = ROOT / "tests" / "gemmini" / "workloads" / "two_layers.yaml"
+        kernel = spilled(load_workload(path), load_hardware(ROOT / "hw_specs" / "gemmini.yaml"))
     again = compile_script(kernel.workload, kernel.hardware, script_of(kernel))
     assert again.program == kernel.program
 

@@ -76,11 +76,12 @@ def _marked(state: State, site: Site, done: Tensorized) -> State:
 
 
 def _lanes(chain: tuple[Loop, ...], intrinsics: Sequence[Intrinsic]) -> Tensorized:
-    """Loops that are lanes of units' intrinsics; how they match is decided with all operands."""
+    """Loops that are lanes of units' intrinsics; how they match is decided with all operands, and
+    a loop that runs once is no lane."""
     for intrinsic in intrinsics:
         extents = [e for _, e in intrinsic.iterators]
         for loop in chain:
-            if loop.extent not in extents:
+            if loop.extent > 1 and loop.extent not in extents:
                 raise HwgenError(
                     "H416",
                     f"{loop.name} is no lane of {intrinsic.name}",
