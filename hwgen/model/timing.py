@@ -120,6 +120,7 @@ class Machine:
         self._buses = [ReadBus(bus) for bus in hardware.buses]
         self._free = [0] * n
         self._queue: list[deque[Operation]] = [deque() for _ in range(n)]
+        self._unfinished = [0] * n
         self._arrival: list[deque[int]] = [deque() for _ in range(n)]
         self._reading: list[tuple[Operation, int] | None] = [None] * n
         self._capacity = [min(lead, unit.queue_entries or FOREVER) for unit in hardware.units]
@@ -362,9 +363,7 @@ class Machine:
 
     def _instructions(self, unit: int) -> int:
         """Instructions of a unit's operations whose ends are not known yet."""
-        reading = self._reading[unit]
-        waiting = sum(op.instructions for op in self._queue[unit])
-        return waiting + (reading[0].instructions if reading is not None else 0)
+        return self._unfinished[unit]
 
     def _room(self, unit: int, capacity: int) -> int:
         """The first cycle at which the unit's queue takes one more."""
@@ -391,6 +390,7 @@ class Machine:
 
     def _enqueue(self, operation: Operation, arrival: int) -> None:
         self._queue[operation.unit].append(operation)
+        self._unfinished[operation.unit] += operation.instructions
         self._arrival[operation.unit].append(arrival)
         self._held[operation.unit].append(self._passed)
         if self._board is not None:
@@ -464,6 +464,7 @@ class Machine:
         self, unit: int, operation: Operation, start: int, end: int, pending: list[int]
     ) -> None:
         self._free[unit] = end
+        self._unfinished[unit] -= operation.instructions
         self._ends[unit].append(end)
         if self._issuer is not None:
             self._issuer.finish(operation, start, end)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,6 +14,8 @@ from hwgen.verify.chips.draw import Draw, draw_again, draw_of
 from hwgen.verify.chips.draws import Spec
 from hwgen.verify.chips.examine import Outcome, Verdict, check
 
+COLLECTED_AFTER = 20_000
+"""New objects after which a process looks for cyclic garbage: most of what a draw makes stays."""
 BATCH = 20
 """Draws that a process takes at a time."""
 SHRINK_RUNS = 60
@@ -184,6 +187,7 @@ def _each(call: Callable[[W], R], work: Sequence[W], processes: int) -> Iterator
 
 
 def _work(work: _Work) -> Tally:
+    gc.set_threshold(COLLECTED_AFTER)
     first, count, base = work
     tally = Tally()
     for number in range(first, first + count):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 
 from hwgen.errors import HwgenError
@@ -38,7 +38,8 @@ RANKS = (0, 0, 0, 1, 2, 5)
 @dataclass(frozen=True, slots=True)
 class Draw:
     """`chip`, `workload`: the texts of two YAML files. `rank`: of the schedule; `mutant`: which
-    defect is planted, None where none is; `choices`: the positions that give this draw again."""
+    defect is planted, None where none is; `choices`: the positions that give this draw again;
+    `data`: what reading the two files gives."""
 
     kind: str
     chip: str
@@ -49,6 +50,7 @@ class Draw:
     use_c: bool
     mutant: int | None
     choices: tuple[int, ...]
+    data: tuple[Spec, Spec] = field(compare=False, repr=False)
 
 
 def draw_of(seed: int, base: Spec | None = None) -> Draw:
@@ -86,9 +88,10 @@ def drawn(tape: Tape, base: Spec | None) -> Draw:
         # Floats that stay small integers: their sums are exact in any order.
         style="small" if floats else pick(STYLES),
         rank=0 if phased else pick(RANKS),
-        use_c=pick.chance(8),
+        use_c=pick.chance(16),
         mutant=pick(range(64)) if pick.chance(8) else None,
         choices=tuple(tape.taken),
+        data=(chip, workload),
     )
 
 
