@@ -74,6 +74,11 @@ def conflict_rows(timing: TimingResult, shared: Sequence[SharedBanks]) -> list[t
     return [row for _, row in sorted(rows, key=lambda item: -item[0])]
 
 
+def conflict_cycles(timing: TimingResult, shared: Sequence[SharedBanks]) -> int:
+    """Cycles that calls waited for ports that others, or accesses of their own, held."""
+    return timing.conflict_cycles + sum(s.lost for s in shared)
+
+
 CONFLICT_HEADER = ("memory", "bank", "port", "waits", "for", "times", "cycles")
 
 
@@ -81,7 +86,7 @@ def conflict_lines(timing: TimingResult, shared: Sequence[SharedBanks]) -> list[
     """Bank conflicts as text, with what they cost."""
     if not timing.conflicts and not shared:
         return ["bank conflicts: none"]
-    cycles = timing.conflict_cycles + sum(s.lost for s in shared)
+    cycles = conflict_cycles(timing, shared)
     return [
         f"bank conflicts: {cycles:,} cycles of waiting for a port, "
         f"{cycles / timing.cycles:.1%} of the kernel's",

@@ -14,7 +14,14 @@ from importlib import import_module
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from hwgen.report.banks import CONFLICT_HEADER, bank_uses, banked, banks_figure, conflict_rows
+from hwgen.report.banks import (
+    CONFLICT_HEADER,
+    bank_uses,
+    banked,
+    banks_figure,
+    conflict_cycles,
+    conflict_rows,
+)
 from hwgen.report.figures import (
     Figure,
     breakdown,
@@ -83,7 +90,7 @@ def page(compilation: Compilation, drawn: int = DRAWN_CALLS) -> str:
         units=_units(measured),
         buffers=_buffers(c),
         conflicts=_conflicts(measured),
-        conflict_cycles=measured.timing.conflict_cycles,
+        conflict_cycles=conflict_cycles(measured.timing, measured.shared_banks),
         program=highlighted(str(c.program)),
         explanations=_explanations(c),
         figures=embedded(_figures(measured, recording, placed)),

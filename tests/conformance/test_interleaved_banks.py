@@ -21,7 +21,9 @@ from hwgen.model.timing import simulate_timing
 from hwgen.pipeline import Compilation, compile_kernel
 from hwgen.polyhedral.search import Candidate
 from hwgen.polyhedral.tiling import Align, Tiling
+from hwgen.report.html import page
 from hwgen.report.simulation import simulation_text
+from hwgen.report.trace_events import trace
 from hwgen.scripting import compile_script, script_of
 from hwgen.spec.hardware import Access, Banks, HardwareSpec
 from hwgen.spec.load import load_hardware, parse_workload
@@ -103,6 +105,17 @@ def test_without_padding_the_lanes_wait_for_one_bank_and_the_report_says_which()
     report = simulation_text(kernel, examine(kernel, draw_inputs(kernel.workload, 0)))
     assert "bank conflicts: 32,768 cycles" in report
     assert "its own y" in report
+
+
+def test_pages_show_what_calls_lose_to_their_own_accesses() -> None:
+    kernel = squares(32)
+    assert "there is no bank conflict" in page(kernel)
+    dense = page(with_aligns(kernel))
+    assert (
+        "Calls waited 32,768 cycles for ports that others, or accesses of their own, held" in dense
+    )
+    assert "its own y" in dense
+    assert '"local banks"' in trace(kernel)
 
 
 def test_the_search_finds_a_kernel_without_conflicts() -> None:
