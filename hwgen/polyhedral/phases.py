@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from hwgen.errors import HwgenError
-from hwgen.polyhedral.scop import build_scop
+from hwgen.polyhedral.scop import Scop, build_scop
 from hwgen.spec.expression import Access, walk
 from hwgen.spec.workload import Role, Statement, Tensor, Workload
 
@@ -70,12 +70,24 @@ def _together(workload: Workload, statements: list[Statement]) -> bool:
     if sum(s.op != "=" for s in statements) > 1:
         return False
     try:
-        build_scop(_part(workload, statements, frozenset()))
+        scop = build_scop(_part(workload, statements, frozenset()))
     except HwgenError as error:
         if error.code not in CANNOT_SHARE:
             raise
         return False
-    return True
+    return not _stored_in_a_sum(workload, scop)
+
+
+def _stored_in_a_sum(workload: Workload, scop: Scop) -> bool:
+    """Whether an output shares loops with a term of a sum: it would be computed for every tile of
+    the sum again, and stored by calls that stand outside these loops."""
+    summed = set(scop.anchor.reduction)
+    outputs = {t.name for t in workload.outputs}
+    return any(
+        s.target.tensor in outputs and not summed.isdisjoint(n for n, _ in s.loops)
+        for s in scop.statements
+        if s is not scop.anchor
+    )
 
 
 def _reads(statements: Sequence[Statement]) -> set[str]:

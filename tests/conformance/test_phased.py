@@ -14,7 +14,7 @@ from hwgen.pipeline import Compilation, PhasedCompilation, compile_kernel
 from hwgen.polyhedral.phases import split_phases
 from hwgen.spec.expression import DTYPES
 from hwgen.spec.hardware import HardwareSpec
-from hwgen.spec.load import load_hardware, load_workload, make_workload
+from hwgen.spec.load import load_hardware, load_workload, make_workload, parse_workload
 from hwgen.verify.check_program import check_program
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
@@ -236,3 +236,21 @@ def test_an_input_stays_only_where_all_of_it_was_loaded(case: str) -> None:
     kernel = compile_kernel(workload, wide)
     for engine in ENGINES:
         examine(kernel, draw_inputs(workload, 4), engine)
+
+
+@pytest.mark.parametrize("entries", [64, 96, 128, 512])
+def test_an_output_is_not_stored_inside_the_loops_of_a_sum(entries: int) -> None:
+    """`h` shares loops with a term of `y`; its store stood outside the loops that compute it."""
+    shapes = {"a": "7, 6", "b": "7, 6", "g": "7, 6", "h": "7, 6", "c": "6, 9", "y": "7, 9"}
+    tensors = {name: f"float32[{shape}]" for name, shape in shapes.items()}
+    compute = [
+        "g[m, k] = a[m, k] + b[m, k]",
+        "h[m, k] = g[m, k] + b[m, k]",
+        "y[m, n] += g[m, k] * c[k, n]",
+    ]
+    workload = parse_workload({"name": "both", "tensors": tensors, "compute": compute})
+    assert [t.name for t in workload.outputs] == ["h", "y"]
+    assert [len(p.workload.statements) for p in split_phases(workload)] == [2, 1]
+    path = ROOT / "tests" / "specs" / "interleaved_banks.yaml"
+    kernel = compile_kernel(workload, load_hardware(path, {"ENTRIES": entries}))
+    examine(kernel, draw_inputs(workload, 1, "small"))
