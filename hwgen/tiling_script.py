@@ -8,9 +8,10 @@ packed by the host.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TypeVar
 
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.operations import Operation, Storage
@@ -19,6 +20,8 @@ from hwgen.polyhedral.tiling import Tiling
 from hwgen.schedule import Schedule
 from hwgen.spec.expression import names
 from hwgen.spec.hardware import HardwareSpec
+
+K = TypeVar("K", int, str)
 
 
 def inexpressible(
@@ -349,42 +352,43 @@ class _Writer:
         return results[first.statement]
 
     def _buffers(self, results: dict[str, str]) -> None:
-        wanted: dict[str, int] = {}
-        shared = {x.name for x in self.tiling.match.selection.storages if x.shape}
-        for storage, slots in self.tiling.slots:
-            if storage in shared:
-                continue
-            tensor = self.knob(storage, results)
-            if wanted.setdefault(tensor, slots) != slots:
-                raise inexpressible(
-                    "buffers of one stage differ in slots",
-                    f"{tensor}: {wanted[tensor]} slots and {slots}",
-                    "as many slots for every buffer that the calls of one stage fill",
-                    "compile without a script",
-                )
-        for tensor, slots in sorted(wanted.items()):
-            if slots > 1:
-                self.schedule.double_buffer(tensor, slots)
-        padded: dict[str, set[tuple[int, int, int]]] = {}
-        for storage, _ in self.tiling.slots:
-            if storage in shared:
-                continue
-            size = self.tiling.match.entry_elements(storage)
-            mine = [a for a in self.tiling.aligns if a.storage == storage]
-            steps = {(a.dimension, a.factor * size, a.offset * size) for a in mine}
-            tensor = self.knob(storage, results)
-            if padded.setdefault(tensor, steps) != steps:
-                raise inexpressible(
-                    "buffers of one stage differ in padding",
-                    f"{tensor}: {len(padded[tensor])} padded dimensions and {len(steps)}",
-                    "the same padding for every buffer that the calls of one stage fill",
-                    "compile without a script",
-                )
+        slots = self._alike(results, "slots", self.tiling.slot)
+        for tensor, count in sorted(slots.items()):
+            if count > 1:
+                self.schedule.double_buffer(tensor, count)
+        self._alike(results, "padding", {name: self._padding(name) for name in self.tiling.slot})
         for align in self.tiling.aligns:
             size = self.tiling.match.entry_elements(align.storage)
             tensor = self.knob(align.storage, results)
             factor, offset = align.factor * size, align.offset * size
             self.schedule.storage_align(tensor, align.dimension, factor, offset)
+
+    def _padding(self, storage: str) -> str:
+        """How a buffer's rows are apart, in elements."""
+        size = self.tiling.match.entry_elements(storage)
+        mine = [a for a in self.tiling.aligns if a.storage == storage]
+        steps = (f"{a.dimension}: {a.factor * size}*n + {a.offset * size}" for a in mine)
+        return ", ".join(steps) or "none"
+
+    def _alike(self, results: dict[str, str], what: str, given: Mapping[str, K]) -> dict[str, K]:
+        """What is given of each stage's buffers, of which a stage may have several.
+
+        Raises:
+            HwgenError: H419 where they differ.
+        """
+        found: dict[str, K] = {}
+        for storage, value in given.items():
+            if self.tiling.match.selection.storage(storage).shape:
+                continue  # It has the tensor's own buffer.
+            tensor = self.knob(storage, results)
+            if found.setdefault(tensor, value) != value:
+                raise inexpressible(
+                    f"buffers of one stage differ in {what}",
+                    f"{tensor}: {found[tensor]} and {value}",
+                    f"the same {what} for every buffer that the calls of one stage fill",
+                    "compile without a script",
+                )
+        return found
 
     def _tensorize(self, results: dict[str, str]) -> None:
         s = self.schedule

@@ -88,7 +88,7 @@ def _tokens(machine: Clocks, stream: Stream) -> tuple[RedundantTokens, ...]:
                 if (
                     len(given) == len(taken)
                     and _no_later(given, taken)
-                    and (_ordered(machine, given, taken))
+                    and _ordered(machine, given, taken)
                 ):
                     found.append(
                         RedundantTokens(source, target, some_pushes, some_pops, len(given))

@@ -22,6 +22,7 @@ from hwgen.verify.edits import all_nodes
 from hwgen.verify.examine import examine
 from hwgen.verify.mutations import catch
 from hwgen.verify.mutations_configuration import configuration_mutations
+from tests.products import narrowed
 
 SPECS = Path(__file__).parents[2] / "specs"
 Shape = tuple[int, int, int]
@@ -34,23 +35,6 @@ def product(m: int, n: int, k: int, dtype: str, sums: str, weights: str = "w[k, 
     if weights == "w[n, k]":
         tensors["w"] = f"{dtype}[{n}, {k}]"
     return hwgen.Workload("product", tensors=tensors, compute=[f"y[m, n] += x[m, k] * {weights}"])
-
-
-def narrowed(m: int, n: int, k: int) -> Workload:
-    return hwgen.Workload(
-        "narrowed",
-        tensors={
-            "x": f"int8[{m}, {k}]",
-            "w": f"int8[{k}, {n}]",
-            "b": f"int32[{n}]",
-            "acc": f"int32[{m}, {n}]",
-            "y": f"int8[{m}, {n}]",
-        },
-        compute=[
-            "acc[m, n] += x[m, k] * w[k, n]",
-            "y[m, n] = int8(clip((acc[m, n] + b[n]) >> 5, -128, 127))",
-        ],
-    )
 
 
 def window(h: int, o: int, c: int) -> Workload:

@@ -19,6 +19,7 @@ from hwgen.spec.load import load_hardware
 from hwgen.verify.check_program import check_program
 from hwgen.verify.mutations import catch
 from hwgen.verify.mutations_images import IN_PLACE, image_mutations
+from tests.products import narrowed
 
 SPECS = Path(__file__).parents[2] / "specs"
 P = [Name(f"p{d}") for d in range(4)]
@@ -31,21 +32,7 @@ def chip(name: str = "row_array") -> HardwareSpec:
 
 @cache
 def compiled(m: int, n: int, k: int) -> Compilation:
-    workload = hwgen.Workload(
-        "narrowed",
-        tensors={
-            "x": f"int8[{m}, {k}]",
-            "w": f"int8[{k}, {n}]",
-            "b": f"int32[{n}]",
-            "acc": f"int32[{m}, {n}]",
-            "y": f"int8[{m}, {n}]",
-        },
-        compute=[
-            "acc[m, n] += x[m, k] * w[k, n]",
-            "y[m, n] = int8(clip((acc[m, n] + b[n]) >> 5, -128, 127))",
-        ],
-    )
-    return hwgen.compile_kernel(workload, chip())
+    return hwgen.compile_kernel(narrowed(m, n, k), chip())
 
 
 def placed(c: Compilation) -> set[str]:
