@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from hwgen.codegen.program import KernelProgram
 from hwgen.errors import HwgenError
 from hwgen.pipeline import compile_kernel
 from hwgen.spec.hardware import HardwareSpec
@@ -23,18 +24,19 @@ TRIES = 6
 """Chips drawn per test until one of them, with banks, can run its workload."""
 
 
-def drawn(seed: int) -> tuple[HardwareSpec, Workload] | None:
-    """A chip and a workload; None where one is refused or no memory has banks."""
+def drawn(seed: int) -> tuple[HardwareSpec, Workload, KernelProgram] | None:
+    """A chip, a workload and its kernel; None where one is refused or no memory has banks."""
     pick = Pick(Tape(Random(seed)).choose)
     spec = random_chip(pick)
     draw_banks(spec, pick)
     try:
         hardware = parse_hardware(spec)
+        if not any(m.banks for m in hardware.memories):
+            return None
         workload = parse_workload(workload_for(spec, pick.choose))
-        compile_kernel(workload, hardware)
+        return hardware, workload, compile_kernel(workload, hardware).program
     except HwgenError:
         return None
-    return (hardware, workload) if any(m.banks for m in hardware.memories) else None
 
 
 @pytest.mark.parametrize("seed", range(16))
@@ -42,9 +44,8 @@ def test_random_chips_with_banks(seed: int) -> None:
     for number in range(TRIES):
         found = drawn(1000 * number + seed)
         if found is not None:
-            hardware, workload = found
+            hardware, workload, program = found
             assert judge(workload, hardware) == ""
-            program = compile_kernel(workload, hardware).program
             judge_ports(program, hardware)
             agree(program, hardware)
             return
