@@ -45,14 +45,11 @@ class Phases:
     hardware: HardwareSpec
     forms: tuple[Form, ...]
 
-    @cached_property
-    def usable(self) -> dict[str, range]:
-        """Entries of each memory that all phases can address."""
-        found: dict[str, range] = {}
-        for name in {s.memory for f in self.forms for s in own_storages(f.match)}:
-            reach = [f.match.selection.addressable(self.hardware, name) for f in self.forms]
-            found[name] = range(max(r.start for r in reach), min(r.stop for r in reach))
-        return found
+    def usable(self, phase: int) -> dict[str, range]:
+        """Entries of each memory that a phase can address."""
+        match = self.forms[phase].match
+        names = {s.memory for s in own_storages(match)}
+        return {n: match.selection.addressable(self.hardware, n) for n in names}
 
     def beside(self, phase: int) -> list[tuple[str, str, int]]:
         """Tensors that other phases hold while one runs: name, memory, entries."""
@@ -71,7 +68,7 @@ class Phases:
     def room(self, phase: int) -> dict[str, int]:
         """Entries of each memory for the buffers of a phase."""
         beside = self.beside(phase)
-        return {m: len(usable) - taken(beside, m) for m, usable in self.usable.items()}
+        return {m: len(usable) - taken(beside, m) for m, usable in self.usable(phase).items()}
 
     @cached_property
     def exceeded(self) -> tuple[tuple[str, ...], ...]:
@@ -125,8 +122,8 @@ class Phases:
             names = sorted(self.exceeded[phase])
             memories = [self.hardware.memory[n] for n in names]
             found = all_alive_text(self.hardware, self.alive(phase), names)
-            selections = [f.match.selection for f in self.forms]
-            allowed = "\nand ".join(room_text(m, self.usable[m.name], selections) for m in memories)
+            usable, selection = self.usable(phase), self.forms[phase].match.selection
+            allowed = "\nand ".join(room_text(m, usable[m.name], [selection]) for m in memories)
             several = "memories" if len(names) > 1 else "memory"
             whole = f"{several} {' and '.join(names)}"
             message = f"buffers exceed {whole}"

@@ -1,7 +1,8 @@
 """Fixed addresses for every buffer, memory by memory.
 
 A buffer lives from the first to the last phase that touches it; those of one phase live through
-its whole body. Buffers alive together are disjoint. Larger ones are placed first, each at the
+its whole body. It lies where all calls of the phases that touch it can address. Buffers alive
+together are disjoint. Those with the least choice are placed first, then larger ones, each at the
 lowest address where no earlier one is in its way: exact for one phase, where all are alive at once,
 and first fit by decreasing size for several. In a memory of several banks, `placement.py` chooses
 banks too.
@@ -10,7 +11,7 @@ banks too.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hwgen.codegen.layout import BufferLayout
 from hwgen.codegen.overlap import Slot, overlaps
@@ -68,21 +69,21 @@ def allocate(
             mine[storage] = name
             tensor = selection.storage(storage).tensor
             layout = layouts[storage]
-            known = wanted.setdefault(name, Wanted(name, tensor, layout, number, number))
+            reach = selection.addressable(hardware, layout.memory)
+            known = wanted.setdefault(name, Wanted(name, tensor, layout, number, number, reach))
             _check_same(known.layout, layout, tensor)
-            wanted[name] = Wanted(name, tensor, known.layout, known.first, number)
+            usable = range(max(reach.start, known.usable.start), min(reach.stop, known.usable.stop))
+            wanted[name] = replace(known, last=number, usable=usable)
         names.append(mine)
     buffers: list[Buffer] = []
     for memory in hardware.memories:
         if memory.kind != "offchip":
-            reach = [t.match.selection.addressable(hardware, memory.name) for t, _ in phases]
-            usable = range(max(r.start for r in reach), min(r.stop for r in reach))
             inside = [w for w in wanted.values() if w.layout.memory == memory.name]
             together: dict[tuple[Slot, Slot], float] = {}
             if memory.banks is not None and memory.banks.count > 1:
                 for (tiling, _), mine in zip(phases, names, strict=True):
                     together |= overlaps(hardware, memory.name, tiling, mine)
-            buffers += _place(memory, usable, inside, together)
+            buffers += _place(memory, inside, together)
     return Allocation(tuple(buffers), tuple(names))
 
 
@@ -114,19 +115,19 @@ def _alive(wanted: Wanted) -> Alive:
 
 def _place(
     memory: Memory,
-    usable: range,
     wanted: Sequence[Wanted],
     overlapping: Mapping[tuple[Slot, Slot], float],
 ) -> Iterator[Buffer]:
-    """Inside the entries `usable`, which every call on these buffers can address."""
     if memory.banks is None or memory.banks.count == 1:
-        placed = first_fit(usable, wanted)
+        placed = first_fit(wanted)
     else:
-        placed = by_bank(usable, memory.banks, wanted, overlapping)
-    top = max((p.end for p in placed), default=0)
-    if placed and top > usable.stop:
-        alive = [(_alive(p.wanted), p.wanted.first, p.wanted.last, p.base) for p in placed]
-        raise buffers_exceed(memory, usable, alive)
+        placed = by_bank(memory.banks, wanted, overlapping)
+    if any(p.exceeds for p in placed):
+        worst, *others = sorted(placed, key=lambda p: -p.exceeds)
+        alive = [
+            (_alive(p.wanted), p.wanted.first, p.wanted.last, p.base) for p in (worst, *others)
+        ]
+        raise buffers_exceed(memory, worst.wanted.usable, alive)
     for p in placed:
         w, banks = p.wanted, memory.banks
         yield Buffer(

@@ -21,13 +21,15 @@ STEPS = 4000
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A buffer to be placed, alive from phase `first` to phase `last`."""
+    """A buffer to be placed inside the entries `usable`, which every call on it can address; alive
+    from phase `first` to phase `last`."""
 
     name: str
     tensor: str
     layout: BufferLayout
     first: int
     last: int
+    usable: range
 
     @property
     def entries(self) -> int:
@@ -58,17 +60,27 @@ class Placed:
     def end(self) -> int:
         return self.spans[-1][1]
 
+    @property
+    def exceeds(self) -> int:
+        """Entries past the last usable one."""
+        return max(0, self.end - self.wanted.usable.stop)
+
     def banks(self, banks: Banks) -> tuple[range, ...]:
         """The banks of each slot."""
         return tuple(range(banks.of(a), banks.of(b - 1) + 1) for a, b in self.spans)
 
 
-def first_fit(usable: range, wanted: Sequence[Wanted]) -> list[Placed]:
-    """Larger buffers first, each at the lowest address where no earlier one is in its way."""
+def first_fit(wanted: Sequence[Wanted]) -> list[Placed]:
+    """Buffers with the least choice first, larger ones before smaller ones, each at the lowest
+    address where no earlier one is in its way."""
     placed: list[Placed] = []
-    for w in sorted(wanted, key=lambda w: (-w.entries, w.name)):
-        placed.append(Placed(w, _lowest(usable.start, w.entries, _taken(w, placed))))
+    for w in _in_order(wanted):
+        placed.append(Placed(w, _lowest(w.usable.start, w.entries, _taken(w, placed))))
     return placed
+
+
+def _in_order(wanted: Sequence[Wanted]) -> list[Wanted]:
+    return sorted(wanted, key=lambda w: (len(w.usable), -w.entries, w.name))
 
 
 def _taken(w: Wanted, placed: Sequence[Placed]) -> list[tuple[int, int]]:
@@ -85,17 +97,15 @@ def _lowest(start: int, entries: int, taken: Sequence[tuple[int, int]]) -> int:
 
 
 def by_bank(
-    usable: range,
     banks: Banks,
     wanted: Sequence[Wanted],
     overlaps: Mapping[tuple[Slot, Slot], float],
 ) -> list[Placed]:
     """The placement with the least overlap in one bank; first fit where the search finds none."""
-    order = sorted(wanted, key=lambda w: (-w.entries, w.name))
-    search = _Search(usable, banks, order, overlaps)
+    search = _Search(banks, _in_order(wanted), overlaps)
     search.extend(0.0, [])
-    plain = first_fit(usable, wanted)
-    fits = all(p.end <= usable.stop for p in plain)
+    plain = first_fit(wanted)
+    fits = not any(p.exceeds for p in plain)
     if search.best is None or (fits and _total(plain, banks, overlaps) <= search.cost):
         return plain
     return search.best
@@ -106,12 +116,10 @@ class _Search:
 
     def __init__(
         self,
-        usable: range,
         banks: Banks,
         order: Sequence[Wanted],
         overlaps: Mapping[tuple[Slot, Slot], float],
     ) -> None:
-        self.usable = usable
         self.banks = banks
         self.order = order
         self.overlaps = overlaps
@@ -143,21 +151,21 @@ class _Search:
             for bank in range(self.banks.count - slots * step + 1):
                 starts = [(bank + n * step) * size for n in range(slots)]
                 inside = [(a - s, b - s) for s in starts for a, b in taken]
-                low = max(0, *(self.usable.start - s for s in starts))
+                low = max(0, *(w.usable.start - s for s in starts))
                 least = _lowest(low, w.layout.slot_entries, sorted(inside))
                 yield from self.within(Placed(w, starts[0] + least, step * size), step)
         for bank in range(self.banks.count):
-            low = max(bank * size, self.usable.start)
+            low = max(bank * size, w.usable.start)
             yield from self.within(Placed(w, _lowest(low, w.entries, taken)), 1, bank)
-        dense = Placed(w, _lowest(self.usable.start, w.entries, taken))
-        if dense.end <= self.usable.stop:
+        dense = Placed(w, _lowest(w.usable.start, w.entries, taken))
+        if not dense.exceeds:
             yield dense
 
     def within(self, option: Placed, step: int, bank: int | None = None) -> Iterator[Placed]:
         """The option where every slot is in so many banks (the given one) and can be addressed."""
         held = option.banks(self.banks)
         inside = all(len(r) <= step and (bank is None or r.start == bank) for r in held)
-        if inside and option.end <= self.usable.stop:
+        if inside and not option.exceeds:
             yield option
 
     def added(self, option: Placed, placed: Sequence[Placed]) -> float:

@@ -72,9 +72,9 @@ def room_text(memory: Memory, usable: range, selections: Sequence[Selection] = (
 def buffers_exceed(
     memory: Memory, usable: range, alive: Sequence[tuple[Alive, int, int, int]]
 ) -> HwgenError:
-    """The error of buffers, each with its first and last phase and its first entry, that end past
-    the `usable` entries of a memory."""
-    past = max(alive, key=lambda item: item[3] + item[0].entries)
+    """The error of buffers, each with its first and last phase and its first entry, the first of
+    which ends past the entries of a memory that are `usable` for it."""
+    past = alive[0]
     moments = range(past[1], past[2] + 1)
     sizes = [sum(b.entries for b, first, last, _ in alive if first <= m <= last) for m in moments]
     moment = moments[sizes.index(max(sizes))]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -14,8 +15,16 @@ from hwgen.pipeline import Compilation, PhasedCompilation, compile_kernel
 from hwgen.polyhedral.phases import split_phases
 from hwgen.spec.expression import DTYPES
 from hwgen.spec.hardware import HardwareSpec
-from hwgen.spec.load import load_hardware, load_workload, make_workload, parse_workload
+from hwgen.spec.load import (
+    load_hardware,
+    load_workload,
+    make_workload,
+    parse_hardware,
+    parse_workload,
+)
+from hwgen.spec.source import read_document
 from hwgen.verify.check_program import check_program
+from hwgen.verify.chips.draws import Spec
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
 
@@ -254,3 +263,27 @@ def test_an_output_is_not_stored_inside_the_loops_of_a_sum(entries: int) -> None
     path = ROOT / "tests" / "specs" / "interleaved_banks.yaml"
     kernel = compile_kernel(workload, load_hardware(path, {"ENTRIES": entries}))
     examine(kernel, draw_inputs(workload, 1, "small"))
+
+
+def test_phases_whose_calls_reach_different_parts_of_a_memory() -> None:
+    """Each buffer lies where the calls of its own phases reach."""
+    spec = cast(Spec, read_document(ROOT / "hw_specs" / "npu_shared_buffer.yaml").data)
+    spec["memories"]["local"]["size"] = "1 KiB"
+    reach = {"matmul": "0..127", "row_max": "128..255"}
+    for name, intrinsic in spec["intrinsics"].items():
+        for operand in intrinsic["operands"].values():
+            if operand["memory"] == "local":
+                operand["address"] = reach.get(name, "0..255")
+    workload = parse_workload(
+        {
+            "name": "apart",
+            "tensors": {"x": "float32[9, 7]", "w": "float32[7, 8]", "y": "float32[9, 8]",
+                        "v": "float32[9, 30]", "r": "float32[9]"},
+            "compute": ["y[m, n] += x[m, k] * w[k, n]", "r[m] max= v[m, n]"],
+        }
+    )  # fmt: skip
+    kernel = compile_kernel(workload, parse_hardware(spec))
+    examine(kernel, draw_inputs(workload, 1))
+    for buffer in kernel.program.buffers:
+        first = buffer.name.startswith("p0_")
+        assert (buffer.base + buffer.entries <= 128) if first else (buffer.base >= 128), buffer
