@@ -23,7 +23,10 @@ from hwgen.polyhedral.select import select
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 
-ATTEMPTS = ((24, 2), (64, 2), (64, 1))
+SLOTS = 2
+"""Slots of a buffer: one is filled while the other is used."""
+
+ATTEMPTS = ((24, SLOTS), (64, SLOTS), (64, 1))
 """Candidates tried from the cheapest on, and slots of a buffer, until the hardware's limits allow
 a kernel."""
 
@@ -34,11 +37,13 @@ MATCHES = 3
 @dataclass(frozen=True)
 class SearchOptions:
     """`seconds`: when to end a search with what it has (never); `progress`: told of its steps;
-    `cache`: where results are kept (nowhere)."""
+    `cache`: where results are kept (nowhere); `slots`: of a buffer, at most (of a kernel with
+    fewer, nothing is kept)."""
 
     seconds: float | None = None
     progress: Progress | None = None
     cache: ScheduleCache | None = None
+    slots: int = SLOTS
 
 
 DEFAULTS = SearchOptions()
@@ -71,7 +76,7 @@ def compile_phase(
     cost = partial(rearranged_bytes, scop, hardware) if hardware.offchip.shared else None
     ranked = ranked_matches(scop, selections, cost)
     groups = islice(_accepted(ranked, scop, refused) if refused else ranked, MATCHES)
-    if options.cache is None or sharing != NOTHING_SHARED:
+    if options.cache is None or sharing != NOTHING_SHARED or options.slots < SLOTS:
         return _search(*parts, groups, options)[0]
     key = options.cache.key(workload, hardware)
     matches: list[list[Match]] = []
@@ -129,13 +134,14 @@ def _search(
     chosen = 0
     refused: HwgenError | None = None
     watch = Watch(options.seconds, options.progress)
+    attempts = [(keep, slots) for keep, slots in ATTEMPTS if slots <= options.slots]
     for number, matches in enumerate(groups):
         good = [m for m in matches if best is None or least_work(hardware, m) < best.cycles]
         total += SearchResult((), matches=0, matches_too_slow=len(matches) - len(good))
         if best is not None and good and watch.expired:
             total += SearchResult((), matches=0, cuts=(watch.reason,))
             break
-        for keep, slots in ATTEMPTS[: len(ATTEMPTS) if best is None else 1] if good else ():
+        for keep, slots in attempts[: None if best is None else 1] if good else ():
             try:
                 found = search(hardware, good, keep, slots, watch, workload=workload)
                 kernel, found = choose(hardware, found, simulated, watch, best)

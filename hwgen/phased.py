@@ -30,6 +30,9 @@ from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 from hwgen.spilling import ALL_KEPT, Choice, Refused, Spill, cheapest
 
+OF_ALL = ("H502", "H612", "H613", "H615")
+"""Errors of all phases together that fewer slots may mend: room, programs of calls, flags."""
+
 OF_PHASES = ("scop", "dependences", "match", "schedule", "layout")
 """Stages that each phase has by itself."""
 
@@ -82,6 +85,17 @@ _Stored = tuple[tuple[str, ImageLayout], ...]
 
 _Taken = tuple[tuple[str, str, int], ...]
 """Tensors that other phases hold meanwhile: name, memory, entries."""
+
+_Key = tuple[int, Sharing, _Taken, _Stored, bool]
+"""What a phase's kernel depends on; the last: whether its buffers have one slot."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The kernels of all phases, and the tensors that stay on the chip between them."""
+
+    kernels: tuple[Compilation, ...]
+    held: tuple[str, ...]
 
 
 def compile_phases(
@@ -138,10 +152,42 @@ class PhaseSearch:
     ) -> None:
         self.workload, self.hardware = workload, hardware
         self.phases, self.options = phases, options
-        self.known: dict[tuple[int, Sharing, _Taken, _Stored], Compilation | HwgenError] = {}
+        self.known: dict[_Key, Compilation | HwgenError] = {}
 
     def attempt(self, choice: Choice) -> PhasedCompilation | Refused:
         """The kernel that a choice gives."""
+        found = self._found(choice, frozenset())
+        if isinstance(found, Refused):
+            return found
+        try:
+            return self._joined(found.kernels, choice)
+        except HwgenError as error:
+            refused = Refused(error, len(found.kernels), found.held)
+        if refused.error.code in OF_ALL:
+            return self._plainer(choice, found.kernels) or refused
+        return refused
+
+    def _plainer(self, choice: Choice, found: Sequence[Compilation]) -> PhasedCompilation | None:
+        """With one slot per buffer: in one phase, as is fastest, or else in more and more phases,
+        the shortest ones first."""
+        order = sorted(range(len(found)), key=lambda n: found[n].cycles)
+        one = [self._with(choice, frozenset((n,))) for n in order]
+        if any(one):
+            return min((k for k in one if k is not None), key=lambda k: k.cycles)
+        more = (self._with(choice, frozenset(order[:n])) for n in range(2, len(order) + 1))
+        return next((k for k in more if k is not None), None)
+
+    def _with(self, choice: Choice, plain: frozenset[int]) -> PhasedCompilation | None:
+        found = self._found(choice, plain)
+        if isinstance(found, Refused):
+            return None
+        try:
+            return self._joined(found.kernels, choice)
+        except HwgenError:
+            return None  # What is wrong with more slots is told.
+
+    def _found(self, choice: Choice, plain: frozenset[int]) -> _Found | Refused:
+        """Every phase's kernel; those of `plain` with one slot per buffer."""
         held: dict[str, _Held] = {}
         last = _last_uses(self.phases)
         found: list[Compilation] = []
@@ -154,7 +200,7 @@ class PhaseSearch:
                 (n, held[n].memory, held[n].entries) for n in alive if n not in inputs_of(phase)
             )
             fetched = tuple((n, stored[n]) for n in sharing.fetches)
-            compiled = self._phase(number, sharing, taken, fetched)
+            compiled = self._phase(number, sharing, taken, fetched, number in plain)
             if isinstance(compiled, HwgenError):
                 return Refused(compiled, number, alive)
             found.append(compiled)
@@ -165,10 +211,7 @@ class PhaseSearch:
                     entries = compiled.schedule.tiling.entries(storage.name)
                     ends = last[storage.tensor]
                     held[storage.tensor] = _Held(storage.memory, entries, number, ends)
-        try:
-            return self._joined(found, choice)
-        except HwgenError as error:
-            return Refused(error, len(found), tuple(held))
+        return _Found(tuple(found), tuple(held))
 
     def _joined(self, found: Sequence[Compilation], choice: Choice) -> PhasedCompilation:
         """Padding that fits beside the buffers of its phase may not fit between those of all."""
@@ -180,21 +223,22 @@ class PhaseSearch:
         return join(self.workload, self.hardware, [_dense(c) for c in found], choice.spills)
 
     def _phase(
-        self, number: int, sharing: Sharing, taken: _Taken, fetched: _Stored
+        self, number: int, sharing: Sharing, taken: _Taken, fetched: _Stored, plain: bool
     ) -> Compilation | HwgenError:
-        key = (number, sharing, taken, fetched)
+        key = (number, sharing, taken, fetched, plain)
         if key not in self.known:
             phase = self.phases[number]
             stores = [n for n in phase.leaves if n not in sharing.leaves]
             images = _Images(self.workload, self.hardware, fetched, tuple(stores))
+            options = replace(self.options, slots=1) if plain else self.options
             try:
                 try:
-                    compiled = _compiled(phase, self.hardware, self.options, sharing, taken, images)
+                    compiled = _compiled(phase, self.hardware, options, sharing, taken, images)
                 except HwgenError as error:
                     if error.code != "H504" or not stores:
                         raise
                     images = replace(images, stores=())
-                    compiled = _compiled(phase, self.hardware, self.options, sharing, taken, images)
+                    compiled = _compiled(phase, self.hardware, options, sharing, taken, images)
                 _check_views(compiled.scop, sharing)
                 self.known[key] = compiled
             except HwgenError as error:

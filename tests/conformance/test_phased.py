@@ -287,3 +287,26 @@ def test_phases_whose_calls_reach_different_parts_of_a_memory() -> None:
     for buffer in kernel.program.buffers:
         first = buffer.name.startswith("p0_")
         assert (buffer.base + buffer.entries <= 128) if first else (buffer.base >= 128), buffer
+
+
+def test_phases_that_need_too_many_flags_together_do_with_fewer_slots() -> None:
+    """Each phase keeps to six flags by itself."""
+    spec = cast(Spec, read_document(ROOT / "hw_specs" / "npu_shared_buffer.yaml").data)
+    spec["memories"]["local"]["size"] = "8 KiB"
+    for intrinsic in spec["intrinsics"].values():
+        for operand in intrinsic["operands"].values():
+            if operand["memory"] == "local":
+                operand["address"] = "0..2047"
+    spec["synchronization"] = {
+        "kind": "events", "scope": "chip", "flags": 6, "signal_cycles": 1, "wait_cycles": 1,
+        "edges": spec["synchronization"]["edges"], "signal": "", "wait": "",
+    }  # fmt: skip
+    hardware = parse_hardware(spec)
+    sizes = {"M": 40, "K": 30, "H": 31, "G": 30, "N": 30}
+    workload = load_workload(ROOT / "workloads" / "mlp.yaml", sizes)
+    kernel = compile_kernel(workload, hardware)
+    examine(kernel, draw_inputs(workload, 1))
+    assert isinstance(kernel, PhasedCompilation)
+    alone = [compile_kernel(p.workload, hardware) for p in split_phases(workload)]
+    slots = [[n for _, n in c.schedule.tiling.slots] for c in (*alone, *kernel.phases)]
+    assert sum(map(sum, slots[len(alone) :])) < sum(map(sum, slots[: len(alone)]))
