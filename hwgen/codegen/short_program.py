@@ -7,9 +7,11 @@ their first and last iterations and a period in between, which then stands for t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
+from math import lcm
 
 from hwgen.codegen.positions import INNER_LOOP, Position
 from hwgen.codegen.sites import Site, Touch
@@ -41,7 +43,8 @@ class _Slot:
 
 class ShortProgram:
     """`reach`: iterations that each end of a cut loop keeps; by default what the slots require.
-    `period`: iterations after which what is needed repeats."""
+    `period`: iterations after which what is needed repeats, or a divisor of their number: where
+    other buffers lie in the same entries, that of the slots is one too."""
 
     def __init__(self, sites: Sequence[Site], reach: int | None = None, period: int = 1) -> None:
         self.sites = sites
@@ -49,8 +52,9 @@ class ShortProgram:
             slots = max((t.slots for s in sites for t in s.touches if not t.kept), default=1)
             # Order that goes through a third unit reaches a generation of its buffers further.
             reach = 1 + slots * (2 if _has_triangle(sites) else 1)
-        self.reach, self.period = reach, period
         self.segments = _segments(sites)
+        period = lcm(period, *_turns(sites, self.segments))
+        self.reach, self.period = reach, period
         # Counts of the loops around each site, real and cut; a cut changes no counter's remainder
         # by the period.
         self.counts = [[loop.count for loop in site.loops] for site in sites]
@@ -180,6 +184,18 @@ def _segments(sites: Sequence[Site]) -> dict[tuple[str, int], list[tuple[str, in
             inner = sorted(c for c in cuts[t.memory] if low <= c < low + t.slot_entries)
             found[name, slot] = [(t.memory, c) for c in inner]
     return found
+
+
+def _turns(
+    sites: Sequence[Site], segments: Mapping[tuple[str, int], Sequence[tuple[str, int]]]
+) -> Iterator[int]:
+    """Slots of each buffer in whose entries others lie in other phases: which of the slots a tile
+    has is then no longer all the same."""
+    covered = Counter(part for parts in segments.values() for part in parts)
+    for t in {t.buffer: t for s in sites for t in s.touches if not t.kept}.values():
+        parts = [part for slot in range(t.slots) for part in segments[t.buffer, slot]]
+        if t.slots > 1 and any(covered[part] > 1 for part in parts):
+            yield t.slots
 
 
 def _has_triangle(sites: Sequence[Site]) -> bool:

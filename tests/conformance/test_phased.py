@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from math import prod
 from pathlib import Path
+from types import MappingProxyType
 from typing import cast
 
 import pytest
@@ -265,15 +267,60 @@ def test_an_output_is_not_stored_inside_the_loops_of_a_sum(entries: int) -> None
     examine(kernel, draw_inputs(workload, 1, "small"))
 
 
-def test_phases_whose_calls_reach_different_parts_of_a_memory() -> None:
-    """Each buffer lies where the calls of its own phases reach."""
+def with_local(size: int, reach: Mapping[str, str] = MappingProxyType({})) -> Spec:
+    """The chip with a local memory of so many bytes. `reach`: addresses of an intrinsic's operands,
+    where they are not all."""
     spec = cast(Spec, read_document(ROOT / "hw_specs" / "npu_shared_buffer.yaml").data)
-    spec["memories"]["local"]["size"] = "1 KiB"
-    reach = {"matmul": "0..127", "row_max": "128..255"}
+    spec["memories"]["local"]["size"] = size
     for name, intrinsic in spec["intrinsics"].items():
         for operand in intrinsic["operands"].values():
             if operand["memory"] == "local":
-                operand["address"] = reach.get(name, "0..255")
+                operand["address"] = reach.get(name, f"0..{size // 4 - 1}")
+    return spec
+
+
+def events(spec: Spec, flags: int) -> Spec:
+    """So many flags for all pairs of units that have tokens."""
+    return {
+        "kind": "events", "scope": "chip", "flags": flags, "signal_cycles": 1, "wait_cycles": 1,
+        "edges": spec["synchronization"]["edges"], "signal": "", "wait": "",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["tokens", "events"])
+@pytest.mark.parametrize("size", [2000, 2600])
+def test_a_phase_waits_for_the_slot_that_an_earlier_one_used_last(size: int, kind: str) -> None:
+    """Which of a buffer's slots that is depends on the number of tiles: all buffers share 2 kB."""
+    spec = with_local(size)
+    if kind == "events":
+        spec["synchronization"] = events(spec, 24)
+    kernel = compile_kernel(SOFTMAX_PRODUCT, parse_hardware(spec))
+    examine(kernel, draw_inputs(kernel.workload, 1))
+    assert any(b.slots > 1 for b in kernel.program.buffers)
+
+
+SOFTMAX_PRODUCT = parse_workload(
+    {
+        "name": "weighted",
+        "tensors": {
+            "x": "float32[40, 30]", "r": "float32[40]", "e": "float32[40, 30]",
+            "t": "float32[40]", "p": "float32[40, 30]", "v": "float32[30, 8]",
+            "y": "float32[40, 8]",
+        },
+        "compute": [
+            "r[i] max= x[i, j]",
+            "e[i, j] = exp(x[i, j] - r[i])",
+            "t[i] += e[i, j]",
+            "p[i, j] = e[i, j] / t[i]",
+            "y[i, n] += p[i, k] * v[k, n]",
+        ],
+    }
+)  # fmt: skip
+
+
+def test_phases_whose_calls_reach_different_parts_of_a_memory() -> None:
+    """Each buffer lies where the calls of its own phases reach."""
+    spec = with_local(1024, {"matmul": "0..127", "row_max": "128..255"})
     workload = parse_workload(
         {
             "name": "apart",
@@ -291,16 +338,8 @@ def test_phases_whose_calls_reach_different_parts_of_a_memory() -> None:
 
 def test_phases_that_need_too_many_flags_together_do_with_fewer_slots() -> None:
     """Each phase keeps to six flags by itself."""
-    spec = cast(Spec, read_document(ROOT / "hw_specs" / "npu_shared_buffer.yaml").data)
-    spec["memories"]["local"]["size"] = "8 KiB"
-    for intrinsic in spec["intrinsics"].values():
-        for operand in intrinsic["operands"].values():
-            if operand["memory"] == "local":
-                operand["address"] = "0..2047"
-    spec["synchronization"] = {
-        "kind": "events", "scope": "chip", "flags": 6, "signal_cycles": 1, "wait_cycles": 1,
-        "edges": spec["synchronization"]["edges"], "signal": "", "wait": "",
-    }  # fmt: skip
+    spec = with_local(8192)
+    spec["synchronization"] = events(spec, 6)
     hardware = parse_hardware(spec)
     sizes = {"M": 40, "K": 30, "H": 31, "G": 30, "N": 30}
     workload = load_workload(ROOT / "workloads" / "mlp.yaml", sizes)
