@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from hwgen.polyhedral.affine import Affine
 from hwgen.polyhedral.bank_share import bank_shares
+from hwgen.polyhedral.call_shapes import call_cycles
 from hwgen.polyhedral.held import kept_entries, own_storages
 from hwgen.polyhedral.matching import Match
 from hwgen.polyhedral.operations import Operation
@@ -298,6 +299,9 @@ class _Levels:
 
     def _work(self, o: Operation, depth: int) -> Work:
         """What an operation inside `depth` loops takes, whatever their order."""
+        if not o.intrinsic.software_loops and o.intrinsic.micro_kernel is None:
+            each = call_cycles(o, self.shape.match, self.shape.extents(depth))
+            return Work(each + 1, np.zeros(1), self.shape.tiles(o, depth))
         rates = self.shape.cache.rate(o)
         iterations = np.ones(1)
         for n in o.loops:

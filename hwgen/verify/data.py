@@ -21,7 +21,8 @@ STYLES: tuple[Style, ...] = ("random", "extremes", "small")
 def draw_inputs(workload: Workload, seed: int, style: Style = "random") -> dict[str, Array]:
     """An array for every input.
 
-    `random`: the whole range of an integer type, or a normal distribution. `extremes`: only the
+    `random`: the whole range of an integer type, as many small values as large ones where it has
+    more than 8 bits, or a normal distribution. `extremes`: only the
     ends of the range, 0, 1 and -1. `small`: -3 to 3.
     """
     if style == "random":
