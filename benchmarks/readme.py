@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from run import ROOT, SECTIONS, compiled
-
-from hwgen.pipeline import Compilation, compile_kernel
-from hwgen.report.text import describe, measure
-from hwgen.scripting import script_of
-from hwgen.spec.load import load_hardware, load_workload
+from run import ROOT, SECTIONS
 
 README = ROOT / "README.md"
-GEMM = {"M": 1, "N": 256, "K": 256}
+EXCERPTS = {"report": "", "kernel": "c", "script": "text", "array": "c"}
+"""Parts that do not depend on the machine, and the language of each."""
 
 
 def kernel_text(source: str) -> str:
@@ -24,22 +23,24 @@ def kernel_text(source: str) -> str:
     return found[0]
 
 
-def array_kernel() -> Compilation:
-    """A small product with a bias on an array behind a host."""
-    workload = load_workload(ROOT / "workloads" / "gemm_scaled.yaml", {"M": 16, "N": 64, "K": 64})
-    return compile_kernel(workload, load_hardware(ROOT / "hw_specs" / "gemmini.yaml"))
+def excerpt(text: str, part: str) -> str:
+    """What the last command before a part of the README gives."""
+    before = text.split(f"<!-- {part}:begin -->", maxsplit=1)[0]
+    command = re.findall(r"\bhwgen (generate .*?)[`\n]", before)[-1]
+    with TemporaryDirectory() as folder:
+        words = [sys.executable, "-m", "hwgen", *command.split()]
+        done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=True)
+        if part == "report":
+            return done.stdout.split("\n\nwrote ")[0]
+        if part == "kernel":
+            file = re.findall(r"writes `(out/\w+\.c)`", text)[0]
+            return kernel_text((Path(folder) / file).read_text(encoding="utf-8"))
+    return kernel_text(done.stdout) if part == "array" else done.stdout.rstrip()
 
 
-def excerpts() -> dict[str, str]:
-    """What stands between the README's markers and does not depend on the machine."""
-    c = compiled("gemm", GEMM)
-    array = kernel_text(array_kernel().source.c)
-    return {
-        "array": f"```c\n{array}\n```",
-        "report": f"```\n{describe(measure(c))}\n```",
-        "kernel": f"```c\n{kernel_text(c.source.c)}\n```",
-        "script": f"```text\n{script_of(c).rstrip()}\n```",
-    }
+def excerpts(text: str) -> dict[str, str]:
+    """What stands between the README's markers, from the commands that stand before them."""
+    return {p: f"```{language}\n{excerpt(text, p)}\n```" for p, language in EXCERPTS.items()}
 
 
 def figures() -> str:
@@ -59,7 +60,7 @@ def fill(text: str, parts: Mapping[str, str]) -> str:
 
 if __name__ == "__main__":
     old = README.read_text(encoding="utf-8")
-    made = excerpts()
+    made = excerpts(old)
     if "--excerpts" not in sys.argv[1:]:
         made["figures"] = figures()
     README.write_text(fill(old, made), encoding="utf-8")

@@ -33,15 +33,33 @@ def test_the_excerpts_of_files_are_real(file: str) -> None:
     assert [line for line in lines if line not in source] == []
 
 
-def test_the_report_and_the_kernel_are_what_generate_prints(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def printed(part: str, capsys: pytest.CaptureFixture[str]) -> str:
+    """What the last command before a part of the README prints, run in the current folder."""
+    before = TEXT.split(f"<!-- {part}:begin -->")[0]
+    command = re.findall(r"\bhwgen (generate .*?)[`\n]", before)[-1]
+    assert main(command.split()) == 0, command
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("part", ["report", "kernel", "script", "array"])
+def test_what_the_readme_shows_is_what_its_command_gives(
+    part: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    arguments = ["--spec", str(ROOT / "hw_specs" / "vta.yaml")]
-    arguments += ["--workload", str(ROOT / "workloads" / "gemm.yaml"), "-o", str(tmp_path)]
-    assert main(["generate", *arguments]) == 0
-    report = capsys.readouterr().out.split("\n\nwrote ")[0]
-    assert shown("report") == report, UPDATE
-    assert shown("kernel") in (tmp_path / "gemm_vta.c").read_text(encoding="utf-8"), UPDATE
+    monkeypatch.chdir(tmp_path)
+    out = printed(part, capsys)
+    match part:
+        case "report":
+            assert shown(part) == out.split("\n\nwrote ")[0], UPDATE
+        case "kernel":
+            file = re.findall(r"writes `(out/\w+\.c)`", TEXT)[0]
+            assert f"\n{shown(part)}\n" in Path(file).read_text(encoding="utf-8"), UPDATE
+        case "script":
+            assert shown(part) == out.rstrip("\n"), UPDATE
+        case _:
+            assert f"\n{shown(part)}\n" in out, UPDATE
 
 
 def test_links_lead_to_files() -> None:
