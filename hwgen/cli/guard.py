@@ -34,7 +34,10 @@ def guarded() -> Generator[None, None, None]:
         discard_output()
         raise typer.Exit(BROKEN_PIPE) from None
     except MemoryError:
-        fail("error[H000]: out of memory")
+        fail(
+            "error[H792]: out of memory\n"
+            "  repair:  smaller sizes, with --set; or a machine with more memory"
+        )
     except OSError as error:
         if error.errno in _NO_ROOM and not error.filename:
             discard_output()

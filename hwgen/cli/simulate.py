@@ -45,11 +45,14 @@ def simulate(
     from hwgen.report.simulation import simulation_text
     from hwgen.spec.load import load_workload
     from hwgen.verify.examine import compile_ranked, examine
+    from hwgen.verify.room import check_images, check_tensors
 
     request = resolve(spec, [workload], settings)
     hardware = load(request)
     wanted = request.workloads[0]
-    loaded = load_workload(wanted.path, dict(wanted.sizes))
+    sizes = dict(wanted.sizes)
+    loaded = load_workload(wanted.path, sizes)
+    check_tensors(loaded, lambda name, value: load_workload(wanted.path, sizes | {name: value}))
     given = read_inputs(inputs, loaded)
     if hardware.processor is not None and not hardware.units:
         pictures.refuse(hardware.name)
@@ -64,6 +67,7 @@ def simulate(
     else:
         with searching(loaded.name, search) as options:
             compilation = compile_ranked(loaded, hardware, schedule, options)
+    check_images(loaded, compilation.program.images)
     start = perf_counter()
     passed = examine(compilation, draw_inputs(loaded, seed, data) | given, engine)
     seconds = perf_counter() - start

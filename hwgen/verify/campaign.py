@@ -13,6 +13,7 @@ from hwgen.errors import HwgenError
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 from hwgen.verify.examine_nest import served_by_loops
+from hwgen.verify.room import check_images, check_tensors
 from hwgen.verify.strategies import Case, Choices, Values, cases, choices, shrunk
 
 MAX_POINTS = 1 << 21
@@ -101,10 +102,17 @@ class Runner:
         return self.chips[parameters]
 
     def load_workload(self, sizes: Values) -> Workload:
-        """The workload with drawn sizes."""
+        """The workload with drawn sizes.
+
+        Raises:
+            HwgenError: as `load_workload`; H792 where it is too large to be run.
+        """
         from hwgen.spec.load import load_workload
 
-        return load_workload(self.workload, dict(self.sizes) | dict(sizes))
+        given = dict(self.sizes) | dict(sizes)
+        workload = load_workload(self.workload, given)
+        check_tensors(workload, lambda n, v: load_workload(self.workload, given | {n: v}))
+        return workload
 
     def choices(self) -> Choices:
         """What may be drawn, less what the workload alone already excludes."""
@@ -132,6 +140,7 @@ class Runner:
         try:
             try:
                 compilation = compile_ranked(workload, hardware, case.schedule)
+                check_images(workload, compilation.program.images)
             except HwgenError as error:
                 verdict = "failed" if error.code in DEFECTS else "refused"
                 return Outcome(verdict, str(error))
@@ -219,7 +228,7 @@ def campaign(
         progress: called after every example.
 
     Raises:
-        HwgenError: where a file cannot be loaded as it stands.
+        HwgenError: where a file cannot be loaded as it stands, or is too large to be run (H792).
     """
     from hwgen.model.compiled import have_compiler
 

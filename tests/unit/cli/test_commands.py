@@ -292,3 +292,17 @@ def test_the_chips_parameters_can_be_set(capsys: Text) -> None:
     assert "BATCH=2" in capsys.readouterr().out
     assert main(["simulate", *KERNEL, "--set", "BATCH=2"]) == 0
     assert "bit for bit" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", [["simulate"], ["simulate", "--engine", "c"], ["verify"]])
+@pytest.mark.parametrize("spec", ["vta", "cpu_generic"])
+def test_what_is_too_large_to_be_run_is_refused_in_time(
+    command: list[str], spec: str, capsys: Text
+) -> None:
+    huge = ["--spec", str(ROOT / "hw_specs" / f"{spec}.yaml"), "--workload", GEMM]
+    assert main([*command, *huge, "--set", "M=100000000"]) == 1
+    text = capsys.readouterr().err
+    assert "gemm.yaml:2:7: error[H792]: gemm is too large to be run" in text
+    assert "found:   76,800,065,536 elements of all tensors, 25,600,000,000 of them in a[" in text
+    assert "allowed: at most 134,217,728 elements" in text
+    assert "repair:  a smaller size, as --set M=174677\n" in text

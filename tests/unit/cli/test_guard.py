@@ -30,7 +30,7 @@ def raising(error: BaseException):
     [
         (HwgenError("H123", "bad", repair="mend it"), 1, "error[H123]: bad\n  repair:  mend it"),
         (KeyboardInterrupt(), 130, "interrupted"),
-        (MemoryError(), 1, "error[H000]: out of memory"),
+        (MemoryError(), 1, "error[H792]: out of memory\n  repair:  smaller sizes"),
         (PermissionError(13, "Permission denied", "/x"), 1, "/x: error[H001]: permission denied"),
         (OSError(28, "No space left on device"), 1, "error[H009]: cannot write the output: no sp"),
         (OSError(28, "No space", "/x"), 1, "/x: error[H001]: no space"),

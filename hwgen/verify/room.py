@@ -1,0 +1,78 @@
+"""What one run may hold: kernels of any size compile, but a run keeps every element in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+
+from hwgen.codegen.program import Image
+from hwgen.errors import HwgenError
+from hwgen.spec.workload import Workload
+
+MAX_ELEMENTS = 1 << 27
+"""Of all tensors of a run together, and of all their images: some 2 GiB with int8, up to 8 GiB
+where the rounding of float sums is bounded. The same on every machine."""
+
+
+def check_tensors(workload: Workload, resized: Callable[[str, int], Workload]) -> None:
+    """Refuse to run a workload whose tensors are too large; `resized` gives it with one size set.
+
+    Raises:
+        HwgenError: H792, with the largest value of its largest size that can be run.
+    """
+    if _elements(workload) <= MAX_ELEMENTS:
+        return
+    largest = max(workload.tensors, key=lambda t: prod(t.shape))
+    shape = ", ".join(f"{extent:,}" for extent in largest.shape)
+    raise HwgenError(
+        "H792",
+        f"{workload.name} is too large to be run",
+        location=workload.location,
+        found=f"{_elements(workload):,} elements of all tensors, {prod(largest.shape):,} of them "
+        f"in {largest.name}[{shape}]",
+        allowed=f"at most {MAX_ELEMENTS:,} elements",
+        repair=_repair(workload, resized),
+    )
+
+
+def check_images(workload: Workload, images: Sequence[Image]) -> None:
+    """Refuse to run a kernel whose tensors become too large off chip, padded to whole entries.
+
+    Raises:
+        HwgenError: H792.
+    """
+    elements = {i.tensor: i.entries * prod(i.lanes) for i in images}
+    if sum(elements.values()) <= MAX_ELEMENTS:
+        return
+    largest = max(elements, key=lambda name: elements[name])
+    raise HwgenError(
+        "H792",
+        f"{workload.name} is too large to be run",
+        location=workload.location,
+        found=f"{sum(elements.values()):,} elements off chip with padding, "
+        f"{elements[largest]:,} of them for {largest}",
+        allowed=f"at most {MAX_ELEMENTS:,} elements",
+        repair="smaller sizes, with --set",
+    )
+
+
+def _elements(workload: Workload) -> int:
+    return sum(prod(t.shape) for t in workload.tensors)
+
+
+def _repair(workload: Workload, resized: Callable[[str, int], Workload]) -> str:
+    name, value = max(workload.sizes, key=lambda size: size[1], default=("", 0))
+
+    def fits(smaller: int) -> bool:
+        try:
+            return _elements(resized(name, smaller)) <= MAX_ELEMENTS
+        except HwgenError:
+            return False
+
+    good, bad = 0, value
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        good, bad = (middle, bad) if fits(middle) else (good, middle)
+    if good:
+        return f"a smaller size, as --set {name}={good}"
+    return "smaller sizes, with --set" if workload.sizes else "smaller tensors"
