@@ -18,6 +18,14 @@ STAGES = (
 )  # fmt: skip
 """What `generate --stage` can show, in the pipeline's order."""
 
+NEST_STAGES = ("load", "state", "schedule", "script", "lower", "emit")
+"""What it can show for chips whose kernels are loops on a processor."""
+
+EXAMPLES = 25
+"""Of each workload, in `verify`."""
+FAILURES = Path("hwgen_failures")
+"""Where `verify --chips` writes."""
+
 
 class Engine(str, Enum):
     """Who executes a kernel in `simulate`."""
@@ -65,6 +73,14 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+
+def _path(text: str) -> Path:
+    """A path on the command line; an empty one, which an unset variable leaves, is no path."""
+    if not text:
+        raise typer.BadParameter("the path is empty; the current folder is '.'")
+    return Path(text)
+
+
 SpecOption = Annotated[
     str, typer.Option("--spec", metavar="SPEC", help="The chip: a file, or a name in hw_specs/.")
 ]
@@ -106,6 +122,7 @@ ReportOption = Annotated[
     typer.Option(
         "--report",
         metavar="PATH",
+        parser=_path,
         help="Write an HTML page of each kernel: a folder, or a file that ends in .html.",
     ),
 ]
@@ -114,6 +131,7 @@ TraceOption = Annotated[
     typer.Option(
         "--trace",
         metavar="PATH",
+        parser=_path,
         help="Write a trace of each kernel that Perfetto and chrome://tracing open: a folder, or "
         "a file that ends in .json.",
     ),
@@ -123,6 +141,7 @@ ScriptOption = Annotated[
     typer.Option(
         "--script",
         metavar="FILE",
+        parser=_path,
         help="Start from a schedule script, as `generate --stage script` prints it, and let the "
         "scheduler go on.",
     ),
@@ -202,12 +221,20 @@ def generate(
     settings: SetOption = None,
     stage: Annotated[
         Optional[str],  # noqa: UP045
-        typer.Option(metavar="NAME", help=f"Print one stage's result: {', '.join(STAGES)}."),
+        typer.Option(
+            metavar="NAME",
+            help=f"Print one stage's result: {', '.join(STAGES)}; for kernels that are loops on a "
+            f"processor {', '.join(NEST_STAGES)}.",
+        ),
     ] = None,
     output: Annotated[
         Optional[Path],  # noqa: UP045
         typer.Option(
-            "-o", "--output", metavar="DIR", help="Write NAME.c, NAME.h and NAME_model.c here."
+            "-o",
+            "--output",
+            metavar="DIR",
+            parser=_path,
+            help="Write NAME.c, NAME.h and NAME_model.c here.",
         ),
     ] = None,
     report: ReportOption = None,
@@ -257,7 +284,12 @@ def simulate(
     ] = None,
     output_dir: Annotated[
         Optional[Path],  # noqa: UP045
-        typer.Option("--output-dir", metavar="DIR", help="Write every output as TENSOR.npy here."),
+        typer.Option(
+            "--output-dir",
+            metavar="DIR",
+            parser=_path,
+            help="Write every output as TENSOR.npy here.",
+        ),
     ] = None,
     seed: SeedOption = 0,
     data: Annotated[
@@ -329,7 +361,10 @@ def verify(
         typer.Option("--workload", metavar="W", help="May be repeated. Left out: every workload."),
     ] = None,
     settings: SetOption = None,
-    examples: Annotated[int, typer.Option(min=1, metavar="N", help="Examples per workload.")] = 25,
+    examples: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(min=1, metavar="N", help=f"Examples per workload; left out: {EXAMPLES}."),
+    ] = None,
     schedules: Annotated[
         Optional[int],  # noqa: UP045
         typer.Option(
@@ -353,11 +388,15 @@ def verify(
         ),
     ] = None,
     output: Annotated[
-        Path,
+        Optional[Path],  # noqa: UP045
         typer.Option(
-            "-o", "--output", metavar="DIR", help="With --chips: where failures are written."
+            "-o",
+            "--output",
+            metavar="DIR",
+            parser=_path,
+            help=f"With --chips: where failures are written; left out: {FAILURES}.",
         ),
-    ] = Path("hwgen_failures"),
+    ] = None,
     seed: SeedOption = 0,
 ) -> None:
     """Look for a kernel that is wrong, with random sizes, data and schedules.
@@ -369,20 +408,26 @@ def verify(
         raise typer.BadParameter("name a chip, or draw some with --chips", param_hint="'--spec'")
     if chips is not None and schedules is not None:
         raise typer.BadParameter("one of --chips and --schedules", param_hint="'--schedules'")
-    if (chips is not None or schedules is not None) and (workloads or settings):
-        drawn = "'--chips'" if chips is not None else "'--schedules'"
-        raise typer.BadParameter("workloads and sizes are drawn too", param_hint=drawn)
+    drawn = "--chips" if chips is not None else "--schedules" if schedules is not None else ""
+    if drawn and (workloads or settings):
+        raise typer.BadParameter("workloads and sizes are drawn too", param_hint=f"'{drawn}'")
+    if drawn and examples is not None:
+        hint = "'--examples'"
+        raise typer.BadParameter(f"it counts examples of a workload, not {drawn}", param_hint=hint)
+    for option, given in (("--jobs", jobs), ("--output", output)):
+        if given is not None and chips is None:
+            raise typer.BadParameter("it goes with --chips alone", param_hint=f"'{option}'")
     with guarded():
         from hwgen.cli import verify as body
 
         if chips is not None:
-            body.verify_chips(spec, chips, seed, jobs, output)
+            body.verify_chips(spec, chips, seed, jobs, output or FAILURES)
             return
         assert spec is not None
         if schedules is not None:
             body.verify_schedules(spec, schedules, seed)
             return
-        body.verify(spec, workloads or [], settings or [], examples, seed)
+        body.verify(spec, workloads or [], settings or [], examples or EXAMPLES, seed)
 
 
 @app.command(

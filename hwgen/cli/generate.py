@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from hwgen.cli.app import STAGES
-from hwgen.cli.nest import NEST_STAGES, NO_SCRIPT, Script
+from hwgen.cli.app import NEST_STAGES, STAGES
+from hwgen.cli.nest import NO_SCRIPT, Script
 from hwgen.cli.nest import generate as generate_nest
 from hwgen.cli.output import write_files
 from hwgen.cli.pictures import Pictures
@@ -40,15 +40,6 @@ def generate(
     script: Script = NO_SCRIPT,
 ) -> None:
     """Compile every workload asked for; write and report only once all of them are compiled."""
-    if stage is not None and stage not in (*STAGES, *NEST_STAGES):
-        close = nearest(stage, STAGES)
-        raise HwgenError(
-            "H007",
-            "there is no such stage",
-            found=f"--stage {stage}",
-            allowed=", ".join(STAGES),
-            repair=f"did you mean {close}?" if close else "",
-        )
     request = resolve(spec, workloads, settings)
     hardware = load(request)
     if hardware.processor is not None and not hardware.units:
@@ -56,12 +47,14 @@ def generate(
         generate_nest(request, hardware, stage, output, script)
         return
     if stage is not None and stage not in STAGES:
+        close = nearest(stage, STAGES)
+        loops = stage in NEST_STAGES
         raise HwgenError(
             "H007",
-            f"{hardware.name} has no processor",
+            f"{hardware.name} has no processor" if loops else "there is no such stage",
             found=f"--stage {stage}",
             allowed=", ".join(STAGES),
-            repair="leave it out",
+            repair="leave it out" if loops else f"did you mean {close}?" if close else "",
         )
     compiled, refused = _compile_all(request, hardware, search, script)
     if output is not None:
@@ -112,8 +105,18 @@ def compile_scripted(
     """A workload compiled as a user's script begins.
 
     Raises:
-        HwgenError: as `compile_script` and `complete_script`; with the script's file.
+        HwgenError: as `compile_script` and `complete_script`, with the script's file; H420 where
+            neither a script nor the scheduler is to make the schedule.
     """
+    if script.path is None and not script.auto:
+        raise HwgenError(
+            "H420",
+            f"there is no script, and without one {hardware.name} runs nothing",
+            found="--no-auto without --script",
+            allowed="a script that gives every statement its calls; none at all only for kernels "
+            "that are loops on a processor",
+            repair="hwgen generate ... --stage script > mine.py writes one; then --script mine.py",
+        )
     text, file = script.read() or "", str(script.path or "")
     from hwgen.scripting import compile_script, complete_script
 

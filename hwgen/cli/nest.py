@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from hwgen.cli.app import NEST_STAGES
 from hwgen.cli.output import write_files
 from hwgen.cli.resolve import Request, WorkloadRequest, nearest
 from hwgen.errors import HwgenError, Location
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
     from hwgen.spec.hardware import HardwareSpec
     from hwgen.spec.workload import Workload
     from hwgen.verify.examine_nest import Engine
-
-NEST_STAGES = ("load", "state", "schedule", "script", "lower", "emit")
-"""What `generate --stage` can show of them."""
 
 
 @dataclass(frozen=True, slots=True)

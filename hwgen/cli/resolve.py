@@ -72,6 +72,16 @@ def parse_assignments(texts: Sequence[str]) -> tuple[Assignment, ...]:
         matched = re.fullmatch(
             r"\s*(?:(spec|workload)\.)?([A-Za-z_]\w*)\s*=\s*([-+]?\d+)\s*", text, re.ASCII
         )
+        foreign = re.fullmatch(r"\s*(\w+)\.(\w+\s*=.*)", text)
+        if foreign is not None and foreign[1] not in ("spec", "workload"):
+            rest = foreign[2].strip()
+            raise HwgenError(
+                "H004",
+                f"{foreign[1]} is neither spec nor workload",
+                found=f"--set {text}",
+                allowed="NAME=VALUE, spec.NAME=VALUE or workload.NAME=VALUE",
+                repair=f"--set {rest}, or where both have the name spec.{rest} or workload.{rest}",
+            )
         if matched is None or len(matched[3]) > LONGEST_VALUE:
             raise HwgenError(
                 "H004",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 from hwgen.cli import main
-from hwgen.cli.app import STAGES
+from hwgen.cli.app import NEST_STAGES, STAGES
 from hwgen.model.compiled import have_compiler
 from hwgen.model.numeric import Array
 from hwgen.model.reference import random_inputs, run_reference
@@ -73,6 +74,28 @@ def test_every_stage_can_be_shown(stage: str, capsys: Text) -> None:
     captured = capsys.readouterr()
     assert len(captured.out) > 40
     assert captured.err == ""
+
+
+@pytest.mark.parametrize(("spec", "stages"), [("vta", STAGES), ("cpu_generic", NEST_STAGES)])
+def test_an_unknown_stage_lists_those_of_the_chip(
+    spec: str, stages: tuple[str, ...], capsys: Text
+) -> None:
+    arguments = ["--spec", str(ROOT / "hw_specs" / f"{spec}.yaml"), "--workload", GEMM]
+    assert main(["generate", *arguments, "--stage", "bogus"]) == 1
+    assert f"allowed: {', '.join(stages)}\n" in capsys.readouterr().err
+
+
+def test_the_help_names_every_stage(capsys: Text) -> None:
+    assert main(["generate", "--help"]) == 0
+    words = re.findall(r"\w+", capsys.readouterr().out)
+    assert {*STAGES, *NEST_STAGES} <= set(words)
+
+
+def test_no_schedule_at_all_is_said_to_be_none(capsys: Text) -> None:
+    assert main(["generate", *KERNEL, "--no-auto"]) == 1
+    text = capsys.readouterr().err
+    assert "error[H420]: there is no script" in text
+    assert "--stage script > mine.py" in text
 
 
 def test_an_unknown_stage_names_the_nearest(capsys: Text) -> None:

@@ -50,6 +50,14 @@ def test_malformed_assignments_are_refused(text: str) -> None:
     assert code_of(parse_assignments, [text]) == "H004"
 
 
+def test_an_owner_that_there_is_not_is_named() -> None:
+    with pytest.raises(HwgenError) as caught:
+        parse_assignments(["foo.M=4"])
+    found = caught.value.diagnostic
+    assert (found.code, found.message) == ("H004", "foo is neither spec nor workload")
+    assert found.repair.startswith("--set M=4, or ")
+
+
 def test_a_name_set_twice_is_refused() -> None:
     assert code_of(parse_assignments, ["M=1", "M=2"]) == "H004"
 
