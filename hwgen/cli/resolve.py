@@ -111,7 +111,7 @@ def find_spec(text: str) -> Path:
     Raises:
         HwgenError: H003 where there is none.
     """
-    return _find(text, "spec", _folders(SPEC_FOLDER))
+    return _find(text, "spec", _folders(SPEC_FOLDER), _folders(WORKLOAD_FOLDER))
 
 
 def find_workload(text: str, spec: Path) -> Path:
@@ -120,7 +120,7 @@ def find_workload(text: str, spec: Path) -> Path:
     Raises:
         HwgenError: H003 where there is none.
     """
-    return _find(text, "workload", workload_folders(spec))
+    return _find(text, "workload", workload_folders(spec), _folders(SPEC_FOLDER))
 
 
 def workload_folders(spec: Path) -> tuple[Path, ...]:
@@ -147,7 +147,8 @@ def files_in(folders: Sequence[Path]) -> tuple[Path, ...]:
     return tuple(found[stem] for stem in sorted(found))
 
 
-def _find(text: str, kind: Owner, folders: Sequence[Path]) -> Path:
+def _find(text: str, kind: Owner, folders: Sequence[Path], others: Sequence[Path]) -> Path:
+    """The file of a spec or workload; `others`: where files of the other kind are."""
     path = Path(text)
     bare = bool(text) and path.name == text
     known = {p.stem: p for p in files_in(folders)}
@@ -166,12 +167,16 @@ def _find(text: str, kind: Owner, folders: Sequence[Path]) -> Path:
     if text and path.exists():
         return path
     close = nearest(path.stem, known)
+    repair = f"did you mean {close}?" if close else ""
+    if any(text in (p.stem, p.name) for p in files_in(others)):
+        other = "workload" if kind == "spec" else "spec"
+        repair = f"{text} is a {other}: --{other} {text}"
     raise HwgenError(
         "H003",
         f"there is no such {kind} file",
         found=text or "an empty name",
         allowed=f"a path, or one of: {', '.join(sorted(known))}" if known else "a path to a file",
-        repair=f"did you mean {close}?" if close else "",
+        repair=repair,
     )
 
 

@@ -276,8 +276,8 @@ def state_variables(intrinsic: Intrinsic) -> dict[str, Shape]:
 
 def _register(configuration: Configuration) -> Shape:
     """The values that all registers of a configuration have."""
-    shapes = [dict(_values(register)) for register in configuration.registers]
-    return Fields({n: s for n, s in shapes[0].items() if all(s == o.get(n) for o in shapes)})
+    shapes = {str(n): _values(register) for n, register in enumerate(configuration.registers)}
+    return _common(shapes, "register", "register")
 
 
 def define_variables(intrinsic: Intrinsic, kernel: MicroKernel) -> dict[str, Shape]:
@@ -300,9 +300,24 @@ def _memory_shape(memory: Memory) -> Shape:
 
 def _unit_shape(units: Iterable[Unit]) -> Shape:
     """The fields that all of the units have."""
-    shapes = [{"name": TEXT, **_values(u.identifiers)} for u in units]
-    common = {n: s for n, s in shapes[0].items() if all(s == o.get(n) for o in shapes)}
-    return Fields(common)
+    shapes = {u.name: {"name": TEXT, **_values(u.identifiers)} for u in units}
+    return _common(shapes, "unit", "the identifiers of")
+
+
+def _common(shapes: Mapping[str, Mapping[str, Shape]], kind: str, place: str) -> Fields:
+    """The fields that all have, and of the others who lacks them."""
+    first = next(iter(shapes.values()))
+    common = {n: s for n, s in first.items() if all(s == o.get(n) for o in shapes.values())}
+    partly: dict[str, tuple[str, str]] = {}
+    for name in sorted({n for fields in shapes.values() for n in fields} - set(common)):
+        without = [who for who, fields in shapes.items() if name not in fields]
+        lacking = ", ".join(without)
+        partly[name] = (
+            (f"{name}, which {kind} {lacking} lacks", f"add {name} to {place} {lacking}")
+            if without
+            else (f"{name}, a number in one {kind} and text in another", "make it one of the two")
+        )
+    return Fields(common, partly)
 
 
 def _values(pairs: Iterable[tuple[str, int | str]]) -> dict[str, Shape]:

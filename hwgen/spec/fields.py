@@ -148,6 +148,12 @@ def _translate(model: type[Model], document: Document, error: ErrorDetails) -> H
             )  # fmt: skip
         case "literal_error":
             allowed = str(context.get("expected", "")).replace(" or ", ", ").replace("'", "")
+            if found in allowed.split(", "):  # The same letters, as text and as a number.
+                return HwgenError(
+                    "H033", "the value is not one of those allowed", location=here, field=field,
+                    found=f'"{found}", which is text', allowed=allowed,
+                    repair=f"write {found} without quotes",
+                )  # fmt: skip
             return HwgenError(
                 "H033", "the value is not one of those allowed", location=here, field=field,
                 found=found, allowed=allowed,
@@ -172,6 +178,10 @@ def _translate(model: type[Model], document: Document, error: ErrorDetails) -> H
         case "union_tag_not_found":
             short = "text" if "text" in str(context["discriminator"]) else "a number, an expression"
             return _wrong_type(document, path, f"{short}, or a mapping of fields")
+        case "too_short":
+            return _wrong_length(document, path, f"at least {_entries(context['min_length'])}")
+        case "too_long":
+            return _wrong_length(document, path, f"at most {_entries(context['max_length'])}")
         case _:
             return _wrong_type(document, path, _ALLOWED.get(kind, str(error["msg"]).lower()))
 
@@ -184,10 +194,22 @@ _ALLOWED = {
     "dict_type": "a mapping of names",
     "model_type": "a mapping of fields",
     "model_attributes_type": "a mapping of fields",
-    "too_short": "at least one entry",
-    "too_long": "fewer entries",
     "string_too_long": "a shorter text",
 }
+
+
+def _entries(count: int) -> str:
+    return "one entry" if count == 1 else f"{count} entries"
+
+
+def _wrong_length(document: Document, path: FieldPath, allowed: str) -> HwgenError:
+    value = _at(document.data, path)
+    return HwgenError(
+        "H032", "a list of the wrong length", location=document.locate(path),
+        field=field_text(path),
+        found=_entries(len(value)) if isinstance(value, list | dict) else _show(value),
+        allowed=allowed,
+    )  # fmt: skip
 
 
 def _wrong_type(document: Document, path: FieldPath, allowed: str) -> HwgenError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from hwgen.errors import HwgenError
 from hwgen.spec.fields import validate
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.source import Document, from_python, read_document
@@ -50,6 +51,7 @@ def _hardware(document: Document, parameters: Mapping[str, int]) -> HardwareSpec
     from hwgen.spec.resolve import resolve_hardware
     from hwgen.spec.schema import HardwareSchema
 
+    _refuse_other(document, ("tensors", "compute"), ("memories", "intrinsics"), "workload", "chip")
     schema = validate(HardwareSchema, document)
     hardware = resolve_hardware(schema, document, parameters)
     check_hardware(hardware, schema, document)
@@ -60,7 +62,29 @@ def _workload(document: Document, sizes: Mapping[str, int]) -> Workload:
     from hwgen.spec.workload_resolve import resolve_workload
     from hwgen.spec.workload_schema import WorkloadSchema
 
+    _refuse_other(document, ("memories", "intrinsics"), ("tensors", "compute"), "chip", "workload")
     return resolve_workload(validate(WorkloadSchema, document), document, sizes)
+
+
+def _refuse_other(
+    document: Document, theirs: Sequence[str], ours: Sequence[str], found: str, wanted: str
+) -> None:
+    """A chip where a workload is wanted, or the other way round, has every field wrong."""
+    data = document.data
+    if not isinstance(data, dict) or any(name in data for name in ours):
+        return
+    signs = [name for name in theirs if name in data]
+    if signs:
+        options = {"chip": "--spec", "workload": "--workload"}
+        raise HwgenError(
+            "H031",
+            f"this is a {found}, and a {wanted} is wanted here",
+            location=document.locate((signs[0],), key=True),
+            field=signs[0],
+            found=" and ".join(signs),
+            allowed=f"a {wanted}, which has {' and '.join(ours)}",
+            repair=f"give this file with {options[found]}",
+        )
 
 
 def make_workload(

@@ -25,9 +25,11 @@ TESTS = ("defined", "undefined", "even", "odd")
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """A value with named fields."""
+    """A value with named fields. `partly`: names that only some of what it stands for have, each
+    with what to say about that and a repair."""
 
     of: Mapping[str, Shape]
+    partly: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +236,13 @@ class _Checker:
 
     def _field(self, node: nodes.Node, name: str, base: Shape | None) -> Shape | None:
         match base:
-            case Fields(of):
+            case Fields(of, partly):
+                if name in partly and name not in of and not self.guarded:
+                    found, repair = partly[name]
+                    raise TemplateError(
+                        "H125", f"the template names a field that not all have: {name!r}",
+                        node.lineno, found=found, allowed=", ".join(of), repair=repair,
+                    )  # fmt: skip
                 return self._known(node, name, of, "field")
             case None if self.guarded:
                 return None

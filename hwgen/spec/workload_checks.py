@@ -121,7 +121,7 @@ def check_statement(where: Written, statement: Statement, shapes: Shapes) -> Non
                 repair="write the result into another tensor",
             )  # fmt: skip
     extents = dict(statement.loops)
-    _check_bounds(where, target, [()], extents, shapes)
+    _check_bounds(where, target, [()], extents, shapes, target=True)
     _check_value(where, statement.value, [()], extents, shapes)
     if statement.op == "=":
         _check_written_once(where, statement)
@@ -168,6 +168,8 @@ def _check_bounds(
     guards: list[Case],
     extents: Mapping[str, int],
     shapes: Shapes,
+    *,
+    target: bool = False,
 ) -> None:
     shape = shapes[access.tensor][1]
     for dimension, (index, extent) in enumerate(zip(access.indices, shape, strict=True)):
@@ -186,7 +188,7 @@ def _check_bounds(
                         allowed=f"0..{extent - 1}", repair="use simpler conditions or indices",
                     ) from problem  # fmt: skip
                 if point is not None:
-                    raise _outside(where, access, dimension, point, extents=extents, shape=shape)
+                    raise _outside(where, access, dimension, point, extents, shape, target=target)
 
 
 def _outside(
@@ -194,20 +196,34 @@ def _outside(
     access: Access,
     dimension: int,
     point: Mapping[str, int],
-    *,
     extents: Mapping[str, int],
     shape: tuple[int, ...],
+    *,
+    target: bool,
 ) -> HwgenError:
     at = ", ".join(f"{name}={point[name]}" for name in extents)
     index, extent = access.indices[dimension], shape[dimension]
     value = evaluate(index, point)
+    repair = (
+        f"guard it: select({index} >= 0 and {index} < {extent}, {access}, 0), "
+        "or change the tensor's shape"
+    )
+    if target:  # Nothing guards a write.
+        repair = _repair_of_target(index, extent, value)
     return where.error(
         "H218", f"{access} lies outside its tensor", access.tensor,
         found=f"index {dimension} ({index}) is {value} at {at}",
         allowed=f"0..{extent - 1} ({access.tensor} is {' x '.join(map(str, shape))})",
-        repair=f"guard it: select({index} >= 0 and {index} < {extent}, {access}, 0), "
-        "or change the tensor's shape",
+        repair=repair,
     )  # fmt: skip
+
+
+def _repair_of_target(index: Expr, extent: int, value: int | float) -> str:
+    loops = " and ".join(_loops_of(index))
+    if value < 0 or not loops:
+        return "write into elements that there are"
+    fewer = f"{loops}: {extent}" if isinstance(index, Name) else f"fewer iterations of {loops}"
+    return f"{fewer} in the statement's loops, or change the tensor's shape"
 
 
 def _check_written_once(where: Written, statement: Statement) -> None:

@@ -50,6 +50,16 @@ def test_malformed_assignments_are_refused(text: str) -> None:
     assert code_of(parse_assignments, [text]) == "H004"
 
 
+@pytest.mark.usefixtures("project")
+def test_a_workload_named_as_a_spec_is_said_to_be_one() -> None:
+    with pytest.raises(HwgenError) as caught:
+        find_spec("one")
+    assert caught.value.diagnostic.repair == "one is a workload: --workload one"
+    with pytest.raises(HwgenError) as caught:
+        resolve("chip", ["chip.yaml"], [])
+    assert caught.value.diagnostic.repair == "chip.yaml is a spec: --spec chip.yaml"
+
+
 def test_an_owner_that_there_is_not_is_named() -> None:
     with pytest.raises(HwgenError) as caught:
         parse_assignments(["foo.M=4"])
