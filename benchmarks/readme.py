@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -29,7 +30,10 @@ def excerpt(text: str, part: str) -> str:
     command = re.findall(r"\bhwgen (generate .*?)[`\n]", before)[-1]
     with TemporaryDirectory() as folder:
         words = [sys.executable, "-m", "hwgen", *command.split()]
-        done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=True)
+        here = {**os.environ, "PYTHONPATH": str(ROOT)}
+        done = subprocess.run(
+            words, cwd=folder, env=here, capture_output=True, text=True, check=True
+        )
         if part == "report":
             return done.stdout.split("\n\nwrote ")[0]
         if part == "kernel":

@@ -162,7 +162,7 @@ def describe_cycles(measured: Measured) -> list[str]:
         + ((u.banks,) if with_banks else ())
         for u in timing.units
     ]
-    header = ["unit", "busy", "of all", "waits: tokens", "bus", "fetch"]
+    header = ["unit", "busy", "of all", "waits: order", "bus", "fetch"]
     header += ["banks"] if with_banks else []
     return [
         f"{timing.cycles:,}, lower bound {bound.cycles:,} ({bound.resource}), "
