@@ -22,7 +22,7 @@ class ParameterSchema(Model):
     value: IntExpr
     """The default; an expression may use the parameters above it."""
     range: IntExpr | None = None
-    """Values that may be set, as `low..high`."""
+    """Values that may be set, as `low..high`; left out: any."""
     description: str = ""
     """What the number means."""
 
@@ -188,9 +188,10 @@ class OperandSchema(Model):
     """With `memory: any`: elements from one index to the next in each dimension: a number, a
     range, or `any`; left out: dense, row-major."""
     dtype: Dtype | None = None
-    """Data type; required off chip and with `memory: any`, the memory's own on chip."""
+    """Data type; needed off chip and with `memory: any`, the memory's own on chip."""
     address: IntExpr | None = None
-    """Range of its base address, in entries; left out: all of the memory."""
+    """Range of its base address, in entries, as its field holds it; it may reach past the memory,
+    of which nothing more is used then. Left out: all of the memory."""
     written_by: list[Name] = Field(default=[])
     """The last writer of what it reads must be one of these intrinsics; left out: any."""
 
@@ -211,7 +212,7 @@ class ImmediateSchema(Model):
     dtype: Dtype
     """Data type in the semantics."""
     range: IntExpr | None = None
-    """Values that its field holds; a float may leave it out: any finite value."""
+    """Values that its field holds; only a float may do without: any finite value."""
 
 
 class MicroKernelUseSchema(Model):
@@ -266,22 +267,24 @@ class IntrinsicSchema(Model):
     instructions: IntExpr = 1
     """Instructions that the host issues for one call."""
     stationary: StationarySchema | None = None
-    """An operand that is brought in once for consecutive iterations of software loops."""
+    """An operand that is brought in once for consecutive iterations of software loops; left out:
+    none."""
     immediates: dict[Name, ImmediateSchema] = Field(default={})
     """Constants inside a call."""
     configuration: dict[Name, dict[Name, Template]] = Field(default={})
     """By configuration, what each field must hold when the call is issued: C text over extents and
     strides of loops, immediates and parameters."""
     micro_kernel: MicroKernelUseSchema | None = None
-    """Set where the intrinsic is a program of micro-operations."""
+    """The program of micro-operations that the intrinsic is; left out: it is none."""
     iterations_per_cycle: IntExpr = 0
     """Iterations whose accesses interleaved banks serve at once, as `bank_cycles` counts them; 0:
     the call's own accesses never wait for each other."""
     result_latency_iterations: IntExpr = 0
     """An iteration that touches what an earlier one wrote comes at least this many after it."""
     cycles: IntExpr
-    """Duration; may use `iterations`, loops' names, `transfer`, `bursts`, `beats` and, with
-    `iterations_per_cycle`, `bank_cycles`: the cycles that banks take to serve its accesses."""
+    """Duration, a fraction rounded up; may use `iterations`, loops' names, `transfer`, `bursts`,
+    `beats` and, with `iterations_per_cycle`, `bank_cycles`: the cycles that banks take to serve its
+    accesses."""
     emit: Template
     """C text of a call; names operands, loops, immediates, `unit`, `kernel`, parameters."""
 
@@ -303,11 +306,11 @@ class CodeSchema(Model):
     """Gets an off-chip buffer; names `buffer` and `bytes`. This and the next three are needed with
     units; a processor without them uses the caller's arrays in place."""
     free: Template | None = None
-    """Gives it back; names `buffer`."""
+    """Gives it back; names `buffer`; needed with units."""
     to_device: Template | None = None
-    """Copies to it; names `buffer`, `host` and `bytes`."""
+    """Copies to it; names `buffer`, `host` and `bytes`; needed with units."""
     from_device: Template | None = None
-    """Copies from it; names `buffer`, `host` and `bytes`."""
+    """Copies from it; names `buffer`, `host` and `bytes`; needed with units."""
 
 
 class HardwareSchema(Model):

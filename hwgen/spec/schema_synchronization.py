@@ -39,7 +39,7 @@ class TokensSchema(Model):
     nop_cycles: IntExpr = 0
     """Duration of the empty call that carries a push."""
     completion: CompletionSchema | None = None
-    """How a kernel ends."""
+    """How a kernel ends; left out: when its calls have ended."""
 
 
 class BarriersSchema(Model):
@@ -56,7 +56,7 @@ class BarriersSchema(Model):
     cycles: IntExpr = 0
     """From the end of what is waited for to the first later call."""
     completion: CompletionSchema | None = None
-    """How a kernel ends."""
+    """How a kernel ends; left out: when its calls have ended."""
 
 
 class EventsSchema(Model):
@@ -83,7 +83,7 @@ class EventsSchema(Model):
     wait_cycles: IntExpr = 0
     """Duration of a wait, on its target, once the flag is set."""
     completion: CompletionSchema | None = None
-    """How a kernel ends."""
+    """How a kernel ends; left out: when its calls have ended."""
 
 
 class ScoreboardSchema(Model):
@@ -98,7 +98,7 @@ class ScoreboardSchema(Model):
     fence_cycles: IntExpr = 0
     """From the end of what a fence waits for to the first later call."""
     completion: CompletionSchema | None = None
-    """How a kernel ends."""
+    """How a kernel ends; left out: when its calls have ended."""
 
 
 class NoSynchronizationSchema(Model):
@@ -107,7 +107,7 @@ class NoSynchronizationSchema(Model):
     kind: Literal["none"]
     """Nothing to emit."""
     completion: CompletionSchema | None = None
-    """How a kernel ends."""
+    """How a kernel ends; left out: when its calls have ended."""
 
 
 AnySynchronization = Annotated[

@@ -66,6 +66,15 @@ def _heading(model: str) -> str:
     return " ".join(words).lower()
 
 
+def _default(value: Any) -> str:
+    """What a field that is left out stands for; without one, its meaning says what is then."""
+    if value is None:
+        return ""
+    if value in ("", [], {}):
+        return "none"
+    return f"`{value if isinstance(value, str) else json.dumps(value)}`"
+
+
 def _tables(made: dict[str, Any], modules: list[ModuleType], top: str) -> str:
     definitions: dict[str, Any] = {top: made, **made.get("$defs", {})}
     docs = {name: fields for m in modules for name, fields in field_docstrings(m).items()}
@@ -73,11 +82,12 @@ def _tables(made: dict[str, Any], modules: list[ModuleType], top: str) -> str:
     for model in [top, *(m for m in docs if m in definitions and m != top)]:
         definition = definitions[model]
         lines += [f"### {_heading(model)}", "", definition["description"], ""]
-        lines += ["| field | type | needed | meaning |", "|---|---|---|---|"]
+        lines += ["| field | type | default | meaning |", "|---|---|---|---|"]
         for name, properties in definition["properties"].items():
-            needed = "yes" if name in definition.get("required", []) else ""
+            needed = name in definition.get("required", [])
+            default = "needed" if needed else _default(properties["default"])
             text = properties["description"].replace("|", "\\|")
-            lines.append(f"| `{name}` | {_kind(properties)} | {needed} | {text} |")
+            lines.append(f"| `{name}` | {_kind(properties)} | {default} | {text} |")
         lines.append("")
     return "\n".join(lines).rstrip()
 
@@ -104,6 +114,21 @@ def test_field_tables(
     _, _, after = rest.partition("<!-- fields: end -->")
     tables = _tables(made, modules, top)
     golden(path, f"{before}<!-- fields: begin -->\n{tables}\n<!-- fields: end -->{after}")
+
+
+def test_every_field_without_a_default_says_what_is_then() -> None:
+    """`left out`, or when it is needed or allowed at all."""
+    words = ("left out", "Left out", "needed", "only", "in place of")
+    silent: list[str] = []
+    for made in (hardware_json_schema(), workload_json_schema()):
+        nested = cast("dict[str, Any]", made["$defs"])
+        definitions: dict[str, Any] = {"": made, **nested}
+        for model, definition in definitions.items():
+            for name, properties in definition["properties"].items():
+                described = any(w in properties["description"] for w in words)
+                if properties.get("default", "") is None and not described:
+                    silent.append(f"{model}.{name}")
+    assert silent == []
 
 
 def test_every_field_has_a_docstring() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 
 import pytest
 
@@ -18,9 +19,10 @@ from hwgen.codegen.program import (
 )
 from hwgen.errors import HwgenError
 from hwgen.model.timing import TimelineEntry, TimingResult, estimate_cycles, simulate_timing
+from hwgen.pipeline import compile_kernel
 from hwgen.spec.expression import Const, Expr, Name
 from hwgen.spec.hardware import HardwareSpec
-from hwgen.spec.load import load_hardware
+from hwgen.spec.load import load_hardware, load_workload
 from tests.samples import ROOT, chip
 from tests.unit.timing.nests import image, operand, sizes
 
@@ -306,3 +308,16 @@ def test_unknown_edge_is_reported() -> None:
 def test_estimate_equals_simulation_of_short_streams() -> None:
     for p in (straightforward(), single_buffered()):
         assert estimate_cycles(p, chip()) == simulate_timing(p, chip())
+
+
+@pytest.mark.parametrize(("cycles", "like"), [("6.5", "7"), ("6.01", "7"), ("13/2", "7")])
+def test_a_fraction_of_a_cycle_is_rounded_up(cycles: str, like: str, tmp_path: Path) -> None:
+    text = (ROOT / "hw_specs" / "vta.yaml").read_text(encoding="utf-8")
+    assert text.count("    cycles: iterations + 7\n") > 1
+    workload = load_workload(ROOT / "workloads" / "gemm.yaml")
+    timings: list[TimingResult] = []
+    for fixed in (cycles, like):
+        file = tmp_path / "chip.yaml"
+        file.write_text(text.replace("cycles: iterations + 7", f"cycles: iterations + {fixed}"))
+        timings.append(compile_kernel(workload, load_hardware(file)).kernel.timing)
+    assert timings[0] == timings[1]
