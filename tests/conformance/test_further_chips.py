@@ -3,6 +3,7 @@ matrix and a vector unit, two levels of buffers and events between pipes. No cod
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 import hwgen
+from hwgen.cli import main
 from hwgen.errors import HwgenError
 from hwgen.model.compiled import compile_model, have_compiler
 from hwgen.model.numeric import Array
@@ -336,3 +338,26 @@ def test_float16_rounds_alike_everywhere(tmp_path: Path) -> None:
         with np.errstate(invalid="ignore", over="ignore"):
             equal(compile_model(c.source).run(inputs), c.workload, inputs)
             equal(Shim(c.source, tmp_path).run(inputs), c.workload, inputs)
+
+
+def test_the_workload_that_the_documentation_shows_has_the_cycles_that_it_quotes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (ROOT / "docs" / "chips.md").read_text(encoding="utf-8")
+    snippet = page.split("```yaml\n")[1].split("```")[0]
+    file = tmp_path / "gemm_half.yaml"
+    file.write_text(snippet, encoding="utf-8")
+    spec = ["--spec", str(ROOT / "hw_specs" / "davinci_core.yaml"), "--workload", str(file)]
+    assert main(["generate", *spec]) == 0
+    shown = re.findall(r"\n  ([\d,]+), lower bound ([\d,]+) ", capsys.readouterr().out)
+    quoted = re.findall(r"\n\| `davinci_core`, 1024 .* \| ([\d,]+) \| ([\d,]+) \|", page)
+    assert shown == quoted
+    # A layer on top, as the page says, at sizes that fill no fractal.
+    layer = snippet.replace("  c: float16", "  h: float16[M, N]\n  bias: float16[N]\n  c: float16")
+    narrowed, rest = re.findall(r"`(h\[m, n\] = [^`]*)`, then `([^`]*)`", page)[0]
+    layer = layer.replace("c[m, n] = float16(acc[m, n])", f"{narrowed}\n  - {rest}")
+    assert layer.count("  - ") == 3
+    file.write_text(layer, encoding="utf-8")
+    sizes = ["--set", "M=33", "--set", "N=17", "--set", "K=50"]
+    assert main(["simulate", *spec, *sizes]) == 0
+    assert "equal to the reference" in capsys.readouterr().out
