@@ -64,10 +64,10 @@ def simulate(
         return
     if script.given:
         compilation = compile_scripted(loaded, hardware, search, script)
+        check_images(loaded, compilation.program.images)
     else:
         with searching(loaded.name, search) as options:
             compilation = compile_ranked(loaded, hardware, schedule, options)
-    check_images(loaded, compilation.program.images)
     start = perf_counter()
     passed = examine(compilation, draw_inputs(loaded, seed, data) | given, engine)
     seconds = perf_counter() - start

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from hwgen.errors import HwgenError
 from hwgen.model.numeric import Array
+from hwgen.verify.room import check_images
 
 if TYPE_CHECKING:
     from hwgen.model.bound import Bound
@@ -38,12 +39,14 @@ def compile_ranked(
     `options` are those of the search for the best, rank 0.
 
     Raises:
-        HwgenError: as `compile_kernel`.
+        HwgenError: as `compile_kernel`; H792 where the kernel is too large to be run.
     """
     from hwgen.pipeline import SearchOptions, compile_kernel
 
     if rank == 0:
-        return compile_kernel(workload, hardware, options=options or SearchOptions())
+        compilation = compile_kernel(workload, hardware, options=options or SearchOptions())
+        check_images(workload, compilation.program.images)
+        return compilation
     from hwgen.polyhedral.matching import match
     from hwgen.polyhedral.scop import build_scop
     from hwgen.polyhedral.search import search
@@ -51,7 +54,9 @@ def compile_ranked(
 
     scop = build_scop(workload)
     found = search(hardware, match(scop, select(scop, hardware)), keep=rank + 1).candidates
-    return compile_kernel(workload, hardware, schedule=found[rank % len(found)])
+    compilation = compile_kernel(workload, hardware, schedule=found[rank % len(found)])
+    check_images(workload, compilation.program.images)
+    return compilation
 
 
 def examine(
