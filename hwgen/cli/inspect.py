@@ -81,6 +81,7 @@ def _explain_phases(workload: Workload, hardware: HardwareSpec) -> None:
     """Every phase's statements; where the kernel does not compile, why."""
     from hwgen.pipeline import PhasedCompilation, compile_kernel
     from hwgen.polyhedral.explain import explain as explain_matches
+    from hwgen.polyhedral.operations import Sharing
     from hwgen.polyhedral.phases import split_phases
     from hwgen.polyhedral.scop import build_scop
     from hwgen.report.text import explanations
@@ -96,7 +97,8 @@ def _explain_phases(workload: Workload, hardware: HardwareSpec) -> None:
     except HwgenError as error:
         for phase in split_phases(workload):
             scop = build_scop(phase.workload)
-            found.append(explanations(scop, explain_matches(scop, hardware, None)))
+            sharing = Sharing(leaves=phase.leaves, fetches=phase.takes)
+            found.append(explanations(scop, explain_matches(scop, hardware, None, sharing)))
         problem = f"\n{hardware.name} cannot run {workload.name}:\n{error}"
     for number, text in enumerate(found):
         typer.echo(f"phase {number}\n{text}")

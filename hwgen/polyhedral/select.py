@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.operations import NOTHING_SHARED, Selection, Sharing
 from hwgen.polyhedral.scop import Scop, ScopStatement
 from hwgen.polyhedral.selection import Apply, Selector
 from hwgen.polyhedral.starting_value import Start, starting_value
 from hwgen.spec.hardware import HardwareSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What selection came to. `ways`: how many ways there are to accumulate. `start`: what the
+    sums start from in the attempt that counts; `reached`: statements that it covered, and `error`:
+    why no more."""
+
+    selection: Selection | None
+    ways: int
+    start: Start | None
+    reached: int = 0
+    error: HwgenError | None = None
 
 
 def select(
@@ -19,9 +34,30 @@ def select(
         HwgenError: H301 where no intrinsic covers a statement, H305 where an accumulator cannot
             be initialised, H404 where more than one accumulation would have to be fused.
     """
+    found = outcome(scop, hardware, sharing)
+    if found.error is not None:
+        raise found.error
+    assert found.selection is not None
+    selections = [found.selection]
+    for choice in range(1, found.ways):
+        other = _select_with(scop, hardware, sharing, choice, found.start)
+        if other.error is not None:
+            raise other.error
+        assert other.selection is not None
+        selections.append(other.selection)
+    return selections
+
+
+def outcome(
+    scop: Scop, hardware: HardwareSpec, sharing: Sharing = NOTHING_SHARED, *, trial: bool = False
+) -> Outcome:
+    """The first selection, or the error of the attempt that tells most.
+
+    `trial`: of a repaired workload, in which no repairs that change types are looked for.
+    """
     reductions = [s for s in scop.statements if s.op != "="]
     if len(reductions) > 1:
-        raise HwgenError(
+        error = HwgenError(
             "H404",
             f"{len(reductions)} accumulations in one kernel",
             location=reductions[1].source.location,
@@ -30,75 +66,112 @@ def select(
             allowed="one accumulation and the elementwise statements around it",
             repair="give each accumulation a workload of its own",
         )
-    start: Start | None = None
-    try:
-        first, ways = _select_with(scop, hardware, sharing, 0, None)
-    except HwgenError as error:
-        # What is added to a sum afterwards may be what it starts from.
-        start = starting_value(scop)
-        if error.code != "H301" or start is None:
-            raise
-        try:
-            first, ways = _select_with(scop, hardware, sharing, 0, start)
-        except HwgenError as other:
-            # Of two reasons, that of the statement which the first attempt failed at.
-            same = other.diagnostic.message == error.diagnostic.message
-            raise (other if same or other.code != "H301" else error) from None
-    others = range(1, ways)
-    return [first, *(_select_with(scop, hardware, sharing, n, start)[0] for n in others)]
+        return Outcome(None, 0, None, 0, error)
+    first = _select_with(scop, hardware, sharing, 0, None, trial=trial)
+    # What is added to a sum afterwards may be what it starts from.
+    start = starting_value(scop) if first.error is not None else None
+    if first.error is None or first.error.code != "H301" or start is None:
+        return first
+    second = _select_with(scop, hardware, sharing, 0, start, trial=trial)
+    if second.error is None or second.error.code != "H301":
+        return second
+    # Of two reasons, that of the statement which the first attempt failed at, and of that
+    # without the addend only where it makes a difference.
+    failed = scop.statements[first.reached]
+    nearer = second.reached == first.reached and started(failed, start) != failed
+    return second if nearer else first
 
 
 def _select_with(
-    scop: Scop, hardware: HardwareSpec, sharing: Sharing, choice: int, start: Start | None
-) -> tuple[Selection, int]:
+    scop: Scop,
+    hardware: HardwareSpec,
+    sharing: Sharing,
+    choice: int,
+    start: Start | None,
+    *,
+    trial: bool = False,
+) -> Outcome:
     """The selection that takes one of the ways to accumulate, and how many ways there are."""
     selector = Selector(scop, hardware, sharing)
-    ways = 1
-    for statement in start.statements if start else scop.statements:
-        if statement.op != "=":
-            plans = [p for p in selector.update(statement) if _starts(selector, p, start)]
-            if not plans:
-                raise uncovered(selector, statement)
-            ways = len(plans)
-            selector.accumulate(statement, plans[choice], start.value if start else None)
-            continue
-        declared = scop.workload.tensor.get(statement.target.tensor)
-        leaves = statement.target.tensor in sharing.leaves
-        stored = declared is not None and declared.role == "output" and not leaves
-        both = stored and _is_read_again(scop, statement)
-        if stored and not both:
-            plan = selector.cover(statement.value, hardware.offchip.name, statement)
-            if plan is None:
-                raise uncovered(selector, statement)
-            selector.build(plan, statement)
-            continue
-        covers = [
-            c
-            for memory in selector.onchip
-            if (not both or selector.stores(memory, statement))
-            and (c := selector.cover(statement.value, memory, statement)) is not None
-        ]
-        if not covers:
-            raise uncovered(selector, statement)
-        best = min(covers, key=lambda p: p.cost)
-        selector.held[statement.target.tensor] = selector.build(best, statement)
-        if leaves:
-            selector.leave(statement)
-        if both and not selector.store(statement):
-            raise uncovered(selector, statement)
-    anchor = scop.anchor
-    reduction = anchor.reduction if anchor.op != "=" else ()
-    others = [n for o in selector.operations for n in o.loops if n not in reduction]
-    selection = Selection(
-        tuple(selector.storages.values()),
-        tuple(selector.operations),
-        tuple(dict.fromkeys([*anchor.spatial, *others])),
-        reduction,
-        start=start.value.indices if start else (),
-        fetches=sharing.fetches,
-    )
-    _check_after(scop, selection)
-    return selection, ways
+    ways, reached = 1, 0
+    try:
+        for original in scop.statements:
+            ways = max(ways, advance(selector, original, start, choice, trial=trial))
+            reached += 1
+        anchor = scop.anchor
+        reduction = anchor.reduction if anchor.op != "=" else ()
+        others = [n for o in selector.operations for n in o.loops if n not in reduction]
+        selection = Selection(
+            tuple(selector.storages.values()),
+            tuple(selector.operations),
+            tuple(dict.fromkeys([*anchor.spatial, *others])),
+            reduction,
+            start=start.value.indices if start else (),
+            fetches=sharing.fetches,
+        )
+        _check_after(scop, selection)
+    except HwgenError as error:
+        return Outcome(None, ways, start, reached, error)
+    return Outcome(selection, ways, start, reached)
+
+
+def advance(
+    selector: Selector,
+    original: ScopStatement,
+    start: Start | None,
+    choice: int = 0,
+    *,
+    trial: bool = False,
+) -> int:
+    """Cover one more statement; how many ways there are to accumulate in it.
+
+    Raises:
+        HwgenError: H301, H305.
+    """
+    hardware, sharing = selector.hardware, selector.sharing
+    statement = started(original, start)
+
+    def refused() -> HwgenError:
+        return uncovered(selector, statement, original, start, trial=trial)
+
+    if statement.op != "=":
+        plans = [p for p in selector.update(statement) if _starts(selector, p, start)]
+        if not plans:
+            raise refused()
+        selector.accumulate(statement, plans[choice], start.value if start else None)
+        return len(plans)
+    declared = selector.scop.workload.tensor.get(statement.target.tensor)
+    leaves = statement.target.tensor in sharing.leaves
+    stored = declared is not None and declared.role == "output" and not leaves
+    both = stored and _is_read_again(selector.scop, statement)
+    if stored and not both:
+        plan = selector.cover(statement.value, hardware.offchip.name, statement)
+        if plan is None:
+            raise refused()
+        selector.build(plan, statement)
+        return 1
+    covers = [
+        c
+        for memory in selector.onchip
+        if (not both or selector.stores(memory, statement))
+        and (c := selector.cover(statement.value, memory, statement)) is not None
+    ]
+    if not covers:
+        raise refused()
+    best = min(covers, key=lambda p: p.cost)
+    selector.held[statement.target.tensor] = selector.build(best, statement)
+    if leaves:
+        selector.leave(statement)
+    if both and not selector.store(statement):
+        raise refused()
+    return 1
+
+
+def started(statement: ScopStatement, start: Start | None) -> ScopStatement:
+    """A statement without the addend that the sums start from."""
+    if start is None:
+        return statement
+    return next(s for s in start.statements if s.name == statement.name)
 
 
 def _is_read_again(scop: Scop, statement: ScopStatement) -> bool:
@@ -139,17 +212,26 @@ def _check_after(scop: Scop, selection: Selection) -> None:
             )
 
 
-def uncovered(selector: Selector, statement: ScopStatement) -> HwgenError:
-    """The error that names the first part of a statement that no intrinsic performs."""
-    from hwgen.polyhedral.explain import nearest_miss
+def uncovered(
+    selector: Selector,
+    statement: ScopStatement,
+    original: ScopStatement,
+    start: Start | None,
+    *,
+    trial: bool,
+) -> HwgenError:
+    """The error that names what comes nearest to a statement, and what it differs in."""
+    from hwgen.polyhedral.nearest import Diagnosis
 
-    reason, repair = nearest_miss(selector, statement)
+    reason, repair = Diagnosis(selector, trial=trial).nearest_miss(statement)
+    begins = start is not None and statement.value != original.value
+    beginning = f" (the sums starting from {start.value})" if begins and start else ""
     return HwgenError(
         "H301",
         f"no intrinsics of {selector.hardware.name} compute {statement.name}",
         location=statement.source.location,
         field="compute",
-        found=f"{statement}: {reason}",
+        found=f"{original}: {reason}{beginning}",
         allowed="a value that the chip's intrinsics compute step by step",
         repair=repair,
     )

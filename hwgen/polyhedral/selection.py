@@ -28,6 +28,7 @@ from hwgen.polyhedral.semantics import (
 from hwgen.polyhedral.unify import Unification, unify
 from hwgen.spec.expression import Access, Binary, Const, Expr, walk
 from hwgen.spec.hardware import HardwareSpec, Immediate, Intrinsic, Operand
+from hwgen.spec.typecheck import is_float
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,17 @@ class Apply:
 
 
 Plan = _Input | _Held | _Moved | Apply
+
+
+def loads(plan: Plan) -> Intrinsic | None:
+    """The copy from off-chip memory that a plan begins with, if it does."""
+    match plan:
+        case _Input():
+            return plan.copy
+        case _Moved():
+            return loads(plan.source)
+        case _:
+            return None
 
 
 class Selector:
@@ -144,7 +156,8 @@ class Selector:
 
     def loader(self, memory: str, dtype: str, tensor: str = "") -> Intrinsic | None:
         """A copy from off-chip memory that may hold a tensor into `memory`, which keeps every
-        value of `dtype`."""
+        value of `dtype`: integers in an integer type, as float arithmetic rounds where theirs
+        wraps around."""
         declared = self.scop.workload.tensor.get(tensor)
         constant = declared is not None and declared.constant
         for intrinsic in self.hardware.intrinsics:
@@ -155,7 +168,8 @@ class Selector:
             source = intrinsic.operand(only[0].value.tensor)
             held = self.hardware.memory[source.memory]
             offchip = held.kind == "offchip" and (constant or not held.constants_only)
-            if target.memory == memory and offchip and widens(dtype, source.dtype):
+            keeps = widens(dtype, source.dtype) and is_float(dtype) == is_float(source.dtype)
+            if target.memory == memory and offchip and keeps:
                 return intrinsic
         return None
 
@@ -301,6 +315,14 @@ class Selector:
         storage = self.held[tensor]
         alone = list(self.held.values()).count(storage) == 1 and self.reads[tensor] == 1
         return alone and self._injective(self.storages[storage].indices, statement)
+
+    def overwritable(
+        self, operand: Operand, plan: Plan, value: Expr, statement: ScopStatement
+    ) -> bool:
+        """Whether an in-place operation may have a value, or a copy of it, to overwrite."""
+        if self.expendable(plan, statement):
+            return True
+        return self._copied(operand, value, statement) is not None
 
     @staticmethod
     def _injective(indices: tuple[Affine, ...], statement: ScopStatement) -> bool:

@@ -26,20 +26,21 @@ def refusal(workload: Workload, hardware: HardwareSpec) -> str:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "compute"),
+    ("dtype", "compute", "reason"),
     [
-        ("int32", "y[i] = x[i] + z[i]"),
-        ("int8", "y[i] = max(x[i], 0)"),
-        ("int8", "y[i] = x[i]"),
-        ("int32", "y[i] += x[i] * z[r]"),
+        ("int32", "y[i] = x[i] + z[i]", "x and z are int8, operands x and y are float32"),
+        ("int8", "y[i] = max(x[i], 0)", "x is int8, operand x is float32"),
+        ("int8", "y[i] = x[i]", "no store writes y as int8"),
+        ("int32", "y[i] += x[i] * z[r]", "x and z are int8, operands a and b are float32"),
     ],
 )
-def test_a_float_store_writes_no_integers(dtype: str, compute: str) -> None:
-    """Its image would hold other bytes than the host reads in the tensor's declared type."""
+def test_a_float_chip_computes_no_integers(dtype: str, compute: str, reason: str) -> None:
+    """Its arithmetic rounds where theirs wraps around, and its images hold other bytes than the
+    host reads in the tensor's declared type."""
     used = {n: f"int8[{e}]" for n, e in (("x", 5), ("z", 5)) if f"{n}[" in compute}
     workload = hwgen.Workload("whole", tensors={**used, "y": f"{dtype}[5]"}, compute=[compute])
     hardware = hwgen.load_hardware(ROOT / "tests" / "specs" / "two_stage.yaml")
-    assert f"no store writes y as {dtype}" in refusal(workload, hardware)
+    assert reason in refusal(workload, hardware)
 
 
 def test_a_writer_that_a_store_does_not_accept() -> None:
@@ -55,7 +56,7 @@ def test_a_writer_that_a_store_does_not_accept() -> None:
         "rows", tensors={"x": "int32[5]", "y": "int8[5, 4]"}, compute=["y[i, j] = int8(x[i])"]
     )
     found = refusal(workload, parse_hardware(spec))
-    assert "store_out reads src only after gemm, add" in found
+    assert "store_out comes nearest, but it reads src only after gemm, add" in found
 
 
 @pytest.mark.parametrize(("pair", "code"), REFUSED.items(), ids=str)
