@@ -243,7 +243,8 @@ class Diagnosis:
         kept = intrinsic.operand(target or intrinsic.semantics[0].target.tensor).dtype
         if is_float(kept) != real:
             kind = "floats" if real else "integers"
-            wanted = f"an intrinsic with semantics `... = {outline(value)}` on {kind}"
+            how = "=" if target else statement.op
+            wanted = f"an intrinsic with semantics `... {how} {outline(value)}` on {kind}"
             told = f"it computes {kept}, and `{value}` is computed in {kind}"
             return Miss(_OTHER_KIND + size(value), told, wanted)
         constants = other_constants(pattern, value, fields)
@@ -254,10 +255,11 @@ class Diagnosis:
             return replace(_constant(others[0]), distance=away)
         mine, theirs = departure(pattern, value, fields)
         if isinstance(mine, Name):
+            repair = self._wanted(statement, value, target, [])
+            if isinstance(theirs, Access):
+                repair = f"write a number in place of `{theirs}`, or {repair}"
             return Miss(
-                6,
-                f"it takes an immediate for {mine}, where `{theirs}` is no constant",
-                f"make `{theirs}` a constant",
+                6, f"it takes an immediate for {mine}, where `{theirs}` is no constant", repair
             )
         away = _OTHER_FORM + size(mine) + size(theirs)
         wanted = f"an intrinsic that computes `{value}`"
@@ -347,7 +349,7 @@ class Diagnosis:
         statement: ScopStatement, value: Expr, target: str, wrong: list[tuple[str, str, str, str]]
     ) -> str:
         """The intrinsic that would compute a value, on the types that it has."""
-        kinds = " and ".join(dict.fromkeys(dtype for _, _, dtype, _ in wrong))
+        kinds = " and ".join(dict.fromkeys(d.removeprefix("in ") for _, _, d, _ in wrong))
         how = "=" if target else statement.op
         told = f"an intrinsic with semantics `... {how} {outline(value)}`"
         return f"{told} on {kinds}" if kinds else told
@@ -376,7 +378,7 @@ class Diagnosis:
                 if not fits:
                     wrong.append((name, part.tensor, dtype, kept))
             elif kinds.get(str(part), is_float(kept)) != is_float(kept):
-                kind = "integers" if is_float(kept) else "floats"
+                kind = "in integers" if is_float(kept) else "in floats"
                 wrong.append((name, f"`{part}`", kind, kept))
         return wrong
 
@@ -458,17 +460,26 @@ class Diagnosis:
             if intrinsic.operand(only[1]).memory != memory or not widens(dtype, source.dtype):
                 continue
             if self._offchip(source.memory) and is_float(dtype) == is_float(source.dtype):
+                computed = tensor in self.selector.sharing.fetches
                 return Miss(
                     1,
                     f"it reads {name} from {memory}, and {intrinsic.name} brings constant tensors "
                     f"there, which {tensor} is not",
-                    f"declare {tensor} with `constant: true`",
+                    f"add an intrinsic that copies {dtype} from the memory that keeps {tensor}"
+                    if computed
+                    else f"declare {self._declared(tensor)} with `constant: true`",
                 )
         return Miss(
             1,
             f"nothing loads {tensor} ({dtype}) into {memory}, where {name} is",
             f"add an intrinsic that copies {dtype} from off-chip memory into {memory}",
         )
+
+    def _declared(self, tensor: str) -> str:
+        """The input that a tensor shows."""
+        while tensor in self.scop.view:
+            tensor = self.scop.view[tensor].source
+        return tensor
 
     def _offchip(self, memory: str) -> bool:
         return self.hardware.memory[memory].kind == "offchip"
