@@ -15,7 +15,7 @@ from hwgen.polyhedral.form import (
     outline,
     size,
 )
-from hwgen.polyhedral.retype import Change, Retyper
+from hwgen.polyhedral.retype import Change, Retyper, shown
 from hwgen.polyhedral.scop import ScopStatement
 from hwgen.polyhedral.selection import Selector
 from hwgen.polyhedral.semantics import updates, widens, written
@@ -467,19 +467,13 @@ class Diagnosis:
                     f"there, which {tensor} is not",
                     f"add an intrinsic that copies {dtype} from the memory that keeps {tensor}"
                     if computed
-                    else f"declare {self._declared(tensor)} with `constant: true`",
+                    else f"declare {shown(self.scop, tensor)} with `constant: true`",
                 )
         return Miss(
             1,
             f"nothing loads {tensor} ({dtype}) into {memory}, where {name} is",
             f"add an intrinsic that copies {dtype} from off-chip memory into {memory}",
         )
-
-    def _declared(self, tensor: str) -> str:
-        """The input that a tensor shows."""
-        while tensor in self.scop.view:
-            tensor = self.scop.view[tensor].source
-        return tensor
 
     def _offchip(self, memory: str) -> bool:
         return self.hardware.memory[memory].kind == "offchip"

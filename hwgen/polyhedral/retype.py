@@ -34,7 +34,7 @@ class Retyper:
     def repair(self, statement: ScopStatement, change: Change, result: str) -> str:
         """The repair in words, of a statement whose results are kept as `result`; "" where it
         would only lead to another error."""
-        tensors = tuple((self._source(n), dtype) for n, dtype in change.tensors)
+        tensors = tuple((shown(self.scop, n), dtype) for n, dtype in change.tensors)
         if len({n for n, _ in tensors}) < len(set(tensors)):
             return ""  # One tensor in two types.
         change = replace(change, tensors=tuple(dict.fromkeys(tensors)))
@@ -46,12 +46,6 @@ class Retyper:
             if after is not None:
                 return self._words(wanted) + (f"; then {after}" if after else "")
         return ""
-
-    def _source(self, tensor: str) -> str:
-        """The declared tensor that a view shows."""
-        while tensor in self.scop.view:
-            tensor = self.scop.view[tensor].source
-        return tensor
 
     def _with_others(self, change: Change, result: str) -> Change:
         """Every other tensor of another kind in the type of the results."""
@@ -90,7 +84,7 @@ class Retyper:
         if set(dtypes) - set(old.tensor):
             return None
         for view in self.scop.views:  # What rearranges an input has its type.
-            source = self._source(view.tensor)
+            source = shown(self.scop, view.tensor)
             if source in dtypes:
                 dtypes[view.tensor] = dtypes[source]
         if all(old.tensor[n].dtype == d for n, d in dtypes.items()) and change.new is None:
@@ -135,3 +129,10 @@ class Retyper:
 
 def _listed(words: list[str]) -> str:
     return " and ".join([*([", ".join(words[:-1])] if words[1:] else []), words[-1]])
+
+
+def shown(scop: Scop, tensor: str) -> str:
+    """The declared tensor that a view shows; a tensor that is none as it is."""
+    while tensor in scop.view:
+        tensor = scop.view[tensor].source
+    return tensor
