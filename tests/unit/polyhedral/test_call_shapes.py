@@ -34,7 +34,7 @@ def compiled(workload: Workload) -> Compilation:
 
 
 def cycles(kernel: Compilation, intrinsic: str) -> float:
-    """Of all calls of an intrinsic, as if everything were one tile."""
+    """Of all calls of an intrinsic, if everything is one tile."""
     (o,) = (o for o in kernel.match.selection.operations if o.intrinsic.name == intrinsic)
     tiles = {n: np.full(2, blocks, np.int64) for n, blocks in kernel.match.count.items()}
     first, second = call_cycles(o, kernel.match, tiles)
@@ -56,7 +56,7 @@ def test_each_hardware_loop_takes_what_it_holds(sizes: tuple[int, int, int], exp
     assert cycles(compiled(product(*sizes)), "matmul") == expected
 
 
-@pytest.mark.parametrize("sizes", [(16, 16, 16), (32, 32, 64), (48, 32, 32), (5, 7, 9)])
+@pytest.mark.parametrize("sizes", [(16, 16, 16), (32, 32, 64), (5, 7, 9)])
 def test_products_take_as_long_as_their_calls(sizes: tuple[int, int, int]) -> None:
     kernel = compiled(product(*sizes))
     busy = dict(simulate_timing(kernel.program, kernel.hardware).busy_by_name)["matmul"]
