@@ -13,6 +13,7 @@ from hwgen.errors import HwgenError, Location
 from hwgen.model.bound import lower_bound
 from hwgen.phase import DEFAULTS, SearchOptions
 from hwgen.phased import PhasedCompilation, inputs_of, join, sharing_of
+from hwgen.pipeline import compile_kernel
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.dependences import Dependences, dependences
 from hwgen.polyhedral.matching import Match, ranked_matches
@@ -215,14 +216,26 @@ def complete_script(
 ) -> Compilation:
     """Compile the best schedule whose script begins as the given one does.
 
-    A script that tensorizes every stage is compiled as it is.
+    A script that tensorizes some stage is compiled as it is, unless the best schedule of all begins
+    so.
 
     Raises:
         HwgenError: as `compile_script`; H420 with the first line that no schedule goes on from.
     """
     schedule = Schedule(workload, hardware).replay(script, file)
+    refused: HwgenError | None = None
     if any(s.block.tensorized is not None for s in schedule.state.sites):
-        return compile_script(workload, hardware, script, file)
+        try:
+            return compile_script(workload, hardware, script, file)
+        except HwgenError as error:
+            if error.code != "H420":
+                raise
+            refused = error
+    best_of_all = _automatic(schedule, options)
+    if best_of_all is not None:
+        return best_of_all
+    if refused is not None:
+        raise refused
     if len(split_phases(workload)) > 1:
         raise HwgenError(
             "H420",
@@ -266,6 +279,17 @@ def complete_script(
     bound = lower_bound(kernel.program, hardware).cycles
     result = replace(result, cycles=kernel.cycles, bound=bound)
     return Compilation(*parts, tuple(group), result, kernel)
+
+
+def _automatic(schedule: Schedule, options: SearchOptions) -> Compilation | None:
+    """What is compiled without a script, where its script begins as the given one does."""
+    wanted = schedule.edits()
+    try:
+        found = compile_kernel(schedule.workload, schedule.hardware, options=options)
+        whole = Schedule(schedule.workload, schedule.hardware).replay(script_of(found))
+    except HwgenError:
+        return None  # Other schedules may still begin so, and what refuses them says why.
+    return found if whole.edits()[: len(wanted)] == wanted else None
 
 
 def _continuing(

@@ -11,7 +11,7 @@ from hwgen.errors import HwgenError
 from hwgen.pipeline import Compilation, compile_kernel
 from hwgen.polyhedral.tiling import Align
 from hwgen.schedule import Schedule
-from hwgen.scripting import compile_script, script_of
+from hwgen.scripting import compile_script, complete_script, script_of
 from hwgen.spec.load import load_hardware, load_workload, make_workload
 from hwgen.tiling_script import apply_tiling
 from hwgen.verify.data import draw_inputs
@@ -218,3 +218,31 @@ def test_buffers_of_one_stage_have_the_same_slots_and_padding() -> None:
         script((2, 1), [])
     with pytest.raises(HwgenError, match=r"H419.*differ in padding"):
         script((1, 1), made[:1])
+
+
+@pytest.mark.parametrize(
+    ("spec", "name", "sizes"),
+    [
+        ("vta", "gemm", {"M": 16, "N": 256, "K": 256}),
+        ("npu_shared_buffer", "mlp", {}),
+    ],
+)
+def test_any_beginning_of_the_best_script_goes_on_to_it(
+    spec: str, name: str, sizes: dict[str, int]
+) -> None:
+    """Wherever it is cut, between calls and in a later phase too."""
+    best = compiled(ROOT / "workloads" / f"{name}.yaml", ROOT / "hw_specs" / f"{spec}.yaml", sizes)
+    lines = script_of(best).splitlines()
+    for count in range(0, len(lines), 6):
+        found = complete_script(best.workload, best.hardware, "\n".join(lines[:count]))
+        assert found.source.c == best.source.c, count
+
+
+def test_a_beginning_of_several_phases_that_is_not_the_best_ones_is_refused() -> None:
+    best = compiled(
+        ROOT / "workloads" / "mlp.yaml", ROOT / "hw_specs" / "npu_shared_buffer.yaml", {}
+    )
+    begun = "h1_h_o, h1_h_i = s.split('h1_h', factor=3)"
+    assert not script_of(best).startswith(begun)
+    with pytest.raises(HwgenError, match=r"H420[^\n]*several phases"):
+        complete_script(best.workload, best.hardware, begun)
