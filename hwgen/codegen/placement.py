@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from hwgen.codegen.layout import BufferLayout
 from hwgen.codegen.overlap import Slot
 from hwgen.spec.hardware import Banks
 
-STEPS = 4000
+STEPS = 1000
 """Partial placements that the search looks at; the best found so far stands then."""
 
 
@@ -40,7 +41,7 @@ class Wanted:
         return self.first <= other.last and other.first <= self.last
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Placed:
     """A buffer with its first entry, and the step between its slots, 0 where they are dense."""
 
@@ -48,13 +49,13 @@ class Placed:
     base: int
     stride: int = 0
 
-    @property
+    @cached_property
     def spans(self) -> tuple[tuple[int, int], ...]:
         """First entry of each slot, and the one after its last."""
         layout = self.wanted.layout
-        step = self.stride or layout.slot_entries
-        first = (self.base + n * step for n in range(layout.slots))
-        return tuple((low, low + layout.slot_entries) for low in first)
+        entries = layout.slot_entries
+        first = (self.base + n * (self.stride or entries) for n in range(layout.slots))
+        return tuple((low, low + entries) for low in first)
 
     @property
     def end(self) -> int:
@@ -103,12 +104,16 @@ def by_bank(
 ) -> list[Placed]:
     """The placement with the least overlap in one bank; first fit where the search finds none."""
     search = _Search(banks, _in_order(wanted), overlaps)
-    search.extend(0.0, [])
+    search.extend(0.0, [], [])
     plain = first_fit(wanted)
     fits = not any(p.exceeds for p in plain)
     if search.best is None or (fits and _total(plain, banks, overlaps) <= search.cost):
         return plain
     return search.best
+
+
+_Held = tuple[str, tuple[range, ...]]
+"""A buffer's name, and the banks of each of its slots."""
 
 
 class _Search:
@@ -127,20 +132,22 @@ class _Search:
         self.best: list[Placed] | None = None
         self.cost = float("inf")
 
-    def extend(self, cost: float, placed: list[Placed]) -> None:
-        """Place the next buffer everywhere it can be, cheapest place first."""
+    def extend(self, cost: float, placed: list[Placed], held: list[_Held]) -> None:
+        """Place the next buffer everywhere it can be, cheapest place first; `held`: where those
+        that are placed lie."""
         if len(placed) == len(self.order):
             self.best, self.cost = list(placed), cost
             return
-        ranked = [
-            (cost + self.added(option, placed), number, option)
-            for number, option in enumerate(self.options(self.order[len(placed)], placed))
-        ]
-        for total, _, option in sorted(ranked, key=lambda item: item[:2]):
+        ranked: list[tuple[float, int, Placed, _Held]] = []
+        for number, option in enumerate(self.options(self.order[len(placed)], placed)):
+            mine = _held(option, self.banks)
+            added = sum(_between(mine, other, self.overlaps) for other in (mine, *held))
+            ranked.append((cost + added, number, option, mine))
+        for total, _, option, mine in sorted(ranked, key=lambda item: item[:2]):
             self.steps += 1
             if total >= self.cost or self.steps > STEPS:
                 return
-            self.extend(total, [*placed, option])
+            self.extend(total, [*placed, option], [*held, mine])
 
     def options(self, w: Wanted, placed: Sequence[Placed]) -> Iterator[Placed]:
         """Spread from each bank on, whole in each bank, then across banks."""
@@ -168,29 +175,25 @@ class _Search:
         if inside and not option.exceeds:
             yield option
 
-    def added(self, option: Placed, placed: Sequence[Placed]) -> float:
-        """What an option adds to the overlap."""
-        total = _between(option, option, self.banks, self.overlaps)
-        return total + sum(_between(option, p, self.banks, self.overlaps) for p in placed)
+
+def _held(placed: Placed, banks: Banks) -> _Held:
+    return placed.wanted.name, placed.banks(banks)
 
 
 def _total(
     placed: Sequence[Placed], banks: Banks, overlaps: Mapping[tuple[Slot, Slot], float]
 ) -> float:
-    return sum(
-        _between(a, b, banks, overlaps) for n, a in enumerate(placed) for b in placed[: n + 1]
-    )
+    held = [_held(p, banks) for p in placed]
+    return sum(_between(a, b, overlaps) for n, a in enumerate(held) for b in held[: n + 1])
 
 
-def _between(
-    one: Placed, other: Placed, banks: Banks, overlaps: Mapping[tuple[Slot, Slot], float]
-) -> float:
+def _between(one: _Held, other: _Held, overlaps: Mapping[tuple[Slot, Slot], float]) -> float:
     """Overlap of the slots of two buffers, or of one's own, that share a bank."""
     total = 0.0
-    for i, mine in enumerate(one.banks(banks)):
-        for j, theirs in enumerate(other.banks(banks)):
+    for i, mine in enumerate(one[1]):
+        for j, theirs in enumerate(other[1]):
             if mine.start < theirs.stop and theirs.start < mine.stop:
-                a, b = (one.wanted.name, i), (other.wanted.name, j)
+                a, b = (one[0], i), (other[0], j)
                 if one is not other or i <= j:
                     total += overlaps.get((min(a, b), max(a, b)), 0.0)
     return total
