@@ -83,26 +83,37 @@ def absorb_in_parts(intrinsic: Intrinsic, loops: Sequence[Walk]) -> list[Part]:
     Raises:
         HwgenError: H614 as `absorb`.
     """
+    return list(_in_parts(intrinsic, tuple(loops)))
+
+
+@lru_cache(maxsize=4096)
+def _in_parts(intrinsic: Intrinsic, loops: tuple[Walk, ...]) -> tuple[Part, ...]:
     whole = Part((0,) * len(intrinsic.operands), absorb(intrinsic, loops))
-    best = [whole]
+    best = (whole,)
+    if whole.absorbed.issued == 1 or intrinsic.micro_kernel is not None:
+        return best
     limits = {x.extent.maximum for x in intrinsic.loops[intrinsic.software_loops :]}
-    for n, walk in enumerate(loops if intrinsic.software_loops else ()):
+    for n, walk in enumerate(loops):
         for limit in sorted(limits):
             first = walk.extent // limit * limit
             if not 0 < first < walk.extent:
                 continue
-            head = [*loops[:n], Walk(first, walk.strides), *loops[n + 1 :]]
-            tail = [*loops[:n], Walk(walk.extent - first, walk.strides), *loops[n + 1 :]]
+            head = (*loops[:n], Walk(first, walk.strides), *loops[n + 1 :])
+            tail = (*loops[:n], Walk(walk.extent - first, walk.strides), *loops[n + 1 :])
             try:
-                parts = [
-                    *absorb_in_parts(intrinsic, head),
-                    *(_moved(p, walk, first) for p in absorb_in_parts(intrinsic, tail)),
-                ]
+                parts = (
+                    *_in_parts(intrinsic, head),
+                    *(_moved(p, walk, first) for p in _in_parts(intrinsic, tail)),
+                )
             except HwgenError:
                 continue  # a part too short for the fields
-            if sum(p.absorbed.issued for p in parts) < sum(p.absorbed.issued for p in best):
+            if _issued(parts) < _issued(best):
                 best = parts
     return best
+
+
+def _issued(parts: Sequence[Part]) -> int:
+    return sum(p.absorbed.issued for p in parts)
 
 
 def _moved(part: Part, walk: Walk, iterations: int) -> Part:

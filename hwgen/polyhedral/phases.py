@@ -75,7 +75,19 @@ def _together(workload: Workload, statements: list[Statement]) -> bool:
         if error.code not in CANNOT_SHARE:
             raise
         return False
-    return not _stored_in_a_sum(workload, scop)
+    return not _stored_in_a_sum(workload, scop) and not _apart(scop)
+
+
+def _apart(scop: Scop) -> bool:
+    """Whether some statements share no loop with the others: one nest of both would do each again
+    in every tile of the other."""
+    joined: list[set[str]] = []
+    for loops in ({n for n, _ in s.loops} for s in scop.statements):
+        if loops:
+            touching = [group for group in joined if not group.isdisjoint(loops)]
+            apart = [group for group in joined if group.isdisjoint(loops)]
+            joined = [*apart, loops.union(*touching)]
+    return len(joined) > 1
 
 
 def _stored_in_a_sum(workload: Workload, scop: Scop) -> bool:

@@ -349,3 +349,21 @@ def test_phases_that_need_too_many_flags_together_do_with_fewer_slots() -> None:
     alone = [compile_kernel(p.workload, hardware) for p in split_phases(workload)]
     slots = [[n for _, n in c.schedule.tiling.slots] for c in (*alone, *kernel.phases)]
     assert sum(map(sum, slots[len(alone) :])) < sum(map(sum, slots[: len(alone)]))
+
+
+def test_statements_that_share_no_loop_have_phases_of_their_own() -> None:
+    """In one nest, each output would be stored in every tile of the other."""
+    workload = parse_workload(
+        {
+            "name": "two",
+            "tensors": {"x": "float32[32, 24]", "y": "float32[32, 24]",
+                        "u": "float32[40, 28]", "z": "float32[40, 28]"},
+            "compute": ["y[i, j] = max(x[i, j], 0)", "z[i, j] = max(u[i, j], 0)"],
+        }
+    )  # fmt: skip
+    kernel = compile_kernel(workload, parse_hardware(with_local(1600)))
+    found = examine(kernel, draw_inputs(workload, 1)).functional
+    assert found is not None
+    for tensor in workload.tensors:
+        way = "read" if tensor.role == "input" else "write"
+        assert found.traffic_bytes("global", tensor.name, way) == 4 * prod(tensor.shape)
