@@ -69,7 +69,8 @@ def outcome(
         return Outcome(None, 0, None, 0, error)
     first = _select_with(scop, hardware, sharing, 0, None, trial=trial)
     # What is added to a sum afterwards may be what it starts from.
-    start = starting_value(scop) if first.error is not None else None
+    taken = tuple(n for n, _ in sharing.takes)
+    start = starting_value(scop, taken) if first.error is not None else None
     if first.error is None or first.error.code != "H301" or start is None:
         return first
     second = _select_with(scop, hardware, sharing, 0, start, trial=trial)

@@ -7,6 +7,7 @@ need the second form.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from hwgen.polyhedral.scop import Reference, Scop, ScopStatement, reference
@@ -22,8 +23,30 @@ class Start:
     value: Reference
 
 
-def starting_value(scop: Scop) -> Start | None:
-    """The first input that is added to all elements of the phase's sums and to nothing else."""
+@dataclass(frozen=True, slots=True)
+class _Sums:
+    """A phase's sums; `taken`: inputs that are on the chip already."""
+
+    scop: Scop
+    statement: ScopStatement
+    taken: tuple[str, ...]
+
+    @property
+    def target(self) -> Reference:
+        return self.statement.target
+
+    @property
+    def units(self) -> dict[str, int]:
+        """Loops that run once, and their value."""
+        return {n: 0 for n, extent in self.scop.extents.items() if extent == 1}
+
+
+def starting_value(scop: Scop, taken: Sequence[str] = ()) -> Start | None:
+    """The first input that is added to all elements of the phase's sums and to nothing else.
+
+    `taken`: inputs that are on the chip already; a sum starts from what a copy brings from off-chip
+    memory.
+    """
     sums = next((s for s in scop.statements if s.op == "+="), None)
     if sums is None or scop.dtype[sums.target.tensor] not in ("int32", "int64"):
         return None
@@ -39,7 +62,7 @@ def starting_value(scop: Scop) -> Start | None:
     ]
     if len(readers) != 1:
         return None
-    found = _take(scop, readers[0].value, sums)
+    found = _take(_Sums(scop, sums, tuple(taken)), readers[0].value)
     if found is None:
         return None
     value, addend = found
@@ -49,40 +72,40 @@ def starting_value(scop: Scop) -> Start | None:
     return Start(statements, addend)
 
 
-def _take(scop: Scop, value: Expr, sums: ScopStatement) -> tuple[Expr, Reference] | None:
+def _take(sums: _Sums, value: Expr) -> tuple[Expr, Reference] | None:
     """The value with an addend of the sums taken out, and the addend."""
     match value:
         case Binary("+", _, _):
             terms = flatten("+", value)
-            if any(_is_sum(scop, t, sums) for t in terms):
+            if any(_is_sum(sums, t) for t in terms):
                 for n, term in enumerate(terms):
-                    addend = _addend(scop, term, sums)
+                    addend = _addend(sums, term)
                     if addend is not None:
                         return rebuild("+", (*terms[:n], *terms[n + 1 :])), addend
                 return None
-            return _within(scop, value, sums)
+            return _within(sums, value)
         case _:
-            return _within(scop, value, sums)
+            return _within(sums, value)
 
 
-def _within(scop: Scop, value: Expr, sums: ScopStatement) -> tuple[Expr, Reference] | None:
+def _within(sums: _Sums, value: Expr) -> tuple[Expr, Reference] | None:
     """The same, in one of the parts of a value."""
     match value:
         case Binary(op, left, right):
-            if (found := _take(scop, left, sums)) is not None:
+            if (found := _take(sums, left)) is not None:
                 return Binary(op, found[0], right), found[1]
-            if (found := _take(scop, right, sums)) is not None:
+            if (found := _take(sums, right)) is not None:
                 return Binary(op, left, found[0]), found[1]
             return None
         case Unary(op, operand):
-            found = _take(scop, operand, sums)
+            found = _take(sums, operand)
             return (Unary(op, found[0]), found[1]) if found else None
         case Cast(dtype, operand):
-            found = _take(scop, operand, sums)
+            found = _take(sums, operand)
             return (Cast(dtype, found[0]), found[1]) if found else None
         case Call(function, arguments):
             for n, argument in enumerate(arguments):
-                if (found := _take(scop, argument, sums)) is not None:
+                if (found := _take(sums, argument)) is not None:
                     kept = (*arguments[:n], found[0], *arguments[n + 1 :])
                     return Call(function, kept), found[1]
             return None
@@ -90,25 +113,22 @@ def _within(scop: Scop, value: Expr, sums: ScopStatement) -> tuple[Expr, Referen
             return None
 
 
-def _is_sum(scop: Scop, value: Expr, sums: ScopStatement) -> bool:
+def _is_sum(sums: _Sums, value: Expr) -> bool:
     """Whether a term is the sums' element of the same iteration."""
     if not isinstance(value, Access) or value.tensor != sums.target.tensor:
         return False
-    return reference(value, _units(scop)).indices == sums.target.indices
+    return reference(value, sums.units).indices == sums.target.indices
 
 
-def _addend(scop: Scop, value: Expr, sums: ScopStatement) -> Reference | None:
+def _addend(sums: _Sums, value: Expr) -> Reference | None:
     """An input of the sums' type over their loops."""
-    if not isinstance(value, Access) or value.tensor == sums.target.tensor:
+    if not isinstance(value, Access) or value.tensor in (sums.target.tensor, *sums.taken):
         return None
+    scop = sums.scop
     declared = scop.workload.tensor.get(value.tensor)
     is_input = declared is not None and declared.role == "input"
     if not is_input or scop.dtype[value.tensor] != scop.dtype[sums.target.tensor]:
         return None
-    found = reference(value, _units(scop))
+    found = reference(value, sums.units)
     over = {n for index in found.indices for n in index.names}
-    return found if over <= set(sums.spatial) else None
-
-
-def _units(scop: Scop) -> dict[str, int]:
-    return {n: 0 for n, extent in scop.extents.items() if extent == 1}
+    return found if over <= set(sums.statement.spatial) else None

@@ -1,0 +1,70 @@
+"""Sums of one phase and what other phases leave: added to them, and spilled out of their loops."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hwgen.model.compiled import have_compiler
+from hwgen.pipeline import PhasedCompilation, compile_kernel
+from hwgen.spec.load import load_hardware, parse_workload
+from hwgen.verify.data import draw_inputs
+from hwgen.verify.examine import Engine, examine
+
+ROOT = Path(__file__).resolve().parents[2]
+ENGINES: tuple[Engine, ...] = ("python", "c") if have_compiler() else ("python",)
+SCALED = "int8(clip(round(float32({}) * 0.0078125), -128, 127))"
+
+
+@pytest.mark.parametrize("value", ["t[m, n] + s[m, n]", "s[m, n] + t[m, n]"])
+def test_what_another_phase_computed_is_added_to_a_sum(value: str) -> None:
+    """Sums start from what off-chip memory holds: what is on the chip goes there first."""
+    shapes = {"x": "18, 20", "w": "20, 33", "u": "18, 20", "v": "20, 33"}
+    workload = parse_workload(
+        {
+            "name": "added",
+            "tensors": {
+                **{name: f"int8[{shape}]" for name, shape in shapes.items()},
+                **dict.fromkeys("st", "int32[18, 33]"),
+                "y": "int8[18, 33]",
+            },
+            "compute": [
+                "s[m, n] += x[m, k] * w[k, n]",
+                "t[m, n] += u[m, k] * v[k, n]",
+                f"y[m, n] = {SCALED.format(value)}",
+            ],
+        }
+    )
+    kernel = compile_kernel(workload, load_hardware(ROOT / "hw_specs" / "gemmini.yaml"))
+    assert isinstance(kernel, PhasedCompilation)
+    assert [s.tensor for s in kernel.spills] == ["s"]
+    for engine in ENGINES:
+        examine(kernel, draw_inputs(workload, 1), engine)
+
+
+@pytest.mark.parametrize("shape", ["33", "18, 33"])
+def test_an_input_that_two_sums_start_from(shape: str) -> None:
+    index = "m, n" if "," in shape else "n"
+    workload = parse_workload(
+        {
+            "name": "biased",
+            "tensors": {
+                "x": "int8[18, 20]",
+                "w": "int8[20, 33]",
+                "v": "int8[20, 33]",
+                "b": f"int32[{shape}]",
+                **dict.fromkeys("st", "int32[18, 33]"),
+                **dict.fromkeys("yz", "int8[18, 33]"),
+            },
+            "compute": [
+                "s[m, n] += x[m, k] * w[k, n]",
+                f"y[m, n] = {SCALED.format(f's[m, n] + b[{index}]')}",
+                "t[m, n] += x[m, k] * v[k, n]",
+                f"z[m, n] = {SCALED.format(f't[m, n] + b[{index}]')}",
+            ],
+        }
+    )
+    kernel = compile_kernel(workload, load_hardware(ROOT / "hw_specs" / "gemmini.yaml"))
+    for engine in ENGINES:
+        examine(kernel, draw_inputs(workload, 1), engine)
