@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from hwgen.codegen.image_layout import parts_differ
 from hwgen.compilation import STAGES, Compilation, Kernel, build
 from hwgen.errors import HwgenError
 from hwgen.phase import DEFAULTS, SearchOptions, compile_phase
@@ -65,5 +66,7 @@ def compile_kernel(
             return Compilation(workload, hardware, scop, order, matches, given, kernel)
         phases = split_phases(workload)
         if len(phases) == 1:
-            return compile_phase(workload, hardware, options)
+            return compile_phase(
+                workload, hardware, options, refused=partial(parts_differ, hardware)
+            )
         return compile_phases(workload, hardware, phases, options)

@@ -14,6 +14,7 @@ from math import prod
 from hwgen.codegen.layout_order import dense
 from hwgen.codegen.program import Image
 from hwgen.codegen.walks import Steps
+from hwgen.errors import HwgenError
 from hwgen.polyhedral.affine import Affine, affine
 from hwgen.polyhedral.matching import Lanes, Match, entry_coordinates, operand_iterators
 from hwgen.polyhedral.operations import Operation, Storage
@@ -64,8 +65,14 @@ class _Axes:
 
 def image_layouts(scop: Scop, hardware: HardwareSpec, match: Match) -> dict[str, ImageLayout]:
     """The image of every loaded storage and stored tensor, keyed by storage or tensor name; of
-    what sums start from, by the tensor's."""
+    what sums start from, by the tensor's. Further statements that store a tensor have layouts of
+    their own, of the same image (`store_key`).
+
+    Raises:
+        HwgenError: H504 where several statements store a tensor in different layouts.
+    """
     result: dict[str, ImageLayout] = {}
+    parts: dict[str, list[str]] = {}
     for operation in match.selection.operations:
         if operation.kind == "load":
             storage = match.selection.storage(_onchip(operation, hardware))
@@ -85,10 +92,41 @@ def image_layouts(scop: Scop, hardware: HardwareSpec, match: Match) -> dict[str,
             tensor = operation.storages[_position(operation.intrinsic, operand.name)]
             statement = next(s for s in scop.statements if s.name == operation.statement)
             storage = Storage(tensor, operand.memory, tensor, statement.target.indices)
-            result[tensor] = _image(
+            key = f"{operation.name} {tensor}" if tensor in parts else tensor
+            parts.setdefault(tensor, []).append(key)
+            result[key] = _image(
                 f"{tensor}_image", "output", scop, hardware, match, operation, storage, operand
             )
+    for tensor, keys in parts.items():
+        for key in keys[1:]:
+            if result[key].image != result[keys[0]].image:
+                raise _differ(scop.workload.tensor[tensor], [result[k].image for k in keys])
     return result
+
+
+def parts_differ(hardware: HardwareSpec, scop: Scop, match: Match) -> HwgenError | None:
+    """Why the images of a match do not do; None where no tensor is stored in parts that differ."""
+    targets = [s.target.tensor for s in scop.statements]
+    if len(set(targets)) == len(targets):
+        return None
+    try:
+        image_layouts(scop, hardware, match)
+    except HwgenError as error:
+        return error
+    return None
+
+
+def _differ(tensor: Tensor, images: Sequence[Image]) -> HwgenError:
+    shapes = [f"{[*i.outer, *i.lanes]} at ({', '.join(map(str, i.index))})" for i in images]
+    return HwgenError(
+        "H504",
+        f"statements store parts of {tensor.name} in different layouts",
+        location=tensor.location,
+        field=f"tensors.{tensor.name}",
+        found=" and ".join(dict.fromkeys(shapes)),
+        allowed="one layout of a tensor, whichever statement stores an element",
+        repair=f"a tensor of its own for each statement that stores a part of {tensor.name}",
+    )
 
 
 def rearranged_bytes(scop: Scop, hardware: HardwareSpec, match: Match) -> int:
@@ -190,6 +228,8 @@ def _image(
     coordinates = entry_coordinates(storage, block.lanes, match.block)
     assert not isinstance(coordinates, str), coordinates
     counts = tuple(c.interval(match.count)[1] + 1 for c in coordinates)
+    if role == "output":
+        counts = _whole(storage, block, counts, match, scop.workload.tensor[storage.tensor].shape)
     axes = _axes(storage, block, match)
     extents = [0] * (len(counts) + len(block.shape))
     for axis, extent in zip((*axes.dimensions, *axes.lanes), (*counts, *block.shape), strict=True):
@@ -260,6 +300,17 @@ def _extents(
         size = match.block[str(block.lanes[along[0]])] if along else 1
         result[f"d{dimension}"] = counts[dimension] * size
     return result
+
+
+def _whole(
+    storage: Storage, block: _Block, counts: tuple[int, ...], match: Match, shape: tuple[int, ...]
+) -> tuple[int, ...]:
+    """Positions of all elements of a tensor, where a statement may store a part of them only."""
+    sizes = _extents(storage, block, (1,) * len(counts), match)
+    return tuple(
+        max(count, -(-extent // sizes[f"d{dimension}"]))
+        for dimension, (count, extent) in enumerate(zip(counts, shape, strict=True))
+    )
 
 
 def _tensor_index(storage: Storage, block: _Block, axes: _Axes, match: Match) -> list[Expr]:

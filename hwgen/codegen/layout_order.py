@@ -9,7 +9,7 @@ from itertools import permutations
 from math import prod
 
 from hwgen.codegen.absorption import Absorption, absorb
-from hwgen.codegen.walks import Steps, walks_of
+from hwgen.codegen.walks import Steps, store_key, walks_of
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.operations import Operation, Storage
 from hwgen.polyhedral.tiling import Tiling
@@ -127,6 +127,9 @@ def absorbed_call(
     if operation.kind == "load":
         held = next(s for s in operation.storages if s in steps)
         known |= {s: images[held] for s in operation.storages if s not in steps}
+    elif operation.kind == "store":
+        stored = [s for s in operation.storages if s not in steps]
+        known |= {s: images[store_key(operation, s, images)] for s in stored}
     walks = walks_of(tiling, operation, known, tiling.operation_depth(operation))
     try:
         return absorb(operation.intrinsic, walks)

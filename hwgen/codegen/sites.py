@@ -25,7 +25,7 @@ from hwgen.codegen.pipelining import Placing, Ranges, early, in_place, late
 from hwgen.codegen.positions import Position, Share, Side
 from hwgen.codegen.program import Image
 from hwgen.codegen.starts import at_start, starts
-from hwgen.codegen.walks import Steps, walks_of
+from hwgen.codegen.walks import Steps, store_key, walks_of
 from hwgen.polyhedral.affine import Affine, combine
 from hwgen.polyhedral.operations import Operation
 from hwgen.polyhedral.tiling import TileLoop, Tiling
@@ -282,7 +282,7 @@ class _Builder:
     def _image_key(self, name: str, operation: Operation) -> str:
         if operation.kind == "load":
             return next(s for s in operation.storages if s in self.buffers)
-        return name
+        return store_key(operation, name, self.images)
 
     def _address(
         self,

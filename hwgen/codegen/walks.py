@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from hwgen.codegen.absorption import Walk
@@ -18,6 +18,13 @@ class Steps:
     coordinates: tuple[Affine, ...]
     strides: tuple[int, ...]
     rows: tuple[int, ...]
+
+
+def store_key(operation: Operation, tensor: str, images: Collection[str]) -> str:
+    """The key of the image that a store writes: the tensor's name, or one of the operation's own
+    where other statements store other parts of the tensor."""
+    own = f"{operation.name} {tensor}"
+    return own if own in images else tensor
 
 
 def walks_of(

@@ -1,0 +1,151 @@
+"""Tensors in parts: one image for what several statements store, and for what none does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from hwgen.codegen.image_layout import parts_differ
+from hwgen.errors import HwgenError
+from hwgen.model.compiled import have_compiler
+from hwgen.pipeline import Compilation, compile_kernel
+from hwgen.polyhedral.matching import match
+from hwgen.polyhedral.scop import build_scop
+from hwgen.polyhedral.select import select
+from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.load import load_hardware, parse_hardware, parse_workload
+from hwgen.spec.source import read_document
+from hwgen.spec.workload import Workload
+from hwgen.verify.chips.draws import Spec
+from hwgen.verify.data import draw_inputs
+from hwgen.verify.examine import Engine, examine
+
+ROOT = Path(__file__).resolve().parents[2]
+ENGINES: tuple[Engine, ...] = ("python", "c") if have_compiler() else ("python",)
+NPU = ROOT / "hw_specs" / "npu_shared_buffer.yaml"
+
+Part = tuple[str, dict[str, int]]
+
+
+def run(compute: list[Part], size: int = 0, **shapes: str) -> Compilation:
+    """Compiled for a chip with so large a memory, and right."""
+    tensors = {name: f"float32[{shape}]" for name, shape in shapes.items()}
+    statements = [{"do": do, "loops": loops} for do, loops in compute]
+    workload = parse_workload({"name": "parts", "tensors": tensors, "compute": statements})
+    kernel = compile_kernel(workload, small(size) if size else load_hardware(NPU))
+    for engine in ENGINES:
+        examine(kernel, draw_inputs(workload, 1, "small"), engine)
+    return kernel
+
+
+def small(size: int) -> HardwareSpec:
+    """The same chip with so many bytes."""
+    spec = cast(Spec, read_document(NPU).data)
+    spec["memories"]["local"]["size"] = size
+    for intrinsic in spec["intrinsics"].values():
+        for operand in intrinsic["operands"].values():
+            if operand["memory"] == "local":
+                operand["address"] = f"0..{size // 4 - 1}"
+    return parse_hardware(spec)
+
+
+EIGHT, NARROW = {"i": 8, "j": 16}, {"i": 8, "j": 7}
+PARTS: dict[str, tuple[str, dict[str, dict[str, int]]]] = {
+    "below": ("16, 16", {"i, j": EIGHT, "i + 8, j": EIGHT}),
+    "above": ("16, 16", {"i + 8, j": EIGHT, "i, j": EIGHT}),
+    "beside": ("8, 14", {"i, j": NARROW, "i, j + 7": NARROW}),
+    "between": ("16, 16", {"2*i, j": EIGHT, "2*i + 1, j": EIGHT}),
+    "backwards": ("16, 16", {"7 - i, j": EIGHT, "i + 8, j": EIGHT}),
+    "across": ("16, 16", {"i, j": EIGHT, "j + 8, i": {"i": 16, "j": 8}}),
+    "in three": ("24, 16", {"i, j": EIGHT, "i + 16, j": EIGHT, "i + 8, j": EIGHT}),
+}
+
+
+def parts(tensor: str, case: str) -> list[Part]:
+    """The statements that write a tensor's parts, each from an input of its own."""
+    written = PARTS[case][1].items()
+    return [
+        (f"{tensor}[{index}] = max(x{n}[i, j] + {n}.0, 0)", loops)
+        for n, (index, loops) in enumerate(written)
+    ]
+
+
+def inputs(case: str) -> dict[str, str]:
+    return {f"x{n}": f"{p['i']}, {p['j']}" for n, p in enumerate(PARTS[case][1].values())}
+
+
+@pytest.mark.parametrize("size", [0, 600])
+@pytest.mark.parametrize("case", PARTS)
+def test_statements_store_parts_of_an_output(case: str, size: int) -> None:
+    kernel = run(parts("y", case), size, **inputs(case), y=PARTS[case][0])
+    assert [i.name for i in kernel.program.images if i.tensor == "y"] == ["y_image"]
+
+
+@pytest.mark.parametrize("size", [0, 400])
+@pytest.mark.parametrize("case", PARTS)
+def test_statements_write_parts_of_what_later_phases_read(case: str, size: int) -> None:
+    """Stored and loaded as one image where it does not stay on the chip."""
+    rows, columns = map(int, PARTS[case][0].split(", "))
+    loops = {"i": rows, "j": columns}
+    readers: list[Part] = [("y[i] += t[i, j]", loops), ("z[i] max= t[i, j]", loops)]
+    shapes = {**inputs(case), "t": PARTS[case][0], "y": str(rows), "z": str(rows)}
+    kernel = run([*parts("t", case), *readers], size, **shapes)
+    stored = [i.name for i in kernel.program.images if i.tensor == "t"]
+    assert stored == (["t_image"] if size else [])
+
+
+@pytest.mark.parametrize("size", [0, 600, 1200])
+@pytest.mark.parametrize("shift", [0, 8, 15])
+def test_parts_that_overlap_are_stored_in_their_order_or_refused(shift: int, size: int) -> None:
+    loops = {"i": 16, "j": 16}
+    compute = [("y[i, j] = max(x[i, j], 0)", loops), (f"y[i + {shift}, j] = u[i, j] * 2.0", loops)]
+    shapes = {"x": "16, 16", "u": "16, 16", "y": f"{16 + shift}, 16"}
+    if shift and size:
+        with pytest.raises(HwgenError, match="H406"):
+            run(compute, size, **shapes)
+    else:
+        run(compute, size, **shapes)
+
+
+# Entries of several elements
+
+TWO_STAGE = ROOT / "tests" / "specs" / "two_stage.yaml"
+
+
+@pytest.mark.parametrize("rows", [1, 4, 13, 16])
+def test_parts_agree_on_what_an_entry_holds(rows: int) -> None:
+    """One row more: entries along rows would hold it, and three rows that are not there."""
+    workload = blocked(f"{rows + 1}, 16", (rows, 16), (1, 16), f"i + {rows}, j")
+    kernel = compile_kernel(workload, load_hardware(TWO_STAGE))
+    for engine in ENGINES:
+        examine(kernel, draw_inputs(workload, 1, "small"), engine)
+
+
+def test_parts_that_do_not_agree_are_refused() -> None:
+    workload, hardware = blocked("17, 16", (16, 16), (1, 16), "i + 16, j"), load_hardware(TWO_STAGE)
+    scop = build_scop(workload)
+    found = (parts_differ(hardware, scop, m) for m in match(scop, select(scop, hardware)))
+    known = next(error for error in found if error is not None).diagnostic
+    assert (known.code, known.field) == ("H504", "tensors.t")
+    assert known.found == "[5, 16, 4] at (p0 * 4 + p2, p1) and [17, 16, 4] at (p0 + p2 * 17, p1)"
+    assert known.repair
+
+
+def blocked(shape: str, one: tuple[int, int], other: tuple[int, int], index: str) -> Workload:
+    """Two statements that write parts of `t`."""
+    return parse_workload(
+        {
+            "name": "entries",
+            "tensors": {
+                "x": f"float32[{one[0]}, {one[1]}]",
+                "u": f"float32[{other[0]}, {other[1]}]",
+                "t": f"float32[{shape}]",
+            },
+            "compute": [
+                {"do": "t[i, j] = max(x[i, j], 0)", "loops": {"i": one[0], "j": one[1]}},
+                {"do": f"t[{index}] = max(u[i, j], 0)", "loops": {"i": other[0], "j": other[1]}},
+            ],
+        }
+    )
