@@ -14,7 +14,7 @@ from functools import cached_property
 
 from hwgen.codegen.image_layout import ImageLayout, image_layouts, keeps_order, parts_differ
 from hwgen.codegen.layout import buffer_layouts
-from hwgen.codegen.temporaries import shared_image
+from hwgen.codegen.temporaries import check_written, shared_image, written_part
 from hwgen.compilation import Compilation, Part, assemble, build
 from hwgen.errors import HwgenError
 from hwgen.model.bound import lower_bound
@@ -23,7 +23,7 @@ from hwgen.polyhedral.explain import Explanation
 from hwgen.polyhedral.matching import Match
 from hwgen.polyhedral.operations import Sharing
 from hwgen.polyhedral.phases import Phase
-from hwgen.polyhedral.scop import Scop
+from hwgen.polyhedral.scop import Scop, build_scop
 from hwgen.polyhedral.search import Candidate
 from hwgen.spec.expression import Access, walk
 from hwgen.spec.hardware import HardwareSpec
@@ -114,12 +114,14 @@ def compile_phases(
 @dataclass(frozen=True, slots=True)
 class _Images:
     """What a phase's images of tensors in between must be: those of `fetched` as they were stored,
-    those of `stores` in the tensor's order, which most loads can take."""
+    those of `stores` in the tensor's order, which most loads can take. `written`: by tensor of
+    `fetched`, the part that is stored (`written_part`)."""
 
     workload: Workload
     hardware: HardwareSpec
     fetched: _Stored
     stores: tuple[str, ...]
+    written: Mapping[str, str]
 
     def refused(self, scop: Scop, match: Match) -> HwgenError | None:
         """Why a match does not do."""
@@ -129,8 +131,11 @@ class _Images:
         images = image_layouts(scop, self.hardware, match)
         for name, stored in self.fetched:
             tensor = self.workload.tensor[name]
+            loads = [i for i in images.values() if i.image.tensor == name]
             try:
-                shared_image(tensor, stored, [i for i in images.values() if i.image.tensor == name])
+                shared_image(tensor, stored, loads)
+                for load in loads:
+                    check_written(tensor, self.written[name], load, match.count)
             except HwgenError as error:
                 return error
         for name in self.stores:
@@ -230,7 +235,8 @@ class PhaseSearch:
         if key not in self.known:
             phase = self.phases[number]
             stores = [n for n in phase.leaves if n not in sharing.leaves]
-            images = _Images(self.workload, self.hardware, fetched, tuple(stores))
+            written = {name: self._written(name) for name, _ in fetched}
+            images = _Images(self.workload, self.hardware, fetched, tuple(stores), written)
             options = replace(self.options, slots=1) if plain else self.options
             try:
                 try:
@@ -245,6 +251,11 @@ class PhaseSearch:
             except HwgenError as error:
                 self.known[key] = error
         return self.known[key]
+
+    def _written(self, tensor: str) -> str:
+        """The part of a tensor that the phase which leaves it writes (`written_part`)."""
+        phase = next(p for p in self.phases if tensor in p.leaves)
+        return written_part(self.workload.tensor[tensor], build_scop(phase.workload).statements)
 
 
 def _dense(compiled: Compilation) -> Compilation:

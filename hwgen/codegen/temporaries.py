@@ -7,7 +7,7 @@ and zero where no element is.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import lcm
 
@@ -15,7 +15,9 @@ from hwgen.codegen.image_layout import ImageLayout
 from hwgen.codegen.layout_order import dense
 from hwgen.codegen.program import Image
 from hwgen.errors import HwgenError
+from hwgen.polyhedral import isl
 from hwgen.polyhedral.affine import affine
+from hwgen.polyhedral.scop import ScopStatement
 from hwgen.spec.workload import Tensor
 
 
@@ -60,6 +62,64 @@ def shared_image(
         if not same or _digits(image, mine) != _digits(first, axes[0] or []):
             raise _differ(tensor, stored.image, use.image)
     return result
+
+
+def written_part(tensor: Tensor, statements: Sequence[ScopStatement]) -> str:
+    """The elements of a tensor that statements write, as isl text; empty where they are all."""
+    parts = [
+        isl.Map(f"{{ {s.access_text(replace(s.target, tensor=''))} }}").range()
+        for s in statements
+        if s.target.tensor == tensor.name
+    ]
+    written = parts[0]
+    for part in parts[1:]:
+        written = written.union(part)
+    whole = isl.Set(f"{{ {_elements(tensor)} }}")
+    return "" if whole.is_subset(written) else str(written)
+
+
+def check_written(
+    tensor: Tensor, written: str, load: ImageLayout, count: Mapping[str, int]
+) -> None:
+    """Loads bring whole boxes of a tensor: of one written in part, no more than that part and what
+    lies outside the tensor. `written`: as `written_part` gives it; `count`: how often loops run.
+
+    Raises:
+        HwgenError: H505 where they bring entries of which nothing is written.
+    """
+    if not written:
+        return
+    image = load.image
+    extents = (*image.outer, *image.lanes)
+    ranges = {axis: (0, extent - 1) for axis, extent in enumerate(extents)}
+    for axis, coordinate in zip(load.dimensions, load.coordinates, strict=True):
+        ranges[axis] = coordinate.interval(count)
+    axes = [f"p{axis}" for axis in range(len(extents))]
+    where = " and ".join(f"{low} <= p{axis} <= {high}" for axis, (low, high) in ranges.items())
+    index = isl.relation("", axes, "", [affine(i) for i in image.index])
+    entry = isl.relation("", axes, "", axes[: len(image.outer)])
+    held, entries = isl.Map(f"{{ {index} : {where} }}"), isl.Map(f"{{ {entry} }}")
+    inside = held.intersect_range(isl.Set(f"{{ {_elements(tensor)} }}"))
+    stored = held.intersect_range(isl.Set(written)).domain().apply(entries)
+    missing = entries.intersect_range(inside.domain().apply(entries).subtract(stored)).domain()
+    point = isl.some_point(str(missing.apply(inside)))
+    if point is None:
+        return
+    raise HwgenError(
+        "H505",
+        f"loads of {tensor.name} would bring what no statement writes",
+        location=tensor.location,
+        field=f"tensors.{tensor.name}",
+        found=f"{tensor.name}{list(point[1])}, between elements that are read",
+        allowed="a part without gaps, of a tensor that goes through off-chip memory between two "
+        "phases",
+        repair=f"let {tensor.name} hold what is written and nothing else, each dimension indexed "
+        "by one loop",
+    )
+
+
+def _elements(tensor: Tensor) -> str:
+    return isl.box("", [(f"d{d}", extent) for d, extent in enumerate(tensor.shape)])
 
 
 def _axes(image: Image) -> _Axes | None:

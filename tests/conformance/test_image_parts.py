@@ -29,7 +29,7 @@ NPU = ROOT / "hw_specs" / "npu_shared_buffer.yaml"
 Part = tuple[str, dict[str, int]]
 
 
-def run(compute: list[Part], size: int = 0, **shapes: str) -> Compilation:
+def run(compute: list[Part], size: int = 0, /, **shapes: str) -> Compilation:
     """Compiled for a chip with so large a memory, and right."""
     tensors = {name: f"float32[{shape}]" for name, shape in shapes.items()}
     statements = [{"do": do, "loops": loops} for do, loops in compute]
@@ -149,3 +149,51 @@ def blocked(shape: str, one: tuple[int, int], other: tuple[int, int], index: str
             ],
         }
     )
+
+
+# Tensors of which no statement writes the rest
+
+
+def between(target: str, loops: dict[str, int]) -> list[Part]:
+    """Two phases that read the part of `t` that another writes."""
+    return [
+        (f"t[{target}] = max(x[i, j], 0)", loops),
+        (f"y[i] += t[{target}]", loops),
+        (f"z[i] max= t[{target}]", loops),
+    ]
+
+
+@pytest.mark.parametrize("size", [0, 400])
+@pytest.mark.parametrize(
+    ("target", "shape"),
+    [("i + 2, j + 3", "13, 21"), ("9 - i, j + 1", "10, 36")],
+)
+def test_a_part_of_a_tensor_goes_between_phases(target: str, shape: str, size: int) -> None:
+    compute = between(target, {"i": 10, "j": 18})
+    kernel = run(compute, size, x="10, 18", t=shape, y="10", z="10")
+    stored = [i.name for i in kernel.program.images if i.tensor == "t"]
+    assert stored == (["t_image"] if size else [])
+
+
+@pytest.mark.parametrize(
+    ("target", "shape", "gap"), [("2*i, j", "20, 18", "t["), ("i, 3*j", "10, 52", "t[0, ")]
+)
+def test_a_part_with_gaps_stays_or_is_refused(target: str, shape: str, gap: str) -> None:
+    """A load of a box would bring the gaps, which nothing has written."""
+    compute, shapes = between(target, {"i": 10, "j": 18}), {"x": "10, 18", "y": "10", "z": "10"}
+    run(compute, **shapes, t=shape)
+    with pytest.raises(HwgenError, match="H505") as refused:
+        run(compute, 400, **shapes, t=shape)
+    known = refused.value.diagnostic
+    assert known.field == "tensors.t"
+    assert known.found.startswith(gap)
+    assert known.allowed
+    assert known.repair
+
+
+def test_gaps_that_another_statement_writes_are_none() -> None:
+    loops = {"i": 10, "j": 18}
+    odd = ("t[2*i + 1, j] = x[i, j] * 2.0", loops)
+    compute = [*between("2*i, j", loops)[:1], odd, *between("2*i, j", loops)[1:]]
+    kernel = run(compute, 400, x="10, 18", t="20, 18", y="10", z="10")
+    assert "t_image" in kernel.program.image
