@@ -25,6 +25,12 @@ def in_place_problems(
         )
     shared = {m.name for m in hardware.memories if m.shared}
     for image in images:
+        if image.role == "temporary":
+            yield (
+                "an image between two phases is in place",
+                f"{image.name}, of {image.tensor}",
+                "inputs and outputs: the caller has no array of another tensor",
+            )
         for memory in sorted(_memories(image, program, hardware) - shared):
             yield (
                 "an image is in place in memory of the chip's own",

@@ -21,6 +21,7 @@ def image_mutations(hardware: HardwareSpec) -> tuple[Mutation, ...]:
     general = (
         Mutation("wrong image index", _on_an_image(_shifted), ("H725", "H736", IN_PLACE, "H790")),
         Mutation("packed image in place", _on_an_image(_claimed), (IN_PLACE,)),
+        Mutation("temporary image in place", _on_an_image(_without_array), (IN_PLACE,)),
     )
     if not any(memory.shared for memory in hardware.memories):
         return general
@@ -52,6 +53,11 @@ def _shifted(image: Image) -> Image:
 
 def _claimed(image: Image) -> Image | None:
     return None if image.in_place else replace(image, in_place=True)
+
+
+def _without_array(image: Image) -> Image | None:
+    """What is between two phases, as if the caller had it: however it is laid out."""
+    return _claimed(image) if image.role == "temporary" else None
 
 
 def _padded(image: Image) -> Image | None:

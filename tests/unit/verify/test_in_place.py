@@ -15,13 +15,14 @@ from hwgen.model.reference import random_inputs
 from hwgen.pipeline import Compilation
 from hwgen.spec.expression import Binary, Const, Expr, Name, add, multiply
 from hwgen.spec.hardware import HardwareSpec
-from hwgen.spec.load import load_hardware
+from hwgen.spec.load import load_hardware, load_workload
 from hwgen.verify.check_program import check_program
 from hwgen.verify.mutations import catch
 from hwgen.verify.mutations_images import IN_PLACE, image_mutations
 from tests.products import narrowed
 
-SPECS = Path(__file__).parents[2] / "specs"
+TESTS = Path(__file__).parents[2]
+SPECS = TESTS / "specs"
 P = [Name(f"p{d}") for d in range(4)]
 
 
@@ -87,7 +88,20 @@ def test_every_defect_of_images_is_caught(sizes: tuple[int, int, int]) -> None:
         (16, 8, 12): set[str](),
         (9, 12, 16): {"padded image in place", "rearranged image in place"},
     }
-    assert applied == every - missing[sizes]
+    assert applied == every - missing[sizes] - {"temporary image in place"}
+
+
+def test_what_is_between_two_phases_is_not_in_place() -> None:
+    """Were it so, it would be its tensor byte for byte; but the caller has no such array."""
+    path = TESTS / "gemmini" / "workloads" / "two_layers.yaml"
+    workload = load_workload(path, {"M": 32, "K": 16, "H": 32, "N": 16})
+    c = hwgen.compile_kernel(workload, load_hardware(TESTS.parent / "hw_specs" / "gemmini.yaml"))
+    (mutation,) = (m for m in image_mutations(c.hardware) if m.name == "temporary image in place")
+    mutant = mutation.mutate(c.program, 0)
+    assert mutant is not None
+    assert [i.role for i in mutant.images if i.in_place].count("temporary") == 1
+    assert refusal(mutant, c.hardware, c).diagnostic.found == "h_image, of h"
+    assert catch(mutant, c.hardware, workload, random_inputs(workload, 1)) in mutation.caught_by
 
 
 def test_a_chip_with_memory_of_its_own_packs_everything() -> None:
