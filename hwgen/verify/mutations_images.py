@@ -21,12 +21,12 @@ def image_mutations(hardware: HardwareSpec) -> tuple[Mutation, ...]:
     general = (
         Mutation("wrong image index", _on_an_image(_shifted), ("H725", "H736", IN_PLACE, "H790")),
         Mutation("packed image in place", _on_an_image(_claimed), (IN_PLACE,)),
-        Mutation("temporary image in place", _on_an_image(_without_array), (IN_PLACE,)),
     )
     if not any(memory.shared for memory in hardware.memories):
         return general
     return (
         *general,
+        Mutation("temporary image in place", _on_an_image(_without_array), (IN_PLACE,)),
         Mutation("padded image in place", _on_an_image(_padded), (IN_PLACE,)),
         Mutation("rearranged image in place", _on_an_image(_rearranged), (IN_PLACE,)),
     )
