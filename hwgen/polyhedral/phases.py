@@ -91,12 +91,15 @@ def _apart(scop: Scop) -> bool:
 
 
 def _stored_in_a_sum(workload: Workload, scop: Scop) -> bool:
-    """Whether an output shares loops with a term of a sum: it would be computed for every tile of
-    the sum again, and stored by calls that stand outside these loops."""
+    """Whether what may be stored shares loops with a term of a sum: it would be computed for every
+    tile of the sum again, and stored by calls that stand outside these loops. Outputs are, and what
+    only other phases read may be."""
     summed = set(scop.anchor.reduction)
-    outputs = {t.name for t in workload.outputs}
+    mine = [s.source for s in scop.statements]
+    others = [s for s in workload.statements if s not in mine]
+    stored = {t.name for t in workload.outputs} | (_reads(others) - _reads(mine))
     return any(
-        s.target.tensor in outputs and not summed.isdisjoint(n for n, _ in s.loops)
+        s.target.tensor in stored and not summed.isdisjoint(n for n, _ in s.loops)
         for s in scop.statements
         if s is not scop.anchor
     )

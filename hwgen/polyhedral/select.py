@@ -199,7 +199,8 @@ def _check_after(scop: Scop, selection: Selection) -> None:
     """
     for operation in selection.operations:
         again = [n for n in operation.loops if n in selection.reduction]
-        if again and operation.kind in ("map", "store") and not selection.early(operation):
+        early = operation.kind == "map" and selection.early(operation)
+        if again and operation.kind in ("map", "store") and not early:
             statement = next(s for s in scop.statements if s.name == operation.statement)
             raise HwgenError(
                 "H401",

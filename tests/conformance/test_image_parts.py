@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import cast
 
 import pytest
 
@@ -14,13 +13,11 @@ from hwgen.pipeline import Compilation, compile_kernel
 from hwgen.polyhedral.matching import match
 from hwgen.polyhedral.scop import build_scop
 from hwgen.polyhedral.select import select
-from hwgen.spec.hardware import HardwareSpec
-from hwgen.spec.load import load_hardware, parse_hardware, parse_workload
-from hwgen.spec.source import read_document
+from hwgen.spec.load import load_hardware, parse_workload
 from hwgen.spec.workload import Workload
-from hwgen.verify.chips.draws import Spec
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import Engine, examine
+from tests.small_npu import npu_of
 
 ROOT = Path(__file__).resolve().parents[2]
 ENGINES: tuple[Engine, ...] = ("python", "c") if have_compiler() else ("python",)
@@ -34,21 +31,10 @@ def run(compute: list[Part], size: int = 0, /, **shapes: str) -> Compilation:
     tensors = {name: f"float32[{shape}]" for name, shape in shapes.items()}
     statements = [{"do": do, "loops": loops} for do, loops in compute]
     workload = parse_workload({"name": "parts", "tensors": tensors, "compute": statements})
-    kernel = compile_kernel(workload, small(size) if size else load_hardware(NPU))
+    kernel = compile_kernel(workload, npu_of(size) if size else load_hardware(NPU))
     for engine in ENGINES:
         examine(kernel, draw_inputs(workload, 1, "small"), engine)
     return kernel
-
-
-def small(size: int) -> HardwareSpec:
-    """The same chip with so many bytes."""
-    spec = cast(Spec, read_document(NPU).data)
-    spec["memories"]["local"]["size"] = size
-    for intrinsic in spec["intrinsics"].values():
-        for operand in intrinsic["operands"].values():
-            if operand["memory"] == "local":
-                operand["address"] = f"0..{size // 4 - 1}"
-    return parse_hardware(spec)
 
 
 EIGHT, NARROW = {"i": 8, "j": 16}, {"i": 8, "j": 7}

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from hwgen.errors import HwgenError
 from hwgen.model.compiled import have_compiler
 from hwgen.pipeline import PhasedCompilation, compile_kernel
 from hwgen.spec.load import load_hardware, parse_workload
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import Engine, examine
+from tests.small_npu import npu_of
 
 ROOT = Path(__file__).resolve().parents[2]
 ENGINES: tuple[Engine, ...] = ("python", "c") if have_compiler() else ("python",)
@@ -68,3 +70,42 @@ def test_an_input_that_two_sums_start_from(shape: str) -> None:
     kernel = compile_kernel(workload, load_hardware(ROOT / "hw_specs" / "gemmini.yaml"))
     for engine in ENGINES:
         examine(kernel, draw_inputs(workload, 1), engine)
+
+
+# What is computed in the loops of a sum
+
+
+@pytest.mark.parametrize(("size", "spills"), [(300, "tu"), (400, "tu"), (600, "t"), (65536, "")])
+@pytest.mark.parametrize("reduce", ["s[j] += t[i, j]", "s[j] max= t[i, j]"])
+def test_what_shares_loops_with_a_sum_leaves_them_to_be_stored(
+    reduce: str, size: int, spills: str
+) -> None:
+    """`u` is read by a later phase alone: where it does not fit, it is stored by a phase that sums
+    nothing."""
+    kernel = run(size, "t[i, j] = max(x[i, j], 0)", "u[i, j] = t[i, j] * 0.5", reduce)
+    assert {s.tensor for s in kernel.spills} == set(spills)
+
+
+def test_a_term_of_a_sum_that_later_phases_read_stays_or_is_refused() -> None:
+    """What the sum itself reads is computed in its loops, where no store is."""
+    statements = ("t[i, j] = max(x[i, j], 0)", "s[j] += t[i, j]", "u[i, j] = t[i, j] + s[j]")
+    assert not run(2048, *statements).spills
+    with pytest.raises(HwgenError, match="H405"):
+        run(400, *statements)
+
+
+def run(size: int, *statements: str) -> PhasedCompilation:
+    """Compiled for a memory of so many bytes, and right."""
+    shapes = {name: "8" if name == "s" else "13, 8" for name in "xtusy"}
+    workload = parse_workload(
+        {
+            "name": "summed",
+            "tensors": {name: f"float32[{shape}]" for name, shape in shapes.items()},
+            "compute": [*statements, "y[i, j] = u[i, j] * s[j]"],
+        }
+    )
+    kernel = compile_kernel(workload, npu_of(size))
+    assert isinstance(kernel, PhasedCompilation)
+    for engine in ENGINES:
+        examine(kernel, draw_inputs(workload, 1, "small"), engine)
+    return kernel
