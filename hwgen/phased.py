@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from hwgen.codegen.image_layout import ImageLayout, image_layouts, keeps_order, parts_differ
+from hwgen.codegen.image_layout import ImageLayout, image_layouts, images_refused, keeps_order
 from hwgen.codegen.layout import buffer_layouts
 from hwgen.codegen.temporaries import check_written, shared_image, written_part
 from hwgen.compilation import Compilation, Part, assemble, build
@@ -125,7 +125,7 @@ class _Images:
 
     def refused(self, scop: Scop, match: Match) -> HwgenError | None:
         """Why a match does not do."""
-        error = parts_differ(self.hardware, scop, match)
+        error = images_refused(self.hardware, scop, match)
         if error is not None or not (self.fetched or self.stores):
             return error
         images = image_layouts(scop, self.hardware, match)

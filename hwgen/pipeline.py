@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from hwgen.codegen.image_layout import parts_differ
+from hwgen.codegen.image_layout import images_refused
 from hwgen.compilation import STAGES, Compilation, Kernel, build
 from hwgen.errors import HwgenError
 from hwgen.phase import DEFAULTS, SearchOptions, compile_phase
@@ -67,6 +67,6 @@ def compile_kernel(
         phases = split_phases(workload)
         if len(phases) == 1:
             return compile_phase(
-                workload, hardware, options, refused=partial(parts_differ, hardware)
+                workload, hardware, options, refused=partial(images_refused, hardware)
             )
         return compile_phases(workload, hardware, phases, options)

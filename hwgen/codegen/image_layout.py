@@ -6,6 +6,7 @@ row by row, its rows stand beside the coordinate that they refine.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -69,7 +70,8 @@ def image_layouts(scop: Scop, hardware: HardwareSpec, match: Match) -> dict[str,
     their own, of the same image (`store_key`).
 
     Raises:
-        HwgenError: H504 where several statements store a tensor in different layouts.
+        HwgenError: H302 where calls store entries that the tensor's elements do not fill; H504
+            where several statements store a tensor in different layouts.
     """
     result: dict[str, ImageLayout] = {}
     parts: dict[str, list[str]] = {}
@@ -104,10 +106,11 @@ def image_layouts(scop: Scop, hardware: HardwareSpec, match: Match) -> dict[str,
     return result
 
 
-def parts_differ(hardware: HardwareSpec, scop: Scop, match: Match) -> HwgenError | None:
-    """Why the images of a match do not do; None where no tensor is stored in parts that differ."""
-    targets = [s.target.tensor for s in scop.statements]
-    if len(set(targets)) == len(targets):
+def images_refused(hardware: HardwareSpec, scop: Scop, match: Match) -> HwgenError | None:
+    """Why the images of a match do not do; None where they do, as most."""
+    targets = [s.target for s in scop.statements]
+    whole = all(str(i) in ("0", *i.names) for t in targets for i in t.indices)
+    if whole and len({t.tensor for t in targets}) == len(targets):
         return None
     try:
         image_layouts(scop, hardware, match)
@@ -130,8 +133,13 @@ def _differ(tensor: Tensor, images: Sequence[Image]) -> HwgenError:
 
 
 def rearranged_bytes(scop: Scop, hardware: HardwareSpec, match: Match) -> int:
-    """Bytes of images whose elements do not follow each other as in the tensor."""
-    images = {i.image.name: i.image for i in image_layouts(scop, hardware, match).values()}
+    """Bytes of images whose elements do not follow each other as in the tensor; more than any image
+    has where calls cannot lay one out."""
+    try:
+        layouts = image_layouts(scop, hardware, match)
+    except HwgenError:
+        return sys.maxsize
+    images = {i.image.name: i.image for i in layouts.values()}
     return sum(
         image.bytes
         for image in images.values()
@@ -226,7 +234,17 @@ def _image(
 ) -> ImageLayout:
     block = _block(match, operation, operand)
     coordinates = entry_coordinates(storage, block.lanes, match.block)
-    assert not isinstance(coordinates, str), coordinates
+    if isinstance(coordinates, str):
+        statement = next(s for s in scop.statements if s.name == operation.statement)
+        raise HwgenError(
+            "H302",
+            f"{operation.intrinsic.name} matches {statement.name} in shape but not in its accesses",
+            location=statement.source.location,
+            field="compute",
+            found=coordinates,
+            allowed=f"entries of {storage.tensor} that the lanes fill, one after the other",
+            repair="let each part begin where an entry does, or add an intrinsic for this access",
+        )
     counts = tuple(c.interval(match.count)[1] + 1 for c in coordinates)
     if role == "output":
         counts = _whole(storage, block, counts, match, scop.workload.tensor[storage.tensor].shape)

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from hwgen.codegen.image_layout import parts_differ
+from hwgen.codegen.image_layout import images_refused
 from hwgen.errors import HwgenError
 from hwgen.model.compiled import have_compiler
 from hwgen.pipeline import Compilation, compile_kernel
 from hwgen.polyhedral.matching import match
+from hwgen.polyhedral.phases import split_phases
 from hwgen.polyhedral.scop import build_scop
 from hwgen.polyhedral.select import select
 from hwgen.spec.load import load_hardware, parse_workload
@@ -97,6 +98,7 @@ def test_parts_that_overlap_are_stored_in_their_order_or_refused(shift: int, siz
 
 # Entries of several elements
 
+GEMMINI = ROOT / "hw_specs" / "gemmini.yaml"
 TWO_STAGE = ROOT / "tests" / "specs" / "two_stage.yaml"
 
 
@@ -112,11 +114,59 @@ def test_parts_agree_on_what_an_entry_holds(rows: int) -> None:
 def test_parts_that_do_not_agree_are_refused() -> None:
     workload, hardware = blocked("17, 16", (16, 16), (1, 16), "i + 16, j"), load_hardware(TWO_STAGE)
     scop = build_scop(workload)
-    found = (parts_differ(hardware, scop, m) for m in match(scop, select(scop, hardware)))
+    found = (images_refused(hardware, scop, m) for m in match(scop, select(scop, hardware)))
     known = next(error for error in found if error is not None).diagnostic
     assert (known.code, known.field) == ("H504", "tensors.t")
     assert known.found == "[5, 16, 4] at (p0 * 4 + p2, p1) and [17, 16, 4] at (p0 + p2 * 17, p1)"
     assert known.repair
+
+
+@pytest.mark.parametrize(("target", "shape"), [("m + 16, h", "40, 33"), ("m, h", "40, 33")])
+def test_parts_of_whole_entries_go_between_phases(target: str, shape: str) -> None:
+    kernel = compile_kernel(layers(target, shape), load_hardware(GEMMINI))
+    assert "t_image" in kernel.program.image
+    for engine in ENGINES:
+        examine(kernel, draw_inputs(kernel.workload, 1), engine)
+
+
+@pytest.mark.parametrize(("target", "shape"), [("m, h + 3", "19, 64"), ("m, 2*h", "19, 66")])
+def test_parts_within_entries_are_refused(target: str, shape: str) -> None:
+    """Entries hold 16 elements of a row: `t` cannot leave the chip so (H302), nor stay (H301)."""
+    workload, hardware = layers(target, shape), load_hardware(GEMMINI)
+    with pytest.raises(HwgenError, match="H301"):
+        compile_kernel(workload, hardware)
+    scop = build_scop(split_phases(workload)[0].workload)
+    found = [images_refused(hardware, scop, m) for m in match(scop, select(scop, hardware))]
+    known = next(error for error in found if error is not None).diagnostic
+    assert known.code == "H302"
+    assert "does not split into an entry and a lane of 16 along h" in known.found
+    assert known.repair
+
+
+def layers(target: str, shape: str) -> Workload:
+    """Two products; `t` goes from one to the other."""
+    value = "int8(clip(round(float32({}) * 0.0078125), -128, 127))"
+    m, h, n = 19, 33, 5
+    return parse_workload(
+        {
+            "name": "layers",
+            "tensors": {
+                "x": f"int8[{m}, 7]",
+                "w": f"int8[7, {h}]",
+                "v": f"int8[{h}, {n}]",
+                "s": f"int32[{m}, {h}]",
+                "t": f"int8[{shape}]",
+                "q": f"int32[{m}, {n}]",
+                "y": f"int8[{m}, {n}]",
+            },
+            "compute": [
+                {"do": "s[m, h] += x[m, k] * w[k, h]", "loops": {"m": m, "h": h, "k": 7}},
+                {"do": f"t[{target}] = {value.format('s[m, h]')}", "loops": {"m": m, "h": h}},
+                {"do": f"q[m, n] += t[{target}] * v[h, n]", "loops": {"m": m, "n": n, "h": h}},
+                {"do": f"y[m, n] = {value.format('q[m, n]')}", "loops": {"m": m, "n": n}},
+            ],
+        }
+    )
 
 
 def blocked(shape: str, one: tuple[int, int], other: tuple[int, int], index: str) -> Workload:
