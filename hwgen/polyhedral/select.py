@@ -160,12 +160,17 @@ def advance(
     if not covers:
         raise refused()
     best = min(covers, key=lambda p: p.cost)
-    selector.held[statement.target.tensor] = selector.build(best, statement)
-    if leaves:
+    selector.settle(statement, selector.build(best, statement))
+    if leaves and original is _last(selector.scop, original.target.tensor):
         selector.leave(statement)
     if both and not selector.store(statement):
         raise refused()
     return 1
+
+
+def _last(scop: Scop, tensor: str) -> ScopStatement:
+    """The last statement that writes a tensor."""
+    return next(s for s in reversed(scop.statements) if s.target.tensor == tensor)
 
 
 def started(statement: ScopStatement, start: Start | None) -> ScopStatement:

@@ -97,8 +97,9 @@ class Selector:
         self.held: dict[str, str] = {}  # tensor -> storage name
         self.storages: dict[str, Storage] = {}
         self.operations: list[Operation] = []
-        # What copies on the chip have brought where: it is brought once.
-        self.moved: dict[tuple[str, str, tuple[Affine, ...]], str] = {}
+        # What copies on the chip have brought where, and how often its source and the copy had
+        # been written by then: it is brought once for as long as neither is written again.
+        self.moved: dict[tuple[str, str, tuple[Affine, ...]], tuple[str, tuple[int, int]]] = {}
         # Plans known for values of a statement: a statement is covered before it is built.
         self.plans: dict[tuple[Expr, str, str], Plan | None] = {}
         self.reads: dict[str, int] = {}
@@ -399,20 +400,26 @@ class Selector:
         """Append what brings a value to its first memory, and the copy from there."""
         source = self.build(plan.source, statement)
         tensor, indices = plan.ref.tensor, plan.ref.indices
-        key = (tensor, plan.memory, indices)
+        key = (source, plan.memory, indices)
         if not private and key in self.moved:
-            return self.moved[key]
+            known, written_then = self.moved[key]
+            if (self._writes(source), self._writes(known)) == written_then:
+                return known
         name = self._fresh(f"{tensor}_{plan.memory}")
         self._hold(Storage(name, plan.memory, tensor, indices))
-        if not private:
-            self.moved[key] = name
         loops = tuple(n for n, _ in statement.loops if any(n in i.names for i in indices))
         only = written(plan.copy)
         assert only is not None
         assert isinstance(only[0].value, Access)
         order = {only[1]: name, only[0].value.tensor: source}
         self._append(statement, "map", plan.copy, order, (), loops)
+        if not private:
+            self.moved[key] = (name, (self._writes(source), self._writes(name)))
         return name
+
+    def _writes(self, storage: str) -> int:
+        """How many operations write a storage so far."""
+        return sum(o.storages[written_position(o.intrinsic)] == storage for o in self.operations)
 
     def _apply(
         self,
@@ -440,6 +447,12 @@ class Selector:
             order[only[1]] = name
         self._append(statement, kind, intrinsic, order, immediates, self._active(statement))
         return order[only[1]]
+
+    def settle(self, statement: ScopStatement, storage: str) -> None:
+        """What a statement computes is in a storage; plans that read its tensor elsewhere are out
+        of date."""
+        self.held[statement.target.tensor] = storage
+        self.plans.clear()
 
     def leave(self, statement: ScopStatement) -> None:
         """What a statement computes stays whole for later phases, under its own name."""
@@ -517,7 +530,7 @@ class Selector:
             statement, "update", intrinsic, order, plan.immediates, self._active(statement)
         )
         self.operations[-1] = replace(self.operations[-1], first=first)
-        self.held[statement.target.tensor] = name
+        self.settle(statement, name)
 
     def _initialiser(
         self, memory: str, neutral: int | float, statement: ScopStatement
@@ -549,7 +562,7 @@ class Selector:
 
     def _fresh(self, base: str) -> str:
         name, n = base, 2
-        while name in self.storages:
+        while name in self.storages or name in self.scop.dtype:
             name, n = f"{base}{n}", n + 1
         return name
 
