@@ -246,7 +246,7 @@ class PhaseSearch:
                         raise
                     images = replace(images, stores=())
                     compiled = _compiled(phase, self.hardware, options, sharing, taken, images)
-                _check_views(compiled.scop, sharing)
+                _check_views(compiled.scop, sharing, self.workload)
                 self.known[key] = compiled
             except HwgenError as error:
                 self.known[key] = error
@@ -309,9 +309,10 @@ def sharing_of(
     )
 
 
-def _check_views(scop: Scop, sharing: Sharing) -> None:
-    """What the kernel itself computes cannot be rearranged by the host."""
-    taken = {*dict(sharing.takes), *sharing.fetches}
+def _check_views(scop: Scop, sharing: Sharing, workload: Workload) -> None:
+    """What the kernel itself computes cannot be rearranged by the host; its inputs can, kept or
+    not."""
+    taken = {*dict(sharing.takes), *sharing.fetches} - {t.name for t in workload.inputs}
     for view in scop.views:
         if view.source in taken:
             raise HwgenError(

@@ -141,14 +141,12 @@ def _joined(
 
 
 def _stages(schedule: Schedule, phases: Sequence[Phase]) -> list[tuple[str, ...]]:
-    """The stages of each phase's statements, in an unedited schedule."""
-    names = [s.tensor for s in schedule.state.stages]
-    result: list[tuple[str, ...]] = []
-    for phase in phases:
-        count = len(phase.workload.statements)
-        result.append(tuple(names[:count]))
-        names = names[count:]
-    return result
+    """The stages of each phase's statements, in an unedited schedule. Phases may have one in
+    common: a view of an input."""
+    stage = dict(
+        zip(schedule.workload.statements, (s.tensor for s in schedule.state.stages), strict=True)
+    )
+    return [tuple(stage[s] for s in phase.workload.statements) for phase in phases]
 
 
 def _sharing(

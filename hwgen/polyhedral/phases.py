@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from hwgen.errors import HwgenError
-from hwgen.polyhedral.scop import Scop, build_scop
+from hwgen.polyhedral.scop import Scop, build_scop, view_statements
 from hwgen.spec.expression import Access, walk
 from hwgen.spec.workload import Role, Statement, Tensor, Workload
 
@@ -29,22 +29,33 @@ class Phase:
 
 
 def split_phases(workload: Workload) -> tuple[Phase, ...]:
-    """Cut a workload into as few phases as its statements allow, in textual order.
+    """Cut a workload into as few phases as its statements allow, in textual order. A statement
+    that only rearranges an input is part of every phase that reads its result.
 
     Raises:
         HwgenError: H409 where two phases write one tensor; what `build_scop` raises for a statement
             by itself.
     """
     groups: list[list[Statement]] = []
+    views = view_statements(workload)
     for statement in workload.statements:
+        if statement in views:
+            continue
         if groups and _together(workload, [*groups[-1], statement]):
             groups[-1].append(statement)
         else:
             groups.append([statement])
-    if len(groups) == 1:
+    if len(groups) < 2:
         return (Phase(workload, (), ()),)
     _check_rewrites(groups)
     return tuple(_phase(workload, groups, n) for n in range(len(groups)))
+
+
+def _with_views(workload: Workload, statements: Sequence[Statement]) -> list[Statement]:
+    """The statements and the views of inputs that they read, in textual order."""
+    read = _reads(statements)
+    views = [s for s in view_statements(workload) if s.target.tensor in read]
+    return [s for s in workload.statements if s in views or s in statements]
 
 
 def _check_rewrites(groups: Sequence[list[Statement]]) -> None:
@@ -70,7 +81,7 @@ def _together(workload: Workload, statements: list[Statement]) -> bool:
     if sum(s.op != "=" for s in statements) > 1:
         return False
     try:
-        scop = build_scop(_part(workload, statements, frozenset()))
+        scop = build_scop(_part(workload, _with_views(workload, statements), frozenset()))
     except HwgenError as error:
         if error.code not in CANNOT_SHARE:
             raise
@@ -120,7 +131,7 @@ def _phase(workload: Workload, groups: Sequence[list[Statement]], number: int) -
     written = _writes(mine)
     takes = _reads(mine) & _writes(earlier)
     leaves = written & _reads(later)
-    part = _part(workload, mine, frozenset(leaves))
+    part = _part(workload, _with_views(workload, mine), frozenset(leaves))
     part = replace(part, name=f"{workload.name}_{number}")
     order = [t.name for t in workload.tensors]
     return Phase(

@@ -187,6 +187,21 @@ def build_scop(workload: Workload) -> Scop:
     return Scop(workload, tuple(statements), tuple(views.values()), tuple(sorted(dtypes.items())))
 
 
+def view_statements(workload: Workload) -> tuple[Statement, ...]:
+    """Statements that only move an input's elements, into tensors that no other one writes.
+
+    Raises:
+        HwgenError: H402.
+    """
+    targets = [s.target.tensor for s in workload.statements]
+    dtypes = {t.name: t.dtype for t in workload.tensors}
+    return tuple(
+        s
+        for s in workload.statements
+        if targets.count(s.target.tensor) == 1 and _view(s, workload, {}, dtypes) is not None
+    )
+
+
 def _view(
     statement: Statement, workload: Workload, views: Mapping[str, View], dtypes: dict[str, str]
 ) -> View | None:

@@ -455,9 +455,25 @@ class Selector:
         self.plans.clear()
 
     def leave(self, statement: ScopStatement) -> None:
-        """What a statement computes stays whole for later phases, under its own name."""
+        """What a statement computes stays whole for later phases, under its own name.
+
+        Raises:
+            HwgenError: H301 where it lies in the buffer of a tensor that is loaded or stays too.
+        """
         name = self.held[statement.target.tensor]
         storage = self.storages[name]
+        loaded = any(o.kind == "load" and name in o.storages for o in self.operations)
+        if loaded or storage.shape:
+            raise HwgenError(
+                "H301",
+                f"{statement.target.tensor} has no buffer of its own to stay in",
+                location=statement.source.location,
+                field="compute",
+                found=f"{statement}, in the buffer of {storage.tensor}",
+                allowed="a value that calls compute into another place of the chip",
+                repair=f"read {storage.tensor} instead, or make {statement.target.tensor} an "
+                "output of another workload",
+            )
         self.storages[name] = replace(
             storage,
             tensor=statement.target.tensor,
