@@ -52,6 +52,12 @@ C_WORDS = frozenset({
 })  # fmt: skip
 """Words of C and C++: workloads and tensors become C identifiers."""
 
+POLYHEDRAL_WORDS = frozenset({
+    "and", "ceil", "ceild", "exists", "false", "floor", "floord", "implies", "infinity", "infty",
+    "max", "min", "mod", "nan", "not", "or", "rat", "true"
+})  # fmt: skip
+"""Words of isl, which it knows in any case: loops become its variables."""
+
 _TENSOR = re.compile(r"\s*(?P<dtype>[A-Za-z_][A-Za-z0-9_]*)\s*\[(?P<shape>.*)\]\s*")
 
 
@@ -198,11 +204,18 @@ def _iterators(where: Written, assign: Assign) -> list[str]:
     return [name for name in found if name not in where.context.values]
 
 
+def _language_of_loop(name: str) -> str:
+    """The language that a loop's name is a word of, or nothing."""
+    if name in RESERVED:
+        return "the expression language"
+    return "the polyhedral library" if name.lower() in POLYHEDRAL_WORDS else ""
+
+
 def _default_loops(where: Written, assign: Assign, shapes: Shapes) -> tuple[tuple[str, int], ...]:
     """Loops with the extents of the tensors that they index by themselves.
 
     Raises:
-        HwgenError: H216 no tensor gives an extent, H217 tensors disagree.
+        HwgenError: H204 a reserved name, H216 no tensor gives an extent, H217 tensors disagree.
     """
     accesses = [(assign.target, False), *guarded_accesses(assign.value)]
     extents: dict[str, tuple[int, str]] = {}
@@ -225,6 +238,12 @@ def _default_loops(where: Written, assign: Assign, shapes: Shapes) -> tuple[tupl
                     )  # fmt: skip
     order = _iterators(where, assign)
     for name in order:
+        language = _language_of_loop(name)
+        if language:
+            raise where.error(
+                "H204", f"{name!r} is a word of {language} and cannot name a loop", name,
+                found=name, allowed="any other name", repair=f"call it {name}_ or {name}0",
+            )  # fmt: skip
         if name not in extents:
             example = ", ".join(f"{n}: {extents[n][0] if n in extents else '...'}" for n in order)
             raise where.error(
@@ -248,8 +267,9 @@ def _explicit_loops(
     used = _iterators(where, assign)
     for name, text in given.items():
         at = (*path, name)
-        if name in RESERVED or name in context.values:
-            taken = "a size" if name in context.values else "a word of the expression language"
+        language = _language_of_loop(name)
+        if language or name in context.values:
+            taken = "a size" if name in context.values else f"a word of {language}"
             raise context.error(
                 "H204", f"the loop {name!r} has the name of {taken}", at, key=True, found=name,
                 allowed="a name of its own",

@@ -11,9 +11,11 @@ import pytest
 
 import hwgen
 from hwgen.errors import HwgenError
+from hwgen.polyhedral.scop import build_scop
 from hwgen.spec.load import load_workload
 from hwgen.spec.source import read_document
 from hwgen.spec.workload import Workload
+from hwgen.spec.workload_resolve import POLYHEDRAL_WORDS
 
 ROOT = Path(__file__).parents[3]
 Given = str | Mapping[str, object]
@@ -219,3 +221,37 @@ def test_infinity_is_a_float() -> None:
         with pytest.raises(HwgenError) as caught:
             hwgen.Workload("test", sizes=sizes, tensors=tensors, compute=[statement])
         assert caught.value.code == code
+
+
+@pytest.mark.parametrize(
+    "word", sorted({*POLYHEDRAL_WORDS, "NaN", "Exists"} - {"and", "or", "not"})
+)
+def test_loops_are_not_called_as_words_of_isl(word: str) -> None:
+    text = f"y[{word}] += x[{word}, k]"
+    for statement in (text, {"do": text, "loops": {word: 4, "k": 8}}):
+        with pytest.raises(HwgenError) as caught:
+            hwgen.Workload(
+                "test",
+                tensors={"x": "float32[4, 8]", "y": "float32[4]"},
+                compute=[statement],
+            )
+        assert caught.value.code == "H204"
+
+
+@pytest.mark.parametrize("word", ["mod_", "int", "lcm", "sym", "def", "for", "T", "A"])
+def test_other_words_are_loops(word: str) -> None:
+    made = hwgen.Workload(
+        "test",
+        tensors={"x": "float32[4, 8]", "y": "float32[4]"},
+        compute=[f"y[{word}] += x[{word}, k]"],
+    )
+    assert word in str(build_scop(made).domain)
+
+
+def test_tensors_may_be_called_as_words_of_isl() -> None:
+    made = hwgen.Workload(
+        "test",
+        tensors={"exists": "float32[4, 8]", "mod": "float32[4]"},
+        compute=["mod[i] += exists[i, k]"],
+    )
+    assert "exists" in str(build_scop(made).reads)
