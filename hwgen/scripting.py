@@ -92,7 +92,7 @@ def _compile(schedule: Schedule, script: str, file: str) -> Compilation:
         phases = _read(schedule)
         ways = readings(schedule, phases)
         try:
-            tilings = lift(schedule, phases, ways)
+            tilings = lift(schedule, phases, ways, script, file)
         except HwgenError as error:
             # No tiling has a loop over a single tile, but that tile may be just too large.
             if not all(ways):

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, product
 
-from hwgen.errors import HwgenError
+from hwgen.errors import HwgenError, Location
 from hwgen.polyhedral.fitting import Said
 from hwgen.polyhedral.matching import Match
 from hwgen.polyhedral.nest.build import build_state
@@ -21,6 +21,7 @@ from hwgen.polyhedral.operations import Selection, Storage
 from hwgen.polyhedral.scop import Scop, ScopStatement
 from hwgen.polyhedral.tiling import Align, Tiling
 from hwgen.schedule import Schedule
+from hwgen.script import line_of
 from hwgen.spec.expression import Expr, Name
 from hwgen.tiling_script import PhasePlan, apply_tilings
 
@@ -45,14 +46,21 @@ def readings(schedule: Schedule, phases: Sequence[Reading]) -> list[list[Tiling]
 
 
 def lift(
-    schedule: Schedule, phases: Sequence[Reading], ways: Sequence[Sequence[Tiling]]
+    schedule: Schedule,
+    phases: Sequence[Reading],
+    ways: Sequence[Sequence[Tiling]],
+    script: str = "",
+    file: str = "",
 ) -> list[Tiling]:
-    """The tiling of each phase that a schedule amounts to; `ways`: its `readings`.
+    """The tiling of each phase that a schedule amounts to; `ways`: its `readings`; `script`: that
+    makes it, in a file.
 
     Raises:
-        HwgenError: H420 where the schedule is not one that the chip's calls can run.
+        HwgenError: H420 where the schedule is not one that the chip's calls can run, at the line
+            where its script leaves that of a tiling which begins as it does.
     """
     refused: HwgenError | None = None
+    edits, furthest = schedule.edits(), 0
     for tilings in product(*ways):
         plans = [
             PhasePlan(p.scop, t, p.first, p.leaves) for p, t in zip(phases, tilings, strict=True)
@@ -66,6 +74,12 @@ def lift(
         difference = _difference(str(again), str(schedule))
         if not difference:
             return list(tilings)
+        pairs = zip(again.edits(), edits, strict=False)
+        same = next((n for n, (a, b) in enumerate(pairs) if a != b), 0)
+        if same > furthest:
+            furthest, refused = same, _refusal(*difference)
+            if file:
+                refused = refused.at(Location(file, line_of(script, same)))
         refused = refused or _refusal(*difference)
     calls = Reader(schedule.state, phases[0].scop, phases[0].first).calls_text()
     raise refused or _refusal(calls, "calls of intrinsics that together cover every statement")
@@ -349,11 +363,12 @@ def rewritten(selection: Selection, storage: str) -> bool:
 def _tile_loop(site: Site, binding: Expr, lanes: int) -> tuple[str, int] | None:
     """The loop over tiles in an iterator's binding and its blocks per tile; None without one.
 
-    Tiles, blocks and lanes are the loops by falling step; lanes only where there are several.
+    Tiles, blocks and lanes are the loops by falling step; lanes only where there are several. A
+    tile is one block at least: where the loop's step is less, no tiling says what the loops do.
     """
     steps = [(c, t.name) for c, t in addends(binding) if isinstance(t, Name)]
     ordered = sorted(steps, key=lambda x: (-x[0], site.names.index(x[1])))
     if len(ordered) < (3 if lanes > 1 else 2):
         return None
     step, name = ordered[0]
-    return name, step // lanes
+    return name, max(1, step // lanes)

@@ -167,6 +167,22 @@ def test_what_calls_cannot_run_is_refused() -> None:
         compile_script(found.workload, found.hardware, missing)
 
 
+def test_a_tile_below_the_lanes_of_a_call_is_refused_at_its_line() -> None:
+    """A loop of one iteration is no lane, and its call takes what is there."""
+    found = compiled(ROOT / "workloads" / "gemm_scaled.yaml", ROOT / "hw_specs/gemmini.yaml", {})
+    script = script_of(found)
+    small = edited(script, "s.split('c_n', factor=16)", "s.split('c_n', factor=1)")
+    with pytest.raises(HwgenError, match="H420") as refused:
+        compile_script(found.workload, found.hardware, small, "my.py")
+    shown = refused.value.diagnostic
+    assert shown.location is not None
+    assert shown.location.file == "my.py"
+    assert "s.split('c_n', factor=1)" in small.splitlines()[shown.location.line - 1]
+    begun = small[: small.index("s.set_scope")]
+    with pytest.raises(HwgenError, match="H420"):
+        complete_script(found.workload, found.hardware, begun)
+
+
 def test_a_tensor_read_in_two_ways_has_no_script() -> None:
     workload = make_workload(
         name="gram",
