@@ -390,7 +390,7 @@ def _padding_problem(
     target = operand_iterators(anchor.intrinsic, anchor.intrinsic.semantics[0].target.tensor)
     for iterator, extent in anchor.intrinsic.iterators:
         loop = lanes[iterator]
-        diagonal = loop in [lanes[i] for i in target]
+        diagonal = loop is not None and loop in [lanes[i] for i in target]
         tail = loop is not None and scop.extents[loop] % extent != 0
         if iterator in target or extent == 1 or (loop and not diagonal and not tail):
             continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 import hwgen
 from hwgen.model.compiled import compile_model, have_compiler
-from hwgen.model.reference import run_reference
+from hwgen.model.reference import random_inputs, run_reference
 from hwgen.spec.workload import Workload
 from hwgen.verify.examine import examine
 
@@ -37,6 +38,14 @@ def gemm(m: int, n: int, k: int) -> Workload:
         tensors={"x": f"float32[{m}, {k}]", "w": f"float32[{k}, {n}]", "y": f"float32[{m}, {n}]"},
         compute=["y[m, n] += x[m, k] * w[k, n]"],
     )
+
+
+@pytest.mark.parametrize("shape", list(product((1, 2), repeat=3)), ids=str)
+def test_loops_of_one_iteration(shape: tuple[int, int, int]) -> None:
+    """Lanes that no loop runs along hold nothing that counts, however many there are."""
+    workload = gemm(*shape)
+    inputs = random_inputs(workload, seed=1)
+    examine(hwgen.compile_kernel(workload, hwgen.load_hardware(SPEC)), inputs)
 
 
 def add(m: int, n: int, _: int) -> Workload:
