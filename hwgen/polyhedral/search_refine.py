@@ -18,7 +18,7 @@ from hwgen.spec.hardware import HardwareSpec
 def neighbours(hardware: HardwareSpec, tiling: Tiling) -> Iterator[Tiling]:
     """Tilings that fit the memories and differ in one thing: how many slots a buffer has, or how
     large a loop's tiles are for the same number of them."""
-    for name, depth in tiling.depths:
+    for name, depth in _own(tiling):
         if depth:
             slots = tiling.slot | {name: tiling.slot[name] - 1 or 2}
             other = replace(tiling, slots=tuple(slots.items()))
@@ -40,7 +40,7 @@ def keepers(hardware: HardwareSpec, tiling: Tiling) -> Iterator[Tiling]:
     instead of all before them: in all buffers where that fits, then in each alone."""
     together: Tiling | None = None
     single: list[Tiling] = []
-    for name, _ in tiling.depths:
+    for name, _ in _own(tiling):
         for depth in _deeper(tiling, name):
             alone = _keeping(tiling, name, depth)
             if not alone.kept(name) or not _fits(hardware, alone):
@@ -52,6 +52,13 @@ def keepers(hardware: HardwareSpec, tiling: Tiling) -> Iterator[Tiling]:
     if together is not None and len(single) > 1:
         yield together
     yield from single
+
+
+def _own(tiling: Tiling) -> Iterator[tuple[str, int]]:
+    """The depths of storages that hold tiles; tensors that stay whole for other phases lie where
+    these expect them, once."""
+    selection = tiling.match.selection
+    return ((name, depth) for name, depth in tiling.depths if not selection.storage(name).shape)
 
 
 def _deeper(tiling: Tiling, storage: str) -> Iterator[int]:

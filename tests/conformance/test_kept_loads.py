@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -15,11 +17,13 @@ from hwgen.polyhedral.matching import ranked_matches
 from hwgen.polyhedral.scop import build_scop
 from hwgen.polyhedral.search import Candidate, SearchResult, Watch, search
 from hwgen.polyhedral.search_choose import TIE, choose
-from hwgen.polyhedral.search_refine import keepers
+from hwgen.polyhedral.search_refine import keepers, neighbours
 from hwgen.polyhedral.select import select
 from hwgen.polyhedral.tiling import Tiling
 from hwgen.spec.hardware import HardwareSpec
-from hwgen.spec.load import load_hardware, load_workload
+from hwgen.spec.load import load_hardware, load_workload, make_workload, parse_hardware
+from hwgen.spec.source import read_document
+from hwgen.verify.chips.draws import Spec
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
 
@@ -144,3 +148,30 @@ def test_every_load_that_stays_has_a_flag_of_its_own(k_tiles: int) -> None:
 def test_loads_that_stay_are_refused_where_flags_run_out(k_tiles: int, flags: int) -> None:
     with pytest.raises(HwgenError, match="H615"):
         one_way(k_tiles, flags)
+
+
+def test_a_tensor_that_is_kept_whole_has_no_slots() -> None:
+    """Rows that are both factors, one of them copied to a memory of its own, and a second phase:
+    what refines the first one's schedule leaves alone what lies there once."""
+    spec = copy.deepcopy(
+        cast(Spec, read_document(ROOT / "hw_specs" / "npu_shared_buffer.yaml").data)
+    )
+    intrinsics = spec["intrinsics"]
+    spec["memories"]["tile"] = {"kind": "scratchpad", "dtype": "float32", "size": "16 KiB"}
+    intrinsics["matmul"]["operands"]["a"] = {"memory": "tile"}
+    move = copy.deepcopy(intrinsics["relu"])
+    move["operands"]["dst"] = {"memory": "tile"}
+    intrinsics["move"] = move | {"semantics": "dst[] = x[]", "emit": "move({{ dst.address }});"}
+    workload = make_workload(
+        "gram",
+        tensors=dict.fromkeys("xuy", "float32[40, 40]") | {"r": "float32[40]"},
+        compute=["y[i, j] += x[i, k] * x[j, k]", "r[i] += u[i, j]"],
+    )
+    found = compile_kernel(workload, parse_hardware(spec))
+    examine(found, draw_inputs(workload, 1))
+    first = found.parts[0].schedule.tiling
+    whole = [s.name for s in first.match.selection.storages if s.shape]
+    assert whole
+    assert all((first.depth[n], first.slot[n]) == (0, 1) for n in whole)
+    for other in (*keepers(found.hardware, first), *neighbours(found.hardware, first)):
+        assert all((other.depth[n], other.slot[n]) == (0, 1) for n in whole)
