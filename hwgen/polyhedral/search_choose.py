@@ -7,9 +7,13 @@ from dataclasses import replace
 from typing import Generic, Protocol, TypeVar
 
 from hwgen.errors import HwgenError
+from hwgen.polyhedral import isl
 from hwgen.polyhedral.search import Candidate, SearchResult, Watch
 from hwgen.polyhedral.search_refine import keepers, neighbours
 from hwgen.spec.hardware import HardwareSpec
+
+TOO_LONG = "H407"
+"""The error of polyhedral computations that take too many steps."""
 
 LIMITS = ("H405", "H612", "H613", "H614", "H615")
 """Errors of one schedule that another may not have."""
@@ -64,12 +68,32 @@ def choose(
 ) -> tuple[K, SearchResult]:
     """The fastest when simulated: of `best`, the cheapest candidates and what lies beside them.
 
+    Where polyhedral computations take too long, the fastest until then.
+
     Raises:
         HwgenError: one of `LIMITS` where there is no best and no candidate can be built; what
-            `build` raises besides.
+            `build` raises besides; H407 where there is nothing until then.
     """
     tried = _Tried(hardware, build, best)
-    cuts = found.cuts
+    cuts = list(found.cuts)
+    try:
+        with isl.bounded():
+            _look(tried, found, watch, cuts)
+    except HwgenError as error:
+        if error.code != TOO_LONG or tried.best is None:
+            raise
+        cuts.append("polyhedral computations that take too long")
+    return tried.thriftiest(), replace(
+        found,
+        simulated=tried.simulated,
+        beside=len(tried.built) - tried.simulated,
+        refused=len(tried.refused),
+        cuts=tuple(dict.fromkeys(cuts)),
+    )
+
+
+def _look(tried: _Tried[K], found: SearchResult, watch: Watch, cuts: list[str]) -> None:
+    """Simulate the cheapest candidates, then what lies beside the best; add why any is left out."""
     least = min(c.bound for c in found.candidates)
     watch.expect(SIMULATED)
     alike: set[object] = set()
@@ -84,49 +108,46 @@ def choose(
             if len(tried.built) == most or not near:
                 break
             if watch.expired:
-                cuts = tuple(dict.fromkeys((*cuts, watch.reason)))
+                cuts.append(watch.reason)
                 break
             if candidate.bound >= cycles:
                 continue
         tried.add(candidate)
+        tried.simulated = len(tried.built)
         alike.add(shape)
         watch.step()
     if tried.best is None:
         raise tried.refused[0]
-    simulated = len(tried.built)
     starts = sorted(tried.built, key=lambda item: item[1].cycles)[:REFINED]
     for candidate, kernel in starts if tried.best.cycles <= SHORT_KERNEL else ():
         cycles = tried.best.cycles
         if cycles <= CLOSE * least or kernel.cycles > SLACK * cycles:
             break
         if watch.expired:
-            cuts = tuple(dict.fromkeys((*cuts, watch.reason)))
+            cuts.append(watch.reason)
             break
         tried.refine(candidate, kernel)
     for candidate, kernel in sorted(tried.built, key=lambda item: item[1].cycles)[:KEPT]:
         if kernel.cycles > TIE * tried.best.cycles or watch.expired:
             break
-        for other in keepers(hardware, candidate.tiling):
+        for other in keepers(tried.hardware, candidate.tiling):
             tried.add(replace(candidate, tiling=other, bound=0.0))
-    beside = len(tried.built) - simulated
-    refused = len(tried.refused)
-    return tried.thriftiest(), replace(
-        found, simulated=simulated, beside=beside, refused=refused, cuts=cuts
-    )
 
 
 class _Tried(Generic[K]):
-    """Kernels that were built and simulated, and the best of them and of an earlier one."""
+    """Kernels that were built and simulated, and the best of them and of an earlier one;
+    `simulated`: how many of them are the search's candidates."""
 
     def __init__(
         self, hardware: HardwareSpec, build: Callable[[Candidate], K], best: K | None
     ) -> None:
-        self._hardware = hardware
+        self.hardware = hardware
         self._build = build
         self._seen: set[str] = set()
         self.best = best
         self.built: list[tuple[Candidate, K]] = []
         self.refused: list[HwgenError] = []
+        self.simulated = 0
 
     def add(self, candidate: Candidate, gain: float = 1.0) -> K | None:
         """Simulate a schedule unless it was already; None where the hardware does not allow it.
@@ -161,7 +182,7 @@ class _Tried(Generic[K]):
         """Go from a schedule to better ones beside it for as long as there are any."""
         tiling, cycles = start.tiling, kernel.cycles
         for _ in range(REFINEMENTS):
-            for other in neighbours(self._hardware, tiling):
+            for other in neighbours(self.hardware, tiling):
                 beside = self.add(replace(start, tiling=other, bound=0.0), GAIN)
                 if beside is not None and beside.cycles < cycles:
                     tiling, cycles = other, beside.cycles

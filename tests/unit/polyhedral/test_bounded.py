@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,12 @@ import pytest
 import hwgen
 from hwgen.errors import HwgenError
 from hwgen.polyhedral import isl
+from hwgen.polyhedral.matching import ranked_matches
+from hwgen.polyhedral.scop import build_scop
+from hwgen.polyhedral.search import Candidate, Watch, search
+from hwgen.polyhedral.search_choose import choose
 from hwgen.polyhedral.search_space import tile_options
+from hwgen.polyhedral.select import select
 
 ROOT = Path(__file__).parents[3]
 
@@ -25,6 +32,62 @@ def test_the_bound_ends_with_its_block() -> None:
         pass
     left = isl.Set("{ [i] : 0 <= i < 10 }").subtract(isl.Set("{ [i] : i > 7 }"))
     assert left.is_equal(isl.Set("{ [i] : 0 <= i <= 7 }"))
+
+
+def test_other_errors_stay_what_they_are() -> None:
+    with pytest.raises(Exception, match="syntax error"), isl.bounded():
+        isl.Set("{ [i : }")
+
+
+def long_computation() -> None:
+    for n in range(1000):
+        isl.Set(f"{{ [i] : 0 <= i < {n + 100} }}").subtract(isl.Set(f"{{ [i] : i > {n} }}"))
+
+
+def test_a_bound_within_a_bound_counts_for_itself() -> None:
+    with isl.bounded(1000):
+        with pytest.raises(HwgenError, match="H407"), isl.bounded(100):
+            long_computation()
+        isl.Set("{ [i] : 0 <= i < 10 }").subtract(isl.Set("{ [i] : i > 7 }"))
+        with pytest.raises(Exception, match="call to isl_"):
+            long_computation()
+
+
+@dataclass(frozen=True)
+class Made:
+    cycles: int
+    offchip_bytes: int = 0
+
+
+@pytest.mark.parametrize("long", [0, 1, 2])
+def test_a_schedule_that_takes_too_long_leaves_what_was_found(
+    long: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only where nothing was found before is the kernel refused."""
+    workload = hwgen.load_workload(ROOT / "workloads" / "gemm.yaml")
+    hardware = hwgen.load_hardware(ROOT / "hw_specs" / "vta.yaml")
+    scop = build_scop(workload)
+    found = search(hardware, next(ranked_matches(scop, select(scop, hardware)))[:1])
+    monkeypatch.setattr(isl, "bounded", partial(isl.bounded, 1000))
+    seen: list[Candidate] = []
+
+    def build(candidate: Candidate) -> Made:
+        seen.append(candidate)
+        if len(seen) > long:
+            long_computation()
+        return Made(100_000 - len(seen))
+
+    if not long:
+        with pytest.raises(HwgenError, match="H407"):
+            choose(hardware, found, build, Watch())
+        kept, result = choose(hardware, found, build, Watch(), Made(1_000_000))
+        assert kept.cycles == 1_000_000
+    else:
+        kept, result = choose(hardware, found, build, Watch())
+        assert kept.cycles == 100_000 - long
+    assert result.simulated == long
+    assert not result.exhausted
+    assert "take too long" in str(result).replace("\n", " ")
 
 
 @pytest.mark.parametrize(("size", "exhausted"), [(1, True), (4096, True), (65536, False)])
