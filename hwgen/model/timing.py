@@ -234,7 +234,14 @@ class Machine:
 
     def repeat(self, mark: object, times: int) -> None:
         assert isinstance(mark, _Mark)
-        shift = (self._now() - mark.time) * times
+        # Units may get on while nothing is left to happen on the buses. Where the state repeats
+        # exactly, all of them have got on alike.
+        now = self._now()
+        ahead = (
+            max(free, now) - max(before, mark.time)
+            for free, before in zip(self._free, mark.free, strict=True)
+        )
+        shift = max(now - mark.time, *ahead) * times
         for bus in self._buses:
             bus.last_issue += shift
             bus.ends.extend([end + shift for end in bus.ends])
