@@ -337,12 +337,11 @@ def test_phases_whose_calls_reach_different_parts_of_a_memory() -> None:
 
 
 def test_phases_that_need_too_many_flags_together_do_with_fewer_slots() -> None:
-    """Each phase keeps to six flags by itself."""
+    """Each phase keeps to eight flags by itself."""
     spec = with_local(8192)
-    spec["synchronization"] = events(spec, 6)
+    spec["synchronization"] = events(spec, 8)
     hardware = parse_hardware(spec)
-    sizes = {"M": 40, "K": 30, "H": 31, "G": 30, "N": 30}
-    workload = load_workload(ROOT / "workloads" / "mlp.yaml", sizes)
+    workload = load_workload(ROOT / "workloads" / "attention.yaml", {"L": 33, "D": 16})
     kernel = compile_kernel(workload, hardware)
     examine(kernel, draw_inputs(workload, 1))
     assert isinstance(kernel, PhasedCompilation)
