@@ -92,7 +92,8 @@ def test_kernels_are_right_and_minimal(name: str, workload: str) -> None:
 @pytest.mark.parametrize("name", NODES)
 def test_units_that_share_buffers_are_synchronised(name: str) -> None:
     c = compiled(name, "gemm")
-    assert any(b.slots == 2 for b in c.program.buffers)
+    several = len({u.name for u in c.hardware.units}) > 1
+    assert any(b.slots == 2 for b in c.program.buffers) == several
     assert {type(n) for n in sync_nodes(c.program.body)} == NODES[name]
     assert all(text in c.source.c for text in TEXTS.get(name, ()))
 
