@@ -161,16 +161,22 @@ def advance(
         raise refused()
     best = min(covers, key=lambda p: p.cost)
     selector.settle(statement, selector.build(best, statement))
-    if leaves and original is _last(selector.scop, original.target.tensor):
+    if leaves and not _is_rewritten(selector.scop, original):
         selector.leave(statement)
     if both and not selector.store(statement):
         raise refused()
     return 1
 
 
-def _last(scop: Scop, tensor: str) -> ScopStatement:
-    """The last statement that writes a tensor."""
-    return next(s for s in reversed(scop.statements) if s.target.tensor == tensor)
+def _is_rewritten(scop: Scop, statement: ScopStatement) -> bool:
+    """Whether a later statement writes the same elements."""
+    later = scop.statements[scop.statements.index(statement) + 1 :]
+    extents = dict(statement.loops)
+    return any(
+        s.target == statement.target
+        and all(dict(s.loops)[n] == extents[n] for i in s.target.indices for n in i.names)
+        for s in later
+    )
 
 
 def started(statement: ScopStatement, start: Start | None) -> ScopStatement:
