@@ -34,7 +34,8 @@ class Examination:
 def compile_ranked(
     workload: Workload, hardware: HardwareSpec, rank: int, options: SearchOptions | None = None
 ) -> Compilation:
-    """Compile with the schedule of a rank in the search's order; past the last, start over.
+    """Compile with the schedule of a rank in the search's order; past the last, start over. Of a
+    kernel of several phases there is only the best.
 
     `options` are those of the search for the best, rank 0.
 
@@ -43,7 +44,9 @@ def compile_ranked(
     """
     from hwgen.pipeline import SearchOptions, compile_kernel
 
-    if rank == 0:
+    from hwgen.polyhedral.phases import split_phases
+
+    if rank == 0 or len(split_phases(workload)) > 1:
         compilation = compile_kernel(workload, hardware, options=options or SearchOptions())
         check_images(workload, compilation.program.images)
         return compilation

@@ -182,7 +182,7 @@ def test_of_several_phases(golden: Golden) -> None:
     hardware = chip("npu_shared_buffer")
     text = script_of(compile_kernel(mlp(), hardware))
     text = changed(text, r"(?<='h1_h', factor=)\d+", "512")
-    text = changed(text, r"(?<='h2_m', factor=)\d+", "512")
+    text = changed(text, r"(?<='h1_m', factor=)\d+", "512")
     error = refused(mlp(), hardware, text)
     golden(GOLDENS / "capacity_phases.txt", str(error))
     assert compile_script(mlp(), hardware, repaired(text, error)).cycles
