@@ -43,7 +43,6 @@ def compile_ranked(
         HwgenError: as `compile_kernel`; H792 where the kernel is too large to be run.
     """
     from hwgen.pipeline import SearchOptions, compile_kernel
-
     from hwgen.polyhedral.phases import split_phases
 
     if rank == 0 or len(split_phases(workload)) > 1:

@@ -95,7 +95,10 @@ def _next_flag(node: Node) -> tuple[Node, ...]:
 
 
 def _guards(node: Node) -> bool:
-    return isinstance(node, If) and any(isinstance(n, Sync) for n in node.then)
+    """Whether a condition decides on synchronisation and nothing else."""
+    if not isinstance(node, If) or node.otherwise:
+        return False
+    return all(isinstance(n, Sync) for n in node.then)
 
 
 def _unguarded(node: Node) -> tuple[Node, ...]:

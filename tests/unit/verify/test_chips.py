@@ -379,3 +379,8 @@ def test_the_command_writes_failures_and_exits_with_one(
 def test_options_that_contradict(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 2
     capsys.readouterr()
+
+
+def test_a_mutation_of_tokens_leaves_the_calls_as_they_are() -> None:
+    """In this draw a condition decides on calls and on their tokens at once."""
+    assert check(draw_of(90518)).verdict == "equal"
