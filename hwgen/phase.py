@@ -8,7 +8,7 @@ from functools import partial
 from itertools import chain, islice
 
 from hwgen.cache import ScheduleCache
-from hwgen.codegen.image_layout import rearranged_bytes
+from hwgen.codegen.image_layout import packed_bytes
 from hwgen.compilation import Compilation, Kernel, build_padded
 from hwgen.errors import HwgenError
 from hwgen.model.bound import lower_bound
@@ -16,7 +16,7 @@ from hwgen.polyhedral.dependences import Dependences, dependences
 from hwgen.polyhedral.matching import Match, ranked_matches
 from hwgen.polyhedral.operations import NOTHING_SHARED, Sharing
 from hwgen.polyhedral.scop import Scop, build_scop
-from hwgen.polyhedral.search import TIME_LIMIT, Progress, SearchResult, Watch, search
+from hwgen.polyhedral.search import TIME_LIMIT, Candidate, Progress, SearchResult, Watch, search
 from hwgen.polyhedral.search_bound import least_work
 from hwgen.polyhedral.search_choose import LIMITS, choose
 from hwgen.polyhedral.select import select
@@ -73,7 +73,7 @@ def compile_phase(
     scop = build_scop(workload)
     parts = (workload, hardware, scop, dependences(scop))
     selections = [replace(s, beside=tuple(reserved)) for s in select(scop, hardware, sharing)]
-    cost = partial(rearranged_bytes, scop, hardware) if hardware.offchip.shared else None
+    cost = partial(packed_bytes, scop, hardware) if hardware.offchip.shared else None
     ranked = ranked_matches(scop, selections, cost)
     groups = islice(_accepted(ranked, scop, refused) if refused else ranked, MATCHES)
     if options.cache is None or sharing != NOTHING_SHARED or options.slots < SLOTS:
@@ -118,6 +118,28 @@ def _accepted(groups: Iterable[list[Match]], scop: Scop, refused: Refusal) -> It
         raise found
 
 
+@dataclass(frozen=True, slots=True)
+class _Rival:
+    """The best kernel so far, to those of another group of matches: `cycles` are its own and what
+    its host works longer than theirs."""
+
+    kernel: Kernel
+    cycles: int
+
+    @property
+    def offchip_bytes(self) -> int:
+        return self.kernel.offchip_bytes
+
+
+def _host_cycles(scop: Scop, hardware: HardwareSpec, match: Match) -> int:
+    """Cycles that a host needs at least to rearrange tensors in memory that it shares: what it
+    reads and writes crosses the bus like everything else."""
+    memory = hardware.offchip
+    if not memory.shared:
+        return 0
+    return 2 * packed_bytes(scop, hardware, match) // hardware.bus[memory.bus].beat_bytes
+
+
 def _search(
     workload: Workload,
     hardware: HardwareSpec,
@@ -127,8 +149,11 @@ def _search(
     options: SearchOptions,
 ) -> tuple[Compilation, int]:
     """The best kernel over all groups of matches, and its group's number."""
-    simulated = partial(build_padded, workload, hardware, scop, order)
+    simulated: Callable[[Candidate], Kernel | _Rival] = partial(
+        build_padded, workload, hardware, scop, order
+    )
     best: Kernel | None = None
+    best_host = 0
     total = SearchResult((), matches=0)
     group: list[Match] = []
     chosen = 0
@@ -136,7 +161,9 @@ def _search(
     watch = Watch(options.seconds, options.progress)
     attempts = [(keep, slots) for keep, slots in ATTEMPTS if slots <= options.slots]
     for number, matches in enumerate(groups):
-        good = [m for m in matches if best is None or least_work(hardware, m) < best.cycles]
+        host = _host_cycles(scop, hardware, matches[0])
+        rival = None if best is None else _Rival(best, best.cycles + best_host - host)
+        good = [m for m in matches if rival is None or least_work(hardware, m) < rival.cycles]
         total += SearchResult((), matches=0, matches_too_slow=len(matches) - len(good))
         if best is not None and good and watch.expired:
             total += SearchResult((), matches=0, cuts=(watch.reason,))
@@ -144,16 +171,17 @@ def _search(
         for keep, slots in attempts[: None if best is None else 1] if good else ():
             try:
                 found = search(hardware, good, keep, slots, watch, workload=workload)
-                kernel, found = choose(hardware, found, simulated, watch, best)
+                kernel, found = choose(hardware, found, simulated, watch, rival)
             except HwgenError as error:
                 if error.code not in LIMITS:
                     raise
                 refused = refused or error
                 continue
-            if kernel is best:
+            if isinstance(kernel, _Rival):
                 total += found
             else:
                 best, total, group, chosen = kernel, found + total, matches, number
+                best_host = host
             break
     if best is None:
         assert refused is not None

@@ -26,8 +26,11 @@ class FloatText(float):
 
 
 def loop_values(intrinsic: Intrinsic, call: Call, text: Callable[[Expr], str]) -> dict[str, object]:
-    """Extent and strides of each loop of a call."""
-    values: dict[str, object] = {}
+    """Extent and strides of each loop of a call, and how many lanes of each iterator take part."""
+    values: dict[str, object] = {
+        name: Fields({"extent": extent})
+        for name, extent in intrinsic.narrowed(call.lanes).iterators
+    }
     for level, loop in enumerate(intrinsic.loops):
         strides = {o.name: argument(text(o.strides[level])) for o in call.operands if o.strides}
         extent = argument(text(call.extents[level]))

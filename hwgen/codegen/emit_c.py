@@ -124,7 +124,7 @@ def _check(program: KernelProgram, hardware: HardwareSpec) -> None:
             if offchip:
                 image = program.image[operand.buffer]
                 entry = (image.dtype, prod(image.lanes))
-                if entry != (declared.dtype, prod(declared.shape)):
+                if entry != (declared.dtype, declared.entry_elements):
                     raise _misfit(
                         f"operand {operand.name}: image {image.name} has lanes "
                         f"{image.dtype}{list(image.lanes)}",

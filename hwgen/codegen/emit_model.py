@@ -98,7 +98,9 @@ class _Model:
         self.prefix = PREFIX
         sites = list(calls(plan.program.body))
         self.used = tuple(
-            i for i in hardware.intrinsics if any(c.intrinsic == i.name for c in sites)
+            i.narrowed(lanes)
+            for i in hardware.intrinsics
+            for lanes in sorted({c.lanes for c in sites if c.intrinsic == i.name})
         )
         self.functions = IntrinsicFunctions(PREFIX, hardware, self.used)
         touched = {o.memory for i in self.used for o in i.operands}
@@ -132,7 +134,7 @@ class _Model:
             arguments += [text(e) for e in call.extents]
             given = dict(call.immediates)
             arguments += [immediate_text(given[i.name], i.dtype) for i in intrinsic.immediates]
-            function = self.functions.call_name(intrinsic)
+            function = self.functions.call_name(intrinsic.narrowed(call.lanes))
         return [f"{self.prefix}_TRY({function}({', '.join(['chip', *arguments])}));"]
 
     def sync(self, node: SyncNode) -> list[str]:

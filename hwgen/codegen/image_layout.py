@@ -28,12 +28,14 @@ from hwgen.spec.workload import Tensor
 @dataclass(frozen=True, slots=True)
 class ImageLayout:
     """An image with the coordinates that address it. `dimensions`: each coordinate's axis of the
-    image; `loose`: the axes of the rows of a block that a load brings one by one."""
+    image; `loose`: the axes of the rows of a block that a load brings one by one; `scales`: how
+    far a step of each coordinate is along its axis."""
 
     image: Image
     coordinates: tuple[Affine, ...]
     dimensions: tuple[int, ...]
     loose: tuple[int, ...] = ()
+    scales: tuple[int, ...] = ()
 
     @property
     def steps(self) -> Steps:
@@ -41,7 +43,7 @@ class ImageLayout:
         steps = dense(self.image.outer)
         return Steps(
             self.coordinates,
-            tuple(steps[axis] for axis in self.dimensions),
+            tuple(k * steps[axis] for axis, k in zip(self.dimensions, self.scales, strict=True)),
             tuple(steps[axis] for axis in self.loose),
         )
 
@@ -58,10 +60,13 @@ class _Block:
 
 @dataclass(frozen=True, slots=True)
 class _Axes:
-    """The image's dimensions: where each tensor dimension and each lane of a block stands."""
+    """The image's dimensions: where each tensor dimension and each lane of a block stands. One that
+    holds both counts elements: a step of the tensor dimension's blocks is `scales` of them."""
 
     dimensions: tuple[int, ...]
     lanes: tuple[int, ...]
+    scales: tuple[int, ...]
+    extents: tuple[int, ...]
 
 
 def image_layouts(scop: Scop, hardware: HardwareSpec, match: Match) -> dict[str, ImageLayout]:
@@ -132,19 +137,15 @@ def _differ(tensor: Tensor, images: Sequence[Image]) -> HwgenError:
     )
 
 
-def rearranged_bytes(scop: Scop, hardware: HardwareSpec, match: Match) -> int:
-    """Bytes of images whose elements do not follow each other as in the tensor; more than any image
+def packed_bytes(scop: Scop, hardware: HardwareSpec, match: Match) -> int:
+    """Bytes of images that the host fills from tensors, or tensors from them; more than any image
     has where calls cannot lay one out."""
     try:
         layouts = image_layouts(scop, hardware, match)
     except HwgenError:
         return sys.maxsize
     images = {i.image.name: i.image for i in layouts.values()}
-    return sum(
-        image.bytes
-        for image in images.values()
-        if not keeps_order(image, scop.workload.tensor[image.tensor].shape)
-    )
+    return sum(image.bytes for image in images.values() if not image.in_place)
 
 
 def keeps_order(image: Image, shape: tuple[int, ...]) -> bool:
@@ -215,11 +216,11 @@ def _block(match: Match, operation: Operation, operand: Operand) -> _Block:
         for other, name in zip(operation.intrinsic.operands, operation.storages, strict=True):
             if name in match.coordinate:
                 loose = match.loose_rows(operation, other.name, name)
-    return _Block(
-        (*(loop for loop, _ in loose), *own),
-        (*(extent for _, extent in loose), *operand.shape),
-        len(loose),
-    )
+    lanes = (*(loop for loop, _ in loose), *own)
+    shape = (*(extent for _, extent in loose), *operand.shape)
+    if match.single:
+        shape = tuple(1 if n is None else e for n, e in zip(lanes, shape, strict=True))
+    return _Block(lanes, shape, len(loose))
 
 
 def _image(
@@ -248,11 +249,11 @@ def _image(
     counts = tuple(c.interval(match.count)[1] + 1 for c in coordinates)
     if role == "output":
         counts = _whole(storage, block, counts, match, scop.workload.tensor[storage.tensor].shape)
-    axes = _axes(storage, block, match)
-    extents = [0] * (len(counts) + len(block.shape))
-    for axis, extent in zip((*axes.dimensions, *axes.lanes), (*counts, *block.shape), strict=True):
-        extents[axis] = extent
-    outer = tuple(extents[: len(extents) - len(operand.shape)])
+    axes = _axes(storage, block, match, counts)
+    if hardware.memory[operand.memory].by_element:
+        least = scop.workload.tensor[storage.tensor].shape if role == "output" else ()
+        axes = _joined(storage, block, match, axes, least)
+    entry = len(axes.extents) - operand.entry_rank
     view = scop.view.get(storage.tensor) if role == "input" else None
     tensor = view.source if view else storage.tensor
     shape = scop.workload.tensor[tensor].shape
@@ -271,17 +272,18 @@ def _image(
         tensor,
         "input" if role == "input" else "output",
         operand.dtype,
-        outer,
-        operand.shape,
+        axes.extents[:entry],
+        axes.extents[entry:],
         tuple(index),
         view.fill if view else 0,
     )
     reached = hardware.memory[operand.memory].shared and hardware.code.handles_are_pointers
     image = replace(image, in_place=reached and is_tensor(image, scop.workload.tensor[tensor]))
-    return ImageLayout(image, coordinates, axes.dimensions, axes.lanes[: block.loose])
+    loose = axes.lanes[: block.loose]
+    return ImageLayout(image, coordinates, axes.dimensions, loose, axes.scales)
 
 
-def _axes(storage: Storage, block: _Block, match: Match) -> _Axes:
+def _axes(storage: Storage, block: _Block, match: Match, counts: tuple[int, ...]) -> _Axes:
     """Tensor dimensions in order, each followed by the loose rows that run along it; rows along
     none come first, the lanes of an entry last."""
     owner: dict[int, int] = {}
@@ -296,6 +298,38 @@ def _axes(storage: Storage, block: _Block, match: Match) -> _Axes:
     return _Axes(
         tuple(order.index(("dimension", d)) for d in range(len(storage.indices))),
         tuple(order.index(("lane", n)) for n in range(len(block.lanes))),
+        (1,) * len(counts),
+        tuple(counts[n] if kind == "dimension" else block.shape[n] for kind, n in order),
+    )
+
+
+def _joined(
+    storage: Storage, block: _Block, match: Match, axes: _Axes, least: tuple[int, ...]
+) -> _Axes:
+    """The same with one axis, of elements, for blocks and lanes that follow each other, which ends
+    where the loop does, or with the tensor's extent in `least`."""
+    tails = dict(match.tails)
+    extents, scales, dimensions = [*axes.extents], [*axes.scales], [*axes.dimensions]
+    for dimension, index in enumerate(storage.indices):
+        outside = dimensions[dimension]
+        for lane in _along(index, block.lanes, match)[:1]:
+            inside = axes.lanes[lane]
+            if block.lanes.count(block.lanes[lane]) > 1:
+                continue  # A diagonal: other lanes are told apart from these.
+            if any(extents[axis] > 1 for axis in range(outside + 1, inside)):
+                continue
+            loop, size = str(block.lanes[lane]), block.shape[lane]
+            last = tails.get(loop, size)
+            whole = (extents[outside] - 1) * size + last
+            if least and last < size:
+                whole = max(whole, least[dimension])
+            extents[inside], scales[dimension], dimensions[dimension] = whole, size, inside
+    kept = sorted({*dimensions, *axes.lanes})
+    return _Axes(
+        tuple(kept.index(axis) for axis in dimensions),
+        tuple(kept.index(axis) for axis in axes.lanes),
+        tuple(scales),
+        tuple(extents[axis] for axis in kept),
     )
 
 
@@ -337,6 +371,8 @@ def _tensor_index(storage: Storage, block: _Block, axes: _Axes, match: Match) ->
     for dimension, index in enumerate(storage.indices):
         expression: Expr = Name(f"p{axes.dimensions[dimension]}")
         for lane in _along(index, block.lanes, match)[:1]:
+            if axes.lanes[lane] == axes.dimensions[dimension]:
+                continue
             inside = Name(f"p{axes.lanes[lane]}")
             expression = add(multiply(expression, Const(block.shape[lane])), inside)
         result.append(expression)

@@ -113,6 +113,7 @@ def _call(site: Site, kernels: list[MicroKernelDef]) -> Call:
         kernel,
         variant,
         site.operation.statement,
+        lanes=site.lanes,
     )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from hwgen.codegen.c_names import NameTable, immediate_text, immediate_type, indent
 from hwgen.codegen.c_value import value_helpers
-from hwgen.codegen.model_step import Step, entries_of
+from hwgen.codegen.model_step import Step
 from hwgen.codegen.program import MicroKernelDef
 from hwgen.spec.hardware import HardwareSpec, Immediate, Intrinsic, Operand
 from hwgen.spec.ranges import Range
@@ -30,12 +30,14 @@ class IntrinsicFunctions:
         self.prefix, self.hardware = prefix, hardware
         self.helpers = value_helpers(prefix)
         taken = NameTable()
-        self._names = {i.name: taken.fresh(f"{prefix}_op_{i.name}") for i in intrinsics}
+        self._names = {
+            (i.name, i.iterators): taken.fresh(f"{prefix}_op_{i.name}") for i in intrinsics
+        }
         self._taken = taken
         self._kernels: dict[str, str] = {}
 
     def call_name(self, intrinsic: Intrinsic) -> str:
-        return self._names[intrinsic.name]
+        return self._names[intrinsic.name, intrinsic.iterators]
 
     def kernel_name(self, kernel: str) -> str:
         if kernel not in self._kernels:
@@ -201,7 +203,7 @@ class IntrinsicFunctions:
         operand = intrinsic.operands[n]
         memory = self.hardware.memory[operand.memory]
         offchip = memory.kind == "offchip"
-        entries = entries_of(operand, memory)
+        entries = operand.span_of(intrinsic.iterators)
         capacity = f"image{n}->entries" if offchip else str(memory.capacity_entries)
         grow = [f"{self.prefix}_span(&low, &high, {step}, {extent});" for step, extent in loops]
         what = f"{intrinsic.name}: entry of {operand.name}"
@@ -259,7 +261,7 @@ class IntrinsicFunctions:
         if intrinsic.result_latency_iterations < 2:
             return []
         return [
-            (w, t, entries_of(written, self.hardware.memory[written.memory]))
+            (w, t, written.span_of(intrinsic.iterators))
             for w, written in enumerate(intrinsic.operands)
             if written.access != "read"
             for t, touched in enumerate(intrinsic.operands)

@@ -28,13 +28,6 @@ from hwgen.spec.hardware import HardwareSpec, Intrinsic, Memory, Operand
 _UNSUPPORTED = ("bfloat16",)
 
 
-def entries_of(operand: Operand, memory: Memory) -> int:
-    """How many consecutive entries of its memory one application of an operand covers."""
-    if memory.kind == "offchip":
-        return 1
-    return prod(operand.shape) // memory.entry_elements
-
-
 @dataclass(frozen=True, slots=True)
 class _Site:
     """One operand inside a step."""
@@ -61,7 +54,7 @@ class Step:
         self.writers = {i.name: n + 1 for n, i in enumerate(hardware.intrinsics)}
         memory = hardware.memory
         self.sites = {
-            o.name: _Site(o, memory[o.memory], f"p{n}", f"a{n}", entries_of(o, memory[o.memory]))
+            o.name: _Site(o, memory[o.memory], f"p{n}", f"a{n}", o.span_of(intrinsic.iterators))
             for n, o in enumerate(intrinsic.operands)
         }
         self.iterators = {name: f"i_{n}" for n, (name, _) in enumerate(intrinsic.iterators)}
@@ -133,8 +126,8 @@ class Step:
         const = "const " if site.operand.access == "read" else ""
         restrict = "" if site.operand.name in self.shared else "restrict "
         if offchip:
-            step = prod(site.operand.shape)
-            start = f"({const}{element} *)image{n}->data + {site.at} * {step}"
+            size = site.operand.entry_elements
+            start = f"({const}{element} *)image{n}->data + {site.at} * {size}"
         else:
             start = f"chip->{site.memory.name} + {site.at} * {site.memory.entry_elements}"
         return f"{const}{element} *{restrict}{site.pointer} = {start};"

@@ -168,7 +168,7 @@ def _served(hardware: HardwareSpec, operation: Operation, absorbed: Absorption) 
         banks = memory.banks
         if banks is None:
             continue
-        span = max(1, prod(operand.shape) // memory.entry_elements)
+        span = operand.span
         steps = [w.strides[position] for w in walks]
         first = {sum(s * i for s, i in zip(steps, point, strict=True)) for point in group}
         entries = {entry + n for entry in first for n in range(span)}

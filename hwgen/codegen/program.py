@@ -153,6 +153,7 @@ class Call:
     these are what is executed, and `address`, `strides` and `extents` restate them.
     `registers`: by configuration that the call depends on, the register that it reads.
     `fresh`: inside C loops around a call, where its stationary operand is a new one.
+    `lanes`: extents of the intrinsic's iterators, in its order; () where all lanes take part.
     """
 
     site: int
@@ -166,6 +167,7 @@ class Call:
     statement: str = ""
     registers: tuple[tuple[str, int], ...] = ()
     fresh: Expr | None = None
+    lanes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,4 +365,5 @@ def _call_text(call: Call) -> str:
     values = "".join(f", {name}={value}" for name, value in call.immediates)
     variant = f" {call.kernel}[{call.variant}]" if call.kernel else ""
     variant += "".join(f" by {name}[{number}]" for name, number in call.registers)
-    return f"{call.intrinsic}{variant}({operands}{values}) over {extents or 1}"
+    lanes = f", lanes {' x '.join(map(str, call.lanes))}" if call.lanes else ""
+    return f"{call.intrinsic}{variant}({operands}{values}) over {extents or 1}{lanes}"

@@ -25,7 +25,7 @@ from hwgen.codegen.pipelining import Placing, Ranges, early, in_place, late
 from hwgen.codegen.positions import Position, Share, Side
 from hwgen.codegen.program import Image
 from hwgen.codegen.starts import at_start, starts
-from hwgen.codegen.walks import Steps, store_key, walks_of
+from hwgen.codegen.walks import Cut, Steps, cuts, store_key, walks_of
 from hwgen.polyhedral.affine import Affine, combine
 from hwgen.polyhedral.operations import Operation
 from hwgen.polyhedral.tiling import TileLoop, Tiling
@@ -66,7 +66,7 @@ class Site:
     """`ranges`: half-open tile-counter intervals of the enclosing `loops`, outermost first.
     `phase`: sites of one phase all run before those of the next. `at`: the iteration in which it
     stands, over its own counters, which may be another than its own; `edge`: before (-1) or after
-    (1) all loops."""
+    (1) all loops. `lanes`: as a call states them."""
 
     index: int
     operation: Operation
@@ -79,6 +79,7 @@ class Site:
     phase: int = 0
     at: tuple[str, ...] = ()
     edge: int = 0
+    lanes: tuple[int, ...] = ()
 
     @property
     def depth(self) -> int:
@@ -116,12 +117,14 @@ def build_sites(
 @dataclass(frozen=True, slots=True)
 class _Calls:
     """Calls of one operation (its first ones perhaps by another intrinsic) with equal extents:
-    where they stand, the loops that are at their last tile, and which iterations they are."""
+    where they stand, the loops that are at their last tile, which iterations they are, and how many
+    lanes take part."""
 
     operation: Operation
     placed: Placing
     last: frozenset[str]
     part: Part
+    lanes: tuple[int, ...]
 
 
 def _pieces(
@@ -130,12 +133,13 @@ def _pieces(
     """Boxes of tile counters in which the operation's extents are constant."""
     moving = set(operation.loops)
     once = tiling.once(operation)
+    tails = dict(tiling.match.tails)
     options: list[list[tuple[tuple[int, int], bool]]] = []
     for loop in tiling.loops[:depth]:
         whole = ((0, loop.count), False)
         if loop.loop in once:
             options.append([((0, 1), False)])
-        elif loop.last != loop.tile and loop.loop in moving:
+        elif (loop.last != loop.tile or loop.loop in tails) and loop.loop in moving:
             options.append([((0, loop.count - 1), False), ((loop.count - 1, loop.count), True)])
         else:
             options.append([whole])
@@ -186,33 +190,49 @@ class _Builder:
         depth = self.tiling.operation_depth(operation)
         for ranges, last in _pieces(self.tiling, operation, depth):
             for some, starting in starts(self.tiling, operation, ranges):
-                for done, part in self.parts(operation, depth, last, starting):
+                for done, part, lanes in self.parts(operation, depth, last, starting):
                     for placed in self.places(operation, some):
-                        yield _Calls(done, placed, last, part)
+                        yield _Calls(done, placed, last, part, lanes)
 
     def parts(
         self, operation: Operation, depth: int, last: frozenset[str], starting: bool
-    ) -> list[tuple[Operation, Part]]:
+    ) -> Iterator[tuple[Operation, Part, tuple[int, ...]]]:
         """The calls of one piece of an operation; `starting`: it begins the sums."""
         steps = {name: self._steps(name, operation) for name in operation.storages}
         walks = walks_of(self.tiling, operation, steps, depth, last)
+        reduction = set(self.tiling.match.selection.reduction)
+        for cut in cuts(self.tiling, operation, walks, depth, last):
+            lanes = self.tiling.match.lanes_in(operation, cut.ends)
+            begins = starting and reduction.isdisjoint(cut.past)
+            for done, part in self._absorbed(operation, cut, lanes, starting=begins):
+                moved = (a + b for a, b in zip(part.offsets, cut.offsets, strict=True))
+                yield done, Part(tuple(moved), part.absorbed), lanes
+
+    def _absorbed(
+        self, operation: Operation, cut: Cut, lanes: tuple[int, ...], *, starting: bool
+    ) -> Iterator[tuple[Operation, Part]]:
+        """The calls of some iterations."""
+        walks, intrinsic = list(cut.walks), operation.intrinsic.narrowed(lanes)
         if not starting or operation.first is None:
-            return [(operation, p) for p in absorb_in_parts(operation.intrinsic, walks)]
+            for part in absorb_in_parts(intrinsic, walks):
+                yield operation, part
+            return
         reduction = [
             n
             for n, loop in enumerate(operation.loops)
             if loop in self.tiling.match.selection.reduction and walks[n].extent > 1
         ]
         first = replace(operation, intrinsic=operation.first)
-        result = [(first, p) for p in absorb_in_parts(operation.first, at_start(walks, reduction))]
+        beginning = operation.first.narrowed(lanes)
+        for part in absorb_in_parts(beginning, at_start(walks, reduction)):
+            yield first, part
         for n, position in enumerate(reduction):
             rest = at_start(walks, reduction[:n])
             moved = walks[position].strides
             rest[position] = Walk(walks[position].extent - 1, moved)
-            for part in absorb_in_parts(operation.intrinsic, rest):
+            for part in absorb_in_parts(intrinsic, rest):
                 offsets = tuple(a + b for a, b in zip(part.offsets, moved, strict=True))
-                result.append((operation, Part(offsets, part.absorbed)))
-        return result
+                yield operation, Part(offsets, part.absorbed)
 
     def moves(self, operation: Operation, depth: int) -> bool:
         """Whether an operation inside so many tile loops stands in another iteration than its own:
@@ -271,6 +291,7 @@ class _Builder:
             self.phase,
             placed.at,
             placed.edge,
+            calls.lanes,
         )
 
     def _steps(self, name: str, operation: Operation) -> Steps:

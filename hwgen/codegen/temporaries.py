@@ -92,8 +92,9 @@ def check_written(
     image = load.image
     extents = (*image.outer, *image.lanes)
     ranges = {axis: (0, extent - 1) for axis, extent in enumerate(extents)}
-    for axis, coordinate in zip(load.dimensions, load.coordinates, strict=True):
-        ranges[axis] = coordinate.interval(count)
+    for axis, coordinate, size in zip(load.dimensions, load.coordinates, load.scales, strict=True):
+        low, high = coordinate.interval(count)
+        ranges[axis] = (low * size, min((high + 1) * size, extents[axis]) - 1)
     axes = [f"p{axis}" for axis in range(len(extents))]
     where = " and ".join(f"{low} <= p{axis} <= {high}" for axis, (low, high) in ranges.items())
     index = isl.relation("", axes, "", [affine(i) for i in image.index])

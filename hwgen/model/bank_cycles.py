@@ -44,7 +44,7 @@ def banked_operands(
     for operand in intrinsic.operands:
         memory = hardware.memory[operand.memory]
         if memory.banks is not None:
-            yield operand, memory.banks, max(1, prod(operand.shape) // memory.entry_elements)
+            yield operand, memory.banks, operand.span
 
 
 @lru_cache(maxsize=4096)

@@ -142,17 +142,10 @@ class HoldingCosts:
         assert banks is not None
         return banks
 
-    def _span(self, operand: Operand) -> int:
-        """Entries that one iteration touches, less one."""
-        elements = 1
-        for extent in operand.shape:
-            elements *= extent
-        return max(1, elements // self._hardware.memory[operand.memory].entry_elements) - 1
-
     def _ends(self, call: Call, operand: Operand, given: CallOperand) -> tuple[Expr, Expr]:
         """The first and the last entry that an operand of a call touches."""
         low: Expr = given.address
-        high: Expr = add(given.address, Const(self._span(operand)))
+        high: Expr = add(given.address, Const(operand.span - 1))
         for extent, stride in zip(call.extents, given.strides, strict=True):
             reach = multiply(Binary("-", extent, Const(1)), stride)
             known = affine(reach)
@@ -171,7 +164,7 @@ class HoldingCosts:
         for loop in (*kernel.loops, *kernel.sequence):
             reach = (loop.extent - 1) * loop.strides[number]
             low, high = low + min(0, reach), high + max(0, reach)
-        return low, high + self._span(operand)
+        return low, high + operand.span - 1
 
 
 class Ports:

@@ -11,8 +11,8 @@ from hwgen.spec.call_cycles import best_rate, unhindered
 from hwgen.spec.expression import Expr, evaluate
 from hwgen.spec.hardware import Bus, HardwareSpec, Intrinsic
 
-from .costs import entry_bytes, iterations, offchip_operand, operand_bus
-from .counting import NestedCall, Values, nested_calls, total, touched_entries
+from .costs import call_span, entry_bytes, iterations, offchip_operand, operand_bus
+from .counting import Access, Values, nested_calls, total, touched_entries
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ def lower_bound(program: KernelProgram, hardware: HardwareSpec) -> Bound:
     """
     need: Counter[str] = Counter()
     need.update(_compute(program, hardware))
-    images: dict[tuple[str, str, str], list[tuple[NestedCall, str]]] = {}
+    images: dict[tuple[str, str, str], list[Access]] = {}
     for nested in nested_calls(program.body):
         intrinsic = hardware.intrinsic[nested.call.intrinsic]
         operand = offchip_operand(intrinsic, hardware)
@@ -51,15 +51,15 @@ def lower_bound(program: KernelProgram, hardware: HardwareSpec) -> Bound:
             buffer = next(o.buffer for o in nested.call.operands if o.name == operand.name)
             if program.image[buffer].role == "temporary":
                 continue
-            access = (nested, operand.name)
+            access = Access(nested, operand.name, call_span(intrinsic, operand, nested.call))
             for unit in (intrinsic.unit, ""):
                 images.setdefault((unit, buffer, operand.access), []).append(access)
     touched: dict[tuple[str | int, ...], int] = {}
     for (unit, buffer, kind), accesses in images.items():
-        intrinsic = hardware.intrinsic[accesses[0][0].call.intrinsic]
-        operand = intrinsic.operand(accesses[0][1])
+        intrinsic = hardware.intrinsic[accesses[0].nested.call.intrinsic]
+        operand = intrinsic.operand(accesses[0].operand)
         bus, size = operand_bus(operand, hardware), entry_bytes(operand)
-        sites = (buffer, kind, *sorted(nested.call.site for nested, _ in accesses))
+        sites = (buffer, kind, *sorted(a.nested.call.site for a in accesses))
         if sites not in touched:
             touched[sites] = touched_entries(accesses, program.image[buffer].entries)
         entries = touched[sites]

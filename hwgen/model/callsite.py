@@ -10,6 +10,7 @@ import numpy as np
 from hwgen.codegen.program import KernelLoop, MicroKernelDef
 from hwgen.errors import HwgenError
 from hwgen.spec.hardware import Intrinsic
+from hwgen.spec.ranges import Range
 
 from .execution import Executor, Semantics, semantics
 from .geometry import (
@@ -70,6 +71,8 @@ class CallSite:
             raise self.malformed(
                 "wrong number of extents or strides", str(len(call.extents)), str(loops)
             )
+        self._check_lanes(call.lanes)
+        self.intrinsic = self.intrinsic.narrowed(call.lanes)
         self.kernel: MicroKernelDef | None = None
         if call.kernel or self.intrinsic.micro_kernel is not None:
             self.kernel = program.kernel.get(call.kernel)
@@ -88,7 +91,7 @@ class CallSite:
         self.immediates = self._immediates(dict(stated))
         self.semantics: Semantics = semantics(self.intrinsic)
         self.operands: tuple[SiteOperand, ...] = tuple(
-            state.operand(given, rule, self.text())
+            state.operand(given, rule, rule.span_of(self.intrinsic.iterators), self.text())
             for given, rule in zip(call.operands, self.intrinsic.operands, strict=True)
         )
         written = self.semantics.written
@@ -112,6 +115,21 @@ class CallSite:
         return HwgenError(
             "H728", f"a malformed call: {what}", field=self.text(), found=found, allowed=allowed
         )
+
+    def _check_lanes(self, stated: tuple[int, ...]) -> None:
+        iterators = self.intrinsic.iterators
+        if stated and len(stated) != len(iterators):
+            raise self.malformed("wrong number of lanes", str(len(stated)), str(len(iterators)))
+        for (name, extent), lanes in zip(iterators, stated, strict=False):
+            allowed = Range(1 if name in self.intrinsic.partial else extent, extent)
+            if lanes not in allowed:
+                raise HwgenError(
+                    "H714",
+                    f"the lanes of {name} do not fit their field",
+                    field=self.text(),
+                    found=str(lanes),
+                    allowed=str(allowed),
+                )
 
     def _immediates(self, stated: Mapping[str, int | float]) -> dict[str, Value]:
         rules = {i.name: i for i in self.intrinsic.immediates}

@@ -28,7 +28,12 @@ def offchip_operand(intrinsic: Intrinsic, hardware: HardwareSpec) -> Operand | N
 
 def entry_bytes(operand: Operand) -> int:
     """Bytes of one entry of an off-chip operand."""
-    return prod(operand.shape) * DTYPES[operand.dtype]
+    return operand.entry_elements * DTYPES[operand.dtype]
+
+
+def call_span(intrinsic: Intrinsic, operand: Operand, call: Call) -> int:
+    """Consecutive entries of an operand that one iteration of a call touches."""
+    return operand.span_of(intrinsic.narrowed(call.lanes).iterators)
 
 
 def operand_bus(operand: Operand, hardware: HardwareSpec) -> Bus:
@@ -108,7 +113,8 @@ class CycleCosts:
         bus = operand_bus(operand, self.hardware)
         start = fixed + (call.fresh is not None)
         address, *strides = values[start : start + 1 + len(extents)]
-        bursts = split_operand(bus, entry_bytes(operand), address, extents, tuple(strides))
+        span = call_span(intrinsic, operand, call)
+        bursts = split_operand(bus, entry_bytes(operand), span, address, extents, tuple(strides))
         names |= {"bursts": bursts.count, "beats": bursts.total_beats}
         if operand.access == "write":
             names["transfer"] = write_cycles(bus.write, bursts)
@@ -189,24 +195,40 @@ class CycleCosts:
 
 
 def split_operand(
-    bus: Bus, size: int, address: int, extents: tuple[int, ...], strides: tuple[int, ...]
+    bus: Bus,
+    size: int,
+    span: int,
+    address: int,
+    extents: tuple[int, ...],
+    strides: tuple[int, ...],
 ) -> Bursts:
-    """Bursts of an off-chip operand: a row is the innermost loop where that is dense."""
-    if not extents:
-        return split_access(bus, address * size, size, 1, 0, size)
-    *outer, inner = extents
-    *steps, step = strides
-    width = inner if step == 1 else 1
-    if step != 1:
-        outer, steps = [*outer, inner], [*steps, step]
+    """Bursts of an off-chip operand of `span` entries of `size` bytes: a row is the innermost loop
+    where that is dense."""
+    outer, steps = list(extents), list(strides)
+    width = span
+    if outer and steps[-1] == span:
+        width *= outer.pop()
+        steps.pop()
+    return _rows(bus, size, span, width, address, tuple(outer), tuple(steps))
+
+
+def _rows(
+    bus: Bus,
+    size: int,
+    span: int,
+    width: int,
+    address: int,
+    outer: tuple[int, ...],
+    steps: tuple[int, ...],
+) -> Bursts:
+    """Bursts of rows of `width` entries."""
     if len(outer) <= 1:
         rows, stride = (outer[0], steps[0]) if outer else (1, 0)
-        return split_access(bus, address * size, width * size, rows, stride * size, size)
-    parts: list[Bursts] = []
-    for i in range(outer[0]):
-        inner_extents = (*outer[1:], width)
-        inner_strides = (*steps[1:], 1)
-        parts.append(split_operand(bus, size, address + i * steps[0], inner_extents, inner_strides))
+        return split_access(bus, address * size, width * size, rows, stride * size, span * size)
+    parts = [
+        _rows(bus, size, span, width, address + i * steps[0], outer[1:], steps[1:])
+        for i in range(outer[0])
+    ]
     return Bursts(
         tuple(b for part in parts for b in part.beats),
         tuple(e for part in parts for e in part.entries),

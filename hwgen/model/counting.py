@@ -187,18 +187,27 @@ def nested_calls(
                 pass
 
 
-def touched_entries(accesses: list[tuple[NestedCall, str]], entries: int) -> int:
-    """Distinct entries of one image (of `entries`) that the named operands of calls touch.
+@dataclass(frozen=True, slots=True)
+class Access:
+    """An operand of a call; `span`: entries that it touches at once, one after the other."""
+
+    nested: NestedCall
+    operand: str
+    span: int = 1
+
+
+def touched_entries(accesses: list[Access], entries: int) -> int:
+    """Distinct entries of one image (of `entries`) that operands of calls touch.
 
     Exact where the iterations that matter are at most `POINTS`; else never too many.
     """
-    covered = [_dense_entries(nested, name) for nested, name in accesses]
+    covered = [_dense_entries(a) for a in accesses]
     largest = max((count for count, _ in covered), default=0)
     if largest >= entries or (len(covered) == 1 and covered[0][1]):
         return min(largest, entries)
     marks = np.zeros(entries + 1, np.int64) if entries <= ENTRIES else None
-    for nested, name in accesses:
-        spans = _spans(nested, name) if marks is not None else None
+    for access in accesses:
+        spans = _spans(access) if marks is not None else None
         if spans is None or marks is None:
             continue
         starts, ends = spans
@@ -208,10 +217,10 @@ def touched_entries(accesses: list[tuple[NestedCall, str]], entries: int) -> int
     return max(marked, min(largest, entries))
 
 
-def _spans(nested: NestedCall, name: str) -> tuple[Rows, Rows] | None:
+def _spans(access: Access) -> tuple[Rows, Rows] | None:
     """Starts and ends of the dense runs of an access, or None where there are too many."""
-    call = nested.call
-    operand = next(o for o in call.operands if o.name == name)
+    nested, call = access.nested, access.nested.call
+    operand = next(o for o in call.operands if o.name == access.operand)
     ranges: dict[str, Interval] = {}
     conditions = list(nested.conditions)
     for loop in nested.loops:
@@ -249,7 +258,7 @@ def _spans(nested: NestedCall, name: str) -> tuple[Rows, Rows] | None:
     def column(expr: Expr) -> Rows:
         return np.broadcast_to(evaluate_rows(expr, rows), (count,))
 
-    starts, width = column(operand.address), np.ones(count, np.int64)
+    starts, width = column(operand.address), np.full(count, access.span, np.int64)
     for extent, stride in reversed(list(zip(call.extents, operand.strides, strict=True))):
         steps, trips = column(stride), column(extent)
         if count and np.all((steps == width) | (trips == 1)):
@@ -274,22 +283,22 @@ def _inside(loop: Loop) -> list[tuple[Expr, bool]]:
     ]
 
 
-def _dense_entries(nested: NestedCall, name: str) -> tuple[int, bool]:
+def _dense_entries(access: Access) -> tuple[int, bool]:
     """Entries that the access is sure to cover, from its strides alone, and whether that is all.
 
     Dimensions are taken from the smallest stride up: one that continues a single dense run makes
     it longer, one that steps over everything so far multiplies, any other is left out.
     """
-    if nested.conditions:
+    if access.nested.conditions:
         return 0, False
-    whole = _strided_entries(nested, name, 0)
-    return whole if whole[1] else max(whole, _strided_entries(nested, name, 1))
+    whole = _strided_entries(access, 0)
+    return whole if whole[1] else max(whole, _strided_entries(access, 1))
 
 
-def _strided_entries(nested: NestedCall, name: str, short: int) -> tuple[int, bool]:
+def _strided_entries(access: Access, short: int) -> tuple[int, bool]:
     """The same without the last `short` iterations of each loop, where tails may be smaller."""
-    call = nested.call
-    operand = next(o for o in call.operands if o.name == name)
+    nested, call = access.nested, access.nested.call
+    operand = next(o for o in call.operands if o.name == access.operand)
     linear = affine(operand.address)
     if linear is None:
         return 0, False
@@ -307,7 +316,7 @@ def _strided_entries(nested: NestedCall, name: str, short: int) -> tuple[int, bo
         trips, step = interval(extent, ranges), interval(stride, ranges)
         exact = exact and trips[0] == trips[1] and step[0] == step[1]
         dims.append((step[0] if step[0] == step[1] else 0, trips[0]))
-    run, count, span = 1, 1, 1
+    run, count, span = access.span, 1, access.span
     for stride, trips in sorted(d for d in dims if d[0] and d[1] > 1):
         if count == 1 and stride <= run:
             run += stride * (trips - 1)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from math import prod
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +16,7 @@ from hwgen.codegen.program import Call, KernelProgram, MicroKernelDef, calls
 from hwgen.spec.expression import Const
 from hwgen.spec.hardware import HardwareSpec, Operand
 
+from .costs import call_span
 from .periodicity import Watched
 from .stream import Operation, check_variant
 
@@ -87,22 +87,18 @@ class Space:
 
 @dataclass(frozen=True, slots=True)
 class _Access:
-    """An operand of an intrinsic. `memory`: "" off chip; `loops`: over the entries of one block."""
+    """An operand of an intrinsic. `memory`: "" off chip."""
 
     position: int
     name: str
     memory: str
-    loops: tuple[tuple[int, int], ...]
     writes: bool
 
     @staticmethod
     def of(hardware: HardwareSpec, position: int, operand: Operand) -> _Access:
         memory = hardware.memory[operand.memory]
-        writes = operand.access != "read"
-        if memory.kind == "offchip":
-            return _Access(position, operand.name, "", (), writes)
-        entries = max(1, prod(operand.shape) // max(1, memory.entry_elements))
-        return _Access(position, operand.name, memory.name, ((entries, 1),), writes)
+        name = "" if memory.kind == "offchip" else memory.name
+        return _Access(position, operand.name, name, operand.access != "read")
 
     def place(self, call: Call) -> str:
         """The memory or off-chip image that a call's operand lies in."""
@@ -167,7 +163,8 @@ class FootprintCosts:
                 base, *strides = values[position : position + 1 + len(call.extents)]
                 position += 1 + len(call.extents)
                 loops = tuple(zip(values[: len(call.extents)], strides, strict=True))
-            key = (space, base, loops + access.loops)
+            entries = call_span(intrinsic, intrinsic.operands[access.position], call)
+            key = (space, base, (*loops, (entries, 1)))
             if key not in self._known:
                 self._known[key] = self.spaces[space].footprint(base + _offsets(key[2]))
             touches.append((space, self._known[key], access.writes))

@@ -168,8 +168,8 @@ class State:
         np.reshape(store.elements, (image.entries, store.entry_elements))[entries] = 0
         store.writer[entries] = HOST
 
-    def operand(self, given: CallOperand, rule: Operand, site: str) -> SiteOperand:
-        """Resolve an operand of a call site.
+    def operand(self, given: CallOperand, rule: Operand, span: int, site: str) -> SiteOperand:
+        """Resolve an operand of a call site that touches `span` entries at once.
 
         Raises:
             HwgenError: H728, no such buffer or image in that memory, or other entries.
@@ -190,21 +190,21 @@ class State:
             store = self.images[image.name]
             tensor, base, entries, slot_entries = image.tensor, 0, image.entries, image.entries
             slot_stride = slot_entries
-        outer = len(rule.shape) - len(store.entry_shape)
-        if rule.shape[outer:] != store.entry_shape or rule.dtype != store.dtype:
+        entry = rule.shape[len(rule.shape) - rule.entry_rank :]
+        if entry != store.entry_shape or rule.dtype != store.dtype:
             raise HwgenError(
                 "H728",
                 f"a malformed call: operand {rule.name} of {store.name}",
                 field=site,
                 found=f"{store.dtype}{list(store.entry_shape)} entries",
-                allowed=f"{rule.dtype}{list(rule.shape)}",
+                allowed=f"{rule.dtype}{list(entry)}",
             )
         return SiteOperand(
             rule=rule,
             buffer=given.buffer,
             tensor=tensor,
             store=store,
-            span=prod(rule.shape[:outer]),
+            span=span,
             base=base,
             entries=entries,
             slot_entries=slot_entries,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import prod
 
 from hwgen.codegen.program import Call, KernelProgram, SyncNode
+from hwgen.model.costs import call_span
 from hwgen.model.counting import total
 from hwgen.spec.expression import DTYPES, Expr, evaluate
 from hwgen.spec.hardware import HardwareSpec
@@ -47,13 +48,14 @@ def off_chip_traffic(
         assert isinstance(node, Call)
         entries = prod(int(evaluate(e, values)) for e in node.extents)
         moved: dict[str, int] = {}
-        declared = hardware.intrinsic[node.intrinsic].operands
-        for operand, rule in zip(node.operands, declared, strict=True):
+        intrinsic = hardware.intrinsic[node.intrinsic]
+        for operand, rule in zip(node.operands, intrinsic.operands, strict=True):
             image = program.image.get(operand.buffer)
             if image is not None:
                 way = "load" if rule.access == "read" else "store"
                 key = f"{way} {image.tensor}"
-                moved[key] = moved.get(key, 0) + entries * image.entry_bytes
+                touched = entries * call_span(intrinsic, rule, node)
+                moved[key] = moved.get(key, 0) + touched * image.entry_bytes
         return moved
 
     found = total(program.body, counted, leaf)

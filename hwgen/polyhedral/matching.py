@@ -9,7 +9,7 @@ written operand. Arithmetic on affine indices proposes; isl decides.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -19,6 +19,7 @@ from hwgen.errors import HwgenError
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.affine import Affine, combine
 from hwgen.polyhedral.operations import Operation, Selection, Storage
+from hwgen.polyhedral.ragged import Lanes, exact_tails, single_lanes
 from hwgen.polyhedral.scop import Scop
 from hwgen.polyhedral.semantics import updates
 from hwgen.spec.expression import (
@@ -32,9 +33,6 @@ from hwgen.spec.expression import (
 )
 from hwgen.spec.hardware import Intrinsic
 
-Lanes = tuple[str | None, ...]
-"""For each dimension of an operand: the loop that runs along it, or None."""
-
 
 @dataclass(frozen=True)
 class Match:
@@ -43,6 +41,9 @@ class Match:
 
     `storage_lanes`, of extents `storage_shapes`: what a block of each storage holds. The leading
     ones, beyond those of one entry, are `rows`: consecutive entries.
+
+    `tails`: lanes that take part in the last block of a loop, of those that all operations end
+    exactly; `single`: where no loop runs along lanes, one of them takes part (`ragged.py`).
     """
 
     selection: Selection
@@ -52,6 +53,8 @@ class Match:
     coordinates: tuple[tuple[str, tuple[Affine, ...]], ...]
     counts: tuple[tuple[str, int], ...]
     storage_shapes: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    tails: tuple[tuple[str, int], ...] = ()
+    single: bool = False
 
     @cached_property
     def storage_shape(self) -> dict[str, tuple[int, ...]]:
@@ -77,7 +80,21 @@ class Match:
         """Rows of a storage's blocks that one application of an operation does not cover: it is
         applied to each of them."""
         own = len(operand_iterators(operation.intrinsic, operand))
-        return self.rows(storage)[: len(self.storage_lane[storage]) - own]
+        rows = self.rows(storage)[: len(self.storage_lane[storage]) - own]
+        return tuple((n, extent if n or not self.single else 1) for n, extent in rows)
+
+    def lanes_in(self, operation: Operation, last: Collection[str]) -> tuple[int, ...]:
+        """Extents of an operation's iterators where these loops are at their last block; () where
+        all lanes take part."""
+        along, tail = dict(self.lane[operation.name]), dict(self.tails)
+        stated: list[int] = []
+        for iterator, extent in operation.intrinsic.iterators:
+            loop = along[iterator]
+            if loop is None:
+                stated.append(1 if self.single else extent)
+            else:
+                stated.append(tail.get(loop, extent) if loop in last else extent)
+        return () if stated == [e for _, e in operation.intrinsic.iterators] else tuple(stated)
 
     @cached_property
     def block(self) -> dict[str, int]:
@@ -261,7 +278,9 @@ def _complete(scop: Scop, selection: Selection, anchor_lanes: dict[str, str | No
         if isinstance(result, str):
             return result
         coordinates[storage.name] = result
-    problem = _padding_problem(scop, selection, anchor, anchor_lanes)
+    tails = exact_tails(scop, selection, lanes, pinned, blocks)
+    single = single_lanes(selection, lanes)
+    problem = _padding_problem(scop, selection, anchor, anchor_lanes, {*tails}, single)
     if problem:
         return problem
     loops = {n for o in selection.operations for n in o.loops}
@@ -274,6 +293,8 @@ def _complete(scop: Scop, selection: Selection, anchor_lanes: dict[str, str | No
         tuple(coordinates.items()),
         tuple(counts.items()),
         tuple(shapes.items()),
+        tuple(sorted(tails.items())),
+        single,
     )
 
 
@@ -384,14 +405,22 @@ def lane_dimension(storage: Storage, loop: str) -> int | None:
 
 
 def _padding_problem(
-    scop: Scop, selection: Selection, anchor: Operation, lanes: Mapping[str, str | None]
+    scop: Scop,
+    selection: Selection,
+    anchor: Operation,
+    lanes: Mapping[str, str | None],
+    ended: Collection[str],
+    single: bool,
 ) -> str:
-    """Lanes past a reduction's end, or off a diagonal, must contribute the neutral element."""
+    """Lanes past a reduction's end, or off a diagonal, must contribute the neutral element, unless
+    they take no part: those of the loops in `ended`, and where `single` of no loop."""
     target = operand_iterators(anchor.intrinsic, anchor.intrinsic.semantics[0].target.tensor)
     for iterator, extent in anchor.intrinsic.iterators:
         loop = lanes[iterator]
         diagonal = loop is not None and loop in [lanes[i] for i in target]
         tail = loop is not None and scop.extents[loop] % extent != 0
+        if loop in ended or (loop is None and single):
+            continue
         if iterator in target or extent == 1 or (loop and not diagonal and not tail):
             continue
         contents: dict[str, int | float] = {}

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from math import prod
 
 from hwgen.codegen.program import Call, KernelProgram, Node
-from hwgen.model.costs import entry_bytes, iterations, offchip_operand
-from hwgen.model.counting import NestedCall, nested_calls, total, touched_entries
+from hwgen.model.costs import call_span, entry_bytes, iterations, offchip_operand
+from hwgen.model.counting import Access, nested_calls, total, touched_entries
 from hwgen.polyhedral.scop import ScopStatement
-from hwgen.spec.expression import DTYPES, Binary, Cast, Expr, Unary, evaluate
+from hwgen.spec.expression import Binary, Cast, Expr, Unary, evaluate
 from hwgen.spec.expression import Call as Function
 from hwgen.spec.hardware import HardwareSpec, Operand
 
@@ -42,10 +42,10 @@ def memory_traffic(program: KernelProgram, hardware: HardwareSpec) -> tuple[Memo
         extents = () if node.kernel else tuple(int(evaluate(e, values)) for e in node.extents)
         times = iterations(node, program, extents)
         moved: Counter[str] = Counter()
-        rules = hardware.intrinsic[node.intrinsic].operands
-        for operand, rule in zip(node.operands, rules, strict=True):
+        intrinsic = hardware.intrinsic[node.intrinsic]
+        for operand, rule in zip(node.operands, intrinsic.operands, strict=True):
             tensor = _tensor(program, operand.buffer)
-            size = _iteration_bytes(rule, hardware)
+            size = call_span(intrinsic, rule, node) * _entry_bytes(rule, hardware)
             if rule.access != "write":
                 moved[f"{rule.memory} {tensor} read"] += times * size
             if rule.access != "read":
@@ -66,9 +66,9 @@ def _tensor(program: KernelProgram, name: str) -> str:
     return image.tensor if image is not None else program.buffer[name].tensor
 
 
-def _iteration_bytes(rule: Operand, hardware: HardwareSpec) -> int:
+def _entry_bytes(rule: Operand, hardware: HardwareSpec) -> int:
     memory = hardware.memory[rule.memory]
-    return prod(rule.shape) * DTYPES[rule.dtype if memory.kind == "offchip" else memory.dtype]
+    return entry_bytes(rule) if memory.kind == "offchip" else memory.entry_bytes
 
 
 def compulsory_bytes(program: KernelProgram, hardware: HardwareSpec) -> dict[str, int]:
@@ -77,18 +77,20 @@ def compulsory_bytes(program: KernelProgram, hardware: HardwareSpec) -> dict[str
 
     Exact, or too few, as in the lower bound (`model/bound.py`).
     """
-    accesses: dict[tuple[str, str], list[tuple[NestedCall, str]]] = {}
+    accesses: dict[tuple[str, str], list[Access]] = {}
     sizes: dict[tuple[str, str], int] = {}
     for nested in nested_calls(program.body):
-        operand = offchip_operand(hardware.intrinsic[nested.call.intrinsic], hardware)
+        intrinsic = hardware.intrinsic[nested.call.intrinsic]
+        operand = offchip_operand(intrinsic, hardware)
         if operand is None:
             continue
         buffer = next(o.buffer for o in nested.call.operands if o.name == operand.name)
         if program.image[buffer].role == "temporary":
             continue
+        access = Access(nested, operand.name, call_span(intrinsic, operand, nested.call))
         for way in ("read", "write"):
             if operand.access in (way, "update"):
-                accesses.setdefault((buffer, way), []).append((nested, operand.name))
+                accesses.setdefault((buffer, way), []).append(access)
                 sizes[buffer, way] = entry_bytes(operand)
     found: Counter[str] = Counter()
     for key, nested in accesses.items():

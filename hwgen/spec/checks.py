@@ -270,6 +270,7 @@ def state_variables(intrinsic: Intrinsic) -> dict[str, Shape]:
             for x in intrinsic.loops
             if not x.software
         },
+        **{name: Fields({"extent": NUMBER}) for name, _ in intrinsic.iterators},
         **{i.name: TEXT for i in intrinsic.immediates},
     }
 

@@ -119,9 +119,6 @@ class Context:
             raise self.error(
                 "H024", "a range stands where one number is needed", path, found=text,
                 allowed=f"an integer or an expression over {self.noun}s",
-                repair="iterators have fixed extents; extents that vary belong in `loops`"
-                if "iterators" in path
-                else "",
             )  # fmt: skip
         expr = self.parse(text, path, shift)
         self.check_names(expr, text, path, [], shift)

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import isfinite, prod
 from typing import Literal
@@ -79,7 +80,8 @@ class Memory:
     """One address space. An address selects one entry: a dense array of `entry_shape` elements.
 
     `entry_shape` is `()` where single elements are addressed. Off-chip memory has no capacity,
-    dtype or entry of its own: the operand that reaches it says what one address step means.
+    dtype or entry of its own: one address step is what an operand covers at once, or a single
+    element (`by_element`).
     `shared`: the host's own off-chip memory, whose pointers calls take; rearranging is work.
     `banks` is None where any number of calls may use the memory at once.
     """
@@ -95,6 +97,7 @@ class Memory:
     banks: Banks | None = None
     constants_only: bool = False
     shared: bool = False
+    by_element: bool = False
 
     @property
     def entry_elements(self) -> int:
@@ -175,9 +178,10 @@ class Issue:
 class Operand:
     """What an intrinsic reads or writes: an array whose trailing dimensions are one memory entry.
 
-    `shape`: extents of its dimensions, as indexed in the semantics. `address`: the range of
-    its base address field, in entries. `written_by`: when not empty, the last writer of the
-    entries read must be one of these intrinsics.
+    `shape`: extents of its dimensions, as indexed in the semantics by `indices`; the last
+    `entry_rank` of them are one entry. `address`: the range of its base address field, in
+    entries. `written_by`: when not empty, the last writer of the entries read must be one of
+    these intrinsics.
 
     `memory` is "" where the operand lives wherever a processor can address: it is reached by a
     pointer and the `strides` of its dimensions, in elements, within these ranges.
@@ -191,6 +195,23 @@ class Operand:
     address: Range
     written_by: tuple[str, ...] = ()
     strides: tuple[Range, ...] = ()
+    indices: tuple[str, ...] = ()
+    entry_rank: int = 0
+
+    @property
+    def entry_elements(self) -> int:
+        """Elements of one address step."""
+        return prod(self.shape[len(self.shape) - self.entry_rank :])
+
+    @property
+    def span(self) -> int:
+        """Consecutive entries that it covers at once."""
+        return prod(self.shape[: len(self.shape) - self.entry_rank])
+
+    def span_of(self, iterators: Iterable[tuple[str, int]]) -> int:
+        """The same where the iterators have these extents."""
+        extents = dict(iterators)
+        return prod(extents[i] for i in self.indices[: len(self.shape) - self.entry_rank])
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,12 +233,14 @@ class HardwareLoop:
     """A loop that the intrinsic runs by itself, outermost first in `Intrinsic.loops`.
 
     `software`: it is written in C around the call instead; what it repeats counts as one call.
+    `whole_lanes`: it runs more than once only where all lanes take part.
     """
 
     name: str
     extent: Range
     strides: tuple[tuple[str, StrideRule], ...]
     software: bool = False
+    whole_lanes: bool = False
 
     def stride(self, operand: str) -> StrideRule:
         """The rule of an operand; an operand not named does not move."""
@@ -308,8 +331,9 @@ class Stationary:
 
 @dataclass(frozen=True, slots=True)
 class Intrinsic:
-    """One thing the hardware does. `iterators` have fixed extents and are the lanes of the
-    semantics; `loops` are hardware loops around it with run-time extents.
+    """One thing the hardware does. `iterators` are the lanes of the semantics with their extents;
+    a call may let fewer of the `partial` ones take part. `loops` are hardware loops around it with
+    run-time extents.
 
     `cycles` may name `iterations` (product of loop extents and sequence length), each loop's
     extent, `transfer`, `bursts`, `beats` (what the bus says of an off-chip operand) and
@@ -339,6 +363,16 @@ class Intrinsic:
     instructions: int = 1
     configuration: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
     iterations_per_cycle: int = 0
+    partial: tuple[str, ...] = ()
+
+    def narrowed(self, lanes: tuple[int, ...]) -> Intrinsic:
+        """What it does where so many lanes take part, by iterator; () where all do."""
+        if not lanes:
+            return self
+        iterators = tuple((n, e) for (n, _), e in zip(self.iterators, lanes, strict=True))
+        once = Range(1, 1)
+        loops = (replace(x, extent=once) if x.whole_lanes else x for x in self.loops)
+        return replace(self, iterators=iterators, loops=tuple(loops))
 
     @property
     def software_loops(self) -> int:

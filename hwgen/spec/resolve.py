@@ -34,6 +34,7 @@ from hwgen.spec.resolve_calls import (
     software_loops,
     stationary,
 )
+from hwgen.spec.resolve_lanes import check_partial, lanes
 from hwgen.spec.resolve_processor import check_sections, resolve_processor
 from hwgen.spec.resolve_synchronization import resolve_completion, resolve_synchronization
 from hwgen.spec.schema import (
@@ -196,6 +197,13 @@ def _memory(context: Context, schema: HardwareSchema, name: str, memory: MemoryS
         return Memory(
             name, "offchip", location, bus=memory.bus, identifiers=identifiers,
             constants_only=memory.constants_only, shared=memory.shared,
+            by_element=memory.addressing == "elements",
+        )  # fmt: skip
+    if memory.addressing != "entries":
+        raise context.error(
+            "H115", "a scratchpad's `entry` says what its addresses count", (*path, "addressing"),
+            key=True, found=f"addressing: {memory.addressing}",
+            repair="remove it; single elements are addressed where there is no `entry`",
         )  # fmt: skip
     if memory.shared:
         raise context.error(
@@ -344,9 +352,7 @@ def _intrinsic(
     if fields.unit is not None:
         reference(context, (*path, "unit"), "unit", fields.unit, schema.units)
     _check_namespace(context, path, fields)
-    iterators = {
-        n: context.integer(e, (*path, "iterators", n), 1) for n, e in fields.iterators.items()
-    }
+    iterators, partial = lanes(context, path, fields)
     for operand, o in fields.operands.items():
         if not pointers:
             where = (*path, "operands", operand, "memory")
@@ -359,6 +365,7 @@ def _intrinsic(
         resolve_operand(
             context, (*path, "operands", n), o, memories.get(o.memory),
             shape=tuple(iterators[i] for i in semantics.indices[n]), access=semantics.access[n],
+            indices=semantics.indices[n],
         )
         for n, o in fields.operands.items()
     )  # fmt: skip
@@ -366,6 +373,7 @@ def _intrinsic(
         _immediate(context, path, fields, n, semantics, operands) for n in fields.immediates
     )
     check_types(context, semantics, operands, immediates)
+    check_partial(context, path, partial, operands, memories)
     offchip = any(o.memory and memories[o.memory].kind == "offchip" for o in operands)
     at_once = iterations_per_cycle(context, path, fields, operands, memories)
     known = ["iterations", *fields.loops, *(TRANSFER_NAMES if offchip else ())]
@@ -392,6 +400,7 @@ def _intrinsic(
         configuration=configuration(context, path, fields, schema),
         instructions=context.integer(fields.instructions, (*path, "instructions"), 1),
         iterations_per_cycle=at_once,
+        partial=partial,
     )
 
 
@@ -489,7 +498,7 @@ def _loops(
             step, count = inner.stride(operand).range, inner.extent
             dense = Range(step.minimum * count.minimum, step.maximum * count.maximum)
             strides.append((operand, StrideRule(dense, inner.name)))
-        inner = HardwareLoop(name, extent, tuple(strides))
+        inner = HardwareLoop(name, extent, tuple(strides), whole_lanes=loop.lanes == "all")
         resolved.append(inner)
     return tuple(reversed(resolved))
 

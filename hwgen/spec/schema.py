@@ -70,6 +70,9 @@ class MemorySchema(Model):
     """Capacity, as `32 KiB` or a number of bytes; scratchpads only."""
     shared: bool = False
     """The host's own off-chip memory: calls take its pointers, plain tensors are used in place."""
+    addressing: Literal["entries", "elements"] = "entries"
+    """What one step of an off-chip address is: all that an operand covers at once, or one element;
+    off-chip memory only."""
     bus: Name | None = None
     """The bus that leads to this memory; off-chip memory only."""
     constants_only: bool = False
@@ -204,6 +207,8 @@ class LoopSchema(Model):
     strides: dict[Name, IntExpr] = Field(default={})
     """Entries that each operand moves per step: a number, a range, or `dense` (the next inner
     loop's stride times its extent). An operand not named does not move."""
+    lanes: Literal["any", "all"] = "any"
+    """`all`: it runs more than once only in calls in which all lanes take part."""
 
 
 class ImmediateSchema(Model):
@@ -254,7 +259,7 @@ class IntrinsicSchema(Model):
     unit: Name | None = None
     """The unit it runs on; left out: the processor."""
     iterators: dict[Name, IntExpr] = Field(default={})
-    """The lanes of the semantics and their fixed extents."""
+    """The lanes of the semantics and their extents; as `1..16`, a call may let fewer take part."""
     semantics: Lines
     """Statements over the iterators, as `dst[b, o] += src[b, i] * wgt[o, i]`."""
     operands: dict[Name, OperandSchema]

@@ -284,6 +284,7 @@ def resolve_operand(
     *,
     shape: tuple[int, ...],
     access: AccessKind,
+    indices: tuple[str, ...],
 ) -> Operand:
     """An operand, its shape fitted to its memory's entry; without a memory, its strides.
 
@@ -298,7 +299,9 @@ def resolve_operand(
                 path, key=True, found="no dtype", repair="add dtype, as {memory: any, dtype: int8}",
             )  # fmt: skip
         strides = _strides(context, path, schema, shape)
-        return Operand(name, "", schema.dtype, access, shape, ANY_STRIDE, strides=strides)
+        return Operand(
+            name, "", schema.dtype, access, shape, ANY_STRIDE, strides=strides, indices=indices
+        )
     if memory.kind == "offchip":
         if schema.dtype is None:
             raise context.error(
@@ -307,6 +310,7 @@ def resolve_operand(
                 f"{memory.name}, dtype: int8}}",
             )  # fmt: skip
         dtype, highest = schema.dtype, OFFCHIP_ADDRESS
+        rank = 0 if memory.by_element else len(shape)
     else:
         dtype, highest = schema.dtype or memory.dtype, Range(0, memory.capacity_entries - 1)
         if dtype != memory.dtype:
@@ -331,7 +335,10 @@ def resolve_operand(
                 "H121", "the address range lies outside the memory", (*path, "address"),
                 found=str(address), allowed=f"{highest} ({memory.capacity_entries} entries)",
             )  # fmt: skip
-    return Operand(name, memory.name, dtype, access, shape, address, tuple(schema.written_by))
+    return Operand(
+        name, memory.name, dtype, access, shape, address, tuple(schema.written_by),
+        indices=indices, entry_rank=rank,
+    )  # fmt: skip
 
 
 def _shape(shape: tuple[int, ...]) -> str:

@@ -43,6 +43,7 @@ from hwgen.spec.expression import Call as Function
 from hwgen.spec.hardware import HardwareSpec, Immediate, Intrinsic
 from hwgen.spec.workload import Workload
 from hwgen.verify.in_place import in_place_problems
+from hwgen.verify.lane_fields import lane_problems
 
 Problem = tuple[str, str, str]
 """What is wrong, where (or what was found), and what is allowed."""
@@ -72,7 +73,7 @@ def check_program(
     """Run every check of `CHECKS`; with a workload, the images are held against its tensors.
 
     Raises:
-        HwgenError: H731 to H743, the first problem of the first check that fails.
+        HwgenError: H731 to H744, the first problem of the first check that fails.
     """
     subject = Subject(program, hardware, workload)
     for check in CHECKS:
@@ -504,13 +505,18 @@ def _entries(subject: Subject) -> Iterator[Problem]:
             image = subject.program.image.get(operand.buffer)
             if image is None:
                 continue
-            lanes = rule.shape[len(rule.shape) - len(image.lanes) :]
-            if lanes != image.lanes or image.dtype != rule.dtype:
+            entry = rule.shape[len(rule.shape) - rule.entry_rank :]
+            if entry != image.lanes or image.dtype != rule.dtype:
                 yield (
                     f"site {call.site}: entries of {image.name} are not those of {rule.name}",
                     f"{image.dtype}{list(image.lanes)}, {prod(image.lanes)} elements",
-                    f"{rule.dtype}{list(rule.shape)}",
+                    f"{rule.dtype}{list(entry)}",
                 )
+
+
+def _lanes(subject: Subject) -> Iterator[Problem]:
+    """As many lanes take part as calls have fields for."""
+    return lane_problems(subject.program, subject.hardware)
 
 
 def _configuration(subject: Subject) -> Iterator[Problem]:
@@ -537,5 +543,6 @@ CHECKS: tuple[Check, ...] = (
     Check("synchronisation", "H739", _synchronisation),
     Check("entries", "H740", _entries),
     Check("configuration", "H742", _configuration),
+    Check("lanes", "H744", _lanes),
 )
 """In the order in which they run; later checks rely on the earlier ones."""

@@ -43,6 +43,7 @@ from .edits import (
 )
 from .mutations_configuration import STATE, configuration_mutations
 from .mutations_images import image_mutations
+from .mutations_lanes import lane_mutations
 from .mutations_sync import ORDER, synchronisation_mutations
 
 WRONG_RESULT = "H790"
@@ -79,6 +80,7 @@ def mutations(hardware: HardwareSpec) -> tuple[Mutation, ...]:
         Mutation("reordered calls", chip.reordered_calls, ("H717", "H718", "H790")),
         Mutation("wrong immediate", _wrong_immediate, ("H716", "H738", STATE, "H790")),
         *image_mutations(hardware),
+        *lane_mutations(hardware),
         Mutation("dropped store", on_one(chip.is_store, drop), ("H717", "H724")),
         Mutation("duplicated accumulation", on_one(chip.is_accumulation, double), ("H790",)),
         Mutation("wrong micro-kernel base", _wrong_base, ("H723", "H734")),

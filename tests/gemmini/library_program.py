@@ -1,7 +1,8 @@
 """The public library's stream as a program: the same simulators run it as hwgen's own kernels.
 
-One call per move, and one per pair of a preload and a compute. hwgen's intrinsics move whole
-entries, so the product's columns and depth are multiples of DIM here; its rows need not be.
+One call per move, and one per pair of a preload and a compute. A call of hwgen's moves blocks of
+equally many columns, the library's moves end inside one: the product's columns and depth are
+multiples of DIM here; its rows need not be.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from hwgen.codegen.program import (
     KernelProgram,
     Node,
 )
-from hwgen.spec.expression import Const, Expr, Name, add, multiply
+from hwgen.spec.expression import Const, Name
 from hwgen.spec.hardware import HardwareSpec
 from tests.gemmini.tiled_matmul_auto import (
     ACC_ROWS,
@@ -71,18 +72,15 @@ def _program(
 
 
 def _images(p: Problem) -> tuple[Image, ...]:
-    """The tensors as they are, in rows of DIM elements."""
+    """The tensors as they are."""
 
     def image(name: str, dtype: str, rows: int, columns: int, *, output: bool = False) -> Image:
-        index: tuple[Expr, ...] = (
-            Name("p0"),
-            add(multiply(Name("p1"), Const(DIM)), Name("p2")),
-        )
-        outer: tuple[int, ...] = (rows, columns // DIM)
+        outer: tuple[int, ...] = (rows, columns)
         if name == "bias" and p.bias == "repeating":
-            outer, index = (columns // DIM,), (add(multiply(Name("p0"), Const(DIM)), Name("p1")),)
+            outer = (columns,)
+        index = tuple(Name(f"p{axis}") for axis in range(len(outer)))
         role = "output" if output else "input"
-        return Image(f"{name}_image", name, role, dtype, outer, (DIM,), index, 0)
+        return Image(f"{name}_image", name, role, dtype, outer, (), index, 0)
 
     found = [image("a", "int8", p.m, p.k), image("b", "int8", p.k, p.n)]
     if p.bias != "none":
@@ -134,9 +132,9 @@ class _Calls:
     ) -> Call:
         match macro:
             case "mvin":
-                return self._load(0, self.problem.k // DIM, arguments)
+                return self._load(0, self.problem.k, arguments)
             case "mvin2":
-                return self._load(1, self.problem.n // DIM, arguments)
+                return self._load(1, self.problem.n, arguments)
             case "mvin3":
                 return self._load_sums(arguments)
             case "compute_preloaded" | "compute_accumulated":
@@ -182,17 +180,17 @@ class _Calls:
         image = {"A": "a_image", "B": "b_image"}[source.tensor]
         operands = (
             _Moved("dst", "local", address, (1, DIM)),
-            _Moved("src", image, _entry(source.offset_bytes, DIM), (row, 1)),
+            _Moved("src", image, source.offset_bytes, (row, DIM)),
         )
         return self._call("mvin", operands, (rows, columns // DIM), ("move_in", register))
 
     def _load_sums(self, arguments: tuple[Argument, ...]) -> Call:
         source, address, columns, rows = _move(arguments)
         assert columns == DIM
-        row = 0 if self.problem.bias == "repeating" else self.problem.n // DIM
+        row = 0 if self.problem.bias == "repeating" else self.problem.n
         operands = (
             _Moved("dst", "sums", address & ~ACCUMULATOR, (1,)),
-            _Moved("src", "bias_image", _entry(source.offset_bytes, 4 * DIM), (row,)),
+            _Moved("src", "bias_image", _element(source.offset_bytes, 4), (row,)),
         )
         return self._call("mvin_acc", operands, (rows,), ("move_in", 2))
 
@@ -214,16 +212,16 @@ class _Calls:
         p = self.problem
         target, address, columns, rows = _move(arguments)
         from_row = address & ~(ACCUMULATOR | ACCUMULATE | FULL)
-        place = _entry(target.offset_bytes, 4 * DIM if p.full_c else DIM)
+        place = _element(target.offset_bytes, 4 if p.full_c else 1)
         register = ("move_out", 0)
         if p.full_c:
             operands = (
-                _Moved("dst", "c_image", place, (p.n // DIM,)),
+                _Moved("dst", "c_image", place, (p.n,)),
                 _Moved("src", "sums", from_row, (1,)),
             )
             return self._call("mvout_full", operands, (rows,), register)
         operands = (
-            _Moved("dst", "c_image", place, (p.n // DIM, 1)),
+            _Moved("dst", "c_image", place, (p.n, DIM)),
             _Moved("src", "sums", from_row, (1, DIM)),
         )
         name = "mvout_relu" if p.relu else "mvout"
@@ -239,9 +237,9 @@ def _move(arguments: tuple[Argument, ...]) -> tuple[Dram, int, int, int]:
     return dram, address, columns, rows
 
 
-def _entry(offset_bytes: int, entry_bytes: int) -> int:
-    assert offset_bytes % entry_bytes == 0
-    return offset_bytes // entry_bytes
+def _element(offset_bytes: int, size: int) -> int:
+    assert offset_bytes % size == 0
+    return offset_bytes // size
 
 
 def _configured(hardware: HardwareSpec, calls: tuple[Call, ...]) -> tuple[Node, ...]:

@@ -18,8 +18,8 @@ def rewrite_texts(spec: Spec) -> None:
 
 
 def call_text(name: str, intrinsic: Spec, states: Spec | None = None) -> str:
-    """A call of a function of the intrinsic's name with every operand, loop and immediate, and the
-    words of every register that it reads.
+    """A call of a function of the intrinsic's name with every operand, loop, immediate and partial
+    iterator, and the words of every register that it reads.
 
     A micro-kernel's loops and addresses are in its definition. `states`: the chip's configurations.
     """
@@ -35,6 +35,8 @@ def call_text(name: str, intrinsic: Spec, states: Spec | None = None) -> str:
             arguments.append(f"{loop}.extent")
             arguments += [f"{loop}.stride.{operand}" for operand in fields.get("strides", {})]
         arguments += intrinsic.get("immediates", {})
+    given: Spec = intrinsic.get("iterators", {})
+    arguments += [f"{name}.extent" for name, extent in given.items() if ".." in str(extent)]
     if "stationary" in intrinsic:
         arguments.append(f"{intrinsic['stationary']['operand']}.fresh")
     for state in intrinsic.get("configuration", {}):

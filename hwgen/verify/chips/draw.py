@@ -16,6 +16,7 @@ from hwgen.verify.chips.draws import Pick, Spec, Tape
 from hwgen.verify.chips.elements import element_chip
 from hwgen.verify.chips.entries import entry_chip
 from hwgen.verify.chips.features import mark_constants
+from hwgen.verify.chips.lanes import draw_lanes
 from hwgen.verify.chips.memories import (
     draw_addresses,
     draw_buses,
@@ -80,16 +81,23 @@ def drawn(tape: Tape, base: Spec | None) -> Draw:
         mark_constants(workload, pick)
     text = yaml_text(workload)
     floats = "float" in str(workload["tensors"])
+    seed = pick(range(1000))
+    # Floats that stay small integers: their sums are exact in any order.
+    style = "small" if floats else pick(STYLES)
+    rank = 0 if phased else pick(RANKS)
+    use_c = pick.chance(16)
+    mutant = pick(range(64)) if pick.chance(8) else None
+    if pick.chance(3):
+        draw_lanes(chip, pick)
     return Draw(
         str(chip["synchronization"]["kind"]),
         yaml_text(chip),
         text,
-        seed=pick(range(1000)),
-        # Floats that stay small integers: their sums are exact in any order.
-        style="small" if floats else pick(STYLES),
-        rank=0 if phased else pick(RANKS),
-        use_c=pick.chance(16),
-        mutant=pick(range(64)) if pick.chance(8) else None,
+        seed=seed,
+        style=style,
+        rank=rank,
+        use_c=use_c,
+        mutant=mutant,
         choices=tuple(tape.taken),
         data=(chip, workload),
     )

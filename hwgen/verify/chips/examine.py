@@ -114,6 +114,7 @@ def _run(
     from hwgen.verify.examine import examine
     from hwgen.verify.mutations import catch
     from hwgen.verify.mutations_configuration import configuration_mutations
+    from hwgen.verify.mutations_lanes import lane_mutations
     from hwgen.verify.mutations_sync import synchronisation_mutations
 
     inputs = draw_inputs(workload, draw.seed, draw.style)
@@ -131,7 +132,11 @@ def _run(
         if error.code != SURPLUS or not isinstance(compilation, PhasedCompilation):
             return Outcome("wrong", message=f"running: {error}")
         return Outcome("equal", ran_c=use_c, surplus=True)
-    mutations = (*synchronisation_mutations(hardware), *configuration_mutations(hardware))
+    mutations = (
+        *synchronisation_mutations(hardware),
+        *configuration_mutations(hardware),
+        *lane_mutations(hardware),
+    )
     if draw.mutant is None or not mutations:
         return Outcome("equal", ran_c=use_c)
     mutation = mutations[draw.mutant % len(mutations)]

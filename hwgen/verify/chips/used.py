@@ -19,6 +19,8 @@ FEATURES = (
     "interleaved banks",
     "padding against conflicts",
     "tensors through off-chip memory",
+    "off-chip addresses of elements",
+    "calls of fewer lanes",
 )
 """Features that are counted, as `features_used` names them."""
 
@@ -42,6 +44,8 @@ def features_used(compilation: Compilation) -> tuple[str, ...]:
         any(i.iterations_per_cycle for i in intrinsics),
         any(part.schedule.tiling.aligns for part in compilation.parts),
         any(i.role == "temporary" for i in compilation.program.images),
+        any(m.by_element for m in memories),
+        any(call.lanes for call in sites),
     )
     return tuple(name for name, used in zip(FEATURES, uses, strict=True) if used)
 
