@@ -18,6 +18,9 @@ STEP_OPERATIONS = 24
 """A loop's state is compared about every so many operations."""
 MARKS = 512
 """States remembered per loop."""
+SAMPLE_OPERATIONS = 2048
+SAMPLE_ITERATIONS = 8
+"""Past the budget, so much of a loop is run before a part of its period stands for all of it."""
 
 Zones = dict[int, dict[tuple[int, ...], tuple[Zone, ...]]]
 """Of each loop of a program, by its identity: its zones, by the values that decide on them."""
@@ -70,20 +73,26 @@ class LoopRunner:
 
     def _run_zone(self, zone: Zone) -> None:
         stream, values, slot, body = self.stream, self.stream.values, self.slot, self.body
-        v, end, step = zone.start, zone.end, 0
+        v, end, step, stride = zone.start, zone.end, 0, 0
         seen: dict[Hashable, tuple[int, object]] = {}
+        sample: list[tuple[int, int, object]] = []
         watching = end - v > 2 * max(1, zone.period)
+        structure = max(1, zone.structure)
+        sampling = stream.approximate and structure < zone.period
         while v < end:
+            found = None
             if watching and step and (v - zone.start) % step == 0 and end - v >= step:
                 found = self._repeated(seen, v, zone.period)
-                if found is not None:
-                    before, mark = found
-                    times = (end - v) // (v - before)
-                    if times:
-                        stream.sink.repeat(mark, times)
-                        v += times * (v - before)
-                    watching = False
-                    continue
+            if found is None and sampling and stride and (v - zone.start) % stride == 0:
+                found = self._sampled(sample, v)
+            if found is not None:
+                before, mark = found
+                times = (end - v) // (v - before)
+                if times:
+                    stream.sink.repeat(mark, times)
+                    v += times * (v - before)
+                watching = sampling = False
+                continue
             already = stream.emitted
             values[slot] = v
             for part in body:
@@ -91,8 +100,26 @@ class LoopRunner:
             v += 1
             if not step:
                 operations = max(1, stream.emitted - already)
-                period = max(1, zone.period)
-                step = period * -(-STEP_OPERATIONS // (operations * period))
+                step, stride = (
+                    period * -(-STEP_OPERATIONS // (operations * period))
+                    for period in (zone.period or structure, structure)
+                )
+
+    def _sampled(self, sample: list[tuple[int, int, object]], v: int) -> tuple[int, object] | None:
+        """Past the budget, an iteration from which on the loop has its mean rate, where its whole
+        period would take too long; all iterations since have the same calls."""
+        stream = self.stream
+        if stream.emitted <= stream.budget:
+            return None
+        if len(sample) >= 3:
+            first, emitted, _ = sample[0]
+            long = stream.emitted - emitted >= SAMPLE_OPERATIONS
+            if long and v - first >= SAMPLE_ITERATIONS:
+                stream.exact = False
+                before, _, mark = sample[len(sample) // 2]
+                return before, mark
+        sample.append((v, stream.emitted, stream.sink.mark()))
+        return None
 
     def _repeated(
         self, seen: dict[Hashable, tuple[int, object]], v: int, period: int

@@ -42,11 +42,16 @@ class Watched:
 
 @dataclass(frozen=True, slots=True)
 class Zone:
-    """Iterations `start ..< end`; `period` 0 means that nothing is known to repeat."""
+    """Iterations `start ..< end`; `period` 0 means that nothing is known to repeat.
+
+    `structure`: the period of everything but the remainders of what is watched modulo a number:
+    the same calls come after it, though their addresses may be aligned otherwise.
+    """
 
     start: int
     end: int
     period: int
+    structure: int = 0
 
 
 Turn = tuple[Coefficients, tuple[int, ...]]
@@ -269,26 +274,27 @@ def zones(
     found: list[Zone] = []
     for start, end in pairwise(ordered):
         inside = {**ranges, variable: (start, end - 1)}
-        period = 1
+        period = structure = 1
         for w in dependent:
             if w.divisor and _one_quotient(w, inside):
                 continue
             expression = Binary("//", w.expression, Const(w.divisor)) if w.divisor else w.expression
             step = progression(expression, variable, inside)
-            if step is None:
-                period = 0
+            if step is None or (step[1] and not w.modulus):
+                period = structure = 0
                 break
             repeat, shift = step
+            structure = lcm(structure, repeat)
             if shift:
-                if not w.modulus:
-                    period = 0
-                    break
                 repeat *= w.modulus // gcd(shift, w.modulus)
+            if structure > MAX_PERIOD:
+                period = structure = 0
+                break
+            # Once 0, it stays so.
             period = lcm(period, repeat)
             if period > MAX_PERIOD:
                 period = 0
-                break
-        found.append(Zone(start, end, period))
+        found.append(Zone(start, end, period, structure))
     return tuple(found)
 
 

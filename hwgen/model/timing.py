@@ -56,8 +56,8 @@ def estimate_cycles(program: KernelProgram, hardware: HardwareSpec) -> TimingRes
     Iterations are skipped where the state relative to now repeats and the code until there is
     the same; that changes nothing. Streams of more than `FULL_OPERATIONS` steps are simulated with
     queues of at most `LEAD_ENTRIES`, which matters where a unit is that far ahead of another.
-    Past `OPERATION_BUDGET` steps, mean rates stand for iterations that do not exactly repeat, and
-    `exact` is false.
+    Past `OPERATION_BUDGET` steps, mean rates stand for iterations that do not exactly repeat, or
+    repeat but for alignments and would take too long to do so, and `exact` is false.
 
     Raises:
         HwgenError: as `simulate_timing`.
