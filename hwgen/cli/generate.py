@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 _BAD_FILE = ("H0", "H1", "H2")
 """Codes of errors in a file, as opposed to what a chip cannot run."""
 
+_OF_PROGRAM = ("H73", "H74")
+"""Codes of programs that do not fit the chip: always an error, whatever else compiles."""
+
 _OF_SCHEDULE = ("H405", "H41", "H42", "H5", "H6")
 """Codes of what a schedule can get wrong, as opposed to its workload."""
 
@@ -66,7 +69,7 @@ def generate(
         _report(request, compiled, refused, output)
         for line in drawn:
             typer.echo(line)
-    broken = [e for _, e in refused if e.code.startswith(_BAD_FILE)]
+    broken = [e for _, e in refused if e.code.startswith((*_BAD_FILE, *_OF_PROGRAM))]
     for error in broken:
         typer.echo(str(error), err=True)
     if stage is not None and request.every:
@@ -134,17 +137,34 @@ def compile_scripted(
 def _compile_all(
     request: Request, hardware: HardwareSpec, search: Search, script: Script
 ) -> tuple[list[Compilation], list[tuple[Path, HwgenError]]]:
-    """What compiles, and why the rest does not; a workload that was named must compile."""
+    """What compiles to a program that fits, and why the rest does not; a workload that was named
+    must."""
     compiled: list[Compilation] = []
     refused: list[tuple[Path, HwgenError]] = []
     for wanted in request.workloads:
         try:
-            compiled.append(compile_one(wanted, hardware, search, script))
+            made = compile_one(wanted, hardware, search, script)
+            _check(made, wanted.path)
+            compiled.append(made)
         except HwgenError as error:
             if not request.every:
                 raise
             refused.append((wanted.path, error))
     return compiled, refused
+
+
+def _check(made: Compilation, workload: Path) -> None:
+    """Refuse a program that does not fit its chip; no C of it is shown or written.
+
+    Raises:
+        HwgenError: H731 to H743, as `check_program`, with the workload's file.
+    """
+    from hwgen.verify.check_program import check_program
+
+    try:
+        check_program(made.program, made.hardware, made.workload)
+    except HwgenError as error:
+        raise error.at(Location(str(workload))) from error
 
 
 def _write(folder: Path, compiled: Sequence[Compilation]) -> None:

@@ -84,6 +84,7 @@ def check_program(
                 field=f"{program.name}, check {check.name}",
                 found=found,
                 allowed=allowed,
+                repair="report this command: the compiler is wrong",
             )
 
 
