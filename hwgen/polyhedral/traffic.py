@@ -113,13 +113,14 @@ def _instructions(
     """Calls that a transfer of `total` entries, `run` of them in a row, is issued as."""
     intrinsic = operation.intrinsic
     own = intrinsic.loops[intrinsic.software_loops :]
+    block = intrinsic.operand(offchip).span
     each = np.ones(1)
     for loop in own:
         along = loop.stride(offchip).range
         onchip = [loop.stride(o.name).range for o in intrinsic.operands if o.name != offchip]
         if any(s.minimum > 1 for s in onchip):
             continue  # blocks at a distance that few layouts have
-        dense = along.maximum == 1
+        dense = along.maximum == block
         each = each * (np.minimum(run, loop.extent.maximum) if dense else loop.extent.maximum)
     return np.ceil(total / np.minimum(each, total)) * intrinsic.instructions
 
