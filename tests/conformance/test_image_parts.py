@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from hwgen.codegen.image_layout import images_refused
+from hwgen.codegen.program import calls
 from hwgen.errors import HwgenError
 from hwgen.model.compiled import have_compiler
 from hwgen.pipeline import Compilation, compile_kernel
@@ -129,10 +131,21 @@ def test_parts_of_whole_entries_go_between_phases(target: str, shape: str) -> No
         examine(kernel, draw_inputs(kernel.workload, 1), engine)
 
 
+def test_parts_within_entries_go_lane_by_lane() -> None:
+    """No lanes run along a row that begins inside an entry; one lane of each entry takes part."""
+    kernel = compile_kernel(layers("m, h + 3", "19, 64"), load_hardware(GEMMINI))
+    assert {c.lanes for c in calls(kernel.program.body) if c.intrinsic == "mvout"} >= {(1,)}
+    for engine in ENGINES:
+        examine(kernel, draw_inputs(kernel.workload, 1), engine)
+
+
 @pytest.mark.parametrize(("target", "shape"), [("m, h + 3", "19, 64"), ("m, 2*h", "19, 66")])
-def test_parts_within_entries_are_refused(target: str, shape: str) -> None:
+def test_parts_within_entries_are_refused(target: str, shape: str, tmp_path: Path) -> None:
     """Entries hold 16 elements of a row: `t` cannot leave the chip so (H302), nor stay (H301)."""
-    workload, hardware = layers(target, shape), load_hardware(GEMMINI)
+    whole = re.sub(r"\b([cjk]): 1\.\.DIM", r"\1: DIM", GEMMINI.read_text())
+    (tmp_path / "chip.yaml").write_text(whole)
+    workload, hardware = layers(target, shape), load_hardware(tmp_path / "chip.yaml")
+    assert not any(i.partial for i in hardware.intrinsics)
     with pytest.raises(HwgenError, match="H301"):
         compile_kernel(workload, hardware)
     scop = build_scop(split_phases(workload)[0].workload)
