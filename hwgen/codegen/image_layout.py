@@ -253,7 +253,7 @@ def _image(
     if hardware.memory[operand.memory].by_element:
         least = scop.workload.tensor[storage.tensor].shape if role == "output" else ()
         axes = _joined(storage, block, match, axes, least)
-    entry = len(axes.extents) - operand.entry_rank
+    entry = len(axes.extents) - len(operand.entry_shape)
     view = scop.view.get(storage.tensor) if role == "input" else None
     tensor = view.source if view else storage.tensor
     shape = scop.workload.tensor[tensor].shape

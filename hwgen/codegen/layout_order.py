@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import permutations
 from math import prod
 
-from hwgen.codegen.absorption import Absorption, absorb
+from hwgen.codegen.absorption import Absorption, Walk, absorb, absorb_in_parts
 from hwgen.codegen.walks import Steps, store_key, walks_of
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.operations import Operation, Storage
@@ -109,11 +109,13 @@ def _calls(
     steps: Mapping[str, Steps],
     images: Mapping[str, Steps],
 ) -> float:
-    absorbed = absorbed_call(tiling, operation, steps, images)
-    if absorbed is None:
+    walks = _walks(tiling, operation, steps, images)
+    try:
+        issued = sum(p.absorbed.issued for p in absorb_in_parts(operation.intrinsic, walks))
+    except HwgenError:
         return float("inf")
     depth = tiling.operation_depth(operation)
-    return absorbed.issued * prod(loop.count for loop in tiling.loops[:depth])
+    return issued * prod(loop.count for loop in tiling.loops[:depth])
 
 
 def absorbed_call(
@@ -122,7 +124,19 @@ def absorbed_call(
     steps: Mapping[str, Steps],
     images: Mapping[str, Steps],
 ) -> Absorption | None:
-    """The calls of an operation in a full tile; None where the hardware allows none."""
+    """The calls of an operation in a full tile, all alike; None where the hardware allows none."""
+    try:
+        return absorb(operation.intrinsic, _walks(tiling, operation, steps, images))
+    except HwgenError:
+        return None
+
+
+def _walks(
+    tiling: Tiling,
+    operation: Operation,
+    steps: Mapping[str, Steps],
+    images: Mapping[str, Steps],
+) -> list[Walk]:
     known = dict(images) | dict(steps)
     if operation.kind == "load":
         held = next(s for s in operation.storages if s in steps)
@@ -130,8 +144,4 @@ def absorbed_call(
     elif operation.kind == "store":
         stored = [s for s in operation.storages if s not in steps]
         known |= {s: images[store_key(operation, s, images)] for s in stored}
-    walks = walks_of(tiling, operation, known, tiling.operation_depth(operation))
-    try:
-        return absorb(operation.intrinsic, walks)
-    except HwgenError:
-        return None
+    return walks_of(tiling, operation, known, tiling.operation_depth(operation))

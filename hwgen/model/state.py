@@ -190,7 +190,7 @@ class State:
             store = self.images[image.name]
             tensor, base, entries, slot_entries = image.tensor, 0, image.entries, image.entries
             slot_stride = slot_entries
-        entry = rule.shape[len(rule.shape) - rule.entry_rank :]
+        entry = rule.entry_shape
         if entry != store.entry_shape or rule.dtype != store.dtype:
             raise HwgenError(
                 "H728",

@@ -178,10 +178,10 @@ class Issue:
 class Operand:
     """What an intrinsic reads or writes: an array whose trailing dimensions are one memory entry.
 
-    `shape`: extents of its dimensions, as indexed in the semantics by `indices`; the last
-    `entry_rank` of them are one entry. `address`: the range of its base address field, in
-    entries. `written_by`: when not empty, the last writer of the entries read must be one of
-    these intrinsics.
+    `shape`: extents of its dimensions, as indexed in the semantics by `indices`; the first `rows`
+    of them are consecutive entries, the others one entry. `address`: the range of its base address
+    field, in entries. `written_by`: when not empty, the last writer of the entries read must be
+    one of these intrinsics.
 
     `memory` is "" where the operand lives wherever a processor can address: it is reached by a
     pointer and the `strides` of its dimensions, in elements, within these ranges.
@@ -196,22 +196,26 @@ class Operand:
     written_by: tuple[str, ...] = ()
     strides: tuple[Range, ...] = ()
     indices: tuple[str, ...] = ()
-    entry_rank: int = 0
+    rows: int = 0
+
+    @property
+    def entry_shape(self) -> tuple[int, ...]:
+        return self.shape[self.rows :]
 
     @property
     def entry_elements(self) -> int:
         """Elements of one address step."""
-        return prod(self.shape[len(self.shape) - self.entry_rank :])
+        return prod(self.entry_shape)
 
     @property
     def span(self) -> int:
         """Consecutive entries that it covers at once."""
-        return prod(self.shape[: len(self.shape) - self.entry_rank])
+        return prod(self.shape[: self.rows])
 
     def span_of(self, iterators: Iterable[tuple[str, int]]) -> int:
         """The same where the iterators have these extents."""
         extents = dict(iterators)
-        return prod(extents[i] for i in self.indices[: len(self.shape) - self.entry_rank])
+        return prod(extents[i] for i in self.indices[: self.rows])
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,10 +59,9 @@ def check_partial(
         HwgenError: H136.
     """
     for operand in operands:
-        outside = len(operand.shape) - operand.entry_rank
         inner = [
             name
-            for n, name in enumerate(operand.indices[:outside])
+            for n, name in enumerate(operand.indices[: operand.rows])
             if name in partial and prod(operand.shape[:n]) > 1
         ]
         where = (*path, "operands", operand.name)
@@ -73,8 +72,8 @@ def check_partial(
                 allowed="a range for the outermost iterator outside an entry, or for one inside",
                 repair=f"give {inner[0]!r} one number, or index {operand.name} by it first",
             )  # fmt: skip
-        if operand.memory and memories[operand.memory].kind == "offchip" and operand.entry_rank:
-            cut = [i for i in operand.indices if i in partial]
+        if operand.memory and memories[operand.memory].kind == "offchip":
+            cut = [i for i in operand.indices[operand.rows :] if i in partial]
             if cut:
                 raise context.error(
                     "H136", f"fewer lanes of {cut[0]!r} are no whole entry of {operand.memory!r}",

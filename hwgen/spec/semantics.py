@@ -337,7 +337,7 @@ def resolve_operand(
             )  # fmt: skip
     return Operand(
         name, memory.name, dtype, access, shape, address, tuple(schema.written_by),
-        indices=indices, entry_rank=rank,
+        indices=indices, rows=len(shape) - rank,
     )  # fmt: skip
 
 

@@ -506,7 +506,7 @@ def _entries(subject: Subject) -> Iterator[Problem]:
             image = subject.program.image.get(operand.buffer)
             if image is None:
                 continue
-            entry = rule.shape[len(rule.shape) - rule.entry_rank :]
+            entry = rule.entry_shape
             if entry != image.lanes or image.dtype != rule.dtype:
                 yield (
                     f"site {call.site}: entries of {image.name} are not those of {rule.name}",

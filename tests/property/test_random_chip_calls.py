@@ -134,6 +134,8 @@ def run(event: CallEvent, hardware: HardwareSpec) -> Iterator[Record]:
         values[f"{loop.name}.extent"] = event.extents[level]
         for operand, strides in zip(call.operands, event.strides, strict=True):
             values[f"{loop.name}.stride.{operand.name}"] = strides[level] if strides else 0
+    for name, lanes in intrinsic.narrowed(call.lanes).iterators:
+        values[f"{name}.extent"] = lanes
     types = {i.name: i.dtype for i in intrinsic.immediates}
     for name, value in call.immediates:
         values[name] = float(np.float32(value)) if types[name] == "float32" else value

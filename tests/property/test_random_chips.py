@@ -191,6 +191,7 @@ def test_every_kind_of_synchronisation(kind: str) -> None:
 RARE = {
     "padding against conflicts": (129, 167),
     "tensors through off-chip memory": (219,),
+    "calls of fewer lanes": (89, 91),
 }
 """Features that a few draws of a hundred have, and seeds of such."""
 

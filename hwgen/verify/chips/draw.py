@@ -87,7 +87,7 @@ def drawn(tape: Tape, base: Spec | None) -> Draw:
     rank = 0 if phased else pick(RANKS)
     use_c = pick.chance(16)
     mutant = pick(range(64)) if pick.chance(8) else None
-    if pick.chance(3):
+    if pick.chance(2):
         draw_lanes(chip, pick)
     return Draw(
         str(chip["synchronization"]["kind"]),

@@ -38,14 +38,19 @@ def _add(spec: Spec, pick: Pick) -> None:
                     loop["strides"][operand] = _scaled(loop["strides"][operand], dense)
             if moved and pick.chance(6):
                 loop["lanes"] = "all"
-        if "micro_kernel" in intrinsic or pick.chance(12):
+        if "micro_kernel" in intrinsic or pick.chance(20):
             continue
         # What a move leaves out must not lie between what it moves.
-        able = list(lanes)[:1] if moved else list(lanes)
+        able = [n for at, n in enumerate(lanes) if not moved or _outermost(lanes, at)]
         intrinsic["iterators"] = {
             name: f"1..{extent}" if name in able and name in chosen and extent > 1 else extent
             for name, extent in lanes.items()
         }
+
+
+def _outermost(lanes: Spec, at: int) -> bool:
+    """Whether the iterators before this one have one lane."""
+    return prod([*lanes.values()][:at]) == 1
 
 
 def _scaled(stride: int | str, by: int) -> int | str:

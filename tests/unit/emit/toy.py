@@ -34,7 +34,8 @@ LANE = (I,)
 def operand(
     name: str, memory: str, access: Use, dtype: str = "float32", address: Range = ANYWHERE
 ) -> Operand:
-    return Operand(name, memory, dtype, access, (WIDTH,), address)
+    rows = 0 if memory == "dram" else 1
+    return Operand(name, memory, dtype, access, (WIDTH,), address, indices=("i",), rows=rows)
 
 
 def intrinsic(

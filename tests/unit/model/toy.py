@@ -41,7 +41,16 @@ def intrinsic(
     first_writes = parsed[0].op == "=" and "dst" not in str(parsed[0].value)
     access: Access = "update" if updates and not first_writes else "write"
     operands = tuple(
-        Operand(n, "local", dtype, access if n == "dst" else "read", shape, Range(0, ENTRIES - 1))
+        Operand(
+            n,
+            "local",
+            dtype,
+            access if n == "dst" else "read",
+            shape,
+            Range(0, ENTRIES - 1),
+            indices=("i", "j")[2 - len(shape) :],
+            rows=len(shape) - 1,
+        )
         for n, shape in SHAPES.items()
         if f"{n}[" in text
     )

@@ -12,7 +12,7 @@ from hwgen.codegen.program import KernelProgram, Push
 from hwgen.model import counting
 from hwgen.model.bound import lower_bound, write_bound
 from hwgen.model.bus import split_access, write_cycles
-from hwgen.model.counting import count_calls, count_tokens, nested_calls, touched_entries
+from hwgen.model.counting import Access, count_calls, count_tokens, nested_calls, touched_entries
 from hwgen.model.timing import estimate_cycles, simulate_timing
 from hwgen.model.trace import CallEvent, walk
 from tests.samples import chip, load_bound_gemm, tiled_gemm_requant
@@ -41,10 +41,14 @@ def test_tails_and_partial_bursts() -> None:
     assert bound["unit load"] == 9 * 2 + 32
 
 
-def touched(program: KernelProgram, name: str) -> tuple[int, int]:
-    """Entries of an image touched: by the closed form, and by walking every call."""
+def touched(program: KernelProgram, name: str, span: int = 1) -> tuple[int, int]:
+    """Entries of an image touched, `span` at once: by the closed form, and by walking every
+    call."""
     accesses = [
-        (n, o.name) for n in nested_calls(program.body) for o in n.call.operands if o.buffer == name
+        Access(n, o.name, span)
+        for n in nested_calls(program.body)
+        for o in n.call.operands
+        if o.buffer == name
     ]
     entries: set[int] = set()
     for event in walk(program):
@@ -57,8 +61,8 @@ def touched(program: KernelProgram, name: str) -> tuple[int, int]:
                 found = [address]
                 for extent, stride in zip(event.extents, strides, strict=True):
                     found = [a + i * stride for a in found for i in range(extent)]
-                entries.update(found)
-    return touched_entries(accesses, program.image[name].entries), len(entries)
+                entries.update(a + i for a in found for i in range(span))
+    return touched_entries(accesses, program.image[name].entries + span - 1), len(entries)
 
 
 @settings(max_examples=20, deadline=None)
@@ -74,6 +78,9 @@ def test_counts_agree_with_a_walk(
     for name in ("a", "b", "bias", "c"):
         closed, walked = touched(program, name)
         assert closed == walked
+        for span in (2, 3, 7):
+            closed, walked = touched(program, name, span)
+            assert closed == walked, span
     events = list(walk(program))
     assert count_calls(program) == sum(isinstance(e, CallEvent) for e in events)
     pushes, pops = count_tokens(program, chip())[("load", "compute")]
