@@ -13,6 +13,7 @@ from hwgen.codegen.layout import BufferLayout, buffer_layouts
 from hwgen.codegen.lowering import lower
 from hwgen.codegen.padding import padded
 from hwgen.codegen.program import KernelProgram
+from hwgen.codegen.reach import check_reach
 from hwgen.codegen.sites import Site, build_sites
 from hwgen.codegen.synchronisation import synchronise
 from hwgen.errors import HwgenError
@@ -183,16 +184,23 @@ def build_padded(
     try:
         apart = build(workload, hardware, scop, order, replace(candidate, tiling=tiling))
     except HwgenError as error:
-        if error.code != "H502":
+        if error.code not in ("H502", "H616"):
             raise
-        return dense  # There is room for the padding, but not where it is needed.
+        # There is room for the padding, but not where it is needed; or calls of fewer rows begin
+        # further in an image than addresses go.
+        return dense
     return apart if apart.cycles < dense.cycles else dense
 
 
 def assemble(
     workload: Workload, hardware: HardwareSpec, parts: Sequence[Part], tree: ScheduleTree
 ) -> Kernel:
-    """One program of all parts, one after the other; `tree` is the schedule that it shows."""
+    """One program of all parts, one after the other; `tree` is the schedule that it shows.
+
+    Raises:
+        HwgenError: H502 where buffers do not fit, H503 where phases differ in a layout, H61x where
+            the chip cannot order, address or hold the calls.
+    """
     try:
         allocation = allocate(hardware, [(p.tiling, p.layouts) for p in parts])
     except HwgenError as error:
@@ -203,12 +211,13 @@ def assemble(
         sites += build_sites(
             hardware, part.tiling, part.images, part.layouts, allocation, phase, len(sites)
         )
-    syncs = synchronise(hardware, sites)
     by_name: dict[str, ImageLayout] = {}
     for layout in (i for part in parts for i in part.images.values()):
         # What one phase stores and others load is one image, as the store lays it out.
         by_name.setdefault(layout.image.name, layout)
     images = list(by_name.values())
+    check_reach(workload, [layout.image for layout in images], sites)
+    syncs = synchronise(hardware, sites)
     program = lower(workload, hardware, images, allocation, sites, syncs)
     layouts = {
         allocation.buffer(name, phase): layout

@@ -74,6 +74,11 @@ class Refused:
     phase: int
     held: tuple[str, ...]
 
+    @property
+    def progress(self) -> tuple[int, bool]:
+        """How far it got: the phase, and whether that had a schedule."""
+        return self.phase, self.error.code.startswith("H6")
+
 
 def cheapest(
     workload: Workload, phases: Sequence[Phase], attempt: Callable[[Choice], T | Refused]
@@ -81,7 +86,8 @@ def cheapest(
     """What the choice with the fewest bytes gives.
 
     Raises:
-        HwgenError: that of the choice that gets furthest, where none gives anything.
+        HwgenError: that of the choice that gets furthest, where none gives anything: to the last
+            phase, and there to calls.
     """
     last: Refused | None = None
     queue = [_Entry(0, ALL_KEPT)]
@@ -93,7 +99,7 @@ def cheapest(
         found = attempt(choice)
         if not isinstance(found, Refused):
             return found
-        if last is None or found.phase > last.phase:
+        if last is None or found.progress > last.progress:
             last = found
         for more in _more(phases, choice, found):
             if more.key not in seen:

@@ -15,7 +15,7 @@ from hwgen.spec.hardware import HardwareSpec
 TOO_LONG = "H407"
 """The error of polyhedral computations that take too many steps."""
 
-LIMITS = ("H405", "H612", "H613", "H614", "H615")
+LIMITS = ("H405", "H612", "H613", "H614", "H615", "H616")
 """Errors of one schedule that another may not have."""
 
 SIMULATED, SIMULATED_SHORT = 8, 12

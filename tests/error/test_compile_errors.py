@@ -9,10 +9,17 @@ import pytest
 
 import hwgen
 from hwgen.errors import HwgenError
+from hwgen.model.trace import calls
+from hwgen.pipeline import compile_kernel
+from hwgen.scripting import compile_script, script_of
+from hwgen.spec.hardware import HardwareSpec
+from hwgen.verify.data import draw_inputs
+from hwgen.verify.examine import examine
 from tests.conftest import Golden
 
 HERE = Path(__file__).parent / "compile"
 SPEC = Path(__file__).parents[2] / "hw_specs" / "vta.yaml"
+WORKLOADS = SPEC.parents[1] / "workloads"
 
 
 @pytest.mark.parametrize("path", sorted(HERE.glob("*.yaml")), ids=lambda p: p.stem)
@@ -38,3 +45,59 @@ def test_too_small_a_memory_is_named(tmp_path: Path, golden: Golden) -> None:
     with pytest.raises(HwgenError) as caught:
         hwgen.compile_kernel(workload, hwgen.load_hardware(small))
     golden(HERE / "nothing_fits.txt", str(caught.value).replace(str(tmp_path), "."))
+
+
+def reaching(folder: Path, last: int) -> HardwareSpec:
+    """The chip with summands that are loaded from so many entries off chip at most."""
+    text = SPEC.read_text(encoding="utf-8")
+    field = "dtype: int32, address: 0..4294967295"
+    assert text.count(field) == 1
+    chip = folder / "chip.yaml"
+    chip.write_text(text.replace(field, f"dtype: int32, address: 0..{last}"), encoding="utf-8")
+    return hwgen.load_hardware(chip)
+
+
+def test_an_address_past_its_field(
+    tmp_path: Path, golden: Golden, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A given schedule with a field that ends where its last call begins, and one entry before."""
+    monkeypatch.chdir(WORKLOADS)
+    workload = hwgen.load_workload("add.yaml")
+    kernel = compile_kernel(workload, hwgen.load_hardware(SPEC))
+    last = max(e.addresses[1] for e in calls(kernel.program) if e.call.intrinsic == "load_acc")
+    script = script_of(kernel)
+    fits = compile_script(workload, reaching(tmp_path, last), script)
+    assert str(fits.program) == str(kernel.program)
+    with pytest.raises(HwgenError) as caught:
+        compile_script(workload, reaching(tmp_path, last - 1), script)
+    golden(HERE / "address_field.txt", str(caught.value).replace(str(tmp_path), "."))
+
+
+@pytest.mark.parametrize("last", [823, 400])
+def test_other_schedules_have_lower_addresses(tmp_path: Path, last: int) -> None:
+    """The search goes on until its calls begin early enough, which are longer then."""
+    workload, hardware = hwgen.load_workload(WORKLOADS / "add.yaml"), reaching(tmp_path, last)
+    kernel = compile_kernel(workload, hardware)
+    examine(kernel, draw_inputs(workload, 0), "python")
+    assert kernel.cycles > compile_kernel(workload, hwgen.load_hardware(SPEC)).cycles
+
+
+def test_no_schedule_has_low_addresses(tmp_path: Path) -> None:
+    """No call is as long as the summands: the last ones begin past entry 0."""
+    with pytest.raises(HwgenError) as caught:
+        compile_kernel(
+            hwgen.load_workload(WORKLOADS / "add.yaml", {"M": 4096}), reaching(tmp_path, 0)
+        )
+    assert caught.value.code == "H616"
+
+
+def test_addresses_of_what_goes_through_offchip_memory() -> None:
+    """Too large a tensor to stay on the chip is too large for its addresses as well: it is for
+    these that there is no kernel."""
+    hardware = hwgen.load_hardware(SPEC.with_name("npu_shared_buffer.yaml"))
+    with pytest.raises(HwgenError) as caught:
+        compile_kernel(hwgen.load_workload(WORKLOADS / "attention.yaml", {"L": 100000}), hardware)
+    found = caught.value.diagnostic
+    assert (caught.value.code, found.allowed) == ("H616", "0..1073741823")
+    assert found.found.endswith(" in s_image, which holds s")
+    assert "at most 1073741824 entries instead of 10000000000" in found.repair

@@ -21,7 +21,7 @@ REFUSALS = (
     *("H301", "H302", "H305"),
     *("H401", "H402", "H403", "H404", "H405", "H407", "H408", "H409"),
     *("H502", "H503", "H504", "H505"),
-    *("H611", "H612", "H613", "H614", "H615"),
+    *("H611", "H612", "H613", "H614", "H615", "H616"),
 )
 """Codes that compiling may end with; all others tell of a defect."""
 READ_AS_TEXT = 8
