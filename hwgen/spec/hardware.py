@@ -371,7 +371,7 @@ class Intrinsic:
 
     def narrowed(self, lanes: tuple[int, ...]) -> Intrinsic:
         """What it does where so many lanes take part, by iterator; () where all do."""
-        if not lanes:
+        if not lanes or lanes == tuple(extent for _, extent in self.iterators):
             return self
         iterators = tuple((n, e) for (n, _), e in zip(self.iterators, lanes, strict=True))
         once = Range(1, 1)

@@ -23,7 +23,7 @@ def lane_problems(program: KernelProgram, hardware: HardwareSpec) -> Iterator[tu
             allowed = Range(1 if name in intrinsic.partial else extent, extent)
             if lanes not in allowed:
                 yield f"{where}: lanes of {name}", str(lanes), str(allowed)
-        if intrinsic.narrowed(call.lanes).iterators == intrinsic.iterators:
+        if intrinsic.narrowed(call.lanes) is intrinsic:
             continue
         for loop, trips in zip(intrinsic.loops, call.extents, strict=True):
             if loop.whole_lanes and trips != Const(1):
