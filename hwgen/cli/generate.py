@@ -157,7 +157,7 @@ def _check(made: Compilation, workload: Path) -> None:
     """Refuse a program that does not fit its chip; no C of it is shown or written.
 
     Raises:
-        HwgenError: H731 to H743, as `check_program`, with the workload's file.
+        HwgenError: H731 to H744, as `check_program`, with the workload's file.
     """
     from hwgen.verify.check_program import check_program
 
