@@ -17,9 +17,11 @@ from hwgen.codegen.program import Image
 from hwgen.codegen.walks import Steps
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.affine import Affine, affine
-from hwgen.polyhedral.matching import Lanes, Match, entry_coordinates, operand_iterators
+from hwgen.polyhedral.matching import Match, entry_coordinates
 from hwgen.polyhedral.operations import Operation, Storage
+from hwgen.polyhedral.ragged import Lanes
 from hwgen.polyhedral.scop import Scop
+from hwgen.polyhedral.semantics import operand_iterators
 from hwgen.spec.expression import Binary, Const, Expr, Name, add, multiply
 from hwgen.spec.hardware import HardwareSpec, Intrinsic, Operand
 from hwgen.spec.workload import Tensor

@@ -206,6 +206,8 @@ def _rendered(
 ) -> str:
     """A field's C text, from a call's numbers."""
     values: dict[str, object] = dict(hardware.parameters)
+    for iterator, lanes in intrinsic.narrowed(call.lanes).iterators:
+        values[iterator] = Fields({"extent": lanes})
     for level, loop in enumerate(intrinsic.loops):
         if not loop.software:
             strides = {o.name: _number(o.strides[level]) for o in call.operands}

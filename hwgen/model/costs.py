@@ -224,7 +224,7 @@ def _rows(
     """Bursts of rows of `width` entries."""
     if len(outer) <= 1:
         rows, stride = (outer[0], steps[0]) if outer else (1, 0)
-        return split_access(bus, address * size, width * size, rows, stride * size, span * size)
+        return split_access(bus, address * size, width * size, rows, stride * size, size)
     parts = [
         _rows(bus, size, span, width, address + i * steps[0], outer[1:], steps[1:])
         for i in range(outer[0])

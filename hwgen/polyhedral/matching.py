@@ -18,20 +18,11 @@ from math import prod
 from hwgen.errors import HwgenError
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.affine import Affine, combine
+from hwgen.polyhedral.lane_padding import padding_problem
 from hwgen.polyhedral.operations import Operation, Selection, Storage
 from hwgen.polyhedral.ragged import Lanes, exact_tails, single_lanes
 from hwgen.polyhedral.scop import Scop
-from hwgen.polyhedral.semantics import updates
-from hwgen.spec.expression import (
-    Access,
-    Binary,
-    Cast,
-    Const,
-    Expr,
-    Name,
-    walk,
-)
-from hwgen.spec.hardware import Intrinsic
+from hwgen.polyhedral.semantics import operand_iterators
 
 
 @dataclass(frozen=True)
@@ -146,15 +137,6 @@ class Match:
         return "\n".join(lines)
 
 
-def operand_iterators(intrinsic: Intrinsic, operand: str) -> tuple[str, ...]:
-    """The iterators that index an operand, by dimension."""
-    for assign in intrinsic.semantics:
-        for node in (assign.target, *walk(assign.value)):
-            if isinstance(node, Access) and node.tensor == operand:
-                return tuple(i.name for i in node.indices if isinstance(i, Name))
-    raise AssertionError(f"operand {operand} does not occur in {intrinsic.name}'s semantics")
-
-
 def match(scop: Scop, selections: list[Selection]) -> list[Match]:
     """Valid matches with the fewest applications of the costliest intrinsic, in stable order.
 
@@ -251,7 +233,9 @@ def _complete(scop: Scop, selection: Selection, anchor_lanes: dict[str, str | No
     lanes: dict[str, dict[str, str | None]] = {anchor.name: anchor_lanes}
     pinned: dict[str, Lanes] = {}
     shapes: dict[str, tuple[int, ...]] = {}
-    _pin(selection, anchor, anchor_lanes, pinned, shapes)
+    problem = _pin(selection, anchor, anchor_lanes, pinned, shapes)
+    if problem:
+        return problem
     pending = [o for o in selection.operations if o.name != anchor.name]
     while pending:
         ready = [o for o in pending if any(s in pinned for s in o.storages)]
@@ -259,7 +243,9 @@ def _complete(scop: Scop, selection: Selection, anchor_lanes: dict[str, str | No
             # Nothing connects the rest with the anchor: it takes the same lanes where it can.
             apart = next((o for o in pending if o.kind == "store"), pending[0])
             lanes[apart.name] = _alike(apart, anchor, anchor_lanes)
-            _pin(selection, apart, lanes[apart.name], pinned, shapes)
+            problem = _pin(selection, apart, lanes[apart.name], pinned, shapes)
+            if problem:
+                return problem
             pending.remove(apart)
             continue
         for o in ready:
@@ -267,7 +253,9 @@ def _complete(scop: Scop, selection: Selection, anchor_lanes: dict[str, str | No
             if isinstance(mapping, str):
                 return mapping
             lanes[o.name] = mapping
-            _pin(selection, o, mapping, pinned, shapes)
+            problem = _pin(selection, o, mapping, pinned, shapes)
+            if problem:
+                return problem
             pending.remove(o)
     blocks = _blocks(selection, lanes)
     if isinstance(blocks, str):
@@ -280,7 +268,7 @@ def _complete(scop: Scop, selection: Selection, anchor_lanes: dict[str, str | No
         coordinates[storage.name] = result
     tails = exact_tails(scop, selection, lanes, pinned, blocks)
     single = single_lanes(selection, lanes)
-    problem = _padding_problem(scop, selection, anchor, anchor_lanes, {*tails}, single)
+    problem = padding_problem(scop, selection, anchor, anchor_lanes, {*tails}, single)
     if problem:
         return problem
     loops = {n for o in selection.operations for n in o.loops}
@@ -318,13 +306,25 @@ def _pin(
     mapping: Mapping[str, str | None],
     pinned: dict[str, Lanes],
     shapes: dict[str, tuple[int, ...]],
-) -> None:
+) -> str:
+    """Fix the lanes of an operation's storages; or why two of its operands cannot share one."""
     names = {s.name for s in selection.storages}
     for operand, storage in zip(operation.intrinsic.operands, operation.storages, strict=True):
-        if storage in names and storage not in pinned:
-            iterators = operand_iterators(operation.intrinsic, operand.name)
-            pinned[storage] = tuple(mapping[i] for i in iterators)
-            shapes[storage] = operand.shape
+        if storage not in names:
+            continue
+        iterators = operand_iterators(operation.intrinsic, operand.name)
+        lanes = tuple(mapping[i] for i in iterators)
+        if storage not in pinned:
+            pinned[storage], shapes[storage] = lanes, operand.shape
+        elif operation.kind != "load" and (lanes, operand.shape) != (
+            pinned[storage],
+            shapes[storage],
+        ):
+            return (
+                f"operands of {operation.intrinsic.name} disagree on the blocks of {storage}, "
+                "which they both read"
+            )
+    return ""
 
 
 def _derive(operation: Operation, pinned: Mapping[str, Lanes]) -> dict[str, str | None] | str:
@@ -402,112 +402,6 @@ def lane_dimension(storage: Storage, loop: str) -> int | None:
         if index.coefficient(loop):
             return dimension
     return None
-
-
-def _padding_problem(
-    scop: Scop,
-    selection: Selection,
-    anchor: Operation,
-    lanes: Mapping[str, str | None],
-    ended: Collection[str],
-    single: bool,
-) -> str:
-    """Lanes past a reduction's end, or off a diagonal, must contribute the neutral element, unless
-    they take no part: those of the loops in `ended`, and where `single` of no loop."""
-    target = operand_iterators(anchor.intrinsic, anchor.intrinsic.semantics[0].target.tensor)
-    for iterator, extent in anchor.intrinsic.iterators:
-        loop = lanes[iterator]
-        diagonal = loop is not None and loop in [lanes[i] for i in target]
-        tail = loop is not None and scop.extents[loop] % extent != 0
-        if loop in ended or (loop is None and single):
-            continue
-        if iterator in target or extent == 1 or (loop and not diagonal and not tail):
-            continue
-        contents: dict[str, int | float] = {}
-        for operand, name in zip(anchor.intrinsic.operands, anchor.storages, strict=True):
-            own = operand_iterators(anchor.intrinsic, operand.name)
-            both = any(lanes[i] == loop for i in own if i in target)
-            if iterator not in own or (diagonal and not both):
-                continue
-            held = _past_the_end(scop, selection, name, None if diagonal else loop)
-            if held is not None:
-                contents[operand.name] = held
-        exact = not any(o.dtype.startswith(("float", "bfloat")) for o in anchor.intrinsic.operands)
-        if not any(
-            op == "+=" and _evaluated(value, contents, exact) == 0
-            for op, value in updates(anchor.intrinsic)
-        ):
-            return f"what the lanes past the end of {iterator} hold would change the result"
-    return ""
-
-
-def _past_the_end(
-    scop: Scop, selection: Selection, storage: str, loop: str | None
-) -> int | float | None:
-    """What a loaded storage holds in lanes that no iteration uses; None where that is data.
-
-    `loop` runs along these lanes, past its end; None where no loop does, or off a diagonal: such
-    positions lie outside the tensor by the image's construction.
-    """
-    storage = _origin(selection, storage)
-    if not any(o.kind == "load" and storage in o.storages for o in selection.operations):
-        return None
-    held = selection.storage(storage)
-    if held.tensor in selection.fetches:
-        return None  # A call of another phase has written there, not the host.
-    view = scop.view.get(held.tensor)
-    fill = view.fill if view else 0
-    if loop is None:
-        return fill
-    for dimension, index in enumerate(held.indices):
-        if index.names != (loop,) or index.coefficient(loop) != 1:
-            continue
-        end = index.constant + scop.extents[loop]
-        if view is None:
-            if end >= scop.workload.tensor[held.tensor].shape[dimension]:
-                return fill
-            continue
-        shape = scop.workload.tensor[view.source].shape
-        for function, extent in zip(view.indices, shape, strict=True):
-            step = function.coefficient(f"d{dimension}")
-            at = step * end + function.constant
-            if len(function.terms) == 1 and ((step > 0 and at >= extent) or (step < 0 and at < 0)):
-                return fill
-    return None
-
-
-def _origin(selection: Selection, storage: str) -> str:
-    """The storage that copies on the chip fill another one from."""
-    for operation in selection.operations:
-        only = operation.intrinsic.semantics[0]
-        if operation.kind == "map" and only.op == "=" and isinstance(only.value, Access):
-            names = [o.name for o in operation.intrinsic.operands]
-            if operation.storages[names.index(only.target.tensor)] == storage:
-                return _origin(selection, operation.storages[names.index(only.value.tensor)])
-    return storage
-
-
-def _evaluated(value: Expr, contents: Mapping[str, int | float], exact: bool) -> int | float | None:
-    """A value from what its operands hold, None where unknown. `exact`: 0 times anything is 0."""
-    match value:
-        case Const(number):
-            return number
-        case Access(operand, _):
-            return contents.get(operand)
-        case Cast(_, operand):
-            return _evaluated(operand, contents, exact)
-        case Binary("*", left, right):
-            a, b = (_evaluated(p, contents, exact) for p in (left, right))
-            if exact and 0 in (a, b):
-                return 0
-            return None if a is None or b is None else a * b
-        case Binary("+" | "-" as op, left, right):
-            a, b = (_evaluated(p, contents, exact) for p in (left, right))
-            if a is None or b is None:
-                return None
-            return a + b if op == "+" else a - b
-        case _:
-            return None
 
 
 def check_match(found: Match) -> None:

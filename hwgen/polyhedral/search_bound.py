@@ -16,8 +16,8 @@ from hwgen.polyhedral.affine import Affine
 from hwgen.polyhedral.estimate import Grid
 from hwgen.polyhedral.matching import Match
 from hwgen.polyhedral.operations import Operation
-from hwgen.polyhedral.traffic import Rates, loose_rows
-from hwgen.spec.expression import DTYPES
+from hwgen.polyhedral.ragged import Lanes
+from hwgen.polyhedral.traffic import Rates, loose_rows, moved_block
 from hwgen.spec.hardware import HardwareSpec
 
 
@@ -64,18 +64,32 @@ def _transfer(hardware: HardwareSpec, match: Match, o: Operation) -> tuple[float
     """Cycles of a transfer's data, its bus beats and its bus, each entry moved once."""
     offchip = next(p for p in o.intrinsic.operands if hardware.memory[p.memory].kind == "offchip")
     bus = hardware.bus[hardware.memory[offchip.memory].bus]
-    entry_bytes = int(np.prod(offchip.shape)) * DTYPES[offchip.dtype]
+    block = moved_block(match, o, offchip)
     storage = next(s for s in o.storages if s in match.coordinate)
-    entries = distinct_entries(match, match.coordinate[storage]) * prod(
+    blocks = distinct_entries(match, match.coordinate[storage]) * prod(
         n for _, n in loose_rows(match, o, storage)
     )
-    beats = entries * entry_bytes / bus.beat_bytes
+    # The last block of a loop that ends inside one is counted as what it is.
+    whole = blocks * _real_part(match, match.storage_lane[storage])
+    beats = whole * block.bytes / bus.beat_bytes
     channel = bus.write if o.kind == "store" else bus.read
-    data = entries * channel.cycles_per_entry if channel.cycles_per_entry else beats
+    data = beats
+    if channel.cycles_per_entry:
+        data = whole * block.entries * channel.cycles_per_entry
     if channel.in_flight_bursts == 1:
         burst_bytes = min(bus.burst_beats * bus.beat_bytes, bus.burst_boundary_bytes)
-        data += entries * entry_bytes / burst_bytes * channel.latency_cycles
+        data += whole * block.bytes / burst_bytes * channel.latency_cycles
     return data, beats, bus.name
+
+
+def _real_part(match: Match, lanes: Lanes) -> float:
+    """Of all lanes of the blocks along loops that end inside one, those that take part."""
+    part = 1.0
+    for loop, last in match.tails:
+        if loop in lanes:
+            whole = match.count[loop] * match.block[loop]
+            part *= (whole - match.block[loop] + last) / whole
+    return part
 
 
 def distinct_entries(match: Match, coordinates: tuple[Affine, ...]) -> int:

@@ -9,7 +9,7 @@ from functools import lru_cache
 from hwgen.polyhedral.normal_form import normalise
 from hwgen.polyhedral.unify import flatten, rebuild
 from hwgen.spec.call_cycles import unhindered
-from hwgen.spec.expression import Access, Assign, Cast, Const, Expr, evaluate
+from hwgen.spec.expression import Access, Assign, Cast, Const, Expr, Name, evaluate, walk
 from hwgen.spec.hardware import HardwareSpec, Intrinsic, Operand
 
 
@@ -147,3 +147,12 @@ def neutral_element(op: str, dtype: str) -> int | float:
     if dtype.startswith("u"):
         return 0 if op == "max=" else 2**bits - 1
     return -(2 ** (bits - 1)) if op == "max=" else 2 ** (bits - 1) - 1
+
+
+def operand_iterators(intrinsic: Intrinsic, operand: str) -> tuple[str, ...]:
+    """The iterators that index an operand, by dimension."""
+    for assign in intrinsic.semantics:
+        for node in (assign.target, *walk(assign.value)):
+            if isinstance(node, Access) and node.tensor == operand:
+                return tuple(i.name for i in node.indices if isinstance(i, Name))
+    raise AssertionError(f"operand {operand} does not occur in {intrinsic.name}'s semantics")

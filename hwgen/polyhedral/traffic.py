@@ -14,7 +14,7 @@ from hwgen.polyhedral.matching import Match
 from hwgen.polyhedral.operations import Operation
 from hwgen.spec.call_cycles import best_rate, unhindered
 from hwgen.spec.expression import DTYPES, evaluate
-from hwgen.spec.hardware import Bus, HardwareSpec, Intrinsic
+from hwgen.spec.hardware import Bus, HardwareSpec, Intrinsic, Operand
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,26 @@ class Transfer(NamedTuple):
     instructions: NDArray[np.float64]
 
 
+class Block(NamedTuple):
+    """What one application of a move moves off chip, all lanes that a loop runs along taking
+    part."""
+
+    entries: int
+    bytes: int
+
+
+def moved_block(match: Match, operation: Operation, offchip: Operand) -> Block:
+    """Of an operand off chip: its entries and bytes."""
+    along = dict(match.lane[operation.name])
+    extents = dict(operation.intrinsic.iterators)
+    lanes = {
+        name: 1 if match.single and along[name] is None else extent
+        for name, extent in extents.items()
+    }
+    elements = prod(lanes[name] for name in offchip.indices)
+    return Block(offchip.span_of(lanes.items()), elements * DTYPES[offchip.dtype])
+
+
 def transfer_cycles(
     hardware: HardwareSpec,
     operation: Operation,
@@ -69,8 +89,7 @@ def transfer_cycles(
     intrinsic = operation.intrinsic
     offchip = next(o for o in intrinsic.operands if hardware.memory[o.memory].kind == "offchip")
     bus = hardware.bus[hardware.memory[offchip.memory].bus]
-    lanes = int(np.prod(offchip.shape)) if offchip.shape else 1
-    entry_bytes = lanes * DTYPES[offchip.dtype]
+    block = moved_block(match, operation, offchip)
     box: list[NDArray[np.int64]] = []
     coordinates = match.coordinate[storage]
     full: list[int] = []
@@ -87,7 +106,7 @@ def transfer_cycles(
             full.append(row[1])
     box = [*(np.full(1, extent, np.int64) for _, extent in rows), *box]
     full = [*(extent for _, extent in rows), *full]
-    run, total, block = np.ones(1), np.ones(1), np.ones(1)
+    run, total, within = np.ones(1), np.ones(1), np.ones(1)
     contiguous = np.ones(1, dtype=np.bool_)
     second = np.zeros(1, dtype=np.bool_)
     for extent, whole in zip(reversed(box), reversed(full), strict=True):
@@ -95,12 +114,12 @@ def transfer_cycles(
         run = np.where(contiguous, run * extent, run)
         # The first loop that does not continue the run is the transfer's second dimension.
         takes = ~contiguous & ~second & (extent > 1)
-        block = np.where(contiguous, run, np.where(takes, block * extent, block))
+        within = np.where(contiguous, run, np.where(takes, within * extent, within))
         second = second | takes
         contiguous = contiguous & (extent == whole)
-    calls = total / block
+    calls = total / within
     rates = Rates.of(intrinsic)
-    cycles, beats = _bus_cycles(bus, operation.kind == "store", total / run, run, entry_bytes)
+    cycles, beats = _bus_cycles(bus, operation.kind == "store", total / run, run, block)
     if intrinsic.software_loops:
         issued = _instructions(operation, offchip.name, run, total)
         return Transfer(total * rates.per_iteration + rates.per_transfer * cycles, beats, issued)
@@ -145,14 +164,15 @@ def _bus_cycles(
     write: bool,
     rows: NDArray[np.float64],
     run: NDArray[np.float64],
-    entry_bytes: int,
+    block: Block,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     channel = bus.write if write else bus.read
     burst_bytes = min(bus.burst_beats * bus.beat_bytes, bus.burst_boundary_bytes)
-    row_bytes = run * entry_bytes
+    row_bytes = run * block.bytes
     bursts = rows * np.ceil(row_bytes / burst_bytes)
     beats = rows * np.ceil(row_bytes / bus.beat_bytes)
-    data = rows * run * channel.cycles_per_entry if channel.cycles_per_entry else beats
+    entries = rows * run * block.entries
+    data = entries * channel.cycles_per_entry if channel.cycles_per_entry else beats
     if channel.in_flight_bursts == 1:
         return data + bursts * channel.latency_cycles, beats
     window = bursts * channel.latency_cycles / channel.in_flight_bursts

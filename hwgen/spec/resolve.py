@@ -478,6 +478,12 @@ def _loops(
     for name, loop in reversed(list(loops.items())):
         where = (*path, "loops", name)
         extent = context.range(loop.extent, (*where, "extent"), 1)
+        if loop.lanes == "all" and extent.minimum > 1:
+            raise context.error(
+                "H136", f"loop {name!r} needs all lanes, and always runs more than once",
+                (*where, "lanes"), found=f"lanes: all, extent {extent}",
+                allowed=f"extent 1..{extent.maximum}", repair="remove `lanes`",
+            )  # fmt: skip
         strides: list[tuple[str, StrideRule]] = []
         for operand, text in loop.strides.items():
             at = (*where, "strides", operand)

@@ -45,6 +45,7 @@ def lane_mutations(hardware: HardwareSpec) -> tuple[Mutation, ...]:
 
 
 def _several(intrinsic: Intrinsic, call: Call) -> list[int]:
-    """The partial iterators, by position, of which more than one lane takes part."""
-    lanes = intrinsic.narrowed(call.lanes).iterators
-    return [at for at, (name, n) in enumerate(lanes) if name in intrinsic.partial and n > 1]
+    """The iterators, by position, of which several lanes take part, and not all: others may be
+    padding."""
+    pairs = zip(intrinsic.iterators, call.lanes, strict=False)
+    return [at for at, ((_, extent), n) in enumerate(pairs) if 1 < n < extent]

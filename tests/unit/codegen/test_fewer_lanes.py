@@ -168,7 +168,7 @@ def test_a_loop_that_needs_all_lanes_is_refused() -> None:
 
 @pytest.mark.parametrize("number", [0, 1])
 def test_planted_defects_are_found(number: int) -> None:
-    c = compiled(M=5, N=17, K=33)
+    c = compiled(M=5, N=18, K=35)
     inputs = random_inputs(c.workload, 0)
     mutation = lane_mutations(c.hardware)[number]
     for seed in range(12):
