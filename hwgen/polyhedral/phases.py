@@ -91,9 +91,9 @@ def _together(workload: Workload, statements: list[Statement]) -> bool:
 
 def _apart(scop: Scop) -> bool:
     """Whether some statements share no loop with the others: one nest of both would do each again
-    in every tile of the other."""
+    in every tile of the other. Those whose loops run once are done once, wherever they stand."""
     joined: list[set[str]] = []
-    for loops in ({n for n, _ in s.loops} for s in scop.statements):
+    for loops in ({n for n, extent in s.loops if extent > 1} for s in scop.statements):
         if loops:
             touching = [group for group in joined if not group.isdisjoint(loops)]
             apart = [group for group in joined if group.isdisjoint(loops)]

@@ -543,7 +543,7 @@ CHECKS: tuple[Check, ...] = (
     Check("immediates", "H738", _immediates),
     Check("synchronisation", "H739", _synchronisation),
     Check("entries", "H740", _entries),
-    Check("configuration", "H742", _configuration),
     Check("lanes", "H744", _lanes),
+    Check("configuration", "H742", _configuration),
 )
 """In the order in which they run; later checks rely on the earlier ones."""

@@ -34,6 +34,7 @@ GEMMS = (
     *(case("gemm_full", **sizes) for sizes in TURNS[::2]),
     *(case("gemm_full_biased", **sizes) for sizes in TURNS[1::2]),
     case("gemm_full", M=70, N=1, K=7),
+    case("gemm_full_biased", M=1, N=1, K=7),
     case("gemm_scaled", M=257, N=257, K=257, LOW=-128),
 )
 """Every size in every place, with and without bias, ReLU and narrowing."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,9 +18,10 @@ from hwgen.model.reference import run_reference
 from hwgen.model.timing import estimate_cycles, simulate_timing
 from hwgen.model.traffic import off_chip_traffic
 from hwgen.pipeline import Compilation, compile_kernel
+from hwgen.polyhedral.search_bound import least_work
 from hwgen.spec.expression import Const
 from hwgen.spec.hardware import HardwareSpec
-from hwgen.spec.load import load_hardware, load_workload
+from hwgen.spec.load import load_hardware, load_workload, parse_workload
 from hwgen.verify.check_program import check_program
 from hwgen.verify.data import first_difference, random_inputs
 from hwgen.verify.edits import rewritten
@@ -100,6 +102,50 @@ def test_a_loop_of_extent_one_takes_one_lane() -> None:
     assert c.match.single
     assert all(i.in_place for i in c.program.images)
     assert {call.lanes for call in calls(c.program.body) if "matmul" in call.intrinsic} == {(1, 16)}
+
+
+def test_operands_that_share_a_storage_agree_on_its_blocks() -> None:
+    """The vector times itself: one operand reads a row of it, the other a block of rows."""
+    text = {"name": "square", "sizes": {"M": 1, "K": 5}, "tensors": {"a": "int8[M, K]",
+            "c": "int32[M, M]"}, "compute": ["c[m, n] += a[m, k] * a[n, k]"]}  # fmt: skip
+    with pytest.raises(HwgenError) as found:
+        compile_kernel(parse_workload(text), CHIP)
+    assert found.value.code == "H302"
+    assert "a_spad" in found.value.diagnostic.found
+
+
+def test_entries_off_chip_are_elements(tmp_path: Path) -> None:
+    """Cycles of each entry written, in the bound as in the timing model."""
+    old = "write: {latency_cycles: WRITE_LATENCY,"
+    text = SPEC.read_text()
+    assert old in text
+    (tmp_path / "chip.yaml").write_text(text.replace(old, f"{old} cycles_per_entry: 3,"))
+    slow = load_hardware(tmp_path / "chip.yaml")
+    for m, n, k in ((16, 64, 16), (5, 19, 9)):
+        c = compiled(slow, M=m, N=n, K=k)
+        check(c)
+        writes = 3 * m * n
+        assert dict(lower_bound(c.program, slow).per_resource)["unit store"] == writes
+
+
+def test_no_schedule_takes_less_than_the_floor_of_its_match() -> None:
+    for sizes in (
+        {"M": 300, "N": 1, "K": 16},
+        {"M": 100, "N": 17, "K": 1},
+        {"M": 9, "N": 33, "K": 5},
+    ):
+        c = compiled(**sizes)
+        assert least_work(CHIP, c.match) <= c.cycles
+
+
+def test_configurations_may_name_lanes(tmp_path: Path) -> None:
+    old = "\"{{ i.stride.a if i.stride.a != '0' else 1 }}\""
+    text = SPEC.read_text()
+    assert old in text
+    (tmp_path / "chip.yaml").write_text(text.replace(old, '"{{ j.extent }}"'))
+    c = compiled(load_hardware(tmp_path / "chip.yaml"), M=5, N=19, K=9)
+    check(c)
+    assert set(re.findall(r"configure array\[0\]: row_step=(\d+)", str(c.program))) == {"16", "3"}
 
 
 def test_whole_blocks_need_no_fewer() -> None:
