@@ -129,12 +129,8 @@ def test_entries_off_chip_are_elements(tmp_path: Path) -> None:
 
 
 def test_no_schedule_takes_less_than_the_floor_of_its_match() -> None:
-    for sizes in (
-        {"M": 300, "N": 1, "K": 16},
-        {"M": 100, "N": 17, "K": 1},
-        {"M": 9, "N": 33, "K": 5},
-    ):
-        c = compiled(**sizes)
+    for m, n, k in ((300, 1, 16), (100, 17, 1), (9, 33, 5)):
+        c = compiled(M=m, N=n, K=k)
         assert least_work(CHIP, c.match) <= c.cycles
 
 
