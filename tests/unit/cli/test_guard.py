@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -209,14 +210,26 @@ def test_text_that_the_terminal_cannot_show_is_escaped(tmp_path: Path) -> None:
     assert b"Traceback" not in done.stderr
 
 
+def _writer(fifo: Path) -> int:
+    """The end of a pipe to write to, once there is a reader, which then waits for data."""
+    for _ in range(600):
+        try:
+            return os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+            time.sleep(0.05)
+    raise AssertionError("nobody reads")
+
+
 def test_an_interrupt_from_outside_exits_with_130(tmp_path: Path) -> None:
     fifo = tmp_path / "slow.yaml"
     os.mkfifo(fifo)
     process = start("check", str(fifo))
-    # The process blocks in open() until someone writes; give it time to get there.
-    time.sleep(1.0)
+    writer = _writer(fifo)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=30)
+    os.close(writer)
     assert process.returncode == 130
     assert "Traceback" not in errors
 
