@@ -209,13 +209,12 @@ def split_operand(
     if outer and steps[-1] == span:
         width *= outer.pop()
         steps.pop()
-    return _rows(bus, size, span, width, address, tuple(outer), tuple(steps))
+    return _rows(bus, size, width, address, tuple(outer), tuple(steps))
 
 
 def _rows(
     bus: Bus,
     size: int,
-    span: int,
     width: int,
     address: int,
     outer: tuple[int, ...],
@@ -226,7 +225,7 @@ def _rows(
         rows, stride = (outer[0], steps[0]) if outer else (1, 0)
         return split_access(bus, address * size, width * size, rows, stride * size, size)
     parts = [
-        _rows(bus, size, span, width, address + i * steps[0], outer[1:], steps[1:])
+        _rows(bus, size, width, address + i * steps[0], outer[1:], steps[1:])
         for i in range(outer[0])
     ]
     return Bursts(

@@ -8,6 +8,7 @@ from hwgen.codegen.program import Call, Node
 from hwgen.spec.hardware import HardwareSpec, Intrinsic
 
 from .edits import Mutation, on_one
+from .mutations_configuration import STATE
 
 FIELD = "H744"
 
@@ -39,7 +40,7 @@ def lane_mutations(hardware: HardwareSpec) -> tuple[Mutation, ...]:
         return (replace(node, lanes=(most[0], *stated(node)[1:])),)
 
     return (
-        Mutation("a lane less", on_one(several, fewer), (FIELD, "H717", "H724", "H790")),
+        Mutation("a lane less", on_one(several, fewer), (STATE, "H717", "H724", "H790")),
         Mutation("a lane more than there are", on_one(any_lanes, more), (FIELD,)),
     )
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hwgen import phase
 from hwgen.codegen.program import Call, KernelProgram, Node, calls
 from hwgen.errors import HwgenError
 from hwgen.model.bound import lower_bound
@@ -139,6 +140,22 @@ def test_configurations_may_name_lanes(tmp_path: Path) -> None:
     c = compiled(load_hardware(tmp_path / "chip.yaml"), M=5, N=19, K=9)
     check(c)
     assert set(re.findall(r"configure array\[0\]: row_step=(\d+)", str(c.program))) == {"16", "3"}
+
+
+def test_what_the_host_packs_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel that exchanges rows and columns is faster here, but the host packs all of it."""
+    careful = compiled(M=7, N=17, K=48)
+    assert all(i.in_place for i in careful.program.images)
+
+    def idle(*_: object) -> int:
+        return 0
+
+    monkeypatch.setattr(phase, "_host_cycles", idle)
+    careless = compiled(M=7, N=17, K=48)
+    assert not any(i.in_place for i in careless.program.images)
+    packed = sum(i.bytes for i in careless.program.images)
+    beat = CHIP.bus["dma"].beat_bytes
+    assert careless.cycles < careful.cycles <= careless.cycles + 2 * packed // beat
 
 
 def test_whole_blocks_need_no_fewer() -> None:
