@@ -1,4 +1,5 @@
 # make demo: generate a kernel and run it.   make test: the whole test suite.
+# make campaign: the suite with every combination of sizes, and longer draws.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -9,7 +10,7 @@ GEMM := --spec hw_specs/vta.yaml --workload workloads/gemm.yaml --set M=1 --set 
 DEMO := build/demo
 PYTEST_ARGS ?=
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test campaign lint bench clean
 
 # The packages are only reinstalled when pyproject.toml changes; `make -B` forces it.
 $(BIN)/python:
@@ -41,6 +42,9 @@ demo: $(RUN)
 
 test: $(DEV)
 	$(BIN)/python -m pytest -n auto $(PYTEST_ARGS)
+
+campaign: $(DEV)
+	HWGEN_CAMPAIGN=1 HWGEN_EXAMPLES=$(or $(EXAMPLES),1000) $(BIN)/python -m pytest -n auto $(PYTEST_ARGS)
 
 lint: $(DEV)
 	$(BIN)/python -m ruff check .

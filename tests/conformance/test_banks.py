@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
-from itertools import product
 from pathlib import Path
 
 import pytest
@@ -21,6 +20,7 @@ from hwgen.spec.load import load_hardware, load_workload
 from hwgen.verify.data import draw_inputs, first_difference
 from hwgen.verify.examine import examine
 from tests.conftest import Golden
+from tests.sampling import products
 
 ROOT = Path(__file__).resolve().parents[2]
 BANK = 16384
@@ -114,7 +114,7 @@ def test_every_check_passes(banks: int) -> None:
     assert (full.cycles, full.conflicts) == (kernel.cycles, kernel.kernel.timing.conflicts)
 
 
-@pytest.mark.parametrize("sizes", list(product(ODD, repeat=3)), ids=str)
+@pytest.mark.parametrize("sizes", products(ODD, ODD, ODD), ids=str)
 def test_odd_shapes(sizes: tuple[int, int, int]) -> None:
     kernel = searched(sizes)
     examine(kernel, draw_inputs(kernel.workload, sum(sizes), "small"))

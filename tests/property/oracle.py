@@ -3,7 +3,6 @@ that says what to change."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -21,11 +20,6 @@ T = TypeVar("T")
 
 SETTINGS = settings(deadline=None, derandomize=True, suppress_health_check=(HealthCheck.too_slow,))
 """One draw may be slow: it compiles a kernel."""
-
-
-def examples(few: int) -> int:
-    """Examples of one test: a few, or as many as the environment's HWGEN_EXAMPLES says."""
-    return int(os.environ.get("HWGEN_EXAMPLES", few))
 
 
 def read(parse: Callable[[], T]) -> T | None:

@@ -31,7 +31,7 @@ from hwgen.verify.chips.draws import Spec
 from hwgen.verify.chips.used import features_used
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import compile_ranked
-from tests.property.oracle import examples
+from tests.sampling import examples
 
 Record = tuple[str, tuple[float, ...]]
 MOST_RECORDS = 100_000

@@ -23,7 +23,8 @@ from hwgen.verify.chips.examine import check
 from hwgen.verify.chips.phases import phased_workload
 from hwgen.verify.chips.sync import KINDS, synchronise_otherwise
 from hwgen.verify.chips.used import FEATURES
-from tests.property.oracle import examples, judge, read
+from tests.property.oracle import judge, read
+from tests.sampling import examples
 
 ROOT = Path(__file__).parents[2]
 VTA = ROOT / "hw_specs" / "vta.yaml"

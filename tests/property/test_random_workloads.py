@@ -14,7 +14,8 @@ from hwgen.polyhedral.search_choose import LIMITS
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, make_workload, parse_workload
 from hwgen.verify.chips.workloads import random_workload
-from tests.property.oracle import SETTINGS, examples, judge, read
+from tests.property.oracle import SETTINGS, judge, read
+from tests.sampling import examples
 
 SPEC = Path(__file__).parents[2] / "hw_specs" / "vta.yaml"
 

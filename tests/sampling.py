@@ -1,0 +1,40 @@
+"""How much a test looks at: enough to find what breaks, or everything (`make campaign`)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from itertools import combinations, product
+from typing import Any
+
+EVERYTHING = os.environ.get("HWGEN_CAMPAIGN", "") not in ("", "0")
+"""Whether every combination is tried."""
+
+
+def examples(few: int) -> int:
+    """Examples of one test: a few, or as many as the environment's HWGEN_EXAMPLES says."""
+    return int(os.environ.get("HWGEN_EXAMPLES", few))
+
+
+def products(*axes: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """Combinations of one value of each axis: all of them in a campaign, else a few in which any
+    two values of two axes meet.
+
+    Greedy, and the same every time: of all combinations the one with the most pairs that no
+    earlier one has, the first of several.
+    """
+    points = list(product(*(range(len(axis)) for axis in axes)))
+    if not EVERYTHING and len(axes) > 2:
+        points = _pairwise(points)
+    return [tuple(axis[n] for axis, n in zip(axes, p, strict=True)) for p in points]
+
+
+def _pairwise(points: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    pairs = {p: frozenset(combinations(enumerate(p), 2)) for p in points}
+    missing = set[object]().union(*pairs.values())
+    chosen: list[tuple[int, ...]] = []
+    while missing:
+        best = max(points, key=lambda p: len(pairs[p] & missing))
+        missing -= pairs[best]
+        chosen.append(best)
+    return sorted(chosen)
