@@ -344,6 +344,7 @@ def simulate(
         "verify --spec CHIP --workload gemm --examples 200 --seed 7",
         "verify --spec LOOPS --schedules 1000",
         "verify --chips 200 --seed 1     (of no chip: of chips that are drawn too)",
+        "verify --workloads 100          (what every chip compiles of natural workloads)",
     )
 )
 def verify(
@@ -353,7 +354,8 @@ def verify(
         typer.Option(
             "--spec",
             metavar="SPEC",
-            help="The chip: a file, or a name in hw_specs/. Left out only with --chips.",
+            help="The chip: a file, or a name in hw_specs/. May be left out with --chips or "
+            "--workloads.",
         ),
     ] = None,
     workloads: Annotated[
@@ -381,10 +383,21 @@ def verify(
             help="Instead: N random chips, or variants of SPEC, each with a workload drawn too.",
         ),
     ] = None,
+    natural: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(
+            "--workloads",
+            min=1,
+            metavar="N",
+            help="Instead: N natural workloads; the share that SPEC, or every chip, compiles.",
+        ),
+    ] = None,
     jobs: Annotated[
         Optional[int],  # noqa: UP045
         typer.Option(
-            min=1, metavar="N", help="With --chips: processes; left out: one for each core."
+            min=1,
+            metavar="N",
+            help="With --chips or --workloads: processes; left out: one for each core.",
         ),
     ] = None,
     output: Annotated[
@@ -404,24 +417,30 @@ def verify(
     Every example is compiled and checked in every way there is. A failure is reduced to the
     smallest one and printed as a command; the exit status is then 1.
     """
-    if spec is None and chips is None:
+    campaigns = {"--chips": chips, "--schedules": schedules, "--workloads": natural}
+    asked = [option for option, count in campaigns.items() if count is not None]
+    drawn = asked[0] if asked else ""
+    if spec is None and drawn not in ("--chips", "--workloads"):
         raise typer.BadParameter("name a chip, or draw some with --chips", param_hint="'--spec'")
-    if chips is not None and schedules is not None:
-        raise typer.BadParameter("one of --chips and --schedules", param_hint="'--schedules'")
-    drawn = "--chips" if chips is not None else "--schedules" if schedules is not None else ""
+    if len(asked) > 1:
+        raise typer.BadParameter(f"one of {' and '.join(asked)}", param_hint=f"'{asked[1]}'")
     if drawn and (workloads or settings):
         raise typer.BadParameter("workloads and sizes are drawn too", param_hint=f"'{drawn}'")
     if drawn and examples is not None:
         hint = "'--examples'"
         raise typer.BadParameter(f"it counts examples of a workload, not {drawn}", param_hint=hint)
-    for option, given in (("--jobs", jobs), ("--output", output)):
-        if given is not None and chips is None:
-            raise typer.BadParameter("it goes with --chips alone", param_hint=f"'{option}'")
+    if jobs is not None and drawn not in ("--chips", "--workloads"):
+        raise typer.BadParameter("it goes with --chips or --workloads", param_hint="'--jobs'")
+    if output is not None and chips is None:
+        raise typer.BadParameter("it goes with --chips alone", param_hint="'--output'")
     with guarded():
         from hwgen.cli import verify as body
 
         if chips is not None:
             body.verify_chips(spec, chips, seed, jobs, output or FAILURES)
+            return
+        if natural is not None:
+            body.verify_workloads(spec, natural, seed, jobs)
             return
         assert spec is not None
         if schedules is not None:

@@ -111,7 +111,7 @@ def find_spec(text: str) -> Path:
     Raises:
         HwgenError: H003 where there is none.
     """
-    return _find(text, "spec", _folders(SPEC_FOLDER), _folders(WORKLOAD_FOLDER))
+    return _find(text, "spec", spec_folders(), _folders(WORKLOAD_FOLDER))
 
 
 def find_workload(text: str, spec: Path) -> Path:
@@ -120,7 +120,12 @@ def find_workload(text: str, spec: Path) -> Path:
     Raises:
         HwgenError: H003 where there is none.
     """
-    return _find(text, "workload", workload_folders(spec), _folders(SPEC_FOLDER))
+    return _find(text, "workload", workload_folders(spec), spec_folders())
+
+
+def spec_folders() -> tuple[Path, ...]:
+    """Where chips are looked for: here, and in hwgen's checkout."""
+    return _folders(SPEC_FOLDER)
 
 
 def workload_folders(spec: Path) -> tuple[Path, ...]:

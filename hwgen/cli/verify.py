@@ -12,7 +12,7 @@ from time import monotonic
 import typer
 
 from hwgen.cli.output import write_files
-from hwgen.cli.resolve import find_spec, resolve
+from hwgen.cli.resolve import files_in, find_spec, resolve, spec_folders
 from hwgen.errors import HwgenError
 from hwgen.spec.load import load_hardware
 from hwgen.verify.campaign import campaign
@@ -102,6 +102,25 @@ def verify_chips(spec: str | None, chips: int, seed: int, jobs: int | None, outp
     if files:
         write_files(output, files)
     typer.echo(chips_text(report, output))
+    if not report.ok:
+        raise typer.Exit(1)
+
+
+def verify_workloads(spec: str | None, count: int, seed: int, jobs: int | None) -> None:
+    """Draw natural workloads for a chip, or for every one; exit status 1 where one is wrong."""
+    from hwgen.report.natural import natural_text
+    from hwgen.verify.natural.campaign import natural_campaign
+
+    chips = [find_spec(spec)] if spec is not None else list(files_in(spec_folders()))
+    with _progress(count * len(chips)) as progress:
+        report = natural_campaign(
+            chips,
+            count,
+            seed,
+            processes=jobs or os.cpu_count() or 1,
+            progress=lambda done, of: progress("workloads", done, of),
+        )
+    typer.echo(natural_text(report))
     if not report.ok:
         raise typer.Exit(1)
 

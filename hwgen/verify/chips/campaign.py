@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import gc
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import cast
 
 from hwgen.errors import HwgenError
 from hwgen.verify.chips.draw import Draw, draw_again, draw_of
 from hwgen.verify.chips.draws import Spec
 from hwgen.verify.chips.examine import Outcome, Verdict, check
+from hwgen.verify.processes import each
 
 COLLECTED_AFTER = 20_000
 """New objects after which a process looks for cyclic garbage: most of what a draw makes stays."""
@@ -21,9 +22,6 @@ BATCH = 20
 SHRINK_RUNS = 60
 """Draws checked while a failure is reduced."""
 SHOWN_FAILURES = 6
-
-W = TypeVar("W")
-R = TypeVar("R")
 
 Progress = Callable[[int, int, tuple[int, ...]], None]
 """Called with draws done, draws in all, and the seeds of those that are wrong."""
@@ -135,7 +133,7 @@ def chip_campaign(
         for first in range(seed, seed + count, BATCH)
     ]
     tally = Tally()
-    for part in _each(_work, work, processes):
+    for part in each(_work, work, processes):
         tally.add(part)
         if progress is not None:
             progress(tally.drawn, count, tuple(f.number for f in tally.failures))
@@ -143,7 +141,7 @@ def chip_campaign(
     for failure in sorted(tally.failures, key=_size):
         smallest.setdefault(failure.outcome.signature, failure)
     shown = sorted(smallest.values(), key=_size)[:SHOWN_FAILURES]
-    smaller = _each(_reduced, [(f, data) for f in shown], processes)
+    smaller = each(_reduced, [(f, data) for f in shown], processes)
     return ChipReport(base, seed, tally, tuple(smaller))
 
 
@@ -172,18 +170,6 @@ def base_data(base: Path | None) -> Spec | None:
 
 
 _Work = tuple[int, int, Spec | None]
-
-
-def _each(call: Callable[[W], R], work: Sequence[W], processes: int) -> Iterator[R]:
-    """The results of a call in order, made by several processes."""
-    processes = min(processes, len(work))
-    if processes <= 1:
-        yield from map(call, work)
-        return
-    from multiprocessing import get_context
-
-    with get_context("spawn").Pool(processes) as pool:
-        yield from pool.imap(call, work)
 
 
 def _work(work: _Work) -> Tally:

@@ -1,0 +1,1 @@
+"""Random workloads of the kind that people write, and what becomes of them on a chip."""

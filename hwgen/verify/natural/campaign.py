@@ -1,0 +1,169 @@
+"""How many natural workloads a chip compiles, and which of the others are the most natural."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+from hwgen.errors import HwgenError
+from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.workload import Workload
+from hwgen.verify.chips.examine import REFUSALS
+from hwgen.verify.natural.draft import numbers_of
+from hwgen.verify.natural.families import Natural, natural_workload
+from hwgen.verify.processes import each
+
+BATCH = 10
+"""Workloads that a process takes at a time."""
+MOST_NATURAL = 10
+
+Verdict = Literal["equal", "refused", "wrong"]
+Progress = Callable[[int, int], None]
+"""Called with workloads done and workloads in all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a workload. `code` and `message`: of the refusal, or of what is wrong."""
+
+    workload: Natural
+    verdict: Verdict
+    code: str = ""
+    message: str = ""
+
+
+@dataclass(slots=True)
+class ChipTally:
+    """One chip's workloads. `families`: how many were drawn and how many ran, by family."""
+
+    chip: Path
+    ran: int = 0
+    drawn: Counter[str] = field(default_factory=Counter[str])
+    families: Counter[str] = field(default_factory=Counter[str])
+    codes: Counter[str] = field(default_factory=Counter[str])
+    refused: list[Outcome] = field(default_factory=list[Outcome])
+    wrong: list[Outcome] = field(default_factory=list[Outcome])
+
+    def note(self, outcome: Outcome) -> None:
+        """Count one workload."""
+        family = outcome.workload.family
+        self.drawn[family] += 1
+        match outcome.verdict:
+            case "equal":
+                self.ran += 1
+                self.families[family] += 1
+            case "refused":
+                self.codes[outcome.code] += 1
+                self.refused.append(outcome)
+            case "wrong":
+                self.wrong.append(outcome)
+
+    @property
+    def share(self) -> float:
+        """Of the workloads drawn, those that ran and were right."""
+        return self.ran / max(1, self.drawn.total())
+
+    @property
+    def most_natural(self) -> list[Outcome]:
+        """The most natural refusals, one of each code and family with nothing else unusual."""
+        kinds: dict[tuple[object, ...], Outcome] = {}
+        for outcome in sorted(self.refused, key=lambda o: o.workload.rank):
+            w = outcome.workload
+            kinds.setdefault((outcome.code, w.family, w.unusual), outcome)
+        return list(kinds.values())[:MOST_NATURAL]
+
+
+@dataclass(frozen=True, slots=True)
+class NaturalReport:
+    """A campaign's result, chip by chip."""
+
+    seed: int
+    chips: tuple[ChipTally, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether something ran and nothing was wrong."""
+        return any(c.ran for c in self.chips) and not any(c.wrong for c in self.chips)
+
+
+def natural_campaign(
+    chips: Sequence[Path],
+    count: int,
+    seed: int,
+    *,
+    processes: int = 1,
+    progress: Progress | None = None,
+) -> NaturalReport:
+    """Compile and run `count` workloads on every chip; the seeds follow each other from `seed` on.
+
+    Raises:
+        HwgenError: where a chip cannot be loaded.
+    """
+    for chip in chips:
+        _loaded(chip)
+    work = [
+        (chip, first, min(BATCH, seed + count - first))
+        for chip in chips
+        for first in range(seed, seed + count, BATCH)
+    ]
+    tallies = {chip: ChipTally(chip) for chip in chips}
+    done = 0
+    for (chip, _, _), outcomes in zip(work, each(_work, work, processes), strict=True):
+        for outcome in outcomes:
+            tallies[chip].note(outcome)
+        done += len(outcomes)
+        if progress is not None:
+            progress(done, count * len(chips))
+    return NaturalReport(seed, tuple(tallies.values()))
+
+
+@cache
+def _loaded(chip: Path) -> HardwareSpec:
+    from hwgen.spec.load import load_hardware
+
+    return load_hardware(chip)
+
+
+def _work(work: tuple[Path, int, int]) -> list[Outcome]:
+    chip, first, count = work
+    hardware = _loaded(chip)
+    numbers = numbers_of(hardware)
+    return [
+        outcome_of(natural_workload(seed, numbers), hardware, seed)
+        for seed in range(first, first + count)
+    ]
+
+
+def outcome_of(natural: Natural, hardware: HardwareSpec, seed: int) -> Outcome:
+    """Compile a workload and run it on data of a seed."""
+    from hwgen.spec.load import parse_workload
+
+    try:
+        workload = parse_workload(natural.data, file=f"natural_{seed}.yaml")
+        _run(workload, hardware, seed)
+    except HwgenError as error:
+        verdict = "refused" if error.code in REFUSALS else "wrong"
+        return Outcome(natural, verdict, error.code, error.diagnostic.message)
+    except Exception as error:  # Any crash on a workload is a finding.
+        text = " ".join(str(error).split())[:200]
+        return Outcome(natural, "wrong", type(error).__name__, text)
+    return Outcome(natural, "equal")
+
+
+def _run(workload: Workload, hardware: HardwareSpec, seed: int) -> None:
+    from hwgen.verify.data import draw_inputs
+
+    floats = any("float" in t.dtype for t in workload.tensors)
+    inputs = draw_inputs(workload, seed, "small" if floats else "random")
+    if not hardware.units:
+        from hwgen.verify.examine_nest import compile_nest_ranked, examine_nest
+
+        examine_nest(compile_nest_ranked(workload, hardware, 0), inputs)
+        return
+    from hwgen.verify.examine import compile_ranked, examine
+
+    examine(compile_ranked(workload, hardware, 0), inputs)
