@@ -37,9 +37,9 @@ def lower_bound(program: KernelProgram, hardware: HardwareSpec) -> Bound:
     Counted, per bus: every byte that is read from an input's image, once, at one beat per cycle.
     Writes have a channel of their own and are on the unit that writes.
 
-    Not counted: overheads of calls, latencies, repeated transfers, bursts that boundaries or
-    rows cut short, tensors that one phase stores for another, micro-kernel loads, instruction
-    fetch, synchronisation, start and completion.
+    Not counted: overheads of calls, latencies, time between requests, repeated transfers, bursts
+    that boundaries or rows cut short, tensors that one phase stores for another, micro-kernel
+    loads, instruction fetch, synchronisation, start and completion.
     """
     need: Counter[str] = Counter()
     need.update(_compute(program, hardware))

@@ -1,8 +1,8 @@
 """Off-chip buses: how accesses split into bursts, and how readers share the path.
 
-Model: one request per cycle, granted by fixed priority; at most `in_flight_bursts` requests are
-outstanding over all readers; memory answers in the order of the requests, the first beat
-`latency_cycles` after its request, then one beat per cycle.
+Model: one request per cycle, granted by fixed priority, of each reader one per `request_cycles`;
+at most `in_flight_bursts` requests are outstanding over all readers; memory answers in the order
+of the requests, the first beat `latency_cycles` after its request, then one beat per cycle.
 """
 
 from __future__ import annotations
@@ -80,25 +80,27 @@ def write_cycles(channel: Channel, bursts: Bursts) -> int:
     """Cycles from the first write request to the last response, alone on the write channel."""
     per_entry = channel.cycles_per_entry
     data = [per_entry * n for n in bursts.entries] if per_entry else list(bursts.beats)
-    if channel.in_flight_bursts <= 1:
+    if channel.in_flight_bursts <= 1 and channel.request_cycles <= 1:
         return sum(data) + channel.latency_cycles * bursts.count
     responses: deque[int] = deque([0] * channel.in_flight_bursts, channel.in_flight_bursts)
-    sent = 0
+    sent = ready = 0
     for cycles in data:
-        sent = max(sent, responses[0]) + cycles
+        request = max(sent, responses[0], ready)
+        sent, ready = request + cycles, request + channel.request_cycles
         responses.append(sent + channel.latency_cycles)
     return responses[-1]
 
 
 class Reader:
-    """One read access under way; `ready` is the cycle of its first request."""
+    """One read access under way. `start`: the cycle of its first request at the earliest; `ready`:
+    of its next one."""
 
-    __slots__ = ("bursts", "index", "owner", "priority", "ready")
+    __slots__ = ("bursts", "index", "owner", "priority", "ready", "start")
 
     def __init__(self, owner: int, priority: int, ready: int, bursts: Bursts) -> None:
         self.owner = owner
         self.priority = priority
-        self.ready = ready
+        self.start = self.ready = ready
         self.bursts = bursts
         self.index = 0
 
@@ -106,11 +108,12 @@ class Reader:
 class ReadBus:
     """State of a bus's read side. `ends`: when the last `in_flight_bursts` bursts are complete."""
 
-    __slots__ = ("_alone", "ends", "last_issue", "latency", "readers", "window")
+    __slots__ = ("_alone", "ends", "last_issue", "latency", "readers", "spacing", "window")
 
     def __init__(self, bus: Bus) -> None:
         self.latency = bus.read.latency_cycles
         self.window = max(1, bus.read.in_flight_bursts)
+        self.spacing = bus.read.request_cycles
         self.ends: deque[int] = deque([0] * self.window, self.window)
         self.last_issue = -1
         self.readers: list[Reader] = []
@@ -121,11 +124,11 @@ class ReadBus:
         known = self._alone.get(bursts)
         if known is None:
             idle = ReadBus.__new__(ReadBus)
-            idle.latency, idle.window = self.latency, self.window
+            idle.latency, idle.window, idle.spacing = self.latency, self.window, self.spacing
             idle.ends = deque([0] * self.window, self.window)
             idle.last_issue = -1
             reader = Reader(0, 0, 0, bursts)
-            idle._issue(reader, FOREVER)
+            idle._issue(reader, FOREVER, FOREVER)
             tail = min(bursts.count, self.window)
             known = (idle.last_issue, tuple(idle.ends)[self.window - tail :])
             self._alone[bursts] = known
@@ -147,43 +150,50 @@ class ReadBus:
 
     def advance(self, when: int, reader: Reader, horizon: int) -> bool:
         """Issue requests of `reader`, chosen by `next_request`, before cycle `horizon` or until
-        one of higher priority is ready; true when the last one is issued."""
+        it is another's turn; true when the last one is issued."""
+        # Others go first where they have priority, or while this one may not make its next request.
+        between = FOREVER
         for other in self.readers:
-            if other.priority < reader.priority and other.ready < horizon:
-                horizon = other.ready
+            if other.priority < reader.priority:
+                horizon = min(horizon, other.ready)
+            elif other is not reader and self.spacing > 1:
+                between = min(between, other.ready)
         if reader.index == 0 and reader.bursts.count > 4 and self.ends[-1] <= when:
             last, tail = self.alone(reader.bursts)
-            if when + last < horizon:
+            if when + last < min(horizon, between):
                 self.last_issue = when + last
                 self.ends.extend([when + end for end in tail])
                 reader.index = reader.bursts.count
                 return True
-        self._issue(reader, horizon)
+        self._issue(reader, horizon, between)
         return reader.index == reader.bursts.count
 
-    def _issue(self, reader: Reader, horizon: int) -> None:
-        ends, latency, window = self.ends, self.latency, self.window
+    def _issue(self, reader: Reader, horizon: int, between: int) -> None:
+        ends, latency, window, spacing = self.ends, self.latency, self.window, self.spacing
         beats, count, uniform = reader.bursts.beats, reader.bursts.count, reader.bursts.uniform
         index, ready = reader.index, reader.ready
         issue, end = self.last_issue, ends[-1]
-        steady_from = index + window if uniform else count
+        steady_from = index + window if uniform >= spacing else count
         while index < count:
-            follow = ends[-1] - ends[0] == (window - 1) * uniform and issue < ends[0]
-            if index >= steady_from and follow:
+            follow = ends[-1] - ends[0] == (window - 1) * uniform
+            if index >= steady_from and follow and max(issue + 1, ready) <= ends[0]:
                 issued = self._issue_steady(uniform, count - index, horizon)
                 index += issued
                 steady_from = count
                 if issued:
                     issue, end = self.last_issue, ends[-1]
+                    ready = issue + spacing
                     continue
-            at = max(issue + 1, ends[0], ready)
-            if at >= horizon:
+            free = max(issue + 1, ends[0])
+            at = max(free, ready)
+            if at >= horizon or (at > free and between < at):
                 break
             end = max(at + latency, end) + beats[index]
             ends.append(end)
             issue = at
+            ready = at + spacing
             index += 1
-        reader.index = index
+        reader.index, reader.ready = index, ready
         self.last_issue = issue
 
     def _issue_steady(self, beats: int, count: int, horizon: int) -> int:

@@ -180,7 +180,10 @@ class Machine:
                 tuple([max(0, e - now) for e in bus.ends]),
                 max(0, bus.last_issue + 1 - now),
                 tuple(
-                    [(r.owner, max(0, r.ready - now), r.index, id(r.bursts)) for r in bus.readers]
+                    [
+                        (r.owner, max(0, r.ready - bus.last_issue - 1), r.index, id(r.bursts))
+                        for r in bus.readers
+                    ]
                 ),
             )
             for i, bus in enumerate(self._buses)
@@ -246,6 +249,7 @@ class Machine:
             bus.last_issue += shift
             bus.ends.extend([end + shift for end in bus.ends])
             for reader in bus.readers:
+                reader.start += shift
                 reader.ready += shift
         # A unit that did nothing meanwhile has been free since then, and still is.
         self._free = [
@@ -523,7 +527,7 @@ class Machine:
         assert reading is not None
         self._reading[unit] = None
         operation, start = reading
-        transfer = chosen.ends[-1] - reader.ready
+        transfer = chosen.ends[-1] - reader.start
         self._stalls[1][unit] += transfer - chosen.read_cycles(reader.bursts)
         pending = [unit]
         self._finish(unit, operation, start, start + operation.cycles + transfer, pending)

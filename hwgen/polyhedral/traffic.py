@@ -173,7 +173,8 @@ def _bus_cycles(
     beats = rows * np.ceil(row_bytes / bus.beat_bytes)
     entries = rows * run * block.entries
     data = entries * channel.cycles_per_entry if channel.cycles_per_entry else beats
+    requests = bursts * channel.request_cycles
     if channel.in_flight_bursts == 1:
-        return data + bursts * channel.latency_cycles, beats
+        return np.maximum(data + bursts * channel.latency_cycles, requests), beats
     window = bursts * channel.latency_cycles / channel.in_flight_bursts
-    return np.maximum(data, window) + channel.latency_cycles, beats
+    return np.maximum(np.maximum(data, requests), window) + channel.latency_cycles, beats

@@ -129,12 +129,14 @@ class Channel:
 
     `latency_cycles`: from a request to its first beat (read), or from the last beat to the
     response (write). `in_flight_bursts`: bursts outstanding at once; one means that a burst
-    waits for the response of the one before.
+    waits for the response of the one before. `request_cycles`: from one request of an access to
+    its next at least.
     """
 
     latency_cycles: int
     in_flight_bursts: int
     cycles_per_entry: int = 0
+    request_cycles: int = 1
 
 
 @dataclass(frozen=True, slots=True)

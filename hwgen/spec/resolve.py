@@ -265,6 +265,7 @@ def _bus(context: Context, name: str, bus: BusSchema, readers: list[str]) -> Bus
             context.integer(fields.latency_cycles, (*where, "latency_cycles"), 0),
             context.integer(fields.in_flight_bursts, (*where, "in_flight_bursts"), 1),
             context.integer(fields.cycles_per_entry, (*where, "cycles_per_entry"), 0),
+            context.integer(fields.request_cycles, (*where, "request_cycles"), 1),
         )
 
     beat = context.integer(bus.beat_bytes, (*path, "beat_bytes"), 1)

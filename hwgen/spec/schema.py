@@ -102,6 +102,9 @@ class ChannelSchema(Model):
     """Read: from a request to its first beat. Write: from the last beat to the response."""
     in_flight_bursts: IntExpr
     """Bursts outstanding at once."""
+    request_cycles: IntExpr = 1
+    """From one request of a reader, or of a writer, to its next at least; requests of others may
+    lie between."""
     cycles_per_entry: IntExpr = 0
     """Cycles that each entry takes at least, however few its beats."""
 

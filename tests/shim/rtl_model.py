@@ -2,7 +2,7 @@
 
 Independent of the compiler's own timing model: its input is the trace that the shim writes, and
 its rules are stated here as events. Units run in order; loads issue bursts that share one read
-channel; instructions arrive by fetch. A call of n cycles that starts in cycle s occupies s to
+channel, each at most one every two cycles; instructions arrive by fetch. A call of n cycles that starts in cycle s occupies s to
 s + n - 1; what waits for it, on its unit or by a token, can start in s + n.
 """
 
@@ -16,6 +16,8 @@ from typing import Any
 BEAT_BYTES = 8
 BURST_BYTES = 128
 WINDOW_BURSTS = 16
+READER_CYCLES = 2
+"""From one request of a reader to its next; those of others go out between."""
 QUEUE_ENTRIES = 512
 GROUP_CALLS = 8
 GROUP_BEATS = 16
@@ -36,7 +38,7 @@ class Timing:
 
 @dataclass
 class _Read:
-    """A load that waits for its bursts."""
+    """A load that waits for its bursts; `ready`: when it may request the next one."""
 
     reader: str
     ready: int
@@ -196,6 +198,7 @@ class _Machine:
         read = min(asking, key=lambda r: _PRIORITY[r.reader])
         done = max(now + self.latency, self.data_free) + read.beats.popleft()
         self.last_grant, self.data_free = now, done
+        read.ready = now + READER_CYCLES
         self.completed.append(done)
         if read.beats:
             return

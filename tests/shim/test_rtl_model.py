@@ -92,6 +92,12 @@ def test_inp_load_goes_before_acc_load() -> None:
     assert both.busy_cycles[2] >= 5 + L + 256 * 8 + 1000 * 2
 
 
+def test_a_reader_requests_every_other_cycle() -> None:
+    """Bursts of one beat: the beats of a load's 40 rows come two cycles apart."""
+    rows = step("load", 1, memory=0, entry_bytes=4, x=1, y=40, stride=40)
+    assert busy(1, rows) == 5 + L + 2 * 40 - 1
+
+
 def test_tokens_order_stages() -> None:
     load = step("load", 1, x=64, y=1, stride=64, push=[0, 1])
     gemm = step("gemm", 2, iterations=100, pop=[1, 0])

@@ -72,6 +72,8 @@ def draw_buses(spec: Spec, pick: Pick) -> None:
             channel["latency_cycles"] = pick((20, 0, 1, 300))
             if pick.chance(4):
                 channel["cycles_per_entry"] = pick((0, 1, 3))
+            if pick.chance(4):
+                channel["request_cycles"] = pick((2, 1, 5))
         bus.pop("priority", None)
         if pick.chance(2):
             bus["priority"] = _priority(spec, pick, bus)

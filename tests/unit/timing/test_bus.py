@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hwgen.model.bus import FOREVER, Bursts, ReadBus, Reader, split_access, write_cycles
 from hwgen.spec.hardware import Bus, Channel
@@ -101,3 +103,74 @@ def test_store_is_three_cycles_an_entry_and_a_response_a_burst() -> None:
     assert bursts.entries == (8, 8, 8, 8)
     assert write_cycles(BUS.write, bursts) == 4 * (3 * 8 + 20 + 1)
     assert write_cycles(Channel(6, 4), equal_bursts(8, 2)) == 8 * 2 + 6
+
+
+def requests(bus: ReadBus) -> list[tuple[int, int]]:
+    """Owner and cycle of every request, issued one at a time."""
+    made: list[tuple[int, int]] = []
+    while bus.readers:
+        when, reader = bus.next_request()
+        if bus.advance(when, reader, when + 1):
+            bus.readers.remove(reader)
+        made.append((reader.owner, when))
+    return made
+
+
+def test_requests_of_another_reader_lie_between_those_of_one() -> None:
+    """One reader's go out at 40, 42, 44, ...; another's, of lower priority, at 41 and 43."""
+    bus = ReadBus(replace(BUS, read=Channel(20, 16, request_cycles=2)))
+    bus.readers += [Reader(0, 1, 40, equal_bursts(4, 16)), Reader(1, 2, 40, equal_bursts(2, 16))]
+    assert requests(bus) == [(0, 40), (1, 41), (0, 42), (1, 43), (0, 44), (0, 46)]
+
+
+@pytest.mark.parametrize(("spacing", "cycles"), [(1, 20 + 40), (2, 20 + 79), (3, 20 + 118)])
+def test_bursts_shorter_than_the_time_between_requests(spacing: int, cycles: int) -> None:
+    bus = ReadBus(replace(BUS, read=Channel(20, 64, request_cycles=spacing)))
+    assert bus.read_cycles(equal_bursts(40, 1)) == cycles
+
+
+Drawn = tuple[int, int, int, int]
+
+
+def plainly(latency: int, window: int, spacing: int, readers: list[Drawn]) -> dict[int, int]:
+    """Ends by the rules alone, one cycle after another: at most one request in each, the first
+    reader's that may make one while fewer than `window` bursts are under way."""
+    left = {n: count for n, (_, _, count, _) in enumerate(readers)}
+    ready = {n: start for n, (_, start, _, _) in enumerate(readers)}
+    under_way: list[int] = []
+    ends: dict[int, int] = {}
+    cycle = data = 0
+    while left:
+        under_way = [end for end in under_way if end > cycle]
+        asking = [n for n in left if ready[n] <= cycle]
+        if asking and len(under_way) < window:
+            n = min(asking, key=lambda n: readers[n][0])
+            data = max(cycle + latency, data) + readers[n][3]
+            under_way.append(data)
+            ready[n], left[n], ends[n] = cycle + spacing, left[n] - 1, data
+            left = {n: count for n, count in left.items() if count}
+        cycle += 1
+    return ends
+
+
+@given(
+    st.integers(0, 40),
+    st.integers(1, 6),
+    st.integers(1, 5),
+    st.lists(st.tuples(st.integers(0, 60), st.integers(1, 30), st.integers(1, 9)), min_size=1,
+             max_size=3),
+)  # fmt: skip
+def test_readers_share_the_bus_as_the_rules_say(
+    latency: int, window: int, spacing: int, drawn: list[tuple[int, int, int]]
+) -> None:
+    readers = [(n, start, count, beats) for n, (start, count, beats) in enumerate(drawn)]
+    bus = ReadBus(replace(BUS, read=Channel(latency, window, request_cycles=spacing)))
+    for n, (priority, start, count, beats) in enumerate(readers):
+        bus.readers.append(Reader(n, priority, start, equal_bursts(count, beats)))
+    assert finish_times(bus) == plainly(latency, window, spacing, readers)
+
+
+@pytest.mark.parametrize("flight", [1, 4])
+def test_writes_are_requested_no_faster(flight: int) -> None:
+    bursts = equal_bursts(10, 2)
+    assert write_cycles(Channel(6, flight, request_cycles=20), bursts) == 9 * 20 + 2 + 6
