@@ -35,7 +35,7 @@ def check_hardware(hardware: HardwareSpec, schema: HardwareSchema, document: Doc
     """Everything that no single field can tell.
 
     Raises:
-        HwgenError: H115, H120 to H128, H131 to H133 and, for templates, H124 and H125.
+        HwgenError: H115, H120 to H128, H131 to H133, H145 and, for templates, H124 and H125.
     """
     context = Context(document, dict(hardware.parameters), "parameter")
     if has_units(schema):
@@ -43,6 +43,7 @@ def check_hardware(hardware: HardwareSpec, schema: HardwareSchema, document: Doc
         _check_writers(context, hardware)
         _check_priorities(context, hardware, schema)
         check_synchronization(context, hardware)
+        _check_end(context, hardware)
     if hardware.processor is not None:
         check_processor(context, hardware.processor)
     _check_cycles(context, hardware)
@@ -107,6 +108,32 @@ def _touching(hardware: HardwareSpec, memory: str, access: str) -> str:
     ]
     verb = "read" if access == "read" else "written"
     return f"{verb} by {', '.join(found)}" if found else ""
+
+
+def _check_end(context: Context, hardware: HardwareSpec) -> None:
+    """A kernel whose outputs are the caller's arrays ends when they are written: only `epilogue`
+    can wait for that, since no copy follows."""
+    code = hardware.code
+    if code.epilogue.strip() or not code.handles_are_pointers:
+        return
+    for intrinsic in hardware.intrinsics:
+        for operand in intrinsic.operands:
+            if operand.access == "read" or not hardware.memory[operand.memory].shared:
+                continue
+            fences = [t for n, t, _ in synchronization_templates(hardware) if n in _WAIT_FOR_ALL]
+            wait = next((f"{t.strip()!r}" for t in fences if t.strip()), "a call that waits")
+            raise context.error(
+                "H145", "the kernel may return before its results are written", ("code",), key=True,
+                found=f"{intrinsic.name} writes {operand.memory}, which is the host's own "
+                "(shared), and there is no code.epilogue",
+                allowed="an epilogue that waits until all calls are done",
+                repair=f"write epilogue: {wait}, or a comment there if every call returns only "
+                "when it is done",
+            )  # fmt: skip
+
+
+_WAIT_FOR_ALL = ("fence", "emit_all")
+"""Templates of synchronisation that wait for every unit."""
 
 
 def _check_writers(context: Context, hardware: HardwareSpec) -> None:

@@ -309,7 +309,8 @@ class CodeSchema(Model):
     prologue: Template = ""
     """At the start of the kernel."""
     epilogue: Template = ""
-    """At the end of the kernel: waits until all calls are done."""
+    """At the end of the kernel: waits until all calls are done; needed where calls write the host's
+    own (`shared`) memory by pointers."""
     allocate: Template | None = None
     """Gets an off-chip buffer; names `buffer` and `bytes`. This and the next three are needed with
     units; a processor without them uses the caller's arrays in place."""

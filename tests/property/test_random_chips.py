@@ -246,3 +246,13 @@ def test_most_variants_of_a_small_array_have_workloads_that_they_run() -> None:
     report = chip_campaign(25, 0, base=ROOT / "tests" / "specs" / "row_array.yaml")
     assert report.ok, chips_text(report, Path())
     assert report.tally.features["stationary operands"] >= 5
+
+
+def test_variants_whose_results_are_in_place_are_waited_for() -> None:
+    """A chip without an epilogue gets one where its memory becomes the host's own."""
+    base = cast(Spec, read_document(ROOT / "tests" / "specs" / "block_rows.yaml").data)
+    assert "epilogue" not in base["code"]
+    draws = [random_chip(Pick(Random(seed).choice), base) for seed in range(40)]
+    shared = [s for s in draws if any("shared" in m for m in s["memories"].values())]
+    assert shared
+    assert all(s["code"]["epilogue"].strip() for s in shared)

@@ -163,6 +163,8 @@ def _shared(spec: Spec, pick: Pick) -> None:
     for memory in spec["memories"].values():
         if memory["kind"] == "offchip":
             memory["shared"] = True
+    # Results are then the caller's when the kernel returns: something has to wait for them.
+    spec["code"].setdefault("epilogue", "finish();\n")
 
 
 def _constants(spec: Spec, pick: Pick) -> None:

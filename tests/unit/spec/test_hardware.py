@@ -184,3 +184,32 @@ def test_addresses_default_to_the_whole_memory() -> None:
     tiny = load_hardware(TINY)
     assert tiny.intrinsic["clear"].operand("dst").address == Range(0, 127)
     assert tiny.memory["acc"].capacity_entries == 128
+
+
+@pytest.mark.parametrize(
+    ("memory", "code", "valid"),
+    [
+        ("shared: true", "", False),
+        ("shared: true", '  epilogue: " "\n', False),
+        ("shared: true", '  epilogue: "fence();"\n', True),
+        ("shared: true", '  epilogue: "/* calls return when done */"\n', True),
+        ("shared: true", '  handle_type: "handle "\n', True),  # a copy follows the calls
+        ("shared: false", "", True),
+    ],
+)
+def test_results_in_place_are_waited_for(
+    memory: str, code: str, valid: bool, tmp_path: Path
+) -> None:
+    text = TINY.read_text(encoding="utf-8")
+    text = text.replace("kind: offchip,", f"kind: offchip, {memory},").replace(
+        "code:\n", f"code:\n{code}"
+    )
+    assert f", {memory}," in text
+    spec = tmp_path / "tiny.yaml"
+    spec.write_text(text, encoding="utf-8")
+    if valid:
+        load_hardware(spec)
+        return
+    with pytest.raises(HwgenError) as caught:
+        load_hardware(spec)
+    assert caught.value.code == "H145"
