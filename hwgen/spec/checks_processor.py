@@ -143,6 +143,9 @@ def processor_templates(
             yield (*_loop_path(loop), "index"), loop.index, {}
         else:
             yield (*_loop_path(loop), "emit"), loop.emit, _LINE
+    for pragma in processor.pragmas:
+        yield (*_PROCESSOR, "pragmas", pragma.name, "emit"), pragma.emit, {"value": NUMBER}
+        yield (*_PROCESSOR, "pragmas", pragma.name, "alone"), pragma.alone, {}
     extents = Items(NUMBER)
     launch: dict[str, Shape] = {
         "name": TEXT, "arguments": TEXT, "blocks": extents, "threads": extents
@@ -150,7 +153,6 @@ def processor_templates(
     fields: tuple[tuple[str, str, dict[str, Shape]], ...] = (
         ("barrier", processor.barrier, {}),
         ("prefetch", processor.prefetch, {"address": TEXT}),
-        ("pragma", processor.pragma, {"key": TEXT, "value": TEXT}),
         ("function", processor.function, {"name": TEXT, "parameters": TEXT}),
         ("function_prologue", processor.function_prologue, {}),
         ("launch", processor.launch, launch),

@@ -23,6 +23,14 @@ LOOP_NAME_RULE = (
     "one name, or two with a point between; a name is a letter, then letters, digits or _"
 )
 
+PRAGMA_NAME_PATTERN = r"^[A-Za-z][A-Za-z0-9_]{0,63}( [A-Za-z][A-Za-z0-9_]{0,63}){0,2}$"
+_NAME_RULES = {
+    NAME_PATTERN: NAME_RULE,
+    LOOP_NAME_PATTERN: LOOP_NAME_RULE,
+    PRAGMA_NAME_PATTERN: "up to three names with a blank between; a name is a letter, then "
+    "letters, digits or _",
+}
+
 Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN)]
 
 
@@ -144,7 +152,7 @@ def _translate(model: type[Model], document: Document, error: ErrorDetails) -> H
             name = last if about_key else found
             return HwgenError(
                 "H034", "this cannot be used as a name", location=where, field=field, found=name,
-                allowed=NAME_RULE if context.get("pattern") == NAME_PATTERN else LOOP_NAME_RULE,
+                allowed=_NAME_RULES[str(context.get("pattern"))],
             )  # fmt: skip
         case "literal_error":
             allowed = str(context.get("expected", "")).replace(" or ", ", ").replace("'", "")

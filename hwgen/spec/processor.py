@@ -73,6 +73,20 @@ class Cache:
     shared_by: Level
 
 
+@dataclass(frozen=True, slots=True)
+class Pragma:
+    """What a schedule may ask of the compiler about a loop; it never changes what that computes.
+
+    `emit`: the line before the loop, over `value`, a number of `values`; None: it takes no number.
+    `alone`: the line where there is no number; "": it needs one.
+    """
+
+    name: str
+    emit: str = ""
+    values: Range | None = None
+    alone: str = ""
+
+
 @dataclass(frozen=True)
 class Processor:
     """A machine that runs any statement as code. Every template may also name parameters.
@@ -84,7 +98,8 @@ class Processor:
     `threads`: a block's threads at most; `warp`: how many of them run in step.
 
     `barrier`: template that makes a block's threads wait for each other. `prefetch`: template
-    over `address`; `pragma`: over `key`, `value` ("" where there is none: refuse the primitive).
+    over `address` ("" where there is none: refuse the primitive). `pragmas`: what a schedule may
+    ask of the compiler of the generated code.
     `function`, `launch`: templates of the head of the function that blocks run (`name`,
     `parameters`) and of its start (`name`, `arguments`, `blocks`, `threads`); both are "" where no
     loop is bound. `blocks` and `threads` are lists of integers: the extents of all bound loops of
@@ -106,7 +121,7 @@ class Processor:
     warp: int = 1
     barrier: str = ""
     prefetch: str = ""
-    pragma: str = ""
+    pragmas: tuple[Pragma, ...] = ()
     language: Literal["c", "c++"] = "c"
     suffix: str = ".c"
     function: str = ""
@@ -116,6 +131,10 @@ class Processor:
     @cached_property
     def loop(self) -> dict[str, LoopKind]:
         return {x.name: x for x in self.loops}
+
+    @cached_property
+    def pragma(self) -> dict[str, Pragma]:
+        return {p.name: p for p in self.pragmas}
 
     @cached_property
     def workspace(self) -> dict[str, Workspace]:

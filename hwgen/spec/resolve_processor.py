@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 
 from hwgen.spec.context import Context, reference, size_bytes
-from hwgen.spec.processor import Cache, LoopKind, Processor, Workspace
+from hwgen.spec.processor import Cache, LoopKind, Pragma, Processor, Workspace
 from hwgen.spec.schema import HardwareSchema, MemorySchema
 from hwgen.spec.schema_processor import (
     BoundLoopSchema,
     MarkedLoopSchema,
     ParallelLoopSchema,
+    PragmaSchema,
     WorkspaceSchema,
 )
 from hwgen.spec.source import FieldPath
@@ -132,13 +133,27 @@ def resolve_processor(context: Context, schema: HardwareSchema) -> Processor | N
         warp=number("warp", given.warp, 1),
         barrier=given.barrier,
         prefetch=given.prefetch,
-        pragma=given.pragma,
+        pragmas=tuple(_pragma(context, n, p) for n, p in given.pragmas.items()),
         language=given.language,
         suffix=given.suffix,
         function=given.function,
         launch=given.launch,
         function_prologue=given.function_prologue,
     )
+
+
+def _pragma(context: Context, name: str, given: PragmaSchema) -> Pragma:
+    path: FieldPath = ("processor", "pragmas", name)
+    if (given.values is None) != (not given.emit) or not (given.emit or given.alone):
+        raise context.error(
+            "H133", f"it is not clear whether pragma {name!r} takes a number", path, key=True,
+            found=", ".join(sorted(given.model_fields_set)) or "no fields",
+            allowed="values and emit, alone, or all three",
+            repair="add 'emit' with {{ value }}" if given.values is not None
+            else "add 'values', its range" if given.emit else "add 'alone', the line itself",
+        )  # fmt: skip
+    values = context.range(given.values, (*path, "values")) if given.values is not None else None
+    return Pragma(name, given.emit, values, given.alone)
 
 
 def _workspace(context: Context, name: str, memory: WorkspaceSchema) -> Workspace:

@@ -6,11 +6,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
-from hwgen.spec.fields import LOOP_NAME_PATTERN, IntExpr, Model, Name
+from hwgen.spec.fields import LOOP_NAME_PATTERN, PRAGMA_NAME_PATTERN, IntExpr, Model, Name
 
 Template = Annotated[str, Field(max_length=20_000)]
 SharedBy = Literal["kernel", "block", "thread"]
 LoopName = Annotated[str, StringConstraints(pattern=LOOP_NAME_PATTERN)]
+PragmaName = Annotated[str, StringConstraints(pattern=PRAGMA_NAME_PATTERN)]
 
 
 class BanksSchema(Model):
@@ -95,6 +96,18 @@ class MarkedLoopSchema(Model):
     """The line before the loop; names `extent` and `variable`."""
 
 
+class PragmaSchema(Model):
+    """A pragma that the compiler of the generated code heeds and that changes how fast a loop is,
+    never what it computes."""
+
+    values: IntExpr | None = None
+    """Range of its number; left out: it takes none."""
+    emit: Template = ""
+    """The line before the loop; names `value`, the number; needed with `values`."""
+    alone: Template = ""
+    """The line before the loop where a schedule gives no number; left out: it needs one."""
+
+
 class ProcessorSchema(Model):
     """A machine that runs any statement as code."""
 
@@ -124,8 +137,8 @@ class ProcessorSchema(Model):
     """Code by which the threads of a block wait for each other."""
     prefetch: Template = ""
     """Code that brings the line at `address` near; left out: `prefetch` is refused."""
-    pragma: Template = ""
-    """The line that a schedule's pragma becomes; names `key` and `value`. Left out: refused."""
+    pragmas: dict[PragmaName, PragmaSchema] = Field(default={})
+    """What a schedule may ask of the compiler about a loop, by the name that it uses."""
     language: Literal["c", "c++"] = "c"
     """Language of the generated file."""
     suffix: str = ".c"

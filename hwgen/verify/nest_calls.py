@@ -195,8 +195,10 @@ class CallDraws:
                     yield Call("bind", (self.draws(own), self.draws(threads)))
 
     def _pragma(self) -> Calls:
-        key, value = self.draws((("GCC unroll", 4), ("unroll", 2)))
-        yield Call("pragma", (self.loop(), key, value))
+        machine = self.schedule.hardware.processor
+        known = [p.name for p in machine.pragmas] if machine else []
+        key = self.draws((*known, "ivdep"))
+        yield Call("pragma", (self.loop(), key, self.draws((4, 2, ""))))
 
     # Stages
 

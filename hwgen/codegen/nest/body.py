@@ -148,8 +148,9 @@ class BodyText:
         self.ranges[node.variable] = (0, node.extent - 1)
         lines: list[str] = []
         for key, value in node.pragmas:
-            values = {"key": key, "value": value}
-            lines += self.template(self.processor.pragma, "processor.pragma", values)
+            pragma = self.processor.pragma[key]
+            text = pragma.alone if value == "" else pragma.emit
+            lines += self.template(text, f"processor.pragmas.{key}", {"value": value})
         kind = self.processor.loop.get(node.kind)
         if kind is not None:
             values = {"extent": node.extent, "variable": variable}

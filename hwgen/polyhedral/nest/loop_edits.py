@@ -22,11 +22,7 @@ from hwgen.polyhedral.nest.edit import (
 from hwgen.polyhedral.nest.state import Block, Loop, Node, State
 from hwgen.polyhedral.nest.terms import simplify
 from hwgen.spec.expression import Binary, Const, Expr, Name
-from hwgen.spec.processor import LoopKind, Processor
-
-HARMLESS_PRAGMAS = ("unroll", "nounroll", "GCC unroll", "clang loop unroll_count")
-"""Pragmas that change how fast a loop is, and never what it computes: those of others, as `omp` or
-`ivdep`, promise things that only a check of the dependences can."""
+from hwgen.spec.processor import LoopKind, Pragma, Processor
 
 MAX_UNROLL = 4096
 """Bodies that one unrolled loop may become."""
@@ -112,7 +108,7 @@ def fuse(state: State, outer: str, inner: str) -> tuple[State, str]:
                 name,
                 extent,
                 body,
-                pragmas=node.pragmas + second.pragmas,
+                pragmas=second.pragmas or node.pragmas,
                 prefetches=tuple(prefetches.values()),
             ),
         )
@@ -240,35 +236,54 @@ def _check_pragmas(
         )
 
 
-def _is_count(value: int | str) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_UNROLL
-
-
 def add_pragma(state: State, loop: str, key: str, value: int | str, machine: Processor) -> State:
-    """Hand a pragma to the compiler of the generated code.
+    """Hand a pragma to the compiler of the generated code; a loop has one, the last.
 
     Raises:
         HwgenError: H413, H414.
     """
     found = find_loop(state, loop)
     check_not_tensorized(state, loop)
-    if not machine.pragma:
+    if not machine.pragmas:
         raise refuse(
             "this chip has no pragmas",
             f"{key} {value}",
-            "a processor with a pragma template",
+            "a processor whose spec has pragmas",
             "leave the pragma out",
         )
-    if key not in HARMLESS_PRAGMAS or not (value == "" or _is_count(value)):
+    pragma = machine.pragma.get(key)
+    if pragma is None or not _takes(pragma, value):
         raise refuse(
-            f"{key!r} is not a pragma that keeps the loop's meaning",
+            f"{key!r} is not a pragma that this chip's compiler heeds"
+            if pragma is None
+            else f"pragma {key!r} does not go with {repr(value) if value != '' else 'no number'}",
             repr(f"{key} {value}".strip()),
-            f"{', '.join(HARMLESS_PRAGMAS)}, with a number or without",
-            "pragma(loop, 'unroll', 4); parallel and vectorize are primitives, which are checked",
+            ", ".join(_usage(p) for p in machine.pragmas),
+            f"pragma({loop!r}, {_example(pragma or machine.pragmas[0])}); parallel and vectorize "
+            "are primitives, which are checked",
         )
     _check_pragmas(found, machine.loop.get(found.kind), ((key, value),))
 
     def edit(x: Loop) -> tuple[Node, ...]:
-        return (replace(x, pragmas=(*(p for p in x.pragmas if p[0] != key), (key, value))),)
+        return (replace(x, pragmas=((key, value),)),)
 
     return replace(state, root=replace_loop(state.root, loop, edit))
+
+
+def _takes(pragma: Pragma, value: int | str) -> bool:
+    if isinstance(value, str):
+        return value == "" and bool(pragma.alone)
+    return not isinstance(value, bool) and pragma.values is not None and value in pragma.values
+
+
+def _usage(pragma: Pragma) -> str:
+    """A pragma and what may follow it."""
+    if pragma.values is None:
+        return f"{pragma.name!r} without a number"
+    return f"{pragma.name!r} with {pragma.values}{' or without' if pragma.alone else ''}"
+
+
+def _example(pragma: Pragma) -> str:
+    if pragma.values is None:
+        return repr(pragma.name)
+    return f"{pragma.name!r}, {4 if 4 in pragma.values else pragma.values.minimum}"

@@ -26,12 +26,12 @@ def test_prefetches_reach_as_far_after_a_fusion() -> None:
 
 def test_pragmas_stay_with_the_inner_loop_and_are_kept_by_a_fusion() -> None:
     s = start(ROWSUM)
-    s.pragma("k", "GCC unroll")
+    s.pragma("k", "GCC unroll", 4)
     k_o, k_i = s.split("k", factor=8)
     assert not s.state.loop[k_o].pragmas
-    assert s.state.loop[k_i].pragmas == (("GCC unroll", ""),)
+    assert s.state.loop[k_i].pragmas == (("GCC unroll", 4),)
     both = s.fuse(k_o, k_i)
-    assert s.state.loop[both].pragmas == (("GCC unroll", ""),)
+    assert s.state.loop[both].pragmas == (("GCC unroll", 4),)
 
 
 def test_names_are_never_given_again() -> None:

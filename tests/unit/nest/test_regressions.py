@@ -11,7 +11,7 @@ from hwgen.spec.load import load_hardware
 from hwgen.spec.workload import Workload
 from hwgen.verify.nest_runs import run_kernels
 from hwgen.verify.schedules import lowered
-from tests.unit.nest.toy import ROOT, SPECS, make
+from tests.unit.nest.toy import ROOT, ROWSUM, SPECS, chip, make, refusal
 
 CALLS = ROOT / "tests" / "specs" / "cpu_small_calls.yaml"
 
@@ -226,3 +226,40 @@ def test_a_long_row_sum_is_scheduled() -> None:
         ["t[i] += a[i, k]", "q[i] = t[i] * 2"],
     )
     assert compile_nest(workload, load_hardware(SPECS["cpu"])).cycles > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "call", "line"),
+    [
+        ("cpu", "s.pragma('k', 'unroll', 4)", "#pragma GCC unroll 4"),
+        ("cpu", "s.pragma('k', 'nounroll')", "#pragma GCC unroll 1"),
+        (
+            "cpu",
+            "s.pragma('k', 'GCC unroll', 4)\ns.pragma('k', 'unroll', 8)",
+            "#pragma GCC unroll 8",
+        ),
+        ("cuda", "s.pragma('k', 'unroll')", "#pragma unroll"),
+        ("cuda", "s.pragma('k', 'unroll', 4)", "#pragma unroll 4"),
+    ],
+)
+def test_a_pragma_is_what_the_compiler_heeds(name: str, call: str, line: str) -> None:
+    """gcc ignores `#pragma unroll`, and takes no second pragma before a loop."""
+    made = compile_nest(ROWSUM, chip(name), call, auto=False)
+    lines = [text.strip() for text in made.source.text.splitlines()]
+    place = lines.index(line)
+    assert lines[place + 1].startswith("for (int64_t k = 0;")
+    assert sum(text.startswith("#pragma") for text in lines) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("cpu", "s.pragma('k', 'GCC unroll')"),  # no number is an error of gcc's
+        ("cpu", "s.pragma('k', 'unroll', 65535)"),
+        ("cpu", "s.pragma('k', 'unroll', 0)"),
+        ("cpu", "s.pragma('k', 'nounroll', 2)"),
+        ("cuda", "s.pragma('k', 'GCC unroll', 4)"),
+    ],
+)
+def test_a_pragma_that_the_compiler_would_not_heed_is_refused(name: str, call: str) -> None:
+    assert refusal(ROWSUM, call, name).code == "H413"
