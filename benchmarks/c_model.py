@@ -42,7 +42,7 @@ def main() -> None:
     arguments = parser.parse_args()
     size: int = arguments.size
     hardware = load_hardware(Path(arguments.spec))
-    print(f"C model of {hardware.name}, compiled by {find_compiler()}, one core")
+    print(f"C model of {hardware.name}, compiled by {' '.join(find_compiler() or ())}, one core")
     for name in ("gemm", "gemm_requant"):
         shape = {"M": size, "N": size, "K": size}
         workload = load_workload(ROOT / "workloads" / f"{name}.yaml", shape)

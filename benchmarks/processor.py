@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hwgen.model.native import compile_native, run_native
+from hwgen.model.native import native_function, run_native
 from hwgen.model.reference import random_inputs
 from hwgen.nest_pipeline import NestCompilation, compile_nest
 from hwgen.spec.hardware import HardwareSpec
@@ -44,8 +44,7 @@ def gflops(c: NestCompilation, n: int, repeats: int) -> float:
     difference = unexplained(c.workload, inputs, outputs, run_reference(c.workload, inputs))
     if difference is not None:
         raise SystemExit(str(difference))
-    function = ctypes.CDLL(str(compile_native(c.source.text, c.source.name)))[c.source.name]
-    function.restype = None
+    function = native_function(c.source)
     arrays = [np.ascontiguousarray(inputs[name]) for name in c.source.inputs]
     arrays += [np.zeros((n, n), np.float32) for _ in c.source.outputs]
     best = float("inf")

@@ -31,9 +31,6 @@ from hwgen.polyhedral.tiling import Tiling
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 
-FOLDER_VARIABLE = "HWGEN_CACHE_DIR"
-"""Environment variable that names the folder; set to nothing, there is no cache."""
-
 FORMAT = 1
 _PACKAGE = Path(__file__).resolve().parent
 
@@ -158,21 +155,6 @@ class ScheduleCache:
         return self.folder / f"{key}.json"
 
 
-def default_folder() -> Path | None:
-    """The user's folder for caches, or what `HWGEN_CACHE_DIR` names; None where that is empty."""
-    named = os.environ.get(FOLDER_VARIABLE)
-    if named is not None:
-        return Path(named) if named else None
-    if sys.platform == "win32":
-        base = os.environ.get("LOCALAPPDATA", "")
-    elif sys.platform == "darwin":
-        base = str(Path("~/Library/Caches").expanduser())
-    else:
-        base = os.environ.get("XDG_CACHE_HOME", "")
-    # A relative path there is to be ignored, says the XDG base directory specification.
-    return (Path(base) if Path(base).is_absolute() else _home() / ".cache") / "hwgen"
-
-
 def canonical(value: object) -> str:
     """Frozen data as text that is the same wherever it was read from: places are left out."""
     match value:
@@ -211,13 +193,6 @@ def package_hash() -> str:
             total.update(f"{path.relative_to(_PACKAGE).as_posix()}\n".encode())
             total.update(hashlib.sha256(path.read_bytes()).digest())
     return total.hexdigest()
-
-
-def _home() -> Path:
-    try:
-        return Path.home()
-    except RuntimeError:
-        return Path(tempfile.gettempdir())
 
 
 def _text(value: object) -> str:

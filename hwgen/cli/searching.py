@@ -30,10 +30,11 @@ class Search:
 @contextmanager
 def searching(name: str, search: Search) -> Generator[SearchOptions, None, None]:
     """Options for one compilation; the bar, on a terminal only, is gone afterwards."""
-    from hwgen.cache import ScheduleCache, default_folder
+    from hwgen.cache import ScheduleCache
+    from hwgen.folders import cache_folder
     from hwgen.pipeline import SearchOptions
 
-    folder = default_folder() if search.cached else None
+    folder = cache_folder() if search.cached else None
     with ExitStack() as stack:
         yield SearchOptions(
             seconds=search.seconds,

@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import ctypes
-import hashlib
-import subprocess
-import tempfile
-from collections.abc import Mapping
-from functools import cache
-from pathlib import Path
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from hwgen.codegen.nest.emit import NestSource
 from hwgen.errors import HwgenError
-from hwgen.model.compiled import find_compiler
+from hwgen.model.c_compiler import load_library
 from hwgen.model.numeric import STORAGE, Array
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 
-FLAGS = ("-std=c11", "-O2", "-fopenmp", "-march=native", "-shared", "-fPIC", "-w")
+FLAGS = ("-std=c11", "-O2", "-fopenmp", "-march=native", "-w")
 """How the file is compiled."""
-
-_TIMEOUT_SECONDS = 300
 
 
 def run_native(
@@ -46,14 +39,12 @@ def run_native(
             allowed="processors that are programmed in C",
             repair="compile the file with the chip's own tools",
         )
-    library = compile_native(source.text, source.name)
     arrays = [_input(name, workload, inputs) for name in source.inputs]
     outputs: dict[str, Array] = {}
     for name in source.outputs:
         tensor = workload.tensor[name]
         outputs[name] = np.zeros(tensor.shape, STORAGE[tensor.dtype])
-    function = ctypes.CDLL(str(library))[source.name]
-    function.restype = None
+    function = native_function(source)
     function(*(ctypes.c_void_p(a.ctypes.data) for a in (*arrays, *outputs.values())))
     return outputs
 
@@ -72,43 +63,12 @@ def _input(name: str, workload: Workload, inputs: Mapping[str, Array]) -> Array:
     return np.ascontiguousarray(given)
 
 
-@cache
-def _folder() -> Path:
-    """Where this process keeps what it compiled."""
-    return Path(tempfile.mkdtemp(prefix="hwgen-native-"))
-
-
-def compile_native(text: str, name: str) -> Path:
-    """The shared library of a C file; each text is compiled once.
+def native_function(source: NestSource) -> Callable[..., None]:
+    """The compiled function, of pointers to inputs and outputs.
 
     Raises:
         HwgenError: H703 no C compiler; H704 the compiler fails.
     """
-    compiler = find_compiler()
-    if compiler is None:
-        raise HwgenError(
-            "H703",
-            "no C compiler found",
-            found="none on PATH",
-            allowed="any C11 compiler",
-            repair="install gcc or clang, or set CC",
-        )
-    key = hashlib.sha256("\n".join([compiler, *FLAGS, text]).encode()).hexdigest()[:32]
-    library = _folder() / f"{key}.so"
-    if library.exists():
-        return library
-    code = library.with_suffix(".c")
-    code.write_text(text, encoding="utf-8")
-    done = subprocess.run(
-        [compiler, *FLAGS, str(code), "-o", str(library), "-lm"],
-        capture_output=True, text=True, check=False, timeout=_TIMEOUT_SECONDS,
-    )  # fmt: skip
-    if done.returncode != 0:
-        raise HwgenError(
-            "H704",
-            "the C compiler refuses the file",
-            field=name,
-            found=done.stderr.strip()[:2000] or f"exit status {done.returncode}",
-            repair="use another compiler through CC, or report this message",
-        )
-    return library
+    function = load_library(source.text, source.name, FLAGS)[source.name]
+    function.restype = None
+    return function

@@ -17,8 +17,7 @@ import numpy as np
 
 from hwgen.codegen.c_names import C_TYPES
 from hwgen.codegen.nest.emit import NestSource
-from hwgen.errors import HwgenError
-from hwgen.model.compiled import find_compiler
+from hwgen.model.c_compiler import need_compiler
 from hwgen.model.numeric import STORAGE, Array
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
@@ -68,15 +67,7 @@ def run_kernels(
     """
     if not kernels:
         return []
-    compiler = target.compiler or find_compiler()
-    if compiler is None:
-        raise HwgenError(
-            "H703",
-            "no C compiler found",
-            found="none on PATH",
-            allowed="any C11 compiler",
-            repair="install gcc or clang, or set CC",
-        )
+    compiler = (target.compiler,) if target.compiler else need_compiler()
     with tempfile.TemporaryDirectory(prefix="hwgen-schedules-") as folder:
         return _Batch(Path(folder), compiler, tuple(kernels), hardware, target).run()
 
@@ -84,7 +75,7 @@ def run_kernels(
 @dataclass(frozen=True)
 class _Batch:
     folder: Path
-    compiler: str
+    compiler: tuple[str, ...]
     kernels: tuple[Kernel, ...]
     hardware: HardwareSpec
     target: Target
@@ -105,7 +96,7 @@ class _Batch:
         code = program.with_suffix(self.target.suffix)
         code.write_text(self._text(), encoding="utf-8")
         done = subprocess.run(
-            [self.compiler, *self.target.flags, str(code), "-o", str(program), "-lm"],
+            [*self.compiler, *self.target.flags, str(code), "-o", str(program), "-lm"],
             capture_output=True, text=True, check=False, timeout=_COMPILE_SECONDS,
         )  # fmt: skip
         return "" if done.returncode == 0 else (done.stderr.strip()[:2000] or "no message")

@@ -138,7 +138,13 @@ def test_no_undefined_behaviour() -> None:
 def _links(flags: Sequence[str]) -> bool:
     source = harness.scratch() / "empty.c"
     source.write_text("int main(void)\n{\n  return 0;\n}\n")
-    command = [find_compiler() or "cc", *flags, str(source), "-o", str(source.with_suffix(""))]
+    command = [
+        *(find_compiler() or ("cc",)),
+        *flags,
+        str(source),
+        "-o",
+        str(source.with_suffix("")),
+    ]
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 

@@ -215,7 +215,7 @@ def test_the_vendors_c_compiles(name: str, tmp_path: Path) -> None:
     flags = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-fsyntax-only"]
     compiler = find_compiler()
     assert compiler is not None
-    subprocess.run([compiler, *flags, "-I", str(tmp_path), str(tmp_path / "kernel.c")], check=True)
+    subprocess.run([*compiler, *flags, "-I", str(tmp_path), str(tmp_path / "kernel.c")], check=True)
 
 
 def test_a_fence_is_written_and_changes_nothing_in_the_model() -> None:

@@ -200,7 +200,7 @@ def build(
         source = f'#include "host.h"\n{source}\n{undone}'
     file.write_text(f"{source}\n{_driver(signatures, statics)}")
     target = directory / "kernel"
-    command = [compiler, f"-std={standard}", *STRICT, *flags, f"-I{HERE}", file, "-o", target]
+    command = [*compiler, f"-std={standard}", *STRICT, *flags, f"-I{HERE}", file, "-o", target]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return Program(target, {s.function: s for s in signatures})

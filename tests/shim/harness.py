@@ -58,7 +58,7 @@ def compile_c(arguments: Sequence[str | Path]) -> None:
     compiler = find_compiler()
     assert compiler, "no C compiler"
     done = subprocess.run(
-        [compiler, *map(str, arguments)], capture_output=True, text=True, check=False
+        [*compiler, *map(str, arguments)], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
 

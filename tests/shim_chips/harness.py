@@ -31,7 +31,7 @@ class Shim:
         code, library = folder / f"{source.function}.c", folder / f"{source.function}.so"
         code.write_text(source.c, encoding="utf-8")
         command = [
-            compiler,
+            *compiler,
             *STRICT,
             "-shared",
             "-fPIC",

@@ -13,8 +13,9 @@ import pytest
 
 import hwgen
 from hwgen import phase, pipeline
-from hwgen.cache import FOLDER_VARIABLE, ScheduleCache, canonical, default_folder
+from hwgen.cache import ScheduleCache, canonical
 from hwgen.cli import main
+from hwgen.folders import FOLDER_VARIABLE, cache_folder
 from hwgen.phase import Compilation, SearchOptions
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
@@ -224,14 +225,14 @@ def test_the_command_line_limits_a_search(capsys: Text) -> None:
 def test_where_results_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.platform", "linux")
     monkeypatch.setenv(FOLDER_VARIABLE, "/some/where")
-    assert default_folder() == Path("/some/where")
+    assert cache_folder() == Path("/some/where")
     monkeypatch.setenv(FOLDER_VARIABLE, "")
-    assert default_folder() is None
+    assert cache_folder() is None
     monkeypatch.delenv(FOLDER_VARIABLE)
     monkeypatch.setenv("HOME", "/home/someone")
     monkeypatch.setenv("XDG_CACHE_HOME", "/xdg")
-    assert default_folder() == Path("/xdg/hwgen")
+    assert cache_folder() == Path("/xdg/hwgen")
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")
-    assert default_folder() == Path("/home/someone/.cache/hwgen")
+    assert cache_folder() == Path("/home/someone/.cache/hwgen")
     monkeypatch.delenv("XDG_CACHE_HOME")
-    assert default_folder() == Path("/home/someone/.cache/hwgen")
+    assert cache_folder() == Path("/home/someone/.cache/hwgen")

@@ -62,7 +62,7 @@ def compiled(directory: Path, text: str) -> ctypes.CDLL:
     (directory / "t.c").write_text(text)
     done = subprocess.run(
         [
-            compiler, "-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O1", "-shared",
+            *compiler, "-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O1", "-shared",
             "-fPIC", "-fsanitize=undefined", "-fsanitize-undefined-trap-on-error",
             str(directory / "t.c"), "-o", str(directory / "t.so"), "-lm",
         ],

@@ -73,7 +73,7 @@ def test_a_compiler_reads_back_the_same_bits(tmp_path: Path) -> None:
     )
     library = tmp_path / "literals.so"
     options = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
-    subprocess.run([compiler, *options, "-o", library, source], check=True)
+    subprocess.run([*compiler, *options, "-o", library, source], check=True)
     loaded = ctypes.CDLL(str(library))
     read = bytes((ctypes.c_char * (4 * len(SINGLES))).in_dll(loaded, "singles"))
     assert read == np.array(SINGLES, np.float32).tobytes()

@@ -1,0 +1,156 @@
+"""C text as a library that is called from Python."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import shlex
+import shutil
+import subprocess
+import tempfile
+from functools import cache
+from pathlib import Path
+
+from hwgen.errors import HwgenError
+from hwgen.folders import cache_folder
+
+FLAGS_VARIABLE = "CFLAGS"
+"""Environment variable with the flags after those of a kernel, as in `make`."""
+
+_NAMES = ("cc", "gcc", "clang")
+_TIMEOUT_SECONDS = 300
+_DIGEST_BYTES = hashlib.sha256().digest_size
+
+_loaded: dict[str, ctypes.CDLL] = {}
+
+
+def find_compiler() -> tuple[str, ...] | None:
+    """The command of a C compiler: `$CC` first, then the usual names; None where there is none."""
+    commands = [_words("CC"), *((name,) for name in _NAMES)]
+    return next(((found, *c[1:]) for c in commands if c and (found := shutil.which(c[0]))), None)
+
+
+def have_compiler() -> bool:
+    """Whether C can be compiled here."""
+    return find_compiler() is not None
+
+
+def need_compiler() -> tuple[str, ...]:
+    """As `find_compiler`.
+
+    Raises:
+        HwgenError: H703 no C compiler.
+    """
+    compiler = find_compiler()
+    if compiler is None:
+        raise HwgenError(
+            "H703",
+            "no C compiler found",
+            found=f"none of {', '.join(_NAMES)} on PATH",
+            allowed="any C11 compiler",
+            repair="install gcc or clang, or set CC",
+        )
+    return compiler
+
+
+def user_flags() -> tuple[str, ...]:
+    """The words of `$CFLAGS`."""
+    return _words(FLAGS_VARIABLE)
+
+
+def load_library(text: str, name: str, flags: tuple[str, ...]) -> ctypes.CDLL:
+    """The C text, compiled with the flags and those of `$CFLAGS`, and loaded; once per process.
+
+    Libraries are kept in the user's cache, named by their content, the compiler and the machine's
+    instruction set. One that is not as it was written counts as absent; without a cache nothing
+    is left behind.
+
+    Raises:
+        HwgenError: H703 no C compiler; H704 the compiler fails.
+    """
+    compiler = need_compiler()
+    flags = (*flags, *user_flags())
+    words = "\n".join([*compiler, *flags, _target(compiler), text])
+    key = hashlib.sha256(words.encode()).hexdigest()[:32]
+    if key not in _loaded:
+        folder = _writable(cache_folder())
+        kept = folder / f"{key}.so" if folder is not None else None
+        with tempfile.TemporaryDirectory(prefix="hwgen-", dir=folder) as scratch:
+            if kept is None or not _intact(kept):
+                made = _compile(compiler, flags, text, name, Path(scratch))
+                # Atomic: another process may be compiling the same text.
+                kept = made if kept is None else made.replace(kept)
+            _loaded[key] = ctypes.CDLL(str(kept))
+    return _loaded[key]
+
+
+def _words(variable: str) -> tuple[str, ...]:
+    text = os.environ.get(variable, "")
+    try:
+        return tuple(shlex.split(text))
+    except ValueError as error:
+        raise HwgenError(
+            "H706",
+            f"the words of {variable} cannot be told apart",
+            field=variable,
+            found=f"{text!r}: {str(error).lower()}",
+            allowed="words as a shell reads them",
+            repair="close the quotation",
+        ) from error
+
+
+@cache
+def _target(compiler: tuple[str, ...]) -> str:
+    """What identifies the compiler and the instruction set: its predefined macros."""
+    done = subprocess.run(
+        [*compiler, "-march=native", "-dM", "-E", "-x", "c", os.devnull],
+        capture_output=True, text=True, check=False, timeout=_TIMEOUT_SECONDS,
+    )  # fmt: skip
+    return done.stdout
+
+
+def _writable(folder: Path | None) -> Path | None:
+    """The folder, made; None where it cannot be written."""
+    if folder is None:
+        return None
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return folder
+    except OSError:
+        return None
+
+
+def _intact(library: Path) -> bool:
+    """Whether a kept library ends in the digest of what is before. A loader reads past its end
+    nothing, and of a damaged one whatever it finds."""
+    try:
+        content = library.read_bytes()
+    except OSError:
+        return False
+    body, digest = content[:-_DIGEST_BYTES], content[-_DIGEST_BYTES:]
+    return hashlib.sha256(body).digest() == digest
+
+
+def _compile(
+    compiler: tuple[str, ...], flags: tuple[str, ...], text: str, name: str, folder: Path
+) -> Path:
+    code, made = folder / f"{name}.c", folder / "made.so"
+    code.write_text(text, encoding="utf-8")
+    done = subprocess.run(
+        [*compiler, *flags, "-shared", "-fPIC", str(code), "-o", str(made), "-lm"],
+        capture_output=True, text=True, check=False, timeout=_TIMEOUT_SECONDS,
+    )  # fmt: skip
+    if done.returncode != 0:
+        raise HwgenError(
+            "H704",
+            "the C compiler refuses the file",
+            field=name,
+            found=done.stderr.strip()[:2000] or f"exit status {done.returncode}",
+            repair="use another compiler through CC, other flags through CFLAGS, or report this "
+            "message",
+        )
+    with made.open("ab") as file:
+        file.write(hashlib.sha256(made.read_bytes()).digest())
+    return made
