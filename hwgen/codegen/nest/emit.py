@@ -14,6 +14,7 @@ from hwgen.codegen.c_names import C_TYPES, NameTable, comment, indent, words
 from hwgen.codegen.nest.body import INDEX, BodyText, Identifiers, as_lambda, helpers
 from hwgen.codegen.nest.names import allocated, touched, variables
 from hwgen.codegen.nest.program import Buffer, Launch, NestProgram
+from hwgen.codegen.nest.workarounds import around_functions
 from hwgen.errors import HwgenError
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.processor import Processor
@@ -97,12 +98,16 @@ class _File:
         body = self._host_body()
         includes = dict.fromkeys(["<math.h>", "<stdint.h>", *code.includes])
         definitions = self.host.template(code.definitions, "code.definitions")
+        # Where blocks run, another compiler than the host's vectorises nothing.
+        before, after = ("", "") if self.processor.launch else around_functions(self.program)
         sections = [
             [f"/* {comment(summary)} */", *(f"#include {i}" for i in includes)],
             definitions,
+            [before] if before else [],
             *([text] for text in self.host.helpers.definitions()),
             *self._functions(),
             [self._signature(own=True), "{", *indent(body), "}"],
+            [after] if after else [],
         ]
         return "\n\n".join("\n".join(s) for s in sections if s) + "\n"
 
