@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 
@@ -50,7 +51,8 @@ class Diagnostic:
 
 
 class HwgenError(Exception):
-    """Every error that a user can cause; carries one `Diagnostic`.
+    """Every error that a user can cause; carries one `Diagnostic`, or those of one file: the first
+    is what `code` and `diagnostic` mean, all are in `diagnostics` and in the text.
 
     Codes: H00x command line and files, H01x YAML and JSON, H02x expressions, H03x fields,
     H1xx spec, H2xx workload, H3xx matching, H4xx what one kernel can hold, and its schedule,
@@ -70,6 +72,7 @@ class HwgenError(Exception):
         repair: str = "",
     ) -> None:
         self.diagnostic = Diagnostic(code, message, location, field, found, allowed, repair)
+        self.others: tuple[Diagnostic, ...] = ()
         super().__init__(str(self.diagnostic))
 
     @property
@@ -82,5 +85,15 @@ class HwgenError(Exception):
         moved = replace(known, location=known.location or location, field=known.field or field)
         error = type(self)(moved.code, moved.message)
         error.diagnostic = moved
-        error.args = (str(moved),)
-        return error
+        return error.along_with(self.others)
+
+    @property
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """This error and the others of the same file."""
+        return (self.diagnostic, *self.others)
+
+    def along_with(self, others: Sequence[Diagnostic]) -> HwgenError:
+        """This error, made to carry others of the same file."""
+        self.others = tuple(others)
+        self.args = ("\n".join(map(str, self.diagnostics)),)
+        return self

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import product
 from math import isfinite
 
@@ -11,6 +12,7 @@ from hwgen.spec.checks_synchronization import check_synchronization, synchroniza
 from hwgen.spec.context import Context
 from hwgen.spec.expression import Expr, evaluate
 from hwgen.spec.expression import names as names_of
+from hwgen.spec.findings import Findings
 from hwgen.spec.grammar import suggestion
 from hwgen.spec.hardware import (
     BANK_CYCLES,
@@ -31,23 +33,34 @@ from hwgen.spec.templates import NUMBER, TEXT, Fields, Items, Shape, TemplateErr
 _MANY = 1 << 20
 
 
-def check_hardware(hardware: HardwareSpec, schema: HardwareSchema, document: Document) -> None:
-    """Everything that no single field can tell.
+def check_hardware(
+    hardware: HardwareSpec, schema: HardwareSchema, document: Document, findings: Findings
+) -> None:
+    """Everything that no single field can tell; of a chip of which parts have errors, what can be
+    said of the others.
 
     Raises:
         HwgenError: H115, H120 to H128, H131 to H133, H145 and, for templates, H124 and H125.
     """
-    context = Context(document, dict(hardware.parameters), "parameter")
+    context = Context(document, dict(hardware.parameters), "parameter", findings)
+    whole: list[Callable[[], None]] = []
     if has_units(schema):
-        _check_memories(context, hardware)
-        _check_writers(context, hardware)
-        _check_priorities(context, hardware, schema)
-        check_synchronization(context, hardware)
-        _check_end(context, hardware)
-    if hardware.processor is not None:
-        check_processor(context, hardware.processor)
-    _check_cycles(context, hardware)
-    _check_templates(context, hardware)
+        whole += [
+            lambda: _check_memories(context, hardware),
+            lambda: _check_writers(context, hardware),
+            lambda: _check_priorities(context, hardware, schema),
+            lambda: check_synchronization(context, hardware),
+            lambda: _check_end(context, hardware),
+        ]
+    processor = hardware.processor
+    if processor is not None:
+        whole.append(lambda: check_processor(context, processor))
+    templates = list(_templates(hardware))
+    if not findings.errors:  # What a part lacks, one that is missing may have.
+        findings.each(whole, lambda check: check())
+        templates += _synchronization_templates(hardware)
+    findings.each(hardware.intrinsics, lambda i: _check_cycles(context, i))
+    findings.each(templates, lambda t: _check(context, t))
 
 
 def _check_memories(context: Context, hardware: HardwareSpec) -> None:
@@ -177,18 +190,17 @@ def _check_priorities(context: Context, hardware: HardwareSpec, schema: Hardware
                 )  # fmt: skip
 
 
-def _check_cycles(context: Context, hardware: HardwareSpec) -> None:
+def _check_cycles(context: Context, intrinsic: Intrinsic) -> None:
     """Costs are positive numbers at both ends of what their names stand for."""
     transfer = dict.fromkeys(("transfer", "bursts", "beats"), Range(1, _MANY))
-    for intrinsic in hardware.intrinsics:
-        ends = {"iterations": Range(1, _MANY), BANK_CYCLES: Range(1, _MANY), **transfer}
-        ends |= {loop.name: loop.extent for loop in intrinsic.loops}
-        _positive(context, ("intrinsics", intrinsic.name, "cycles"), intrinsic.cycles, ends)
-        kernel = intrinsic.micro_kernel
-        if kernel is not None:
-            ends = {"operations": Range(1, kernel.capacity_operations), **transfer}
-            path: FieldPath = ("micro_kernels", kernel.name, "load", "cycles")
-            _positive(context, path, kernel.load_cycles, ends)
+    ends = {"iterations": Range(1, _MANY), BANK_CYCLES: Range(1, _MANY), **transfer}
+    ends |= {loop.name: loop.extent for loop in intrinsic.loops}
+    _positive(context, ("intrinsics", intrinsic.name, "cycles"), intrinsic.cycles, ends)
+    kernel = intrinsic.micro_kernel
+    if kernel is not None:
+        ends = {"operations": Range(1, kernel.capacity_operations), **transfer}
+        path: FieldPath = ("micro_kernels", kernel.name, "load", "cycles")
+        _positive(context, path, kernel.load_cycles, ends)
 
 
 def _positive(context: Context, path: FieldPath, cycles: Expr, ends: Mapping[str, Range]) -> None:
@@ -217,36 +229,51 @@ def _positive(context: Context, path: FieldPath, cycles: Expr, ends: Mapping[str
             )  # fmt: skip
 
 
-def _check_templates(context: Context, hardware: HardwareSpec) -> None:
-    parameters: dict[str, Shape] = dict.fromkeys(dict(hardware.parameters), NUMBER)
+@dataclass(frozen=True, slots=True)
+class _Template:
+    """A template: where it stands, its text, and what it may name, besides parameters; `user`: the
+    intrinsic that uses it, where there may be several."""
+
+    path: FieldPath
+    text: str
+    variables: Mapping[str, Shape]
+    user: str = ""
+
+
+def _synchronization_templates(hardware: HardwareSpec) -> Iterator[_Template]:
     for field, text, used in synchronization_templates(hardware):
         shape = {n: TEXT if n == "event" else _unit_shape(units) for n, units in used.items()}
-        _check(context, ("synchronization", field), text, {**parameters, **shape})
+        yield _Template(("synchronization", field), text, shape)
+
+
+def _templates(hardware: HardwareSpec) -> Iterator[_Template]:
+    """All others."""
     for name, text in (
         ("prologue", hardware.code.prologue), ("epilogue", hardware.code.epilogue),
         ("definitions", hardware.code.definitions),
         ("allocate", hardware.code.allocate), ("free", hardware.code.free),
         ("to_device", hardware.code.to_device), ("from_device", hardware.code.from_device),
     ):  # fmt: skip
-        _check(context, ("code", name), text, {**parameters, **_CODE.get(name, {})})
+        yield _Template(("code", name), text, _CODE.get(name, {}))
     if hardware.processor is not None:
         for where, text, variables in processor_templates(hardware.processor):
-            _check(context, where, text, {**parameters, **variables})
+            yield _Template(where, text, variables)
     for given in hardware.configurations:
-        where = ("configurations", given.name, "emit")
         fields = dict.fromkeys(given.fields, TEXT)
-        _check(context, where, given.emit, parameters | fields | {"register": _register(given)})
+        where = ("configurations", given.name, "emit")
+        yield _Template(where, given.emit, fields | {"register": _register(given)})
     for intrinsic in hardware.intrinsics:
         path: FieldPath = ("intrinsics", intrinsic.name, "emit")
-        _check(context, path, intrinsic.emit, parameters | emit_variables(hardware, intrinsic))
+        yield _Template(path, intrinsic.emit, emit_variables(hardware, intrinsic))
         for name, needed in intrinsic.configuration:
             for field, text in needed:
                 where = ("intrinsics", intrinsic.name, "configuration", name, field)
-                _check(context, where, text, parameters | state_variables(intrinsic))
-        if intrinsic.micro_kernel is not None:
-            where = ("micro_kernels", intrinsic.micro_kernel.name, "define")
-            variables = parameters | define_variables(intrinsic, intrinsic.micro_kernel)
-            _check(context, where, intrinsic.micro_kernel.define, variables, intrinsic.name)
+                yield _Template(where, text, state_variables(intrinsic))
+        kernel = intrinsic.micro_kernel
+        if kernel is not None:
+            where = ("micro_kernels", kernel.name, "define")
+            variables = define_variables(intrinsic, kernel)
+            yield _Template(where, kernel.define, variables, intrinsic.name)
 
 
 _CODE: dict[str, dict[str, Shape]] = {
@@ -352,16 +379,16 @@ def _values(pairs: Iterable[tuple[str, int | str]]) -> dict[str, Shape]:
     return {name: NUMBER if isinstance(value, int) else TEXT for name, value in pairs}
 
 
-def _check(
-    context: Context, path: FieldPath, text: str, variables: Mapping[str, Shape], user: str = ""
-) -> None:
+def _check(context: Context, template: _Template) -> None:
+    text, user = template.text, template.user
+    parameters: dict[str, Shape] = dict.fromkeys(context.values, NUMBER)
     try:
-        check_template(text, variables)
+        check_template(text, {**parameters, **template.variables})
     except TemplateError as problem:
         where = f" (line {problem.line} of the template)" if text.count("\n") > 1 else ""
         whose = f", in intrinsic {user!r}" if user else ""
         raise context.error(
-            problem.code, f"{problem.message}{whose}{where}", path, found=problem.found,
+            problem.code, f"{problem.message}{whose}{where}", template.path, found=problem.found,
             allowed=problem.allowed, repair=problem.repair
             or (f"write {problem.found} | default(...)" if user and problem.found else ""),
         ) from problem  # fmt: skip

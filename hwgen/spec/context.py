@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from hwgen.errors import HwgenError
-from hwgen.spec.expression import Assign, Const, Expr, evaluate, names, substitute
+from hwgen.spec.expression import (
+    Access,
+    Assign,
+    Const,
+    Expr,
+    Name,
+    evaluate,
+    names,
+    substitute,
+    walk,
+)
+from hwgen.spec.findings import ConsequenceError, Findings
 from hwgen.spec.grammar import ExpressionError, parse_assign, parse_expression, suggestion
 from hwgen.spec.ranges import Range
 from hwgen.spec.source import Document, FieldPath, field_text
@@ -25,11 +36,13 @@ def name_offset(text: str, name: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """`values`: parameters of a spec or sizes of a workload; `noun` is what to call them."""
+    """`values`: parameters of a spec or sizes of a workload; `noun` is what to call them.
+    `findings`: the errors of the document so far."""
 
     document: Document
     values: Mapping[str, int]
     noun: str
+    findings: Findings
 
     def error(
         self,
@@ -61,16 +74,30 @@ class Context:
         if isinstance(text, int):
             return Const(text)
         try:
-            return parse_expression(text)
+            parsed = parse_expression(text)
         except ExpressionError as problem:
             raise self._located(problem, path, shift) from problem
+        self.check_known(names(parsed))
+        return parsed
+
+    def check_known(self, used: Iterable[str]) -> None:
+        """Raises:
+        ConsequenceError: a name whose declaration has an error.
+        """
+        for name in used:
+            if name in self.findings.broken:
+                raise ConsequenceError("H025", f"{name!r} has an error")
 
     def parse_assign(self, text: str, path: FieldPath) -> Assign:
         """A statement."""
         try:
-            return parse_assign(text)
+            parsed = parse_assign(text)
         except ExpressionError as problem:
             raise self._located(problem, path) from problem
+        nodes = [*walk(parsed.target), *walk(parsed.value)]
+        self.check_known(n.name for n in nodes if isinstance(n, Name))
+        self.check_known(n.tensor for n in nodes if isinstance(n, Access))
+        return parsed
 
     def bound(self, expr: Expr) -> Expr:
         """The expression with parameters or sizes replaced by their numbers."""
@@ -183,11 +210,82 @@ class Context:
         return Range(low, high)
 
 
+def definitions(
+    context: Context,
+    texts: Mapping[str, int | str],
+    where: Callable[[str], FieldPath],
+    read: Callable[[Context, str], int],
+) -> dict[str, int]:
+    """Numbers by name, in order: each may use those above it. What has an error is left out.
+
+    `where`: the field of a name's `texts`; `read` gives its number, by what is known above it.
+    """
+    values: dict[str, int] = {}
+
+    def one(name: str) -> None:
+        above = replace(context, values=values)
+        _check_order(above, name, texts, where(name))
+        values[name] = read(above, name)
+
+    context.findings.each(texts, one)
+    return values
+
+
+def _check_order(
+    context: Context, name: str, texts: Mapping[str, int | str], path: FieldPath
+) -> None:
+    """Refuse numbers that are used before they are defined (H025)."""
+    for used in _used(texts[name]):
+        if used in context.values or used in context.findings.broken or used not in texts:
+            continue
+        circle = _circle(name, used, texts)
+        context.check_known(circle)
+        offset = name_offset(str(texts[name]), used)
+        noun = context.noun
+        if circle:
+            raise context.error(
+                "H025", f"{noun} {name!r} is defined by itself", path, offset=offset,
+                found=" -> ".join(circle), allowed=", ".join(context.values) or "numbers only",
+                repair=f"give one of {', '.join(sorted(set(circle)))} a number"
+                if len(circle) > 2 else f"give {name} a number",
+            )  # fmt: skip
+        raise context.error(
+            "H025", f"{noun} {used!r} is used before it is defined", path, offset=offset,
+            found=f"{used}, which is defined below {name}",
+            allowed=", ".join(context.values) or "numbers only",
+            repair=f"move {used} above {name}",
+        )  # fmt: skip
+
+
+def _used(text: int | str) -> tuple[str, ...]:
+    """The names in an expression; none where it is none."""
+    try:
+        return names(parse_expression(text)) if isinstance(text, str) else ()
+    except ExpressionError:
+        return ()  # What reads the number says so.
+
+
+def _circle(name: str, used: str, texts: Mapping[str, int | str]) -> list[str]:
+    """The shortest way by which a number is defined by itself, through one that it uses."""
+    ways = [[name, used]]
+    seen = {used}
+    for way in ways:  # Grows while it is walked.
+        if way[-1] == name:
+            return way
+        for further in _used(texts[way[-1]]):
+            if further == name:
+                return [*way, name]
+            if further in texts and further not in seen:
+                seen.add(further)
+                ways.append([*way, further])
+    return []
+
+
 def reference(
     context: Context, path: FieldPath, what: str, name: str, known: Mapping[str, object]
 ) -> None:
-    """Refuse a name that was not declared (H113)."""
-    if name not in known:
+    """Refuse a name that was not declared (H113); a declaration with an error is one too."""
+    if name not in known and name not in context.findings.broken:
         raise context.error(
             "H113", f"no {what} is called {name!r}", path, found=name,
             allowed=", ".join(known) or f"no {what} is declared",
@@ -205,6 +303,7 @@ def size_bytes(context: Context, text: int | str, path: FieldPath) -> int:
         return context.integer(text, path, 1)
     matched = _SIZE.fullmatch(text)
     number, unit = (matched["number"], matched["unit"] or "") if matched else (text, "")
+    context.check_known((unit,))
     if unit in context.values and not number:
         number, unit = unit, ""
     elif unit in context.values and unit not in _SIZE_UNITS:

@@ -6,13 +6,14 @@ H034 a name that cannot be used.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, TypeVar, get_args, get_origin
+from collections.abc import Mapping, Sequence, Set
+from typing import Annotated, TypeVar, cast, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, StringConstraints, ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from hwgen.errors import HwgenError
+from hwgen.spec.findings import ConsequenceError, Findings
 from hwgen.spec.grammar import suggestion
 from hwgen.spec.source import Data, Document, FieldPath, Key, field_text
 
@@ -72,12 +73,13 @@ def kind_of(value: object) -> str | None:
     return None
 
 
-def validate(model: type[M], document: Document) -> M:
-    """Check a document against a model.
+def validate(model: type[M], document: Document, findings: Findings, parts: Sequence[str]) -> M:
+    """Check a document against a model. Errors go to `findings`; what is returned lacks the
+    entries of `parts`, mappings by name, that have one.
 
     Raises:
-        HwgenError: H030 to H034, or a model's own code, for the first error in the document;
-            unknown fields come first since a misspelt field is also a missing one.
+        HwgenError: H032 where the document is no mapping.
+        ConsequenceError: errors elsewhere, after which there is nothing to return.
     """
     if not isinstance(document.data, dict):
         raise HwgenError(
@@ -88,13 +90,36 @@ def validate(model: type[M], document: Document) -> M:
         return model.model_validate(document.data)
     except ValidationError as problem:
         errors = problem.errors(include_url=False, include_context=True)
+    located = {_path(document.data, e["loc"]): e for e in reversed(errors)}
+    for (path, _), error in located.items():
+        if error["type"] == "missing" and _misspelt(path, located):
+            continue
+        bad = path[:2] if len(path) > 1 and path[0] in parts else ()
+        findings.note(_translate(model, document, error), str(bad[-1]) if bad else "")
+    try:
+        return model.model_validate(_without(document.data, parts, findings.broken))
+    except ValidationError as problem:
+        raise ConsequenceError("H030", "a bad field, noted before") from problem
 
-    def rank(error: ErrorDetails) -> tuple[bool, int, int]:
-        path, _ = _path(document.data, error["loc"])
-        where = document.locate(path, key=True)
-        return (error["type"] != "extra_forbidden", where.line, where.column)
 
-    raise _translate(model, document, min(errors, key=rank))
+def _misspelt(missing: FieldPath, located: Mapping[tuple[FieldPath, bool], ErrorDetails]) -> bool:
+    """Whether a field that is missing stands under a name much like its own."""
+    return any(
+        e["type"] == "extra_forbidden"
+        and path[:-1] == missing[:-1]
+        and suggestion(str(path[-1]), (str(missing[-1]),))
+        for (path, _), e in located.items()
+    )
+
+
+def _without(data: dict[str, Data], parts: Sequence[str], broken: Set[str]) -> dict[str, Data]:
+    """The data without the broken entries of some of its mappings."""
+    return {
+        section: {n: v for n, v in given.items() if n not in broken}
+        if section in parts and isinstance(given, dict)
+        else given
+        for section, given in data.items()
+    }
 
 
 def _path(data: Data, loc: tuple[Key, ...]) -> tuple[FieldPath, bool]:
@@ -131,6 +156,7 @@ def _translate(model: type[Model], document: Document, error: ErrorDetails) -> H
     field, last = field_text(path), str(path[-1]) if path else ""
     found = _show(_at(document.data, path))
     here = document.locate(path)
+    example = _example(model, path)
     match kind:
         case "missing":
             parent = document.locate(path[:-1], key=True)
@@ -182,16 +208,17 @@ def _translate(model: type[Model], document: Document, error: ErrorDetails) -> H
                 field=f"{field}.kind", found=found,
             )  # fmt: skip
         case "H032":
-            return _wrong_type(document, path, str(error["msg"]))
+            return _wrong_type(document, path, str(error["msg"]), example)
         case "union_tag_not_found":
             short = "text" if "text" in str(context["discriminator"]) else "a number, an expression"
-            return _wrong_type(document, path, f"{short}, or a mapping of fields")
+            return _wrong_type(document, path, f"{short}, or a mapping of fields", example)
         case "too_short":
             return _wrong_length(document, path, f"at least {_entries(context['min_length'])}")
         case "too_long":
             return _wrong_length(document, path, f"at most {_entries(context['max_length'])}")
         case _:
-            return _wrong_type(document, path, _ALLOWED.get(kind, str(error["msg"]).lower()))
+            allowed = _ALLOWED.get(kind, str(error["msg"]).lower())
+            return _wrong_type(document, path, allowed, example)
 
 
 _ALLOWED = {
@@ -220,9 +247,9 @@ def _wrong_length(document: Document, path: FieldPath, allowed: str) -> HwgenErr
     )  # fmt: skip
 
 
-def _wrong_type(document: Document, path: FieldPath, allowed: str) -> HwgenError:
+def _wrong_type(document: Document, path: FieldPath, allowed: str, example: str = "") -> HwgenError:
     value = _at(document.data, path)
-    repair = ""
+    repair = f"write {example}" if example else ""
     if isinstance(value, str) and value.lower() in ("yes", "no", "on", "off"):
         repair = "YAML 1.2 reads this as text; truth values are true and false"
     elif value is None:
@@ -255,6 +282,36 @@ def _show(value: Data) -> str:
 def _field_names(model: type[Model], data: Data, path: FieldPath) -> list[str]:
     """The fields of the model that stands at a path below `model`; of a union whose members tell
     apart by `kind`, the one that the data says."""
+    models = [k for k in _types(model, path) if isinstance(k, type) and issubclass(k, BaseModel)]
+    here = _at(data, path)
+    given = here.get("kind") if isinstance(here, dict) else None
+    chosen = [m for m in models if given in _kinds(m)] or models
+    return list(dict.fromkeys(name for m in chosen for name in m.model_fields))
+
+
+def _example(model: type[Model], path: FieldPath) -> str:
+    """How the innermost field around a path that has an example is written."""
+    for end in range(len(path), 0, -1):
+        for kind in _types(model, path[: end - 1]):
+            if isinstance(kind, type) and issubclass(kind, BaseModel):
+                info = kind.model_fields.get(str(path[end - 1]))
+                if info is not None and info.examples:
+                    return f"{path[end - 1]}: {_flow(info.examples[0])}"
+    return ""
+
+
+def _flow(value: object) -> str:
+    """A value as YAML on one line."""
+    if isinstance(value, Mapping):
+        entries = cast("Mapping[str, object]", value).items()
+        return "{" + ", ".join(f"{name}: {_flow(v)}" for name, v in entries) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_flow, cast("list[object]", value))) + "]"
+    return str(value)
+
+
+def _types(model: type[Model], path: FieldPath) -> list[object]:
+    """What may stand at a path below a model."""
     current: list[object] = [model]
     for step in path:
         following: list[object] = []
@@ -265,11 +322,7 @@ def _field_names(model: type[Model], data: Data, path: FieldPath) -> list[str]:
             elif get_origin(kind) in (dict, list):
                 following += _parts(get_args(kind)[-1])
         current = following
-    models = [k for k in current if isinstance(k, type) and issubclass(k, BaseModel)]
-    here = _at(data, path)
-    given = here.get("kind") if isinstance(here, dict) else None
-    chosen = [m for m in models if given in _kinds(m)] or models
-    return list(dict.fromkeys(name for m in chosen for name in m.model_fields))
+    return current
 
 
 def _kinds(model: type[BaseModel]) -> tuple[object, ...]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from hwgen.errors import HwgenError
 from hwgen.spec.fields import validate
+from hwgen.spec.findings import Findings
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.source import Document, from_python, read_document
 from hwgen.spec.workload import Workload
@@ -46,15 +47,22 @@ def parse_workload(
     return _workload(from_python(data, file), sizes or {})
 
 
+_PARTS = (
+    "parameters", "memories", "buses", "units", "micro_kernels", "intrinsics", "configurations"
+)  # fmt: skip
+
+
 def _hardware(document: Document, parameters: Mapping[str, int]) -> HardwareSpec:
     from hwgen.spec.checks import check_hardware
     from hwgen.spec.resolve import resolve_hardware
     from hwgen.spec.schema import HardwareSchema
 
     _refuse_other(document, ("tensors", "compute"), ("memories", "intrinsics"), "workload", "chip")
-    schema = validate(HardwareSchema, document)
-    hardware = resolve_hardware(schema, document, parameters)
-    check_hardware(hardware, schema, document)
+    findings = Findings()
+    with findings.reported():
+        schema = validate(HardwareSchema, document, findings, _PARTS)
+        hardware = resolve_hardware(schema, document, parameters, findings)
+        check_hardware(hardware, schema, document, findings)
     return hardware
 
 
@@ -63,7 +71,10 @@ def _workload(document: Document, sizes: Mapping[str, int]) -> Workload:
     from hwgen.spec.workload_schema import WorkloadSchema
 
     _refuse_other(document, ("memories", "intrinsics"), ("tensors", "compute"), "chip", "workload")
-    return resolve_workload(validate(WorkloadSchema, document), document, sizes)
+    findings = Findings()
+    with findings.reported():
+        schema = validate(WorkloadSchema, document, findings, ("sizes", "tensors"))
+        return resolve_workload(schema, document, sizes, findings)
 
 
 def _refuse_other(

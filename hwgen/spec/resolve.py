@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from hwgen.spec.context import Context, reference, size_bytes
-from hwgen.spec.expression import DTYPES, FUNCTIONS, Cast, Expr, walk
+from hwgen.spec.context import Context, definitions, reference, size_bytes
+from hwgen.spec.expression import DTYPES, FUNCTIONS, Cast, Const, Expr, walk
+from hwgen.spec.findings import Findings
 from hwgen.spec.grammar import suggestion
 from hwgen.spec.hardware import (
     BANK_CYCLES,
@@ -29,7 +30,7 @@ from hwgen.spec.resolve_banks import iterations_per_cycle, resolve_banks
 from hwgen.spec.resolve_calls import (
     SOFTWARE_NAMES,
     configuration,
-    configurations,
+    configuration_state,
     issue,
     software_loops,
     stationary,
@@ -38,14 +39,12 @@ from hwgen.spec.resolve_lanes import check_partial, lanes
 from hwgen.spec.resolve_processor import check_sections, resolve_processor
 from hwgen.spec.resolve_synchronization import resolve_completion, resolve_synchronization
 from hwgen.spec.schema import (
-    BusSchema,
     ChannelSchema,
     CodeSchema,
     HardwareSchema,
     IntrinsicSchema,
     LoopSchema,
     MemorySchema,
-    MicroKernelSchema,
     ParameterSchema,
 )
 from hwgen.spec.semantics import (
@@ -66,20 +65,25 @@ TEMPLATE_NAMES = ("unit", "kernel", "name", "loops", "sequence", "bases", "loop"
 
 
 def resolve_hardware(
-    schema: HardwareSchema, document: Document, overrides: Mapping[str, int]
+    schema: HardwareSchema,
+    document: Document,
+    overrides: Mapping[str, int],
+    findings: Findings,
 ) -> HardwareSpec:
     """Substitute parameters and give every field its meaning; `checks.py` then looks across.
+
+    What has an error, and what needs that, is left out of the chip; the error is a finding.
 
     Raises:
         HwgenError: H02x expressions, H1xx meaning.
     """
-    values = resolve_parameters(schema, document, overrides)
-    context = Context(document, values, "parameter")
+    context = Context(document, {}, "parameter", findings)
+    context = replace(context, values=resolve_parameters(schema, context, overrides))
     check_sections(context, schema)
-    memories = tuple(
-        _memory(context, schema, name, m)
-        for name, m in schema.memories.items()
-        if isinstance(m, MemorySchema)
+    processor = findings.attempt(lambda: resolve_processor(context, schema), None)
+    memories = findings.each(
+        (n for n, m in schema.memories.items() if isinstance(m, MemorySchema)),
+        lambda name: _memory(context, schema, name),
     )
     if ANY in schema.memories:
         raise context.error(
@@ -88,45 +92,41 @@ def resolve_hardware(
             repair="rename the memory",
         )  # fmt: skip
     by_name = {m.name: m for m in memories}
-    units = tuple(
-        Unit(
-            name, document.locate(("units", name), key=True),
-            context.integer(u.queue_entries, ("units", name, "queue_entries"), 0),
-            tuple(u.identifiers.items()),
-        )
-        for name, u in schema.units.items()
-    )  # fmt: skip
-    kernels = {
-        name: _micro_kernel(context, schema, name, k) for name, k in schema.micro_kernels.items()
-    }
-    intrinsics = tuple(
-        _intrinsic(context, schema, name, memories=by_name, kernels=kernels)
-        for name in schema.intrinsics
+    units = findings.each(schema.units, lambda name: _unit(context, schema, name))
+    kernels = findings.each(schema.micro_kernels, lambda name: _micro_kernel(context, schema, name))
+    states = findings.each(
+        schema.configurations, lambda name: configuration_state(context, schema, name)
+    )
+    intrinsics = findings.each(
+        schema.intrinsics,
+        lambda name: _intrinsic(
+            context, schema, name, memories=by_name, kernels={k.name: k for k in kernels}
+        ),
     )
     return HardwareSpec(
         name=schema.name,
         description=schema.description.strip(),
-        parameters=tuple(values.items()),
+        parameters=tuple(context.values.items()),
         memories=memories,
-        buses=tuple(
-            _bus(context, name, b, bus_readers(name, schema, intrinsics))
-            for name, b in schema.buses.items()
+        buses=findings.each(
+            schema.buses,
+            lambda name: _bus(context, schema, name, bus_readers(name, schema, intrinsics)),
         ),
         units=units,
         intrinsics=intrinsics,
-        synchronization=resolve_synchronization(context, schema),
-        fetch=_fetch(context, schema),
-        completion=resolve_completion(context, schema),
+        synchronization=findings.attempt(lambda: resolve_synchronization(context, schema), None),
+        fetch=findings.attempt(lambda: _fetch(context, schema), None),
+        completion=findings.attempt(lambda: resolve_completion(context, schema), None),
         code=_code(schema),
         location=document.locate(("name",)),
-        processor=resolve_processor(context, schema),
-        configurations=configurations(context, schema),
-        issue=issue(context, schema),
+        processor=processor,
+        configurations=states,
+        issue=findings.attempt(lambda: issue(context, schema), None),
     )
 
 
 def resolve_parameters(
-    schema: HardwareSchema, document: Document, overrides: Mapping[str, int]
+    schema: HardwareSchema, context: Context, overrides: Mapping[str, int]
 ) -> dict[str, int]:
     """Parameters by name; one set from outside replaces its default, and what depends on it.
 
@@ -136,29 +136,43 @@ def resolve_parameters(
     known = list(schema.parameters)
     for name, value in overrides.items():
         if name not in schema.parameters:
-            raise Context(document, {}, "parameter").error(
+            raise context.error(
                 "H110", f"the chip has no parameter {name!r}", ("parameters",), key=True,
                 found=f"{name}={value}", allowed=", ".join(known) or "no parameters",
                 repair=suggestion(name, known),
             )  # fmt: skip
-    values: dict[str, int] = {}
-    for name, given in schema.parameters.items():
-        path: FieldPath = ("parameters", name)
-        context = Context(document, values, "parameter")
-        check_word(context, name, path, "parameter")
-        fields = isinstance(given, ParameterSchema)
-        text = given.value if isinstance(given, ParameterSchema) else given
-        where = (*path, "value") if fields else path
-        value = overrides[name] if name in overrides else context.integer(text, where)
+    texts = {
+        name: overrides.get(name, given.value if isinstance(given, ParameterSchema) else given)
+        for name, given in schema.parameters.items()
+    }
+
+    def where(name: str) -> FieldPath:
+        fields = isinstance(schema.parameters[name], ParameterSchema)
+        return ("parameters", name, "value") if fields else ("parameters", name)
+
+    def read(above: Context, name: str) -> int:
+        given, path = schema.parameters[name], ("parameters", name)
+        check_word(above, name, path, "parameter")
+        value = above.integer(texts[name], where(name))
         if isinstance(given, ParameterSchema) and given.range is not None:
-            allowed = context.range(given.range, (*path, "range"))
+            allowed = above.range(given.range, (*path, "range"))
             if value not in allowed:
-                raise context.error(
-                    "H111", f"parameter {name} is out of range", where, found=f"{name}={value}",
-                    allowed=str(allowed),
+                raise above.error(
+                    "H111", f"parameter {name} is out of range", where(name),
+                    found=f"{name}={value}", allowed=str(allowed),
                 )  # fmt: skip
-        values = {**values, name: value}
-    return values
+        return value
+
+    return definitions(context, texts, where, read)
+
+
+def _unit(context: Context, schema: HardwareSchema, name: str) -> Unit:
+    given, path = schema.units[name], ("units", name)
+    return Unit(
+        name, context.document.locate(path, key=True),
+        context.integer(given.queue_entries, (*path, "queue_entries"), 0),
+        tuple(given.identifiers.items()),
+    )  # fmt: skip
 
 
 def check_word(context: Context, name: str, path: FieldPath, what: str) -> None:
@@ -171,7 +185,9 @@ def check_word(context: Context, name: str, path: FieldPath, what: str) -> None:
         )  # fmt: skip
 
 
-def _memory(context: Context, schema: HardwareSchema, name: str, memory: MemorySchema) -> Memory:
+def _memory(context: Context, schema: HardwareSchema, name: str) -> Memory:
+    memory = schema.memories[name]
+    assert isinstance(memory, MemorySchema), "workspaces are the processor's"
     path: FieldPath = ("memories", name)
     location = context.document.locate(path, key=True)
     identifiers = tuple(memory.identifiers.items())
@@ -256,7 +272,8 @@ def bus_readers(bus: str, schema: HardwareSchema, intrinsics: tuple[Intrinsic, .
     return ["fetch", *loads, *readers]
 
 
-def _bus(context: Context, name: str, bus: BusSchema, readers: list[str]) -> Bus:
+def _bus(context: Context, schema: HardwareSchema, name: str, readers: list[str]) -> Bus:
+    bus = schema.buses[name]
     path: FieldPath = ("buses", name)
 
     def channel(direction: str, fields: ChannelSchema) -> Channel:
@@ -311,9 +328,8 @@ def _code(schema: HardwareSchema) -> CodeTemplates:
     )  # fmt: skip
 
 
-def _micro_kernel(
-    context: Context, schema: HardwareSchema, name: str, kernel: MicroKernelSchema
-) -> MicroKernel:
+def _micro_kernel(context: Context, schema: HardwareSchema, name: str) -> MicroKernel:
+    kernel = schema.micro_kernels[name]
     path: FieldPath = ("micro_kernels", name)
     reference(context, (*path, "bus"), "bus", kernel.bus, schema.buses)
     return MicroKernel(
@@ -349,9 +365,13 @@ def _intrinsic(
 ) -> Intrinsic:
     fields = schema.intrinsics[name]
     path: FieldPath = ("intrinsics", name)
+    found = context.findings
     pointers = check_places(context, path, fields, schema)
     if fields.unit is not None:
         reference(context, (*path, "unit"), "unit", fields.unit, schema.units)
+    context.check_known([fields.unit or "", *(o.memory for o in fields.operands.values())])
+    context.check_known([fields.micro_kernel.kind] if fields.micro_kernel else [])
+    context.check_known(fields.configuration)
     _check_namespace(context, path, fields)
     iterators, partial = lanes(context, path, fields)
     for operand, o in fields.operands.items():
@@ -362,35 +382,49 @@ def _intrinsic(
             where = (*path, "operands", operand, "written_by", i)
             reference(context, where, "intrinsic", writer, schema.intrinsics)
     semantics = parse_semantics(context, path, fields, iterators)
-    operands = tuple(
-        resolve_operand(
-            context, (*path, "operands", n), o, memories.get(o.memory),
-            shape=tuple(iterators[i] for i in semantics.indices[n]), access=semantics.access[n],
-            indices=semantics.indices[n],
+    with found.whole():  # What is wrong with one field says nothing of the others.
+        operands = found.each(
+            fields.operands.items(),
+            lambda given: resolve_operand(
+                context, (*path, "operands", given[0]), given[1], memories.get(given[1].memory),
+                shape=tuple(iterators[i] for i in semantics.indices[given[0]]),
+                access=semantics.access[given[0]], indices=semantics.indices[given[0]],
+            ),
+        )  # fmt: skip
+        places = [memories[o.memory] for o in fields.operands.values() if o.memory in memories]
+        offchip = any(m.kind == "offchip" for m in places)
+        at_once = found.attempt(
+            lambda: iterations_per_cycle(context, path, fields, places), instead=1
         )
-        for n, o in fields.operands.items()
-    )  # fmt: skip
-    immediates = tuple(
-        _immediate(context, path, fields, n, semantics, operands) for n in fields.immediates
-    )
+        known = ["iterations", *fields.loops, *(TRANSFER_NAMES if offchip else ())]
+        known += [BANK_CYCLES] if at_once else []
+        cycles = found.attempt(
+            lambda: _cycles(context, fields.cycles, (*path, "cycles"), [] if pointers else known),
+            instead=Const(1),
+        )
+        loops = found.attempt(
+            lambda: (
+                *software_loops(context, path, fields, semantics),
+                *_loops(context, path, fields.loops, semantics),
+            ),
+            instead=(),
+        )
+        state = found.attempt(lambda: configuration(context, path, fields, schema), instead=())
+        immediates = found.each(
+            fields.immediates.items(),
+            lambda given: _immediate(context, path, fields, given[0], semantics, operands),
+        )
     check_types(context, semantics, operands, immediates)
     check_partial(context, path, partial, operands, memories)
-    offchip = any(o.memory and memories[o.memory].kind == "offchip" for o in operands)
-    at_once = iterations_per_cycle(context, path, fields, operands, memories)
-    known = ["iterations", *fields.loops, *(TRANSFER_NAMES if offchip else ())]
-    known += [BANK_CYCLES] if at_once else []
     return Intrinsic(
         name=name,
         unit=fields.unit or "",
         iterators=tuple(iterators.items()),
         semantics=semantics.statements,
         operands=operands,
-        loops=(
-            *software_loops(context, path, fields, semantics),
-            *_loops(context, path, fields.loops, semantics),
-        ),
+        loops=loops,
         immediates=immediates,
-        cycles=_cycles(context, fields.cycles, (*path, "cycles"), [] if pointers else known),
+        cycles=cycles,
         emit=fields.emit,
         location=context.document.locate(path, key=True),
         micro_kernel=_use(context, path, fields, kernels),
@@ -398,7 +432,7 @@ def _intrinsic(
             fields.result_latency_iterations, (*path, "result_latency_iterations"), 0
         ),
         stationary=stationary(context, path, fields, semantics),
-        configuration=configuration(context, path, fields, schema),
+        configuration=state,
         instructions=context.integer(fields.instructions, (*path, "instructions"), 1),
         iterations_per_cycle=at_once,
         partial=partial,

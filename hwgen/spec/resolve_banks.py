@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from hwgen.spec.context import Context
 from hwgen.spec.expression import names
-from hwgen.spec.hardware import BANK_CYCLES, Banks, Memory, Operand
+from hwgen.spec.hardware import BANK_CYCLES, Banks, Memory
 from hwgen.spec.schema import IntrinsicSchema, MemoryBanksSchema, PortsSchema
 from hwgen.spec.source import FieldPath
 
@@ -55,10 +55,10 @@ def iterations_per_cycle(
     context: Context,
     path: FieldPath,
     fields: IntrinsicSchema,
-    operands: Sequence[Operand],
-    memories: Mapping[str, Memory],
+    memories: Sequence[Memory],
 ) -> int:
-    """How many iterations access banks at once; 0 where that is not said.
+    """How many iterations access banks at once; 0 where that is not said. `memories`: of the
+    operands.
 
     Raises:
         HwgenError: H026 where it is no such number, H135 where no operand is in a memory with
@@ -68,15 +68,14 @@ def iterations_per_cycle(
     count = context.integer(fields.iterations_per_cycle, where, 0)
     if not count:
         return 0
-    banked = [(o, memories[o.memory].banks) for o in operands if o.memory in memories]
-    parted = [o.memory for o, banks in banked if banks is not None and banks.count > 1]
+    parted = [m.name for m in memories if m.banks is not None and m.banks.count > 1]
     problem, repair = "", "remove iterations_per_cycle"
     if BANK_CYCLES not in names(context.parse(fields.cycles, (*path, "cycles"))):
         problem = f"its cycles do not name {BANK_CYCLES}"
         repair = f"cycles: {fields.cycles} + {BANK_CYCLES}, or remove iterations_per_cycle"
     if fields.micro_kernel is not None or fields.software_loops:
         problem = "its calls are repeated by a micro-kernel or by C loops"
-    elif not any(banks is not None for _, banks in banked):
+    elif all(m.banks is None for m in memories):
         problem = "none of its operands is in a memory with banks"
         repair = "give the memory of one `banks` with `interleave`"
     elif parted:

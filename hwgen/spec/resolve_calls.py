@@ -77,43 +77,38 @@ def stationary(
     return Stationary(given.operand, cycles)
 
 
-def configurations(context: Context, schema: HardwareSchema) -> tuple[Configuration, ...]:
-    """The chip's state.
+def configuration_state(context: Context, schema: HardwareSchema, name: str) -> Configuration:
+    """One piece of the chip's state.
 
     Raises:
         HwgenError: H113 unknown unit, H129 a field with a name that is taken, H135 no register or
             no field.
     """
-    result: list[Configuration] = []
-    for name, given in schema.configurations.items():
-        path: FieldPath = ("configurations", name)
-        reference(context, (*path, "unit"), "unit", given.unit, schema.units)
-        for field, values in (("registers", given.registers), ("fields", given.fields)):
-            if not values:
-                raise context.error(
-                    "H135", f"configuration {name!r} has no {field}", (*path, field), key=True,
-                    found="none", allowed="one or more",
-                )  # fmt: skip
-        taken = {"register": "word of its template"} | dict.fromkeys(context.values, "parameter")
-        for number, field in enumerate(given.fields):
-            if field in taken:
-                raise context.error(
-                    "H129", f"two things share the name {field!r}: {taken[field]} and field",
-                    (*path, "fields", number), found=field, allowed="a name of its own",
-                    repair="rename the field",
-                )  # fmt: skip
-            taken[field] = "field"
-        result.append(
-            Configuration(
-                name,
-                given.unit,
-                tuple(tuple(register.items()) for register in given.registers),
-                tuple(given.fields),
-                given.emit,
-                context.integer(given.cycles, (*path, "cycles"), 0),
-            )
-        )
-    return tuple(result)
+    given, path = schema.configurations[name], ("configurations", name)
+    reference(context, (*path, "unit"), "unit", given.unit, schema.units)
+    for field, values in (("registers", given.registers), ("fields", given.fields)):
+        if not values:
+            raise context.error(
+                "H135", f"configuration {name!r} has no {field}", (*path, field), key=True,
+                found="none", allowed="one or more",
+            )  # fmt: skip
+    taken = {"register": "word of its template"} | dict.fromkeys(context.values, "parameter")
+    for number, field in enumerate(given.fields):
+        if field in taken:
+            raise context.error(
+                "H129", f"two things share the name {field!r}: {taken[field]} and field",
+                (*path, "fields", number), found=field, allowed="a name of its own",
+                repair="rename the field",
+            )  # fmt: skip
+        taken[field] = "field"
+    return Configuration(
+        name,
+        given.unit,
+        tuple(tuple(register.items()) for register in given.registers),
+        tuple(given.fields),
+        given.emit,
+        context.integer(given.cycles, (*path, "cycles"), 0),
+    )
 
 
 def configuration(

@@ -9,6 +9,7 @@ from hwgen.spec.processor import Cache, LoopKind, Pragma, Processor, Workspace
 from hwgen.spec.schema import HardwareSchema, MemorySchema
 from hwgen.spec.schema_processor import (
     BoundLoopSchema,
+    CacheSchema,
     MarkedLoopSchema,
     ParallelLoopSchema,
     PragmaSchema,
@@ -99,12 +100,17 @@ def resolve_processor(context: Context, schema: HardwareSchema) -> Processor | N
     def number(field: str, text: int | str, minimum: int) -> int:
         return context.integer(text, (*path, field), minimum)
 
-    workspaces = {
-        name: _workspace(context, name, memory)
-        for name, memory in schema.memories.items()
-        if isinstance(memory, WorkspaceSchema)
-    }
-    reference(context, (*path, "default_memory"), "workspace", given.default_memory, workspaces)
+    found = context.findings
+    with found.whole():
+        workspaces = found.each(
+            (n for n, m in schema.memories.items() if isinstance(m, WorkspaceSchema)),
+            lambda name: _workspace(context, schema, name),
+        )
+        loops = found.each(given.loops.items(), lambda loop: _loop(context, *loop))
+        caches = found.each(given.caches.items(), lambda cache: _cache(context, *cache))
+        pragmas = found.each(given.pragmas.items(), lambda pragma: _pragma(context, *pragma))
+    names = {w.name: w for w in workspaces}
+    reference(context, (*path, "default_memory"), "workspace", given.default_memory, names)
     if not re.fullmatch(r"\.[A-Za-z0-9+]{1,8}", given.suffix):
         raise context.error(
             "H133", "this is no suffix of a file", (*path, "suffix"), found=given.suffix,
@@ -113,17 +119,9 @@ def resolve_processor(context: Context, schema: HardwareSchema) -> Processor | N
     return Processor(
         location=context.document.locate(path, key=True),
         default_memory=given.default_memory,
-        loops=tuple(_loop(context, n, x) for n, x in given.loops.items()),
-        workspaces=tuple(workspaces.values()),
-        caches=tuple(
-            Cache(
-                n,
-                size_bytes(context, c.size, (*path, "caches", n, "size")),
-                context.integer(c.bytes_per_cycle, (*path, "caches", n, "bytes_per_cycle"), 1),
-                c.shared_by,
-            )
-            for n, c in given.caches.items()
-        ),
+        loops=loops,
+        workspaces=workspaces,
+        caches=caches,
         workers=number("workers", given.workers, 1),
         lanes_bytes=number("vector_bytes", given.vector_bytes, 0),
         operations_per_cycle=number("operations_per_cycle", given.operations_per_cycle, 1),
@@ -133,7 +131,7 @@ def resolve_processor(context: Context, schema: HardwareSchema) -> Processor | N
         warp=number("warp", given.warp, 1),
         barrier=given.barrier,
         prefetch=given.prefetch,
-        pragmas=tuple(_pragma(context, n, p) for n, p in given.pragmas.items()),
+        pragmas=pragmas,
         language=given.language,
         suffix=given.suffix,
         function=given.function,
@@ -156,7 +154,19 @@ def _pragma(context: Context, name: str, given: PragmaSchema) -> Pragma:
     return Pragma(name, given.emit, values, given.alone)
 
 
-def _workspace(context: Context, name: str, memory: WorkspaceSchema) -> Workspace:
+def _cache(context: Context, name: str, cache: CacheSchema) -> Cache:
+    path: FieldPath = ("processor", "caches", name)
+    return Cache(
+        name,
+        size_bytes(context, cache.size, (*path, "size")),
+        context.integer(cache.bytes_per_cycle, (*path, "bytes_per_cycle"), 1),
+        cache.shared_by,
+    )
+
+
+def _workspace(context: Context, schema: HardwareSchema, name: str) -> Workspace:
+    memory = schema.memories[name]
+    assert isinstance(memory, WorkspaceSchema), "the others are the units'"
     path: FieldPath = ("memories", name)
     align = context.integer(memory.align, (*path, "align"), 1)
     if align & (align - 1):

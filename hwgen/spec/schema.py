@@ -64,7 +64,7 @@ class MemorySchema(Model):
     """`offchip`: holds the kernel's arguments. `scratchpad`: addressed by the program."""
     dtype: Dtype | None = None
     """Data type of an element; scratchpads only."""
-    entry: list[IntExpr] = Field(default=[])
+    entry: list[IntExpr] = Field(default=[], examples=[[1, 16]])
     """Extents of the dense array that one address selects; left out: single elements."""
     size: IntExpr | None = None
     """Capacity, as `32 KiB` or a number of bytes; scratchpads only."""
@@ -190,7 +190,7 @@ class OperandSchema(Model):
 
     memory: Name
     """The memory it is in, or `any`: wherever the processor reaches it by a pointer."""
-    strides: list[IntExpr] | None = None
+    strides: list[IntExpr] | None = Field(default=None, examples=[["any", 1]])
     """With `memory: any`: elements from one index to the next in each dimension: a number, a
     range, or `any`; left out: dense, row-major."""
     dtype: Dtype | None = None
@@ -207,7 +207,7 @@ class LoopSchema(Model):
 
     extent: IntExpr
     """Range of its extent, as `1..16383`."""
-    strides: dict[Name, IntExpr] = Field(default={})
+    strides: dict[Name, IntExpr] = Field(default={}, examples=[{"dst": "dense", "src": "0..1023"}])
     """Entries that each operand moves per step: a number, a range, or `dense` (the next inner
     loop's stride times its extent). An operand not named does not move."""
     lanes: Literal["any", "all"] = "any"
@@ -261,11 +261,13 @@ class IntrinsicSchema(Model):
 
     unit: Name | None = None
     """The unit it runs on; left out: the processor."""
-    iterators: dict[Name, IntExpr] = Field(default={})
+    iterators: dict[Name, IntExpr] = Field(default={}, examples=[{"i": 16, "j": "1..16"}])
     """The lanes of the semantics and their extents; as `1..16`, a call may let fewer take part."""
     semantics: Lines
     """Statements over the iterators, as `dst[b, o] += src[b, i] * wgt[o, i]`."""
-    operands: dict[Name, OperandSchema]
+    operands: dict[Name, OperandSchema] = Field(
+        examples=[{"dst": {"memory": "acc"}, "src": {"memory": "inp"}}]
+    )
     """Where each operand of the semantics lives."""
     loops: dict[Name, LoopSchema] = Field(default={})
     """Hardware loops around the semantics, outermost first."""

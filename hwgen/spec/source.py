@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn, cast
 
 from hwgen.errors import HwgenError, Location
+from hwgen.spec.findings import Findings
 
 MAX_BYTES = 1 << 19
 MAX_DEPTH = 32
@@ -140,12 +141,14 @@ def read_document(path: Path | str) -> Document:
 
 def parse_document(text: str, file: str, *, json: bool = False) -> Document:
     """Parse YAML (or JSON) text; see `read_document` for what is raised."""
-    if json:
-        from hwgen.spec.source_json import parse_json
+    findings = Findings()
+    with findings.reported():
+        if json:
+            from hwgen.spec.source_json import parse_json
 
-        root = parse_json(text, file)
-    else:
-        root = _Composer(file, text).compose()
+            root = parse_json(text, file, findings)
+        else:
+            root = _Composer(file, text, findings).compose()
     return Document(file, _plain(root, Location(file)), root)
 
 
@@ -228,12 +231,22 @@ def number(text: str, location: Location) -> int | float | None:
     return None
 
 
+def occurs_twice(key: str, first_line: int, location: Location) -> HwgenError:
+    """The error of a key that a mapping has already, to be noted."""
+    return HwgenError(
+        "H011", f"the key {key!r} occurs twice in one mapping", location=location,
+        found=f"first on line {first_line}", allowed="each key once",
+        repair=f"remove or rename one of the two {key!r}",
+    )  # fmt: skip
+
+
 class _Composer:
     """ruamel.yaml's events to nodes."""
 
-    def __init__(self, file: str, text: str) -> None:
+    def __init__(self, file: str, text: str, findings: Findings) -> None:
         self._file = file
         self._text = text
+        self._findings = findings
         self._anchors: dict[str, Node] = {}
         self._count = 0
 
@@ -248,6 +261,8 @@ class _Composer:
         except MarkedYAMLError as problem:
             loose = cast("Any", problem)
             mark = loose.problem_mark or loose.context_mark
+            if mark and self._text.startswith("{%", mark.index - 1):
+                raise self._unquoted(mark.line, mark.index - 1) from problem
             where = Location(self._file, mark.line + 1, mark.column + 1) if mark else None
             message = " ".join(str(loose.problem or "bad syntax").split())
             if loose.context and loose.context_mark:
@@ -258,6 +273,19 @@ class _Composer:
         except (ValueError, IndexError, AttributeError, TypeError, AssertionError) as problem:
             # ruamel's scanner lets a few malformed escapes and directives through as these.
             raise self._syntax("text that the YAML reader cannot scan", None) from problem
+
+    def _unquoted(self, line: int, start: int) -> HwgenError:
+        """What YAML takes for a mapping is a template."""
+        text = self._text[start:].split("\n", maxsplit=1)[0].rstrip()
+        column = start - self._text.rfind("\n", 0, start)
+        quote = "'" if '"' in text else '"'
+        return HwgenError(
+            "H014", "a template that begins with a brace is not quoted",
+            location=Location(self._file, line + 1, column), found=text[:80],
+            allowed="text in quotes, or a block that begins with |",
+            repair="quote the template"
+            + ("" if quote in text or len(text) > 200 else f": {quote}{text}{quote}"),
+        )  # fmt: skip
 
     def _syntax(self, message: str, where: Location | None) -> HwgenError:
         return HwgenError("H010", f"YAML syntax: {message}", location=where or Location(self._file))
@@ -298,6 +326,8 @@ class _Composer:
                         else Mapping_(line, column)
                     )
                     if _expects_key(stack, pending):
+                        if self._text.startswith("{{", event.start_mark.index - 1):
+                            raise self._unquoted(event.start_mark.line, event.start_mark.index - 1)
                         self._unsupported(
                             event, "a mapping's key that is not a word", "a list or mapping"
                         )
@@ -348,12 +378,8 @@ class _Composer:
             self._merge(parent, node, key_where)
             return
         if key in parent.entries and key not in parent.merged:
-            first = parent.keys[key][0]
-            raise HwgenError(
-                "H011", f"the key {key!r} occurs twice in one mapping", location=key_where,
-                found=f"first on line {first}", allowed="each key once",
-                repair=f"remove or rename one of the two {key!r}",
-            )  # fmt: skip
+            self._findings.note(occurs_twice(key, parent.keys[key][0], key_where))
+            return
         parent.merged.discard(key)
         parent.entries[key] = node
         parent.keys[key] = (key_where.line, key_where.column)
@@ -387,7 +413,8 @@ class _Composer:
             if value in _WORDS:
                 resolved = _WORDS[value]
             else:
-                found = number(value, self._location(event))
+                where = self._location(event)
+                found = self._findings.attempt(lambda: number(value, where), instead=None)
                 resolved = value if found is None else found
         return Scalar(resolved, line, column, text_column)
 

@@ -6,7 +6,17 @@ import json
 import re
 
 from hwgen.errors import HwgenError, Location
-from hwgen.spec.source import MAX_DEPTH, MAX_NODES, Mapping_, Node, Scalar, Sequence, number
+from hwgen.spec.findings import Findings
+from hwgen.spec.source import (
+    MAX_DEPTH,
+    MAX_NODES,
+    Mapping_,
+    Node,
+    Scalar,
+    Sequence,
+    number,
+    occurs_twice,
+)
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.)*"')
@@ -15,13 +25,13 @@ _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?")
 _WORDS: dict[str, bool | None] = {"true": True, "false": False, "null": None}
 
 
-def parse_json(text: str, file: str) -> Node:
-    """Parse one JSON value.
+def parse_json(text: str, file: str, findings: Findings) -> Node:
+    """Parse one JSON value; keys that stand twice go to `findings`.
 
     Raises:
         HwgenError: H010 syntax, H011 duplicate key, H012 numbers, H013 over a bound.
     """
-    reader = _Reader(text, file)
+    reader = _Reader(text, file, findings)
     root = reader.value(1)
     if reader.peek():
         raise reader.error("text after the end of the value")
@@ -29,7 +39,8 @@ def parse_json(text: str, file: str) -> Node:
 
 
 class _Reader:
-    def __init__(self, text: str, file: str) -> None:
+    def __init__(self, text: str, file: str, findings: Findings) -> None:
+        self._findings = findings
         self._text = text
         self._file = file
         self._at = 0
@@ -84,11 +95,7 @@ class _Reader:
             where = self._location()
             key = self._string()
             if key in node.entries:
-                raise HwgenError(
-                    "H011", f"the key {key!r} occurs twice in one mapping", location=where,
-                    found=f"first on line {node.keys[key][0]}", allowed="each key once",
-                    repair=f"remove or rename one of the two {key!r}",
-                )  # fmt: skip
+                self._findings.note(occurs_twice(key, node.keys[key][0], where))
             if self.peek() != ":":
                 raise self.error("expected ':'")
             self._at += 1

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from math import prod
 
 from hwgen.errors import HwgenError
-from hwgen.spec.context import Context
+from hwgen.spec.context import Context, definitions
 from hwgen.spec.expression import (
     DTYPES,
     FUNCTIONS,
@@ -23,6 +24,7 @@ from hwgen.spec.expression import (
     evaluate,
     walk,
 )
+from hwgen.spec.findings import Findings
 from hwgen.spec.grammar import suggestion
 from hwgen.spec.source import Document, FieldPath
 from hwgen.spec.workload import Statement, Tensor, Workload
@@ -62,40 +64,28 @@ _TENSOR = re.compile(r"\s*(?P<dtype>[A-Za-z_][A-Za-z0-9_]*)\s*\[(?P<shape>.*)\]\
 
 
 def resolve_workload(
-    schema: WorkloadSchema, document: Document, overrides: Mapping[str, int]
+    schema: WorkloadSchema, document: Document, overrides: Mapping[str, int], findings: Findings
 ) -> Workload:
-    """Sizes, tensors, statements and roles, all checked.
+    """Sizes, tensors, statements and roles, all checked; errors are findings.
 
     Raises:
         HwgenError: H02x expressions, H2xx meaning.
     """
-    sizes = resolve_sizes(schema, document, overrides)
-    context = Context(document, sizes, "size")
+    context = Context(document, {}, "size", findings)
+    sizes = resolve_sizes(schema, context, overrides)
+    context = replace(context, values=sizes)
     if schema.name in C_WORDS:
         raise _reserved(context, schema.name, ("name",), "workload", "C or C++", key=False)
-    shapes = {n: _tensor_type(context, n, t) for n, t in schema.tensors.items()}
-    statements: list[Statement] = []
-    written: list[Written] = []
-    for i, given in enumerate(schema.compute):
-        fields = given if isinstance(given, StatementSchema) else None
-        text = given.do if isinstance(given, StatementSchema) else given
-        path: FieldPath = ("compute", i, "do") if fields else ("compute", i)
-        assign = context.parse_assign(text, path)
-        where = Written(context, text, path)
-        check_names(where, assign, shapes)
-        explicit = fields.loops if fields else None
-        loops = (
-            _default_loops(where, assign, shapes)
-            if explicit is None
-            else _explicit_loops(where, assign, explicit, ("compute", i, "loops"))
+    with findings.whole():
+        types = findings.each(schema.tensors, lambda n: _tensor_type(context, n, schema.tensors[n]))
+        shapes = dict(
+            zip((n for n in schema.tensors if n not in findings.broken), types, strict=True)
         )
-        target = fold(context.bound(assign.target))
-        assert isinstance(target, Access)
-        value = fold(context.bound(assign.value))
-        statement = Statement(f"S{i}", loops, target, assign.op, value, document.locate(path))
-        check_statement(where, statement, shapes)
-        statements.append(statement)
-        written.append(where)
+        read = findings.each(
+            enumerate(schema.compute), lambda given: _statement(context, *given, shapes)
+        )
+    statements = [statement for statement, _ in read]
+    written = [where for _, where in read]
     constants = [n for n, t in schema.tensors.items() if isinstance(t, TensorSchema) and t.constant]
     roles = check_order(written, statements, list(shapes), constants)
     tensors = tuple(
@@ -111,8 +101,33 @@ def resolve_workload(
     )
 
 
+def _statement(
+    context: Context, number: int, given: str | StatementSchema, shapes: Shapes
+) -> tuple[Statement, Written]:
+    """One statement, and what is needed to say where in it something stands."""
+    fields = given if isinstance(given, StatementSchema) else None
+    text = given.do if isinstance(given, StatementSchema) else given
+    path: FieldPath = ("compute", number, "do") if fields else ("compute", number)
+    assign = context.parse_assign(text, path)
+    where = Written(context, text, path)
+    check_names(where, assign, shapes)
+    explicit = fields.loops if fields else None
+    loops = (
+        _default_loops(where, assign, shapes)
+        if explicit is None
+        else _explicit_loops(where, assign, explicit, ("compute", number, "loops"))
+    )
+    target = fold(context.bound(assign.target))
+    assert isinstance(target, Access)
+    value = fold(context.bound(assign.value))
+    place = context.document.locate(path)
+    statement = Statement(f"S{number}", loops, target, assign.op, value, place)
+    check_statement(where, statement, shapes)
+    return statement, where
+
+
 def resolve_sizes(
-    schema: WorkloadSchema, document: Document, overrides: Mapping[str, int]
+    schema: WorkloadSchema, context: Context, overrides: Mapping[str, int]
 ) -> dict[str, int]:
     """Sizes by name; one set from outside replaces its expression, and what depends on it.
 
@@ -122,20 +137,20 @@ def resolve_sizes(
     known = list(schema.sizes)
     for name, value in overrides.items():
         if name not in schema.sizes:
-            raise Context(document, {}, "size").error(
+            raise context.error(
                 "H210", f"the workload has no size {name!r}", ("sizes",), key=True,
                 found=f"{name}={value}", allowed=", ".join(known) or "no sizes",
                 repair=suggestion(name, known),
             )  # fmt: skip
-    values: dict[str, int] = {}
-    for name, text in schema.sizes.items():
-        path: FieldPath = ("sizes", name)
-        context = Context(document, values, "size")
+    texts = {name: overrides.get(name, text) for name, text in schema.sizes.items()}
+
+    def read(above: Context, name: str) -> int:
         if name in RESERVED:
-            raise _reserved(context, name, path, "size", "the expression language")
-        value = overrides[name] if name in overrides else context.integer(text, path)
-        values = {**values, name: value}
-    return values
+            path: FieldPath = ("sizes", name)
+            raise _reserved(above, name, path, "size", "the expression language")
+        return above.integer(texts[name], ("sizes", name))
+
+    return definitions(context, texts, lambda name: ("sizes", name), read)
 
 
 def _reserved(
