@@ -30,6 +30,7 @@ FAILURES = Path("hwgen_failures")
 class Engine(str, Enum):
     """Who executes a kernel in `simulate`."""
 
+    BOTH = "both"
     PYTHON = "python"
     C = "c"
 
@@ -301,8 +302,11 @@ def simulate(
     ] = 0,
     engine: Annotated[
         Engine,
-        typer.Option(help="The simulator in Python, or the emitted C on the generated C model."),
-    ] = Engine.PYTHON,
+        typer.Option(
+            help="The simulator in Python, the emitted C (with $CFLAGS; of units, on the generated "
+            "C model), or both, the C where there is a compiler."
+        ),
+    ] = Engine.BOTH,
     report: ReportOption = None,
     trace: TraceOption = None,
     script: ScriptOption = None,
@@ -310,7 +314,7 @@ def simulate(
     search_seconds: SearchSecondsOption = SEARCH_SECONDS,
     no_cache: CacheOption = False,
 ) -> None:
-    """Run a compiled workload and compare it with the reference.
+    """Run a compiled workload, simulated and as C, and compare it with the reference.
 
     Prints the cycles, how busy each unit was, the traffic and conflicts. Exit status 1 where the
     outputs differ.

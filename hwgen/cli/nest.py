@@ -155,6 +155,7 @@ def simulate(
 ) -> dict[str, Array]:
     """Compile, run, check, report; the outputs."""
     from hwgen.report.nests import cycles_text
+    from hwgen.report.simulation import run_by
     from hwgen.verify.examine_nest import compile_nest_ranked, examine_nest
 
     if script.given:
@@ -171,8 +172,12 @@ def simulate(
     if passed.run is not None:
         read = sum(passed.run.read_elements.values())
         typer.echo(f"instances   {passed.run.instances:,}, {read:,} elements read")
-    runner = "the executor" if engine == "python" else "the compiled text on this machine"
-    typer.echo(f"run by      {runner}, with all checks in {seconds:.2f} s")
+    runners = ["the executor"] if passed.run is not None else []
+    runners += ["the compiled text on this machine"] if passed.ran_c else []
+    assert hardware.processor is not None
+    language = hardware.processor.language
+    without = "no C compiler" if language == "c" else f"it is {language}, for another machine"
+    typer.echo(run_by(runners, engine, without, seconds))
     typer.echo(f"result      {', '.join(passed.outputs)} equal to the reference")
     return passed.outputs
 

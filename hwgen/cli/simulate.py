@@ -42,7 +42,7 @@ def simulate(
     script: Script = NO_SCRIPT,
 ) -> None:
     """Compile, run, check, report."""
-    from hwgen.report.simulation import simulation_text
+    from hwgen.report.simulation import run_by, simulation_text
     from hwgen.spec.load import load_workload
     from hwgen.verify.examine import compile_ranked, examine
     from hwgen.verify.room import check_images, check_tensors
@@ -81,8 +81,9 @@ def simulate(
         typer.echo(f"wrote       {', '.join(f'{n}.npy' for n in outputs)} to {output_dir}")
     for line in pictures.write([compilation]):
         typer.echo(line.replace("wrote ", "wrote       ", 1))
-    runner = "the simulator" if engine == "python" else "the emitted C on the C model"
-    typer.echo(f"run by      {runner}, with all checks in {seconds:.2f} s")
+    runners = ["the simulator"] if passed.functional is not None else []
+    runners += ["the emitted C on the C model"] if passed.ran_c else []
+    typer.echo(run_by(runners, engine, "no C compiler", seconds))
     typer.echo(f"result      {', '.join(outputs)} equal to the reference, bit for bit")
 
 

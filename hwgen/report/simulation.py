@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from hwgen.report.table import Cell, table
@@ -9,7 +10,7 @@ from hwgen.report.text import Measured, describe_cycles, title
 
 if TYPE_CHECKING:
     from hwgen.pipeline import Compilation
-    from hwgen.verify.examine import Examination
+    from hwgen.verify.examine import Engine, Examination
 
 
 def simulation_text(compilation: Compilation, passed: Examination) -> str:
@@ -41,3 +42,10 @@ def simulation_text(compilation: Compilation, passed: Examination) -> str:
     used = "; no signal or wait missing or left over" if hardware.events else used
     lines.append(f"conflicts   none between units{used}")
     return "\n".join(lines)
+
+
+def run_by(runners: Sequence[str], engine: Engine, without: str, seconds: float) -> str:
+    """The line that says who ran; `without`: why the C did not where it was to."""
+    text = f"run by      {' and '.join(runners)}, with all checks in {seconds:.2f} s"
+    left_out = engine == "both" and len(runners) == 1
+    return f"{text} (not by the emitted C: {without})" if left_out else text

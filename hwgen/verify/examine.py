@@ -18,14 +18,18 @@ if TYPE_CHECKING:
     from hwgen.spec.hardware import HardwareSpec
     from hwgen.spec.workload import Workload
 
-Engine = Literal["python", "c"]
+Engine = Literal["both", "python", "c"]
+"""Who runs a kernel: the simulator, the emitted C, or one after the other. Of both, the C is left
+out where it cannot be compiled."""
 
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """A kernel that passed; `functional` is None where the C ran instead of the simulator."""
+    """A kernel that passed; `functional` is None where the C ran instead of the simulator, `ran_c`
+    says whether it ran."""
 
     outputs: dict[str, Array]
+    ran_c: bool
     functional: FunctionalResult | None
     timing: TimingResult
     bound: Bound
@@ -72,35 +76,28 @@ def examine(
             modelled cycles below the lower bound.
     """
     from hwgen.model.bound import lower_bound
+    from hwgen.model.compiled import compile_model, have_compiler
     from hwgen.model.reference import run_reference
     from hwgen.model.sync_check import check_synchronisation
     from hwgen.verify.check_program import check_program
-    from hwgen.verify.rounding import unexplained
 
     c = compilation
     check_program(c.program, c.hardware, c.workload)
     check_synchronisation(c.program, c.hardware)
     functional: FunctionalResult | None = None
-    if engine == "c":
-        from hwgen.model.compiled import compile_model
-
-        outputs = compile_model(c.source).run(inputs)
-    else:
+    expected = run_reference(c.workload, inputs)
+    outputs: dict[str, Array] = {}
+    if engine != "c":
         from hwgen.model.functional import run
 
         shapes = {t.name: t.shape for t in c.workload.outputs}
         functional = run(c.program, c.hardware, inputs, shapes=shapes)
         outputs = functional.outputs
-    difference = unexplained(c.workload, inputs, outputs, run_reference(c.workload, inputs))
-    if difference is not None:
-        raise HwgenError(
-            "H790",
-            f"the kernel computes a wrong {difference.tensor}",
-            found=str(difference),
-            allowed="what the reference computes, integers bit for bit and floats as far as "
-            "rounding in another order explains",
-            repair="report this command: the compiler or its model is wrong",
-        )
+        check_outputs(c.workload, inputs, outputs, expected, "the kernel")
+    ran_c = engine == "c" or (engine == "both" and have_compiler())
+    if ran_c:
+        outputs = compile_model(c.source).run(inputs)
+        check_outputs(c.workload, inputs, outputs, expected, "the emitted C")
     timing = c.kernel.timing
     bound = lower_bound(c.program, c.hardware)
     if timing.cycles < bound.cycles:
@@ -111,4 +108,30 @@ def examine(
             allowed=f"at least {bound.cycles:,}",
             repair="report this command: the timing model or the bound is wrong",
         )
-    return Examination(outputs, functional, timing, bound)
+    return Examination(outputs, ran_c, functional, timing, bound)
+
+
+def check_outputs(
+    workload: Workload,
+    inputs: Mapping[str, Array],
+    outputs: Mapping[str, Array],
+    expected: Mapping[str, Array],
+    runner: str,
+) -> None:
+    """Compare what `runner` computed with the reference.
+
+    Raises:
+        HwgenError: H790 a difference.
+    """
+    from hwgen.verify.rounding import unexplained
+
+    difference = unexplained(workload, inputs, outputs, expected)
+    if difference is not None:
+        raise HwgenError(
+            "H790",
+            f"{runner} computes a wrong {difference.tensor}",
+            found=str(difference),
+            allowed="what the reference computes, integers bit for bit and floats as far as "
+            "rounding in another order explains",
+            repair="report this command: the compiler or its model is wrong",
+        )

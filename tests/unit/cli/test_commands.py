@@ -13,7 +13,7 @@ import pytest
 
 from hwgen.cli import main
 from hwgen.cli.app import NEST_STAGES, STAGES
-from hwgen.model.compiled import have_compiler
+from hwgen.model.compiled import CompiledKernel, have_compiler
 from hwgen.model.numeric import Array
 from hwgen.model.reference import random_inputs, run_reference
 from hwgen.report.chips import chips_text
@@ -216,13 +216,41 @@ def test_simulate_reads_and_writes_arrays(tmp_path: Path, capsys: Text) -> None:
 
 
 @pytest.mark.skipif(not have_compiler(), reason="needs a C compiler")
-def test_both_engines_agree(tmp_path: Path) -> None:
+def test_both_engines_agree(tmp_path: Path, capsys: Text) -> None:
     results: list[bytes] = []
-    for engine in ("python", "c"):
+    simulator, compiled = "the simulator", "the emitted C on the C model"
+    ran = {"python": simulator, "c": compiled, "both": f"{simulator} and {compiled}"}
+    for engine, runners in ran.items():
         out = tmp_path / engine
-        assert main(["simulate", *KERNEL, "--engine", engine, "--output-dir", str(out)]) == 0
+        options = [] if engine == "both" else ["--engine", engine]
+        assert main(["simulate", *KERNEL, *options, "--output-dir", str(out)]) == 0
+        assert f"run by      {runners}, with" in capsys.readouterr().out
         results.append((out / "c.npy").read_bytes())
-    assert results[0] == results[1]
+    assert results[0] == results[1] == results[2]
+
+
+@pytest.mark.skipif(not have_compiler(), reason="needs a C compiler")
+def test_emitted_c_that_is_wrong_is_found_without_asking(
+    monkeypatch: pytest.MonkeyPatch, capsys: Text
+) -> None:
+    def none(kernel: CompiledKernel, _: object) -> dict[str, Array]:
+        return {p.name: np.zeros(p.shape, p.dtype) for p in kernel.source.outputs}
+
+    monkeypatch.setattr(CompiledKernel, "run", none)
+    assert main(["simulate", *KERNEL]) == 1
+    assert "error[H790]: the emitted C computes a wrong c" in capsys.readouterr().err
+    assert main(["simulate", *KERNEL, "--engine", "python"]) == 0
+
+
+def test_simulate_without_a_compiler_says_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Text
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CC", raising=False)
+    assert main(["simulate", *KERNEL]) == 0
+    text = capsys.readouterr().out
+    assert "run by      the simulator, with" in text
+    assert "(not by the emitted C: no C compiler)" in text
 
 
 @pytest.mark.parametrize("options", [["--data", "extremes"], ["--schedule", "3"], ["--seed", "9"]])

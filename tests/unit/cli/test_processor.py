@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from hwgen.cli import main
+from hwgen.codegen.nest.emit import NestSource
 from hwgen.model.compiled import have_compiler
+from hwgen.model.numeric import STORAGE, Array
+from hwgen.spec.workload import Workload
 from tests.samples import ROOT
 
 SPEC = str(ROOT / "hw_specs" / "cpu_generic.yaml")
@@ -98,7 +102,40 @@ def test_simulate_and_explain(capsys: pytest.CaptureFixture[str], spec: str) -> 
 def test_simulate_runs_the_compiled_text(capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = run(capsys, "simulate", "--spec", SPEC, *GEMM, "--engine", "c")
     assert status == 0
-    assert "the compiled text on this machine" in out
+    assert "run by      the compiled text on this machine, with" in out
+
+
+@pytest.mark.skipif(not have_compiler(), reason="no C compiler")
+def test_a_wrong_compiler_is_found_without_asking(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none(source: NestSource, workload: Workload, *_: object) -> dict[str, Array]:
+        shapes = {name: workload.tensor[name] for name in source.outputs}
+        return {n: np.zeros(t.shape, STORAGE[t.dtype]) for n, t in shapes.items()}
+
+    monkeypatch.setattr("hwgen.model.native.run_native", none)
+    status, _, errors = run(capsys, "simulate", "--spec", SPEC, *GEMM)
+    assert status == 1
+    assert "error[H790]: the emitted C computes a wrong c" in errors
+    assert run(capsys, "simulate", "--spec", SPEC, *GEMM, "--engine", "python")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason"), [(SPEC, "no C compiler"), (DEVICE, "it is c++, for another machine")]
+)
+def test_simulate_says_that_the_text_did_not_run(
+    spec: str,
+    reason: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CC", raising=False)
+    status, out, _ = run(capsys, "simulate", "--spec", spec, *GEMM)
+    assert status == 0
+    assert "run by      the executor, with" in out
+    assert f"(not by the emitted C: {reason})" in out
 
 
 def test_verify_runs_its_campaign(capsys: pytest.CaptureFixture[str]) -> None:
