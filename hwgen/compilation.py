@@ -19,6 +19,7 @@ from hwgen.codegen.synchronisation import synchronise
 from hwgen.errors import HwgenError
 from hwgen.model.timing import TimingResult, estimate_cycles
 from hwgen.model.traffic import off_chip_traffic
+from hwgen.polyhedral import isl
 from hwgen.polyhedral.dependences import Dependences
 from hwgen.polyhedral.explain import Explanation, explain
 from hwgen.polyhedral.matching import Match
@@ -122,7 +123,8 @@ class Compilation:
 
     @cached_property
     def explanations(self) -> list[Explanation]:
-        return explain(self.scop, self.hardware, self.match)
+        with isl.bounded():
+            return explain(self.scop, self.hardware, self.match)
 
     def stage(self, name: str) -> str:
         """The artefact of a stage as text.
@@ -150,7 +152,8 @@ class Compilation:
                 allowed=", ".join(STAGES),
                 repair="name one of the stages",
             )
-        return str(artefacts[name]())
+        with isl.bounded():
+            return str(artefacts[name]())
 
 
 def build(

@@ -101,8 +101,14 @@ def identifier_list(names: Sequence[str]) -> islpy.IdList:
     return result
 
 
-MAX_OPERATIONS = 100_000_000
+MAX_OPERATIONS = 20_000_000
 """isl's own count of steps that one compilation may take; ordinary ones stay below a million."""
+
+QUESTION_OPERATIONS = 500_000
+"""The same of one question about a schedule; ordinary ones stay below ten thousand."""
+
+# Nothing is ever without a bound: outside of all blocks of `bounded` this one holds.
+islpy.DEFAULT_CONTEXT.set_max_operations(MAX_OPERATIONS)
 
 
 def _exhausted() -> bool:
@@ -136,7 +142,8 @@ def bounded(operations: int = MAX_OPERATIONS) -> Generator[None, None, None]:
             "H407",
             "a polyhedral computation was given up",
             found=f"more than {operations:,} steps",
-            allowed=f"{operations:,} steps for one kernel",
+            allowed=f"{operations:,} steps for one "
+            + ("question" if operations == QUESTION_OPERATIONS else "kernel"),
             repair="split the workload, or write its accesses with fewer loops",
         ) from error
     finally:
@@ -166,26 +173,36 @@ Pair = tuple[Point, Point]
 def some_point(points: str, without: str = "") -> Point | None:
     """A point of a set given as text, that is not in another; None where there is none.
 
-    Remembered by text: schedules that differ little ask much the same.
+    Remembered by text: schedules that differ little ask much the same. Each question has a bound
+    of its own, so that what was asked before decides nothing.
+
+    Raises:
+        HwgenError: H407.
     """
-    found = Set(points)
-    if without:
-        found = found.subtract(Set(without))
-    return None if found.is_empty() else _sample(found)
+    with bounded(QUESTION_OPERATIONS):
+        found = Set(points)
+        if without:
+            found = found.subtract(Set(without))
+        return None if found.is_empty() else _sample(found)
 
 
 @lru_cache(maxsize=1 << 14)
 def some_pair(relation: str, without: str = "") -> Pair | None:
-    """A pair of a relation given as text, that is not in another; None where there is none."""
-    found = Map(relation)
-    if without:
-        found = found.subtract(Map(without))
-    if found.is_empty():
-        return None
-    first = found.get_tuple_name(dim_type.in_) or ""
-    second = found.get_tuple_name(dim_type.out) or ""
-    inputs = found.dim(dim_type.in_)
-    _, values = _sample(found.wrap())
+    """A pair of a relation given as text, that is not in another; None where there is none.
+
+    Raises:
+        HwgenError: H407, as `some_point`.
+    """
+    with bounded(QUESTION_OPERATIONS):
+        found = Map(relation)
+        if without:
+            found = found.subtract(Map(without))
+        if found.is_empty():
+            return None
+        first = found.get_tuple_name(dim_type.in_) or ""
+        second = found.get_tuple_name(dim_type.out) or ""
+        inputs = found.dim(dim_type.in_)
+        _, values = _sample(found.wrap())
     return (first, values[:inputs]), (second, values[inputs:])
 
 

@@ -277,8 +277,8 @@ class _Kernel:
                 addresses.append(isl_text(substitute(touch.address, renamed)))
         if self.overlap(a, b) is None:
             texts.append(f"{addresses[0]} = {addresses[1]}")
-        pairs = isl.Map(f"{{ A[{sides[0]}] -> B[{sides[1]}] : {' and '.join(texts)} }}")
-        return not pairs.is_empty()
+        pairs = f"{{ A[{sides[0]}] -> B[{sides[1]}] : {' and '.join(texts)} }}"
+        return isl.some_pair(pairs) is not None
 
     def check_blocks(self, touches: list[Touch]) -> None:
         """Blocks of one launch cannot wait for each other."""

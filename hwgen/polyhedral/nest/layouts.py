@@ -89,14 +89,14 @@ def check_injective(tensor: str, shape: Sequence[int], layout: Sequence[Expr]) -
     same = [f"{x} = {y}" for x, y in zip(at_a, at_b, strict=True)]
     different = " or ".join(f"{x} != {y}" for x, y in zip(a, b, strict=True)) or "0 = 1"
     conditions = [*bounds_a, *bounds_b, *same, f"({different})"]
-    clash = isl.Map(
+    clash = isl.some_pair(
         f"{{ {tensor}[{', '.join(a)}] -> {tensor}[{', '.join(b)}] : {' and '.join(conditions)} }}"
     )
-    if not clash.is_empty():
+    if clash is not None:
         raise HwgenError(
             "H415",
             f"the layout of {tensor} puts two elements in one place",
-            found=str(clash.sample()),
+            found=" and ".join(f"{name}[{', '.join(map(str, at))}]" for name, at in clash),
             allowed="a layout that tells all elements apart",
             repair="keep every index, for example both i // 16 and i % 16",
         )

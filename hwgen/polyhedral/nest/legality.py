@@ -161,6 +161,7 @@ def _flow(state: State, writer: Site, reader: Site, access: Access, depth: int) 
         )
         + " }"
     )
+    w = w.rejoined(shared(writer, reader))
     ran = (
         f"{{ {r.tuple} -> {_instance(stage, POINT)} : exists ({', '.join(w.names) or 'z'} : "
         + conjoin(r.domain, w.domain, same(w, r, depth), [before(w, r, depth)], _bound(w, POINT))
@@ -175,7 +176,7 @@ def _flow(state: State, writer: Site, reader: Site, access: Access, depth: int) 
 
 def _coverage(state: State, writer: Site) -> Violation | None:
     """Every point of a stage runs."""
-    w = Side(state, writer, "'")
+    w = Side(state, writer, "'").rejoined(0)
     stage = w.stage
     ran = (
         f"{{ {_instance(stage, POINT)} : exists ({', '.join(w.names) or 'z'} : "

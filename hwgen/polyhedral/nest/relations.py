@@ -8,8 +8,9 @@ text can speak of both.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from hwgen.polyhedral.nest.rejoin import rejoined
 from hwgen.polyhedral.nest.state import Block, Loop, Site, Stage, State
 from hwgen.polyhedral.nest.terms import isl_text
 from hwgen.spec.expression import Access, Expr, Name, names, substitute
@@ -60,6 +61,14 @@ class Side:
     def element(self, access: Access) -> list[str]:
         """Indices of an access at an instance."""
         return [self.own(substitute(i, self.block.binding)) for i in access.indices]
+
+    def rejoined(self, depth: int) -> Side:
+        """The same instances with split loops as one, from a depth inwards, under divisions.
+
+        To project two loops out of `floor((8 f + g) / 15)` takes isl very long; one loop `x` in
+        their place, of which nothing but `8 f + g` is ever used, takes no time.
+        """
+        return replace(self, site=rejoined(self.site, depth))
 
 
 def combining(state: State, site: Site) -> tuple[Loop, ...]:
