@@ -16,7 +16,15 @@ from hwgen.polyhedral.dependences import Dependences, dependences
 from hwgen.polyhedral.matching import Match, ranked_matches
 from hwgen.polyhedral.operations import NOTHING_SHARED, Sharing
 from hwgen.polyhedral.scop import Scop, build_scop
-from hwgen.polyhedral.search import TIME_LIMIT, Candidate, Progress, SearchResult, Watch, search
+from hwgen.polyhedral.search import (
+    TIME_LIMIT,
+    WORK,
+    Candidate,
+    Progress,
+    SearchResult,
+    Watch,
+    search,
+)
 from hwgen.polyhedral.search_bound import least_work
 from hwgen.polyhedral.search_choose import LIMITS, choose
 from hwgen.polyhedral.select import select
@@ -36,11 +44,12 @@ MATCHES = 3
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """`seconds`: when to end a search with what it has (never); `progress`: told of its steps;
-    `cache`: where results are kept (nowhere); `slots`: of a buffer, at most (of a kernel with
-    fewer, nothing is kept)."""
+    """`seconds`: when to end a search with what it has (never); `work`: the same, counted;
+    `progress`: told of its steps; `cache`: where results are kept (nowhere); `slots`: of a buffer,
+    at most (of a kernel with fewer, or of less work, nothing is kept)."""
 
     seconds: float | None = None
+    work: int = WORK
     progress: Progress | None = None
     cache: ScheduleCache | None = None
     slots: int = SLOTS
@@ -76,7 +85,8 @@ def compile_phase(
     cost = partial(packed_bytes, scop, hardware) if hardware.offchip.shared else None
     ranked = ranked_matches(scop, selections, cost)
     groups = islice(_accepted(ranked, scop, refused) if refused else ranked, MATCHES)
-    if options.cache is None or sharing != NOTHING_SHARED or options.slots < SLOTS:
+    usual = options.slots == SLOTS and options.work == WORK
+    if options.cache is None or sharing != NOTHING_SHARED or not usual:
         return _search(*parts, groups, options)[0]
     key = options.cache.key(workload, hardware)
     matches: list[list[Match]] = []
@@ -158,7 +168,7 @@ def _search(
     group: list[Match] = []
     chosen = 0
     refused: HwgenError | None = None
-    watch = Watch(options.seconds, options.progress)
+    watch = Watch(options.seconds, options.progress, options.work)
     attempts = [(keep, slots) for keep, slots in ATTEMPTS if slots <= options.slots]
     for number, matches in enumerate(groups):
         host = _host_cycles(scop, hardware, matches[0])

@@ -249,7 +249,7 @@ def complete_script(
         best: tuple[Kernel, SearchResult, list[Match]] | None = None
         furthest = 0, ""
         too_large: HwgenError | None = None
-        watch = Watch(options.seconds, options.progress)
+        watch = Watch(options.seconds, options.progress, options.work)
         for group in islice(ranked_matches(scop, select(scop, hardware)), GROUPS):
             for match in group:
                 fixed = reader_of(schedule, scop).known_tiles(match)

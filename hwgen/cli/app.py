@@ -10,7 +10,7 @@ import typer
 
 from hwgen.cli.guard import guarded
 from hwgen.cli.pictures import Pictures
-from hwgen.cli.searching import SEARCH_SECONDS, Search
+from hwgen.cli.searching import Search
 
 STAGES = (
     "load", "scop", "dependences", "match", "schedule", "script", "layout", "allocate", "lower",
@@ -103,13 +103,14 @@ SeedOption = Annotated[
 ]
 
 SearchSecondsOption = Annotated[
-    float,
+    Optional[float],  # noqa: UP045
     typer.Option(
         "--search-seconds",
         min=0.0,
         metavar="N",
-        help="End the search for a schedule after N seconds with the best found until then; "
-        "`--stage schedule` says whether it was cut short.",
+        help="End the search for a schedule after N seconds too, with the best found until then, "
+        "which then depends on the machine; the report says so where a search was cut short. "
+        "Without this a search ends after an amount of work that is counted.",
     ),
 ]
 CacheOption = Annotated[
@@ -242,7 +243,7 @@ def generate(
     trace: TraceOption = None,
     script: ScriptOption = None,
     no_auto: NoAutoOption = False,
-    search_seconds: SearchSecondsOption = SEARCH_SECONDS,
+    search_seconds: SearchSecondsOption = None,
     no_cache: CacheOption = False,
 ) -> None:
     """Compile workloads to C and report on them.
@@ -311,7 +312,7 @@ def simulate(
     trace: TraceOption = None,
     script: ScriptOption = None,
     no_auto: NoAutoOption = False,
-    search_seconds: SearchSecondsOption = SEARCH_SECONDS,
+    search_seconds: SearchSecondsOption = None,
     no_cache: CacheOption = False,
 ) -> None:
     """Run a compiled workload, simulated and as C, and compare it with the reference.

@@ -12,18 +12,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from hwgen.pipeline import SearchOptions
 
-SEARCH_SECONDS = 30.0
-"""When a search ends with what it has, unless told otherwise; shipped kernels need far less."""
-
 QUIET_SECONDS = 2.0
 """A search shorter than this shows no progress."""
 
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """What a command line says about searches."""
+    """What a command line says about searches; `seconds`: their time limit (none)."""
 
-    seconds: float = SEARCH_SECONDS
+    seconds: float | None = None
     cached: bool = True
 
 

@@ -37,8 +37,18 @@ SHRINK = 0.7
 WIDTH = 100
 """Columns of the result's text."""
 
-TIME_LIMIT = "time limit"
-"""How the reason starts for which a search is not exhausted where its time was up."""
+TIME_LIMIT, WORK_LIMIT = "time limit", "work limit"
+"""How the reason starts for which a search is not exhausted where it had to end."""
+
+TOO_LONG = "polyhedral computations that take too long"
+"""The reason where isl gave up."""
+
+WORK = 10_000_000
+"""Work after which a search ends with what it has: counted, so that neither the machine nor its
+load decides. Kernels in `workloads/` need less than half of it."""
+
+SCHEDULE_WORK = 100_000
+"""Work of lowering and simulating one schedule; that of costing one point in closed form is 1."""
 
 Progress = Callable[[int, int], None]
 """Called with the steps done and all steps known so far."""
@@ -86,6 +96,12 @@ class SearchResult:
     def exhausted(self) -> bool:
         """Whether no point was left out without a proof that others are better."""
         return not self.cuts
+
+    @property
+    def ended_by(self) -> tuple[str, ...]:
+        """The limits of time and work at which the search ended early."""
+        limits = (TIME_LIMIT, WORK_LIMIT, TOO_LONG)
+        return tuple(c for c in self.cuts if c.startswith(limits))
 
     @property
     def ratio(self) -> float:
@@ -143,12 +159,20 @@ def _count(number: int, one: str, many: str) -> str:
 
 
 class Watch:
-    """Steps of a search, and the moment at which it has to end with what it has."""
+    """Steps of a search, and the moment at which it has to end with what it has: after so much
+    `work`, and after so many `seconds` where somebody asks for that."""
 
-    def __init__(self, seconds: float | None = None, progress: Progress | None = None) -> None:
+    def __init__(
+        self,
+        seconds: float | None = None,
+        progress: Progress | None = None,
+        work: int = WORK,
+    ) -> None:
         self._end = None if seconds is None else perf_counter() + seconds
         self._progress = progress
         self._seconds = seconds
+        self._work = work
+        self._spent = 0
         self._done = 0
         self._all = 0
 
@@ -162,13 +186,23 @@ class Watch:
         if self._progress is not None:
             self._progress(self._done, max(self._done, self._all))
 
+    def spend(self, work: int) -> None:
+        """Count work as done."""
+        self._spent += work
+
     @property
     def expired(self) -> bool:
+        return self._spent >= self._work or self._late
+
+    @property
+    def _late(self) -> bool:
         return self._end is not None and perf_counter() > self._end
 
     @property
     def reason(self) -> str:
         """Why an expired search is not exhausted."""
+        if self._spent >= self._work:
+            return f"{WORK_LIMIT} of {self._work:,} reached"
         return f"{TIME_LIMIT} of {self._seconds:g} s reached"
 
 
@@ -242,6 +276,7 @@ class _Search:
             self.found += found
             evaluated += count
             visited += 1
+            self.watch.spend(count)
             self.watch.step()
             if self.watch.expired and self.found:
                 cuts.append(self.watch.reason)

@@ -8,12 +8,9 @@ from typing import Generic, Protocol, TypeVar
 
 from hwgen.errors import HwgenError
 from hwgen.polyhedral import isl
-from hwgen.polyhedral.search import Candidate, SearchResult, Watch
+from hwgen.polyhedral.search import SCHEDULE_WORK, TOO_LONG, Candidate, SearchResult, Watch
 from hwgen.polyhedral.search_refine import keepers, neighbours
 from hwgen.spec.hardware import HardwareSpec
-
-TOO_LONG = "H407"
-"""The error of polyhedral computations that take too many steps."""
 
 LIMITS = ("H405", "H612", "H613", "H614", "H615", "H616")
 """Errors of one schedule that another may not have."""
@@ -74,15 +71,15 @@ def choose(
         HwgenError: one of `LIMITS` where there is no best and no candidate can be built; what
             `build` raises besides; H407 where there is nothing until then.
     """
-    tried = _Tried(hardware, build, best)
     cuts = list(found.cuts)
+    tried = _Tried(hardware, build, best, watch, cuts)
     try:
         with isl.bounded():
-            _look(tried, found, watch, cuts)
+            _look(tried, found, watch)
     except HwgenError as error:
-        if error.code != TOO_LONG or tried.best is None:
+        if error.code != "H407" or tried.best is None:
             raise
-        cuts.append("polyhedral computations that take too long")
+        cuts.append(TOO_LONG)
     return tried.thriftiest(), replace(
         found,
         simulated=tried.simulated,
@@ -92,8 +89,8 @@ def choose(
     )
 
 
-def _look(tried: _Tried[K], found: SearchResult, watch: Watch, cuts: list[str]) -> None:
-    """Simulate the cheapest candidates, then what lies beside the best; add why any is left out."""
+def _look(tried: _Tried[K], found: SearchResult, watch: Watch) -> None:
+    """Simulate the cheapest candidates, then what lies beside the best."""
     least = min(c.bound for c in found.candidates)
     watch.expect(SIMULATED)
     alike: set[object] = set()
@@ -107,8 +104,7 @@ def _look(tried: _Tried[K], found: SearchResult, watch: Watch, cuts: list[str]) 
             near = candidate.cycles <= SLACK * cycles and cycles > CLOSE * least
             if len(tried.built) == most or not near:
                 break
-            if watch.expired:
-                cuts.append(watch.reason)
+            if tried.ended():
                 break
             if candidate.bound >= cycles:
                 continue
@@ -123,31 +119,45 @@ def _look(tried: _Tried[K], found: SearchResult, watch: Watch, cuts: list[str]) 
         cycles = tried.best.cycles
         if cycles <= CLOSE * least or kernel.cycles > SLACK * cycles:
             break
-        if watch.expired:
-            cuts.append(watch.reason)
+        if tried.ended():
             break
         tried.refine(candidate, kernel)
     for candidate, kernel in sorted(tried.built, key=lambda item: item[1].cycles)[:KEPT]:
-        if kernel.cycles > TIE * tried.best.cycles or watch.expired:
+        if kernel.cycles > TIE * tried.best.cycles:
             break
         for other in keepers(tried.hardware, candidate.tiling):
+            if tried.ended():
+                return
             tried.add(replace(candidate, tiling=other, bound=0.0))
 
 
 class _Tried(Generic[K]):
     """Kernels that were built and simulated, and the best of them and of an earlier one;
-    `simulated`: how many of them are the search's candidates."""
+    `simulated`: how many of them are the search's candidates; `cuts`: why any is left out."""
 
     def __init__(
-        self, hardware: HardwareSpec, build: Callable[[Candidate], K], best: K | None
+        self,
+        hardware: HardwareSpec,
+        build: Callable[[Candidate], K],
+        best: K | None,
+        watch: Watch,
+        cuts: list[str],
     ) -> None:
         self.hardware = hardware
         self._build = build
+        self._watch = watch
+        self._cuts = cuts
         self._seen: set[str] = set()
         self.best = best
         self.built: list[tuple[Candidate, K]] = []
         self.refused: list[HwgenError] = []
         self.simulated = 0
+
+    def ended(self) -> bool:
+        """Whether a limit of the search is reached, and the rest is left out for that."""
+        if self._watch.expired:
+            self._cuts.append(self._watch.reason)
+        return self._watch.expired
 
     def add(self, candidate: Candidate, gain: float = 1.0) -> K | None:
         """Simulate a schedule unless it was already; None where the hardware does not allow it.
@@ -158,6 +168,7 @@ class _Tried(Generic[K]):
         if text in self._seen:
             return None
         self._seen.add(text)
+        self._watch.spend(SCHEDULE_WORK)
         try:
             kernel = self._build(candidate)
         except HwgenError as error:
@@ -183,6 +194,8 @@ class _Tried(Generic[K]):
         tiling, cycles = start.tiling, kernel.cycles
         for _ in range(REFINEMENTS):
             for other in neighbours(self.hardware, tiling):
+                if self.ended():
+                    return
                 beside = self.add(replace(start, tiling=other, bound=0.0), GAIN)
                 if beside is not None and beside.cycles < cycles:
                     tiling, cycles = other, beside.cycles

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from hwgen.report.table import Cell, table
-from hwgen.report.text import Measured, describe_cycles, title
+from hwgen.report.text import Measured, cut_short, describe_cycles, title
 
 if TYPE_CHECKING:
     from hwgen.pipeline import Compilation
@@ -41,6 +41,7 @@ def simulation_text(compilation: Compilation, passed: Examination) -> str:
     used = "; no token missing or left over" if hardware.tokens else ""
     used = "; no signal or wait missing or left over" if hardware.events else used
     lines.append(f"conflicts   none between units{used}")
+    lines += [f"search      {line}" for line in cut_short([compilation])]
     return "\n".join(lines)
 
 

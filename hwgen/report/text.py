@@ -99,7 +99,7 @@ def describe(measured: Measured) -> str:
         _section("moved off chip", [*_movement(measured.traffic), *c.notes]),
         _section("cycles", describe_cycles(measured)),
     ]
-    return "\n".join(parts)
+    return "\n".join([*parts, *cut_short([c])])
 
 
 def _phase(part: Compilation, label: str) -> list[str]:
@@ -172,6 +172,15 @@ def describe_cycles(measured: Measured) -> list[str]:
     ]
 
 
+def cut_short(compilations: Iterable[Compilation]) -> list[str]:
+    """A line per kernel whose search ended before it had looked at all that it meant to."""
+    return [
+        f"{c.workload.name}: search cut short, {'; '.join(c.search.ended_by)}"
+        for c in compilations
+        if c.search.ended_by
+    ]
+
+
 def results(measured: Sequence[Measured]) -> str:
     """The table of `generate`: one line per kernel."""
     rows: list[tuple[Cell, ...]] = [
@@ -186,7 +195,9 @@ def results(measured: Sequence[Measured]) -> str:
         for m in measured
     ]
     header = ("workload", "cycles", "bound", "ratio", "intrinsic", "off-chip bytes")
-    return table(header, rows) if rows else "no workload can be run"
+    if not rows:
+        return "no workload can be run"
+    return "\n".join([table(header, rows), *cut_short(m.compilation for m in measured)])
 
 
 def refusals(refused: Sequence[tuple[str, HwgenError]]) -> str:

@@ -17,6 +17,13 @@ LAYERS = (
 )  # fmt: skip
 """A module imports from its own layer and those before it."""
 ISL_MODULE = "hwgen/polyhedral/isl.py"
+CLOCKS = (
+    "hwgen/polyhedral/search.py",  # the limit that --search-seconds asks for
+    "hwgen/cli/searching.py",  # the progress bar
+    "hwgen/cli/simulate.py",  # how long a run took, in words
+    "hwgen/cli/nest.py",
+)
+"""Who may look at a clock, and for what."""
 PRINTING_LAYERS = ("cli", "report")
 LINE_LIMIT = 600
 FORBIDDEN_MODULES = ("pickle", "cPickle", "marshal", "shelve", "dill")
@@ -88,6 +95,15 @@ def only_one_module_imports_isl(path: str, text: str) -> Iterator[str]:
             yield f"line {line} imports islpy"
 
 
+def reads_no_clock(path: str, text: str) -> Iterator[str]:
+    """Nothing that is decided depends on the machine's speed."""
+    if path in CLOCKS:
+        return
+    for line, module in imported_modules(path, text):
+        if module.split(".")[0] in ("time", "timeit", "datetime"):
+            yield f"line {line} imports {module}"
+
+
 def is_short(_: str, text: str) -> Iterator[str]:
     if (count := len(text.splitlines())) > LINE_LIMIT:
         yield f"{count} lines; at most {LINE_LIMIT}"
@@ -156,6 +172,7 @@ def chip_names() -> tuple[str, ...]:
 RULES: tuple[Rule, ...] = (
     imports_go_one_way,
     only_one_module_imports_isl,
+    reads_no_clock,
     is_short,
     runs_no_text,
     swallows_nothing,
@@ -207,6 +224,8 @@ def test_other_words_are_no_chips_name(line: str) -> None:
         (imports_go_one_way, "hwgen/polyhedral/__init__.py", "from ..codegen.program import Call"),
         (only_one_module_imports_isl, "hwgen/codegen/layout.py", "import islpy as isl"),
         (only_one_module_imports_isl, "hwgen/polyhedral/scop.py", "from islpy import Set"),
+        (reads_no_clock, "hwgen/phase.py", "from time import monotonic"),
+        (reads_no_clock, "hwgen/polyhedral/search_choose.py", "import time"),
         (is_short, "hwgen/spec/load.py", "\n" * 601),
         (runs_no_text, "hwgen/spec/load.py", "eval('1')"),
         (runs_no_text, "hwgen/spec/load.py", "exec(text)"),
@@ -235,6 +254,7 @@ def test_the_rule_can_fail(rule: Rule, path: str, text: str) -> None:
         (imports_go_one_way, "hwgen/model/timing.py", "from . import reference\nimport numpy"),
         (imports_go_one_way, "hwgen/__init__.py", "from hwgen.cli import main"),
         (only_one_module_imports_isl, ISL_MODULE, "import islpy"),
+        (reads_no_clock, "hwgen/polyhedral/search.py", "from time import perf_counter"),
         (runs_no_text, "hwgen/polyhedral/isl.py", "value = quasi_polynomial.eval(point)"),
         (swallows_nothing, "hwgen/spec/load.py", "try:\n    f()\nexcept KeyError:\n    pass"),
         (prints_nothing, "hwgen/cli/app.py", "print(1)"),

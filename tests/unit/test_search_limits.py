@@ -1,0 +1,83 @@
+"""Searches end after work that is counted; a clock decides only where somebody asks for one."""
+
+from __future__ import annotations
+
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+import hwgen
+from hwgen.cache import ScheduleCache
+from hwgen.cli import main
+from hwgen.phase import SearchOptions
+from hwgen.polyhedral import search
+from hwgen.polyhedral.search import SCHEDULE_WORK, Watch
+from hwgen.report.text import measure, results
+
+ROOT = Path(__file__).parents[2]
+SPEC = ROOT / "hw_specs" / "vta.yaml"
+GEMM = ROOT / "workloads" / "gemm.yaml"
+COMMAND = ["--spec", str(SPEC), "--workload", str(GEMM), "--no-cache",
+           "--set", "M=2", "--set", "N=32", "--set", "K=32"]  # fmt: skip
+Text = pytest.CaptureFixture[str]
+
+
+def slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine so loaded that an hour goes by between any two looks at its clock."""
+    hours = count(step=3600)
+    monkeypatch.setattr(search, "perf_counter", lambda: float(next(hours)))
+
+
+def test_a_loaded_machine_gives_the_same_bytes(
+    monkeypatch: pytest.MonkeyPatch, capsys: Text
+) -> None:
+    command = ["generate", *COMMAND, "--stage"]
+    idle = main([*command, "schedule"]), main([*command, "emit"]), capsys.readouterr().out
+    slow(monkeypatch)
+    loaded = main([*command, "schedule"]), main([*command, "emit"]), capsys.readouterr().out
+    assert loaded == idle
+    assert idle[:2] == (0, 0)
+
+
+@pytest.mark.parametrize("command", ["generate", "simulate"])
+def test_who_asks_for_a_time_limit_is_told_where_it_cut(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: Text
+) -> None:
+    assert main([command, *COMMAND]) == 0
+    assert "cut short" not in capsys.readouterr().out
+    slow(monkeypatch)
+    assert main([command, *COMMAND, "--search-seconds", "30"]) == 0
+    assert "gemm: search cut short, time limit of 30 s reached" in capsys.readouterr().out
+
+
+def test_the_table_of_several_workloads_says_which_search_was_cut() -> None:
+    hardware = hwgen.load_hardware(SPEC)
+    small = hwgen.load_workload(GEMM, {"M": 1, "N": 16, "K": 32})
+    cut = hwgen.compile_kernel(small, hardware, options=SearchOptions(seconds=0.0))
+    whole = hwgen.compile_kernel(small, hardware)
+    lines = results([measure(whole), measure(cut)]).splitlines()
+    assert lines[-1] == "gemm: search cut short, time limit of 0 s reached"
+    assert sum("cut short" in line for line in lines) == 1
+
+
+def test_work_is_counted_and_ends_a_search() -> None:
+    watch = Watch(work=2 * SCHEDULE_WORK)
+    watch.spend(SCHEDULE_WORK)
+    assert not watch.expired
+    watch.spend(SCHEDULE_WORK)
+    assert watch.expired
+    assert watch.reason == "work limit of 200,000 reached"
+
+
+def test_a_search_of_little_work_says_so_and_gives_the_same_again(tmp_path: Path) -> None:
+    workload = hwgen.load_workload(GEMM, {"M": 2, "N": 32, "K": 32})
+    hardware = hwgen.load_hardware(SPEC)
+    little = SearchOptions(work=1, cache=ScheduleCache(tmp_path))
+    cut, again = (hwgen.compile_kernel(workload, hardware, options=little) for _ in range(2))
+    whole = hwgen.compile_kernel(workload, hardware)
+    assert cut.search.ended_by == ("work limit of 1 reached",)
+    assert whole.search.ended_by == ()
+    assert cut.search.simulated == 1 < whole.search.simulated
+    assert cut.source.c == again.source.c
+    assert not list(tmp_path.iterdir()), "what is kept is what the usual search finds"
