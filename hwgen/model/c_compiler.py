@@ -9,6 +9,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -25,6 +26,33 @@ _DIGEST_BYTES = hashlib.sha256().digest_size
 _loaded: dict[str, ctypes.CDLL] = {}
 
 
+@dataclass(frozen=True, slots=True)
+class Build:
+    """A compiler by its name ("": the one found here) and flags, which come last."""
+
+    compiler: str = ""
+    flags: tuple[str, ...] = ()
+
+    def variables(self) -> list[str]:
+        """`CC` and `CFLAGS` as a shell sets them for this."""
+        named = {"CC": self.compiler, FLAGS_VARIABLE: " ".join(self.flags)}
+        return [f"{name}={shlex.quote(value)}" for name, value in named.items() if value]
+
+
+AS_FOUND = Build()
+
+_LEVELS = (("-O2",), ("-O3", "-march=native"))
+_NO_THREADS = ("-fno-openmp", "-fopenmp-simd")
+"""Not every clang has the library that threads need."""
+
+
+def user_builds() -> tuple[Build, ...]:
+    """What users compile with: the compiler found here, and clang where there is one."""
+    clang = "clang" if shutil.which("clang") else ""
+    own = tuple(Build(flags=level) for level in _LEVELS)
+    return (*own, *(Build(clang, (*level, *_NO_THREADS)) for level in _LEVELS if clang))
+
+
 def find_compiler() -> tuple[str, ...] | None:
     """The command of a C compiler: `$CC` first, then the usual names; None where there is none."""
     commands = [_words("CC"), *((name,) for name in _NAMES)]
@@ -36,13 +64,13 @@ def have_compiler() -> bool:
     return find_compiler() is not None
 
 
-def need_compiler() -> tuple[str, ...]:
-    """As `find_compiler`.
+def need_compiler(name: str = "") -> tuple[str, ...]:
+    """The command of the compiler of a name, else as `find_compiler`.
 
     Raises:
         HwgenError: H703 no C compiler.
     """
-    compiler = find_compiler()
+    compiler = (name,) if name else find_compiler()
     if compiler is None:
         raise HwgenError(
             "H703",
@@ -59,8 +87,17 @@ def user_flags() -> tuple[str, ...]:
     return _words(FLAGS_VARIABLE)
 
 
-def load_library(text: str, name: str, flags: tuple[str, ...]) -> ctypes.CDLL:
-    """The C text, compiled with the flags and those of `$CFLAGS`, and loaded; once per process.
+def build_in_turn(number: int) -> Build:
+    """One of them."""
+    builds = user_builds()
+    return builds[number % len(builds)]
+
+
+def load_library(
+    text: str, name: str, flags: tuple[str, ...], build: Build = AS_FOUND
+) -> ctypes.CDLL:
+    """The C text, compiled with the flags, those of `$CFLAGS` and the build's, and loaded; once per
+    process.
 
     Libraries are kept in the user's cache, named by their content, the compiler and the machine's
     instruction set. One that is not as it was written counts as absent; without a cache nothing
@@ -69,8 +106,8 @@ def load_library(text: str, name: str, flags: tuple[str, ...]) -> ctypes.CDLL:
     Raises:
         HwgenError: H703 no C compiler; H704 the compiler fails.
     """
-    compiler = need_compiler()
-    flags = (*flags, *user_flags())
+    compiler = need_compiler(build.compiler)
+    flags = (*flags, *user_flags(), *build.flags)
     words = "\n".join([*compiler, *flags, _target(compiler), text])
     key = hashlib.sha256(words.encode()).hexdigest()[:32]
     if key not in _loaded:

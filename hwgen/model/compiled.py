@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from hwgen.codegen.emit_c import CSource, Parameter
 from hwgen.codegen.emit_model import CODES
 from hwgen.errors import HwgenError
-from hwgen.model.c_compiler import find_compiler, have_compiler, load_library
+from hwgen.model.c_compiler import AS_FOUND, Build, find_compiler, have_compiler, load_library
 
 __all__ = ["FLAGS", "CompiledKernel", "compile_model", "find_compiler", "have_compiler"]
 
@@ -80,10 +80,10 @@ def _input(parameter: Parameter, inputs: Mapping[str, NDArray[Any]]) -> NDArray[
     return np.ascontiguousarray(array)
 
 
-def compile_model(source: CSource) -> CompiledKernel:
+def compile_model(source: CSource, build: Build = AS_FOUND) -> CompiledKernel:
     """Compile the model of a kernel, or take it from the cache.
 
     Raises:
         HwgenError: H703 no C compiler; H704 the compiler fails.
     """
-    return CompiledKernel(source, load_library(source.model, source.function, FLAGS))
+    return CompiledKernel(source, load_library(source.model, source.function, FLAGS, build))

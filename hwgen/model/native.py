@@ -9,7 +9,7 @@ import numpy as np
 
 from hwgen.codegen.nest.emit import NestSource
 from hwgen.errors import HwgenError
-from hwgen.model.c_compiler import load_library
+from hwgen.model.c_compiler import AS_FOUND, Build, load_library
 from hwgen.model.numeric import STORAGE, Array
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
@@ -23,6 +23,7 @@ def run_native(
     workload: Workload,
     inputs: Mapping[str, Array],
     hardware: HardwareSpec,
+    build: Build = AS_FOUND,
 ) -> dict[str, Array]:
     """The outputs by name, for row-major inputs by name.
 
@@ -44,7 +45,7 @@ def run_native(
     for name in source.outputs:
         tensor = workload.tensor[name]
         outputs[name] = np.zeros(tensor.shape, STORAGE[tensor.dtype])
-    function = native_function(source)
+    function = native_function(source, build)
     function(*(ctypes.c_void_p(a.ctypes.data) for a in (*arrays, *outputs.values())))
     return outputs
 
@@ -63,12 +64,12 @@ def _input(name: str, workload: Workload, inputs: Mapping[str, Array]) -> Array:
     return np.ascontiguousarray(given)
 
 
-def native_function(source: NestSource) -> Callable[..., None]:
+def native_function(source: NestSource, build: Build = AS_FOUND) -> Callable[..., None]:
     """The compiled function, of pointers to inputs and outputs.
 
     Raises:
         HwgenError: H703 no C compiler; H704 the compiler fails.
     """
-    function = load_library(source.text, source.name, FLAGS)[source.name]
+    function = load_library(source.text, source.name, FLAGS, build)[source.name]
     function.restype = None
     return function

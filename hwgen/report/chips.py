@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
+from hwgen.model.c_compiler import build_in_turn
 from hwgen.report.table import Cell, table
 from hwgen.verify.chips.campaign import ChipReport, Failure, Tally
 from hwgen.verify.chips.draw import Draw
@@ -81,9 +82,10 @@ def simulate_command(draw: Draw, chip: Path, workload: Path) -> str:
     words += ["--seed", str(draw.seed), "--data", draw.style, "--no-cache"]
     if draw.rank:
         words += ["--schedule", str(draw.rank)]
-    if draw.use_c:
-        words += ["--engine", "c"]
-    return shlex.join(words)
+    if not draw.use_c:
+        return shlex.join(words)
+    variables = build_in_turn(draw.seed).variables()
+    return " ".join([*variables, shlex.join([*words, "--engine", "c"])])
 
 
 def _names(failure: Failure) -> tuple[str, str]:

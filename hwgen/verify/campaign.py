@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from hwgen.errors import HwgenError
+from hwgen.model.c_compiler import build_in_turn
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 from hwgen.verify.examine_nest import served_by_loops
@@ -146,7 +147,7 @@ class Runner:
             inputs = draw_inputs(workload, case.seed, case.style)
             examine(compilation, inputs)
             if case.use_c:
-                examine(compilation, inputs, "c")
+                examine(compilation, inputs, "c", build_in_turn(case.seed))
         except HwgenError as error:
             return Outcome("failed", str(error))
         except Exception as error:  # Any crash on a valid example is a finding too.
@@ -164,7 +165,7 @@ class Runner:
             inputs = draw_inputs(workload, case.seed, case.style)
             examine_nest(compilation, inputs)
             if natively:
-                examine_nest(compilation, inputs, "c")
+                examine_nest(compilation, inputs, "c", build_in_turn(case.seed))
         except HwgenError as error:  # A processor runs every workload: a refusal is a finding.
             return Outcome("failed", str(error))
         except Exception as error:  # Any crash on a valid example is a finding too.
@@ -200,9 +201,11 @@ class Runner:
             words += ["--data", case.style]
         if case.schedule:
             words += ["--schedule", str(case.schedule)]
-        if case.use_c:
-            words += ["--engine", "c"]
-        return shlex.join(words)
+        if not case.use_c:
+            return shlex.join(words)
+        return " ".join(
+            [*build_in_turn(case.seed).variables(), shlex.join([*words, "--engine", "c"])]
+        )
 
 
 def campaign(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from hwgen.errors import HwgenError
+from hwgen.model.c_compiler import AS_FOUND, Build
 from hwgen.model.numeric import Array
 from hwgen.verify.room import check_images
 
@@ -66,9 +67,12 @@ def compile_ranked(
 
 
 def examine(
-    compilation: Compilation, inputs: Mapping[str, Array], engine: Engine = "python"
+    compilation: Compilation,
+    inputs: Mapping[str, Array],
+    engine: Engine = "python",
+    build: Build = AS_FOUND,
 ) -> Examination:
-    """Run every check on one kernel and one set of inputs.
+    """Run every check on one kernel and one set of inputs; `build`: how the C is compiled.
 
     Raises:
         HwgenError: H7xx, the first check that fails: the program's structure, synchronisation,
@@ -96,7 +100,7 @@ def examine(
         check_outputs(c.workload, inputs, outputs, expected, "the kernel")
     ran_c = engine == "c" or (engine == "both" and have_compiler())
     if ran_c:
-        outputs = compile_model(c.source).run(inputs)
+        outputs = compile_model(c.source, build).run(inputs)
         check_outputs(c.workload, inputs, outputs, expected, "the emitted C")
     timing = c.kernel.timing
     bound = lower_bound(c.program, c.hardware)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hwgen.errors import HwgenError
+from hwgen.model.c_compiler import AS_FOUND, Build
 from hwgen.model.numeric import Array
 from hwgen.verify.examine import Engine, check_outputs
 
@@ -41,9 +42,12 @@ def runs_natively(hardware: HardwareSpec) -> bool:
 
 
 def examine_nest(
-    compilation: NestCompilation, inputs: Mapping[str, Array], engine: Engine = "python"
+    compilation: NestCompilation,
+    inputs: Mapping[str, Array],
+    engine: Engine = "python",
+    build: Build = AS_FOUND,
 ) -> NestExamination:
-    """Run a kernel and compare every result with the reference.
+    """Run a kernel and compare every result with the reference; `build`: how the C is compiled.
 
     Raises:
         HwgenError: H729 the executor's own checks; H790 a result that differs from the reference;
@@ -65,7 +69,7 @@ def examine_nest(
     if ran_c:
         from hwgen.model.native import run_native
 
-        outputs = run_native(c.source, c.workload, inputs, c.hardware)
+        outputs = run_native(c.source, c.workload, inputs, c.hardware, build)
         check_outputs(c.workload, inputs, outputs, expected, "the emitted C")
     if c.cycles < c.bound:
         raise HwgenError(

@@ -1,7 +1,8 @@
-"""Many generated kernels in one C program, under the compiler's sanitizers.
+"""Many generated kernels in one C program: under the compiler's sanitizers, and as users compile.
 
 A schedule's kernel must not only give the right numbers: it must not touch what is not its own,
-overflow, or leave memory allocated. So kernels run in a process of their own, which may die.
+overflow, or leave memory allocated. So kernels run in a process of their own, which may die. What
+compilers make of them at higher levels is another matter: each kernel runs at one of those too.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from zlib import crc32
 
 import numpy as np
 
 from hwgen.codegen.c_names import C_TYPES
 from hwgen.codegen.nest.emit import NestSource
-from hwgen.model.c_compiler import need_compiler
+from hwgen.model.c_compiler import need_compiler, user_builds
 from hwgen.model.numeric import STORAGE, Array
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
@@ -42,6 +44,7 @@ class Target:
 
 
 HOST = Target()
+"""This machine's compiler with sanitizers; kernels are then run as users compile them as well."""
 _MESSAGE_BYTES = 200
 
 
@@ -65,9 +68,31 @@ def run_kernels(
     Raises:
         HwgenError: H703 no C compiler.
     """
+    found = _run_kernels(kernels, hardware, target)
+    for further in user_targets() if target is HOST else ():
+        mine = [n for n, k in enumerate(kernels) if not found[n] and user_target(k) == further]
+        messages = _run_kernels([kernels[n] for n in mine], hardware, further)
+        for n, message in zip(mine, messages, strict=True):
+            found[n] = message and f"{message} ({' '.join((further.compiler, *further.flags))})"
+    return found
+
+
+def user_targets() -> tuple[Target, ...]:
+    """Targets without sanitizers, as users compile."""
+    plain = ("-std=c11", "-fopenmp", "-w")
+    return tuple(Target((*plain, *b.flags), compiler=b.compiler) for b in user_builds())
+
+
+def user_target(kernel: Kernel) -> Target:
+    """The one of them that a kernel has: by its name, which stays while a failure is reduced."""
+    targets = user_targets()
+    return targets[crc32(kernel.source.name.encode()) % len(targets)]
+
+
+def _run_kernels(kernels: Sequence[Kernel], hardware: HardwareSpec, target: Target) -> list[str]:
     if not kernels:
         return []
-    compiler = (target.compiler,) if target.compiler else need_compiler()
+    compiler = need_compiler(target.compiler)
     with tempfile.TemporaryDirectory(prefix="hwgen-schedules-") as folder:
         return _Batch(Path(folder), compiler, tuple(kernels), hardware, target).run()
 

@@ -18,7 +18,15 @@ from hwgen.schedule import Schedule
 from hwgen.spec.expression import Expr
 from hwgen.spec.load import load_hardware, load_workload, parse_workload
 from hwgen.verify.nest_calls import Call
-from hwgen.verify.nest_runs import CHECKS, HOST, Kernel, Target, run_kernels
+from hwgen.verify.nest_runs import (
+    CHECKS,
+    HOST,
+    Kernel,
+    Target,
+    run_kernels,
+    user_target,
+    user_targets,
+)
 from hwgen.verify.schedules import (
     Case,
     Failure,
@@ -147,9 +155,9 @@ DATA = {
 }
 
 
-def kernel(change: Callable[[str], str]) -> Kernel:
+def kernel(change: Callable[[str], str], name: str = str(DATA["name"])) -> Kernel:
     """A right kernel whose text is changed."""
-    found = lowered(Schedule(parse_workload(DATA), load_hardware(CPU)), 1)
+    found = lowered(Schedule(parse_workload({**DATA, "name": name}), load_hardware(CPU)), 1)
     text = change(found.source.text)
     assert text != found.source.text
     return replace(found, source=replace(found.source, text=text))
@@ -175,6 +183,22 @@ def test_what_is_wrong_with_a_kernel(old: str, new: str, message: str) -> None:
     assert found[0] == ""
     assert message in found[1]
     assert found[1] != ""
+
+
+@pytest.mark.parametrize("target", user_targets(), ids=lambda t: " ".join((t.compiler, *t.flags)))
+def test_what_is_wrong_as_users_compile_only(target: Target) -> None:
+    names = (f"k{n}" for n in range(100))
+    made = (kernel(as_users_compile, name) for name in names)
+    bad = next(k for k in made if user_target(k) == target)
+    (found,) = run_kernels([bad], load_hardware(CPU))
+    assert "y[3] is" in found
+    assert found.endswith(f"({' '.join((target.compiler, *target.flags))})")
+
+
+def as_users_compile(text: str) -> str:
+    """A kernel that leaves one element out without sanitizers, as a wrong compiler might."""
+    sanitized = "#if defined(__SANITIZE_ADDRESS__)\n#define LESS 0\n#else\n#define LESS 1\n#endif\n"
+    return sanitized + text.replace("i < 4", "i < 4 - LESS")
 
 
 def test_a_failure_is_reduced_and_can_be_replayed(

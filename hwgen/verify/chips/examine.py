@@ -107,7 +107,7 @@ def _check(draw: Draw) -> Outcome:
 def _run(
     draw: Draw, compilation: Compilation, workload: Workload, hardware: HardwareSpec
 ) -> Outcome:
-    from hwgen.model.compiled import have_compiler
+    from hwgen.model.c_compiler import build_in_turn, have_compiler
     from hwgen.model.redundancy import check_minimal
     from hwgen.phased import PhasedCompilation
     from hwgen.verify.data import draw_inputs
@@ -122,7 +122,7 @@ def _run(
     try:
         examine(compilation, inputs)
         if use_c:
-            examine(compilation, inputs, "c")
+            examine(compilation, inputs, "c", build_in_turn(draw.seed))
     except HwgenError as error:
         return Outcome("wrong", message=f"running: {error}")
     try:
