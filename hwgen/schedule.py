@@ -6,12 +6,13 @@ buffers, loops that run at once. A refused edit leaves the schedule as it was.
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
+from hwgen.arguments import Handle, primitive
 from hwgen.errors import HwgenError
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.nest import copies, layouts, loop_edits, placement, reductions
@@ -23,9 +24,9 @@ from hwgen.polyhedral.nest.state import State
 from hwgen.polyhedral.nest.tensorize import tensorize
 from hwgen.polyhedral.nest.terms import not_quasi_affine
 from hwgen.polyhedral.nest.visibility import resolve
-from hwgen.script import Argument, Edit, check_arguments, read, write
+from hwgen.script import Argument, Edit, read, write
 from hwgen.spec.expression import Expr
-from hwgen.spec.grammar import parse_expression, suggestion
+from hwgen.spec.grammar import ExpressionError, parse_expression, suggestion
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.processor import LoopKind, Processor
 from hwgen.spec.workload import Workload
@@ -85,13 +86,14 @@ class Schedule:
         return self._steps[-1].resolved
 
     @property
-    def homes(self) -> Homes:
+    def homes(self) -> Mapping[str, tuple[str, ...]]:
         """Per tensor that stages write, the loops around the place where its buffer lives."""
-        return self._steps[-1].homes
+        return MappingProxyType(self._steps[-1].homes)
 
     def loops(self, tensor: str = "") -> tuple[str, ...]:
         """All loops in textual order, or those around the block of one stage."""
-        return placement.loops_of(self.state, tensor) if tensor else tuple(self.state.loop)
+        wanted = self.name(tensor)
+        return placement.loops_of(self.state, wanted) if wanted else tuple(self.state.loop)
 
     def buffers(self) -> tuple[str, ...]:
         """Every tensor that the schedule reads or writes."""
@@ -103,7 +105,7 @@ class Schedule:
         Raises:
             HwgenError: H414.
         """
-        return find_loop(self.state, loop).extent
+        return find_loop(self.state, self.name(loop)).extent
 
     def describe(self, tensor: str) -> str:
         """One line about a tensor's buffer.
@@ -111,11 +113,12 @@ class Schedule:
         Raises:
             HwgenError: H414.
         """
-        check_tensor(self.state, tensor)
-        return buffer_text(self.resolved, tensor, self.homes)
+        wanted = self.name(tensor)
+        check_tensor(self.state, wanted)
+        return buffer_text(self.resolved, wanted, self._steps[-1].homes)
 
     def __str__(self) -> str:
-        return render(self.resolved, self.homes)
+        return render(self.resolved, self._steps[-1].homes)
 
     def _repr_html_(self) -> str:
         from html import escape
@@ -202,31 +205,43 @@ class Schedule:
         self._steps[-1] = _Step(made[-1].state, resolved, homes, made[-1].edit)
 
     def _call(
-        self, primitive: str, arguments: list[Argument], keywords: dict[str, Argument]
+        self, name: str, arguments: list[Argument], keywords: dict[str, Argument]
     ) -> tuple[str, ...]:
-        if primitive not in PRIMITIVES:
+        if name not in PRIMITIVES:
             raise HwgenError(
                 "H418",
-                f"no primitive {primitive}",
-                found=primitive,
+                f"no primitive {name}",
+                found=name,
                 allowed=", ".join(PRIMITIVES),
-                repair=suggestion(primitive, PRIMITIVES) or "name one of the primitives",
+                repair=suggestion(name, PRIMITIVES) or "name one of the primitives",
             )
-        method: Callable[..., Any] = getattr(self, primitive)
-        signature = inspect.signature(method, eval_str=True)
-        try:
-            check_arguments(signature.bind(*arguments, **keywords))
-        except TypeError as error:
-            raise HwgenError(
-                "H418",
-                f"{primitive} is called wrongly",
-                found=str(error),
-                allowed=f"{primitive}{signature}",
-                repair="see the primitive's documentation",
-            ) from error
+        method: Callable[..., Any] = getattr(self, name)
         method(*arguments, **keywords)
+        return self.last_edit().results
+
+    def last_edit(self) -> Edit:
+        """The edit made last; there must be one."""
         edit = self._steps[-1].edit
-        return edit.results if edit is not None else ()
+        assert edit is not None
+        return edit
+
+    def name(self, text: str) -> str:
+        """The plain name of a loop or tensor.
+
+        Raises:
+            HwgenError: H414 where the edit that made it was undone: another may have the name now.
+        """
+        if not isinstance(text, Handle) or text.schedule is not self:
+            return str(text)
+        if all(step.edit is not text.edit for step in self._steps):
+            raise HwgenError(
+                "H414",
+                f"{text} is of an edit that was undone",
+                found=write([text.edit]).rstrip(),
+                allowed="what edits return that still hold",
+                repair=f"take what the edit returned that was made since, or {str(text)!r}",
+            )
+        return str(text)
 
     def _commit(
         self,
@@ -246,6 +261,7 @@ class Schedule:
 
     # Loops
 
+    @primitive
     def split(
         self, loop: str, factor: int | None = None, nparts: int | None = None
     ) -> tuple[str, str]:
@@ -256,6 +272,7 @@ class Schedule:
         self._commit(state, "split", (loop,), keywords, (outer, inner))
         return outer, inner
 
+    @primitive
     def tile(self, x: str, y: str, x_factor: int, y_factor: int) -> tuple[str, str, str, str]:
         """Split two loops and reorder to outer x, outer y, inner x, inner y."""
         state, x_o, x_i = loop_edits.split(self.state, x, x_factor, None)
@@ -265,6 +282,7 @@ class Schedule:
         self._commit(state, "tile", (x, y, x_factor, y_factor), {}, results)
         return results
 
+    @primitive
     def fuse(self, outer: str, inner: str, *more: str) -> str:
         """One loop for two or more that are directly inside one another."""
         state, name = loop_edits.fuse(self.state, outer, inner)
@@ -273,18 +291,22 @@ class Schedule:
         self._commit(state, "fuse", (outer, inner, *more), {}, (name,))
         return name
 
+    @primitive
     def reorder(self, *loops: str) -> None:
         """The loops in this order, in the places that they hold now."""
         self._commit(loop_edits.reorder(self.state, loops), "reorder", loops, {})
 
+    @primitive
     def unroll(self, loop: str) -> None:
         """Write the body of a loop once per iteration."""
         self._set_kind("unroll", loop)
 
+    @primitive
     def vectorize(self, loop: str) -> None:
         """Run the iterations of an innermost loop as lanes of vector instructions."""
         self._set_kind("vectorize", loop)
 
+    @primitive
     def parallel(self, loop: str) -> None:
         """Run the iterations of a loop on several workers at once."""
         self._set_kind("parallel", loop)
@@ -293,6 +315,7 @@ class Schedule:
         state = loop_edits.set_kind(self.state, loop, self._kind(kind))
         self._commit(state, kind, (loop,), {})
 
+    @primitive
     def bind(self, loop: str, thread: str) -> None:
         """Make a loop a coordinate of the grid of blocks or of a block's threads."""
         kind = self._kind(thread)
@@ -305,6 +328,7 @@ class Schedule:
             )
         self._commit(loop_edits.set_kind(self.state, loop, kind), "bind", (loop, thread), {})
 
+    @primitive
     def pragma(self, loop: str, key: str, value: int | str = "") -> None:
         """Hand a pragma to the compiler of the generated code."""
         machine = self._machine("pragmas")
@@ -340,18 +364,22 @@ class Schedule:
 
     # Stages
 
+    @primitive
     def compute_at(self, stage: str, loop: str) -> None:
         """Compute a stage (or a group) at the start of a loop's body, as far as read there."""
         self._commit(placement.at_group(self.state, stage, loop), "compute_at", (stage, loop), {})
 
+    @primitive
     def compute_root(self, stage: str) -> None:
         """Compute a stage (or a group) wholly, before anything that reads it."""
         self._commit(placement.root_group(self.state, stage), "compute_root", (stage,), {})
 
+    @primitive
     def compute_inline(self, stage: str) -> None:
         """Compute a stage again wherever it is read; its tensor is gone."""
         self._commit(placement.compute_inline(self.state, stage), "compute_inline", (stage,), {})
 
+    @primitive
     def create_group(
         self,
         outputs: str | Sequence[str],
@@ -366,12 +394,14 @@ class Schedule:
         self._commit(state, "create_group", (outs, ins), keywords, (name,))
         return name
 
+    @primitive
     def decompose_reduction(self, stage: str, loop: str) -> str:
         """The initialisation of a reduction as a block of its own, just before a loop."""
         state, name = reductions.decompose_reduction(self.state, stage, loop)
         self._commit(state, "decompose_reduction", (stage, loop), {}, (name,))
         return name
 
+    @primitive
     def rfactor(self, stage: str, loop: str, axis: int = 0) -> str:
         """A reduction loop as a dimension (place `axis`) of partial results, reduced afterwards."""
         state, name = reductions.rfactor(self.state, stage, loop, axis)
@@ -379,13 +409,15 @@ class Schedule:
         self._commit(state, "rfactor", (stage, loop), keywords, (name,))
         return name
 
+    @primitive
     def set_store_predicate(self, stage: str, condition: str) -> None:
         """Only instances for which a condition over loops holds (`"tx == 0"`) write the result."""
-        wanted = parse_expression(condition)
+        wanted = _parsed(condition)
         _check_affine(wanted, condition=True)
         state = reductions.set_store_predicate(self.state, stage, wanted)
         self._commit(state, "set_store_predicate", (stage, condition), {})
 
+    @primitive
     def tensorize(self, loop: str, *intrinsics: str) -> None:
         """Run the loops from `loop` inwards as one call of an intrinsic.
 
@@ -397,6 +429,7 @@ class Schedule:
 
     # Buffers
 
+    @primitive
     def cache_read(self, tensor: str, memory: str, readers: str | Sequence[str] = ()) -> str:
         """A copy of a tensor in a memory, which the readers (all if none named) read instead."""
         self._check_memory(memory)
@@ -406,6 +439,7 @@ class Schedule:
         self._commit(state, "cache_read", (tensor, memory), keywords, (name,))
         return name
 
+    @primitive
     def cache_write(self, tensor: str, memory: str) -> str:
         """A stage that computes into a memory first; a copy then moves the result."""
         self._check_memory(memory)
@@ -413,6 +447,7 @@ class Schedule:
         self._commit(state, "cache_write", (tensor, memory), {}, (name,))
         return name
 
+    @primitive
     def set_scope(self, tensor: str, memory: str) -> None:
         """Where an intermediate lives."""
         self._check_memory(memory)
@@ -434,6 +469,7 @@ class Schedule:
                 repair=suggestion(memory, known) or "name one of the chip's memories",
             )
 
+    @primitive
     def prefetch(self, tensor: str, loop: str, distance: int = 1) -> None:
         """At the start of a loop's body, fetch what it will read `distance` iterations later."""
         machine = self._machine("prefetches")
@@ -447,17 +483,20 @@ class Schedule:
         state = copies.prefetch(self.state, tensor, loop, distance)
         self._commit(state, "prefetch", (tensor, loop, distance), {})
 
+    @primitive
     def double_buffer(self, tensor: str, slots: int = 2) -> None:
         """Consecutive tiles of a tensor take turns in several copies of its buffer."""
         self._commit(
             copies.double_buffer(self.state, tensor, slots), "double_buffer", (tensor, slots), {}
         )
 
+    @primitive
     def storage_align(self, tensor: str, axis: int, factor: int, offset: int = 0) -> None:
         """The stride of an axis becomes `offset` modulo `factor` elements."""
         state = layouts.storage_align(self.state, tensor, axis, factor, offset)
         self._commit(state, "storage_align", (tensor, axis, factor, offset), {})
 
+    @primitive
     def transform_layout(self, tensor: str, layout: str) -> None:
         """Store a tensor otherwise: `"[i, j] -> [j // 16, i, j % 16]"`."""
         variables, dimensions = _parse_layout(layout)
@@ -466,6 +505,7 @@ class Schedule:
         state = layouts.transform_layout(self.state, tensor, variables, dimensions)
         self._commit(state, "transform_layout", (tensor, layout), {})
 
+    @primitive
     def set_bank(self, tensor: str, bank: int) -> None:
         """A buffer lives in one bank of its memory."""
         state = layouts.set_bank(self.state, tensor, bank, self._banks(tensor))
@@ -478,12 +518,14 @@ class Schedule:
             return None
         return machine.workspace[storage.memory].banks
 
+    @primitive
     def set_address(self, tensor: str, address: int) -> None:
         """A buffer starts at a fixed byte of its memory."""
         self._commit(
             layouts.set_address(self.state, tensor, address), "set_address", (tensor, address), {}
         )
 
+    @primitive
     def pad(self, loop: str, multiple: int) -> None:
         """A loop runs over the next multiple; operands are padded so that no result changes."""
         self._commit(layouts.pad(self.state, loop, multiple), "pad", (loop, multiple), {})
@@ -504,6 +546,24 @@ def _check_affine(expr: Expr, condition: bool = False) -> None:
         )
 
 
+def _parsed(text: str) -> Expr:
+    """Raises:
+    HwgenError: H02x, without a place: that is the script's line, where there is one.
+    """
+    try:
+        return parse_expression(text)
+    except ExpressionError as error:
+        known = error.diagnostic
+        raise HwgenError(
+            known.code,
+            known.message,
+            field=text if len(text) <= 80 else f"{text[:77]}...",
+            found=known.found,
+            allowed=known.allowed,
+            repair=known.repair,
+        ) from error
+
+
 def _parse_layout(text: str) -> tuple[tuple[str, ...], tuple[Expr, ...]]:
     left, arrow, right = text.partition("->")
     left, right = left.strip(), right.strip()
@@ -516,4 +576,4 @@ def _parse_layout(text: str) -> tuple[tuple[str, ...], tuple[Expr, ...]]:
             '"[i, j] -> [j // 16, i, j % 16]"',
         )
     variables = tuple(v.strip() for v in left[1:-1].split(","))
-    return variables, tuple(parse_expression(p.strip()) for p in right[1:-1].split(","))
+    return variables, tuple(_parsed(p.strip()) for p in right[1:-1].split(","))

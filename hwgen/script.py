@@ -7,13 +7,14 @@ and the names that earlier lines gave. Nothing else is understood, and nothing i
 from __future__ import annotations
 
 import ast
-import inspect
 import keyword
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, get_args
 
 from hwgen.errors import HwgenError, Location
+
+MAX_SHOWN = 80
+"""Characters of a script that an error shows."""
 
 Argument = str | int | float | bool | None | tuple["Argument", ...]
 
@@ -77,7 +78,7 @@ def read(text: str, file: str, call: Call) -> None:
         raise _bad(file, 1, "text too deeply nested", "Python text") from error
     names: dict[str, Argument] = {}
     for line in module.body:
-        _statement(line, file, names, call)
+        _statement(line, _Source(text, file), names, call)
 
 
 def line_of(text: str, number: int) -> int:
@@ -88,6 +89,21 @@ def line_of(text: str, number: int) -> int:
 
 def _is_docstring(line: ast.stmt) -> bool:
     return isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant)
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """A script and its file."""
+
+    text: str
+    file: str
+
+    def bad(self, node: ast.stmt | ast.expr, allowed: str) -> HwgenError:
+        """The error of a part of the script; `ast.unparse` would recurse as deep as it is."""
+        found = ast.get_source_segment(self.text, node) or ""
+        if len(found) > MAX_SHOWN:
+            found = f"{found[: MAX_SHOWN - 3]}..."
+        return _bad(self.file, node.lineno, found, allowed)
 
 
 def _bad(file: str, line: int, found: str, allowed: str) -> HwgenError:
@@ -101,7 +117,7 @@ def _bad(file: str, line: int, found: str, allowed: str) -> HwgenError:
     )
 
 
-def _statement(line: ast.stmt, file: str, names: dict[str, Argument], call: Call) -> None:
+def _statement(line: ast.stmt, source: _Source, names: dict[str, Argument], call: Call) -> None:
     match line:
         case ast.Expr(value=ast.Constant(value=str())):
             return  # a docstring
@@ -112,25 +128,31 @@ def _statement(line: ast.stmt, file: str, names: dict[str, Argument], call: Call
         case ast.Assign(targets=[ast.Name() as target], value=ast.Call() as called):
             targets = [target]
         case _:
-            raise _bad(file, line.lineno, ast.unparse(line), "calls of primitives on s")
+            raise source.bad(line, "calls of primitives on s")
     match called.func:
         case ast.Attribute(value=ast.Name(id="s"), attr=primitive):
             pass
         case _:
-            raise _bad(file, line.lineno, ast.unparse(called.func), "s.PRIMITIVE(...)")
-    arguments = [_argument(a, file, names) for a in called.args]
-    keywords = {k.arg or "**": _argument(k.value, file, names) for k in called.keywords}
+            raise source.bad(called.func, "s.PRIMITIVE(...)")
+    arguments = [_argument(a, source, names) for a in called.args]
+    keywords: dict[str, Argument] = {}
+    for given in called.keywords:
+        name = given.arg or "**"
+        if name in keywords:
+            found = f"{name} twice"
+            raise _bad(source.file, given.lineno, found, "each argument once")
+        keywords[name] = _argument(given.value, source, names)
     try:
         results = call(primitive, arguments, keywords)
     except HwgenError as error:
-        raise error.at(Location(file, line.lineno, 1)) from error
-    _bind(targets, results, file, line, names)
+        raise error.at(Location(source.file, line.lineno, 1)) from error
+    _bind(targets, results, source, line, names)
 
 
 def _bind(
     targets: list[ast.expr],
     results: tuple[str, ...],
-    file: str,
+    source: _Source,
     line: ast.stmt,
     names: dict[str, Argument],
 ) -> None:
@@ -140,45 +162,23 @@ def _bind(
         names[targets[0].id] = results
         return
     if len(targets) != len(results):
-        raise _bad(
-            file, line.lineno, f"{len(targets)} names for {len(results)} results", "as many names"
-        )
+        found = f"{len(targets)} names for {len(results)} results"
+        raise _bad(source.file, line.lineno, found, "as many names")
     for target, result in zip(targets, results, strict=True):
         if not isinstance(target, ast.Name):
-            raise _bad(file, line.lineno, ast.unparse(target), "plain names")
+            raise source.bad(target, "plain names")
         names[target.id] = result
 
 
-def _argument(node: ast.expr, file: str, names: Mapping[str, Argument]) -> Argument:
+def _argument(node: ast.expr, source: _Source, names: Mapping[str, Argument]) -> Argument:
     match node:
         case ast.Constant(value=str() | int() | float() | bool() | None as value):
             return value
         case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
             return -value
         case ast.List(elts=parts) | ast.Tuple(elts=parts):
-            return tuple(_argument(p, file, names) for p in parts)
+            return tuple(_argument(p, source, names) for p in parts)
         case ast.Name(id=name) if name in names:
             return names[name]
         case _:
-            raise _bad(
-                file, node.lineno, ast.unparse(node), "strings, numbers, lists, names given above"
-            )
-
-
-def check_arguments(call: inspect.BoundArguments) -> None:
-    """Raises:
-    TypeError: the first argument that is not what its parameter's annotation says.
-    """
-    for name, given in call.arguments.items():
-        parameter = call.signature.parameters[name]
-        several = parameter.kind is inspect.Parameter.VAR_POSITIONAL
-        for value in given if several else (given,):
-            if not _fits(value, parameter.annotation):
-                raise TypeError(f"{name} is {_text(value, {})}")
-
-
-def _fits(value: Argument, wanted: Any) -> bool:
-    options = get_args(wanted) or (wanted,)
-    if isinstance(value, tuple):
-        return Sequence[str] in (wanted, *options) and all(isinstance(v, str) for v in value)
-    return type(value) in (type(None) if o is None else o for o in options)
+            raise source.bad(node, "strings, numbers, lists, names given above")

@@ -1,0 +1,136 @@
+"""Arguments of scheduling primitives: read by what a method's signature declares, the same way in
+calls from Python and in scripts."""
+
+from __future__ import annotations
+
+import inspect
+import reprlib
+from collections.abc import Callable, Sequence
+from functools import wraps
+from operator import index
+from types import NoneType, UnionType
+from typing import Any, Concatenate, ParamSpec, Protocol, SupportsIndex, TypeVar, cast, get_args
+
+from hwgen.errors import HwgenError
+from hwgen.script import Argument, Edit
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Handle(str):
+    """The name of a loop or tensor, and the edit that made it: once that is undone, the name may
+    come to mean another loop."""
+
+    __slots__ = ("edit", "schedule")
+    edit: Edit
+    schedule: object
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        return str, (str(self),)
+
+
+class Edited(Protocol):
+    """What primitives edit."""
+
+    def name(self, text: str) -> str:
+        """A name as it was given, plain. Raises HwgenError where it is of an undone edit."""
+        ...
+
+    def last_edit(self) -> Edit:
+        """The edit made last."""
+        ...
+
+
+S = TypeVar("S", bound=Edited)
+
+
+def primitive(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
+    """A method whose arguments are read by its annotations, and whose results are handles.
+
+    Integers may be of any integer type, not truth values; texts may be handles; lists may be
+    tuples.
+
+    Raises:
+        HwgenError: H418 other arguments than the signature declares.
+    """
+    signature = inspect.signature(method, eval_str=True)
+
+    @wraps(method)
+    def checked(self: S, *arguments: P.args, **keywords: P.kwargs) -> R:
+        try:
+            bound = signature.bind(self, *arguments, **keywords)
+        except TypeError as error:
+            raise _wrong(method.__name__, signature, str(error)) from error
+        for name, given in list(bound.arguments.items())[1:]:
+            parameter = signature.parameters[name]
+            several = parameter.kind is inspect.Parameter.VAR_POSITIONAL
+            values: list[Argument] = []
+            for value in given if several else (given,):
+                try:
+                    values.append(_read(value, parameter.annotation, self))
+                except TypeError as error:
+                    found = f"{name} is {_shown(value)}"
+                    raise _wrong(method.__name__, signature, found) from error
+            bound.arguments[name] = tuple(values) if several else values[0]
+        result = method(*bound.args, **bound.kwargs)
+        return cast("R", _handles(result, self))
+
+    return checked
+
+
+def _wrong(name: str, signature: inspect.Signature, found: str) -> HwgenError:
+    parameters = list(signature.parameters.values())[1:]
+    return HwgenError(
+        "H418",
+        f"{name} is called wrongly",
+        found=found,
+        allowed=f"{name}{signature.replace(parameters=parameters)}",
+        repair="see the primitive's documentation",
+    )
+
+
+def _read(value: object, wanted: Any, schedule: Edited) -> Argument:
+    """The plain form of an argument.
+
+    Raises:
+        TypeError: its annotation does not allow it.
+    """
+    options = get_args(wanted) if isinstance(wanted, UnionType) else (wanted,)
+    match value:
+        case None if NoneType in options:
+            return None
+        case bool() if bool in options:
+            return value
+        case None | bool():
+            pass  # A truth value is no number here.
+        case str() if str in options:
+            return schedule.name(value)
+        case list() | tuple() if Sequence[str] in options:
+            parts = cast("Sequence[object]", value)
+            return tuple(cast("str", _read(part, str, schedule)) for part in parts)
+        case SupportsIndex() if int in options:
+            return index(value)
+        case _:
+            pass
+    raise TypeError
+
+
+def _shown(value: object) -> str:
+    """An argument in an error: no longer than a line, whatever it is."""
+    if isinstance(value, list | tuple):
+        return reprlib.repr(list(cast("Sequence[object]", value)))
+    known = value is None or isinstance(value, str | int | float)
+    return reprlib.repr(value) if known else f"of type {type(value).__name__}"
+
+
+def _handles(result: object, schedule: Edited) -> object:
+    match result:
+        case str():
+            handle = Handle(result)
+            handle.edit, handle.schedule = schedule.last_edit(), schedule
+            return handle
+        case tuple():
+            return tuple(_handles(r, schedule) for r in cast("tuple[object, ...]", result))
+        case _:
+            return result
