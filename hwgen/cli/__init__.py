@@ -7,8 +7,11 @@ import os
 import sys
 from collections.abc import Sequence
 
+from hwgen.cli.signals import TerminatedError, handled
+
 INTERRUPTED = 130
 BROKEN_PIPE = 141
+TERMINATED = 143
 """128 + the signal's number, as a shell reports it."""
 
 COLLECTED_AFTER = 20_000
@@ -19,8 +22,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the process's exit status.
 
     0: done. 1: an error that was reported, or a check that failed. 2: wrong usage.
-    130: interrupted. 141: the reader of standard output went away.
+    130: interrupted. 141: the reader of standard output went away. 143: terminated.
     """
+    try:
+        with handled(TERMINATED):
+            return _run(arguments)
+    except KeyboardInterrupt:  # While it began or ended.
+        return INTERRUPTED
+    except TerminatedError:
+        return TERMINATED
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     gc.set_threshold(COLLECTED_AFTER)
     if sys.__stderr__ is None:  # Closed by the caller: what is written is lost, and no failure.
         _to_null_device(2)

@@ -12,7 +12,8 @@ from typing import NoReturn
 
 import typer
 
-from hwgen.cli import BROKEN_PIPE, INTERRUPTED, discard_output
+from hwgen.cli import BROKEN_PIPE, INTERRUPTED, TERMINATED, discard_output
+from hwgen.cli.signals import TerminatedError
 from hwgen.errors import HwgenError
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -26,6 +27,8 @@ def guarded() -> Generator[None, None, None]:
         yield
     except typer.Exit:
         raise
+    except TerminatedError:
+        fail("terminated", TERMINATED)
     except HwgenError as error:
         fail(str(error))
     except KeyboardInterrupt:

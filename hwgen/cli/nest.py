@@ -39,12 +39,16 @@ class Script:
         """The script's text.
 
         Raises:
-            HwgenError: H001, H418 where it cannot be read.
+            HwgenError: H001, H013, H418 where it cannot be read.
         """
         if self.path is None:
             return None
+        from hwgen.spec.regular_file import read_regular
+        from hwgen.spec.source import MAX_BYTES
+
+        raw = read_regular(self.path, MAX_BYTES)
         try:
-            return self.path.read_text(encoding="utf-8")
+            return raw.decode("utf-8-sig")
         except UnicodeDecodeError as error:
             raise HwgenError(
                 "H418",

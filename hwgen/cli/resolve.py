@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -169,7 +170,7 @@ def _find(text: str, kind: Owner, folders: Sequence[Path], others: Sequence[Path
             location=Location(text),
             allowed=f"a path, or one of: {', '.join(sorted(known))}" if known else "a file",
         )
-    if text and path.exists():
+    if text and os.path.lexists(path):  # A link that leads nowhere too: reading it says why.
         return path
     close = nearest(path.stem, known)
     repair = f"did you mean {close}?" if close else ""

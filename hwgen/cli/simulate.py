@@ -19,6 +19,7 @@ from hwgen.cli.resolve import nearest, resolve
 from hwgen.cli.searching import Search, searching
 from hwgen.errors import HwgenError, Location
 from hwgen.model.numeric import STORAGE, Array
+from hwgen.spec.regular_file import check_regular
 from hwgen.verify.data import Style, draw_inputs
 
 if TYPE_CHECKING:
@@ -134,6 +135,7 @@ def read_inputs(texts: Sequence[str], workload: Workload) -> dict[str, Array]:
 def _read(path: Path, tensor: Tensor) -> Array:
     allowed = f"{tensor.dtype}{list(tensor.shape)} as NumPy's save() writes it"
     try:
+        check_regular(path, path.stat().st_mode)  # Opening a pipe would wait for its other end.
         # Mapped, so that a header that promises too much costs nothing.
         array: Array = np.lib.format.open_memmap(path, mode="r")
     except OSError as error:

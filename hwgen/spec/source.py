@@ -14,6 +14,7 @@ from typing import Any, NoReturn, cast
 
 from hwgen.errors import HwgenError, Location
 from hwgen.spec.findings import Findings
+from hwgen.spec.regular_file import read_regular
 
 MAX_BYTES = 1 << 19
 MAX_DEPTH = 32
@@ -120,14 +121,7 @@ def read_document(path: Path | str) -> Document:
             "H002", "unknown kind of file", location=location, found=path.suffix or "no suffix",
             allowed=".yaml, .yml or .json",
         )  # fmt: skip
-    try:
-        with path.open("rb") as stream:
-            raw = stream.read(MAX_BYTES + 1)
-    except OSError as problem:
-        reason = (problem.strerror or type(problem).__name__).lower()
-        raise HwgenError("H001", f"cannot read the file: {reason}", location=location) from problem
-    if len(raw) > MAX_BYTES:
-        _too_large(location, f"more than {MAX_BYTES} bytes", f"at most {MAX_BYTES} bytes")
+    raw = read_regular(path, MAX_BYTES)
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as problem:

@@ -25,6 +25,7 @@ from hwgen.verify.data import draw_inputs
 from hwgen.verify.nest_calls import Call, CallDraws
 from hwgen.verify.nest_runs import HOST, Kernel, Target, run_kernels
 from hwgen.verify.nest_workloads import Data, Draws, random_nests
+from hwgen.verify.processes import each
 
 BATCH = 50
 """Sequences whose kernels make one program."""
@@ -355,7 +356,7 @@ def schedule_campaign(
     sizes = [BATCH] * (count // BATCH) + ([count % BATCH] if count % BATCH else [])
     work = [(hardware_path, n, seed * 1_000_003 + at, target) for at, n in enumerate(sizes)]
     tally = Tally()
-    for part in _parts(work, processes):
+    for part in each(_work, work, processes):
         tally.add(part)
         if progress is not None:
             progress(tally.sequences, count)
@@ -366,16 +367,6 @@ def schedule_campaign(
 
 
 _Work = tuple[Path, int, int, Target | None]
-
-
-def _parts(work: list[_Work], processes: int) -> Iterator[Tally]:
-    if processes == 1:
-        yield from map(_work, work)
-        return
-    from multiprocessing import get_context
-
-    with get_context("spawn").Pool(processes) as pool:
-        yield from pool.imap_unordered(_work, work)
 
 
 def _work(work: _Work) -> Tally:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -210,28 +208,105 @@ def test_text_that_the_terminal_cannot_show_is_escaped(tmp_path: Path) -> None:
     assert b"Traceback" not in done.stderr
 
 
-def _writer(fifo: Path) -> int:
-    """The end of a pipe to write to, once there is a reader, which then waits for data."""
-    for _ in range(600):
-        try:
-            return os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
-        except OSError as error:
-            if error.errno != errno.ENXIO:
-                raise
-            time.sleep(0.05)
-    raise AssertionError("nobody reads")
+SETTING = "import os, signal, sys, time; from hwgen.cli import inspect, main"
+WAITING = "def body(*_):\n    print('ready', flush=True)\n    while True: time.sleep(0.01)"
+SHARED = """
+def body(*_):
+    from hwgen.verify.processes import each
+    text = "print('ready', flush=True) or __import__('time').sleep(60)"
+    print(list(each(eval, [text] * 3, 2)))
+"""
+LOST = """
+class Dying:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        for _ in range(1000): pass
+def body(*_):
+    Dying()
+    print('ready', flush=True)
+    while True: time.sleep(0.01)
+"""
 
 
-def test_an_interrupt_from_outside_exits_with_130(tmp_path: Path) -> None:
+def _command(body: str) -> subprocess.Popen[str]:
+    """`hwgen check` with another body, in a process group of its own, once it runs."""
+    code = f"{SETTING}\n{body}\ninspect.check = body\nsys.exit(main(['check', 'x']))"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+@pytest.mark.parametrize("body", [WAITING, SHARED])
+@pytest.mark.parametrize("everyone", [False, True])
+@pytest.mark.parametrize(
+    ("sent", "status", "text"),
+    [(signal.SIGINT, 130, "interrupted\n"), (signal.SIGTERM, 143, "terminated\n")],
+)
+def test_a_signal_ends_a_command_with_its_status(
+    body: str, everyone: bool, sent: signal.Signals, status: int, text: str
+) -> None:
+    process = _command(body)
+    if everyone:
+        os.killpg(process.pid, sent)  # As a terminal, or `timeout`, does.
+    else:
+        process.send_signal(sent)
+    _, errors = process.communicate(timeout=30)  # Until the last process has gone.
+    assert (process.returncode, errors) == (status, text)
+
+
+def test_an_interrupt_where_python_ignores_exceptions_is_not_lost() -> None:
+    process = _command(LOST)
+    _, errors = process.communicate(timeout=30)
+    assert (process.returncode, errors) == (130, "interrupted\n")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["check", "FIFO"],
+        ["generate", "--spec", "vta", "--workload", "FIFO"],
+        ["generate", "--spec", "cpu_generic", "--workload", "gemm", "--script", "FIFO"],
+        ["simulate", "--spec", "vta", "--workload", "gemm", "--input", "a=FIFO"],
+    ],
+)
+def test_a_pipe_is_not_waited_for(
+    arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     fifo = tmp_path / "slow.yaml"
     os.mkfifo(fifo)
-    process = start("check", str(fifo))
-    writer = _writer(fifo)
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=30)
-    os.close(writer)
-    assert process.returncode == 130
-    assert "Traceback" not in errors
+    assert main([a.replace("FIFO", str(fifo)) for a in arguments]) == 1
+    text = f"{fifo}: error[H001]: cannot read the file: it is none\n  found:   a pipe\n"
+    assert capsys.readouterr().err.startswith(text)
+
+
+def test_a_device_is_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    link = tmp_path / "zero.yaml"
+    link.symlink_to("/dev/zero")
+    assert main(["check", str(link)]) == 1
+    assert "found:   a device" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("target", "reason"),
+    [("loop.yaml", "too many levels of symbolic links"), ("gone", "no such file or directory")],
+)
+def test_a_link_that_leads_nowhere_says_so(
+    target: str, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    link = tmp_path / "loop.yaml"
+    link.symlink_to(target)
+    assert main(["check", str(link)]) == 1
+    assert capsys.readouterr().err == (
+        f"{link}: error[H001]: cannot read the file: {reason}\n  found:   a link to {target}\n"
+    )
 
 
 @pytest.mark.parametrize(
