@@ -285,10 +285,13 @@ def tiled_gemm_requant(m: int, n: int, k: int) -> KernelProgram:
     sums_at = add(Const(sums_base), multiply(parity, Const(sums_slot)))
     bias_at = multiply(nt, Const(tn))
     sums = [sums_base + s * sums_slot for s in range(2)]
-    by_tile = KernelLoop(tm, (tn,)), KernelLoop(tn, (1,))
 
     def elementwise(name: str, intrinsic: str, *immediates: tuple[str, int]) -> MicroKernelDef:
-        return MicroKernelDef(name, intrinsic, by_tile, (), tuple((s,) for s in sums), immediates)
+        # With an immediate, src repeats dst.
+        n = 2 if immediates else 1
+        by_tile = KernelLoop(tm, (tn,) * n), KernelLoop(tn, (1,) * n)
+        bases = tuple((s,) * n for s in sums)
+        return MicroKernelDef(name, intrinsic, by_tile, (), bases, immediates)
 
     kernels = (
         elementwise("reset_tile", "reset"),
@@ -309,8 +312,10 @@ def tiled_gemm_requant(m: int, n: int, k: int) -> KernelProgram:
     )  # fmt: skip
 
     def update(site: int, kernel: str, intrinsic: str, *immediates: tuple[str, int]) -> Call:
+        names = ("dst", "src") if immediates else ("dst",)
         return Call(
-            site, intrinsic, "compute", (_operand("dst", "acc_local", sums_at, tn, 1),),
+            site, intrinsic, "compute",
+            tuple(_operand(name, "acc_local", sums_at, tn, 1) for name in names),
             _extents(tm, tn), immediates, kernel, parity, "S0" if intrinsic == "reset" else "S1",
         )  # fmt: skip
 

@@ -169,7 +169,24 @@ class IntrinsicFunctions:
                 lines += self._stride_check(intrinsic, operand, level, steps[n], extents)
             loops = [*zip(steps[n], extents, strict=True), *(sequence[n] if sequence else ())]
             lines += self._span_check(intrinsic, n, addresses[n], loops)
+            if operand.same_as:
+                other = next(m for m, o in enumerate(intrinsic.operands) if o is not operand
+                             and o.name == operand.same_as)  # fmt: skip
+                moves = [s for s, _ in sequence[n]] if sequence else []
+                given = [s for s, _ in sequence[other]] if sequence else []
+                lines += self._same_checks(
+                    f"{name}: {operand.name}, the same as {operand.same_as}",
+                    [addresses[n], *steps[n], *moves],
+                    [addresses[other], *steps[other], *given],
+                )
         return lines
+
+    def _same_checks(self, what: str, mine: list[str], theirs: list[str]) -> list[str]:
+        p = self.prefix
+        return [
+            f'{p}_TRY({p}_within({a}, {b}, {b}, "{what}"));'
+            for a, b in zip(mine, theirs, strict=True)
+        ]
 
     def _stride_check(
         self,

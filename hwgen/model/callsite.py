@@ -171,6 +171,7 @@ class CallSite:
             for i, extent in enumerate(event.extents)
         )
         self._check_loops(loops, event)
+        self._check_same((*loops, *(self.kernel.sequence if self.kernel else ())), relative, event)
         sequence: Dims = ()
         if self.kernel is not None:
             sequence = self.kernel.sequence
@@ -235,6 +236,25 @@ class CallSite:
                         found=str(steps),
                         allowed=allowed,
                     )
+
+    def _check_same(self, loops: Dims, relative: tuple[int, ...], event: CallEvent) -> None:
+        """Operands that must be the same lie in one place and move alike."""
+        names = [o.rule.name for o in self.operands]
+        for i, apart in zip(self.sharing, relative, strict=True):
+            rule = self.operands[i].rule
+            if not rule.same_as:
+                continue
+            other = names.index(rule.same_as)
+            steps = [(d.strides[i], d.strides[other]) for d in loops]
+            if apart or any(mine != theirs for mine, theirs in steps):
+                raise call_error(
+                    "H750",
+                    f"operand {rule.name} is elsewhere than {rule.same_as}, which it must repeat",
+                    event,
+                    found=f"{apart} entries apart, steps {', '.join(str(a) for a, _ in steps)}",
+                    allowed=f"0 apart, steps {', '.join(str(b) for _, b in steps)}",
+                    repair=f"give both operands the address and the strides of {rule.same_as}",
+                )
 
     def check_variant(self, event: CallEvent) -> None:
         """Rules of a micro-kernel that depend on nothing but its definition and variant."""

@@ -18,7 +18,7 @@ from hwgen.polyhedral.form import (
 from hwgen.polyhedral.retype import Change, Retyper, shown
 from hwgen.polyhedral.scop import ScopStatement
 from hwgen.polyhedral.selection import Selector
-from hwgen.polyhedral.semantics import updates, widens, written
+from hwgen.polyhedral.semantics import as_read, updates, widens, written
 from hwgen.polyhedral.unify import Unification, as_immediate, unify
 from hwgen.spec.expression import Access, Binary, Call, Cast, Const, Expr, Name, Unary
 from hwgen.spec.hardware import Intrinsic
@@ -409,7 +409,7 @@ class Diagnosis:
         overwritten: bool,
     ) -> Miss | None:
         """Why one operand of the right type cannot be supplied; None where it can."""
-        selector, operand = self.selector, intrinsic.operand(name)
+        selector, operand = self.selector, as_read(intrinsic, name)
         memory = operand.memory
         plan = selector.cover(value, memory, statement)
         if plan is not None:

@@ -16,6 +16,7 @@ from hwgen.polyhedral.normal_form import normalise
 from hwgen.polyhedral.operations import NOTHING_SHARED, Kind, Operation, Sharing, Storage
 from hwgen.polyhedral.scop import Reference, Scop, ScopStatement, reference
 from hwgen.polyhedral.semantics import (
+    as_read,
     marginal_cycles,
     moves,
     neutral_element,
@@ -225,9 +226,10 @@ class Selector:
     ) -> Apply | None:
         plans: list[tuple[str, Plan]] = []
         for name, value in found.operands:
-            plan = self.accepted(intrinsic.operand(name), value, statement)
+            operand = as_read(intrinsic, name)
+            plan = self.accepted(operand, value, statement)
             if plan is not None and name == target and not self.expendable(plan, statement):
-                plan = self._copied(intrinsic.operand(name), value, statement)
+                plan = self._copied(operand, value, statement)
             if plan is None:
                 return None
             plans.append((name, plan))
@@ -245,10 +247,8 @@ class Selector:
         return 0.5 * max(0, lanes - sum(bool(i.names) for i in plan.ref.indices))
 
     def accepted(self, operand: Operand, value: Expr, statement: ScopStatement) -> Plan | None:
-        """A plan for an operand whose last writer the hardware accepts.
-
-        Where the value would come from another writer, an operation that changes nothing follows.
-        """
+        """A plan for an operand whose last writer the hardware accepts: where the value would come
+        from another one, an operation that changes nothing follows."""
         plan = self.cover(value, operand.memory, statement)
         if plan is None or not operand.written_by or self._writer(plan) in operand.written_by:
             return plan
@@ -591,7 +591,7 @@ class Selector:
         immediates: tuple[tuple[str, int | float], ...],
         loops: tuple[str, ...],
     ) -> None:
-        storages = tuple(order[o.name] for o in intrinsic.operands)
+        storages = tuple(order[o.same_as or o.name] for o in intrinsic.operands)
         name = f"{statement.name}.{len(self.operations)}"
         active = tuple(n for n in loops if self.scop.extents[n] > 1)
         self.operations.append(

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
 
 from hwgen.polyhedral.normal_form import normalise
 from hwgen.polyhedral.unify import flatten, rebuild
 from hwgen.spec.call_cycles import unhindered
-from hwgen.spec.expression import Access, Assign, Cast, Const, Expr, Name, evaluate, walk
+from hwgen.spec.expression import (
+    Access,
+    Assign,
+    Binary,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Name,
+    Unary,
+    evaluate,
+    walk,
+)
 from hwgen.spec.hardware import HardwareSpec, Intrinsic, Operand
 
 
@@ -26,12 +38,38 @@ def marginal_cycles(intrinsic: Intrinsic) -> float:
 
 @lru_cache(maxsize=1024)
 def written(intrinsic: Intrinsic) -> tuple[Assign, str] | None:
-    """The only assignment of an intrinsic, in normal form, and the operand that it writes."""
+    """The only assignment of an intrinsic, in normal form, and the operand that it writes. What is
+    read through fields that repeat the written operand's is that operand."""
     if len(intrinsic.semantics) != 1:
         return None
     assign = intrinsic.semantics[0]
-    value = normalise(assign.value, {o.name: o.dtype for o in intrinsic.operands})
+    twins = {o.name: o.same_as for o in intrinsic.operands if o.same_as}
+    value = normalise(renamed(assign.value, twins), {o.name: o.dtype for o in intrinsic.operands})
     return replace(assign, value=value), assign.target.tensor
+
+
+def renamed(value: Expr, tensors: Mapping[str, str]) -> Expr:
+    """A value with accesses to tensors of other names."""
+    match value:
+        case Const() | Name():
+            return value
+        case Access(tensor, indices):
+            return Access(tensors.get(tensor, tensor), indices)
+        case Binary(op, left, right):
+            return Binary(op, renamed(left, tensors), renamed(right, tensors))
+        case Unary(op, operand):
+            return Unary(op, renamed(operand, tensors))
+        case Cast(dtype, operand):
+            return Cast(dtype, renamed(operand, tensors))
+        case Call(function, arguments):
+            return Call(function, tuple(renamed(a, tensors) for a in arguments))
+
+
+def as_read(intrinsic: Intrinsic, name: str) -> Operand:
+    """An operand with what the fields ask that read it, where these repeat its own."""
+    operand = intrinsic.operand(name)
+    asked = {w for o in intrinsic.operands if o.same_as == name for w in o.written_by}
+    return replace(operand, written_by=tuple(sorted({*asked, *operand.written_by})))
 
 
 def written_position(intrinsic: Intrinsic) -> int:

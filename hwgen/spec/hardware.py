@@ -183,7 +183,8 @@ class Operand:
     `shape`: extents of its dimensions, as indexed in the semantics by `indices`; the first `rows`
     of them are consecutive entries, the others one entry. `address`: the range of its base address
     field, in entries. `written_by`: when not empty, the last writer of the entries read must be
-    one of these intrinsics.
+    one of these intrinsics. `same_as`: when not empty, the written operand, whose address and
+    strides the fields of this one repeat.
 
     `memory` is "" where the operand lives wherever a processor can address: it is reached by a
     pointer and the `strides` of its dimensions, in elements, within these ranges.
@@ -199,6 +200,7 @@ class Operand:
     strides: tuple[Range, ...] = ()
     indices: tuple[str, ...] = ()
     rows: int = 0
+    same_as: str = ""
 
     @property
     def entry_shape(self) -> tuple[int, ...]:

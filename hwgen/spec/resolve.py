@@ -38,6 +38,7 @@ from hwgen.spec.resolve_calls import (
 from hwgen.spec.resolve_lanes import check_partial, lanes
 from hwgen.spec.resolve_processor import check_sections, resolve_processor
 from hwgen.spec.resolve_synchronization import resolve_completion, resolve_synchronization
+from hwgen.spec.same_fields import check_same
 from hwgen.spec.schema import (
     ChannelSchema,
     CodeSchema,
@@ -416,7 +417,7 @@ def _intrinsic(
         )
     check_types(context, semantics, operands, immediates)
     check_partial(context, path, partial, operands, memories)
-    return Intrinsic(
+    resolved = Intrinsic(
         name=name,
         unit=fields.unit or "",
         iterators=tuple(iterators.items()),
@@ -437,6 +438,8 @@ def _intrinsic(
         iterations_per_cycle=at_once,
         partial=partial,
     )
+    check_same(context, resolved)
+    return resolved
 
 
 def _check_namespace(context: Context, path: FieldPath, fields: IntrinsicSchema) -> None:

@@ -200,6 +200,9 @@ class OperandSchema(Model):
     of which nothing more is used then. Left out: all of the memory."""
     written_by: list[Name] = Field(default=[])
     """The last writer of what it reads must be one of these intrinsics; left out: any."""
+    same_as: Name | None = None
+    """The written operand, where this one has fields of its own that must hold the same: every call
+    gives both one address and the same strides; left out: it may be anywhere."""
 
 
 class LoopSchema(Model):

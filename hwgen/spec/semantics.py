@@ -218,14 +218,17 @@ def check_places(
                 (*where, "memory"), found=operand.memory, allowed="any, as the others",
                 repair="write memory: any for all operands, or for none",
             )  # fmt: skip
-        given = (("address", operand.address), ("written_by", operand.written_by))
+        given = (
+            ("address", operand.address), ("written_by", operand.written_by),
+            ("same_as", operand.same_as),
+        )  # fmt: skip
         for field, value in given if anywhere else (("strides", operand.strides),):
             if value not in (None, []):
                 raise context.error(
                     "H134", f"an operand in {'any' if anywhere else 'one'} memory has no {field}",
                     (*where, field), key=True, found=field,
                     allowed="memory, dtype, strides" if anywhere else "memory, dtype, address, "
-                    "written_by", repair=f"remove {field}",
+                    "written_by, same_as", repair=f"remove {field}",
                 )  # fmt: skip
     if not anywhere:
         if fields.unit is None:
@@ -337,7 +340,7 @@ def resolve_operand(
             )  # fmt: skip
     return Operand(
         name, memory.name, dtype, access, shape, address, tuple(schema.written_by),
-        indices=indices, rows=len(shape) - rank,
+        indices=indices, rows=len(shape) - rank, same_as=schema.same_as or "",
     )  # fmt: skip
 
 

@@ -44,6 +44,7 @@ from hwgen.spec.hardware import HardwareSpec, Immediate, Intrinsic
 from hwgen.spec.workload import Workload
 from hwgen.verify.in_place import in_place_problems
 from hwgen.verify.lane_fields import lane_problems
+from hwgen.verify.same_fields import same_problems
 
 Problem = tuple[str, str, str]
 """What is wrong, where (or what was found), and what is allowed."""
@@ -73,7 +74,7 @@ def check_program(
     """Run every check of `CHECKS`; with a workload, the images are held against its tensors.
 
     Raises:
-        HwgenError: H731 to H744, the first problem of the first check that fails.
+        HwgenError: H731 to H745, the first problem of the first check that fails.
     """
     subject = Subject(program, hardware, workload)
     for check in CHECKS:
@@ -515,6 +516,11 @@ def _entries(subject: Subject) -> Iterator[Problem]:
                 )
 
 
+def _same(subject: Subject) -> Iterator[Problem]:
+    """Operands that must be the same are."""
+    return same_problems(subject.program, subject.hardware)
+
+
 def _lanes(subject: Subject) -> Iterator[Problem]:
     """As many lanes take part as calls have fields for."""
     return lane_problems(subject.program, subject.hardware)
@@ -544,6 +550,7 @@ CHECKS: tuple[Check, ...] = (
     Check("synchronisation", "H739", _synchronisation),
     Check("entries", "H740", _entries),
     Check("lanes", "H744", _lanes),
+    Check("same operands", "H745", _same),
     Check("configuration", "H742", _configuration),
 )
 """In the order in which they run; later checks rely on the earlier ones."""

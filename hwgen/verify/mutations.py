@@ -44,6 +44,7 @@ from .edits import (
 from .mutations_configuration import STATE, configuration_mutations
 from .mutations_images import image_mutations
 from .mutations_lanes import lane_mutations
+from .mutations_same import APART, same_mutations
 from .mutations_sync import ORDER, synchronisation_mutations
 
 WRONG_RESULT = "H790"
@@ -58,16 +59,18 @@ def mutations(hardware: HardwareSpec) -> tuple[Mutation, ...]:
         *synchronisation_mutations(hardware),
         *configuration_mutations(hardware),
         Mutation(
-            "off-by-one address", chip.shifted_address, (*ADDRESSES, *UNDEFINED, "H724", "H790")
+            "off-by-one address",
+            chip.shifted_address,
+            (APART, *ADDRESSES, *UNDEFINED, "H724", "H790"),
         ),
-        Mutation("swapped slots", chip.swapped_slots, (*UNDEFINED, "H712", "H790")),
+        Mutation("swapped slots", chip.swapped_slots, (APART, *UNDEFINED, "H712", "H790")),
         Mutation("wrong variant", on_one(_has_variants, _next_variant), ("H722", "H723")),
         Mutation(
             "wrong stride",
             chip.wrong_stride,
-            ("H715", STATE, *ADDRESSES, *UNDEFINED, "H724", "H790"),
+            ("H715", STATE, APART, *ADDRESSES, *UNDEFINED, "H724", "H790"),
         ),
-        Mutation("overflowing stride", chip.overflowing_stride, ("H715", STATE)),
+        Mutation("overflowing stride", chip.overflowing_stride, ("H715", STATE, APART)),
         Mutation("missing reset", on_one(chip.is_reset, drop), ("H717", "H790")),
         Mutation("missing load", on_one(chip.is_load, drop), ("H717", "H790")),
         Mutation("missing tail", _missing_tail, (*ORDER, "H717", "H724", "H790")),
@@ -83,16 +86,17 @@ def mutations(hardware: HardwareSpec) -> tuple[Mutation, ...]:
         *lane_mutations(hardware),
         Mutation("dropped store", on_one(chip.is_store, drop), ("H717", "H724")),
         Mutation("duplicated accumulation", on_one(chip.is_accumulation, double), ("H790",)),
-        Mutation("wrong micro-kernel base", _wrong_base, ("H723", "H734")),
+        Mutation("wrong micro-kernel base", _wrong_base, ("H723", "H734", APART)),
         Mutation("wrong micro-kernel step", chip.wrong_kernel_step, _STEP),
         Mutation("operation rewritten at once", chip.rewritten_at_once, ("H720", "H734")),
         Mutation("micro-kernel memory overflow", chip.overfull, ("H719", "H722", "H734", "H735")),
-        Mutation("wrong buffer", chip.wrong_buffer, ("H712",)),
+        Mutation("wrong buffer", chip.wrong_buffer, ("H712", APART)),
         Mutation("unbound address", _unbound_address, ("H737",)),
+        *same_mutations(hardware),
     )
 
 
-_STEP = ("H715", "H721", "H734", *ADDRESSES, *UNDEFINED, "H790")
+_STEP = ("H715", "H721", "H734", APART, *ADDRESSES, *UNDEFINED, "H790")
 
 
 def catch(

@@ -64,7 +64,7 @@ static void store(uint32_t sram, uint32_t count)
 
 /* One micro-op in one loop; the op is given by globals so that each case can choose. */
 static struct {
-  uint32_t extent, dst_factor, mode, reset, dst, src, wgt, opcode, use_imm;
+  uint32_t extent, dst_factor, src_factor, mode, reset, dst, src, wgt, opcode, use_imm;
   int32_t imm;
 } op;
 static int built;
@@ -73,7 +73,7 @@ static int build(void *signature)
 {
   (void)signature;
   ++built;
-  VTAUopLoopBegin(op.extent, op.dst_factor, 0, 0);
+  VTAUopLoopBegin(op.extent, op.dst_factor, op.src_factor, 0);
   VTAUopPush(op.mode, op.reset, op.dst, op.src, op.wgt, op.opcode, op.use_imm, op.imm);
   VTAUopLoopEnd();
   return 0;
@@ -92,7 +92,7 @@ static void alu_imm(uint32_t opcode, int32_t imm, uint32_t dst, uint32_t extent)
 {
   memset(&op, 0, sizeof op);
   op.extent = extent;
-  op.dst_factor = 1;
+  op.dst_factor = op.src_factor = 1;
   op.mode = 1;
   op.dst = op.src = dst;
   op.opcode = opcode;
@@ -569,6 +569,31 @@ static void unwritten_accumulator(void)
   end();
 }
 
+static void immediate_of_another_entry(void)
+{
+  load(3, 0, 2);
+  alu_imm(2, 1, 0, 1);
+  op.src = 1; /* as a micro-op that leaves src 0 has it, from entry 1 on */
+  push_op();
+  end();
+}
+
+static void immediate_that_does_not_follow(void)
+{
+  load(3, 0, 4);
+  alu_imm(2, 1, 0, 2);
+  op.src_factor = 0;
+  push_op();
+  end();
+}
+
+static void shift_to_the_left(void)
+{
+  load(3, 0, 1);
+  alu_imm(3, -1, 0, 1);
+  end();
+}
+
 static void unwritten_buffer(void)
 {
   VTALoadBuffer2D(cmd, c_buffer, 0, 1, 1, 1, 0, 0, 0, 0, 0, 2);
@@ -641,6 +666,9 @@ static const struct {
     CASE(CAPACITY, too_many_instructions),
     CASE(ALU_HAZARD, alu_in_place),
     CASE(ALU_HAZARD, alu_reads_previous),
+    CASE(ALU_HAZARD, immediate_that_does_not_follow),
+    CASE(TWO_READINGS, immediate_of_another_entry),
+    CASE(UNSUPPORTED, shift_to_the_left),
     CASE(STALE_STORE, store_after_load),
     CASE(UNINITIALISED, unwritten_operand),
     CASE(UNINITIALISED, unwritten_accumulator),

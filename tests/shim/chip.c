@@ -263,19 +263,32 @@ static int32_t alu_op(int opcode, int32_t a, int32_t b)
     shim_fail(VTA_SHIM_FIELD, "shift by %d", (int)b);
     return 0;
   }
-  if (b < 0)
-    return (int32_t)((uint32_t)a << -b);
+  if (b < 0) { /* to the left in the runtime's simulator; the HLS version has no such shifts */
+    shim_fail(VTA_SHIM_UNSUPPORTED, "shift by %d", (int)b);
+    return 0;
+  }
   return a < 0 ? ~(~a >> b) : a >> b;
 }
 
+/* With an immediate the functional simulator reads acc[dst], the RTL acc[src]: both are computed. */
 static void alu(const struct kernel *k, uint64_t dst, uint64_t src)
 {
-  if (!may_read(COMPUTE, MEM_ACC, dst) || (!k->use_imm && !may_read(COMPUTE, MEM_ACC, src)) ||
+  if (!may_read(COMPUTE, MEM_ACC, dst) || !may_read(COMPUTE, MEM_ACC, src) ||
       !may_write(COMPUTE, MEM_ACC, dst, 0))
     return;
   for (int b = 0; b < VTA_BATCH; ++b)
-    for (int o = 0; o < VTA_BLOCK_OUT; ++o)
-      acc[dst][b][o] = alu_op(k->opcode, acc[dst][b][o], k->use_imm ? k->imm : acc[src][b][o]);
+    for (int o = 0; o < VTA_BLOCK_OUT; ++o) {
+      int32_t left = acc[dst][b][o], right = acc[src][b][o];
+      int32_t simulated = alu_op(k->opcode, left, k->use_imm ? k->imm : right);
+      int32_t rtl = k->use_imm ? alu_op(k->opcode, right, k->imm) : simulated;
+      if (simulated != rtl) {
+        shim_fail(VTA_SHIM_TWO_READINGS,
+                  "ALU with an immediate: entry %llu becomes %d by itself and %d from entry %llu",
+                  (unsigned long long)dst, (int)simulated, (int)rtl, (unsigned long long)src);
+        return;
+      }
+      acc[dst][b][o] = rtl;
+    }
 }
 
 static void run_kernel(const struct insn *i)
@@ -296,7 +309,7 @@ static void run_kernel(const struct insn *i)
         if (i->kind == GEMM) {
           gemm(k, dst, src, weight);
         } else {
-          if (dst == previous || (!k->use_imm && src == previous))
+          if (dst == previous || src == previous)
             shim_fail(VTA_SHIM_ALU_HAZARD, "ALU: entry %llu right after it was written",
                       (unsigned long long)previous);
           previous = dst;

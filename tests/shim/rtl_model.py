@@ -2,8 +2,9 @@
 
 Independent of the compiler's own timing model: its input is the trace that the shim writes, and
 its rules are stated here as events. Units run in order; loads issue bursts that share one read
-channel, each at most one every two cycles; instructions arrive by fetch. A call of n cycles that starts in cycle s occupies s to
-s + n - 1; what waits for it, on its unit or by a token, can start in s + n.
+channel, each at most one every two cycles; instructions arrive by fetch. A call of n cycles that
+starts in cycle s occupies s to s + n - 1; what waits for it, on its unit or by a token, can start
+in s + n.
 """
 
 from __future__ import annotations

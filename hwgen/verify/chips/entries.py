@@ -214,10 +214,14 @@ def _operations(form: _Form) -> Spec:
     for name, text in (*binary.items(), *constant.items()):
         if form.pick.chance(10):
             continue
-        x = "dst" if form.in_place else "x"
+        # Some operations in place name the entry that they read a second time.
+        twice = form.in_place and form.pick.chance(3)
+        x = "dst" if form.in_place and not twice else "x"
         value = text.format(x=f"{x}{at}", y=f"y{at}")
         names = ["dst", *(["x"] if x == "x" else []), *(["y"] if name in binary else [])]
         operands: Spec = {n: {"memory": "sums"} for n in names}
+        if twice:
+            operands["x"]["same_as"] = "dst"
         lanes = form.lanes("b", "o")
         made = _computed(form, name, "vector", lanes, f"dst{at} = {value}", operands)
         if name in constant:

@@ -285,7 +285,7 @@ def _at(operand: int, address: Expr | int) -> Callable[[Call], Call]:
 def _too_soon() -> tuple[KernelProgram, Workload]:
     program = samples.tiled_gemm_requant(48, 80, 32)
     kernels = tuple(
-        replace(k, loops=(KernelLoop(2, (0,)), KernelLoop(1, (0,)))) if k.intrinsic == "max_imm"
+        replace(k, loops=(KernelLoop(2, (0, 0)), KernelLoop(1, (0, 0)))) if k.intrinsic == "max_imm"
         else k
         for k in program.kernels
     )  # fmt: skip

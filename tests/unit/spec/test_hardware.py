@@ -76,7 +76,8 @@ def test_merged_intrinsics_keep_their_own_fields(vta: HardwareSpec) -> None:
     assert vta.intrinsic["shr_imm"].immediates[0].range == Range(0, 31)
     assert vta.intrinsic["max_imm"].unit == "compute"
     assert vta.intrinsic["max_imm"].result_latency_iterations == 2
-    assert str(vta.intrinsic["max_imm"].semantics[0]) == "dst[b, o] = max(dst[b, o], imm)"
+    assert str(vta.intrinsic["max_imm"].semantics[0]) == "dst[b, o] = max(src[b, o], imm)"
+    assert vta.intrinsic["max_imm"].operand("src").same_as == "dst"
 
 
 def test_operands_without_an_index_are_single_elements() -> None:
@@ -128,7 +129,7 @@ def test_access_of_operands(vta: HardwareSpec) -> None:
     assert access["load_inp"] == {"dst": "write", "src": "read"}
     assert access["reset"] == {"dst": "write"}
     assert access["add"] == {"dst": "update", "src": "read"}
-    assert access["shr_imm"] == {"dst": "update"}
+    assert access["shr_imm"] == {"dst": "write", "src": "read"}
 
 
 def test_parameters_reach_every_number() -> None:

@@ -92,8 +92,8 @@ def gemm_nest(
             (KernelLoop(tn, (1, 0, tk)),), gemm_bases, (),
         ),
         MicroKernelDef(
-            "shift_tile", "shr_imm", (KernelLoop(tm, (tn,)), KernelLoop(tn, (1,))), (),
-            tuple((s * c_slot,) for s in range(slots)), (("imm", 8),),
+            "shift_tile", "shr_imm", (KernelLoop(tm, (tn, tn)), KernelLoop(tn, (1, 1))), (),
+            tuple((s * c_slot, s * c_slot) for s in range(slots)), (("imm", 8),),
         ),
     )  # fmt: skip
     a_from = add(multiply(m, Const(tm * depth)), multiply(k, Const(tk)))

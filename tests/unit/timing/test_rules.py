@@ -44,7 +44,7 @@ def partial(operations: int) -> int:
 
 
 def kernel(name: str, intrinsic: str, *extents: int, variants: int = 1) -> MicroKernelDef:
-    strides = {"gemm": 3, "add": 2}.get(intrinsic, 1)
+    strides = {"gemm": 3, "reset": 1}.get(intrinsic, 2)
     loops = tuple(KernelLoop(n, (1,) * strides) for n in extents)
     bases = tuple((v,) * strides for v in range(variants))
     immediates = (("imm", 1),) if intrinsic.endswith("_imm") else ()
@@ -233,7 +233,7 @@ def straightforward() -> KernelProgram:
         (KernelLoop(16, (1, 0, 16)),), ((0, 0, 0),), (),
     )  # fmt: skip
     alu = tuple(
-        MicroKernelDef(name, name, (KernelLoop(2048, (1,)),), (), ((0,),), (("imm", value),))
+        MicroKernelDef(name, name, (KernelLoop(2048, (1, 1)),), (), ((0, 0),), (("imm", value),))
         for name, value in (("shr_imm", 8), ("max_imm", -128), ("min_imm", 127))
     )
     body: list[Node] = []

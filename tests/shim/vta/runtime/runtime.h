@@ -76,8 +76,9 @@ enum VTAShimError {
   VTA_SHIM_ALU_HAZARD = 12, /* the previous micro-op's dst is touched */
   VTA_SHIM_STALE_STORE = 13, /* store of what an ACC load wrote last */
   VTA_SHIM_UNINITIALISED = 14,
-  VTA_SHIM_UNSUPPORTED = 15, /* MUL */
-  VTA_SHIM_RACE = 16         /* conflicting accesses that no token orders */
+  VTA_SHIM_UNSUPPORTED = 15, /* MUL, shifts to the left */
+  VTA_SHIM_RACE = 16,        /* conflicting accesses that no token orders */
+  VTA_SHIM_TWO_READINGS = 17 /* the simulator and the RTL compute different numbers */
 };
 int VTAShimStatus(void);
 const char *VTAShimMessage(void);
