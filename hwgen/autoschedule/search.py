@@ -28,26 +28,35 @@ from hwgen.autoschedule.nests import (
     pristine,
 )
 from hwgen.autoschedule.report import Choice, SearchReport
+from hwgen.errors import HwgenError
 from hwgen.model.nest_cost import nest_bound, operations
 from hwgen.polyhedral.nest.state import Stage, State
+from hwgen.polyhedral.search import Watch
 from hwgen.schedule import Schedule
-from hwgen.spec.expression import DTYPES, Name, names
+from hwgen.spec.expression import DTYPES, Access, Name, names, walk
 from hwgen.spec.processor import Processor
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
     """`attempts`: choices of one nest that are tried before it is left as it is; `parallel_cycles`:
-    work from which on workers are started."""
+    work from which on workers are started; `seconds`: when to take what was found (never)."""
 
     attempts: int = 40
     parallel_cycles: float = 10_000.0
+    seconds: float | None = None
 
 
 DEFAULTS = Options()
 
 SAME = 4
 """Sizes of one structure that are tried: those that follow would be refused alike."""
+
+HARD = 2
+"""Choices of one nest that are tried where the questions about them are too hard for isl."""
+
+WRITTEN = 256
+"""Nodes of a value up to which what is read more than once is written out at each place."""
 
 
 def autoschedule(schedule: Schedule, options: Options = DEFAULTS) -> SearchReport:
@@ -61,7 +70,8 @@ def autoschedule(schedule: Schedule, options: Options = DEFAULTS) -> SearchRepor
     bound = float(nest_bound(schedule.state, machine))
     before = count(schedule)
     touched = _touched(schedule)
-    choices = _inline_all(schedule)
+    watch = Watch(options.seconds)
+    choices, apart = _inline_all(schedule)
     exhausted = True
     bound_loops = bool(machine.coordinates("block"))
     for stage in [s.tensor for s in schedule.state.stages if s.reduces]:
@@ -69,32 +79,66 @@ def autoschedule(schedule: Schedule, options: Options = DEFAULTS) -> SearchRepor
             continue
         nest = nest_of(schedule.state, stage)
         if bound_loops:
-            choice, complete = _tile_blocks(schedule, nest, machine, options)
+            choice, complete = _tile_blocks(schedule, nest, machine, options, watch)
         else:
-            choice, complete = _tile_lanes(schedule, nest, machine, options)
+            choice, complete = _tile_lanes(schedule, nest, machine, options, watch)
         exhausted = exhausted and complete
         if choice is not None:
             choices.append(choice)
-    for stage in [s.tensor for s in schedule.state.stages]:
-        if stage in schedule.state.stage and pristine(schedule.state, stage):
+    for stage in [s.tensor for s in schedule.state.stages if s.tensor not in apart]:
+        if pristine(schedule.state, stage):
+            choices.append(_simple(schedule, stage, machine, options))
+    for stage in reversed(apart):  # What reads it has its loops by now.
+        fused = pristine(schedule.state, stage) and _compute_where_read(schedule, stage, machine)
+        if fused:
+            choices.append(Choice(stage, "computed where it is read", 0.0))
+        elif pristine(schedule.state, stage):
             choices.append(_simple(schedule, stage, machine, options))
     choices += _complete(schedule, machine, touched)
-    notes = () if count(schedule) > before else ("the schedule was complete",)
-    return SearchReport(tuple(choices), bound, exhausted, notes)
+    notes = [] if count(schedule) > before else ["the schedule was complete"]
+    if not exhausted and watch.expired:
+        notes.append(f"search cut short, {watch.reason}")
+    return SearchReport(tuple(choices), bound, exhausted, tuple(notes))
 
 
 # Inlining
 
 
-def _inline_all(schedule: Schedule) -> list[Choice]:
-    """Element-wise producers whose every element is needed once are computed where needed."""
+def _inline_all(schedule: Schedule) -> tuple[list[Choice], list[str]]:
+    """Element-wise producers whose every element is needed once are written where needed; those
+    that would be written too often, to be computed there once."""
     choices: list[Choice] = []
+    apart: list[str] = []
     for stage in [s.tensor for s in schedule.state.stages]:
-        if _cheap_to_inline(schedule.state, stage):
-            refused = attempt(schedule, partial(schedule.compute_inline, stage))
-            if refused is None:
-                choices.append(Choice(stage, "inlined", 0.0))
-    return choices
+        if not _cheap_to_inline(schedule.state, stage):
+            continue
+        if not _short(schedule.state, stage):
+            apart.append(stage)
+        elif attempt(schedule, partial(schedule.compute_inline, stage)) is None:
+            choices.append(Choice(stage, "inlined", 0.0))
+    return choices, apart
+
+
+def _short(state: State, name: str) -> bool:
+    """Whether a producer is written once, or its only reader stays short with it written out."""
+    reader = state.readers(name)[0]
+    nodes = list(walk(reader.value))
+    times = sum(isinstance(n, Access) and n.tensor == name for n in nodes)
+    written = sum(1 for _ in walk(state.stage[name].value))
+    return times == 1 or len(nodes) + times * written <= WRITTEN
+
+
+def _compute_where_read(schedule: Schedule, stage: str, machine: Processor) -> bool:
+    """Compute each element of a stage right before its only reader reads it; whether it worked."""
+    reader = main_site(schedule.state, schedule.state.readers(stage)[0].tensor)
+    if not reader.names:
+        return False
+
+    def edits() -> None:
+        schedule.compute_at(stage, reader.names[-1])
+        schedule.set_scope(stage, lanes.private_memory(machine))
+
+    return attempt(schedule, edits) is None
 
 
 def _cheap_to_inline(state: State, name: str) -> bool:
@@ -128,17 +172,19 @@ def _reads_once(reader: Stage, tensor: str) -> bool:
 
 
 def _tile_lanes(
-    schedule: Schedule, nest: Nest, machine: Processor, options: Options
+    schedule: Schedule, nest: Nest, machine: Processor, options: Options, watch: Watch
 ) -> tuple[Choice | None, bool]:
     """The cheapest tiling that the schedule accepts; whether none was left out."""
     if not nest.plain:
         return None, True
     grids = [grid(nest, machine, s) for s in lanes.structures(schedule.state, nest)]
     ranked = _ranked(grids, options.attempts)
+    tried = _Tried(watch)
     for number, (structure, point) in enumerate(ranked):
         least = options.parallel_cycles
         made = partial(lanes.schedule_nest, schedule, nest, structure, point, machine, least)
-        if attempt(schedule, made) is None:
+        refused = attempt(schedule, made)
+        if refused is None:
             text = f"{point}, columns {structure.v}"
             text += f", rows {structure.r}" if structure.r else ""
             text += f", packed {', '.join(structure.packed)}" if structure.packed else ""
@@ -150,12 +196,30 @@ def _tile_lanes(
                 sum(g.pruned for g in grids),
                 number,
             ), number < SAME
+        if tried.enough(refused):
+            break
     considered = sum(g.considered for g in grids)
     return (
         Choice(nest.stage, "left as it is", float(nest.points), considered, considered,
                len(ranked)),
-        len(ranked) < options.attempts,
+        len(ranked) < options.attempts and not tried.ended,
     )  # fmt: skip
+
+
+class _Tried:
+    """How often choices of a nest were refused because isl gave up, and whether that or the watch
+    ended the search among them."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+        self._hard = 0
+        self.ended = False
+
+    def enough(self, refused: HwgenError) -> bool:
+        """Whether no other choice is tried after this one."""
+        self._hard += refused.code == "H407"
+        self.ended = self._hard == HARD or self._watch.expired
+        return self.ended
 
 
 def _ranked(grids: list[Grid], number: int) -> list[tuple[Structure, Point]]:
@@ -173,19 +237,23 @@ def _ranked(grids: list[Grid], number: int) -> list[tuple[Structure, Point]]:
 
 
 def _tile_blocks(
-    schedule: Schedule, nest: Nest, machine: Processor, options: Options
+    schedule: Schedule, nest: Nest, machine: Processor, options: Options, watch: Watch
 ) -> tuple[Choice | None, bool]:
     if not nest.plain:
         return None, True
     options_, considered, pruned = blocks.ranked(nest, machine)
+    tried = _Tried(watch)
     for number, tiling in enumerate(options_[: options.attempts]):
         made = partial(blocks.schedule_nest, schedule, nest, tiling, machine)
-        if attempt(schedule, made) is None:
+        refused = attempt(schedule, made)
+        if refused is None:
             return Choice(nest.stage, str(tiling), tiling.cycles, considered, pruned, number), True
+        if tried.enough(refused):
+            break
     return (
         Choice(nest.stage, "left as it is", float(nest.points), considered, pruned,
                min(len(options_), options.attempts)),
-        len(options_) <= options.attempts,
+        len(options_) <= options.attempts and not tried.ended,
     )  # fmt: skip
 
 

@@ -47,7 +47,7 @@ def generate(
     hardware = load(request)
     if hardware.processor is not None and not hardware.units:
         pictures.refuse(hardware.name)
-        generate_nest(request, hardware, stage, output, script)
+        generate_nest(request, hardware, stage, output, search, script)
         return
     if stage is not None and stage not in STAGES:
         close = nearest(stage, STAGES)

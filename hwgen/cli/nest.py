@@ -13,6 +13,7 @@ import typer
 from hwgen.cli.app import NEST_STAGES
 from hwgen.cli.output import write_files
 from hwgen.cli.resolve import Request, WorkloadRequest, nearest
+from hwgen.cli.searching import Search
 from hwgen.errors import HwgenError, Location
 from hwgen.model.numeric import Array
 
@@ -63,7 +64,12 @@ NO_SCRIPT = Script()
 
 
 def generate(
-    request: Request, hardware: HardwareSpec, stage: str | None, output: Path | None, script: Script
+    request: Request,
+    hardware: HardwareSpec,
+    stage: str | None,
+    output: Path | None,
+    search: Search,
+    script: Script,
 ) -> None:
     """Compile every workload asked for; write and report only once all of them are compiled."""
     if stage is not None and stage not in NEST_STAGES:
@@ -79,7 +85,7 @@ def generate(
     refused: list[tuple[Path, HwgenError]] = []
     for wanted in request.workloads:
         try:
-            compiled.append(_compile(wanted, hardware, script))
+            compiled.append(_compile(wanted, hardware, search, script))
         except HwgenError as error:
             if not request.every:
                 raise
@@ -95,13 +101,17 @@ def generate(
         typer.echo(f"wrote {', '.join(written)} to {output}" if written else "nothing to write")
 
 
-def _compile(wanted: WorkloadRequest, hardware: HardwareSpec, script: Script) -> NestCompilation:
+def _compile(
+    wanted: WorkloadRequest, hardware: HardwareSpec, search: Search, script: Script
+) -> NestCompilation:
     from hwgen.spec.load import load_workload
 
     workload = load_workload(wanted.path, dict(wanted.sizes))
+    from hwgen.autoschedule import Options
     from hwgen.nest_pipeline import compile_nest
 
-    return compile_nest(workload, hardware, script.read(), script.auto, str(script.path))
+    options = Options(seconds=search.seconds)
+    return compile_nest(workload, hardware, script.read(), script.auto, str(script.path), options)
 
 
 def _write(folder: Path, compiled: Sequence[NestCompilation], hardware: HardwareSpec) -> list[str]:

@@ -6,7 +6,7 @@ iteration of the loop need; where boxes overlap it is computed again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from hwgen.polyhedral.nest.build import unique
@@ -42,6 +42,7 @@ from hwgen.spec.expression import (
     add,
     names,
     substitute,
+    walk,
 )
 from hwgen.spec.typecheck import dtype_of
 
@@ -239,6 +240,10 @@ def _nest(state: State, stage: Stage, boxes: Mapping[str, Box]) -> Node:
     return node
 
 
+MAX_INLINED = 10_000
+"""Nodes of a value up to which another may be written out in it."""
+
+
 def compute_inline(state: State, tensor: str) -> State:
     """What defines a tensor stands in place of every read of it; the tensor is gone.
 
@@ -257,6 +262,8 @@ def compute_inline(state: State, tensor: str) -> State:
         why = f"the indices of {stage.target} are not all single loops"
     elif any(n not in plain for n, e in stage.iterators if e > 1):
         why = f"{stage} has loops that its indices do not name"
+    elif (most := max(_inlined_nodes(state, stage), default=0)) > MAX_INLINED:
+        why = f"a value of {most:,} terms and operations with it, where {MAX_INLINED:,} are allowed"
     if why:
         raise refuse(
             f"{tensor} cannot be inlined",
@@ -281,7 +288,7 @@ def compute_inline(state: State, tensor: str) -> State:
         return substitute(value, dict(zip(plain, access.indices, strict=True)))
 
     stages = tuple(
-        replace(s, value=replace_reads(s.value, tensor, at))
+        replace(s, value=replace_reads(s.value, tensor, at)) if s.tensor in readers else s
         for s in state.stages
         if s.tensor != tensor
     )
@@ -311,6 +318,15 @@ def _typed(state: State, stage: Stage, value: Expr) -> Expr:
 
 def _dtype(state: State, node: Access | Name) -> str:
     return state.tensor[node.tensor].dtype if isinstance(node, Access) else "int32"
+
+
+def _inlined_nodes(state: State, stage: Stage) -> Iterator[int]:
+    """How long the values that read a stage become with it in them."""
+    written = sum(1 for _ in walk(stage.value))
+    for reader in state.readers(stage.tensor):
+        nodes = list(walk(reader.value))
+        reads = sum(isinstance(n, Access) and n.tensor == stage.tensor for n in nodes)
+        yield len(nodes) + reads * written
 
 
 def replace_reads(expr: Expr, tensor: str, by: Callable[[Access], Expr]) -> Expr:

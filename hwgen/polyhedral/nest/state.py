@@ -28,7 +28,7 @@ class Tensor:
     role: Role
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Stage:
     """`target op value` over `iterators` (name, extent), spatial ones first. An update starts from
     the operation's neutral element. `kind`: what scheduling added it for."""
@@ -55,7 +55,7 @@ class Stage:
         spatial = self.spatial
         return tuple(x for x in self.iterators if self.reduces and x not in spatial)
 
-    @property
+    @cached_property
     def reads(self) -> tuple[Access, ...]:
         """Distinct accesses of the value, in order of appearance."""
         return tuple(dict.fromkeys(n for n in walk(self.value) if isinstance(n, Access)))
