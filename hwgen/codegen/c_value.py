@@ -24,6 +24,8 @@ from hwgen.spec.expression import (
 )
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
+HALVES = ("float16", "bfloat16")
+"""Floats that are held as their 16 bits."""
 
 
 def _integer_helpers() -> dict[str, str]:
@@ -102,6 +104,22 @@ _HALF = {
         "  /* A full mantissa carries into the exponent. */\n"
         "  return (uint16_t)(sign + (e + 13) * 1024 + (int)rint(ldexp(a, 11 - e)));\n}}"
     ),
+    # The upper half of a float. A double that a float does not hold is first cut towards zero and
+    # its last bit set: what is rounded then is not a tie.
+    "bfloat16": (
+        "static inline float {p}_bfloat16(uint16_t bits)\n{{\n"
+        "  union {{\n    uint32_t bits;\n    float value;\n  }} a;\n"
+        "  a.bits = (uint32_t)bits << 16;\n  return a.value;\n}}"
+    ),
+    "bfloat16_bits": (
+        "static inline uint16_t {p}_bfloat16_bits(double value)\n{{\n"
+        "  union {{\n    float value;\n    uint32_t bits;\n  }} a;\n"
+        "  if (value != value)\n    return 0x7fc0;\n"
+        "  a.value = (float)value;\n"
+        "  if ((double)a.value != value)\n"
+        "    a.bits = (a.bits - (fabs((double)a.value) > fabs(value))) | 1;\n"
+        "  return (uint16_t)((a.bits + 0x7fff + (a.bits >> 16 & 1)) >> 16);\n}}"
+    ),
 }
 
 _WITHIN_FLOAT = {
@@ -153,7 +171,7 @@ def promoted(dtype: str) -> str:
     """The type in which C computes with elements of `dtype`."""
     if dtype in ("int8", "uint8", "int16", "uint16"):
         return "int32"
-    return "float32" if dtype in ("float16", "bfloat16") else dtype
+    return "float32" if dtype in HALVES else dtype
 
 
 def _common(left: Value, right: Value) -> str:
@@ -206,21 +224,21 @@ class ValueText:
 
     def loaded(self, text: str, dtype: str) -> Value:
         """An element as C computes with it."""
-        if dtype == "float16":
-            text = self.helpers.call("float16", text)
+        if dtype in HALVES:
+            text = self.helpers.call(dtype, text)
         return Value(text, promoted(dtype), dtype_interval(dtype))
 
     def stored(self, value: Value, dtype: str) -> str:
         """The C text of a value as an element of a memory."""
-        if dtype == "float16":
-            return self.helpers.call("float16_bits", value.text)
+        if dtype in HALVES:
+            return self.helpers.call(f"{dtype}_bits", value.text)
         return self.cast(value, dtype).text
 
     def cast(self, value: Value, dtype: str) -> Value:
         """The value converted to `dtype`: integers keep the low bits, floats are cut and clamped
         when they become integers."""
         c = C_TYPES[dtype]
-        if dtype == "float16":
+        if dtype in HALVES:
             return self.loaded(self.stored(value, dtype), dtype)
         if dtype in FLOATS:
             return Value(f"(({c}){value.text})", dtype, (0, 0))

@@ -59,8 +59,7 @@ def emit(program: KernelProgram, hardware: HardwareSpec, workload: Workload) -> 
     """The kernel as C, for the vendor's runtime and for the model.
 
     Raises:
-        HwgenError: H601 a template fails; H602 the program and the spec do not fit together;
-            H603 a data type that the model cannot compute with.
+        HwgenError: H601 a template fails; H602 the program and the spec do not fit together.
     """
     _check(program, hardware)
     reserved = reserved_words(hardware) | {PREFIX}

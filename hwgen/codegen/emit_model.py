@@ -56,11 +56,7 @@ PREFIX = "model"
 
 
 def emit_model(plan: HostPlan, hardware: HardwareSpec, summary: str) -> str:
-    """The standalone model file.
-
-    Raises:
-        HwgenError: H603 the semantics use a data type that the model cannot compute with.
-    """
+    """The standalone model file."""
     writer = _Model(plan, hardware)
     helpers = index_helpers(plan.name)
     names = NameTable([*writer.images.values(), *writer.flags.names])

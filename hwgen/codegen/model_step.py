@@ -8,8 +8,7 @@ from math import prod
 
 from hwgen.codegen.c_expr import HELPERS, Helpers, IndexText, Interval
 from hwgen.codegen.c_names import C_TYPES, comment, immediate_type, indent
-from hwgen.codegen.c_value import FLOATS, Value, ValueText, dtype_interval, promoted
-from hwgen.errors import HwgenError
+from hwgen.codegen.c_value import FLOATS, HALVES, Value, ValueText, dtype_interval, promoted
 from hwgen.spec.expression import (
     Access,
     Assign,
@@ -24,8 +23,6 @@ from hwgen.spec.expression import (
     walk,
 )
 from hwgen.spec.hardware import HardwareSpec, Intrinsic, Memory, Operand
-
-_UNSUPPORTED = ("bfloat16",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,17 +71,6 @@ class Step:
 
     def lines(self) -> list[str]:
         p = self.prefix
-        for operand in self.intrinsic.operands:
-            if operand.dtype in _UNSUPPORTED:
-                raise HwgenError(
-                    "H603",
-                    f"the C model cannot compute with {operand.dtype}",
-                    location=self.intrinsic.location,
-                    field=f"intrinsics.{self.intrinsic.name}.operands.{operand.name}",
-                    found=operand.dtype,
-                    allowed=", ".join(d for d in C_TYPES if d not in _UNSUPPORTED),
-                    repair="use float32 operands",
-                )
         parameters = [f"struct {p}_chip *chip"]
         checks: list[str] = []
         pointers: list[str] = []
@@ -267,10 +253,10 @@ class Step:
             case _:
                 expr = Call("min", (so_far, statement.value))
         step = local.cast(local(expr), dtype)
-        element = "float" if dtype == "float16" else C_TYPES[dtype]
+        element = "float" if dtype in HALVES else C_TYPES[dtype]
         last = Value("so_far", wide, dtype_interval(wide))
         return [
             f"{element} so_far = {local.loaded(target, dtype).text};",
             *self._loops(reduced, [f"so_far = {step.text};"]),
-            f"{result} = {local.stored(last, dtype) if dtype == 'float16' else 'so_far'};",
+            f"{result} = {local.stored(last, dtype) if dtype in HALVES else 'so_far'};",
         ]

@@ -13,6 +13,7 @@ from hwgen.codegen.emit_c import CSource, Parameter
 from hwgen.codegen.emit_model import CODES
 from hwgen.errors import HwgenError
 from hwgen.model.c_compiler import AS_FOUND, Build, find_compiler, have_compiler, load_library
+from hwgen.model.numeric import STORAGE
 
 __all__ = ["FLAGS", "CompiledKernel", "compile_model", "find_compiler", "have_compiler"]
 
@@ -39,7 +40,7 @@ class CompiledKernel:
                 model's checks failed.
         """
         arrays = [_input(p, inputs) for p in self.source.inputs]
-        outputs = {p.name: np.zeros(p.shape, p.dtype) for p in self.source.outputs}
+        outputs = {p.name: np.zeros(p.shape, STORAGE[p.dtype]) for p in self.source.outputs}
         status = self._function(
             *(ctypes.c_void_p(a.ctypes.data) for a in [*arrays, *outputs.values()])
         )
@@ -57,7 +58,7 @@ class CompiledKernel:
 
 def _input(parameter: Parameter, inputs: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
     array = inputs.get(parameter.name)
-    allowed = f"{parameter.dtype}{list(parameter.shape)}"
+    allowed = f"{STORAGE[parameter.dtype]}{list(parameter.shape)}"
     if array is None:
         raise HwgenError(
             "H701",
@@ -68,7 +69,7 @@ def _input(parameter: Parameter, inputs: Mapping[str, NDArray[Any]]) -> NDArray[
             repair=f"give {parameter.name}",
         )
     dtype = str(array.dtype)
-    if array.shape != parameter.shape or dtype != parameter.dtype:
+    if array.shape != parameter.shape or array.dtype != STORAGE[parameter.dtype]:
         raise HwgenError(
             "H701",
             f"input {parameter.name} has another shape or data type",

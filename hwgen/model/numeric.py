@@ -81,7 +81,8 @@ def store(value: Value, dtype: str) -> Array:
     """Values as stored elements of a data type; integers keep the low bits."""
     array, wanted = value.array, STORAGE[dtype]
     if dtype == "bfloat16":
-        return _bfloat16_bits(array.astype(np.float32, copy=False))
+        with np.errstate(over="ignore"):
+            return _bfloat16_bits(array.astype(np.float64, copy=False))
     if is_float(value.dtype) and not is_float(dtype):
         return _cut(array.astype(np.float64, copy=False), dtype)
     with np.errstate(over="ignore"):
@@ -102,11 +103,17 @@ def _cut(array: npt.NDArray[np.float64], dtype: str) -> Array:
     return np.where(inside, exact, ends).astype(STORAGE[dtype])
 
 
-def _bfloat16_bits(array: npt.NDArray[np.float32]) -> Array:
-    bits = np.ndarray(array.shape, np.uint32, array.tobytes()).astype(np.uint64)
-    rounded = (bits + 0x7FFF + ((bits >> np.uint64(16)) & np.uint64(1))) >> np.uint64(16)
-    quiet = (bits >> np.uint64(16)) | np.uint64(0x40)
-    return np.where(np.isnan(array), quiet, rounded).astype(np.uint16)
+def _bfloat16_bits(array: npt.NDArray[np.float64]) -> Array:
+    """Rounded once, to nearest and even: what a float32 does not hold is cut towards zero and its
+    last bit set, so that it is no tie."""
+    single = array.astype(np.float32)
+    bits = np.ndarray(single.shape, np.uint32, single.tobytes())
+    above: Mask = np.abs(single.astype(np.float64)) > np.abs(array)
+    inexact: Mask = np.logical_and(single != array, np.logical_not(np.isnan(array)))
+    cut = np.bitwise_or(np.subtract(bits, above.astype(np.uint32)), np.uint32(1))
+    odd = np.where(inexact, cut, bits).astype(np.uint64)
+    rounded = (odd + 0x7FFF + ((odd >> np.uint64(16)) & np.uint64(1))) >> np.uint64(16)
+    return np.where(np.isnan(array), np.uint64(0x7FC0), rounded).astype(np.uint16)
 
 
 def evaluate(

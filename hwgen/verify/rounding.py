@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from hwgen.model.numeric import Array, is_float, load
+from hwgen.model.numeric import Array, is_float, load, promoted
 from hwgen.model.reference import run_reference
 from hwgen.spec.expression import (
     Access,
@@ -42,6 +42,12 @@ UNIT = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24, "float64"
 
 SMALLEST = {"float16": 2.0**-25, "bfloat16": 2.0**-134, "float32": 2.0**-150, "float64": 2.0**-1075}
 """Half the smallest positive number: what rounding to a subnormal may lose."""
+
+OVERFLOW = {
+    "float16": 65520.0, "bfloat16": float.fromhex("0x1.ffp127"),
+    "float32": float.fromhex("0x1.ffffffp127"), "float64": np.inf,
+}  # fmt: skip
+"""From here on a number is rounded to infinity."""
 
 LIBRARY_ULPS = 8
 """Units in the last place by which functions of C libraries and of vector units are off."""
@@ -130,7 +136,10 @@ class _Analysis:
             case "+=":
                 # Besides the additions, each term may be rounded once more where it is stored.
                 unit, least = UNIT.get(dtype, 0.0), SMALLEST.get(dtype, 0.0)
-                lost = terms * unit * (np.abs(v) + e).sum(axes) + terms * least
+                most = (np.abs(v) + e).sum(axes)
+                lost = terms * unit * most + terms * least
+                # Past the largest value, what a part of the sum becomes depends on the order.
+                lost = np.where(most < OVERFLOW.get(dtype, np.inf), lost, np.inf)
                 v, e = v.sum(axes), e.sum(axes) + lost
             case "max=":
                 v, e = v.max(axes, initial=-np.inf), e.max(axes, initial=0)
@@ -224,7 +233,7 @@ class _Analysis:
         with np.errstate(all="ignore"):
             value = plain(a.value)
             error = slope(a.value, a.error) * a.error
-        dtype = self._dtype(expr)
+        dtype = promoted(self._dtype(expr))
         own = 2 * LIBRARY_ULPS * UNIT[dtype] * (np.abs(value) + error) + SMALLEST[dtype]
         return Bounded(value, error + own)
 
@@ -253,7 +262,7 @@ class _Analysis:
             value = _INTEGER[op](a.value, b.value)
             reach = _reach(op, a, b)
             return Bounded(value, np.where(a.error + b.error > 0, reach, 0.0))
-        dtype = self._dtype(expr)
+        dtype = promoted(self._dtype(expr))
         return _rounded(Bounded(value, error), dtype)
 
 
@@ -283,7 +292,10 @@ def _rounded(a: Bounded, dtype: str) -> Bounded:
         return a
     with np.errstate(all="ignore"):
         error = a.error + UNIT[dtype] * (np.abs(a.value) + a.error) + SMALLEST[dtype]
-    return Bounded(a.value, np.where(np.isfinite(a.value), error, 0.0))
+        least, most = np.abs(a.value) - error, np.abs(a.value) + error
+        value = np.where(least >= OVERFLOW[dtype], np.copysign(np.inf, a.value), a.value)
+    error = np.where(most >= OVERFLOW[dtype], np.inf, error)
+    return Bounded(value, np.where(np.isfinite(value), error, 0.0))
 
 
 def _truncated(a: Bounded, dtype: str) -> Bounded:

@@ -9,7 +9,7 @@ from math import inf, prod
 
 from hwgen.codegen.c_expr import HELPERS, Helpers, IndexText, Interval
 from hwgen.codegen.c_names import C_TYPES, NameTable, indent
-from hwgen.codegen.c_value import ValueText, value_helpers
+from hwgen.codegen.c_value import HALVES, ValueText, promoted, value_helpers
 from hwgen.codegen.nest.program import (
     Allocate,
     Assign,
@@ -216,32 +216,44 @@ class BodyText:
     def _pointer(self, access: Access) -> str:
         return f"&{self._element(access)}"
 
+    def _dtype(self, access: Access) -> str:
+        """The type in which an element is held: a kept one in that of its arithmetic."""
+        dtype = self.program.buffer[access.tensor].dtype
+        return promoted(dtype) if dtype in HALVES and access in self.kept else dtype
+
     def _load(self, access: Access) -> tuple[str, str]:
-        return self._element(access), self.program.buffer[access.tensor].dtype
+        return self._element(access), self._dtype(access)
 
     def _value(self, expr: Expr, dtype: str) -> str:
         match expr:
-            case Const(value) if isinstance(value, float) and value in (inf, -inf):
+            case Const(float(value)) if value in (inf, -inf) and dtype not in HALVES:
                 return "-INFINITY" if value < 0 else "INFINITY"
             case _:
                 scalars = {n: (f"(int32_t){self.names.variable(n)}", "int32", r)
                            for n, r in self.ranges.items()}  # fmt: skip
                 printed = ValueText(self.helpers, self._load, scalars)
-                return printed.cast(printed(expr), dtype).text
+                return printed.stored(printed(expr), dtype)
 
     def _assign(self, node: Assign) -> str:
         dtype = self.program.buffer[node.target.tensor].dtype
         value = node.value if node.op == "=" else updated(node.op, node.target, node.value, dtype)
-        return f"{self._element(node.target)} = {_bare(self._value(value, dtype))};"
+        held = self._dtype(node.target)
+        return f"{self._element(node.target)} = {_bare(self._value(value, held))};"
 
     def _keep(self, target: Access, body: tuple[Node, ...]) -> list[str]:
-        place = self._element(target)
+        place, dtype = self._element(target), self.program.buffer[target.tensor].dtype
         scalar = self.names.fresh(f"{self.names.buffer(target.tensor)}_sum")
-        kind = C_TYPES[self.program.buffer[target.tensor].dtype]
+        before = self._value(target, promoted(dtype)) if dtype in HALVES else place
         self.kept[target] = scalar
+        kind = C_TYPES[self._dtype(target)]
         inside = self.lines(body)
+        after = self._value(target, dtype) if dtype in HALVES else scalar
         del self.kept[target]
-        return ["{", *indent([f"{kind} {scalar} = {place};", *inside, f"{place} = {scalar};"]), "}"]
+        return [
+            "{",
+            *indent([f"{kind} {scalar} = {before};", *inside, f"{place} = {after};"]),
+            "}",
+        ]
 
     def _call(self, node: IntrinsicCall) -> list[str]:
         intrinsic = self.hardware.intrinsic[node.intrinsic]
@@ -274,7 +286,7 @@ class BodyText:
         text = {"one": (own, dtype), "other": (f"{scratch}[{place} + {half}]", dtype)}
         printed = ValueText(self.helpers, lambda a: text[a.tensor], {})
         folded = updated(node.op, Access("one", ()), Access("other", ()), dtype)
-        fold = f"{own} = {_bare(printed.cast(printed(folded), dtype).text)};"
+        fold = f"{own} = {_bare(printed.stored(printed(folded), dtype))};"
         store = f"{self._element(node.target)} = {scratch}[{place} - {rank}];"
         return [
             "{",

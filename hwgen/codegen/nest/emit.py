@@ -15,7 +15,6 @@ from hwgen.codegen.nest.body import INDEX, BodyText, Identifiers, as_lambda, hel
 from hwgen.codegen.nest.names import allocated, touched, variables
 from hwgen.codegen.nest.program import Buffer, Launch, NestProgram
 from hwgen.codegen.nest.workarounds import around_functions
-from hwgen.errors import HwgenError
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.processor import Processor
 from hwgen.spec.workload import Workload
@@ -37,9 +36,8 @@ def emit_nest(program: NestProgram, hardware: HardwareSpec, workload: Workload) 
     """The program as one file, and a header for it.
 
     Raises:
-        HwgenError: H601 a template fails; H603 a data type without arithmetic in C.
+        HwgenError: H601 a template fails.
     """
-    _check_types(program)
     processor = hardware.processor
     assert processor is not None, "lowered for a processor"
     identifiers = Identifiers(NameTable(_reserved(hardware, processor)))
@@ -49,18 +47,6 @@ def emit_nest(program: NestProgram, hardware: HardwareSpec, workload: Workload) 
     return NestSource(
         writer.text(summary), writer.header(summary), writer.name, program.inputs, program.outputs
     )
-
-
-def _check_types(program: NestProgram) -> None:
-    for buffer in program.buffers:
-        if buffer.dtype in ("float16", "bfloat16"):
-            raise HwgenError(
-                "H603",
-                f"{buffer.tensor} cannot be computed with in C",
-                found=buffer.dtype,
-                allowed=", ".join(t for t in C_TYPES if t not in ("float16", "bfloat16")),
-                repair="use float32",
-            )
 
 
 class _File:

@@ -424,19 +424,6 @@ def test_programs_that_do_not_fit_the_spec() -> None:
         assert caught.value.code == "H602"
 
 
-def test_data_types_without_a_model() -> None:
-    program, workload = toy.copying((8,), (1,), (P[1],))
-    images = tuple(replace(i, dtype="bfloat16") for i in program.images)
-    load, store = (
-        replace(i, operands=tuple(replace(o, dtype="bfloat16") for o in i.operands))
-        for i in (toy.LOAD, toy.STORE)
-    )
-    chip = replace(toy.chip(), intrinsics=(load, store))
-    with pytest.raises(HwgenError) as caught:
-        emit(replace(program, images=images), chip, workload)
-    assert caught.value.code == "H603"
-
-
 @needs_compiler
 def test_inputs_are_checked() -> None:
     program, workload = toy.copying((8,), (1,), (P[1],))
