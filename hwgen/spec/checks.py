@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import product
-from math import isfinite
+from itertools import islice, product
+from math import ceil, isfinite
 
 from hwgen.spec.checks_processor import check_processor, processor_templates
 from hwgen.spec.checks_synchronization import check_synchronization, synchronization_templates
@@ -59,7 +59,7 @@ def check_hardware(
     if not findings.errors:  # What a part lacks, one that is missing may have.
         findings.each(whole, lambda check: check())
         templates += _synchronization_templates(hardware)
-    findings.each(hardware.intrinsics, lambda i: _check_cycles(context, i))
+    findings.each(hardware.intrinsics, lambda i: _check_cycles(context, hardware, i))
     findings.each(templates, lambda t: _check(context, t))
 
 
@@ -73,6 +73,19 @@ def _check_memories(context: Context, hardware: HardwareSpec) -> None:
             key=True, found=", ".join(changing) or "none",
             allowed="one memory with kind: offchip; further ones with constants_only: true",
         )  # fmt: skip
+    for verb, access in (("reads", "write"), ("writes", "read")):
+        if not any(
+            o.memory == changing[0] and o.access != access
+            for i in hardware.intrinsics
+            for o in i.operands
+        ):
+            way = "brings data from" if verb == "reads" else "takes data to"
+            raise context.error(
+                "H126", f"no intrinsic {way} {changing[0]!r}", ("memories", changing[0]), key=True,
+                found=f"no intrinsic {verb} it", allowed=f"an intrinsic that {verb} it",
+                repair=f"add an intrinsic such as chip[...] = {changing[0]}[...]"
+                if verb == "reads" else f"add an intrinsic such as {changing[0]}[...] = chip[...]",
+            )  # fmt: skip
     filled = set(offchip)
     moves = [_moves(i) for i in hardware.intrinsics if i.unit]
     while True:
@@ -190,24 +203,51 @@ def _check_priorities(context: Context, hardware: HardwareSpec, schema: Hardware
                 )  # fmt: skip
 
 
-def _check_cycles(context: Context, intrinsic: Intrinsic) -> None:
+def _check_cycles(context: Context, hardware: HardwareSpec, intrinsic: Intrinsic) -> None:
     """Costs are positive numbers at both ends of what their names stand for."""
+    offchip = [m.name for m in hardware.memories if m.kind == "offchip"]
     transfer = dict.fromkeys(("transfer", "bursts", "beats"), Range(1, _MANY))
     ends = {"iterations": Range(1, _MANY), BANK_CYCLES: Range(1, _MANY), **transfer}
     ends |= {loop.name: loop.extent for loop in intrinsic.loops}
-    _positive(context, ("intrinsics", intrinsic.name, "cycles"), intrinsic.cycles, ends)
+    where: FieldPath = ("intrinsics", intrinsic.name, "cycles")
+    _positive(context, where, intrinsic.cycles, ends)
+    if any(o.memory in offchip and o.access != "write" for o in intrinsic.operands):
+        _adds_transfer(context, where, intrinsic.cycles, ends)
     kernel = intrinsic.micro_kernel
     if kernel is not None:
         ends = {"operations": Range(1, kernel.capacity_operations), **transfer}
         path: FieldPath = ("micro_kernels", kernel.name, "load", "cycles")
         _positive(context, path, kernel.load_cycles, ends)
+        _adds_transfer(context, path, kernel.load_cycles, ends)
+
+
+def _adds_transfer(
+    context: Context, path: FieldPath, cycles: Expr, ends: Mapping[str, Range]
+) -> None:
+    """What is read over a bus takes its transfer, and a time that does not depend on it."""
+    for corner in _corners(cycles, ends):
+        fixed = ceil(evaluate(cycles, corner | {"transfer": 0}))
+        for transfer in (1, _MANY):
+            found = ceil(evaluate(cycles, corner | {"transfer": transfer}))
+            if found != fixed + transfer:
+                raise context.error(
+                    "H148", "the cycles of a read are not a time beside its transfer", path,
+                    found=f"{cycles}: {found - fixed} more with a transfer of {transfer}",
+                    allowed="an expression of the form `fixed + transfer`",
+                    repair="write `+ transfer`, once, and what does not overlap it beside it",
+                )  # fmt: skip
+
+
+def _corners(cycles: Expr, ends: Mapping[str, Range]) -> Iterator[dict[str, int]]:
+    """The names in a cost at both ends of what they stand for; of some, where there are many."""
+    used = names_of(cycles)
+    for corner in islice(product(*((ends[n].minimum, ends[n].maximum) for n in used)), 64):
+        yield dict(zip(used, corner, strict=True))
 
 
 def _positive(context: Context, path: FieldPath, cycles: Expr, ends: Mapping[str, Range]) -> None:
     used = names_of(cycles)
-    corners = product(*((ends[n].minimum, ends[n].maximum) for n in used))
-    for corner, _ in zip(corners, range(64), strict=False):
-        at = dict(zip(used, corner, strict=True))
+    for at in _corners(cycles, ends):
         where = ", ".join(f"{n} = {v}" for n, v in at.items()) or "always"
         try:
             value = evaluate(cycles, at)
@@ -287,9 +327,11 @@ _CODE: dict[str, dict[str, Shape]] = {
 def emit_variables(hardware: HardwareSpec, intrinsic: Intrinsic) -> dict[str, Shape]:
     """What the `emit` template of an intrinsic may name, besides parameters."""
     if not intrinsic.unit:
-        pointer = Fields({"pointer": TEXT, "stride": Items(TEXT)})
         return {
-            **dict.fromkeys((o.name for o in intrinsic.operands), pointer),
+            **{
+                o.name: Fields({"pointer": TEXT, "stride": Items(TEXT, len(o.shape))})
+                for o in intrinsic.operands
+            },
             **{i.name: TEXT for i in intrinsic.immediates},
         }
     held = intrinsic.stationary.operand if intrinsic.stationary else ""

@@ -146,10 +146,12 @@ def processor_templates(
     for pragma in processor.pragmas:
         yield (*_PROCESSOR, "pragmas", pragma.name, "emit"), pragma.emit, {"value": NUMBER}
         yield (*_PROCESSOR, "pragmas", pragma.name, "alone"), pragma.alone, {}
-    extents = Items(NUMBER)
     launch: dict[str, Shape] = {
-        "name": TEXT, "arguments": TEXT, "blocks": extents, "threads": extents
-    }  # fmt: skip
+        "name": TEXT,
+        "arguments": TEXT,
+        "blocks": Items(NUMBER, len(processor.coordinates("block"))),
+        "threads": Items(NUMBER, len(processor.coordinates("thread"))),
+    }
     fields: tuple[tuple[str, str, dict[str, Shape]], ...] = (
         ("barrier", processor.barrier, {}),
         ("prefetch", processor.prefetch, {"address": TEXT}),

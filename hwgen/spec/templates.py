@@ -34,9 +34,10 @@ class Fields:
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """A list whose items have one shape."""
+    """A list whose items have one shape; `count` of them, where that is known."""
 
     of: Shape
+    count: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +192,16 @@ class _Checker:
                 if isinstance(node.arg, nodes.Const) and isinstance(node.arg.value, str):
                     return self._field(node, node.arg.value, base)
                 self.shape(node.arg, scope)
-                return base.of if isinstance(base, Items) else None
+                if not isinstance(base, Items):
+                    return None
+                at = node.arg.value if isinstance(node.arg, nodes.Const) else None
+                if base.count is not None and isinstance(at, int) and at >= base.count:
+                    name = node.node.name if isinstance(node.node, nodes.Name) else "the list"
+                    raise TemplateError(
+                        "H125", f"{name} has no item {at}", node.lineno, found=f"{name}[{at}]",
+                        allowed=f"0..{base.count - 1}" if base.count else "nothing: it is empty",
+                    )  # fmt: skip
+                return base.of
             case nodes.Filter():
                 return self._filter(node, scope)
             case nodes.Test():
