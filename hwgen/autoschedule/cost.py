@@ -317,13 +317,17 @@ def _traffic(
     levels: list[_Level],
     share: Floats,
 ) -> list[Floats]:
-    """Cycles to fill each cache from the next, and the last from memory."""
+    """Cycles to fill each cache from the next, and the last from memory; or, without caches, to
+    bring everything from memory once."""
     ones = np.ones_like(share)
     boxes: list[dict[str, Floats]] = [{n: ones * e for n, e in nest.extents.items()}]
     for level in levels:
         boxes.append({**boxes[-1], level.iterator: level.inside})
     touched = [[footprint(o, b, machine.line_bytes) for b in boxes] for o in nest.operands]
     results = float(prod(e for _, e in nest.spatial) * nest.result_bytes)
+    if not machine.caches:
+        total = sum(o.size for o in nest.operands) + results
+        return [ones * (total / machine.memory_bytes_per_cycle)]
     filled = [np.sum(np.array([t[d] for t in touched]), axis=0) for d in range(len(boxes))]
     speeds = [c.bytes_per_cycle for c in machine.caches[1:]] + [machine.memory_bytes_per_cycle]
     private = [c.shared_by != "kernel" for c in machine.caches[1:]] + [False]
@@ -335,9 +339,6 @@ def _traffic(
         for operand, sizes in zip(nest.operands, touched, strict=True):
             moved = moved + _moved(operand, sizes, levels, depth)
         times.append(moved / speed * (share if own else 1.0))
-    if not times:
-        total = sum(o.size for o in nest.operands) + results
-        times.append(ones * (total / machine.memory_bytes_per_cycle))
     return times
 
 

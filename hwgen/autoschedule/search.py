@@ -239,7 +239,8 @@ def _ranked(grids: list[Grid], number: int) -> list[tuple[Structure, Point]]:
 def _tile_blocks(
     schedule: Schedule, nest: Nest, machine: Processor, options: Options, watch: Watch
 ) -> tuple[Choice | None, bool]:
-    if not nest.plain:
+    registers = any(w.shared_by == "thread" for w in machine.workspaces)
+    if not nest.plain or not registers:
         return None, True
     options_, considered, pruned = blocks.ranked(nest, machine)
     tried = _Tried(watch)

@@ -213,8 +213,8 @@ WAITING = "def body(*_):\n    print('ready', flush=True)\n    while True: time.s
 SHARED = """
 def body(*_):
     from hwgen.verify.processes import each
-    text = "print('ready', flush=True) or __import__('time').sleep(60)"
-    print(list(each(eval, [text] * 3, 2)))
+    sleep = "__import__('time').sleep(60)"
+    print(list(each(eval, [sleep, f"print('ready', flush=True) or {sleep}", sleep], 2)))
 """
 LOST = """
 class Dying:

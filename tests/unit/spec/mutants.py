@@ -1,7 +1,7 @@
 """Specs with a few fields dropped or changed, and what became of kernels for those that are valid.
 
 What `check` passes, `generate` can use: a kernel, or a refusal that tells what the workload needs.
-`python -m tests.unit.spec.mutants CHIP WORKLOAD FIRST COUNT` looks at many.
+`python -m tests.unit.spec.mutants CHIP.yaml FIRST COUNT` looks at many.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from typing import Any, cast
 from hwgen.errors import HwgenError
 from hwgen.nest_pipeline import compile_nest
 from hwgen.pipeline import compile_kernel
-from hwgen.spec.load import load_workload, parse_hardware
+from hwgen.spec.load import make_workload, parse_hardware
 from hwgen.spec.source import read_document
+from hwgen.spec.workload import Workload
 from hwgen.verify.chips.examine import REFUSALS
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
@@ -27,7 +28,8 @@ from hwgen.verify.examine_nest import examine_nest
 ROOT = Path(__file__).parents[3]
 NEST_REFUSALS = ("H410", "H411", "H412", "H413", "H417", "H513", "H620", "H621", "H624", "H625")
 NUMBERS = (0, 1, 2, 3, 4, 7, 8, 16, 64, 1000, "1..1", "0..0", "1..2", "1..16", "0..1023")
-SMALL = {"M": 20, "N": 24, "K": 36, "H": 5, "W": 6}
+SUM = "s[m, n] += x[m, k] * w[n, k]"
+SIZES = {"M": 4, "N": 12, "K": 24}
 
 Data = Any
 Place = tuple[Data, Any]
@@ -64,22 +66,31 @@ def mutant(spec: dict[str, Data], number: int) -> dict[str, Data]:
     return data
 
 
-def outcome(spec: dict[str, Data], workload: Path) -> str:
+def product(dtype: str) -> Workload:
+    """A small product of matrices with elements of one type."""
+    weights = {"type": f"{dtype}[N, K]", "constant": True}
+    tensors: dict[str, Any] = {"x": f"{dtype}[M, K]", "w": weights}
+    if dtype != "int8":
+        tensors["s"] = f"{dtype}[M, N]"
+        return make_workload("product", sizes=SIZES, tensors=tensors, compute=[SUM])
+    tensors |= {"s": "int32[M, N]", "y": "int8[M, N]"}
+    narrowed = "y[m, n] = int8(clip(s[m, n], -128, 127))"
+    return make_workload("product", sizes=SIZES, tensors=tensors, compute=[SUM, narrowed])
+
+
+def outcome(spec: dict[str, Data], workload: Workload) -> str:
     """`unread`, `equal`, the code of a refusal; or what is wrong, which has a space in it."""
     try:
         hardware = parse_hardware(spec)
     except HwgenError:
         return "unread"
-    sizes = cast("dict[str, Data]", cast("dict[str, Data]", read_document(workload).data)["sizes"])
-    loaded = load_workload(workload, {n: v for n, v in SMALL.items() if n in sizes})
+    inputs = draw_inputs(workload, 0, "random")
     allowed = REFUSALS if hardware.units else NEST_REFUSALS
     try:
         if hardware.units:
-            made = compile_kernel(loaded, hardware)
-            examine(made, draw_inputs(loaded, 0, "random"), "python")
+            examine(compile_kernel(workload, hardware), inputs)
         else:
-            nest = compile_nest(loaded, hardware)
-            examine_nest(nest, draw_inputs(loaded, 0, "random"), "python")
+            examine_nest(compile_nest(workload, hardware), inputs)
     except HwgenError as error:
         return error.code if error.code in allowed else f"wrong {error}"
     except Exception as error:
@@ -87,18 +98,18 @@ def outcome(spec: dict[str, Data], workload: Path) -> str:
     return "equal"
 
 
-def chip(name: str) -> dict[str, Data]:
-    """The plain data of a shipped chip."""
-    return cast("dict[str, Data]", read_document(ROOT / "hw_specs" / f"{name}.yaml").data)
+def chip(path: str) -> dict[str, Data]:
+    """The plain data of a chip, by its path in the project."""
+    return cast("dict[str, Data]", read_document(ROOT / path).data)
 
 
 def main() -> None:
-    """Print every mutant that is valid and ends otherwise than it may."""
-    name, workload, first, count = sys.argv[1:5]
-    spec = chip(name)
+    """Print what becomes of mutants."""
+    path, first, count = sys.argv[1:4]
+    spec = chip(path)
+    workload = product("int8" if "int8" in str(spec) else "float32")
     for number in range(int(first), int(first) + int(count)):
-        found = outcome(mutant(spec, number), ROOT / "workloads" / f"{workload}.yaml")
-        sys.stdout.write(f"{number} {found}\n")
+        sys.stdout.write(f"{number} {outcome(mutant(spec, number), workload)}\n")
         sys.stdout.flush()
 
 
