@@ -203,9 +203,11 @@ class _Vendor:
         download: list[tuple[str, tuple[str, ...]]] = []
         for image in staged:
             handle = self.handles[image.name]
+            memory = self.hardware.off_chip(image.memory)
             values = {
                 **self.parameters,
                 "buffer": handle,
+                "memory": Fields({"name": memory.name, **dict(memory.identifiers)}),
                 "bytes": image.bytes,
                 "host": self.plan.staging(image),
             }

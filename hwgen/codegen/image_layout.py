@@ -278,6 +278,7 @@ def _image(
         axes.extents[entry:],
         tuple(index),
         view.fill if view else 0,
+        memory=operand.memory,
     )
     reached = hardware.memory[operand.memory].shared and hardware.code.handles_are_pointers
     image = replace(image, in_place=reached and is_tensor(image, scop.workload.tensor[tensor]))

@@ -26,6 +26,7 @@ class Image:
     `in_place`: it is the tensor itself, where the caller has it; nothing is packed or unpacked.
     A `temporary` is what one phase of the kernel stores and others load: the host gives it room,
     puts `fill` into entries wholly outside the tensor, whose `shape` stands here, and no more.
+    `memory`: the off-chip memory that it lies in; "" for the first that holds what changes.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Image:
     fill: int | float
     in_place: bool = False
     shape: tuple[int, ...] = ()
+    memory: str = ""
 
     @property
     def entries(self) -> int:

@@ -58,7 +58,7 @@ def shared_image(
         image = replace(image, name=name, role="temporary", shape=tensor.shape, in_place=False)
         result.append(replace(use, image=image))
         first = result[0].image
-        same = (image.dtype, image.lanes) == (first.dtype, first.lanes)
+        same = (image.dtype, image.lanes, image.memory) == (first.dtype, first.lanes, first.memory)
         if not same or _digits(image, mine) != _digits(first, axes[0] or []):
             raise _differ(tensor, stored.image, use.image)
     return result
@@ -208,4 +208,5 @@ def _differ(tensor: Tensor, stored: Image, loaded: Image) -> HwgenError:
 
 def _text(image: Image) -> str:
     shape = "".join(f"[{n}]" for n in (*image.outer, *image.lanes))
-    return f"{image.dtype}{shape} at ({', '.join(map(str, image.index))})"
+    at = ", ".join(map(str, image.index))
+    return f"{image.dtype}{shape} at ({at}){f' in {image.memory}' if image.memory else ''}"

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.operations import NOTHING_SHARED, Selection, Sharing
 from hwgen.polyhedral.scop import Scop, ScopStatement
-from hwgen.polyhedral.selection import Apply, Selector
+from hwgen.polyhedral.selection import Apply, Plan, Selector
 from hwgen.polyhedral.starting_value import Start, starting_value
+from hwgen.spec.expression import Access, Expr
 from hwgen.spec.hardware import HardwareSpec
 
 
@@ -129,7 +130,7 @@ def advance(
     Raises:
         HwgenError: H301, H305.
     """
-    hardware, sharing = selector.hardware, selector.sharing
+    sharing = selector.sharing
     statement = started(original, start)
 
     def refused() -> HwgenError:
@@ -146,7 +147,7 @@ def advance(
     stored = declared is not None and declared.role == "output" and not leaves
     both = stored and _is_read_again(selector.scop, statement)
     if stored and not both:
-        plan = selector.cover(statement.value, hardware.offchip.name, statement)
+        plan = _cover_off_chip(selector, statement.value, statement)
         if plan is None:
             raise refused()
         selector.build(plan, statement)
@@ -163,9 +164,26 @@ def advance(
     selector.settle(statement, selector.build(best, statement))
     if leaves and not _is_rewritten(selector.scop, original):
         selector.leave(statement)
-    if both and not selector.store(statement):
+    if both and not _store(selector, statement):
         raise refused()
     return 1
+
+
+def _cover_off_chip(selector: Selector, value: Expr, statement: ScopStatement) -> Plan | None:
+    """The cheapest way to have a value in an off-chip memory; of two as cheap, in the first."""
+    found = (selector.cover(value, m.name, statement) for m in selector.hardware.changing)
+    return min((p for p in found if p is not None), key=lambda p: p.cost, default=None)
+
+
+def _store(selector: Selector, statement: ScopStatement) -> bool:
+    """Store what a statement left on the chip, which then stays; whether a call does that."""
+    target = statement.target
+    selector.reads[target.tensor] += 1
+    value = Access(target.tensor, tuple(i.expression() for i in target.indices))
+    plan = _cover_off_chip(selector, value, statement)
+    if plan is not None:
+        selector.build(plan, statement)
+    return plan is not None
 
 
 def _is_rewritten(scop: Scop, statement: ScopStatement) -> bool:

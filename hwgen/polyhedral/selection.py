@@ -493,16 +493,6 @@ class Selector:
                 return True
         return False
 
-    def store(self, statement: ScopStatement) -> bool:
-        """Store what a statement left on the chip, which then stays; whether a call does that."""
-        target = statement.target
-        self.reads[target.tensor] += 1
-        value = Access(target.tensor, tuple(i.expression() for i in target.indices))
-        plan = self.cover(value, self.hardware.offchip.name, statement)
-        if plan is not None:
-            self.build(plan, statement)
-        return plan is not None
-
     @staticmethod
     def _active(statement: ScopStatement) -> tuple[str, ...]:
         """Loops of a statement that run more than once."""

@@ -67,21 +67,22 @@ def _check_memories(context: Context, hardware: HardwareSpec) -> None:
     """Off-chip memory; data can come from it to every other memory, and go back."""
     offchip = [m.name for m in hardware.memories if m.kind == "offchip"]
     changing = [m.name for m in hardware.memories if m.kind == "offchip" and not m.constants_only]
-    if len(changing) != 1:
+    if not changing:
         raise context.error(
-            "H115", "a chip has exactly one off-chip memory for what changes", ("memories",),
-            key=True, found=", ".join(changing) or "none",
-            allowed="one memory with kind: offchip; further ones with constants_only: true",
+            "H115", "a chip has an off-chip memory for what changes", ("memories",),
+            key=True, found=", ".join(offchip) or "none",
+            allowed="a memory with kind: offchip, without constants_only: true",
         )  # fmt: skip
     for verb, access in (("reads", "write"), ("writes", "read")):
         if not any(
-            o.memory == changing[0] and o.access != access
+            o.memory in changing and o.access != access
             for i in hardware.intrinsics
             for o in i.operands
         ):
             way = "brings data from" if verb == "reads" else "takes data to"
             raise context.error(
-                "H126", f"no intrinsic {way} {changing[0]!r}", ("memories", changing[0]), key=True,
+                "H126", f"no intrinsic {way} {' or '.join(map(repr, changing))}",
+                ("memories", changing[0]), key=True,
                 found=f"no intrinsic {verb} it", allowed=f"an intrinsic that {verb} it",
                 repair=f"add an intrinsic such as chip[...] = {changing[0]}[...]"
                 if verb == "reads" else f"add an intrinsic such as {changing[0]}[...] = chip[...]",
@@ -294,7 +295,10 @@ def _templates(hardware: HardwareSpec) -> Iterator[_Template]:
         ("allocate", hardware.code.allocate), ("free", hardware.code.free),
         ("to_device", hardware.code.to_device), ("from_device", hardware.code.from_device),
     ):  # fmt: skip
-        yield _Template(("code", name), text, _CODE.get(name, {}))
+        known = dict(_CODE.get(name, {}))
+        if known and hardware.units:
+            known["memory"] = _images_memory(hardware)
+        yield _Template(("code", name), text, known)
     if hardware.processor is not None:
         for where, text, variables in processor_templates(hardware.processor):
             yield _Template(where, text, variables)
@@ -322,6 +326,13 @@ _CODE: dict[str, dict[str, Shape]] = {
     "to_device": {"buffer": TEXT, "host": TEXT, "bytes": TEXT},
     "from_device": {"buffer": TEXT, "host": TEXT, "bytes": TEXT},
 }
+
+
+def _images_memory(hardware: HardwareSpec) -> Shape:
+    """The fields that all off-chip memories have."""
+    held = (m for m in hardware.memories if m.kind == "offchip")
+    shapes = {m.name: {"name": TEXT, **_values(m.identifiers)} for m in held}
+    return _common(shapes, "memory", "the identifiers of")
 
 
 def emit_variables(hardware: HardwareSpec, intrinsic: Intrinsic) -> dict[str, Shape]:

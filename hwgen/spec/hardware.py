@@ -552,6 +552,15 @@ class HardwareSpec:
         return {i.name: i for i in self.intrinsics}
 
     @cached_property
+    def changing(self) -> tuple[Memory, ...]:
+        """The off-chip memories that hold what is not constant, in the order of the file."""
+        return tuple(m for m in self.memories if m.kind == "offchip" and not m.constants_only)
+
+    @property
     def offchip(self) -> Memory:
-        """What holds the arguments that are not constant."""
-        return next(m for m in self.memories if m.kind == "offchip" and not m.constants_only)
+        """The first of them."""
+        return self.changing[0]
+
+    def off_chip(self, name: str) -> Memory:
+        """The off-chip memory of an image: the one of a name, or the first."""
+        return self.memory[name or self.offchip.name]

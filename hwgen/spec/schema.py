@@ -317,14 +317,14 @@ class CodeSchema(Model):
     """At the end of the kernel: waits until all calls are done; needed where calls write the host's
     own (`shared`) memory by pointers."""
     allocate: Template | None = None
-    """Gets an off-chip buffer; names `buffer` and `bytes`. This and the next three are needed with
-    units; a processor without them uses the caller's arrays in place."""
+    """Gets an off-chip buffer; names `buffer`, `bytes` and `memory`. This and the next three are
+    needed with units; a processor without them uses the caller's arrays in place."""
     free: Template | None = None
-    """Gives it back; names `buffer`; needed with units."""
+    """Gives it back; names `buffer` and `memory`; needed with units."""
     to_device: Template | None = None
-    """Copies to it; names `buffer`, `host` and `bytes`; needed with units."""
+    """Copies to it; names `buffer`, `host`, `bytes` and `memory`; needed with units."""
     from_device: Template | None = None
-    """Copies from it; names `buffer`, `host` and `bytes`; needed with units."""
+    """Copies from it; names `buffer`, `host`, `bytes` and `memory`; needed with units."""
 
 
 class HardwareSchema(Model):
@@ -339,7 +339,7 @@ class HardwareSchema(Model):
     parameters: dict[Name, Parameter] = Field(default={})
     """Numbers that expressions may use and users may set."""
     memories: dict[Name, AnyMemory]
-    """Address spaces; with units one is off chip, besides any with `constants_only`."""
+    """Address spaces; with units one at least is off chip, without `constants_only`."""
     buses: dict[Name, BusSchema] = Field(default={})
     """Paths to off-chip memory."""
     units: dict[Name, UnitSchema] = Field(default={})

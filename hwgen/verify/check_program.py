@@ -113,10 +113,11 @@ def _references(subject: Subject) -> Iterator[Problem]:
 
 
 def _call_references(subject: Subject, call: Call) -> Iterator[Problem]:
-    program, where = subject.program, f"site {call.site} ({call.intrinsic})"
-    intrinsic = subject.hardware.intrinsic.get(call.intrinsic)
+    program, hardware = subject.program, subject.hardware
+    where = f"site {call.site} ({call.intrinsic})"
+    intrinsic = hardware.intrinsic.get(call.intrinsic)
     if intrinsic is None:
-        yield "unknown intrinsic", where, ", ".join(subject.hardware.intrinsic)
+        yield "unknown intrinsic", where, ", ".join(hardware.intrinsic)
         return
     if call.unit != intrinsic.unit:
         yield "a call on the wrong unit", f"{where} on {call.unit}", intrinsic.unit
@@ -129,9 +130,10 @@ def _call_references(subject: Subject, call: Call) -> Iterator[Problem]:
         if len(numbers) != levels:
             yield "wrong number of extents or strides", f"{where}: {len(numbers)}", str(levels)
     for operand, rule in zip(call.operands, intrinsic.operands, strict=True):
-        offchip = subject.hardware.memory[rule.memory].kind == "offchip"
+        offchip = hardware.memory[rule.memory].kind == "offchip"
         if offchip:
-            known = operand.buffer in program.image
+            image = program.image.get(operand.buffer)
+            known = image is not None and (image.memory or hardware.offchip.name) == rule.memory
         else:
             buffer = program.buffer.get(operand.buffer)
             known = buffer is not None and buffer.memory == rule.memory

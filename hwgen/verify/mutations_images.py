@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from random import Random
 
@@ -22,6 +23,10 @@ def image_mutations(hardware: HardwareSpec) -> tuple[Mutation, ...]:
         Mutation("wrong image index", _on_an_image(_shifted), ("H725", "H736", IN_PLACE, "H790")),
         Mutation("packed image in place", _on_an_image(_claimed), (IN_PLACE,)),
     )
+    places = [m.name for m in hardware.memories if m.kind == "offchip"]
+    if len(places) > 1:
+        moved = _on_an_image(partial(_elsewhere, places))
+        general = (*general, Mutation("image in another memory", moved, ("H731",)))
     if not any(memory.shared for memory in hardware.memories):
         return general
     return (
@@ -53,6 +58,11 @@ def _shifted(image: Image) -> Image:
 
 def _claimed(image: Image) -> Image | None:
     return None if image.in_place else replace(image, in_place=True)
+
+
+def _elsewhere(places: list[str], image: Image) -> Image:
+    at = places.index(image.memory) if image.memory else 0
+    return replace(image, memory=places[(at + 1) % len(places)])
 
 
 def _without_array(image: Image) -> Image | None:
