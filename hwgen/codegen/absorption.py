@@ -92,11 +92,12 @@ def _in_parts(intrinsic: Intrinsic, loops: tuple[Walk, ...]) -> tuple[Part, ...]
     best = (whole,)
     if whole.absorbed.issued == 1 or intrinsic.micro_kernel is not None:
         return best
-    limits = {x.extent.maximum for x in intrinsic.loops[intrinsic.software_loops :]}
+    own = intrinsic.loops[intrinsic.software_loops :]
+    limits = {n for x in own for n in x.extent.among or (x.extent.maximum,) if n > 0}
     for n, walk in enumerate(loops):
         for limit in sorted(limits):
             first = walk.extent // limit * limit
-            if not 0 < first < walk.extent:
+            if not 0 < first < walk.extent or not _addressed(intrinsic, (walk,), first):
                 continue
             head = (*loops[:n], Walk(first, walk.strides), *loops[n + 1 :])
             tail = (*loops[:n], Walk(walk.extent - first, walk.strides), *loops[n + 1 :])
@@ -186,6 +187,8 @@ def _around(
     first; what cannot be repeated so, as what moves backwards, stands outside the run. None where
     even that is too early."""
     count, written = intrinsic.software_loops, _written(intrinsic)
+    if not _addressed(intrinsic, rest):
+        return None
     backwards = tuple(w for w in rest if min(w.strides) < 0)
     forwards = [w for w in rest if w not in backwards]
     least = max(0, len(forwards) - count)
@@ -209,9 +212,11 @@ def _written(intrinsic: Intrinsic) -> int:
 
 def _cut(walk: Walk | None, loop: HardwareLoop) -> tuple[Walk | None, Walk | None]:
     """A loop cut into what a hardware loop takes, and the loop around that."""
-    if walk is None or walk.extent <= loop.extent.maximum:
+    if walk is None or walk.extent in loop.extent:
         return walk, None
-    inner = next(f for f in range(loop.extent.maximum, 0, -1) if walk.extent % f == 0)
+    inner = loop.extent.multiple(walk.extent)
+    if not inner:
+        return walk, None  # as it is, no call takes it
     outside = Walk(walk.extent // inner, tuple(s * inner for s in walk.strides))
     return Walk(inner, walk.strides), outside
 
@@ -260,11 +265,14 @@ def _merge(loops: list[Walk]) -> tuple[Walk, ...]:
 
 def _within(intrinsic: Intrinsic, walk: Walk) -> Iterator[Walk]:
     """Cut a loop that is longer than any hardware loop takes into two exact factors."""
-    limit = max((loop.extent.maximum for loop in intrinsic.loops), default=1)
-    if walk.extent <= limit or intrinsic.micro_kernel is not None:
+    extents = [loop.extent for loop in intrinsic.loops]
+    if any(walk.extent in e for e in extents) or intrinsic.micro_kernel is not None:
         yield walk
         return
-    inner = next(f for f in range(min(limit, walk.extent), 0, -1) if walk.extent % f == 0)
+    inner = max((e.multiple(walk.extent) for e in extents), default=1)
+    if not inner:
+        yield walk
+        return
     yield Walk(inner, walk.strides)
     yield Walk(walk.extent // inner, tuple(s * inner for s in walk.strides))
 
@@ -317,9 +325,11 @@ def _with_sequence(
     target = intrinsic.semantics[0].target.tensor
     position = [o.name for o in intrinsic.operands].index(target)
     if intrinsic.micro_kernel is None:
-        if hazard(intrinsic, hardware, position):
+        if hazard(intrinsic, hardware, position) or not _addressed(intrinsic, rest):
             return None
         return Absorption(hardware, (), _ordered(rest, 0))
+    if not _addressed(intrinsic, rest):
+        return None
     inside = list(_ordered(rest, position))
     outside: list[Walk] = []
     while True:
@@ -329,6 +339,13 @@ def _with_sequence(
         if not inside:
             return None
         outside.append(inside.pop(0))
+
+
+def _addressed(intrinsic: Intrinsic, walks: Sequence[Walk], times: int = 1) -> bool:
+    """Whether every operand moves by what its address field holds in loops around the hardware's
+    own, `times` steps of each."""
+    steps = [(k, o.address.step) for k, o in enumerate(intrinsic.operands) if o.address.step > 1]
+    return all(w.strides[k] * times % step == 0 for k, step in steps for w in walks)
 
 
 def _ordered(walks: list[Walk], position: int) -> tuple[Walk, ...]:

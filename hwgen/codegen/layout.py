@@ -23,8 +23,8 @@ from hwgen.polyhedral.tiling import Tiling
 @dataclass(frozen=True, slots=True)
 class BufferLayout:
     """A storage's slots: `box` extents and `strides` of the coordinates, `rows`: extents of the
-    consecutive entries of a block, and the isl map from tensor index to (slot, entry, lanes),
-    parametric in the tile counters."""
+    consecutive entries of a block, `granule`: entries of which every slot has a multiple, and the
+    isl map from tensor index to (slot, entry, lanes), parametric in the tile counters."""
 
     storage: str
     memory: str
@@ -33,6 +33,7 @@ class BufferLayout:
     strides: tuple[int, ...]
     text: str
     rows: tuple[int, ...] = ()
+    granule: int = 1
 
     def steps(self, coordinates: tuple[Affine, ...]) -> Steps:
         """The steps of the coordinates that address it."""
@@ -40,9 +41,9 @@ class BufferLayout:
 
     @property
     def slot_entries(self) -> int:
-        """Entries from the first to the last of a slot, padding between them included."""
+        """Entries from the first of a slot to the next slot, padding included."""
         reach = sum((b - 1) * s for b, s in zip(self.box, self.strides, strict=True))
-        return reach + prod(self.rows)
+        return -(-(reach + prod(self.rows)) // self.granule) * self.granule
 
     @property
     def padding(self) -> int:
@@ -68,8 +69,9 @@ def buffer_layouts(tiling: Tiling, images: Mapping[str, ImageLayout]) -> dict[st
         rows = tuple(extent for _, extent in tiling.match.rows(storage.name))
         text = _layout_text(tiling, storage, box, strides)
         result[storage.name] = BufferLayout(
-            storage.name, storage.memory, tiling.slot[storage.name], box, strides, text, rows
-        )
+            storage.name, storage.memory, tiling.slot[storage.name], box, strides, text, rows,
+            tiling.match.selection.granule(storage.name),
+        )  # fmt: skip
         _check_injective(storage.name, (*box, *rows), (*strides, *dense(rows)))
     return result
 

@@ -39,24 +39,43 @@ def orders(tiling: Tiling, images: Mapping[str, Steps]) -> dict[str, Steps]:
     particular = [s for s in match.selection.storages if _particular(tiling, s)]
     for _ in range(ROUNDS if len(particular) > 1 else 1):
         for storage in particular:
-            choices = [arranged(tiling, storage, order) for order in _permutations(storage)]
+            choices = [
+                arranged(tiling, storage, order, apart)
+                for apart in _paddings(tiling, storage)
+                for order in _permutations(storage)
+            ]
             costs = [_cost(tiling, storage, found | {storage.name: c}, images) for c in choices]
             found[storage.name] = choices[costs.index(min(costs))]
     return found
 
 
-def arranged(tiling: Tiling, storage: Storage, order: tuple[int, ...]) -> Steps:
+def arranged(
+    tiling: Tiling, storage: Storage, order: tuple[int, ...], apart: int | None = None
+) -> Steps:
     """Steps of a box, coordinates in an order, each block's rows inside; dense where no align of
-    the tiling says otherwise."""
+    the tiling says otherwise. All but the innermost `apart` coordinates move by multiples of what
+    addresses are counted in; left out: none need to."""
     match, box = tiling.match, tiling.room(storage.name)
     strides = [0] * len(box)
     inside = match.span(storage.name)
-    for d in reversed(order):
+    granule = 1 if apart is None else match.selection.granule(storage.name)
+    for n, d in enumerate(reversed(order)):
         align = tiling.align.get((storage.name, d))
         strides[d] = inside if align is None else align.step(inside)
+        if apart is not None and n >= apart:
+            strides[d] = -(-strides[d] // granule) * granule
         inside = strides[d] * box[d]
     rows = dense([extent for _, extent in match.rows(storage.name)])
     return Steps(match.coordinate[storage.name], tuple(strides), rows)
+
+
+def _paddings(tiling: Tiling, storage: Storage) -> Sequence[int | None]:
+    """Ways to let calls begin where addresses may: dense, then rows of more and more coordinates
+    apart."""
+    rank = len(storage.indices)
+    if tiling.match.span(storage.name) % tiling.match.selection.granule(storage.name) == 0:
+        return (None,)
+    return (None, *reversed(range(rank)))
 
 
 def _permutations(storage: Storage) -> Iterator[tuple[int, ...]]:
@@ -72,6 +91,8 @@ def _permutations(storage: Storage) -> Iterator[tuple[int, ...]]:
 def _particular(tiling: Tiling, storage: Storage) -> bool:
     """Whether some hardware loop takes few steps of the storage. What is kept for other phases has
     the tensor's order in all of them."""
+    if tiling.match.span(storage.name) % tiling.match.selection.granule(storage.name):
+        return not storage.shape
     if storage.shape or sum(extent > 1 for extent in tiling.box(storage.name)) < 2:
         return False
     return any(
@@ -87,7 +108,7 @@ def _takes_few(intrinsic: Intrinsic, operand: str) -> bool:
     return any(
         rule.range.maximum > 0
         and not rule.dense_after
-        and rule.range.maximum - rule.range.minimum < FREE_STEPS
+        and (rule.range.gaps or rule.range.maximum - rule.range.minimum < FREE_STEPS)
         for rule in rules
     )
 
@@ -110,12 +131,28 @@ def _calls(
     images: Mapping[str, Steps],
 ) -> float:
     walks = _walks(tiling, operation, steps, images)
+    if not _begins(tiling, operation, steps):
+        return float("inf")
     try:
         issued = sum(p.absorbed.issued for p in absorb_in_parts(operation.intrinsic, walks))
     except HwgenError:
         return float("inf")
     depth = tiling.operation_depth(operation)
     return issued * prod(loop.count for loop in tiling.loops[:depth])
+
+
+def _begins(tiling: Tiling, operation: Operation, steps: Mapping[str, Steps]) -> bool:
+    """Whether all tiles of an operation begin where the address fields of its operands may."""
+    depth = tiling.operation_depth(operation)
+    for operand, name in zip(operation.intrinsic.operands, operation.storages, strict=True):
+        if operand.address.step == 1 or name not in steps:
+            continue
+        around = tiling.loops[tiling.depth[name] : depth]
+        held = zip(steps[name].coordinates, steps[name].strides, strict=True)
+        moved = [c.coefficient(x.loop) * x.tile * s for c, s in held for x in around]
+        if any(m % operand.address.step for m in moved):
+            return False
+    return True
 
 
 def absorbed_call(

@@ -131,7 +131,13 @@ class IntrinsicFunctions:
     def _within(self, value: str, allowed: Range, what: str) -> str:
         p = self.prefix
         low, high = f"INT64_C({allowed.minimum})", f"INT64_C({allowed.maximum})"
-        return f'{p}_TRY({p}_within({value}, {low}, {high}, "{what}"));'
+        checks = f'{p}_TRY({p}_within({value}, {low}, {high}, "{what}"));'
+        fits = f"({value} - {low}) % {allowed.step} == 0"
+        if allowed.among:
+            fits = " || ".join(f"{value} == {n}" for n in allowed.among)
+        if allowed.gaps:
+            checks += f' {p}_TRY({fits} ? 0 : {p}_fail(2, "{what}", {value}, {high}));'
+        return checks
 
     def _immediate_checks(
         self, immediates: Sequence[Immediate], values: Sequence[str]

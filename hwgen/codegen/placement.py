@@ -36,6 +36,16 @@ class Wanted:
     def entries(self) -> int:
         return self.layout.slots * self.layout.slot_entries
 
+    def lowest(self, start: int, entries: int, taken: Sequence[tuple[int, int]]) -> int:
+        """The first entry from `start` on where so many are free, and calls may begin."""
+        granule = self.layout.granule
+        base = -(-start // granule) * granule
+        for low, high in taken:
+            if base + entries <= low:
+                break
+            base = max(base, -(-high // granule) * granule)
+        return base
+
     def meets(self, other: Wanted) -> bool:
         """Whether both are alive at some time."""
         return self.first <= other.last and other.first <= self.last
@@ -76,7 +86,7 @@ def first_fit(wanted: Sequence[Wanted]) -> list[Placed]:
     address where no earlier one is in its way."""
     placed: list[Placed] = []
     for w in _in_order(wanted):
-        placed.append(Placed(w, _lowest(w.usable.start, w.entries, _taken(w, placed))))
+        placed.append(Placed(w, w.lowest(w.usable.start, w.entries, _taken(w, placed))))
     return placed
 
 
@@ -86,15 +96,6 @@ def _in_order(wanted: Sequence[Wanted]) -> list[Wanted]:
 
 def _taken(w: Wanted, placed: Sequence[Placed]) -> list[tuple[int, int]]:
     return sorted(span for p in placed if p.wanted.meets(w) for span in p.spans)
-
-
-def _lowest(start: int, entries: int, taken: Sequence[tuple[int, int]]) -> int:
-    base = start
-    for low, high in taken:
-        if base + entries <= low:
-            break
-        base = max(base, high)
-    return base
 
 
 def by_bank(
@@ -153,18 +154,18 @@ class _Search:
         """Spread from each bank on, whole in each bank, then across banks."""
         size, slots = self.banks.entries, w.layout.slots
         taken = _taken(w, placed)
-        if slots > 1:
+        if slots > 1 and size % w.layout.granule == 0:
             step = -(-w.layout.slot_entries // size)
             for bank in range(self.banks.count - slots * step + 1):
                 starts = [(bank + n * step) * size for n in range(slots)]
                 inside = [(a - s, b - s) for s in starts for a, b in taken]
                 low = max(0, *(w.usable.start - s for s in starts))
-                least = _lowest(low, w.layout.slot_entries, sorted(inside))
+                least = w.lowest(low, w.layout.slot_entries, sorted(inside))
                 yield from self.within(Placed(w, starts[0] + least, step * size), step)
         for bank in range(self.banks.count):
             low = max(bank * size, w.usable.start)
-            yield from self.within(Placed(w, _lowest(low, w.entries, taken)), 1, bank)
-        dense = Placed(w, _lowest(w.usable.start, w.entries, taken))
+            yield from self.within(Placed(w, w.lowest(low, w.entries, taken)), 1, bank)
+        dense = Placed(w, w.lowest(w.usable.start, w.entries, taken))
         if not dense.exceeds:
             yield dense
 

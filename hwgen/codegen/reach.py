@@ -19,7 +19,8 @@ from hwgen.spec.workload import Workload
 
 
 def check_reach(workload: Workload, images: Collection[Image], sites: Sequence[Site]) -> None:
-    """Hold the addresses of all operands off chip against their fields.
+    """Hold the addresses of all operands off chip against their fields, and of all operands whose
+    fields hold multiples alone.
 
     Raises:
         HwgenError: H616 where one does not fit its field.
@@ -28,6 +29,8 @@ def check_reach(workload: Workload, images: Collection[Image], sites: Sequence[S
     for site in sites:
         for k, operand in enumerate(site.operation.intrinsic.operands):
             image = by_name.get(site.addresses[k].buffer)
+            if operand.address.step > 1:
+                _check_multiples(site, k, operand)
             if image is None:
                 continue
             found = reach(site, k)
@@ -39,6 +42,33 @@ def check_reach(workload: Workload, images: Collection[Image], sites: Sequence[S
                     and other.addresses[k].buffer == image.name
                 ]
                 raise _too_far(workload, site, operand, image, reached)
+
+
+def _check_multiples(site: Site, k: int, operand: Operand) -> None:
+    """Every call of a site begins at a multiple of what the field counts in."""
+    step, address = operand.address.step, site.addresses[k]
+    fixed, moving = address.offset.constant, list[tuple[str, int]]()
+    ranges = {f"{x.loop}_tile": r for x, r in zip(site.loops, site.ranges, strict=True)}
+    for name, coefficient in address.offset.terms:
+        low, high = ranges.get(name, (0, 2))
+        if high - low > 1:
+            moving.append((name, coefficient))
+        fixed += coefficient * low
+    if address.turn is not None:
+        moving.append((f"slots of {address.buffer}", address.slot_stride))
+    wrong = [f"{way} in steps of {by}" for way, by in moving if by % step]
+    wrong += [f"from entry {fixed} on"] if fixed % step else []
+    if wrong:
+        intrinsic = site.operation.intrinsic
+        raise HwgenError(
+            "H616",
+            f"addresses of operand {operand.name} of {intrinsic.name} do not fit their field",
+            location=intrinsic.location,
+            field=f"intrinsics.{intrinsic.name}.operands.{operand.name}.address",
+            found=f"{', '.join(wrong)}, in {address.buffer}",
+            allowed=f"multiples of {step}",
+            repair=f"tiles of which each covers a multiple of {step} entries",
+        )
 
 
 def reach(site: Site, operand: int) -> Range:

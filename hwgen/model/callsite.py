@@ -171,18 +171,16 @@ class CallSite:
             for i, extent in enumerate(event.extents)
         )
         self._check_loops(loops, event)
-        self._check_same((*loops, *(self.kernel.sequence if self.kernel else ())), relative, event)
-        sequence: Dims = ()
-        if self.kernel is not None:
-            sequence = self.kernel.sequence
-            if normalised(loops) != normalised(self.kernel.loops):
-                raise call_error(
-                    "H723",
-                    "a call does not restate the loops of its micro-kernel",
-                    event,
-                    found=_loops_text(loops),
-                    allowed=_loops_text(self.kernel.loops),
-                )
+        sequence: Dims = self.kernel.sequence if self.kernel is not None else ()
+        self._check_fields((*loops, *sequence), relative, event)
+        if self.kernel is not None and normalised(loops) != normalised(self.kernel.loops):
+            raise call_error(
+                "H723",
+                "a call does not restate the loops of its micro-kernel",
+                event,
+                found=_loops_text(loops),
+                allowed=_loops_text(self.kernel.loops),
+            )
         dims = normalised((*loops, *sequence))
         operands = range(len(self.operands))
         everything = (*loops, *sequence)
@@ -237,8 +235,21 @@ class CallSite:
                         allowed=allowed,
                     )
 
-    def _check_same(self, loops: Dims, relative: tuple[int, ...], event: CallEvent) -> None:
-        """Operands that must be the same lie in one place and move alike."""
+    def _check_fields(self, loops: Dims, relative: tuple[int, ...], event: CallEvent) -> None:
+        """Operands that must be the same lie in one place and move alike; and every address that a
+        field holds on the way is one that it can."""
+        software = self.intrinsic.software_loops
+        around = (*loops[:software], *loops[len(self.intrinsic.loops) :])
+        for i, operand in enumerate(self.operands):
+            steps = [d.strides[i] for d in around if d.extent > 1]
+            if any(s % operand.rule.address.step for s in steps):
+                raise call_error(
+                    "H713",
+                    f"the address of operand {operand.rule.name} does not fit its field",
+                    event,
+                    found=f"steps of {', '.join(map(str, steps))} entries",
+                    allowed=str(operand.rule.address),
+                )
         names = [o.rule.name for o in self.operands]
         for i, apart in zip(self.sharing, relative, strict=True):
             rule = self.operands[i].rule
@@ -297,14 +308,13 @@ class CallSite:
             self.operands, event.addresses, plan.fields, plan.reaches, strict=True
         ):
             rule = operand.rule
-            if address + fields[0] < rule.address.minimum or (
-                address + fields[1] > rule.address.maximum
-            ):
+            low, high = address + fields[0], address + fields[1]
+            if low not in rule.address or high not in rule.address:
                 raise call_error(
                     "H713",
                     f"the address of operand {rule.name} does not fit its field",
                     event,
-                    found=f"{address + fields[0]}..{address + fields[1]}",
+                    found=f"{low}..{high}",
                     allowed=str(rule.address),
                 )
             low, high = address + ends[0] - operand.base, address + ends[1] - operand.base

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import lcm
 from typing import Literal
 
 from hwgen.polyhedral.affine import Affine
@@ -100,6 +101,17 @@ class Selection:
         low = max((r.minimum for r in reach), default=0)
         high = [hardware.memory[memory].capacity_entries, *(r.maximum + 1 for r in reach)]
         return range(low, max(low, min(high)))
+
+    def granule(self, storage: str) -> int:
+        """A number of entries: every call on a storage begins at a multiple of it."""
+        held = self.storage(storage)
+        steps = [
+            p.address.step
+            for o in self.operations
+            for p, name in zip(o.intrinsic.operands, o.storages, strict=True)
+            if name == storage or (held.shape and p.memory == held.memory)
+        ]
+        return lcm(*steps)
 
     def __str__(self) -> str:
         lines = [f"storage {s.name}: {s.memory} holds {s.tensor}" for s in self.storages]

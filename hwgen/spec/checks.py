@@ -297,6 +297,8 @@ def _templates(hardware: HardwareSpec) -> Iterator[_Template]:
     ):  # fmt: skip
         known = dict(_CODE.get(name, {}))
         if known and hardware.units:
+            if not any(m.kind == "offchip" for m in hardware.memories):
+                continue  # What it may name is in a memory with an error, or missing: that is said.
             known["memory"] = _images_memory(hardware)
         yield _Template(("code", name), text, known)
     if hardware.processor is not None:

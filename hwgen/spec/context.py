@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hwgen.errors import HwgenError
@@ -24,6 +24,8 @@ from hwgen.spec.ranges import Range
 from hwgen.spec.source import Document, FieldPath, field_text
 
 MAX_INTEGER = (1 << 63) - 1
+MOST_BITS = 62
+_POWERS = re.compile(r"\s*(?P<base>.+?)\s*\*\*\s*\((?P<range>.+\.\..+)\)\s*")
 _SIZE_UNITS = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 _SIZE = re.compile(r"(?P<number>.*?)\s*(?P<unit>[A-Za-z]+)?\s*")
 
@@ -190,16 +192,54 @@ class Context:
         used = [f"{name} = {self.values[name]}" for name in names(expr)]
         return f"{expr}" + (f" with {', '.join(used)}" if used else "")
 
-    def range(self, text: int | str, path: FieldPath, minimum: int | None = None) -> Range:
+    def range(
+        self, text: int | str | Sequence[int | str], path: FieldPath, minimum: int | None = None
+    ) -> Range:
         """`low..high`, or one number.
 
         Raises:
-            HwgenError: H027 bounds the wrong way round; else as `integer`.
+            HwgenError: H027 bounds the wrong way round, H141 a range with gaps; else as `integer`.
         """
-        if isinstance(text, int) or ".." not in text:
+        found = self.values_of(text, path, minimum)
+        if found.gaps:
+            raise self.error(
+                "H141", "every number of a range must be allowed here", path, found=str(found),
+                allowed="low..high, or one number",
+                repair="only extents, strides, addresses and immediates may leave out some",
+            )  # fmt: skip
+        return found
+
+    def values_of(
+        self, text: int | str | Sequence[int | str], path: FieldPath, minimum: int | None = None
+    ) -> Range:
+        """What a field holds: a range, every n-th number of one (`0..96 step 16`), powers
+        (`2**(0..7)`), a list, or one number.
+
+        Raises:
+            HwgenError: H027 no number at all, H141 a step or powers that make no sense, or a number
+                twice; else as `integer`.
+        """
+        if isinstance(text, int):
             value = self.integer(text, path, minimum)
             return Range(value, value)
-        low_text, _, high_text = text.partition("..")
+        if not isinstance(text, str):
+            given = [self.integer(v, (*path, n), minimum) for n, v in enumerate(text)]
+            return self._listed(given, path)
+        if power := _POWERS.fullmatch(text):
+            base = self.integer(power["base"], path, 2)
+            exponents = self.range(power["range"], path, 0)
+            if exponents.maximum > MOST_BITS:
+                raise self.error(
+                    "H141", "powers of such an exponent fit no field", path, found=text,
+                    allowed=f"exponents 0..{MOST_BITS}",
+                )  # fmt: skip
+            powers = [base**n for n in range(exponents.minimum, exponents.maximum + 1)]
+            return self._listed([self.integer(v, path, minimum) for v in powers], path)
+        if ".." not in text:
+            value = self.integer(text, path, minimum)
+            return Range(value, value)
+        ends, _, every = text.partition(" step ")
+        low_text, _, high_text = ends.partition("..")
         low = self.integer(low_text, path, minimum)
         high = self.integer(high_text, path, None, None, len(low_text) + 2)
         if low > high:
@@ -207,7 +247,24 @@ class Context:
                 "H027", "the range is empty", path, found=f"{low}..{high}",
                 allowed="low..high with low <= high", repair=f"did you mean {high}..{low}?",
             )  # fmt: skip
-        return Range(low, high)
+        step = self.integer(every, path, 1, None, len(ends) + 6) if every else 1
+        last = high - (high - low) % step
+        return Range(low, last, step if last > low else 1)
+
+    def _listed(self, given: list[int], path: FieldPath) -> Range:
+        """The numbers of a list; a plain range where they are one."""
+        if not given:
+            raise self.error("H027", "the list is empty", path, found="[]", allowed="numbers")
+        values = sorted(set(given))
+        if len(values) != len(given):
+            twice = next(v for v in values if given.count(v) > 1)
+            raise self.error(
+                "H141", "a number stands twice in a list", path, found=str(twice),
+                allowed="each number once",
+            )  # fmt: skip
+        if values[-1] - values[0] == len(values) - 1:
+            return Range(values[0], values[-1])
+        return Range(values[0], values[-1], among=tuple(values))
 
 
 def definitions(

@@ -51,6 +51,17 @@ def _text_or_lines(value: Data) -> Data:
 IntExpr = Annotated[int | str, BeforeValidator(_number_or_text)]
 """An integer, or an expression over parameters (in workloads: sizes)."""
 
+
+def _number_text_or_list(value: object) -> object:
+    for number in cast("list[object]", value) if isinstance(value, list) else [value]:
+        if isinstance(number, bool) or not isinstance(number, int | str):
+            raise PydanticCustomError("H032", "a number, a range, or a list of what fits")
+    return cast("object", value)
+
+
+RangeExpr = Annotated[int | str | list[int | str], BeforeValidator(_number_text_or_list)]
+"""What a field holds: `low..high`, `low..high step n`, `2**(low..high)`, a list, or one number."""
+
 Lines = Annotated[str | list[str], BeforeValidator(_text_or_lines)]
 """One statement, or a list of statements."""
 

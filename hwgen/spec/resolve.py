@@ -490,7 +490,7 @@ def _immediate(
             )  # fmt: skip
         limits = None
     else:
-        limits = context.range(schema.range, where)
+        limits = context.values_of(schema.range, where)
     if limits is not None and not is_float(schema.dtype):
         for value in (limits.minimum, limits.maximum):
             if not holds(schema.dtype, value):
@@ -515,7 +515,7 @@ def _loops(
     inner: HardwareLoop | None = None
     for name, loop in reversed(list(loops.items())):
         where = (*path, "loops", name)
-        extent = context.range(loop.extent, (*where, "extent"), 1)
+        extent = context.values_of(loop.extent, (*where, "extent"), 1)
         if loop.lanes == "all" and extent.minimum > 1:
             raise context.error(
                 "H136", f"loop {name!r} needs all lanes, and always runs more than once",
@@ -532,7 +532,7 @@ def _loops(
                     repair=suggestion(operand, list(semantics.indices)),
                 )  # fmt: skip
             if text != "dense":
-                strides.append((operand, StrideRule(context.range(text, at, 0))))
+                strides.append((operand, StrideRule(context.values_of(text, at, 0))))
                 continue
             if inner is None:
                 raise context.error(

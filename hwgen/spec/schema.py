@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from hwgen.spec.fields import IntExpr, Lines, Model, Name, kind_of
+from hwgen.spec.fields import IntExpr, Lines, Model, Name, RangeExpr, kind_of
 from hwgen.spec.schema_processor import ProcessorSchema, Template, WorkspaceSchema
 from hwgen.spec.schema_synchronization import AnySynchronization
 
@@ -195,9 +195,10 @@ class OperandSchema(Model):
     range, or `any`; left out: dense, row-major."""
     dtype: Dtype | None = None
     """Data type; needed off chip and with `memory: any`, the memory's own on chip."""
-    address: IntExpr | None = None
-    """Range of its base address, in entries, as its field holds it; it may reach past the memory,
-    of which nothing more is used then. Left out: all of the memory."""
+    address: RangeExpr | None = None
+    """Range of its base address, in entries, as its field holds it, such as `0..2032 step 16` for
+    multiples of 16; it may reach past the memory, of which nothing more is used then. Left out: all
+    of the memory."""
     written_by: list[Name] = Field(default=[])
     """The last writer of what it reads must be one of these intrinsics; left out: any."""
     same_as: Name | None = None
@@ -208,11 +209,14 @@ class OperandSchema(Model):
 class LoopSchema(Model):
     """A loop that the intrinsic runs by itself."""
 
-    extent: IntExpr
-    """Range of its extent, as `1..16383`."""
-    strides: dict[Name, IntExpr] = Field(default={}, examples=[{"dst": "dense", "src": "0..1023"}])
-    """Entries that each operand moves per step: a number, a range, or `dense` (the next inner
-    loop's stride times its extent). An operand not named does not move."""
+    extent: RangeExpr
+    """Range of its extent, as `1..16383`, or a list of extents."""
+    strides: dict[Name, RangeExpr] = Field(
+        default={}, examples=[{"dst": "dense", "src": "0..1023"}]
+    )
+    """Entries that each operand moves per step: a number, a range, a list, powers as `2**(0..7)`,
+    or `dense` (the next inner loop's stride times its extent). An operand not named does not
+    move."""
     lanes: Literal["any", "all"] = "any"
     """`all`: it runs more than once only in calls in which all lanes take part."""
 
@@ -222,8 +226,9 @@ class ImmediateSchema(Model):
 
     dtype: Dtype
     """Data type in the semantics."""
-    range: IntExpr | None = None
-    """Values that its field holds; only a float may do without: any finite value."""
+    range: RangeExpr | None = None
+    """Values that its field holds, as a range or a list; only a float may do without: any finite
+    value."""
 
 
 class MicroKernelUseSchema(Model):

@@ -332,11 +332,17 @@ def resolve_operand(
             )  # fmt: skip
     address = highest
     if schema.address is not None:
-        address = context.range(schema.address, (*path, "address"), 0)
+        address = context.values_of(schema.address, (*path, "address"), 0)
         if address.minimum > highest.maximum:
             raise context.error(
                 "H121", "the address range lies outside the memory", (*path, "address"),
                 found=str(address), allowed=f"{highest} ({memory.capacity_entries} entries)",
+            )  # fmt: skip
+        if address.among or address.minimum % address.step:
+            raise context.error(
+                "H142", "addresses are all of a range, or the multiples of a number in it",
+                (*path, "address"), found=str(address), allowed="low..high, or low..high step n "
+                "where low is a multiple of n", repair="begin at 0",
             )  # fmt: skip
     return Operand(
         name, memory.name, dtype, access, shape, address, tuple(schema.written_by),

@@ -305,6 +305,13 @@ def _kernel_loops(kernel: MicroKernelDef, intrinsic: Intrinsic) -> Iterator[Prob
                     f"{first}..{last}",
                     str(operand.address),
                 )
+        steps = [x.strides[position] for x in kernel.sequence if x.extent > 1]
+        if any(step % operand.address.step for step in steps):
+            yield (
+                f"{kernel.name}: address of {operand.name}",
+                f"steps of {steps}",
+                (str(operand.address)),
+            )
 
 
 def _kernel_capacity(subject: Subject) -> Iterator[Problem]:

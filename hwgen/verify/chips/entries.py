@@ -28,6 +28,8 @@ UNITS = (
 """Which unit plays each part."""
 REACHES = ("0..255", "0..15", "0..7", "0..1", "1..64", "0..5", "1..3", "0..2047")
 """Strides that a loop's field holds; the last of them odd."""
+SETS: tuple[list[int] | str, ...] = ([0, 1, 2, 4, 8, 16, 32, 64], "0..64 step 4", [0, 1, 3, 9])
+"""Strides of which a field holds some only."""
 EXTENTS = ("1..64", "1..16383", "1..16", "1..5", "1..3", "1..2", "1")
 
 
@@ -249,6 +251,8 @@ def _computed(
     loops: Spec = {}
     for level in range(pick((2, 1, 3))):
         strides: Spec = dict.fromkeys(operands, pick(REACHES))
+        if pick.chance(6):
+            strides = dict.fromkeys(operands, pick(SETS))
         if level and pick.chance(8):
             strides[pick(list(operands))] = pick((1, 0, 3))
         loops[f"l{level}"] = {"extent": pick(EXTENTS), "strides": strides}

@@ -41,11 +41,14 @@ def sizes_in_entries(spec: Spec, hardware: HardwareSpec) -> None:
 
 def draw_addresses(spec: Spec, pick: Pick, entries: dict[str, int]) -> None:
     """Fields of some operands that reach a part of their memory only: its beginning, its middle or
-    its end."""
+    its end, or every so many entries."""
     for intrinsic in spec["intrinsics"].values():
         for operand in intrinsic["operands"].values():
             count = entries.get(operand["memory"], 0)
             if not count or not pick.chance(3):
+                continue
+            if pick.chance(4):
+                operand["address"] = f"0..{count - 1} step {pick((2, 4, 3, 16))}"
                 continue
             low, high = pick(
                 ((0, count), (0, count // 2), (count // 2, count), (count // 3, count), (1, count))

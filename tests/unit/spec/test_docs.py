@@ -42,9 +42,8 @@ def _kind(properties: dict[str, Any]) -> str:
     if "anyOf" in properties or "oneOf" in properties:
         parts = [_kind(p) for p in properties.get("anyOf") or properties["oneOf"]]
         parts = [p for p in parts if p != "nothing"]
-        return {"integer or text": "integer", "text or list of text": "text or list of text"}.get(
-            " or ".join(parts), " or ".join(parts)
-        )
+        short = {"integer or text": "integer", "integer or text or list of integer": "range"}
+        return short.get(" or ".join(parts), " or ".join(parts))
     match properties.get("type"):
         case "array":
             return f"list of {_kind(properties['items'])}"
