@@ -82,8 +82,9 @@ def changed(call: Call, what: str) -> Call:
 
 def broken(program: KernelProgram, what: str) -> KernelProgram:
     def edit(node: Node) -> tuple[Node, ...]:
-        wanted = isinstance(node, Call) and node.intrinsic == "add"
-        return (changed(node, what),) if wanted else (node,)
+        if isinstance(node, Call) and node.intrinsic == "add":
+            return (changed(node, what),)
+        return (node,)
 
     return replace(program, body=rewritten(program.body, edit))
 

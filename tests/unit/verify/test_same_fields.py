@@ -13,6 +13,7 @@ from hwgen.codegen.program import Call, KernelProgram, Node, calls
 from hwgen.errors import HwgenError
 from hwgen.model.compiled import compile_model, have_compiler
 from hwgen.model.functional import run
+from hwgen.model.reference import random_inputs
 from hwgen.pipeline import compile_kernel
 from hwgen.spec.expression import Const, add
 from hwgen.spec.load import load_hardware, load_workload, parse_workload
@@ -21,8 +22,6 @@ from hwgen.verify.edits import rewritten, with_operand
 from tests import samples
 from tests.samples import ROOT
 
-INPUTS = {"x": np.arange(160, dtype=np.int32) - 80}
-INPUTS["x"].shape = (5, 32)
 WORKLOAD = parse_workload(
     {
         "name": "raised",
@@ -30,6 +29,7 @@ WORKLOAD = parse_workload(
         "compute": ["y[m, n] = x[m, n] + 7"],
     }
 )
+INPUTS = random_inputs(WORKLOAD, 0)
 
 
 def chip(tmp_path: Path) -> Path:
