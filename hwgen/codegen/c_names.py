@@ -3,30 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import count
 from math import isfinite
 
 import numpy as np
 
-_KEYWORDS = frozenset(
-    re.findall(
-        r"\w+",
-        """
-    auto break case char const continue default do double else enum extern float for goto if
-    inline int long register restrict return short signed sizeof static struct switch typedef
-    union unsigned void volatile while _Bool _Complex _Imaginary
-    asm bool catch class const_cast delete dynamic_cast explicit export false friend mutable
-    namespace new operator private protected public reinterpret_cast static_cast template this
-    throw true try typeid typename using virtual wchar_t and and_eq bitand bitor compl not
-    not_eq or or_eq xor xor_eq alignas alignof char16_t char32_t constexpr decltype noexcept
-    nullptr static_assert thread_local
-    NULL EOF errno main malloc calloc realloc free memcpy memset memcmp memmove abort exit abs
-    div rand size_t ptrdiff_t int8_t uint8_t int16_t uint16_t int32_t uint32_t int64_t uint64_t
-    exp log sqrt tanh floor ceil round rint index status packed chip linux unix
-    """,
-    )
-)
-"""Words of C, C++ and of what the emitted files use from the standard library or for themselves."""
+from hwgen.codegen.c_words import is_taken
+from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.workload import Workload
 
 C_TYPES: dict[str, str] = {
     "int8": "int8_t", "uint8": "uint8_t", "int16": "int16_t", "uint16": "uint16_t",
@@ -57,25 +43,77 @@ def immediate_text(value: int | float, dtype: str) -> str:
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-class NameTable:
-    """Gives each wanted name a C identifier that is no reserved word and no one else's."""
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """What a chip's text and headers take: `words`, and every name with one of `beginnings`."""
 
-    def __init__(self, reserved: Iterable[str] = ()) -> None:
-        self._taken = set(reserved) | _KEYWORDS
-        self._given: dict[str, str] = {}
+    words: frozenset[str] = frozenset()
+    beginnings: tuple[str, ...] = ()
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.words or name.startswith(self.beginnings)
+
+
+class NameTable:
+    """Gives each wanted name a C identifier that neither C, nor its library, nor the chip's text,
+    nor anyone else has."""
+
+    def __init__(self, reserved: Reserved = Reserved()) -> None:
+        self._reserved = reserved
+        self._taken: set[str] = set()
+        self._given: dict[tuple[str, ...], str] = {}
+        self._own = ""
 
     def __getitem__(self, wanted: str) -> str:
-        if wanted not in self._given:
-            self._given[wanted] = self.fresh(wanted)
-        return self._given[wanted]
+        return self._named((wanted,), wanted)
 
-    def fresh(self, wanted: str) -> str:
-        """A new identifier like `wanted`, even where `wanted` was given before."""
-        name = identifier(wanted)
-        while name in self._taken:
-            name += "_"
+    def with_suffix(self, wanted: str, suffix: str) -> str:
+        """The identifier of what belongs to `wanted`: like its own, then `_` and the suffix."""
+        return self._named((wanted, suffix), f"{self[wanted]}_{suffix}")
+
+    def _named(self, key: tuple[str, ...], wanted: str) -> str:
+        if key not in self._given:
+            self._given[key] = self.fresh(wanted)
+        return self._given[key]
+
+    def function(self, wanted: str) -> str:
+        """The file's main function; names that begin as it does and go on with `_` are then those
+        of the file's other functions alone."""
+        name = self[wanted]
+        self._own = f"{name}_"
+        return name
+
+    def fresh(self, wanted: str, *, own: bool = False) -> str:
+        """A new identifier like `wanted`, even where `wanted` was given before; `own`: of one of
+        the file's functions."""
+        name = next(n for n in _alike(identifier(wanted)) if self._is_free(n, own=own))
         self._taken.add(name)
         return name
+
+    def _is_free(self, name: str, *, own: bool) -> bool:
+        foreign = bool(self._own) and name.startswith(self._own) and not own
+        return not (foreign or name in self._taken or name in self._reserved or is_taken(name))
+
+
+def _alike(name: str) -> Iterator[str]:
+    """The name, and ever less readable ones like it."""
+    for number in count():
+        start = f"v{number}_" if number else ""
+        for end in ("", "_", "__", "___"):
+            yield f"{start}{name}{end}"
+
+
+def kernel_name(workload: Workload, hardware: HardwareSpec) -> str:
+    """What a kernel is called: workload and chip, then each parameter and size that was set to
+    another number than its file has. Two kernels that differ in these can be linked."""
+    labels = [_label(n, v) for n, v in (*hardware.set_parameters, *workload.set_sizes)]
+    return identifier("_".join((workload.name, hardware.name, *labels)))
+
+
+def _label(name: str, value: int) -> str:
+    """`M16`; a number after a name that ends in a digit is set apart."""
+    between = "" if name[-1].isalpha() else "_"
+    return f"{name}{between}{'minus' if value < 0 else ''}{abs(value)}"
 
 
 def identifier(wanted: str) -> str:

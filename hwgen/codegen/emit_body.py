@@ -30,7 +30,7 @@ class BodyWriter:
 
     def lines(self, body: tuple[Node, ...]) -> list[str]:
         """C statements for the whole body."""
-        narrow = all(fits_int32(e, r) for e, r in _index_expressions(body, {}))
+        narrow = all(fits_int32(e, r) for e, r in index_expressions(body, {}))
         self._loop_type = "int" if narrow else "int64_t"
         return self._nodes(body, ())
 
@@ -81,7 +81,7 @@ def _statements(nodes: tuple[Node, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(c.statement for c in calls(nodes) if c.statement))
 
 
-def _index_expressions(
+def index_expressions(
     nodes: tuple[Node, ...], ranges: Mapping[str, Interval]
 ) -> Iterator[tuple[Expr, Mapping[str, Interval]]]:
     """Every expression over loop variables, with the ranges of its names."""
@@ -90,11 +90,11 @@ def _index_expressions(
             case Loop(variable, lower, upper, body):
                 yield from ((lower, ranges), (upper, ranges))
                 inner = {**ranges, variable: loop_range(node, ranges)}
-                yield from _index_expressions(body, inner)
+                yield from index_expressions(body, inner)
             case If(condition, then, otherwise):
                 yield (condition, ranges)
-                yield from _index_expressions(then, ranges)
-                yield from _index_expressions(otherwise, ranges)
+                yield from index_expressions(then, ranges)
+                yield from index_expressions(otherwise, ranges)
             case Call():
                 yield from ((e, ranges) for e in node.extents)
                 for operand in node.operands:

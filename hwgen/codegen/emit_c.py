@@ -6,19 +6,18 @@ The target says how a call and its synchronisation are written: against the vend
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from hwgen.codegen.c_names import words
+from hwgen.codegen.c_reserved import reserved_words
 from hwgen.codegen.emit_host import header, host_plan
-from hwgen.codegen.emit_model import PREFIX, emit_model
+from hwgen.codegen.emit_model import emit_model
 from hwgen.codegen.emit_vendor import emit_vendor
+from hwgen.codegen.limits import check_kernel
 from hwgen.codegen.program import Call, KernelProgram, calls
 from hwgen.codegen.software_loops import written_out
 from hwgen.errors import HwgenError
-from hwgen.spec.checks_synchronization import synchronization_templates
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 
@@ -59,10 +58,12 @@ def emit(program: KernelProgram, hardware: HardwareSpec, workload: Workload) -> 
     """The kernel as C, for the vendor's runtime and for the model.
 
     Raises:
-        HwgenError: H601 a template fails; H602 the program and the spec do not fit together.
+        HwgenError: H601 a template fails; H602 the program and the spec do not fit together; H617 a
+            number that C cannot hold.
     """
     _check(program, hardware)
-    reserved = reserved_words(hardware) | {PREFIX}
+    check_kernel(program)
+    reserved = reserved_words(hardware)
     plan = host_plan(program, workload, reserved)
     written = host_plan(written_out(program, hardware), workload, reserved)
     summary = f"{plan.name}: {workload.name} on {hardware.name}."
@@ -83,19 +84,6 @@ def emit(program: KernelProgram, hardware: HardwareSpec, workload: Workload) -> 
         header(plan, summary),
         emit_model(plan, hardware, summary),
     )
-
-
-def reserved_words(hardware: HardwareSpec) -> frozenset[str]:
-    """Every word that the spec's C text uses next to our own variables."""
-    code = hardware.code
-    texts = [
-        code.prologue, code.epilogue, code.allocate, code.free,
-        code.to_device, code.from_device, code.handle_type,
-    ]  # fmt: skip
-    texts += [intrinsic.emit for intrinsic in hardware.intrinsics]
-    texts += [text for _, text, _ in synchronization_templates(hardware)]
-    # What stands in braces names template variables, not C's.
-    return words(re.sub(r"\{\{.*?\}\}|\{%.*?%\}", " ", text) for text in texts)
 
 
 def _check(program: KernelProgram, hardware: HardwareSpec) -> None:

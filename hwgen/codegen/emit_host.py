@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from hwgen.codegen.c_names import C_TYPES, NameTable, comment, indent
+from hwgen.codegen.c_names import C_TYPES, NameTable, Reserved, comment, indent
 from hwgen.codegen.program import Image, KernelProgram
 from hwgen.spec.workload import Tensor, Workload
 
@@ -62,7 +62,7 @@ class HostPlan:
         return f"{const}{C_TYPES[tensor.dtype]} *{self.identifiers[tensor.name]}"
 
     def packed(self, tensor: Tensor) -> str:
-        return f"{self.identifiers[tensor.name]}_packed"
+        return self.identifiers.with_suffix(tensor.name, "packed")
 
     @property
     def signature(self) -> str:
@@ -92,13 +92,16 @@ class HostPlan:
         """The host pointer to an image's bytes."""
         if image.in_place:
             return self.identifiers[image.tensor]
-        return f"{self.identifiers[image.name]}_host"
+        return self.identifiers.with_suffix(image.name, "host")
 
 
-def host_plan(program: KernelProgram, workload: Workload, reserved: frozenset[str]) -> HostPlan:
+def host_plan(program: KernelProgram, workload: Workload, reserved: Reserved) -> HostPlan:
     """Names and parameters of the kernel's C functions; `reserved` words name nothing of ours."""
     identifiers = NameTable(reserved)
-    name = identifiers[program.name]
+    name = identifiers.function(program.name)
+    # First come what a caller sees, so that all files of a kernel agree on it.
+    for wanted in (*program.inputs, *program.outputs, *(i.name for i in program.images)):
+        assert identifiers[wanted]
     return HostPlan(
         program,
         name,
@@ -258,7 +261,7 @@ def _wrapper(plan: HostPlan) -> list[str]:
 
 def header(plan: HostPlan, summary: str) -> str:
     """The C header; C++ can include it too."""
-    guard = f"{plan.name.upper()}_H_INCLUDED"
+    guard = f"{plan.name}_H_INCLUDED"
     lines = [
         f"/* {comment(summary)} */",
         f"#ifndef {guard}",

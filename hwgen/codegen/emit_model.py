@@ -8,7 +8,8 @@ semantics. A kernel returns 0, or one of `CODES` with a text in `NAME_message()`
 from __future__ import annotations
 
 from hwgen.codegen.c_expr import IndexText
-from hwgen.codegen.c_names import C_TYPES, NameTable, immediate_text, indent
+from hwgen.codegen.c_names import C_TYPES, NameTable, Reserved, immediate_text, indent
+from hwgen.codegen.c_reserved import MODEL_PREFIX
 from hwgen.codegen.emit_body import BodyWriter, index_helpers, tables
 from hwgen.codegen.emit_host import Execution, HostPlan, entry_points
 from hwgen.codegen.emit_sync import FlagCounters
@@ -51,15 +52,12 @@ CODES: dict[int, str] = {
 """What a model's non-zero return values mean."""
 
 
-PREFIX = "model"
-"""Begins the names of what the model defines for itself, all of it static but the message."""
-
-
 def emit_model(plan: HostPlan, hardware: HardwareSpec, summary: str) -> str:
     """The standalone model file."""
     writer = _Model(plan, hardware)
     helpers = index_helpers(plan.name)
-    names = NameTable([*writer.images.values(), *writer.flags.names])
+    own = frozenset((*writer.images.values(), *writer.flags.names))
+    names = NameTable(Reserved(own, (f"{MODEL_PREFIX}_", f"{plan.name}_")))
     body = BodyWriter(writer, helpers, names).lines(plan.program.body)
     packs = packing(plan, helpers)
     for image in plan.program.images:
@@ -91,14 +89,14 @@ class _Model:
 
     def __init__(self, plan: HostPlan, hardware: HardwareSpec) -> None:
         self.plan, self.hardware = plan, hardware
-        self.prefix = PREFIX
+        self.prefix = MODEL_PREFIX
         sites = list(calls(plan.program.body))
         self.used = tuple(
             i.narrowed(lanes)
             for i in hardware.intrinsics
             for lanes in sorted({c.lanes for c in sites if c.intrinsic == i.name})
         )
-        self.functions = IntrinsicFunctions(PREFIX, hardware, self.used)
+        self.functions = IntrinsicFunctions(MODEL_PREFIX, hardware, self.used)
         touched = {o.memory for i in self.used for o in i.operands}
         self.memories = tuple(
             m for m in hardware.memories if m.kind != "offchip" and m.name in touched
@@ -175,7 +173,7 @@ class _Model:
         for memory in self.memories:
             elements = memory.capacity_entries * memory.entry_elements
             fields += [
-                f"{C_TYPES[memory.dtype]} {memory.name}[{elements}]; "
+                f"{C_TYPES[memory.dtype]} {memory.name}_data[{elements}]; "
                 f"/* {memory.capacity_entries} entries of {memory.entry_elements} */",
                 f"unsigned char {memory.name}_writer[{memory.capacity_entries}];",
             ]
@@ -206,9 +204,9 @@ class _Model:
             "",
             f"#define {p}_TRY(call) \\",
             "  do { \\",
-            "    int code = (call); \\",
-            "    if (code) \\",
-            "      return code; \\",
+            f"    int {p}_code = (call); \\",
+            f"    if ({p}_code) \\",
+            f"      return {p}_code; \\",
             "  } while (0)",
             "",
             f"static int {p}_fail(int code, const char *what, int64_t value, int64_t limit)",

@@ -60,9 +60,10 @@ class _Vendor:
         self.plan, self.hardware = plan, hardware
         self.parameters: dict[str, object] = dict(hardware.parameters)
         identifiers = plan.identifiers
-        self.handles = {i.name: identifiers.fresh(f"{i.name}_dev") for i in plan.program.images}
+        self.handles = {i.name: identifiers.with_suffix(i.name, "dev") for i in plan.program.images}
         self.kernels = {
-            k.name: identifiers.fresh(f"{plan.name}_{k.name}") for k in plan.program.kernels
+            k.name: identifiers.fresh(f"{plan.name}_{k.name}", own=True)
+            for k in plan.program.kernels
         }
         self.flags = FlagCounters(plan.program, identifiers)
         self.units = {

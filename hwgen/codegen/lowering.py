@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from hwgen.codegen.allocation import Allocation
+from hwgen.codegen.c_names import kernel_name
 from hwgen.codegen.configuration import configured
 from hwgen.codegen.image_layout import ImageLayout
 from hwgen.codegen.order import order_tree
@@ -68,7 +69,7 @@ def lower(
         order = order_tree(sites, syncs, phase)
         body += scan(order.tree, order.iterators, leaves, order.names)
     program = KernelProgram(
-        name=_identifier(f"{workload.name}_{hardware.name}"),
+        name=kernel_name(workload, hardware),
         hardware=hardware.name,
         workload=workload.name,
         inputs=tuple(t.name for t in workload.inputs),
@@ -79,10 +80,6 @@ def lower(
         body=_numbered(_fold(body), set(), count(len(sites))),
     )
     return configured(program, hardware)
-
-
-def _identifier(text: str) -> str:
-    return "".join(c if c.isalnum() else "_" for c in text)
 
 
 def _call(site: Site, kernels: list[MicroKernelDef]) -> Call:

@@ -39,6 +39,9 @@ class IntrinsicFunctions:
     def call_name(self, intrinsic: Intrinsic) -> str:
         return self._names[intrinsic.name, intrinsic.iterators]
 
+    def _step_name(self, intrinsic: Intrinsic) -> str:
+        return self.call_name(intrinsic).replace("_op_", "_step_", 1)
+
     def kernel_name(self, kernel: str) -> str:
         if kernel not in self._kernels:
             self._kernels[kernel] = self._taken.fresh(f"{self.prefix}_kernel_{kernel}")
@@ -46,7 +49,7 @@ class IntrinsicFunctions:
 
     def define(self, intrinsic: Intrinsic) -> list[str]:
         """The step and, where the intrinsic is no micro-kernel, the function that loops it."""
-        name = f"{self.call_name(intrinsic)}_step"
+        name = self._step_name(intrinsic)
         step = Step(intrinsic, self.hardware, self.prefix, name, self.helpers).lines()
         return step if intrinsic.micro_kernel else [*step, *self._loops(intrinsic)]
 
@@ -269,7 +272,7 @@ class IntrinsicFunctions:
         body = [
             *setup,
             *self._latency_check(intrinsic),
-            f"{p}_TRY({self.call_name(intrinsic)}_step({', '.join(arguments)}));",
+            f"{p}_TRY({self._step_name(intrinsic)}({', '.join(arguments)}));",
         ]
         for level in reversed(range(len(extents))):
             body = [

@@ -115,7 +115,7 @@ class Step:
             size = site.operand.entry_elements
             start = f"({const}{element} *)image{n}->data + {site.at} * {size}"
         else:
-            start = f"chip->{site.memory.name} + {site.at} * {site.memory.entry_elements}"
+            start = f"chip->{site.memory.name}_data + {site.at} * {site.memory.entry_elements}"
         return f"{const}{element} *{restrict}{site.pointer} = {start};"
 
     def _initialised(self, site: _Site, writer: str, offchip: bool) -> list[str]:

@@ -20,6 +20,7 @@ from hwgen.spec.expression import (
 )
 from hwgen.spec.findings import ConsequenceError, Findings
 from hwgen.spec.grammar import ExpressionError, parse_assign, parse_expression, suggestion
+from hwgen.spec.limits import MAX_BYTES
 from hwgen.spec.ranges import Range
 from hwgen.spec.source import Document, FieldPath, field_text
 
@@ -34,6 +35,16 @@ def name_offset(text: str, name: str) -> int:
     """Where a name first stands as a word in a text; 0 where it does not."""
     found = re.search(rf"(?<![A-Za-z0-9_]){re.escape(name)}(?![A-Za-z0-9_])", text)
     return found.start() if found else 0
+
+
+def changed(
+    values: Mapping[str, int], overrides: Mapping[str, int], file: Callable[[], Mapping[str, int]]
+) -> tuple[tuple[str, int], ...]:
+    """The parameters or sizes that were set to another number than the file gives them."""
+    if not overrides:
+        return ()
+    given = file()
+    return tuple((n, v) for n, v in values.items() if n in overrides and v != given.get(n))
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,10 +365,10 @@ def size_bytes(context: Context, text: int | str, path: FieldPath) -> int:
     """`32 KiB`, or a number of bytes.
 
     Raises:
-        HwgenError: H109 an unknown unit; else as `Context.integer`.
+        HwgenError: H109 an unknown unit; else as `Context.integer`, up to what C can address.
     """
     if isinstance(text, int):
-        return context.integer(text, path, 1)
+        return context.integer(text, path, 1, MAX_BYTES)
     matched = _SIZE.fullmatch(text)
     number, unit = (matched["number"], matched["unit"] or "") if matched else (text, "")
     context.check_known((unit,))
@@ -373,4 +384,4 @@ def size_bytes(context: Context, text: int | str, path: FieldPath) -> int:
             allowed=", ".join(u for u in _SIZE_UNITS if u),
             repair=f"write {number.strip()} {guess} ({_SIZE_UNITS[guess]} bytes)" if guess else "",
         )  # fmt: skip
-    return context.integer(number, path, 1) * _SIZE_UNITS[unit]
+    return context.integer(number, path, 1, MAX_BYTES // _SIZE_UNITS[unit]) * _SIZE_UNITS[unit]

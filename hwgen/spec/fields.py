@@ -25,7 +25,9 @@ LOOP_NAME_RULE = (
 )
 
 PRAGMA_NAME_PATTERN = r"^[A-Za-z][A-Za-z0-9_]{0,63}( [A-Za-z][A-Za-z0-9_]{0,63}){0,2}$"
+RESERVED_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]{1,63}\*?$"
 _NAME_RULES = {
+    RESERVED_PATTERN: "a name of C, of at least two characters, or the beginning of names and *",
     NAME_PATTERN: NAME_RULE,
     LOOP_NAME_PATTERN: LOOP_NAME_RULE,
     PRAGMA_NAME_PATTERN: "up to three names with a blank between; a name is a letter, then "
@@ -33,6 +35,7 @@ _NAME_RULES = {
 }
 
 Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN)]
+ReservedName = Annotated[str, StringConstraints(pattern=RESERVED_PATTERN)]
 
 
 def _number_or_text(value: object) -> object:

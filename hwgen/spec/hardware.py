@@ -477,6 +477,7 @@ class CodeTemplates:
     from_device: str
     handle_type: str
     definitions: str = ""
+    reserved: tuple[str, ...] = ()
 
     @property
     def handles_are_pointers(self) -> bool:
@@ -491,6 +492,7 @@ class HardwareSpec:
     A chip that is a processor alone has no memories (its workspaces stand in `processor`), buses,
     units or synchronization; its intrinsics, if any, run on the processor and take pointers.
     `synchronization` is None where nothing needs it: one in-order unit at most.
+    `set_parameters`: those that were set to another number than the file has.
     """
 
     name: str
@@ -508,6 +510,7 @@ class HardwareSpec:
     processor: Processor | None = None
     configurations: tuple[Configuration, ...] = ()
     issue: Issue | None = None
+    set_parameters: tuple[tuple[str, int], ...] = ()
 
     @property
     def tokens(self) -> Tokens | None:

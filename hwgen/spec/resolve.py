@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from hwgen.spec.context import Context, definitions, reference, size_bytes
+from hwgen.spec.context import Context, changed, definitions, reference, size_bytes
 from hwgen.spec.expression import DTYPES, FUNCTIONS, Cast, Const, Expr, walk
 from hwgen.spec.findings import Findings
 from hwgen.spec.grammar import suggestion
@@ -123,6 +123,11 @@ def resolve_hardware(
         processor=processor,
         configurations=states,
         issue=findings.attempt(lambda: issue(context, schema), None),
+        set_parameters=changed(
+            context.values,
+            overrides,
+            lambda: resolve_parameters(schema, replace(context, findings=Findings()), {}),
+        ),
     )
 
 
@@ -325,6 +330,7 @@ def _code(schema: HardwareSchema) -> CodeTemplates:
         includes=tuple(code.includes), prologue=code.prologue, epilogue=code.epilogue,
         allocate=code.allocate or "", free=code.free or "", to_device=code.to_device or "",
         from_device=code.from_device or "", handle_type=code.handle_type,
+        reserved=tuple(code.reserved),
         definitions=code.definitions,
     )  # fmt: skip
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from hwgen.spec.context import Context, reference, size_bytes
+from hwgen.spec.limits import MAX_EXTENT
 from hwgen.spec.processor import Cache, LoopKind, Pragma, Processor, Workspace
 from hwgen.spec.schema import HardwareSchema, MemorySchema
 from hwgen.spec.schema_processor import (
@@ -168,7 +169,7 @@ def _workspace(context: Context, schema: HardwareSchema, name: str) -> Workspace
     memory = schema.memories[name]
     assert isinstance(memory, WorkspaceSchema), "the others are the units'"
     path: FieldPath = ("memories", name)
-    align = context.integer(memory.align, (*path, "align"), 1)
+    align = context.integer(memory.align, (*path, "align"), 1, MAX_EXTENT)
     if align & (align - 1):
         raise context.error(
             "H132", "an alignment is a power of two", (*path, "align"), found=str(align),

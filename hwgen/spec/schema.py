@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from hwgen.spec.fields import IntExpr, Lines, Model, Name, RangeExpr, kind_of
+from hwgen.spec.fields import IntExpr, Lines, Model, Name, RangeExpr, ReservedName, kind_of
 from hwgen.spec.schema_processor import ProcessorSchema, Template, WorkspaceSchema
 from hwgen.spec.schema_synchronization import AnySynchronization
 
@@ -314,6 +314,9 @@ class CodeSchema(Model):
     """Headers, with their brackets or quotes."""
     definitions: Template = ""
     """At file scope, before the kernel: functions and types; for processors."""
+    reserved: list[ReservedName] = Field(default=[])
+    """Names of the headers that no variable or function of a kernel may have, such as macros; with
+    a final `*`, all names that begin so."""
     handle_type: str = "void *"
     """Type of an off-chip buffer's handle; `const` stands before it where an input is in place."""
     prologue: Template = ""

@@ -45,13 +45,17 @@ class Statement:
 
 @dataclass(frozen=True)
 class Workload:
-    """Tensors in their declared order (inputs, outputs and intermediates) and statements."""
+    """Tensors in their declared order (inputs, outputs and intermediates) and statements.
+
+    `set_sizes`: those of `sizes` that were set to another number than the file has.
+    """
 
     name: str
     sizes: tuple[tuple[str, int], ...]
     tensors: tuple[Tensor, ...]
     statements: tuple[Statement, ...]
     location: Location = field(compare=False)
+    set_sizes: tuple[tuple[str, int], ...] = ()
 
     @cached_property
     def tensor(self) -> dict[str, Tensor]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from math import prod
 
 from hwgen.errors import HwgenError
-from hwgen.spec.context import Context, definitions
+from hwgen.spec.context import Context, changed, definitions
 from hwgen.spec.expression import (
     DTYPES,
     FUNCTIONS,
@@ -26,6 +26,7 @@ from hwgen.spec.expression import (
 )
 from hwgen.spec.findings import Findings
 from hwgen.spec.grammar import suggestion
+from hwgen.spec.limits import MAX_ELEMENTS, MAX_EXTENT
 from hwgen.spec.source import Document, FieldPath
 from hwgen.spec.workload import Statement, Tensor, Workload
 from hwgen.spec.workload_checks import (
@@ -39,8 +40,6 @@ from hwgen.spec.workload_checks import (
 )
 from hwgen.spec.workload_schema import StatementSchema, TensorSchema, WorkloadSchema
 
-MAX_EXTENT = (1 << 31) - 1
-MAX_ELEMENTS = 1 << 40
 RESERVED = frozenset({*DTYPES, *FUNCTIONS, "and", "or", "not", "inf"})
 C_WORDS = frozenset({
     "alignas", "alignof", "and", "asm", "auto", "bitand", "bitor", "bool", "break", "case",
@@ -97,8 +96,13 @@ def resolve_workload(
     )  # fmt: skip
     check_outputs(written, statements, tensors)
     return Workload(
-        schema.name, tuple(sizes.items()), tensors, tuple(statements), document.locate(("name",))
-    )
+        schema.name, tuple(sizes.items()), tensors, tuple(statements), document.locate(("name",)),
+        changed(
+            sizes,
+            overrides,
+            lambda: resolve_sizes(schema, replace(context, findings=Findings()), {}),
+        ),
+    )  # fmt: skip
 
 
 def _statement(

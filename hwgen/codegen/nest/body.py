@@ -74,7 +74,7 @@ class Identifiers:
 
     def _named(self, what: str, name: str) -> str:
         if (what, name) not in self.given:
-            self.given[what, name] = self.table.fresh(name)
+            self.given[what, name] = self.table.fresh(name, own=what == "function")
         return self.given[what, name]
 
     def buffer(self, name: str) -> str:

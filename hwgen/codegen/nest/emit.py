@@ -7,10 +7,10 @@ processor comes from the templates of its spec.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
-from hwgen.codegen.c_names import C_TYPES, NameTable, comment, indent, words
+from hwgen.codegen.c_names import C_TYPES, NameTable, comment, indent, kernel_name
+from hwgen.codegen.c_reserved import reserved_words
 from hwgen.codegen.nest.body import INDEX, BodyText, Identifiers, as_lambda, helpers
 from hwgen.codegen.nest.names import allocated, touched, variables
 from hwgen.codegen.nest.program import Buffer, Launch, NestProgram
@@ -40,8 +40,9 @@ def emit_nest(program: NestProgram, hardware: HardwareSpec, workload: Workload) 
     """
     processor = hardware.processor
     assert processor is not None, "lowered for a processor"
-    identifiers = Identifiers(NameTable(_reserved(hardware, processor)))
-    name = identifiers.function(program.name)
+    table = NameTable(reserved_words(hardware))
+    identifiers = Identifiers(table)
+    name = table.function(kernel_name(workload, hardware))
     writer = _File(program, hardware, processor, identifiers, name)
     summary = f"{writer.name}: {workload.name} on {hardware.name}."
     return NestSource(
@@ -101,7 +102,7 @@ class _File:
         return [[text] for text in self.functions]
 
     def header(self, summary: str) -> str:
-        guard = f"{self.name.upper()}_H_INCLUDED"
+        guard = f"{self.name}_H_INCLUDED"
         shown = ", ".join(
             self.identifiers.buffer(n) + "".join(f"[{e}]" for e in self.program.buffer[n].extents)
             for n in self.arrays
@@ -226,18 +227,3 @@ class _File:
 
 
 _ALL = ("kernel", "block", "thread")
-
-
-def _reserved(hardware: HardwareSpec, processor: Processor) -> frozenset[str]:
-    """Every word of the spec's text, which then names nothing of ours."""
-    code = hardware.code
-    texts = [
-        code.prologue, code.epilogue, code.allocate, code.free, code.to_device, code.from_device,
-        code.definitions, code.handle_type, processor.barrier, processor.prefetch,
-        processor.function, processor.launch, processor.function_prologue,
-    ]  # fmt: skip
-    texts += [t for m in processor.workspaces for t in (m.allocate, m.free, m.pool)]
-    texts += [t for k in processor.loops for t in (k.emit, k.index)]
-    texts += [i.emit for i in hardware.intrinsics]
-    # Template variables, members and escapes in strings are no names of the language's scope.
-    return words(re.sub(r"\{\{.*?\}\}|\{%.*?%\}|\.\w+|\\\w", " ", text) for text in texts)

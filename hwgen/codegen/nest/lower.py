@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from hwgen.codegen.limits import check_nest
 from hwgen.codegen.nest import pools
 from hwgen.codegen.nest.boxes import Use, block_uses, uses
 from hwgen.codegen.nest.combine import Gathering
@@ -94,7 +95,7 @@ def lower_nest(state: State, homes: Homes, hardware: HardwareSpec) -> NestProgra
         extra = {n: buffers[n] for n in lowering.extra}
         barriers = walls(state, processor, placed, extra, plan)
         body = Lowering(state, processor, placed, plan, barriers).program()
-    return NestProgram(
+    program = NestProgram(
         state.name,
         hardware.name,
         tuple(buffers.values()),
@@ -102,6 +103,8 @@ def lower_nest(state: State, homes: Homes, hardware: HardwareSpec) -> NestProgra
         tuple(t.name for t in state.tensors if t.role == "output"),
         keep(body, in_order(processor)),
     )
+    check_nest(program)
+    return program
 
 
 def in_order(processor: Processor) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from hwgen.codegen.nest.boxes import Box, Use, box, minus
 from hwgen.codegen.nest.program import Buffer
 from hwgen.errors import HwgenError
+from hwgen.polyhedral.nest.limits import aligned
 from hwgen.polyhedral.nest.state import State, Storage, Tensor
 from hwgen.polyhedral.nest.terms import interval, simplify
 from hwgen.spec.expression import Binary, Const, Expr, Name, add, multiply, substitute
@@ -134,20 +135,6 @@ def _runs_at_once(state: State, loop: str, processor: Processor) -> bool:
 def dense(extents: tuple[int, ...]) -> tuple[int, ...]:
     """Row-major strides."""
     return aligned(extents, ())
-
-
-def aligned(extents: tuple[int, ...], aligns: tuple[tuple[int, int, int], ...]) -> tuple[int, ...]:
-    """Strides, the last dimension's first: each is the least that holds what is inside it and is
-    `offset` modulo `factor` where the axis is aligned."""
-    wanted = {axis: (factor, offset) for axis, factor, offset in aligns}
-    strides: list[int] = []
-    inside = 1
-    for axis in reversed(range(len(extents))):
-        factor, offset = wanted.get(axis, (1, 0))
-        stride = inside + (offset - inside) % factor
-        strides.append(stride)
-        inside = stride * extents[axis]
-    return tuple(reversed(strides))
 
 
 _FINER = {"kernel": ("block", "thread"), "block": ("thread",), "thread": ()}

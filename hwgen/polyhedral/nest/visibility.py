@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.nest.legality import Homes, check, touches
+from hwgen.polyhedral.nest.limits import check_limits
 from hwgen.polyhedral.nest.state import Loop, Site, State
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.processor import Processor, Workspace
@@ -22,8 +23,9 @@ def resolve(state: State, hardware: HardwareSpec) -> tuple[State, Homes]:
 
     Raises:
         HwgenError: H411, H412 as `check`; H413 a vectorized loop that holds others; H417 a
-            memory that not all who touch a tensor see.
+            memory that not all who touch a tensor see; H617 a number that C cannot hold.
     """
+    check_limits(state)
     machine = hardware.processor
     if machine is None:
         return state, check(state)

@@ -33,15 +33,18 @@ def test_generate_writes_the_file_and_says_cycles_and_bound(
     assert status == 0
     assert "lower bound" in out
     assert "points considered" in out
-    assert "wrote gemm.c, gemm.h" in out
-    assert "void gemm(" in (tmp_path / "gemm.c").read_text()
-    assert "gemm(" in (tmp_path / "gemm.h").read_text()
+    assert "wrote gemm_cpu_generic_N40_K24.c, gemm_cpu_generic_N40_K24.h" in out
+    assert "void gemm_cpu_generic_N40_K24(" in (tmp_path / "gemm_cpu_generic_N40_K24.c").read_text()
+    assert "gemm_cpu_generic_N40_K24(" in (tmp_path / "gemm_cpu_generic_N40_K24.h").read_text()
 
 
 def test_the_suffix_is_the_processors(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     status, _, _ = run(capsys, "generate", "--spec", DEVICE, *GEMM, "-o", str(tmp_path))
     assert status == 0
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["gemm.cu", "gemm.h"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == [
+        "gemm_cuda_generic_N40_K24.cu",
+        "gemm_cuda_generic_N40_K24.h",
+    ]
 
 
 def test_a_printed_script_gives_the_same_file(

@@ -1,0 +1,107 @@
+"""Numbers of a finished program against what C and memories hold: the last check before any text.
+
+Both kinds of programs come down to the same questions: how many elements each array has, and which
+values each index expression and its parts take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from math import prod
+
+from hwgen.codegen import program as units
+from hwgen.codegen.c_expr import Interval, bounds
+from hwgen.codegen.emit_body import index_expressions
+from hwgen.codegen.nest import program as nest
+from hwgen.codegen.nest.names import expressions
+from hwgen.spec.expression import Access, Binary, Const, Expr, walk
+from hwgen.spec.limits import check_elements, check_extent, check_value
+
+_CONDITIONS = {"<", "<=", ">", ">=", "==", "!=", "and", "or"}
+Ranges = Mapping[str, Interval]
+
+
+def check_kernel(program: units.KernelProgram) -> None:
+    """A program of calls: images, buffers, micro-kernels, addresses, strides and extents.
+
+    Raises:
+        HwgenError: H617.
+    """
+    for image in program.images:
+        check_elements(image.name, image.entries * prod(image.lanes))
+        ranges = {f"p{d}": (0, n - 1) for d, n in enumerate(image.outer + image.lanes)}
+        for index in image.index:
+            _check(f"an index of {image.tensor} in image {image.name}", index, ranges)
+    for buffer in program.buffers:
+        check_elements(buffer.name, buffer.end)
+    for kernel in program.kernels:
+        levels = (*kernel.loops, *kernel.sequence)
+        _check_span(kernel.name, kernel.bases, [(x.extent, x.strides) for x in levels])
+    for expr, ranges in index_expressions(program.body, {}):
+        _check("an address or extent", expr, ranges)
+
+
+def _check_span(
+    name: str,
+    bases: Sequence[tuple[int, ...]],
+    levels: Sequence[tuple[int, tuple[int, ...]]],
+) -> None:
+    """All addresses of a micro-kernel's operands."""
+    for base in bases:
+        for n, first in enumerate(base):
+            steps = [(extent - 1) * strides[n] for extent, strides in levels]
+            low, high = (sum(s for s in steps if (s > 0) == up) for up in (False, True))
+            check_value(f"an address of micro-kernel {name}", first + low, first + high)
+
+
+def check_nest(program: nest.NestProgram) -> None:
+    """A program of loops: buffers, extents, indices and constants.
+
+    Raises:
+        HwgenError: H617.
+    """
+    for buffer in program.buffers:
+        check_elements(buffer.name, buffer.elements)
+    for node, ranges in _nodes(program.body, {}):
+        if isinstance(node, nest.For):
+            check_extent(node.variable, node.extent)
+        for expr in expressions(node):
+            if isinstance(node, nest.For | nest.If):
+                _check("a bound or condition", expr, ranges)
+            else:
+                _check_values(expr, ranges)
+
+
+def _nodes(body: tuple[nest.Node, ...], ranges: Ranges) -> Iterator[tuple[nest.Node, Ranges]]:
+    """Every node, with the ranges of the variables around it."""
+    for node in body:
+        yield node, ranges
+        inside = dict(ranges)
+        match node:
+            case nest.For():
+                inside[node.variable] = (0, node.extent - 1)
+            case nest.Launch():
+                inside |= {variable: (0, extent - 1) for _, variable, extent in node.coordinates}
+            case _:
+                pass
+        yield from _nodes(nest.inner(node), inside)
+
+
+def _check_values(expr: Expr, ranges: Ranges) -> None:
+    """Indices of accesses, and constants; values of elements have types that see to themselves."""
+    for part in walk(expr):
+        match part:
+            case Access(tensor, indices):
+                for index in indices:
+                    _check(f"an index of {tensor}", index, ranges)
+            case Const(int(value)):
+                check_value("a constant", value, value)
+            case _:
+                pass
+
+
+def _check(what: str, expr: Expr, ranges: Ranges) -> None:
+    """Every part of an integer expression fits 64 bits."""
+    for part in walk(expr):
+        if not (isinstance(part, Binary) and part.op in _CONDITIONS):
+            check_value(f"{what}, {str(part)[:80]},", *bounds(part, ranges))

@@ -1,0 +1,161 @@
+"""Numbers that reach C fit their types, or the schedule, size or spec is refused with a code."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hwgen import HwgenError, Schedule, load_hardware, load_workload
+from hwgen.nest_pipeline import compile_nest
+from hwgen.scripting import compile_script
+from hwgen.spec.load import parse_workload
+from hwgen.spec.workload import Workload
+
+ROOT = Path(__file__).resolve().parents[3]
+CPU = load_hardware(ROOT / "hw_specs" / "cpu_generic.yaml")
+CUDA = load_hardware(ROOT / "hw_specs" / "cuda_generic.yaml")
+VTA = load_hardware(ROOT / "hw_specs" / "vta.yaml")
+CHAIN: dict[str, object] = {
+    "name": "chain",
+    "sizes": {"N": 64},
+    "tensors": {"a": "float32[N]", "b": "float32[N]", "c": "float32[N]"},
+    "compute": ["b[i] = a[i] * 2", "c[i] = b[i] + 1"],
+}
+GEMM = load_workload(ROOT / "workloads" / "gemm.yaml", {"M": 16, "N": 16, "K": 16})
+
+
+def chain() -> Workload:
+    return parse_workload(CHAIN)
+
+
+def refused(script: str) -> HwgenError:
+    with pytest.raises(HwgenError) as caught:
+        Schedule(chain(), CPU).replay(script)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("script", "found"),
+    [
+        ("s.transform_layout('b', '[i] -> [i*4611686018427387904]')", "elements"),
+        ("s.storage_align('b', 0, 4611686018427387904, 0)", "elements"),
+        ("s.split('i', factor=10000000000000000000000000000000000000000)", "of 41 digits"),
+        ("s.split('i', factor=1000000000000)", "1000000000000 iterations"),
+        ("s.split('i', nparts=1000000000000)", "1000000000000 iterations"),
+        ("s.set_address('b', 9223372036854775808)", "byte 9223372036854775808"),
+        ("s.double_buffer('b')\ns.transform_layout('b', '[i] -> [i*17179869184]')", "elements"),
+        (
+            "o, i = s.split('i', factor=2147483647)\n"
+            "oo, oi = s.split(o, factor=2147483647)\n"
+            "ooo, ooi = s.split(oo, factor=2147483647)",
+            "values such as",
+        ),
+    ],
+)
+def test_a_schedule_beyond_c_is_refused(script: str, found: str) -> None:
+    """The first two allocated 64 bytes and overran them; the last is an index."""
+    error = refused(script)
+    assert error.code == "H617"
+    assert found in error.diagnostic.found
+    assert error.diagnostic.repair
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "s.storage_align('a_inp', 0, 4611686018427387904, 0)",
+        "s.transform_layout('a_inp', '[i, j] -> [i*4611686018427387904, j]')",
+        "s.set_address('a_inp', 9223372036854775808)",
+        "s.split('c_m', factor=10000000000000000000000000000000000000000)",
+    ],
+)
+def test_a_schedule_for_units_beyond_c_is_refused(line: str) -> None:
+    script = f"s.cache_read('a', 'inp')\n{line}"
+    with pytest.raises(HwgenError) as caught:
+        compile_script(GEMM, VTA, script)
+    assert re.fullmatch(r"H\d{3}", caught.value.code)
+
+
+def integers(text: str) -> list[int]:
+    """Integer constants of C text, with those in comments left out."""
+    plain = re.sub(r'/\*.*?\*/|"[^"\n]*"|//[^\n]*', " ", text, flags=re.S)
+    return [int(n) for n in re.findall(r"(?<![\w.])\d+(?![\w.])", plain)]
+
+
+LARGE = st.one_of(
+    st.integers(1, 100),
+    st.sampled_from([2**k + d for k in (20, 31, 40, 62, 63, 64, 130) for d in (-1, 0, 1)]),
+)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(
+    st.sampled_from(["cpu", "cuda"]),
+    st.lists(
+        st.tuples(st.sampled_from(["split", "nparts", "align", "layout", "at", "cache"]), LARGE),
+        max_size=3,
+    ),
+)
+def test_every_constant_of_an_accepted_schedule_fits(
+    chip: str, edits: list[tuple[str, int]]
+) -> None:
+    """Each edit is refused with a code, or the text of the kernel holds 64-bit numbers only."""
+    hardware = CPU if chip == "cpu" else CUDA
+    s = Schedule(chain(), hardware)
+    codes: list[str] = []
+    for kind, number in edits:
+        loop = s.loops()[0]
+        try:
+            match kind:
+                case "split":
+                    s.split(loop, factor=number)
+                case "nparts":
+                    s.split(loop, nparts=number)
+                case "align":
+                    s.storage_align("b", 0, number, number - 1)
+                case "layout":
+                    s.transform_layout("b", f"[i] -> [i * {number}]")
+                case "cache":
+                    s.cache_read("b", "heap" if hardware is CPU else "scratch")
+                case _:
+                    s.set_address("b", number)
+        except HwgenError as error:
+            codes.append(error.code)
+    try:
+        made = compile_nest(chain(), hardware, s.trace(), auto=False)
+    except HwgenError as error:
+        codes.append(error.code)
+    else:
+        assert all(n <= 2**43 for n in integers(made.source.text))
+    assert all(re.fullmatch(r"H023|H41\d|H51\d|H617", code) for code in codes), codes
+
+
+@pytest.mark.parametrize("value", [2**63, -(2**63), 10**30])
+def test_a_size_or_parameter_set_beyond_c_is_refused(value: int) -> None:
+    with pytest.raises(HwgenError) as caught:
+        parse_workload({**CHAIN, "sizes": {"N": 64, "UNUSED": 1}}, {"UNUSED": value})
+    assert caught.value.code == "H026"
+    with pytest.raises(HwgenError) as caught:
+        load_hardware(ROOT / "tests" / "specs" / "one_unit.yaml", {"DEPTH": value})
+    assert caught.value.code == "H026"
+
+
+def test_constants_of_values_wrap_as_their_type_does() -> None:
+    """Each fits, and so does what is written for their product."""
+    data = {**CHAIN, "sizes": {"N": 64, "BIG": 2**62},
+            "compute": ["b[i] = a[i] * (BIG * 8)", "c[i] = b[i]"]}  # fmt: skip
+    text = compile_nest(parse_workload(data), CPU, "", auto=False).source.text
+    assert max(integers(text)) == 2**62
+
+
+def test_a_memory_beyond_c_is_refused(tmp_path: Path) -> None:
+    text = (ROOT / "tests" / "specs" / "one_unit.yaml").read_text(encoding="utf-8")
+    spec = tmp_path / "huge.yaml"
+    spec.write_text(text.replace("size: 4 KiB", "size: 8589934592 GiB"), encoding="utf-8")
+    with pytest.raises(HwgenError) as caught:
+        load_hardware(spec)
+    assert caught.value.code == "H026"
