@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 import hwgen
+from hwgen.codegen.program import calls
 from hwgen.errors import HwgenError
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import parse_hardware
@@ -68,3 +69,27 @@ def test_what_shipped_chips_cannot_compute(pair: tuple[str, str], code: str) -> 
     with pytest.raises(HwgenError) as caught:
         hwgen.compile_kernel(workload, hardware)
     assert caught.value.code == code
+
+
+@pytest.mark.parametrize(("scale", "stored"), [("0.25", True), ("-0.25", False)])
+def test_relu_before_the_scale_or_after_it(scale: str, stored: bool) -> None:
+    """Where the scale is negative, two implementations differ: no kernel has one."""
+    workload = hwgen.Workload(
+        "scaled",
+        tensors={
+            "a": "int8[16, 16]",
+            "b": "int8[16, 16]",
+            "s": "int32[16, 16]",
+            "y": "int8[16, 16]",
+        },
+        compute=[
+            "s[m, n] += a[m, k] * b[k, n]",
+            f"y[m, n] = int8(clip(round(float32(s[m, n]) * {scale}), 0, 127))",
+        ],
+    )
+    hardware = hwgen.load_hardware(ROOT / "hw_specs" / "gemmini.yaml")
+    if not stored:
+        assert "-0.25" in refusal(workload, hardware)
+        return
+    found = {c.intrinsic for c in calls(hwgen.compile_kernel(workload, hardware).program.body)}
+    assert "mvout_relu" in found
