@@ -14,8 +14,8 @@ from hwgen.codegen.c_expr import Interval, bounds
 from hwgen.codegen.emit_body import index_expressions
 from hwgen.codegen.nest import program as nest
 from hwgen.codegen.nest.names import expressions
+from hwgen.polyhedral.limits import check_elements, check_extent, check_value
 from hwgen.spec.expression import Access, Binary, Const, Expr, walk
-from hwgen.spec.limits import check_elements, check_extent, check_value
 
 _CONDITIONS = {"<", "<=", ">", ">=", "==", "!=", "and", "or"}
 Ranges = Mapping[str, Interval]

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from math import prod
 
+from hwgen.polyhedral.limits import beyond, check_elements, check_extent, check_value
 from hwgen.polyhedral.nest.state import Site, State, Storage, Tensor
 from hwgen.polyhedral.nest.terms import interval, not_quasi_affine
 from hwgen.spec.expression import Binary, Expr, Unary, children, names
-from hwgen.spec.limits import MAX_BYTES, beyond, check_elements, check_extent, check_value
+from hwgen.spec.limits import MAX_BYTES
 
 
 def check_limits(state: State) -> None:
