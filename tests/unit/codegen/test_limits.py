@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hwgen import HwgenError, Schedule, load_hardware, load_workload
+from hwgen.codegen.limits import check_kernel, check_nest
+from hwgen.codegen.nest.program import Assign, For, NestProgram
+from hwgen.codegen.program import Loop
 from hwgen.nest_pipeline import compile_nest
+from hwgen.pipeline import compile_kernel
 from hwgen.scripting import compile_script
+from hwgen.spec.expression import Access, Binary, Const, Name
 from hwgen.spec.load import parse_workload
 from hwgen.spec.workload import Workload
 
@@ -159,3 +165,51 @@ def test_a_memory_beyond_c_is_refused(tmp_path: Path) -> None:
     with pytest.raises(HwgenError) as caught:
         load_hardware(spec)
     assert caught.value.code == "H026"
+
+
+def wide(program: NestProgram, number: int) -> list[NestProgram]:
+    """The program with one number of each kind too large."""
+    (loop,) = [n for n in program.body if isinstance(n, For)]
+    (assign,) = loop.body
+    assert isinstance(assign, Assign)
+    far = replace(assign, target=Access(assign.target.tensor, (Const(number),)))
+    step = Binary("*", Name(loop.variable), Const(number))
+    strided = replace(assign, target=Access(assign.target.tensor, (step,)))
+    first, *others = program.buffers
+    return [
+        replace(program, buffers=(replace(first, strides=(number,)), *others)),
+        replace(program, body=(replace(loop, extent=number),)),
+        replace(program, body=(replace(loop, bound=Const(number)),)),
+        *(replace(program, body=(replace(loop, body=(a,)),)) for a in (far, strided)),
+    ]
+
+
+def test_the_last_check_before_c_finds_every_kind_of_number() -> None:
+    data = {**CHAIN, "tensors": {"a": "float32[N]", "c": "float32[N]"}, "compute": ["c[i] = a[i]"]}
+    program = compile_nest(parse_workload(data), CPU, "", auto=False).program
+    check_nest(program)
+    for broken in wide(program, 2**64):
+        with pytest.raises(HwgenError) as caught:
+            check_nest(broken)
+        assert caught.value.code == "H617"
+
+
+def test_the_last_check_of_calls_finds_every_kind_of_number() -> None:
+    program = compile_kernel(GEMM, VTA).program
+    check_kernel(program)
+    image, *images = program.images
+    buffer, *buffers = program.buffers
+    kernel, *kernels = program.kernels
+    far = tuple(b + 2**64 for b in kernel.bases[0])
+    loop = Loop("n", Const(0), Const(2**64), ())
+    broken = [
+        replace(program, images=(replace(image, outer=(2**41,)), *images)),
+        replace(program, images=(replace(image, index=(Const(2**64),)), *images)),
+        replace(program, buffers=(replace(buffer, base=2**41), *buffers)),
+        replace(program, kernels=(replace(kernel, bases=(far,)), *kernels)),
+        replace(program, body=(*program.body, loop)),
+    ]
+    for changed in broken:
+        with pytest.raises(HwgenError) as caught:
+            check_kernel(changed)
+        assert caught.value.code == "H617"
