@@ -51,11 +51,14 @@ def examine_nest(
 
     Raises:
         HwgenError: H729 the executor's own checks; H790 a result that differs from the reference;
-            H791 modelled cycles below the lower bound; H70x where C cannot be compiled or run.
+            H791 modelled cycles below the lower bound; H70x where C cannot be compiled or run;
+            H792 buffers too large to be run.
     """
     from hwgen.model.reference import run_reference
+    from hwgen.verify.room import check_buffers
 
     c = compilation
+    check_buffers(c.workload, c.program.buffers)
     run: NestRun | None = None
     expected = run_reference(c.workload, inputs)
     outputs: dict[str, Array] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import prod
 
+from hwgen.codegen.nest.program import Buffer
 from hwgen.codegen.program import Image
 from hwgen.errors import HwgenError
 from hwgen.spec.workload import Workload
@@ -53,6 +54,26 @@ def check_images(workload: Workload, images: Sequence[Image]) -> None:
         f"{elements[largest]:,} of them for {largest}",
         allowed=f"at most {MAX_ELEMENTS:,} elements",
         repair="smaller sizes, with --set",
+    )
+
+
+def check_buffers(workload: Workload, buffers: Sequence[Buffer]) -> None:
+    """Refuse to run a processor's kernel whose buffers become too large as they are laid out.
+
+    Raises:
+        HwgenError: H792.
+    """
+    total = sum(b.elements for b in buffers)
+    if total <= MAX_ELEMENTS:
+        return
+    largest = max(buffers, key=lambda b: b.elements)
+    raise HwgenError(
+        "H792",
+        f"{workload.name} is too large to be run",
+        location=workload.location,
+        found=f"{total:,} elements of all buffers, {largest.elements:,} of them for {largest.name}",
+        allowed=f"at most {MAX_ELEMENTS:,} elements",
+        repair=f"a layout of {largest.name} with smaller steps, or smaller sizes, with --set",
     )
 
 

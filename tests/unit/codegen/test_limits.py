@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,6 +21,7 @@ from hwgen.scripting import compile_script
 from hwgen.spec.expression import Access, Binary, Const, Name
 from hwgen.spec.load import parse_workload
 from hwgen.spec.workload import Workload
+from hwgen.verify.examine_nest import Engine, examine_nest
 
 ROOT = Path(__file__).resolve().parents[3]
 CPU = load_hardware(ROOT / "hw_specs" / "cpu_generic.yaml")
@@ -138,6 +140,17 @@ def test_every_constant_of_an_accepted_schedule_fits(
     else:
         assert all(n <= 2**43 for n in integers(made.source.text))
     assert all(re.fullmatch(r"H023|H41\d|H51\d|H617", code) for code in codes), codes
+
+
+def test_a_kernel_of_huge_buffers_compiles_and_is_not_run() -> None:
+    """Within what C can hold, but the allocation would abort the process."""
+    script = "s.storage_align('b', 0, 1073741824, 0)"
+    made = compile_nest(chain(), CPU, script, auto=False)
+    assert max(integers(made.source.text)) == 2**38  # bytes
+    engines: tuple[Engine, ...] = ("python", "c")
+    for engine in engines:
+        with pytest.raises(HwgenError, match="H792"):
+            examine_nest(made, {"a": np.zeros(64, np.float32)}, engine)
 
 
 @pytest.mark.parametrize("value", [2**63, -(2**63), 10**30])
