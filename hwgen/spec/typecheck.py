@@ -21,7 +21,7 @@ from hwgen.spec.expression import (
     Expr,
     Name,
     Unary,
-    walk,
+    children,
 )
 
 TypeOf = Callable[[Access | Name], str]
@@ -120,6 +120,16 @@ def dtype_of(expr: Expr, type_of: TypeOf) -> str:
             return "float32"
         return "int32" if all(holds("int32", v) for v in values) else "int64"
     return dtype
+
+
+def own_dtype(expr: Expr, type_of: TypeOf) -> str:
+    """The data type that an expression has wherever it stands: "bool" for conditions, "" for
+    numbers, which take the type of what they meet.
+
+    Raises:
+        ExpressionTypeError: the expression is ill typed.
+    """
+    return _type(expr, type_of)
 
 
 def _type(expr: Expr, type_of: TypeOf) -> str:
@@ -281,7 +291,15 @@ def _check_constant(expr: Expr, target: str) -> None:
 
 
 def _constants(expr: Expr) -> list[Const]:
-    return [node for node in walk(expr) if isinstance(node, Const)]
+    """The numbers that a value made of numbers only may come to be, or is computed from; those of
+    conditions have met their type there."""
+    match expr:
+        case Const():
+            return [expr]
+        case Call("select", (_, yes, no)):
+            return [*_constants(yes), *_constants(no)]
+        case _:
+            return [constant for child in children(expr) for constant in _constants(child)]
 
 
 def _has_float(expr: Expr) -> bool:

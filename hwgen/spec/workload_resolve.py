@@ -231,13 +231,15 @@ def _language_of_loop(name: str) -> str:
 
 
 def _default_loops(where: Written, assign: Assign, shapes: Shapes) -> tuple[tuple[str, int], ...]:
-    """Loops with the extents of the tensors that they index by themselves.
+    """Loops with the extents of the tensors that they index by themselves, the target before all:
+    what it reads may be larger.
 
     Raises:
         HwgenError: H204 a reserved name, H216 no tensor gives an extent, H217 tensors disagree.
     """
     accesses = [(assign.target, False), *guarded_accesses(assign.value)]
     extents: dict[str, tuple[int, str]] = {}
+    written: set[str] = set()
     # An access under a guard gives an extent only where nothing else does.
     for pass_guarded in (False, True):
         fixed = set(extents) if pass_guarded else set[str]()
@@ -248,6 +250,10 @@ def _default_loops(where: Written, assign: Assign, shapes: Shapes) -> tuple[tupl
                 if not isinstance(index, Name) or index.name in {*where.context.values, *fixed}:
                     continue
                 known, first = extents.setdefault(index.name, (extent, str(access)))
+                if access is assign.target:
+                    written.add(index.name)
+                elif index.name in written and extent > known:
+                    continue
                 if known != extent:
                     raise where.error(
                         "H217", f"the extents of loop {index.name!r} disagree",

@@ -83,6 +83,50 @@ def test_default_loops_follow_the_target_then_appearance() -> None:
     assert w.statements[0].loops == (("j", 5), ("i", 3), ("k", 2), ("l", 4))
 
 
+def test_a_loop_that_the_target_indexes_has_the_targets_extent() -> None:
+    w = make("c[i] = b[i] + b[i + 2]", b="float32[8]", c="float32[6]")
+    assert w.statements[0].loops == (("i", 6),)
+    w = make("c[i] += b[i, k] * a[i, k]", a="int8[4, 3]", b="int8[8, 3]", c="int32[4]")
+    assert w.statements[0].loops == (("i", 4), ("k", 3))
+
+
+@pytest.mark.parametrize(
+    ("statement", "a"),
+    [
+        ("c[i] = a[i]", "int32[3]"),
+        ("c[i] += a[k] * b[k]", "int8[4]"),
+        ("c[i] += a[i] * b[k] * a[k]", "int8[6]"),
+    ],
+)
+def test_extents_that_disagree(statement: str, a: str) -> None:
+    """What is read is smaller than the target, or a sum runs over two extents."""
+    used = {"b": "int8[8]"} if "b[" in statement else {}
+    assert code(statement, a=a, c="int32[6]", **used) == "H217"
+
+
+def test_an_index_that_takes_all_of_the_targets_two_dimensions() -> None:
+    assert code("c[i, i] = a[i]", a="int32[6]", c="int32[4, 6]") == "H217"
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "y[i] = select(x[i] < 0.5, 1, 0)",
+        "y[i] = select(x[i] < 0.5, 1, 0) + 2",
+        "y[i] = select(i < 300, 1, 0)",
+        "y[i] = select(x[i] < 1e30, select(x[i] > 2.5, 3, 2), 0)",
+    ],
+)
+def test_numbers_of_a_condition_are_not_those_of_the_value(statement: str) -> None:
+    used = {"x": "float32[8]"} if "x[" in statement else {}
+    make(statement, y="int32[8]" if "+" in statement else "uint8[8]", **used)
+
+
+@pytest.mark.parametrize("number", ["0.5", "300", "-1"])
+def test_numbers_of_the_value_are(number: str) -> None:
+    assert code(f"y[i] = select(x[i] < 0.5, 1, {number})", x="float32[8]", y="uint8[8]") == "H219"
+
+
 def test_explicit_loops_fix_order_and_may_add_unit_loops() -> None:
     statement: Given = {"do": "y[i] += x[i, k]", "loops": {"u": 1, "k": "K", "i": 4}}
     w = make([statement], {"K": 3}, x="int8[4, 3]", y="int32[4]")
