@@ -124,14 +124,36 @@ def _in_parts(stage: str, axis: int, factor: int, offset: int, size: int) -> Hwg
 
 
 def _difference(canonical: str, given: str) -> tuple[str, str] | tuple[()]:
-    """The first line in which a schedule differs from that of its tiling, and that line."""
+    """The first line in which a schedule differs from that of its tiling, and what that one has of
+    the same loop, call or buffer there."""
     theirs, mine = canonical.splitlines(), given.splitlines()
     for a, b in zip(theirs, mine, strict=False):
-        if a != b:
+        if a == b:
+            continue
+        alike = [x for x in theirs if _subject(x) == _subject(b)]
+        other = next((x for x in alike if x.strip() != b.strip()), None)
+        if _subject(a) == _subject(b) and a.strip() != b.strip():
             return b.strip(), a.strip()
+        if b in theirs:
+            return b.strip(), f"`{a.strip()}` before it"
+        if other is not None:
+            return b.strip(), other.strip()
+        if alike:
+            return f"{b.strip()} {_inside(b)}", f"it {_inside(alike[0])}"
+        return b.strip(), a.strip()
     if len(theirs) != len(mine):
         return f"{len(mine)} lines of loops and calls", f"{len(theirs)} lines"
     return ()
+
+
+def _subject(line: str) -> str:
+    """What a line of a schedule is about: a buffer, a loop, or a call."""
+    return " ".join(line.split()[:2]).rstrip(":")
+
+
+def _inside(line: str) -> str:
+    depth = (len(line) - len(line.lstrip())) // 2
+    return f"inside {depth} loop{'' if depth == 1 else 's'}"
 
 
 @dataclass(frozen=True)
@@ -336,7 +358,7 @@ class Reader:
                     aligns.append(Align(storage.name, axis, factor // size, offset // size))
         return Tiling(
             match,
-            tuple(sorted(tiles.items())),
+            tuple(tiles.items()),
             order,
             tuple(depths.items()),
             tuple(slots.items()),

@@ -116,7 +116,8 @@ def _layout_text(
     tiling: Tiling, storage: Storage, box: tuple[int, ...], strides: tuple[int, ...]
 ) -> str:
     depth = tiling.depth[storage.name]
-    parameters = [f"{loop.loop}_tile" for loop in tiling.loops[:depth]]
+    counters = [f"{loop.loop}_tile" for loop in tiling.loops]
+    parameters = counters[:depth]
     rows = [loop for loop, _ in tiling.match.rows(storage.name)]
     steps = dense([extent for _, extent in tiling.match.rows(storage.name)])
     lanes = tiling.match.storage_lane[storage.name][len(rows) :]
@@ -127,7 +128,7 @@ def _layout_text(
     for d, coordinate in enumerate(tiling.match.coordinate[storage.name]):
         cut, size = tiling.match.cut(storage, d)
         quotient = f"floor({names[d]}/{size})" if size > 1 else names[d]
-        base = storage_base(tiling, storage, coordinate)
+        base = storage_base(tiling, storage, coordinate).along(counters)
         offset = f"{quotient} - ({base})" if base.terms or base.constant else quotient
         if box[d] > 1:
             entry.append(f"{strides[d]}*({offset})" if strides[d] > 1 else offset)
@@ -140,7 +141,7 @@ def _layout_text(
         elif cut:
             lane_text[lanes.index(cut)] = f"{names[d]} mod {size}"
     slots = tiling.slot[storage.name]
-    turn = counter(tiling, storage.name)
+    turn = counter(tiling, storage.name).along(counters)
     slot = "0"
     if slots > 1:
         slot = str(turn) if tiling.kept(storage.name) else f"({turn}) mod {slots}"

@@ -89,7 +89,7 @@ def _call(site: Site, kernels: list[MicroKernelDef]) -> Call:
         CallOperand(
             operand.name,
             address.buffer,
-            _address(address),
+            _address(address, site.counters),
             tuple(Const(w.strides[k]) for w in hardware_loops),
         )
         for k, (operand, address) in enumerate(zip(intrinsic.operands, site.addresses, strict=True))
@@ -122,15 +122,17 @@ def _repeated(site: Site, call: Call) -> Node:
     return node
 
 
-def _address(address: Address) -> Expr:
-    offset = address.offset.expression()
-    return add(offset, _slot(address)) if address.turn is not None else offset
+def _address(address: Address, counters: Sequence[str]) -> Expr:
+    offset = address.offset.along(counters).expression()
+    if address.turn is None:
+        return offset
+    return add(
+        offset, multiply(_slot(address.turn, address.slots, counters), Const(address.slot_stride))
+    )
 
 
-def _slot(address: Address) -> Expr:
-    assert address.turn is not None
-    turn = Binary("%", address.turn.expression(), Const(address.slots))
-    return multiply(turn, Const(address.slot_stride))
+def _slot(turn: Affine, slots: int, counters: Sequence[str]) -> Expr:
+    return Binary("%", turn.along(counters).expression(), Const(slots))
 
 
 def _micro_kernel(site: Site, number: int) -> tuple[MicroKernelDef, Expr]:
@@ -179,8 +181,8 @@ def _digits(site: Site) -> list[_Radix]:
     for i, walk in enumerate(site.absorbed.outer):
         sizes[f"call{i}"] = (0, walk.extent)
     digits: list[_Radix] = []
-    names = sorted({n for a in site.addresses for n in a.offset.names})
-    for name in names:
+    moving = {n for a in site.addresses for n in a.offset.names}
+    for name in (n for n in sizes if n in moving):
         low, high = sizes[name]
         offsets = tuple(a.offset.coefficient(name) for a in site.addresses)
         if high - low > 1:
@@ -191,7 +193,7 @@ def _digits(site: Site) -> list[_Radix]:
             turns.setdefault((a.turn, a.slots), []).append(k)
     for (turn, slots), members in turns.items():
         offsets = tuple(a.slot_stride if k in members else 0 for k, a in enumerate(site.addresses))
-        expression = Binary("%", turn.expression(), Const(slots))
+        expression = _slot(turn, slots, site.counters)
         digits.append(_Radix(str(expression), expression, slots, offsets))
     return digits
 

@@ -82,8 +82,8 @@ class Placed:
 
 
 def first_fit(wanted: Sequence[Wanted]) -> list[Placed]:
-    """Buffers with the least choice first, larger ones before smaller ones, each at the lowest
-    address where no earlier one is in its way."""
+    """Buffers with the least choice first, larger ones before smaller ones, equals as they are
+    given, each at the lowest address where no earlier one is in its way."""
     placed: list[Placed] = []
     for w in _in_order(wanted):
         placed.append(Placed(w, w.lowest(w.usable.start, w.entries, _taken(w, placed))))
@@ -91,7 +91,7 @@ def first_fit(wanted: Sequence[Wanted]) -> list[Placed]:
 
 
 def _in_order(wanted: Sequence[Wanted]) -> list[Wanted]:
-    return sorted(wanted, key=lambda w: (len(w.usable), -w.entries, w.name))
+    return sorted(wanted, key=lambda w: (len(w.usable), -w.entries))
 
 
 def _taken(w: Wanted, placed: Sequence[Placed]) -> list[tuple[int, int]]:

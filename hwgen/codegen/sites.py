@@ -85,6 +85,12 @@ class Site:
     def depth(self) -> int:
         return len(self.ranges)
 
+    @property
+    def counters(self) -> tuple[str, ...]:
+        """Variables of its addresses: of the loops around its calls, then of the tile loops."""
+        tiles = (f"{loop.loop}_tile" for loop in self.loops)
+        return (*(f"call{i}" for i in range(len(self.absorbed.outer))), *tiles)
+
 
 def build_sites(
     hardware: HardwareSpec,
@@ -180,7 +186,7 @@ class _Builder:
         selection, depth = tiling.match.selection, tiling.operation_depth(operation)
         if operation.kind == "init" and self.moves(operation, depth):
             # Where its slot is stored in the same iteration, after that.
-            return Position(Side.BEHIND, len(selection.operations))
+            return Position(Side.BEHIND, len(selection.operations) + number)
         before = operation.kind in ("load", "init") or selection.early(operation)
         inside = selection.inner(operation) and depth > tiling.spatial_depth
         return Position(Side.BEFORE if before or inside else Side.BEHIND, number)

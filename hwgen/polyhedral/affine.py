@@ -31,6 +31,11 @@ class Affine:
         constant = self.constant + sum(c * values[n] for n, c in self.terms if n in values)
         return Affine(tuple((n, c) for n, c in self.terms if n not in values), constant)
 
+    def along(self, names: Iterable[str]) -> Affine:
+        """The same function to be shown, its terms in the order of `names` and not sorted, so that
+        no name decides what stands first; equal to none but those shown so."""
+        return Affine(tuple((n, c) for n in names if (c := self.coefficient(n))), self.constant)
+
     def expression(self, bindings: Mapping[str, Expr] | None = None) -> Expr:
         """As a program expression, variables replaced by `bindings`."""
         bindings = bindings or {}

@@ -61,8 +61,14 @@ def dependences(scop: Scop) -> Dependences:
         position += 1
     schedule = isl.union_map(order).intersect_domain(isl.union_set(domain))
     found = isl.conflicts(isl.union_map(reads), isl.union_map(writes), schedule)
+    # By position: a name of the sink's own could be that of another loop.
     own = isl.union_map(
-        isl.relation(s.name, [n for n, _ in s.loops], s.name, [f"{n}_" for n, _ in s.loops])
+        isl.relation(
+            s.name,
+            [f"i{n}" for n in range(len(s.loops))],
+            s.name,
+            [f"o{n}" for n in range(len(s.loops))],
+        )
         for s in scop.statements
         if s.op != "="
     )

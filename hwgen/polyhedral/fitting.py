@@ -182,7 +182,7 @@ class Form:
         tiles = {n: min(t, self.match.count[n]) for n, t in self.tiles}
         return Tiling(
             self.match,
-            tuple(sorted(tiles.items())),
+            tuple(tiles.items()),
             self.loops[: self.spatial],
             tuple((n, active_depth(self.match, tiles, self.loops, p)) for n, p in self.places),
             self.slots,
@@ -191,7 +191,7 @@ class Form:
 
 def smallest_form(hardware: HardwareSpec, match: Match, fixed: Mapping[str, int]) -> Form:
     """The form of a match that takes least, with some tile sizes given."""
-    tiles = tuple(sorted((n, fixed.get(n, 1)) for n in match.count))
+    tiles = tuple((n, fixed.get(n, 1)) for n in match.count)
     space = Space(hardware, match, WHOLE)
     loops = (*space.spatial, *space.reduction)
     options = space.depths(loops, len(space.spatial))

@@ -22,7 +22,7 @@ from hwgen.polyhedral.lane_padding import padding_problem
 from hwgen.polyhedral.operations import Operation, Selection, Storage
 from hwgen.polyhedral.ragged import Lanes, exact_tails, single_lanes
 from hwgen.polyhedral.scop import Scop
-from hwgen.polyhedral.semantics import operand_iterators
+from hwgen.polyhedral.semantics import copies, operand_iterators
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class Match:
 
 
 def match(scop: Scop, selections: list[Selection]) -> list[Match]:
-    """Valid matches with the fewest applications of the costliest intrinsic, in stable order.
+    """Valid matches with the fewest applications of the costliest intrinsic, as they are found.
 
     Raises:
         HwgenError: H302 where no assignment of lanes is valid.
@@ -153,7 +153,8 @@ def ranked_matches(
     are equally good so far, those with the least of it are kept.
 
     Raises:
-        HwgenError: H302 where no assignment of lanes is valid.
+        HwgenError: H302 where no assignment of lanes is valid, H303 where isl finds no match to be
+            one.
     """
     found: list[Match] = []
     reasons: list[str] = []
@@ -176,16 +177,33 @@ def ranked_matches(
             allowed="operands whose element depends on the lanes only through their own index",
             repair="index each operand by its own loops, or add an intrinsic for this access",
         )
+    defect: HwgenError | None = None
+    some = False
     for iterations in sorted({m.iterations for m in found}):
-        equal = [m for m in found if m.iterations == iterations]
-        if cost is not None:
-            least = min(map(cost, equal))
-            equal = [m for m in equal if cost(m) == least]
-        distinct = {str(m): m for m in equal}
-        chosen = [distinct[key] for key in sorted(distinct)][:MAX_MATCHES]
-        for m in chosen:
-            check_match(m)
-        yield chosen
+        chosen: list[Match] = []
+        for m in _cheapest([m for m in found if m.iterations == iterations], cost):
+            try:
+                check_match(m)
+            except HwgenError as error:
+                defect = defect or error
+                continue
+            chosen.append(m)
+            if len(chosen) == MAX_MATCHES:
+                break
+        if chosen:
+            some = True
+            yield chosen
+    if defect is not None and not some:
+        raise defect
+
+
+def _cheapest(equal: Sequence[Match], cost: Callable[[Match], int] | None) -> Iterator[Match]:
+    """Those of least cost, each once."""
+    if cost is not None:
+        least = min(map(cost, equal))
+        equal = [m for m in equal if cost(m) == least]
+    distinct = {str(m): m for m in equal}
+    yield from distinct.values()
 
 
 MAX_MATCHES = 4
@@ -271,17 +289,17 @@ def _complete(scop: Scop, selection: Selection, anchor_lanes: dict[str, str | No
     problem = padding_problem(scop, selection, anchor, anchor_lanes, {*tails}, single)
     if problem:
         return problem
-    loops = {n for o in selection.operations for n in o.loops}
-    counts = {n: -(-scop.extents[n] // blocks.get(n, 1)) for n in sorted(loops)}
+    loops = dict.fromkeys(n for o in selection.operations for n in o.loops)
+    counts = {n: -(-scop.extents[n] // blocks.get(n, 1)) for n in loops}
     return Match(
         selection,
         tuple((o.name, tuple(lanes[o.name].items())) for o in selection.operations),
-        tuple(sorted(blocks.items())),
+        tuple(blocks.items()),
         tuple(pinned.items()),
         tuple(coordinates.items()),
         tuple(counts.items()),
         tuple(shapes.items()),
-        tuple(sorted(tails.items())),
+        tuple(tails.items()),
         single,
     )
 
@@ -405,7 +423,8 @@ def lane_dimension(storage: Storage, loop: str) -> int | None:
 
 
 def check_match(found: Match) -> None:
-    """Let isl decide that a match is one: single-valued per operand, injective where written.
+    """Let isl decide that a match is one: single-valued per operand, injective where written,
+    but by copies: several lanes of theirs may write one element, as all of them write its value.
 
     Raises:
         HwgenError: H303 with the operand; only a defect of the matcher can cause it.
@@ -436,11 +455,7 @@ def check_match(found: Match) -> None:
             ]
             element = [_at(index, point) for index in storage.indices]
             access = _access(key, element, [*outer, *inner], diagonal)
-            within = (
-                operand.name != written
-                or o.kind in ("load", "store")
-                or _per_call(access, len(outer))
-            )
+            within = operand.name != written or copies(o.intrinsic) or _per_call(access, len(outer))
             if not access.is_single_valued() or not within:
                 raise HwgenError("H303", f"{o.name}: operand {operand.name} is no valid match")
 

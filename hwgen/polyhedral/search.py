@@ -240,16 +240,14 @@ def search(
 
 
 def _cheapest(found: Sequence[Candidate], keep: int) -> list[Candidate]:
-    """The cheapest schedules, of equals those whose text comes first; the same found more than
-    once counts as it was found first."""
+    """The cheapest schedules, of equals those found first; the same found more than once counts
+    as it was found first."""
     texts = {id(c.tiling.match): str(c.tiling.match) for c in found}
     distinct: dict[object, Candidate] = {}
     for c in found:
         t = c.tiling
         distinct.setdefault((texts[id(t.match)], t.loops, t.depths, t.slots), c)
-    ranked = sorted(distinct.values(), key=lambda c: c.cycles)
-    near = [c for c in ranked if c.cycles <= ranked[:keep][-1].cycles]
-    return sorted(near, key=lambda c: (c.cycles, texts[id(c.tiling.match)] + str(c.tiling)))[:keep]
+    return sorted(distinct.values(), key=lambda c: c.cycles)[:keep]
 
 
 class _Search:
@@ -348,7 +346,7 @@ def _tiling(shape: Shape, slots: dict[str, NDArray[np.int64]], i: int) -> Tiling
     tiles = {n: at(v) for n, v in shape.grid.items()}
     return Tiling(
         shape.match,
-        tuple(sorted(tiles.items())),
+        tuple(tiles.items()),
         shape.loops[: shape.spatial],
         tuple(
             (n, active_depth(shape.match, tiles, shape.loops, d))

@@ -78,10 +78,16 @@ def written_position(intrinsic: Intrinsic) -> int:
     return [o.name for o in intrinsic.operands].index(only[1])
 
 
+def copies(intrinsic: Intrinsic) -> bool:
+    """Whether an intrinsic writes what it reads, and does nothing else."""
+    only = written(intrinsic)
+    return only is not None and only[0].op == "=" and isinstance(only[0].value, Access)
+
+
 def moves(hardware: HardwareSpec, intrinsic: Intrinsic) -> bool:
     """Whether an intrinsic copies from one memory on the chip to another, and does nothing else."""
     only = written(intrinsic)
-    if only is None or not isinstance(only[0].value, Access) or only[0].op != "=":
+    if only is None or not copies(intrinsic) or not isinstance(only[0].value, Access):
         return False
     ends = (intrinsic.operand(only[1]).memory, intrinsic.operand(only[0].value.tensor).memory)
     return ends[0] != ends[1] and all(hardware.memory[m].kind != "offchip" for m in ends)
