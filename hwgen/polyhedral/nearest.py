@@ -20,7 +20,7 @@ from hwgen.polyhedral.scop import ScopStatement
 from hwgen.polyhedral.selection import Selector
 from hwgen.polyhedral.semantics import as_read, updates, widens, written
 from hwgen.polyhedral.unify import Unification, as_immediate, unify
-from hwgen.spec.expression import Access, Binary, Call, Cast, Const, Expr, Name, Unary
+from hwgen.spec.expression import Access, Binary, Call, Cast, Const, Expr, Name, Unary, walk
 from hwgen.spec.hardware import Intrinsic
 from hwgen.spec.typecheck import is_float
 
@@ -67,6 +67,9 @@ class Diagnosis:
 
     def nearest_miss(self, statement: ScopStatement) -> tuple[str, str]:
         """What comes nearest to a statement that nothing computes: the reason and the repair."""
+        by_place = next((n for n in self.parts(statement) if _by_place(n)), None)
+        if by_place is not None:
+            return _placed(by_place)
         if statement.op != "=":
             return self._accumulation(statement)
         value = statement.value
@@ -80,6 +83,12 @@ class Diagnosis:
             return (
                 f"`{value}` is computed into off-chip memory only, but {tensor} is an intermediate",
                 f"make {tensor} the output of a workload of its own",
+            )
+        if self.selector.cover(value, self.hardware.offchip.name, statement) is not None:
+            return (
+                f"a store writes {tensor} from `{value}`, but {tensor} is read again, and nothing "
+                "leaves it in a memory of the chip, to be stored from there",
+                f"read what {tensor} is computed from, or make a workload of what reads {tensor}",
             )
         stores = [
             f"`{w[0]}`"
@@ -229,7 +238,8 @@ class Diagnosis:
     ) -> Miss | None:
         """What keeps an intrinsic from computing a value; None where nothing does."""
         fields = {i.name: i for i in intrinsic.immediates}
-        exact = list(unify(pattern, value, fields))
+        stores = bool(target) and self._offchip(intrinsic.operand(target).memory)
+        exact = list(unify(pattern, value, fields, self.scop.dtype, whole=stores))
         if exact:
             misses = [self._operands(statement, intrinsic, u, value, target) for u in exact]
             served = any(m is None for m in misses)
@@ -477,6 +487,29 @@ class Diagnosis:
 
     def _offchip(self, memory: str) -> bool:
         return self.hardware.memory[memory].kind == "offchip"
+
+
+def _by_place(node: Expr) -> bool:
+    """Whether a part of a value is one thing or another by where its loops stand."""
+    match node:
+        case Call("select", (condition, _, _)):
+            return not any(isinstance(n, Access) for n in walk(condition))
+        case _:
+            return False
+
+
+def _placed(node: Expr) -> tuple[str, str]:
+    """The reason and the repair of a part that loops decide: no call does, but padding is laid out
+    with a tensor."""
+    told = f"`{node}` depends on where its loops stand, and a call computes all its elements alike"
+    match node:
+        case Call("select", (_, Access(tensor, _), Const())):
+            return told, (
+                f"write the padding as a statement of its own, {tensor}_padded[...] = select(..., "
+                f"{tensor}[...], ...) over all that is read, and read {tensor}_padded here"
+            )
+        case _:
+            return told, "write a statement for each case, over the loops for which it holds"
 
 
 def _constant(other: Constant) -> Miss:

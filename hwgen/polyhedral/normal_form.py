@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import copysign
 
 from hwgen.polyhedral.folding import folded
-from hwgen.spec.expression import Access, Binary, Call, Cast, Const, Expr, Name, Unary
+from hwgen.polyhedral.value_range import value_range
+from hwgen.spec.expression import Access, Binary, Call, Cast, Const, Expr, Name, Unary, children
+from hwgen.spec.typecheck import is_float, own_dtype
 
+_ZERO = (Const(0), Const(0.0))
 _WIDTH = {"int8": 8, "uint8": 8, "int16": 16, "uint16": 16, "int32": 32, "int64": 64}
 
 
 def normalise(expr: Expr, dtypes: Mapping[str, str]) -> Expr:
-    """The value with `clip` expanded, lossless casts dropped, constants folded and to the right."""
+    """The value with `clip` expanded, what changes nothing dropped (lossless casts, shifts by 0,
+    bounds that are met anyway), constants folded and to the right."""
     return folded(_normalised(expr, dtypes))
 
 
@@ -31,7 +36,9 @@ def _normalised(expr: Expr, dtypes: Mapping[str, str]) -> Expr:
                 and _WIDTH.get(dtypes[inner.tensor], 99) <= _WIDTH[dtype]
                 and not (dtype == "int64" and dtypes[inner.tensor] != "int64")
             )
-            return inner if lossless else Cast(dtype, inner)
+            same = isinstance(inner, Access) and dtypes[inner.tensor] == dtype
+            kept = lossless or same or _is_of(operand, dtype, dtypes)
+            return inner if kept else Cast(dtype, inner)
         case Call("clip", (value, low, high)):
             bounded = Call("max", (value, low))
             return normalise(Call("min", (bounded, high)), dtypes)
@@ -39,11 +46,61 @@ def _normalised(expr: Expr, dtypes: Mapping[str, str]) -> Expr:
             inner = tuple(normalise(a, dtypes) for a in arguments)
             if function in ("min", "max") and isinstance(inner[0], Const):
                 inner = inner[::-1]
-            return Call(function, inner)
+            return inner[0] if _idle_bound(function, inner, dtypes) else Call(function, inner)
         case Binary(op, left, right):
             a, b = normalise(left, dtypes), normalise(right, dtypes)
+            if b in _ZERO and op in (">>", "<<", "-") and copysign(1, b.value) > 0:
+                return a
             if op == "-" and isinstance(b, Const):
                 op, b = "+", Const(-b.value)
             if op in ("+", "*") and isinstance(a, Const):
                 a, b = b, a
-            return Binary(op, a, b)
+            # A float's +0.0 would make 0.0 of -0.0.
+            if op == "+" and b == Const(0) and _is_integer(a, dtypes):
+                return a
+            return a if op == "*" and b == Const(1) else Binary(op, a, b)
+
+
+def _is_of(value: Expr, dtype: str, dtypes: Mapping[str, str]) -> bool:
+    """Whether a value as it is written is of a type; one with immediates or loops may not be."""
+
+    def type_of(node: Access | Name) -> str:
+        return dtypes[node.tensor] if isinstance(node, Access) else ""
+
+    return not _names_values(value) and own_dtype(value, type_of) == dtype
+
+
+def _names_values(value: Expr) -> bool:
+    match value:
+        case Name():
+            return True
+        case Access():
+            return False
+        case _:
+            return any(_names_values(child) for child in children(value))
+
+
+def _is_integer(value: Expr, dtypes: Mapping[str, str]) -> bool:
+    match value:
+        case Const(number):
+            return isinstance(number, int)
+        case Access(tensor, _):
+            return not is_float(dtypes[tensor])
+        case Cast(dtype, _):
+            return not is_float(dtype)
+        case Name():
+            return False
+        case Call("select", (_, yes, no)):
+            return _is_integer(yes, dtypes) and _is_integer(no, dtypes)
+        case _:
+            return all(_is_integer(child, dtypes) for child in children(value))
+
+
+def _idle_bound(function: str, arguments: tuple[Expr, ...], dtypes: Mapping[str, str]) -> bool:
+    """Whether a value is on the right side of a bound whatever it is computed from."""
+    if function not in ("min", "max"):
+        return False
+    known, bound = (value_range(a, dtypes) for a in arguments)
+    if known is None or bound is None or bound[0] != bound[1]:
+        return False
+    return bound[1] >= known[1] if function == "min" else bound[0] <= known[0]

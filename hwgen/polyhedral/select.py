@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hwgen.errors import HwgenError
+from hwgen.polyhedral.beginnings import first_element
 from hwgen.polyhedral.operations import NOTHING_SHARED, Selection, Sharing
 from hwgen.polyhedral.scop import Scop, ScopStatement
 from hwgen.polyhedral.selection import Apply, Plan, Selector
@@ -29,23 +30,20 @@ class Outcome:
 def select(
     scop: Scop, hardware: HardwareSpec, sharing: Sharing = NOTHING_SHARED
 ) -> list[Selection]:
-    """Cover all statements; one selection per way to perform the accumulation.
+    """Cover all statements; one selection per way to perform the accumulation that leads on.
 
     Raises:
         HwgenError: H301 where no intrinsic covers a statement, H305 where an accumulator cannot
             be initialised, H404 where more than one accumulation would have to be fused.
     """
     found = outcome(scop, hardware, sharing)
-    if found.error is not None:
-        raise found.error
-    assert found.selection is not None
-    selections = [found.selection]
+    ways = [found]
     for choice in range(1, found.ways):
-        other = _select_with(scop, hardware, sharing, choice, found.start)
-        if other.error is not None:
-            raise other.error
-        assert other.selection is not None
-        selections.append(other.selection)
+        ways.append(_select_with(scop, hardware, sharing, choice, found.start, trial=True))
+    selections = [way.selection for way in ways if way.selection is not None]
+    if not selections:
+        assert found.error is not None
+        raise found.error
     return selections
 
 
@@ -69,6 +67,11 @@ def outcome(
         )
         return Outcome(None, 0, None, 0, error)
     first = _select_with(scop, hardware, sharing, 0, None, trial=trial)
+    element = first_element(scop, scop.anchor)
+    if first.error is not None and first.error.code == "H305" and element is not None:
+        begun = Start(scop.statements, element)
+        found = _select_with(scop, hardware, sharing, 0, begun, trial=trial)
+        return first if found.selection is None else found
     # What is added to a sum afterwards may be what it starts from.
     taken = tuple(n for n, _ in sharing.takes)
     start = starting_value(scop, taken) if first.error is not None else None

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from hwgen.errors import HwgenError
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.affine import Affine
-from hwgen.polyhedral.normal_form import normalise
+from hwgen.polyhedral.beginnings import beginning, no_beginning
 from hwgen.polyhedral.operations import NOTHING_SHARED, Kind, Operation, Sharing, Storage
 from hwgen.polyhedral.scop import Reference, Scop, ScopStatement, reference
 from hwgen.polyhedral.semantics import (
@@ -197,7 +197,8 @@ class Selector:
                 continue  # a plain copy computes nothing
             if offchip and intrinsic.operand(only[1]).dtype != self.stored_dtype(statement):
                 continue
-            for found in unify(only[0].value, value, self.immediates(intrinsic)):
+            fields, dtypes = self.immediates(intrinsic), self.scop.dtype
+            for found in unify(only[0].value, value, fields, dtypes, whole=offchip):
                 plan = self._operands(intrinsic, found, statement, only[1])
                 if plan is not None:
                     yield plan
@@ -212,7 +213,8 @@ class Selector:
             for op, value in updates(intrinsic):
                 if op != statement.op:
                     continue
-                for found in unify(value, statement.value, self.immediates(intrinsic)):
+                fields, dtypes = self.immediates(intrinsic), self.scop.dtype
+                for found in unify(value, statement.value, fields, dtypes):
                     plan = self._operands(intrinsic, found, statement, "")
                     if plan is not None:
                         yield plan
@@ -514,15 +516,26 @@ class Selector:
             self._update(statement, plan, name, first)
             return
         if start is None:
-            init = self._initialiser(memory, neutral, statement)
-            written_to = {init.semantics[0].target.tensor: name}
+            steps = beginning(self.hardware, self.scop, statement, intrinsic.operand(target))
+            if not steps:
+                raise no_beginning(self.hardware, self.scop, statement, memory)
+            for step in steps:
+                written_to = {operand.name: name for operand in step.intrinsic.operands}
+                self._append(
+                    statement,
+                    "init",
+                    step.intrinsic,
+                    written_to,
+                    step.immediates,
+                    statement.spatial,
+                )
         else:
             init = self.loader(memory, self.scop.dtype[start.tensor])
             assert init is not None, "plans whose sums cannot start from it are left out"
             only = init.semantics[0]
             assert isinstance(only.value, Access)
             written_to = {only.target.tensor: name, only.value.tensor: start.tensor}
-        self._append(statement, "init", init, written_to, (), statement.spatial)
+            self._append(statement, "init", init, written_to, (), statement.spatial)
         self._update(statement, plan, name, None)
 
     def _update(
@@ -537,30 +550,6 @@ class Selector:
         )
         self.operations[-1] = replace(self.operations[-1], first=first)
         self.settle(statement, name)
-
-    def _initialiser(
-        self, memory: str, neutral: int | float, statement: ScopStatement
-    ) -> Intrinsic:
-        for intrinsic in self.hardware.intrinsics:
-            only = written(intrinsic)
-            if only is None or only[0].op != "=":
-                continue
-            value = only[0].value
-            if any(isinstance(n, Access) for n in walk(value)):
-                continue
-            if normalise(value, {}) != Const(neutral):
-                continue
-            if intrinsic.operand(only[1]).memory == memory:
-                return intrinsic
-        raise HwgenError(
-            "H305",
-            f"no intrinsic sets {memory} to {neutral}, from which `{statement.op}` starts",
-            location=statement.source.location,
-            field="compute",
-            found=str(statement),
-            allowed=f"an intrinsic with semantics `dst[...] = {neutral}` on memory {memory}",
-            repair=f"add such an intrinsic to {self.hardware.name}",
-        )
 
     def _hold(self, storage: Storage) -> None:
         rank = len(self.hardware.memory[storage.memory].entry_shape)

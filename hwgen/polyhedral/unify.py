@@ -1,6 +1,8 @@
 """Expression matching: an intrinsic's semantics against a statement's value.
 
 Modulo commutativity of `+ * min max`, and associativity of the integer ones and of min and max.
+What changes nothing may be supplied: a shift by 0, a bound that the value meets anyway, a cast to a
+type that holds it.
 """
 
 from __future__ import annotations
@@ -12,8 +14,10 @@ from itertools import combinations
 
 import numpy as np
 
+from hwgen.polyhedral.value_range import value_range, within
 from hwgen.spec.expression import Access, Binary, Call, Cast, Const, Expr, Name, Unary
 from hwgen.spec.hardware import Immediate
+from hwgen.spec.typecheck import integer_range, is_float
 
 MAX_TERMS = 6
 """Operands of one flattened sum or product that are split in all ways; more are taken in order."""
@@ -27,9 +31,31 @@ class Unification:
     immediates: tuple[tuple[str, int | float], ...] = ()
 
 
-def unify(pattern: Expr, value: Expr, immediates: Mapping[str, Immediate]) -> Iterator[Unification]:
-    """Every way in which `value` is an instance of `pattern`."""
-    yield from _unify(pattern, value, Unification(), immediates)
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What decides whether a part fits: a call's fields, and the types of tensors."""
+
+    immediates: Mapping[str, Immediate]
+    dtypes: Mapping[str, str]
+
+
+def unify(
+    pattern: Expr,
+    value: Expr,
+    immediates: Mapping[str, Immediate],
+    dtypes: Mapping[str, str] | None = None,
+    *,
+    whole: bool = False,
+) -> Iterator[Unification]:
+    """Every way in which `value` is an instance of `pattern`.
+
+    `dtypes`: of the value's tensors, where what changes nothing may be supplied in parts of it, and
+    with `whole` around all of it.
+    """
+    facts = _Facts(immediates, dtypes or {})
+    yield from _unify(pattern, value, Unification(), facts)
+    if whole:
+        yield from _supplied(pattern, value, Unification(), facts)
 
 
 def as_immediate(field: Immediate, number: int | float) -> int | float | None:
@@ -56,9 +82,7 @@ def _bfloat16(number: float) -> float:
     return float(struct.unpack("<f", bits.to_bytes(4, "little"))[0])
 
 
-def _unify(
-    pattern: Expr, value: Expr, known: Unification, immediates: Mapping[str, Immediate]
-) -> Iterator[Unification]:
+def _unify(pattern: Expr, value: Expr, known: Unification, facts: _Facts) -> Iterator[Unification]:
     match pattern, value:
         case Access(operand, _), _:
             bound = dict(known.operands).get(operand)
@@ -66,8 +90,8 @@ def _unify(
                 yield Unification((*known.operands, (operand, value)), known.immediates)
             elif bound == value:
                 yield known
-        case Name(name), Const(number) if name in immediates:
-            field = immediates[name]
+        case Name(name), Const(number) if name in facts.immediates:
+            field = facts.immediates[name]
             bound = dict(known.immediates).get(name)
             held = as_immediate(field, number)
             if held is not None and bound in (None, held):
@@ -78,18 +102,51 @@ def _unify(
                 yield known
         case Binary(op, left, right), Binary(other, _, _) if op == other:
             if op in ("+", "*"):
-                yield from _commutative(op, left, right, value, known, immediates)
+                yield from _commutative(op, left, right, value, known, facts)
             else:
                 assert isinstance(value, Binary)
-                yield from _pairwise((left, right), (value.left, value.right), known, immediates)
+                yield from _pairwise((left, right), (value.left, value.right), known, facts)
         case Call("min" | "max" as op, (left, right)), Call(other, _) if op == other:
-            yield from _commutative(op, left, right, value, known, immediates)
+            yield from _commutative(op, left, right, value, known, facts)
         case Call(function, mine), Call(other, theirs) if function == other:
-            yield from _pairwise(mine, theirs, known, immediates)
+            yield from _pairwise(mine, theirs, known, facts)
         case Cast(dtype, inner), Cast(other, operand) if dtype == other:
-            yield from _unify(inner, operand, known, immediates)
+            yield from _part(inner, operand, known, facts)
         case Unary(op, inner), Unary(other, operand) if op == other:
-            yield from _unify(inner, operand, known, immediates)
+            yield from _part(inner, operand, known, facts)
+        case _:
+            return
+
+
+def _part(pattern: Expr, value: Expr, known: Unification, facts: _Facts) -> Iterator[Unification]:
+    """Every way in which a part of a value is an instance of a part of the pattern."""
+    yield from _unify(pattern, value, known, facts)
+    yield from _supplied(pattern, value, known, facts)
+
+
+def _supplied(
+    pattern: Expr, value: Expr, known: Unification, facts: _Facts
+) -> Iterator[Unification]:
+    """Every way in which a value is an instance of what the outermost operation of a pattern is
+    applied to, where that operation leaves it as it is."""
+    if isinstance(value, Const):
+        return
+    held = value_range(value, facts.dtypes) if facts.dtypes else None
+    match pattern:
+        case Cast(dtype, inner) if held is not None and not is_float(dtype):
+            same = isinstance(value, Cast) and value.dtype == dtype
+            if not same and within(held, integer_range(dtype)):
+                yield from _part(inner, value, known, facts)
+        case Call("min" | "max" as function, (inner, Const(int(bound)))) if held is not None:
+            if bound <= held[0] if function == "max" else bound >= held[1]:
+                yield from _part(inner, value, known, facts)
+        case Call("min" | "max" as function, (inner, Name() as field)) if held is not None:
+            bound = held[0] if function == "max" else held[1]
+            for first in _unify(field, Const(bound), known, facts):
+                yield from _part(inner, value, first, facts)
+        case Binary(">>" | "+", inner, Name() as field) if held is not None:
+            for first in _unify(field, Const(0), known, facts):
+                yield from _part(inner, value, first, facts)
         case _:
             return
 
@@ -98,13 +155,13 @@ def _pairwise(
     patterns: tuple[Expr, ...],
     values: tuple[Expr, ...],
     known: Unification,
-    immediates: Mapping[str, Immediate],
+    facts: _Facts,
 ) -> Iterator[Unification]:
     if not patterns:
         yield known
         return
-    for first in _unify(patterns[0], values[0], known, immediates):
-        yield from _pairwise(patterns[1:], values[1:], first, immediates)
+    for first in _part(patterns[0], values[0], known, facts):
+        yield from _pairwise(patterns[1:], values[1:], first, facts)
 
 
 def _commutative(
@@ -113,7 +170,7 @@ def _commutative(
     right: Expr,
     value: Expr,
     known: Unification,
-    immediates: Mapping[str, Immediate],
+    facts: _Facts,
 ) -> Iterator[Unification]:
     terms = flatten(op, value)
     if len(terms) > MAX_TERMS:
@@ -123,8 +180,8 @@ def _commutative(
         for chosen in combinations(indices, size):
             mine = rebuild(op, tuple(terms[i] for i in chosen))
             rest = rebuild(op, tuple(terms[i] for i in indices if i not in chosen))
-            for first in _unify(left, mine, known, immediates):
-                yield from _unify(right, rest, first, immediates)
+            for first in _part(left, mine, known, facts):
+                yield from _part(right, rest, first, facts)
 
 
 def flatten(op: str, value: Expr) -> tuple[Expr, ...]:

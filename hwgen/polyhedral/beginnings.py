@@ -1,0 +1,131 @@
+"""What an accumulation starts from: calls that set an accumulator to a value that changes nothing.
+
+That value is the neutral element, or any other that no term of a `max=` or `min=` is beyond: at
+least one term there is. It is set by one call, or set to another value and moved from there by a
+second one in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from hwgen.errors import HwgenError
+from hwgen.polyhedral.scop import Reference, Scop, ScopStatement, reference
+from hwgen.polyhedral.semantics import neutral_element, written
+from hwgen.polyhedral.unify import unify
+from hwgen.polyhedral.value_range import value_range
+from hwgen.spec.expression import Access, Binary, Call, Const, Expr
+from hwgen.spec.hardware import HardwareSpec, Intrinsic, Operand
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A call on an accumulator alone."""
+
+    intrinsic: Intrinsic
+    immediates: tuple[tuple[str, int | float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """Values that change nothing: from `neutral` to `last`, and `neutral` alone for floats."""
+
+    neutral: int | float
+    last: int | float
+
+    def holds(self, value: int | float) -> bool:
+        low, high = sorted((self.neutral, self.last))
+        return low <= value <= high
+
+
+def beginning(
+    hardware: HardwareSpec, scop: Scop, statement: ScopStatement, sums: Operand
+) -> tuple[Step, ...]:
+    """The calls that set what an update adds to, its operand `sums`, for a statement; none where
+    there are none."""
+    wanted = _wanted(scop, statement)
+    setters = list(_setters(hardware, sums.memory))
+    last = [(i, v) for i, v in setters if not sums.written_by or i.name in sums.written_by]
+    for intrinsic, value in last:
+        if value == wanted.neutral:
+            return (Step(intrinsic),)
+    for intrinsic, value in last:
+        if wanted.holds(value):
+            return (Step(intrinsic),)
+    for intrinsic, value in setters:
+        if isinstance(value, int) and isinstance(wanted.neutral, int):
+            for step in _moves(hardware, sums, value, wanted):
+                return (Step(intrinsic), step)
+    return ()
+
+
+def no_beginning(
+    hardware: HardwareSpec, scop: Scop, statement: ScopStatement, memory: str
+) -> HwgenError:
+    """The error of an accumulation that nothing begins."""
+    neutral = neutral_element(statement.op, scop.dtype[statement.target.tensor])
+    return HwgenError(
+        "H305",
+        f"no intrinsic sets {memory} to {neutral}, from which `{statement.op}` starts",
+        location=statement.source.location,
+        field="compute",
+        found=str(statement),
+        allowed=f"an intrinsic with semantics `dst[...] = {neutral}` on memory {memory}, or one "
+        "that sets another number and one that makes it of that",
+        repair=f"add such an intrinsic to {hardware.name}",
+    )
+
+
+def first_element(scop: Scop, statement: ScopStatement) -> Reference | None:
+    """The input's element that a `max=` or `min=` may start from: its first term."""
+    if statement.op == "+=" or not isinstance(statement.value, Access):
+        return None
+    declared = scop.workload.tensor.get(statement.value.tensor)
+    if declared is None or declared.role != "input":
+        return None
+    units = {n: 0 for n, extent in statement.loops if extent == 1}
+    return reference(statement.value, units | dict.fromkeys(statement.reduction, 0))
+
+
+def _wanted(scop: Scop, statement: ScopStatement) -> _Wanted:
+    dtype = scop.dtype[statement.target.tensor]
+    neutral = neutral_element(statement.op, dtype)
+    terms = value_range(statement.value, scop.dtype)
+    if statement.op == "+=" or terms is None or not isinstance(neutral, int):
+        return _Wanted(neutral, neutral)
+    return _Wanted(neutral, terms[0] if statement.op == "max=" else terms[1])
+
+
+def _setters(hardware: HardwareSpec, memory: str) -> Iterator[tuple[Intrinsic, int | float]]:
+    """Intrinsics that set an entry of a memory to a constant, and the constant."""
+    for intrinsic in hardware.intrinsics:
+        only = written(intrinsic)
+        if only is None or only[0].op != "=" or intrinsic.operand(only[1]).memory != memory:
+            continue
+        if isinstance(only[0].value, Const):
+            yield intrinsic, only[0].value.value
+
+
+def _moves(hardware: HardwareSpec, sums: Operand, value: int, wanted: _Wanted) -> Iterator[Step]:
+    """Calls in place that bring an accumulator from one value to a wanted one."""
+    for goal in (wanted.neutral, wanted.last):
+        assert isinstance(goal, int)
+        ways: tuple[Expr, ...] = (
+            Binary("+", Const(value), Const(goal - value)),
+            Call("max", (Const(value), Const(goal))),
+            Call("min", (Const(value), Const(goal))),
+        )
+        for intrinsic in hardware.intrinsics:
+            only = written(intrinsic)
+            if only is None or only[0].op != "=" or len(intrinsic.operands) > 1:
+                continue
+            if intrinsic.operand(only[1]).memory != sums.memory:
+                continue
+            if sums.written_by and intrinsic.name not in sums.written_by:
+                continue
+            fields = {i.name: i for i in intrinsic.immediates}
+            for way in ways[: 2 if goal > value else 3]:
+                for found in unify(only[0].value, way, fields):
+                    if dict(found.operands) == {only[1]: Const(value)}:
+                        yield Step(intrinsic, found.immediates)
