@@ -3,8 +3,8 @@
 Two calls of different units conflict where they touch one slot of a buffer and one of them
 writes. Units are in order, so a wait for a call covers every earlier call of its unit. The calls
 are walked in order; what a unit already knows to be done, by its own waits and by what those it
-waited for knew, needs no further wait. Between two phases, units that cannot tell each other
-anything do so by way of a third that has a call in between. What the chip offers decides what a
+waited for knew, needs no further wait. Units that cannot tell each other anything do so by way of a
+third that has a call in between. What the chip offers decides what a
 wait is: tokens, events (numbered flags), or barriers; a scoreboard needs fences alone, for what one
 phase stores off chip and another loads. The simulator's race detector checks the result on the real
 program, with none of this reasoning.
@@ -40,10 +40,12 @@ class SyncSite:
 @dataclass(frozen=True, slots=True)
 class _Pairs:
     """Per edge, what must be exchanged: call u of its source, before call v of its target, as
-    positions that increase on both sides; and each call's clock when it is done."""
+    positions that increase on both sides; and each call's clock when it is done. `relayed`: whether
+    some of it goes by way of a third unit."""
 
     exchanged: dict[Edge, list[tuple[int, int]]]
     clocks: list[Clock]
+    relayed: bool = False
 
 
 def synchronise(
@@ -65,18 +67,15 @@ def synchronise(
         case Scoreboard() as board:
             return _fences(hardware, board, sites)
         case Tokens():
-            program = ShortProgram(sites, reach)
-            instances = program.instances()
-            edges = _pairs(hardware, program, instances).exchanged
+            program, pairs = _settled(hardware, ShortProgram(sites, reach))
+            edges = pairs.exchanged
             ends = {edge: (Push(*edge), Pop(*edge)) for edge in edges}
-            return _exchanges(program, instances, edges, ends)
+            return _exchanges(program, program.instances(), edges, ends)
         case Events() as events:
-            program = ShortProgram(sites, reach)
-            instances = program.instances()
-            pairs = _pairs(hardware, program, instances)
+            program, pairs = _settled(hardware, ShortProgram(sites, reach))
             flags = _flags(hardware, events, _outstanding(hardware, events, program, pairs))
             ends = {edge: (Signal(*edge, *f), Wait(*edge, *f)) for edge, f in flags.items()}
-            return _exchanges(program, instances, pairs.exchanged, ends)
+            return _exchanges(program, program.instances(), pairs.exchanged, ends)
         case Barriers() as barriers:
             # A barrier serves every buffer: what needs none after it shows up slots later.
             period = lcm(*(t.slots for s in sites for t in s.touches if not t.kept))
@@ -85,12 +84,39 @@ def synchronise(
             return _barriers(hardware, barriers, program, longer)
 
 
+def _settled(hardware: HardwareSpec, program: ShortProgram) -> tuple[ShortProgram, _Pairs]:
+    """What must be exchanged, found on a program whose loops are cut so little that it does not
+    change any more: what goes by way of a third unit may reach over several generations of its
+    buffers.
+
+    Raises:
+        HwgenError: H611.
+    """
+    pairs = _pairs(hardware, program, program.instances())
+    while pairs.relayed:
+        longer = ShortProgram(program.sites, program.reach + max(program.reach, program.period))
+        if longer.short == program.short:
+            break
+        more = _pairs(hardware, longer, longer.instances())
+        settled = _places(program, pairs) == _places(longer, more)
+        program, pairs = longer, more
+        if settled:
+            break
+    return program, pairs
+
+
+def _places(program: ShortProgram, pairs: _Pairs) -> list[SyncSite]:
+    ends = {edge: (Push(*edge), Pop(*edge)) for edge in pairs.exchanged}
+    return _exchanges(program, program.instances(), pairs.exchanged, ends)
+
+
 def _pairs(hardware: HardwareSpec, program: ShortProgram, instances: Sequence[Instance]) -> _Pairs:
+    relayed = False
     while True:
         found = _exchanged(hardware, program, instances)
         if isinstance(found, _Pairs):
-            return found
-        instances = found
+            return replace(found, relayed=relayed)
+        instances, relayed = found, True
 
 
 def _exchanged(
@@ -110,10 +136,8 @@ def _exchanged(
                 continue
             if not _can_tell(hardware, other, call.unit):
                 site = program.sites[call.site]
-                # Inside a phase, what is needed in a loop is known from its ends only without this.
-                apart = program.sites[instances[when].site].phase != site.phase
                 edge, between = (other, call.unit), (when, position)
-                through = _through(hardware, instances, edge, between) if apart else None
+                through = _through(hardware, instances, edge, between)
                 if through is None:
                     raise _no_edge(hardware, other, call.unit, site)
                 return _relayed(instances, other, when, through, position)

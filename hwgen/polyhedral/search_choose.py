@@ -12,7 +12,7 @@ from hwgen.polyhedral.search import SCHEDULE_WORK, TOO_LONG, Candidate, SearchRe
 from hwgen.polyhedral.search_refine import keepers, neighbours
 from hwgen.spec.hardware import HardwareSpec
 
-LIMITS = ("H405", "H502", "H612", "H613", "H614", "H615", "H616")
+LIMITS = ("H405", "H502", "H611", "H612", "H613", "H614", "H615", "H616")
 """Errors of one schedule that another may not have."""
 
 SIMULATED, SIMULATED_SHORT = 8, 12
