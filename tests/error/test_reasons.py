@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -38,7 +37,7 @@ s.reorder(b_wgt_0_o, b_wgt_1_o, b_wgt_0_i, b_wgt_1_i)
 """
 
 
-def refused(chip: str, tensors: Mapping[str, str], *compute: str) -> HwgenError:
+def refused(chip: str, tensors: dict[str, str], *compute: str) -> HwgenError:
     hardware = hwgen.load_hardware(ROOT / "hw_specs" / f"{chip}.yaml")
     with pytest.raises(HwgenError) as caught:
         hwgen.compile_kernel(
