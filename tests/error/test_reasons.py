@@ -69,7 +69,8 @@ def test_cases_that_loops_decide_become_statements() -> None:
 
 
 def test_a_store_that_is_not_what_is_missing() -> None:
-    tensors = dict.fromkeys(("x", "b", "y1", "y2"), "int8[16, 32]")
+    same = "int8[16, 32]"
+    tensors = {"x": same, "b": same, "y1": same, "y2": same}
     error = refused(
         "vta", tensors, "y1[m, n] = int8(x[m, n] + b[m, n])", "y2[m, n] = int8(max(y1[m, n], 0))",
         "y1[m, n] = int8(max(y1[m, n], 1))",
