@@ -118,7 +118,9 @@ def _moves(hardware: HardwareSpec, sums: Operand, value: int, wanted: _Wanted) -
         )
         for intrinsic in hardware.intrinsics:
             only = written(intrinsic)
-            if only is None or only[0].op != "=" or len(intrinsic.operands) > 1:
+            if only is None or only[0].op != "=":
+                continue
+            if any(only[1] not in (o.name, o.same_as) for o in intrinsic.operands):
                 continue
             if intrinsic.operand(only[1]).memory != sums.memory:
                 continue
