@@ -1,31 +1,42 @@
 """Cycles on a systolic array against its public library: `python -m benchmarks.gemmini`.
 
-hwgen's kernels and the library's instruction stream (`tests/gemmini/tiled_matmul_auto.py`) run in
-the same timing model, from the same spec. `cycles` is what hwgen reports: runs of instructions as
-one call each. By instruction, every macro is an operation of its own, for hwgen and the library
-alike; there a load that follows another one waits for the other's last byte, and a store for the
-other's response. The hardware overlaps the latencies of consecutive moves, so the second pair of
-columns takes latencies as 0: what really happens lies between. What is left of the difference to
-`cycles` is where less than 16 rows meet a new block of weights: by instruction that product takes
-16 cycles, however many products with the same weights follow; in a run only all of them together
-take 16 at least.
+hwgen's kernels and the library's instruction streams (`tests/gemmini/tiled_matmul_auto.py`,
+`tiled_conv_auto.py`) run in the same timing model, from the same spec. The library is the one that
+its users run: loop instructions, two tiles at once in alternating halves, weights that stay are
+kept, convolutions padded by the loop. Its loops unroll beside the host, an instruction a cycle, and
+wait for no unit's queue, nor for the loop before the last to end: the best that they can do.
+hwgen's instructions are issued by the host core, each in the cycles that the spec's ISSUE says, and
+wait for room in the queues.
 
-The library has no convolution on its product's path: its heuristic and its stream are those of the
-product of im2col's matrix (batch x height x width rows, 9 x channels deep), which it is taken to
-find in DRAM at no cost. The last table gives the same tiles to hwgen's code generator.
+`cycles` is what hwgen reports: runs of instructions as one call each. By instruction, every macro
+is an operation of its own, for hwgen and the library alike; there a load that follows another one
+waits for the other's last byte, and a store for the other's response. The hardware overlaps the
+latencies of consecutive moves, so the second pair of columns takes latencies as 0: what really
+happens lies between. What is left of the difference to `cycles` is where less than 16 rows meet a
+new block of weights: by instruction that product takes 16 cycles, however many products with the
+same weights follow; in a run only all of them together take 16 at least.
+
+A call of hwgen's also packs what is not in place (`packed`: the bytes that the host moves for it);
+the library packs nothing. Where a RISC-V compiler and an emulator are found, the last table counts
+what the host retires: a core that retires one instruction a cycle takes as many cycles at least.
+
+In no column: scratchpad banks have one port, the TLB has 4 entries, the shared cache and DRAM have
+limits.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from math import prod
 
+from hwgen.codegen.program import KernelProgram
 from hwgen.codegen.software_loops import written_out
 from hwgen.errors import HwgenError
 from hwgen.model.bound import lower_bound
+from hwgen.model.host import packing_bytes
 from hwgen.model.timing import simulate_timing
 from hwgen.model.traffic import off_chip_traffic
 from hwgen.pipeline import Compilation, compile_kernel
@@ -33,8 +44,11 @@ from hwgen.report.table import Cell, table
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload
 from tests.gemmini import emitted
-from tests.gemmini.library_program import library_program
-from tests.gemmini.tiled_matmul_auto import DIM, Problem, bytes_read, choose_tiles
+from tests.gemmini.host_core import can_count, retired
+from tests.gemmini.library_program import library_chip, library_convolution, library_program
+from tests.gemmini.library_stream import DIM
+from tests.gemmini.tiled_conv_auto import Convolution, conv_bytes_read
+from tests.gemmini.tiled_matmul_auto import Problem, bytes_read, choose_tiles
 
 SCALE = 0.0078125
 GEMMS = (
@@ -53,12 +67,27 @@ BATCH = 4
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A workload with its sizes, and the product that the library computes for it."""
+    """A workload with its sizes, and what the library computes for it."""
 
     name: str
     workload: str
     sizes: tuple[tuple[str, int], ...]
-    product: Problem
+    theirs: Problem | Convolution
+
+    def library(self, hardware: HardwareSpec) -> KernelProgram:
+        match self.theirs:
+            case Problem():
+                return library_program(self.theirs, hardware)
+            case Convolution():
+                return library_convolution(self.theirs, hardware)
+
+    def library_bytes(self) -> int:
+        """Bytes of both factors that the library reads."""
+        match self.theirs:
+            case Problem():
+                return sum(bytes_read(self.theirs).values())
+            case Convolution():
+                return sum(conv_bytes_read(self.theirs).values())
 
 
 def gemm(m: int, n: int, k: int) -> Kernel:
@@ -68,14 +97,17 @@ def gemm(m: int, n: int, k: int) -> Kernel:
 
 def convolution(size: int, channels: int, outputs: int) -> Kernel:
     sizes = (("N", BATCH), ("H", size), ("W", size), ("C", channels), ("O", outputs))
-    product = Problem(BATCH * size * size, outputs, 9 * channels, scale=SCALE)
-    return Kernel(f"conv {size}x{size}x{channels} -> {outputs}", "conv2d_scaled", sizes, product)
+    theirs = Convolution(BATCH, size, channels, outputs, scale=SCALE)
+    return Kernel(f"conv {size}x{size}x{channels} -> {outputs}", "conv2d_scaled", sizes, theirs)
+
+
+def _latency(latency: int | None) -> dict[str, int]:
+    return {} if latency is None else {"READ_LATENCY": latency, "WRITE_LATENCY": latency}
 
 
 @cache
 def chip(latency: int | None = None) -> HardwareSpec:
-    given = {} if latency is None else {"READ_LATENCY": latency, "WRITE_LATENCY": latency}
-    return load_hardware(emitted.ROOT / "hw_specs" / "gemmini.yaml", given)
+    return load_hardware(emitted.ROOT / "hw_specs" / "gemmini.yaml", _latency(latency))
 
 
 @cache
@@ -91,6 +123,7 @@ class Measured:
     kernel: Kernel
     cycles: int
     bound: int
+    packed: int
     own: tuple[int, int]
     library: tuple[int, int]
 
@@ -101,11 +134,12 @@ class Measured:
 
 def measure(kernel: Kernel) -> Measured:
     c = compiled(kernel)
-    chips = (chip(), chip(0))
-    own = [simulate_timing(written_out(c.program, x), x).cycles for x in chips]
-    library = [simulate_timing(library_program(kernel.product, x), x).cycles for x in chips]
+    own = [simulate_timing(written_out(c.program, x), x).cycles for x in (chip(), chip(0))]
+    theirs = (library_chip(), library_chip(_latency(0)))
+    library = [simulate_timing(kernel.library(x), x).cycles for x in theirs]
     bound = lower_bound(c.program, chip()).cycles
-    return Measured(kernel, c.cycles, bound, (own[0], own[1]), (library[0], library[1]))
+    packed = packing_bytes(c.program, c.workload)
+    return Measured(kernel, c.cycles, bound, packed, (own[0], own[1]), (library[0], library[1]))
 
 
 def mean(numbers: Sequence[float]) -> float:
@@ -121,12 +155,12 @@ def cycles(kernels: Sequence[Kernel]) -> str:
         if sys.stderr.isatty():
             sys.stderr.write(f"{kernel.name}\n")
     header = (
-        "kernel", "cycles", "bound", "ratio",
+        "kernel", "cycles", "bound", "ratio", "packed",
         "by instr.", "library", "speedup", "no latency", "library", "speedup",
     )  # fmt: skip
     rows: list[tuple[Cell, ...]] = [
         (
-            m.kernel.name, m.cycles, m.bound, m.cycles / m.bound,
+            m.kernel.name, m.cycles, m.bound, m.cycles / m.bound, m.packed,
             m.own[0], m.library[0], m.speedups[0], m.own[1], m.library[1], m.speedups[1],
         )
         for m in found
@@ -144,15 +178,16 @@ def traffic(kernels: Sequence[Kernel]) -> str:
         factors = {t.name for t in c.workload.inputs}
         moved = [t for t in off_chip_traffic(c.program, chip(), c.workload) if t.tensor in factors]
         own, least = sum(t.loaded for t in moved), sum(t.size for t in moved)
-        library = sum(bytes_read(kernel.product).values())
+        library = kernel.library_bytes()
         rows.append((kernel.name, own, library, library / own, least))
     return table(("kernel", "hwgen", "library", "ratio", "least"), rows)
 
 
 def with_the_librarys_tiles(kernel: Kernel) -> tuple[str, int | str]:
     """hwgen's code for the library's product in the library's tiles: as reported."""
-    p = kernel.product
-    c = compiled(gemm(p.m, p.n, p.k))
+    assert isinstance(kernel.theirs, Problem)
+    c = compiled(kernel)
+    p = kernel.theirs
     i, j, k = choose_tiles_of(p)
     given = {"m": i * DIM, "n": j, "k": k}
     base = c.schedule.tiling
@@ -193,19 +228,41 @@ def tiles(kernels: Sequence[Kernel]) -> str:
     return table(("kernel", "hwgen", "library's I, J, K", "cycles", "ratio"), rows)
 
 
+def host(kernels: Sequence[Kernel]) -> str:
+    """Instructions that the host core retires in one call, and the cycles of both together."""
+    if not can_count():
+        return "no RISC-V compiler or no emulator"
+    rows: list[tuple[Cell, ...]] = []
+    for kernel in kernels:
+        c = compiled(kernel)
+        count = retired(c.source)
+        whole = c.cycles + count.packing
+        rows.append((
+            kernel.name, count.macros, count.issuing, count.per_macro, c.cycles, count.packing,
+            whole, whole / c.cycles,
+        ))  # fmt: skip
+    header = (
+        "kernel", "macros", "issuing", "each", "cycles", "packing", "call", "over cycles",
+    )  # fmt: skip
+    return table(header, rows)
+
+
 def main() -> int:
     gemms = [gemm(*shape) for shape in GEMMS]
     convolutions = [convolution(*shape) for shape in CONVOLUTIONS]
     cube = gemm(256, 256, 256)
-    for title, text in (
+    sections: tuple[tuple[str, Callable[[], str]], ...] = (
+        ("Cycles", lambda: cycles([*gemms, *convolutions])),
+        ("The cube of 256", lambda: cycles([cube])),
+        ("Bytes of both factors read", lambda: traffic([cube, *gemms, *convolutions])),
+        ("The library's tiles in hwgen's code; nothing is packed", lambda: tiles(gemms)),
         (
-            "Cycles; for convolutions, the library has im2col's matrix",
-            cycles([*gemms, *convolutions]),
+            "Instructions of the host core, one call; a call takes both at least",
+            lambda: host([cube, *gemms, *convolutions]),
         ),
-        ("The cube of 256", cycles([cube])),
-        ("Bytes of both factors read", traffic([cube, *gemms, *convolutions])),
-        ("The library's tiles in hwgen's code", tiles([*gemms, *convolutions])),
-    ):
+    )
+    for title, section in sections:
+        text = section()
         sys.stdout.write(f"{title}\n{text}\n\n")
         sys.stdout.flush()
     return 0

@@ -43,6 +43,22 @@ def test_tiles_fit_and_cannot_grow(shape: tuple[int, int, int]) -> None:
         assert not (grown.fit() and grown.i <= i and grown.j <= j and grown.k <= k)
 
 
+COUNTED = (
+    ((512, 512, 512), 3.41),
+    ((12544, 256, 64), 4.98),
+    ((12544, 64, 256), 3.23),
+    ((3136, 512, 128), 5.03),
+    ((3136, 128, 512), 3.28),
+    ((784, 1024, 256), 4.83),
+)
+"""MB that the library was counted to load."""
+
+
+@pytest.mark.parametrize(("shape", "counted"), COUNTED, ids=str)
+def test_bytes_loaded_are_those_counted(shape: tuple[int, int, int], counted: float) -> None:
+    assert round(sum(bytes_read(Problem(*shape)).values()) / 1e6, 2) == counted
+
+
 def test_traffic_of_256_cubed() -> None:
     read = bytes_read(Problem(256, 256, 256))
     assert read == {"A": 3 * 65536, "B": 4 * 65536}
@@ -100,11 +116,26 @@ def _execute(problem: Problem, tiles: Tiles | None = None) -> None:
         Problem(33, 150, 70, bias="full", scale=0.0005, relu=True),
         Problem(95, 97, 17, bias="repeating", full_c=True),
         Problem(1, 1, 1, full_c=True),
+        Problem(600, 96, 64, scale=0.002),
+        Problem(80, 400, 64, bias="full", full_c=True),
     ],
     ids=str,
 )
 def test_stream_computes_the_product(problem: Problem) -> None:
     _execute(problem)
+
+
+def test_halves_alternate_and_what_stays_is_loaded_once() -> None:
+    """Six tiles of C over two of K: A and B change halves at each, C where one is done."""
+    stream = list(matmul(Problem(32, 48, 64), Tiles(1, 1, 2)))
+    moved = [(name, a[1]) for name, a in stream if "mvin" in name and isinstance(a[1], int)]
+    halves = [at // 8192 for name, at in moved if name == "gemmini_extended_mvin"]
+    assert halves == [0, 1] * 6
+    stored = [a[1] for name, a in stream if "mvout" in name and isinstance(a[1], int)]
+    assert [at & 1023 for at in stored] == [0, 512] * 3
+    again = list(matmul(Problem(64, 32, 16), Tiles(1, 1, 1)))
+    loaded = [a[1] for name, a in again if name == "gemmini_extended_mvin2"]
+    assert loaded == [8192 - 16, 16384 - 16]
 
 
 @pytest.mark.skipif(not have_compiler(), reason="no C compiler")

@@ -1,27 +1,38 @@
 """What the public library's `tiled_matmul_auto` does, as data: its tiles and its instructions.
 
-Facts from ucb-bar/gemmini-rocc-tests, include/gemmini.h (`tiled_matmul_auto`,
-`tiled_matmul_outer`, `sp_tiled_matmul_ws`),
-https://github.com/ucb-bar/gemmini-rocc-tests/blob/master/include/gemmini.h. The stream is that of
-the software loop which the header keeps, commented out, beside the loop instruction that does the
-same in hardware.
+The library issues one loop instruction a tile, `gemmini_loop_ws`. Two of them run at once: A and B
+stand in the halves of the scratchpad in turn, sums in those of the accumulator, so that the next
+tile is loaded while this one is computed. A tile of A or B that stays in its half is not loaded
+again (`a_reuse`, `b_reuse`). This is the stream that the loops unroll to, in an order in which all
+that an instruction reads was issued before it.
+
+Facts: ucb-bar/gemmini-rocc-tests, include/gemmini.h (`tiled_matmul_auto`, `tiled_matmul_outer`,
+`sp_tiled_matmul_ws`), and ucb-bar/gemmini, src/main/scala/gemmini/LoopMatmul.scala.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 from math import isqrt
 from typing import Literal
 
-DIM = 16
-SPAD_ROWS = 16384
-ACC_ROWS = 1024
-MAX_BLOCKS = 4
-"""DIM-blocks that one move of int8 takes; a move of int32 takes one."""
-GARBAGE = 0xFFFFFFFF
-ACCUMULATOR, ACCUMULATE, FULL = 1 << 31, 1 << 30, 1 << 29
-WEIGHT_STATIONARY = 1
+from tests.gemmini.library_stream import (
+    ACC_ROWS,
+    ACCUMULATE,
+    ACCUMULATOR,
+    DIM,
+    FULL,
+    GARBAGE,
+    MAX_BLOCKS,
+    SPAD_ROWS,
+    WEIGHT_STATIONARY,
+    Dram,
+    Instruction,
+    bytes_of,
+    function_of,
+)
 
 Bias = Literal["none", "full", "repeating"]
 
@@ -38,19 +49,6 @@ class Tiles:
         """Whether A's and B's tiles take half of the scratchpad, C's half of the accumulator."""
         spad = (self.i * self.k + self.k * self.j) * DIM
         return spad <= SPAD_ROWS // 2 and self.i * self.j * DIM <= ACC_ROWS // 2
-
-
-@dataclass(frozen=True, slots=True)
-class Dram:
-    """An address: `offset_bytes` into a tensor."""
-
-    tensor: str
-    offset_bytes: int
-
-
-Argument = int | float | Dram
-Instruction = tuple[str, tuple[Argument, ...]]
-"""A macro's name and its arguments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,55 +120,77 @@ def matmul(problem: Problem, tiles: Tiles | None = None) -> Iterator[Instruction
     yield "gemmini_extended3_config_ld", (p.k, 1.0, 0, 0)
     yield "gemmini_extended3_config_ld", (p.n, 1.0, 0, 1)
     yield "gemmini_extended3_config_ld", (0 if p.bias == "repeating" else p.n * 4, 1.0, 0, 2)
-    for i in _axis(p.m, chosen.i):
-        for j in _axis(p.n, chosen.j):
-            for k in _axis(p.k, chosen.k):
-                yield from _tile(p, i, j, k)
+    yield from _tiles(p, _axis(p.m, chosen.i), _axis(p.n, chosen.j), _axis(p.k, chosen.k))
     yield "gemmini_fence", ()
 
 
-def _tile(p: Problem, i: _Axis, j: _Axis, k: _Axis) -> Iterator[Instruction]:
-    """One tile: the bias, then per k, j, i the moves in as they fall due, a product, a move out."""
-    b_start = SPAD_ROWS - k.blocks * j.blocks * DIM
-    c_start = ACCUMULATOR | ACCUMULATE | (FULL if p.full_c else 0)
+@dataclass(frozen=True, slots=True)
+class _Halves:
+    """Where a tile stands: the half of the scratchpad of A's and of B's, of the accumulator C's.
+
+    `a`, `b`: whether they are loaded; else they stand there from an earlier tile.
+    """
+
+    a_half: int
+    b_half: int
+    c_half: int
+    a: bool
+    b: bool
+
+
+def _tiles(
+    p: Problem, all_i: tuple[_Axis, ...], all_j: tuple[_Axis, ...], all_k: tuple[_Axis, ...]
+) -> Iterator[Instruction]:
+    """The loops, in turn in both halves; up to two tiles of A or of B have a half each for good."""
+    a_reuse = len(all_i) * len(all_k) <= 2
+    b_reuse = len(all_j) * len(all_k) <= 2
+    c_half = 0
+    for loop, (i, j, k) in enumerate(product(all_i, all_j, all_k)):
+        halves = _Halves(
+            int(i.start + k.start > 0) if a_reuse else loop % 2,
+            int(j.start + k.start > 0) if b_reuse else loop % 2,
+            c_half,
+            not a_reuse or j.start == 0,
+            not b_reuse or i.start == 0,
+        )
+        yield from _tile(p, i, j, k, halves)
+        c_half ^= int(k.last)
+
+
+def _tile(p: Problem, i: _Axis, j: _Axis, k: _Axis, halves: _Halves) -> Iterator[Instruction]:
+    """One loop: the bias, then per k, j, i the moves in as they fall due, a product, a move out."""
+    a_start = halves.a_half * (SPAD_ROWS // 2)
+    b_start = (halves.b_half + 1) * (SPAD_ROWS // 2) - k.blocks * j.blocks * DIM
+    d_start = ACCUMULATOR | halves.c_half * (ACC_ROWS // 2)
+    c_start = d_start | ACCUMULATE | (FULL if p.full_c else 0)
     if p.bias != "none" and k.start == 0:
         for ib in range(i.blocks):
             row = 0 if p.bias == "repeating" else (i.start + ib) * DIM
             for jb in range(j.blocks):
                 d = Dram("D", (row * p.n + (j.start + jb) * DIM) * 4)
-                where = ACCUMULATOR + (ib * j.blocks + jb) * DIM
+                where = d_start + (ib * j.blocks + jb) * DIM
                 yield "gemmini_extended_mvin3", (d, where, j.extent(jb), i.extent(ib))
-    for kb in range(k.blocks):
-        for jb in range(j.blocks):
-            for ib in range(i.blocks):
-                a_at = (ib * k.blocks + kb) * DIM
-                b_at = b_start + (kb * j.blocks + jb) * DIM
-                c_at = c_start + (ib * j.blocks + jb) * DIM
-                rows, cols, depth = i.extent(ib), j.extent(jb), k.extent(kb)
-                if jb == 0 and kb % MAX_BLOCKS == 0:
-                    a = Dram("A", (i.start + ib) * DIM * p.k + (k.start + kb) * DIM)
-                    count = min(MAX_BLOCKS, k.blocks - kb)
-                    yield "gemmini_extended_mvin", (a, a_at, k.extent(kb, count), rows)
-                if ib == 0 and jb % MAX_BLOCKS == 0:
-                    b = Dram("B", (k.start + kb) * DIM * p.n + (j.start + jb) * DIM)
-                    count = min(MAX_BLOCKS, j.blocks - jb)
-                    yield "gemmini_extended_mvin2", (b, b_at, j.extent(jb, count), depth)
-                fresh = p.bias == "none" and k.start == 0 and kb == 0
-                yield (
-                    "gemmini_extended_preload",
-                    (
-                        b_at if ib == 0 else GARBAGE,
-                        c_at & ~ACCUMULATE if fresh else c_at,
-                        cols, depth, cols, rows,
-                    ),
-                )  # fmt: skip
-                kind = "preloaded" if ib == 0 else "accumulated"
-                yield (
-                    f"gemmini_extended_compute_{kind}",
-                    (a_at, GARBAGE, depth, rows, DIM, DIM),
-                )
-                if k.last and kb == k.blocks - 1:
-                    yield from _move_out(p, i, j, ib, jb, c_start)
+    for kb, jb, ib in product(range(k.blocks), range(j.blocks), range(i.blocks)):
+        a_at = a_start + (ib * k.blocks + kb) * DIM
+        b_at = b_start + (kb * j.blocks + jb) * DIM
+        c_at = c_start + (ib * j.blocks + jb) * DIM
+        rows, cols, depth = i.extent(ib), j.extent(jb), k.extent(kb)
+        if halves.a and jb == 0 and kb % MAX_BLOCKS == 0:
+            a = Dram("A", (i.start + ib) * DIM * p.k + (k.start + kb) * DIM)
+            count = min(MAX_BLOCKS, k.blocks - kb)
+            yield "gemmini_extended_mvin", (a, a_at, k.extent(kb, count), rows)
+        if halves.b and ib == 0 and jb % MAX_BLOCKS == 0:
+            b = Dram("B", (k.start + kb) * DIM * p.n + (j.start + jb) * DIM)
+            count = min(MAX_BLOCKS, j.blocks - jb)
+            yield "gemmini_extended_mvin2", (b, b_at, j.extent(jb, count), depth)
+        fresh = p.bias == "none" and k.start == 0 and kb == 0
+        c_to = c_at & ~ACCUMULATE if fresh else c_at
+        weights = b_at if ib == 0 else GARBAGE
+        yield "gemmini_extended_preload", (weights, c_to, cols, depth, cols, rows)
+        kind = "preloaded" if ib == 0 else "accumulated"
+        yield f"gemmini_extended_compute_{kind}", (a_at, GARBAGE, depth, rows, DIM, DIM)
+        if k.last and kb == k.blocks - 1:
+            yield from _move_out(p, i, j, ib, jb, c_start)
 
 
 def _move_out(
@@ -196,47 +216,12 @@ def _move_out(
 
 def bytes_read(problem: Problem, tiles: Tiles | None = None) -> dict[str, int]:
     """Bytes that the moves in read, by tensor."""
-    found: dict[str, int] = {}
-    for name, arguments in matmul(problem, tiles):
-        if "mvin" in name:
-            source, _, cols, rows = arguments
-            assert isinstance(source, Dram)
-            assert isinstance(cols, int)
-            assert isinstance(rows, int)
-            size = 4 if source.tensor == "D" else 1
-            found[source.tensor] = found.get(source.tensor, 0) + cols * rows * size
-    return found
-
-
-_STATEMENTS_PER_FUNCTION = 400
-"""Compilers take long over one function of many thousand calls."""
+    return bytes_of(matmul(problem, tiles))
 
 
 def to_c(problem: Problem, function: str, tiles: Tiles | None = None) -> str:
     """The stream as a C function of A, B, D where there is a bias, and C."""
-    bias = problem.bias != "none"
-    calls = [f"  {name}({', '.join(map(_c, a))});" for name, a in matmul(problem, tiles)]
-    c_type = "int32_t" if problem.full_c else "int8_t"
-    d_type = ["const int32_t *D"] if bias else []
-    declared = ["const int8_t *A", "const int8_t *B", *d_type, f"{c_type} *C"]
-    names = [d.split("*")[1] for d in declared]
-    unused = [f"  (void){name};" for name in names]
-    lines = ['#include "include/gemmini.h"']
-    parts = range(0, len(calls), _STATEMENTS_PER_FUNCTION)
-    for number, start in enumerate(parts):
-        body = [*unused, *calls[start : start + _STATEMENTS_PER_FUNCTION]]
-        head = f"static void {function}_{number}({', '.join(declared)})"
-        lines += [head, "{", *body, "}"]
-    lines += [f"void {function}({', '.join(declared)});", f"void {function}({', '.join(declared)})"]
-    lines += ["{", *(f"  {function}_{n}({', '.join(names)});" for n in range(len(parts))), "}", ""]
-    return "\n".join(lines)
-
-
-def _c(argument: Argument) -> str:
-    match argument:
-        case Dram(tensor=tensor, offset_bytes=offset):
-            return f"(const char *){tensor} + {offset}"
-        case float():
-            return f"{argument!r}f"
-        case int():
-            return f"0x{argument:X}u" if argument >= 1 << 31 else str(argument)
+    bias = ("const int32_t *D",) if problem.bias != "none" else ()
+    c = "int32_t *C" if problem.full_c else "int8_t *C"
+    declared = ("const int8_t *A", "const int8_t *B", *bias, c)
+    return function_of(matmul(problem, tiles), function, declared)

@@ -1,0 +1,26 @@
+"""What a call costs the host besides issuing: bytes moved to pack, pad, copy and unpack tensors."""
+
+from __future__ import annotations
+
+from math import prod
+
+from hwgen.codegen.program import Image, KernelProgram
+from hwgen.spec.expression import DTYPES
+from hwgen.spec.workload import Workload
+
+
+def packing_bytes(program: KernelProgram, workload: Workload) -> int:
+    """Bytes that the host reads and writes in one call, constants that may be packed once included.
+
+    An image that is not in place is made on the host and copied to the chip's memory, or the other
+    way round: its tensor moves once, the image three times. Of a temporary the host writes at most
+    its fill, which is not counted.
+    """
+    return sum(_bytes(image, workload) for image in program.images if not image.in_place)
+
+
+def _bytes(image: Image, workload: Workload) -> int:
+    if image.role == "temporary":
+        return 0
+    tensor = workload.tensor[image.tensor]
+    return prod(tensor.shape) * DTYPES[tensor.dtype] + 3 * image.bytes
