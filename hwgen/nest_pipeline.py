@@ -15,6 +15,7 @@ from hwgen.autoschedule import DEFAULTS, Options, SearchReport, autoschedule
 from hwgen.codegen.nest.emit import NestSource, emit_nest
 from hwgen.codegen.nest.lower import lower_nest
 from hwgen.codegen.nest.program import NestProgram
+from hwgen.codegen.nest.races import check
 from hwgen.errors import HwgenError
 from hwgen.model.nest_cost import NestCost, estimate_nest, nest_bound
 from hwgen.nest_refit import nest_exceeds
@@ -23,6 +24,8 @@ from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.processor import Processor
 from hwgen.spec.workload import Workload
 
+CANNOT_BE_LOWERED = ("H51", "H62")
+"""Storage, and nests, that a legal schedule may have and a processor may not."""
 NEST_STAGES = ("state", "schedule", "script", "lower", "emit")
 """What `NestCompilation.stage` can show, in order."""
 
@@ -103,7 +106,8 @@ def compile_nest(
 
     Raises:
         HwgenError: H410 a workload that cannot be scheduled; H418 and what the primitives raise for
-            a script; H51x storage that does not fit; H62x a nest that cannot be lowered.
+            a script; H51x storage that does not fit; H62x a nest that cannot be lowered; H757 a
+            program that is wrong.
     """
     machine = _processor(hardware)
     schedule = Schedule(workload, hardware)
@@ -118,6 +122,8 @@ def compile_nest(
             program = lower_nest(schedule.resolved, schedule.homes, hardware)
             break
         except HwgenError as error:
+            if not error.code.startswith(CANNOT_BE_LOWERED):
+                raise
             # What the automatic part asked for does not fit after all: take its last edit back.
             if report is None or len(schedule.trace().splitlines()) <= given:
                 if error.code == "H513" and script is not None:
@@ -126,6 +132,7 @@ def compile_nest(
             schedule.undo()
             undone = "edits at the end were taken back: their kernel cannot be lowered"
             report = replace(report, notes=(undone,))
+    check(program, machine)
     return NestCompilation(workload, hardware, initial, schedule, report, program, bound)
 
 

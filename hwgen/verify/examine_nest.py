@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from hwgen.spec.hardware import HardwareSpec
     from hwgen.spec.workload import Workload
 
+CHECKED_STEPS = 100_000
+"""Steps of the program that are run thread by thread, some seconds; compiling runs fewer."""
+
 
 @dataclass(frozen=True, slots=True)
 class NestExamination:
@@ -47,18 +50,22 @@ def examine_nest(
     engine: Engine = "python",
     build: Build = AS_FOUND,
 ) -> NestExamination:
-    """Run a kernel and compare every result with the reference; `build`: how the C is compiled.
+    """Run a kernel, its program thread by thread too, and compare every result with the reference;
+    `build`: how the C is compiled.
 
     Raises:
-        HwgenError: H729 the executor's own checks; H790 a result that differs from the reference;
-            H791 modelled cycles below the lower bound; H70x where C cannot be compiled or run;
-            H792 buffers too large to be run.
+        HwgenError: H757 a program that is wrong; H729 the executor's own checks; H790 a result
+            that differs from the reference; H791 modelled cycles below the lower bound; H70x where
+            C cannot be compiled or run; H792 buffers too large to be run.
     """
+    from hwgen.codegen.nest.races import check
     from hwgen.model.reference import run_reference
     from hwgen.verify.room import check_buffers
 
     c = compilation
     check_buffers(c.workload, c.program.buffers)
+    assert c.hardware.processor is not None
+    check(c.program, c.hardware.processor, CHECKED_STEPS)
     run: NestRun | None = None
     expected = run_reference(c.workload, inputs)
     outputs: dict[str, Array] = {}

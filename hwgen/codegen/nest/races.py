@@ -1,12 +1,14 @@
 """A program's accesses, run thread by thread: what a wrong lowering would do, found by running it.
 
 Shares nothing with the insertion of barriers: threads of a block run from one barrier to the next,
-and whatever two of them touch in between, one writing, is a race. For small programs.
+and whatever two of them touch in between, one writing, is a race. Small programs run whole. Of
+large ones, `check` runs the first and the last iterations of every loop, of blocks and of threads:
+there affine indices are largest and smallest, and neighbours meet.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from math import prod
@@ -24,7 +26,9 @@ from hwgen.codegen.nest.program import (
     NestProgram,
     Node,
     PrefetchOf,
+    nodes,
 )
+from hwgen.errors import HwgenError
 from hwgen.spec.expression import DTYPES, Access, Binary, Call, Expr, children, evaluate, walk
 from hwgen.spec.processor import Processor
 
@@ -44,11 +48,43 @@ class Touch:
 
 Steps = Generator[Touch | Barrier | Allocate, None, None]
 
+STEPS = 10_000
+"""Nodes of a program that `check` visits, once whole and once in part: some tenths of a second."""
+
+
+class _EndOfSteps(Exception):  # noqa: N818 - not an error
+    """As many steps as allowed have been run."""
+
+
+def check(program: NestProgram, processor: Processor, steps: int = STEPS) -> None:
+    """Run as many steps of a program; of one that takes more, the corners of its loops too.
+
+    Raises:
+        HwgenError: H757 with what is wrong.
+    """
+    found: list[str] = []
+    for whole in (True, False):
+        run = _Run(program, processor, found, whole=whole, left=steps)
+        try:
+            run.host(program.body, {})
+        except _EndOfSteps:
+            if not found:
+                continue
+        break
+    if found:
+        raise HwgenError(
+            "H757",
+            "the program of a schedule is wrong",
+            found="; ".join(list(dict.fromkeys(found))[:4]),
+            allowed="accesses inside their buffers, to what was written, ordered between threads",
+            repair="report this schedule: lowering is wrong",
+        )
+
 
 def findings(program: NestProgram, processor: Processor) -> list[str]:
     """What is wrong: elements outside of buffers, reads of what was never written, races between
     threads or blocks, barriers that not all threads of a block reach. Each once, in order."""
-    run = _Run(program, processor)
+    run = _Run(program, processor, [])
     run.host(program.body, {})
     return list(dict.fromkeys(run.found))
 
@@ -57,8 +93,22 @@ def findings(program: NestProgram, processor: Processor) -> list[str]:
 class _Run:
     program: NestProgram
     processor: Processor
-    found: list[str] = field(default_factory=list[str])
+    found: list[str]
     written: set[Cell] = field(default_factory=set[Cell])
+    whole: bool = True
+    """Else only corners of loops are run, so that what they read may have been written outside."""
+    left: int | None = None
+    """Steps that may still be run."""
+
+    def step(self) -> None:
+        if self.left is not None:
+            self.left -= 1
+            if self.left < 0:
+                raise _EndOfSteps
+
+    def points(self, extent: int) -> Sequence[int]:
+        """The iterations of a loop that are run."""
+        return range(extent) if self.whole or extent <= 3 else (0, 1, extent - 1)
 
     # Outside of launches
 
@@ -68,7 +118,8 @@ class _Run:
                 case Launch():
                     self.launch(node, values)
                 case For(variable, bound, _, _, inside, _) if _launches(inside):
-                    for i in range(int(evaluate(bound, values))):
+                    for i in self.points(int(evaluate(bound, values))):
+                        self.step()
                         self.host(inside, {**values, variable: i})
                 case Allocate(_, inside) if _launches(inside):
                     self.forget(node.buffer)
@@ -82,8 +133,19 @@ class _Run:
 
     def forget(self, buffer: str) -> None:
         """A fresh buffer holds nothing."""
-        own = set(self.cells(buffer, range(self.program.buffer[buffer].elements)))
-        self.written -= own
+        if not self.whole:
+            return
+        elements = range(self.program.buffer[buffer].elements)
+        if len(elements) <= len(self.written):
+            self.written.difference_update(self.cells(buffer, elements))
+            return
+        found = self.program.buffer[buffer]
+        if found.address_bytes is None:
+            name, own = buffer, elements
+        else:
+            name = f"@{found.memory}"
+            own = range(found.address_bytes, found.address_bytes + found.bytes)
+        self.written = {c for c in self.written if c[0] != name or c[1] not in own}
 
     def serial(self, touch: Touch) -> None:
         if not self.inside(touch):
@@ -102,7 +164,7 @@ class _Run:
         return False
 
     def check_written(self, touch: Touch, cells: list[Cell]) -> None:
-        known = self.program.buffer[touch.buffer].role == "input"
+        known = self.program.buffer[touch.buffer].role == "input" or not self.whole
         if not known and not self.written.issuperset(cells):
             self.found.append(f"{touch.buffer} is read where nothing was written")
 
@@ -124,10 +186,10 @@ class _Run:
         blocks = [(v, e) for k, v, e in launch.coordinates if kinds[k].level == "block"]
         threads = [(v, e) for k, v, e in launch.coordinates if kinds[k].level == "thread"]
         owners: dict[Cell, tuple[int, bool]] = {}
-        for number, block in enumerate(product(*(range(e) for _, e in blocks))):
+        for number, block in enumerate(product(*(self.points(e) for _, e in blocks))):
             outer = {**values, **{v: i for (v, _), i in zip(blocks, block, strict=True)}}
             running: list[Steps] = []
-            for thread in product(*(range(e) for _, e in threads)):
+            for thread in product(*(self.points(e) for _, e in threads)):
                 own = {v: i for (v, _), i in zip(threads, thread, strict=True)}
                 running.append(self.steps(launch.body, {**outer, **own}))
             self.block(running, number, owners)
@@ -178,7 +240,7 @@ class _Run:
                 cell = (step.buffer, step.element)
                 if step.writes:
                     private.add(cell)
-                elif cell not in private:
+                elif cell not in private and self.whole:
                     self.found.append(f"{step.buffer} is read where nothing was written")
                 continue
             for cell in self.cells(step.buffer, (step.element,)):
@@ -222,9 +284,16 @@ class _Run:
 
     def steps(self, body: tuple[Node, ...], values: Values) -> Steps:
         for node in body:
+            self.step()
             match node:
                 case For(variable, bound, _, _, inside, _):
-                    for i in range(int(evaluate(bound, values))):
+                    before = -1
+                    for i in self.points(int(evaluate(bound, values))):
+                        self.step()
+                        if i > before + 1 and _waits(inside):
+                            # Iterations that are left out have barriers.
+                            yield _LEFT_OUT
+                        before = i
                         yield from self.steps(inside, {**values, variable: i})
                 case If(condition, inside):
                     if evaluate(condition, values):
@@ -237,7 +306,8 @@ class _Run:
                 case Assign():
                     yield from _assign(node, values)
                 case IntrinsicCall(_, _, _, loops, meaning, _):
-                    for point in product(*(range(e) for _, e in loops)):
+                    for point in product(*(self.points(e) for _, e in loops)):
+                        self.step()
                         inner = {n: i for (n, _), i in zip(loops, point, strict=True)}
                         yield from _assign(meaning, {**values, **inner})
                 case Barrier():
@@ -257,6 +327,10 @@ def _launches(body: tuple[Node, ...]) -> bool:
         isinstance(n, Launch) or (isinstance(n, For | If | Allocate) and _launches(n.body))
         for n in body
     )
+
+
+def _waits(body: tuple[Node, ...]) -> bool:
+    return any(isinstance(n, Barrier | CombineAcrossThreads) for n in nodes(body))
 
 
 def _label(touches: list[tuple[int, Touch]]) -> str:
@@ -296,6 +370,7 @@ def _on_data(condition: Expr) -> bool:
     return any(isinstance(n, Access) for n in walk(condition))
 
 
+_LEFT_OUT = Barrier("iterations left out")
 _WAIT = tuple(Barrier(f"part {n}") for n in range(64))
 
 

@@ -1,0 +1,81 @@
+"""Deliberate defects of programs of a processor, which `codegen/nest/races.py` must find."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from hwgen.codegen.nest.program import (
+    Allocate,
+    Assign,
+    Barrier,
+    For,
+    If,
+    Keep,
+    Launch,
+    NestProgram,
+    Node,
+)
+from hwgen.spec.expression import Const, add
+
+Change = Callable[[Node], tuple[Node, ...] | None]
+"""What stands in a node's place; None where the defect is not possible there."""
+
+
+def nest_mutations(program: NestProgram) -> Iterator[tuple[str, NestProgram]]:
+    """Every program that differs by one defect, and its name. Not every one is wrong: a guard may
+    be implied, and an overlong loop too."""
+    for name, change in _CHANGES.items():
+        number = 0
+        while True:
+            left = [number]
+            body = _changed(program.body, change, left)
+            if left[0] >= 0:
+                break
+            yield name, replace(program, body=body)
+            number += 1
+
+
+def _changed(body: tuple[Node, ...], change: Change, left: list[int]) -> tuple[Node, ...]:
+    """The nodes, the `left[0]`-th that can be changed; it is -1 afterwards."""
+    result: list[Node] = []
+    for node in body:
+        changed = change(node) if left[0] >= 0 else None
+        if changed is not None:
+            left[0] -= 1
+            if left[0] < 0:
+                result += changed
+                continue
+        match node:
+            case For() | If() | Allocate() | Keep() | Launch():
+                result.append(replace(node, body=_changed(node.body, change, left)))
+            case _:
+                result.append(node)
+    return tuple(result)
+
+
+def _no_barrier(node: Node) -> tuple[Node, ...] | None:
+    return () if isinstance(node, Barrier) else None
+
+
+def _no_guard(node: Node) -> tuple[Node, ...] | None:
+    return node.body if isinstance(node, If) else None
+
+
+def _one_more(node: Node) -> tuple[Node, ...] | None:
+    return (replace(node, bound=add(node.bound, Const(1))),) if isinstance(node, For) else None
+
+
+def _beside(node: Node) -> tuple[Node, ...] | None:
+    if not isinstance(node, Assign):
+        return None
+    (index,) = node.target.indices
+    return (replace(node, target=replace(node.target, indices=(add(index, Const(1)),))),)
+
+
+_CHANGES: dict[str, Change] = {
+    "dropped barrier": _no_barrier,
+    "dropped guard": _no_guard,
+    "one more iteration": _one_more,
+    "written beside": _beside,
+}
