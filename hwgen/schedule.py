@@ -508,15 +508,7 @@ class Schedule:
     @primitive
     def set_bank(self, tensor: str, bank: int) -> None:
         """A buffer lives in one bank of its memory."""
-        state = layouts.set_bank(self.state, tensor, bank, self._banks(tensor))
-        self._commit(state, "set_bank", (tensor, bank), {})
-
-    def _banks(self, tensor: str) -> int | None:
-        """Banks of the memory of a tensor; None where nothing says how many."""
-        machine, storage = self.hardware.processor, self.resolved.storage.get(tensor)
-        if machine is None or storage is None or storage.memory not in machine.workspace:
-            return None
-        return machine.workspace[storage.memory].banks
+        self._commit(layouts.set_bank(self.state, tensor, bank), "set_bank", (tensor, bank), {})
 
     @primitive
     def set_address(self, tensor: str, address: int) -> None:

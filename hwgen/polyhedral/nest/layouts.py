@@ -102,25 +102,22 @@ def check_injective(tensor: str, shape: Sequence[int], layout: Sequence[Expr]) -
         )
 
 
-def set_bank(state: State, tensor: str, bank: int, banks: int | None) -> State:
-    """A buffer lives in one bank of its memory; `banks`: how many there are, if known.
+def set_bank(state: State, tensor: str, bank: int) -> State:
+    """A buffer lives in one bank of its memory; whether it has one, `check_places` says.
 
     Raises:
         HwgenError: H413, H414.
     """
     check_inner(state, tensor, "put into a bank")
-    if bank < 0 or (banks is not None and bank >= banks):
+    if bank < 0:
         raise refuse(
-            f"{tensor} cannot be put into bank {bank}",
-            f"bank {bank}",
-            "from 0 on" if banks is None else f"0..{banks - 1}" if banks else "no bank",
-            "another bank" if banks or banks is None else "a memory that has banks (set_scope)",
+            f"{tensor} cannot be put into bank {bank}", f"bank {bank}", "from 0 on", "another bank"
         )
     return state.with_storage(replace(state.storage[tensor], bank=bank))
 
 
 def set_address(state: State, tensor: str, address: int) -> State:
-    """A buffer starts at a fixed byte of its memory.
+    """A buffer starts at a fixed byte of its memory; `check_places` says whether it has it.
 
     Raises:
         HwgenError: H413, H414.

@@ -11,6 +11,7 @@ from dataclasses import replace
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.nest.legality import Homes, check, touches
 from hwgen.polyhedral.nest.limits import check_limits
+from hwgen.polyhedral.nest.places import check_places
 from hwgen.polyhedral.nest.state import Loop, Site, State
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.processor import Processor, Workspace
@@ -22,12 +23,14 @@ def resolve(state: State, hardware: HardwareSpec) -> tuple[State, Homes]:
     """The state with a memory for every intermediate, and where each tensor is at home.
 
     Raises:
-        HwgenError: H411, H412 as `check`; H413 a vectorized loop that holds others; H417 a
-            memory that not all who touch a tensor see; H617 a number that C cannot hold.
+        HwgenError: H411, H412 as `check`; H413 a vectorized loop that holds others, a bank or an
+            address that a memory does not have; H417 a memory that not all who touch a tensor see;
+            H617 a number that C cannot hold.
     """
     check_limits(state)
     machine = hardware.processor
     if machine is None:
+        check_places(state, hardware)
         return state, check(state)
     _check_lanes(state, machine)
     limits: dict[str, int] = {}
@@ -51,6 +54,7 @@ def resolve(state: State, hardware: HardwareSpec) -> tuple[State, Homes]:
         memory = machine.workspace.get(state.storage[tensor].memory)
         if memory is not None and memory.shared_by != "kernel":
             _check_seen(state, machine, memory, tensor, homes[tensor])
+    check_places(state, hardware)
     return state, homes
 
 
