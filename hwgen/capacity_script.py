@@ -181,7 +181,9 @@ def _is(
     made = Schedule(given.schedule.workload, given.schedule.hardware)
     try:
         found = lifted(made.replay(script))
-    except HwgenError:
+    except HwgenError as error:
+        if not error.code.startswith(("H41", "H42")):
+            raise
         return False
     return [f"{t.match}\n{t}" for t in found] == [f"{t.match}\n{t}" for t in tilings]
 

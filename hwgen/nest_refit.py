@@ -93,6 +93,8 @@ def _fits(schedule: Schedule, script: str) -> bool:
     try:
         made.replay(script)
         lower_nest(made.resolved, made.homes, schedule.hardware)
-    except HwgenError:
+    except HwgenError as error:
+        if not error.code.startswith(("H41", "H51", "H62")):
+            raise
         return False
     return True

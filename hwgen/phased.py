@@ -33,6 +33,9 @@ from hwgen.spilling import ALL_KEPT, Choice, Refused, Spill, cheapest
 OF_ALL = ("H502", "H612", "H613", "H615")
 """Errors of all phases together that fewer slots may mend: room, programs of calls, flags."""
 
+OF_JOINING = (*OF_ALL, "H503", "H504", "H505", "H611", "H614", "H616")
+"""Why phases that compile each by itself make no kernel together, so that others are tried."""
+
 OF_PHASES = ("scop", "dependences", "match", "schedule", "layout")
 """Stages that each phase has by itself."""
 
@@ -168,6 +171,8 @@ class PhaseSearch:
         try:
             return self._joined(found.kernels, choice)
         except HwgenError as error:
+            if error.code not in OF_JOINING:
+                raise
             refused = Refused(error, len(found.kernels), found.held)
         if refused.error.code in OF_ALL:
             return self._plainer(choice, found.kernels) or refused
@@ -189,7 +194,9 @@ class PhaseSearch:
             return None
         try:
             return self._joined(found.kernels, choice)
-        except HwgenError:
+        except HwgenError as error:
+            if error.code not in OF_JOINING:
+                raise
             return None  # What is wrong with more slots is told.
 
     def _found(self, choice: Choice, plain: frozenset[int]) -> _Found | Refused:

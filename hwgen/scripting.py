@@ -32,6 +32,12 @@ from hwgen.spilling import Choice, Spill
 from hwgen.tiling_lift import Reading, lift, own_stages, reader_of, readings
 from hwgen.tiling_script import PhasePlan, apply_tiling, apply_tilings
 
+NO_KERNEL = (
+    *("H301", "H302", "H305", "H401", "H402", "H403", "H404", "H405", "H407", "H408", "H409"),
+    *("H502", "H503", "H504", "H505", "H611", "H612", "H613", "H614", "H615", "H616"),
+)
+"""Why a chip has no kernel for a workload; any other error is a defect, and told."""
+
 GROUPS = 3
 """Groups of matches considered, the best first."""
 
@@ -95,7 +101,7 @@ def _compile(schedule: Schedule, script: str, file: str) -> Compilation:
             tilings = lift(schedule, phases, ways, script, file)
         except HwgenError as error:
             # No tiling has a loop over a single tile, but that tile may be just too large.
-            if not all(ways):
+            if error.code != "H420" or not all(ways):
                 raise
             given = Given(schedule, phases, [w[0] for w in ways], script, file)
             better = exceeds(given, partial(_joined, schedule, phases), _lifted, error)
@@ -284,9 +290,11 @@ def _automatic(schedule: Schedule, options: SearchOptions) -> Compilation | None
     wanted = schedule.edits()
     try:
         found = compile_kernel(schedule.workload, schedule.hardware, options=options)
-        whole = Schedule(schedule.workload, schedule.hardware).replay(script_of(found))
-    except HwgenError:
+    except HwgenError as error:
+        if error.code not in NO_KERNEL:
+            raise
         return None  # Other schedules may still begin so, and what refuses them says why.
+    whole = Schedule(schedule.workload, schedule.hardware).replay(script_of(found))
     return found if whole.edits()[: len(wanted)] == wanted else None
 
 
@@ -303,7 +311,9 @@ def _continuing(
         made = Schedule(workload, hardware)
         try:
             apply_tiling(made, scop, candidate.tiling)
-        except HwgenError:
+        except HwgenError as error:
+            if not error.code.startswith("H41"):
+                raise
             continue
         edits = made.edits()
         same = next((n for n, (a, b) in enumerate(zip(edits, wanted, strict=False)) if a != b), -1)

@@ -106,7 +106,9 @@ def _in_parts(intrinsic: Intrinsic, loops: tuple[Walk, ...]) -> tuple[Part, ...]
                     *_in_parts(intrinsic, head),
                     *(_moved(p, walk, first) for p in _in_parts(intrinsic, tail)),
                 )
-            except HwgenError:
+            except HwgenError as error:
+                if error.code != "H614":
+                    raise
                 continue  # a part too short for the fields
             if _issued(parts) < _issued(best):
                 best = parts

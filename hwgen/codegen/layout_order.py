@@ -135,7 +135,9 @@ def _calls(
         return float("inf")
     try:
         issued = sum(p.absorbed.issued for p in absorb_in_parts(operation.intrinsic, walks))
-    except HwgenError:
+    except HwgenError as error:
+        if error.code != "H614":
+            raise
         return float("inf")
     depth = tiling.operation_depth(operation)
     return issued * prod(loop.count for loop in tiling.loops[:depth])
@@ -164,7 +166,9 @@ def absorbed_call(
     """The calls of an operation in a full tile, all alike; None where the hardware allows none."""
     try:
         return absorb(operation.intrinsic, _walks(tiling, operation, steps, images))
-    except HwgenError:
+    except HwgenError as error:
+        if error.code != "H614":
+            raise
         return None
 
 
