@@ -17,6 +17,7 @@ from hwgen.codegen.reach import check_reach
 from hwgen.codegen.sites import Site, build_sites
 from hwgen.codegen.synchronisation import synchronise
 from hwgen.errors import HwgenError
+from hwgen.model.bound import Bound, least_bound, lower_bound
 from hwgen.model.timing import TimingResult, estimate_cycles
 from hwgen.model.traffic import off_chip_traffic
 from hwgen.polyhedral import isl
@@ -26,6 +27,7 @@ from hwgen.polyhedral.matching import Match
 from hwgen.polyhedral.schedule import ScheduleTree, build_schedule
 from hwgen.polyhedral.scop import Scop
 from hwgen.polyhedral.search import Candidate, SearchResult
+from hwgen.polyhedral.select import every_match
 from hwgen.polyhedral.tiling import Tiling
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
@@ -73,7 +75,8 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Compilation:
-    """Every artefact of one compilation, in pipeline order."""
+    """Every artefact of one compilation, in pipeline order. `alone`: not a phase that has something
+    in common with others, nor several phases."""
 
     workload: Workload
     hardware: HardwareSpec
@@ -82,6 +85,7 @@ class Compilation:
     matches: tuple[Match, ...]
     search: SearchResult
     kernel: Kernel
+    alone: bool = True
 
     @property
     def parts(self) -> tuple[Compilation, ...]:
@@ -116,6 +120,20 @@ class Compilation:
     @property
     def cycles(self) -> int:
         return self.kernel.cycles
+
+    @cached_property
+    def bound(self) -> Bound:
+        """The cycles below which no kernel of the workload on this chip can get; of a phase, and of
+        several together, no schedule of these intrinsics."""
+        if not self.alone:
+            return lower_bound(self.program, self.hardware)
+        with isl.bounded():
+            return least_bound(self.program, self.hardware, every_match(self.scop, self.hardware))
+
+    @property
+    def bounded(self) -> Compilation:
+        """The same with the bound told to the search."""
+        return replace(self, search=replace(self.search, bound=self.bound.cycles))
 
     @cached_property
     def source(self) -> CSource:

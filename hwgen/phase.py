@@ -11,7 +11,6 @@ from hwgen.cache import ScheduleCache
 from hwgen.codegen.image_layout import packed_bytes
 from hwgen.compilation import Compilation, Kernel, build_padded
 from hwgen.errors import HwgenError
-from hwgen.model.bound import lower_bound
 from hwgen.polyhedral.dependences import Dependences, dependences
 from hwgen.polyhedral.matching import Match, ranked_matches
 from hwgen.polyhedral.operations import NOTHING_SHARED, Sharing
@@ -87,7 +86,7 @@ def compile_phase(
     groups = islice(_accepted(ranked, scop, refused) if refused else ranked, MATCHES)
     usual = options.slots == SLOTS and options.work == WORK
     if options.cache is None or sharing != NOTHING_SHARED or not usual:
-        return _search(*parts, groups, options)[0]
+        return _search(*parts, groups, options, alone=sharing == NOTHING_SHARED)[0]
     key = options.cache.key(workload, hardware)
     matches: list[list[Match]] = []
     known = options.cache.read(key)
@@ -157,6 +156,8 @@ def _search(
     order: Dependences,
     groups: Iterable[list[Match]],
     options: SearchOptions,
+    *,
+    alone: bool = True,
 ) -> tuple[Compilation, int]:
     """The best kernel over all groups of matches, and its group's number."""
     simulated: Callable[[Candidate], Kernel | _Rival] = partial(
@@ -196,6 +197,6 @@ def _search(
     if best is None:
         assert refused is not None
         raise refused
-    bound = lower_bound(best.program, hardware).cycles
-    total = replace(total, cycles=best.cycles, bound=bound)
-    return Compilation(workload, hardware, scop, order, tuple(group), total, best), chosen
+    total = replace(total, cycles=best.cycles)
+    found = Compilation(workload, hardware, scop, order, tuple(group), total, best, alone)
+    return found.bounded, chosen

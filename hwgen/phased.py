@@ -379,6 +379,7 @@ def join(
         tuple(m for c in found for m in c.matches),
         search,
         kernel,
+        False,
         tuple(found),
         tuple(spills),
     )

@@ -10,7 +10,6 @@ from itertools import islice
 from hwgen.capacity_script import Given, beginning_exceeds, exceeds
 from hwgen.compilation import Compilation, Kernel, build
 from hwgen.errors import HwgenError, Location
-from hwgen.model.bound import lower_bound
 from hwgen.phase import DEFAULTS, SearchOptions
 from hwgen.phased import PhasedCompilation, inputs_of, join, sharing_of
 from hwgen.pipeline import compile_kernel
@@ -22,7 +21,7 @@ from hwgen.polyhedral.phases import Phase, split_phases
 from hwgen.polyhedral.scop import Scop, build_scop
 from hwgen.polyhedral.search import Candidate, SearchResult, Watch, search
 from hwgen.polyhedral.search_choose import LIMITS
-from hwgen.polyhedral.select import select
+from hwgen.polyhedral.select import every_match, select
 from hwgen.polyhedral.tiling import Tiling
 from hwgen.schedule import Schedule
 from hwgen.script import Edit, line_of, write
@@ -280,9 +279,8 @@ def complete_script(
     if best is None:
         raise _no_way_on(wanted, furthest).at(Location(file, line_of(script, furthest[0])))
     kernel, result, group = best
-    bound = lower_bound(kernel.program, hardware).cycles
-    result = replace(result, cycles=kernel.cycles, bound=bound)
-    return Compilation(*parts, tuple(group), result, kernel)
+    result = replace(result, cycles=kernel.cycles)
+    return Compilation(*parts, tuple(group), result, kernel).bounded
 
 
 def _automatic(schedule: Schedule, options: SearchOptions) -> Compilation | None:
@@ -337,14 +335,6 @@ def _no_way_on(wanted: Sequence[Edit], furthest: tuple[int, str]) -> HwgenError:
         allowed=instead or "the beginning of a script that --stage script prints",
         repair="take that script, cut it where the scheduler shall go on, and change its numbers",
     )
-
-
-def every_match(
-    scop: Scop, hardware: HardwareSpec, sharing: Sharing = NOTHING_SHARED
-) -> Iterator[Match]:
-    """Every way to run a phase, the best first."""
-    for group in ranked_matches(scop, select(scop, hardware, sharing)):
-        yield from group
 
 
 def _candidate(tiling: Tiling) -> Candidate:

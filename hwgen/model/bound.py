@@ -1,13 +1,17 @@
-"""A lower bound on a program's cycles: work that its intrinsics cannot avoid, by resource."""
+"""A lower bound on a kernel's cycles: work that no intrinsics can avoid, by resource."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import ceil, prod
 
 from hwgen.codegen.program import Call, KernelProgram, SyncNode
-from hwgen.spec.call_cycles import best_rate, unhindered
+from hwgen.polyhedral.matching import Match
+from hwgen.polyhedral.search_bound import transfer_work
+from hwgen.polyhedral.traffic import Rates
+from hwgen.spec.call_cycles import best_rate
 from hwgen.spec.expression import Expr, evaluate
 from hwgen.spec.hardware import Bus, HardwareSpec, Intrinsic
 
@@ -28,18 +32,17 @@ def lower_bound(program: KernelProgram, hardware: HardwareSpec) -> Bound:
     """The cycles below which no schedule of the program's calls can get.
 
     Counted, per unit:
-    - every iteration of its on-chip calls at their marginal cost, `cycles(extents)` less the
-      part that remains when all extents are 0 (the call's overhead); where C loops repeat calls,
-      at the best rate of any call;
+    - every iteration of its on-chip calls, at the best rate of any call of that intrinsic, whose
+      overhead is in it: `best_rate`;
     - every off-chip entry of inputs and outputs that its calls touch, once: reads at one beat per
       cycle, writes in the longest bursts that the bus allows.
 
     Counted, per bus: every byte that is read from an input's image, once, at one beat per cycle.
     Writes have a channel of their own and are on the unit that writes.
 
-    Not counted: overheads of calls, latencies, time between requests, repeated transfers, bursts
-    that boundaries or rows cut short, tensors that one phase stores for another, micro-kernel
-    loads, instruction fetch, synchronisation, start and completion.
+    Not counted: latencies, time between requests, repeated transfers, bursts that boundaries or
+    rows cut short, tensors that one phase stores for another, micro-kernel loads, instruction
+    fetch, synchronisation, start and completion.
     """
     need: Counter[str] = Counter()
     need.update(_compute(program, hardware))
@@ -70,6 +73,34 @@ def lower_bound(program: KernelProgram, hardware: HardwareSpec) -> Bound:
         need[f"unit {unit}" if unit else f"bus {bus.name} read"] += -(
             -entries * size // bus.beat_bytes
         )
+    return _largest(need)
+
+
+def cover_bound(match: Match, hardware: HardwareSpec) -> Bound:
+    """The cycles below which no schedule of a match can get: counted as in `lower_bound`, of the
+    match's own operations, each entry moved once."""
+    need: Counter[str] = Counter()
+    for o in match.selection.operations:
+        unit = f"unit {o.intrinsic.unit}"
+        if o.kind in ("load", "store"):
+            cycles, beats, bus = transfer_work(hardware, match, o)
+            need[unit] += int(max(0.0, Rates.of(o.intrinsic).per_transfer) * cycles)
+            if o.kind == "load":
+                need[f"bus {bus} read"] += ceil(round(beats, 6))
+            continue
+        rate = min(best_rate(i) for i in (o.intrinsic, o.first) if i is not None)
+        need[unit] += int(rate * prod(match.count[n] for n in o.loops))
+    return _largest(need)
+
+
+def least_bound(program: KernelProgram, hardware: HardwareSpec, covers: Iterable[Match]) -> Bound:
+    """The cycles below which no kernel can get that computes what a program does: the least of the
+    program's bound and those of all `covers`, the ways to do it with the chip's intrinsics."""
+    bounds = [lower_bound(program, hardware), *(cover_bound(m, hardware) for m in covers)]
+    return min(bounds, key=lambda b: b.cycles)
+
+
+def _largest(need: Counter[str]) -> Bound:
     ordered = tuple(sorted((name, cycles) for name, cycles in need.items() if cycles))
     resource, cycles = max(ordered, key=lambda item: item[1], default=("", 0))
     return Bound(ordered, cycles, resource)
@@ -92,16 +123,12 @@ def _compute(program: KernelProgram, hardware: HardwareSpec) -> Counter[str]:
             extents = tuple(loop.extent for loop in program.kernel[node.kernel].loops)
         else:
             extents = tuple(int(evaluate(e, values)) for e in node.extents)
-        names = {loop.name: n for loop, n in zip(intrinsic.loops, extents, strict=False)}
-        names["iterations"] = iterations(node, program, extents)
-        names |= unhindered(intrinsic, names["iterations"])
-        if intrinsic.software_loops:
-            rate = best_rate(intrinsic)
-            return {f"unit {intrinsic.unit}": int(rate * names["iterations"])}
-        idle = evaluate(intrinsic.cycles, dict.fromkeys(names, 0))
-        return {f"unit {intrinsic.unit}": int(evaluate(intrinsic.cycles, names) - idle)}
+        return {intrinsic.name: iterations(node, program, extents)}
 
-    return total(program.body, counted, leaf)
+    work: Counter[str] = Counter()
+    for name, count in total(program.body, counted, leaf).items():
+        work[f"unit {chosen[name].unit}"] += int(best_rate(chosen[name]) * count)
+    return work
 
 
 def write_bound(bus: Bus, size: int, entries: int) -> int:

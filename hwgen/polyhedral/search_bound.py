@@ -32,7 +32,7 @@ def work_bound(hardware: HardwareSpec, match: Match, grid: Grid) -> NDArray[np.f
     for o in match.selection.operations:
         rates = Rates.of(o.intrinsic)
         if o.kind in ("load", "store"):
-            cycles, beats, bus = _transfer(hardware, match, o)
+            cycles, beats, bus = transfer_work(hardware, match, o)
             add(f"unit {o.intrinsic.unit}", max(0.0, rates.per_transfer) * cycles)
             if o.kind == "load":
                 add(f"bus {bus}", beats)
@@ -60,7 +60,7 @@ def least_work(hardware: HardwareSpec, match: Match) -> float:
     return float(work_bound(hardware, match, grid)[0])
 
 
-def _transfer(hardware: HardwareSpec, match: Match, o: Operation) -> tuple[float, float, str]:
+def transfer_work(hardware: HardwareSpec, match: Match, o: Operation) -> tuple[float, float, str]:
     """Cycles of a transfer's data, its bus beats and its bus, each entry moved once."""
     offchip = next(p for p in o.intrinsic.operands if hardware.memory[p.memory].kind == "offchip")
     bus = hardware.bus[hardware.memory[offchip.memory].bus]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.beginnings import first_element
+from hwgen.polyhedral.matching import Match, ranked_matches
 from hwgen.polyhedral.operations import NOTHING_SHARED, Selection, Sharing
 from hwgen.polyhedral.scop import Scop, ScopStatement
 from hwgen.polyhedral.selection import Apply, Plan, Selector
@@ -45,6 +47,18 @@ def select(
         assert found.error is not None
         raise found.error
     return selections
+
+
+def every_match(
+    scop: Scop, hardware: HardwareSpec, sharing: Sharing = NOTHING_SHARED
+) -> Iterator[Match]:
+    """Every way to run a phase, the best first.
+
+    Raises:
+        HwgenError: as `select` and `ranked_matches`.
+    """
+    for group in ranked_matches(scop, select(scop, hardware, sharing)):
+        yield from group
 
 
 def outcome(

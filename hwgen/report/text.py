@@ -51,14 +51,7 @@ class Measured:
 
 def measure(compilation: Compilation) -> Measured:
     """Run the timing model and the bound."""
-    from hwgen.model.bound import lower_bound
-
-    c = compilation
-    return Measured(
-        c,
-        c.kernel.timing,
-        lower_bound(c.program, c.hardware),
-    )
+    return Measured(compilation, compilation.kernel.timing, compilation.bound)
 
 
 def main_intrinsic(compilation: Compilation) -> str:

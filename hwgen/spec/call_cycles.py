@@ -66,15 +66,17 @@ def unhindered(intrinsic: Intrinsic, iterations: int) -> dict[str, int]:
 
 @lru_cache(maxsize=256)
 def best_rate(intrinsic: Intrinsic) -> Fraction:
-    """The fewest cycles per iteration of any call, its transfers not counted."""
+    """The fewest cycles per iteration of any call, its transfers and its waits for banks not
+    counted."""
     loops = intrinsic.loops[intrinsic.software_loops :]
-    ranges = [range(x.extent.minimum, x.extent.maximum + 1) for x in loops]
+    ranges: list[Sequence[int]] = [range(x.extent.minimum, x.extent.maximum + 1) for x in loops]
     if prod(len(r) for r in ranges) > MOST_SHAPES:
-        ranges = [range(r[-1], r[-1] + 1) for r in ranges]
+        ranges = [r[-1:] for r in ranges]
     free = dict.fromkeys(("transfer", "bursts", "beats"), 0)
     rates: list[Fraction] = []
     for extents in product(*ranges):
+        count = prod(extents)
         names = free | {x.name: n for x, n in zip(loops, extents, strict=True)}
-        cycles = evaluate(intrinsic.cycles, names | {"iterations": prod(extents)})
-        rates.append(Fraction(cycles) / prod(extents))
+        names |= {"iterations": count} | unhindered(intrinsic, count)
+        rates.append(Fraction(evaluate(intrinsic.cycles, names)) / count)
     return min(rates)

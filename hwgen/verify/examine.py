@@ -79,7 +79,6 @@ def examine(
             the simulator's own checks, H790 a result that differs from the reference, H791
             modelled cycles below the lower bound.
     """
-    from hwgen.model.bound import lower_bound
     from hwgen.model.compiled import compile_model, have_compiler
     from hwgen.model.reference import run_reference
     from hwgen.model.sync_check import check_synchronisation
@@ -103,7 +102,7 @@ def examine(
         outputs = compile_model(c.source, build).run(inputs)
         check_outputs(c.workload, inputs, outputs, expected, "the emitted C")
     timing = c.kernel.timing
-    bound = lower_bound(c.program, c.hardware)
+    bound = c.bound
     if timing.cycles < bound.cycles:
         raise HwgenError(
             "H791",

@@ -212,7 +212,7 @@ CASES: dict[str, list[tuple[Workload, str, str, str, str]]] = {
             "cpu",
             "s.transform_layout('b', '[i, j] -> [i, j % 16]')",
             "H415",
-            "{ b[d0, d1] -> b[d0_, d1_] : d0 = 0 and d1 = 15 and d0_ = 0 and d1_ = 47 }",
+            "b[0, 15] and b[0, 47]",
         ),
     ],
     "set_bank": [
