@@ -313,7 +313,7 @@ class Reader:
         for name, binding in spatial:
             if name in match.selection.spatial:
                 yield name, root, binding
-        if anchor.op != "=":
+        if anchor.accumulates:
             site = main_site(self.state, self._result(anchor))
             iterators = self.state.stage[site.block.stage].iterators
             for (name, _), (iterator, _) in zip(anchor.loops, iterators, strict=True):

@@ -227,7 +227,7 @@ class _Writer:
                 s.set_scope(tensor, self._target_memory(statement))
             results[statement.name] = tensor
             inner = any(self.tiling.match.selection.inner(o) for o in self._of(statement, "map"))
-            place = (loops + reduction)[-1:] if inner and statement.op == "=" else loops[-1:]
+            place = (loops + reduction)[-1:] if inner and not statement.accumulates else loops[-1:]
             if place:
                 s.compute_at(tensor, place[0])
             reduction += self._arrange(statement, tensor)
@@ -272,7 +272,7 @@ class _Writer:
             outer, lane = self._split_lanes(loop, self.tiling.match.block.get(scop_loop, 1))
             lanes += lane
             tile = next((x for x in self.tiling.loops if x.loop == scop_loop), None)
-            carried = scop_loop in self.tiling.match.selection.reduction and statement.op != "="
+            carried = scop_loop in self.tiling.match.selection.reduction and statement.accumulates
             if tile is not None and carried:
                 tiles[scop_loop], outer = self.schedule.split(outer, factor=tile.tile)
             blocks.append(outer)

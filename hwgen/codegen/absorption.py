@@ -59,13 +59,14 @@ class Absorption:
         return self.operations * prod(w.extent for w in self.hardware)
 
 
-def absorb(intrinsic: Intrinsic, loops: Sequence[Walk]) -> Absorption:
-    """The absorption with the fewest calls, the shortest sequence, and the fewest rows.
+def absorb(intrinsic: Intrinsic, loops: Sequence[Walk], *, ordered: bool = False) -> Absorption:
+    """The absorption with the fewest calls, the shortest sequence, and the fewest rows. `ordered`:
+    iterations that write the same entries stay in order.
 
     Raises:
         HwgenError: H614 where no extents that the fields allow run these iterations.
     """
-    return _absorb(intrinsic, tuple(loops))
+    return _absorb(intrinsic, tuple(loops), ordered)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,25 +77,29 @@ class Part:
     absorbed: Absorption
 
 
-def absorb_in_parts(intrinsic: Intrinsic, loops: Sequence[Walk]) -> list[Part]:
+def absorb_in_parts(
+    intrinsic: Intrinsic, loops: Sequence[Walk], *, ordered: bool = False
+) -> list[Part]:
     """The same iterations in as many absorptions as make the calls few: a loop that no call takes
     whole is cut where the last full call of it ends.
 
     Raises:
         HwgenError: H614 as `absorb`.
     """
-    return list(_in_parts(intrinsic, tuple(loops)))
+    return list(_in_parts(intrinsic, tuple(loops), ordered))
 
 
 @lru_cache(maxsize=4096)
-def _in_parts(intrinsic: Intrinsic, loops: tuple[Walk, ...]) -> tuple[Part, ...]:
-    whole = Part((0,) * len(intrinsic.operands), absorb(intrinsic, loops))
+def _in_parts(intrinsic: Intrinsic, loops: tuple[Walk, ...], ordered: bool) -> tuple[Part, ...]:
+    whole = Part((0,) * len(intrinsic.operands), absorb(intrinsic, loops, ordered=ordered))
     best = (whole,)
     if whole.absorbed.issued == 1 or intrinsic.micro_kernel is not None:
         return best
     own = intrinsic.loops[intrinsic.software_loops :]
     limits = {n for x in own for n in x.extent.among or (x.extent.maximum,) if n > 0}
     for n, walk in enumerate(loops):
+        if ordered and not cuttable(loops, n, _written(intrinsic)):
+            continue
         for limit in sorted(limits):
             first = walk.extent // limit * limit
             if not 0 < first < walk.extent or not _addressed(intrinsic, (walk,), first):
@@ -103,8 +108,8 @@ def _in_parts(intrinsic: Intrinsic, loops: tuple[Walk, ...]) -> tuple[Part, ...]
             tail = (*loops[:n], Walk(walk.extent - first, walk.strides), *loops[n + 1 :])
             try:
                 parts = (
-                    *_in_parts(intrinsic, head),
-                    *(_moved(p, walk, first) for p in _in_parts(intrinsic, tail)),
+                    *_in_parts(intrinsic, head, ordered),
+                    *(_moved(p, walk, first) for p in _in_parts(intrinsic, tail, ordered)),
                 )
             except HwgenError as error:
                 if error.code != "H614":
@@ -113,6 +118,14 @@ def _in_parts(intrinsic: Intrinsic, loops: tuple[Walk, ...]) -> tuple[Part, ...]
             if _issued(parts) < _issued(best):
                 best = parts
     return best
+
+
+def cuttable(loops: Sequence[Walk], n: int, written: int) -> bool:
+    """Whether all of a loop's first iterations may run before its last ones: no loop outside it
+    comes back to the entries that it writes."""
+    return loops[n].strides[written] != 0 or all(
+        w.strides[written] != 0 or w.extent == 1 for w in loops[:n]
+    )
 
 
 def _issued(parts: Sequence[Part]) -> int:
@@ -125,10 +138,11 @@ def _moved(part: Part, walk: Walk, iterations: int) -> Part:
 
 
 @lru_cache(maxsize=4096)
-def _absorb(intrinsic: Intrinsic, loops: tuple[Walk, ...]) -> Absorption:
-    merged = _merge([w for w in loops if w.extent > 1])
+def _absorb(intrinsic: Intrinsic, loops: tuple[Walk, ...], ordered: bool) -> Absorption:
+    order = Order(_written(intrinsic), loops if ordered else None)
+    merged = order.merged(loops)
     if intrinsic.software_loops:
-        return _repeated(intrinsic, merged)
+        return _repeated(intrinsic, merged, order)
     limited = tuple(part for w in merged for part in _within(intrinsic, w))
     best: tuple[tuple[int, int, int], Absorption] | None = None
     for chosen in _choices(limited, len(intrinsic.loops)):
@@ -139,7 +153,7 @@ def _absorb(intrinsic: Intrinsic, loops: tuple[Walk, ...]) -> Absorption:
         rest = list(limited)
         for w in taken:
             rest.remove(w)
-        candidate = _with_sequence(intrinsic, hardware, rest)
+        candidate = _with_sequence(intrinsic, hardware, rest, order)
         if candidate is None:
             continue
         # Rows: a transfer's bursts cover one row each, so the innermost loop should be long.
@@ -152,7 +166,7 @@ def _absorb(intrinsic: Intrinsic, loops: tuple[Walk, ...]) -> Absorption:
     return best[1]
 
 
-def _repeated(intrinsic: Intrinsic, merged: tuple[Walk, ...]) -> Absorption:
+def _repeated(intrinsic: Intrinsic, merged: tuple[Walk, ...], order: Order) -> Absorption:
     """The absorption into a run of calls with the fewest of them: what the hardware's own loops
     do not take becomes C loops around the call."""
     count = intrinsic.software_loops
@@ -168,7 +182,7 @@ def _repeated(intrinsic: Intrinsic, merged: tuple[Walk, ...]) -> Absorption:
             if w is not None:
                 rest.remove(w)
         rest += [outside for _, outside in cut if outside is not None]
-        candidate = _around(intrinsic, hardware, _merge(rest))
+        candidate = _around(intrinsic, hardware, order.merged(rest, whole=False), order)
         if candidate is None:
             continue
         # As many iterations as fit in the innermost loop: a transfer's bursts cover its rows.
@@ -182,7 +196,7 @@ def _repeated(intrinsic: Intrinsic, merged: tuple[Walk, ...]) -> Absorption:
 
 
 def _around(
-    intrinsic: Intrinsic, hardware: tuple[Walk, ...], rest: Sequence[Walk]
+    intrinsic: Intrinsic, hardware: tuple[Walk, ...], rest: Sequence[Walk], order: Order
 ) -> Absorption | None:
     """What the hardware's own loops leave as C loops around the call: in the order that brings in
     the stationary operand least often or, where results would be late, in one that writes elsewhere
@@ -194,15 +208,18 @@ def _around(
     backwards = tuple(w for w in rest if min(w.strides) < 0)
     forwards = [w for w in rest if w not in backwards]
     least = max(0, len(forwards) - count)
-    spread = _ordered(forwards, written)
     idle = Walk(1, (0,) * len(intrinsic.operands))
-    tries = [(_stationary_inside(intrinsic, forwards), least)]
-    tries += [(spread, outside) for outside in range(least, len(forwards) + 1)]
+    tries = [(walks, least) for walks in order.kept(_stationary_inside(intrinsic, forwards))]
+    tries += [
+        (walks, outside)
+        for walks in order.kept(_ordered(forwards, written))
+        for outside in range(least, len(forwards) + 1)
+    ]
     for ordered, outside in tries:
         around = ordered[outside:]
         loops = (*(idle for _ in range(count - len(around))), *around, *hardware)
-        if not hazard(intrinsic, loops, written):
-            outer = (*backwards, *ordered[:outside])
+        outer = (*backwards, *ordered[:outside])
+        if order.holds((*outer, *loops)) and not hazard(intrinsic, loops, written):
             return Absorption(loops, (), outer, prod(w.extent for w in around))
     return None
 
@@ -248,6 +265,54 @@ def _no_call(intrinsic: Intrinsic, loops: Sequence[Walk]) -> HwgenError:
         allowed="; ".join(f"{x.name} {x.extent}" for x in own),
         repair="loops whose extents and strides may be smaller",
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """The order that iterations which write the same entries keep, where they must: that of
+    `loops`; None where they need not. `written`: the position of the written operand."""
+
+    written: int
+    loops: tuple[Walk, ...] | None
+
+    def merged(self, loops: Sequence[Walk], *, whole: bool = True) -> tuple[Walk, ...]:
+        """Loops with those joined that may be; `whole`: these are all loops, in their order."""
+        active = [w for w in loops if w.extent > 1]
+        if self.loops is None:
+            return _merge(active)
+        again = [w for w in active if not w.strides[self.written]]
+        apart = [w for w in active if w.strides[self.written]]
+        return (*(_joined(again) if whole else again), *_merge(apart))
+
+    def kept(self, walks: Sequence[Walk]) -> Iterator[tuple[Walk, ...]]:
+        """Orders of loops, the given one where all may be: loops that write the same entries again
+        stand outside in every order, of which `holds` takes one."""
+        if self.loops is None:
+            yield tuple(walks)
+            return
+        again = [w for w in walks if not w.strides[self.written]]
+        apart = [w for w in walks if w.strides[self.written]]
+        for chosen in permutations(again):
+            yield (*chosen, *apart)
+
+    def holds(self, nest: Sequence[Walk]) -> bool:
+        """Whether a loop nest keeps the order."""
+        return self.loops is None or self._again(nest) == self._again(self.loops)
+
+    def _again(self, nest: Sequence[Walk]) -> tuple[Walk, ...]:
+        return _joined([w for w in nest if w.extent > 1 and not w.strides[self.written]])
+
+
+def _joined(loops: Sequence[Walk]) -> tuple[Walk, ...]:
+    """Neighbours joined whose step one continues: equal for nests that step alike, in order."""
+    result: list[Walk] = []
+    for w in loops:
+        last = result[-1] if result else None
+        if last is not None and last.strides == tuple(s * w.extent for s in w.strides):
+            result[-1] = Walk(last.extent * w.extent, w.strides)
+        else:
+            result.append(w)
+    return tuple(result)
 
 
 def _merge(loops: list[Walk]) -> tuple[Walk, ...]:
@@ -321,26 +386,24 @@ def _stride(
 
 
 def _with_sequence(
-    intrinsic: Intrinsic, hardware: tuple[Walk, ...], rest: list[Walk]
+    intrinsic: Intrinsic, hardware: tuple[Walk, ...], rest: list[Walk], order: Order
 ) -> Absorption | None:
     """The rest unrolled as far as the rules allow; None where the hardware loops break one."""
-    target = intrinsic.semantics[0].target.tensor
-    position = [o.name for o in intrinsic.operands].index(target)
+    position = _written(intrinsic)
     if intrinsic.micro_kernel is None:
         if hazard(intrinsic, hardware, position) or not _addressed(intrinsic, rest):
             return None
-        return Absorption(hardware, (), _ordered(rest, 0))
+        found = (Absorption(hardware, (), outer) for outer in order.kept(_ordered(rest, 0)))
+        return next((a for a in found if order.holds((*a.outer, *a.hardware))), None)
     if not _addressed(intrinsic, rest):
         return None
-    inside = list(_ordered(rest, position))
-    outside: list[Walk] = []
-    while True:
-        candidate = Absorption(hardware, tuple(inside), tuple(outside))
-        if _legal(intrinsic, candidate, position):
-            return candidate
-        if not inside:
-            return None
-        outside.append(inside.pop(0))
+    for walks in order.kept(_ordered(rest, position)):
+        for cut in range(len(walks) + 1):
+            candidate = Absorption(hardware, walks[cut:], walks[:cut])
+            nest = (*candidate.outer, *hardware, *candidate.sequence)
+            if order.holds(nest) and _legal(intrinsic, candidate, position):
+                return candidate
+    return None
 
 
 def _addressed(intrinsic: Intrinsic, walks: Sequence[Walk], times: int = 1) -> bool:

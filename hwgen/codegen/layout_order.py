@@ -134,7 +134,8 @@ def _calls(
     if not _begins(tiling, operation, steps):
         return float("inf")
     try:
-        issued = sum(p.absorbed.issued for p in absorb_in_parts(operation.intrinsic, walks))
+        parts = absorb_in_parts(operation.intrinsic, walks, ordered=_in_order(tiling, operation))
+        issued = sum(p.absorbed.issued for p in parts)
     except HwgenError as error:
         if error.code != "H614":
             raise
@@ -165,11 +166,16 @@ def absorbed_call(
 ) -> Absorption | None:
     """The calls of an operation in a full tile, all alike; None where the hardware allows none."""
     try:
-        return absorb(operation.intrinsic, _walks(tiling, operation, steps, images))
+        walks = _walks(tiling, operation, steps, images)
+        return absorb(operation.intrinsic, walks, ordered=_in_order(tiling, operation))
     except HwgenError as error:
         if error.code != "H614":
             raise
         return None
+
+
+def _in_order(tiling: Tiling, operation: Operation) -> bool:
+    return tiling.match.selection.in_order(operation)
 
 
 def _walks(

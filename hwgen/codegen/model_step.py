@@ -20,6 +20,7 @@ from hwgen.spec.expression import (
     add,
     multiply,
     names,
+    replace_access,
     walk,
 )
 from hwgen.spec.hardware import HardwareSpec, Intrinsic, Memory, Operand
@@ -177,6 +178,8 @@ class Step:
         used = {n for e in (statement.target, statement.value) for n in names(e)}
         spatial = [n for n in self.iterators if n in names(statement.target)]
         reduced = [n for n in self.iterators if n in used and n not in spatial]
+        if statement.running and reduced:
+            return self._running(statement, spatial, reduced)
         text = ValueText(self.helpers, self._load, self.scalars)
         value = text(statement.value)
         lines: list[str] = []
@@ -187,8 +190,7 @@ class Step:
                 "  int bad = 0;",
                 *indent(self._loops([*spatial, *reduced], [f"bad |= {bad};"])),
                 "  if (bad)",
-                f'    return {self.prefix}_fail(8, "{self.intrinsic.name}: operand outside the '
-                "operation's domain\", 0, 0);",
+                f"  {self._outside_domain()}",
                 "}",
             ]
         target, dtype = self._load(statement.target)
@@ -215,6 +217,46 @@ class Step:
         return any(
             self.sites[r.tensor].memory.name == site.memory.name and r != statement.target
             for r in reads
+        )
+
+    def _running(
+        self, statement: Assign, spatial: Sequence[str], reduced: Sequence[str]
+    ) -> list[str]:
+        """Values made from the last ones, in order, each element by itself."""
+        target, dtype = self._load(statement.target)
+        wide = promoted(dtype)
+        scalars = {**self.scalars, " so far": ("so_far", wide, dtype_interval(wide))}
+        text = ValueText(self.helpers, self._load, scalars)
+        value = replace_access(statement.value, statement.target, Name(" so far"))
+        step = text.cast(text(value), dtype)
+        detour = self._aliases(statement, self.sites[statement.target.tensor])
+        result = f"result[{self._offset(statement.target)}]" if detour else target
+        checks = " || ".join(f"!({c})" for c in text.checks)
+        last = Value("so_far", wide, dtype_interval(wide))
+        nest = self._loops(
+            spatial,
+            [
+                f"{'float' if dtype == 'float16' else C_TYPES[dtype]} so_far = "
+                f"{text.loaded(target, dtype).text};",
+                *self._loops(
+                    reduced,
+                    [*([f"bad |= {checks};"] if checks else []), f"so_far = {step.text};"],
+                ),
+                f"{result} = {text.stored(last, dtype) if dtype == 'float16' else 'so_far'};",
+            ],
+        )
+        if checks:
+            nest = ["int bad = 0;", *nest, "if (bad)", self._outside_domain()]
+        if detour:
+            size = prod(self.sites[statement.target.tensor].operand.shape)
+            copy = self._loops(spatial, [f"{target} = {result};"])
+            nest = [f"{C_TYPES[dtype]} result[{size}];", *nest, *copy]
+        return ["{", *indent(nest), "}"]
+
+    def _outside_domain(self) -> str:
+        return (
+            f'  return {self.prefix}_fail(8, "{self.intrinsic.name}: operand outside the '
+            "operation's domain\", 0, 0);"
         )
 
     def _sum(

@@ -219,8 +219,9 @@ class _Builder:
     ) -> Iterator[tuple[Operation, Part]]:
         """The calls of some iterations."""
         walks, intrinsic = list(cut.walks), operation.intrinsic.narrowed(lanes)
+        ordered = self.tiling.match.selection.in_order(operation)
         if not starting or operation.first is None:
-            for part in absorb_in_parts(intrinsic, walks):
+            for part in absorb_in_parts(intrinsic, walks, ordered=ordered):
                 yield operation, part
             return
         reduction = [
@@ -232,11 +233,12 @@ class _Builder:
         beginning = operation.first.narrowed(lanes)
         for part in absorb_in_parts(beginning, at_start(walks, reduction)):
             yield first, part
-        for n, position in enumerate(reduction):
+        places = list(enumerate(reduction))
+        for n, position in reversed(places) if ordered else places:
             rest = at_start(walks, reduction[:n])
             moved = walks[position].strides
             rest[position] = Walk(walks[position].extent - 1, moved)
-            for part in absorb_in_parts(intrinsic, rest):
+            for part in absorb_in_parts(intrinsic, rest, ordered=ordered):
                 offsets = tuple(a + b for a, b in zip(part.offsets, moved, strict=True))
                 yield operation, Part(offsets, part.absorbed)
 

@@ -364,6 +364,16 @@ class CallSite:
             self._independent[key] = known
         return known
 
+    def apart(self, dims: Dims, addresses: tuple[int, ...]) -> bool:
+        """Whether every element goes on from its own last value, and nothing else is read of what
+        is written: then only iterations that write the same entries depend on each other."""
+        written = self.semantics.written
+        moving = tuple(d for d in dims if d.strides[written])
+        if not self.semantics.runs or not injective(moving, written, self.spans[written]):
+            return False
+        relative = ((i, addresses[i] - addresses[written]) for i in self.sharing)
+        return not any(overlap(dims, written, i, self.spans, at) for i, at in relative)
+
 
 def _loops_text(loops: Dims) -> str:
     return ", ".join(f"{loop.extent} by {list(loop.strides)}" for loop in loops) or "none"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
 from math import prod
 
 import numpy as np
@@ -50,11 +51,13 @@ class Factor:
 
 @dataclass(frozen=True, slots=True)
 class StatementForm:
-    """A statement with the iterators that occur in it; `product` where its value is one."""
+    """A statement with the iterators that occur in it; `product` where its value is one. `folded`:
+    iterators besides, one iteration of which goes on from what the one before it wrote."""
 
     assign: Assign
     iterators: tuple[str, ...]
     product: tuple[Factor, Factor] | None
+    folded: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,8 @@ class Semantics:
 
     `lanes`: per operand, the element step of each iterator. `written`: the operand it writes.
     `reduces`: the only statement is an update whose value does not read that operand, so that
-    iterations which write the same entry commute.
+    iterations which write the same entry commute. `runs`: it goes on from its last value, and reads
+    nothing else of that operand, so that its elements are apart.
     """
 
     intrinsic: Intrinsic
@@ -73,6 +77,7 @@ class Semantics:
     written: int
     statements: tuple[StatementForm, ...]
     reduces: bool
+    runs: bool
 
 
 def semantics(intrinsic: Intrinsic) -> Semantics:
@@ -100,14 +105,19 @@ def semantics(intrinsic: Intrinsic) -> Semantics:
     reads = {n.tensor for a in intrinsic.semantics for n in walk(a.value) if isinstance(n, Access)}
     alone = len(forms) == 1 and intrinsic.semantics[0].op != "="
     reduces = alone and intrinsic.operands[written].name not in reads
+    runs = len(forms) == 1 and intrinsic.semantics[0].running
     return Semantics(
-        intrinsic, dict(intrinsic.iterators), position, tuple(lanes), written, forms, reduces
+        intrinsic, dict(intrinsic.iterators), position, tuple(lanes), written, forms, reduces, runs
     )
 
 
 def _form(assign: Assign, intrinsic: Intrinsic, position: Mapping[str, int]) -> StatementForm:
     used = {n.name for e in (assign.target, assign.value) for n in walk(e) if isinstance(n, Name)}
     iterators = tuple(name for name, _ in intrinsic.iterators if name in used)
+    if assign.running:
+        own = {n.name for n in walk(assign.target) if isinstance(n, Name)}
+        apart = tuple(n for n in iterators if n in own)
+        return StatementForm(assign, apart, None, tuple(n for n in iterators if n not in own))
     product = None
     if assign.op == "+=" and isinstance(assign.value, Binary) and assign.value.op == "*":
         left = _factor(assign.value.left, intrinsic, position)
@@ -225,6 +235,8 @@ class Executor:
             )
             if self.what.reduces and form.product is not None:
                 size, recipe = self._product(form.product, shape, steps)
+            elif form.folded:
+                size, recipe = prod(shape), self._folded(form, shape, steps)
             else:
                 size, recipe = prod(shape), self._statement(form, shape, steps)
             if dims and size > BLOCK_ELEMENTS:
@@ -236,10 +248,33 @@ class Executor:
         elements = self.places[operand].elements
         return Window(elements, shape, tuple(step * elements.itemsize for step in steps))
 
-    def _statement(
+    def _folded(
         self, form: StatementForm, shape: tuple[int, ...], steps: tuple[tuple[int, ...], ...]
     ) -> Recipe:
-        """Any statement: its value for every point at once, then the update."""
+        """One iteration after the other of what goes on from its last values."""
+        parts: list[tuple[tuple[int, ...], Recipe]] = []
+        for point in product(*(range(self.what.extents[n]) for n in form.folded)):
+            at = dict(zip(form.folded, point, strict=True))
+            moved = tuple(
+                [sum(own.get(n, 0) * i for n, i in at.items()) for own in self.what.lanes]
+            )
+            parts.append((moved, self._statement(form, shape, steps, at)))
+
+        def recipe(starts: tuple[int, ...]) -> None:
+            for moved, part in parts:
+                part(tuple([a + b for a, b in zip(starts, moved, strict=True)]))
+
+        return recipe
+
+    def _statement(
+        self,
+        form: StatementForm,
+        shape: tuple[int, ...],
+        steps: tuple[tuple[int, ...], ...],
+        fixed: Mapping[str, int] | None = None,
+    ) -> Recipe:
+        """Any statement: its value for every point at once, then the update. `fixed`: iterators of
+        which this is one iteration."""
         what, written = self.what, self.what.written
         dtype = self.places[written].dtype
         if form.assign.op == "=" and (copied := self._copied(form.assign.value, dtype)) is not None:
@@ -249,6 +284,8 @@ class Executor:
             for i, own in enumerate(steps)
         ]
         scalars = dict(self.immediates)
+        for name, i in (fixed or {}).items():
+            scalars[name] = Value(np.asarray(i, np.int32), "int32")
         for axis, name in enumerate(form.iterators, len(shape) - len(form.iterators)):
             along = [-1 if a == axis else 1 for a in range(len(shape))]
             values = np.arange(shape[axis], dtype=np.int32)

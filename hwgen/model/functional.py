@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
@@ -197,6 +198,15 @@ class _Machine:
         """Execute iterations one after the other as far down as one depends on another."""
         if not dims or site.independent(dims, addresses):
             self._execute(site, dims, addresses, event, None)
+            return
+        if site.apart(dims, addresses):
+            again = tuple(d for d in dims if not d.strides[site.semantics.written])
+            rest = tuple(d for d in dims if d.strides[site.semantics.written])
+            for point in product(*(range(d.extent) for d in again)):
+                moves = zip(*(d.strides for d in again), strict=True)
+                steps = (sum(i * k for i, k in zip(point, s, strict=True)) for s in moves)
+                moved = tuple(a + s for a, s in zip(addresses, steps, strict=True))
+                self._execute(site, rest, moved, event, None)
             return
         outer = dims[0]
         for i in range(outer.extent):

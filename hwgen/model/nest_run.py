@@ -29,7 +29,8 @@ from hwgen.model.numeric import (
     promoted,
     store,
 )
-from hwgen.polyhedral.nest.state import Block, Loop, Node, Stage, State
+from hwgen.polyhedral.nest.relations import carried
+from hwgen.polyhedral.nest.state import RUNNING, Block, Loop, Node, Stage, State
 from hwgen.spec.expression import Access, Expr
 from hwgen.spec.workload import Workload
 
@@ -136,6 +137,15 @@ class _Run:
 
     def block(self, block: Block, chain: tuple[Loop, ...], at: dict[str, int]) -> None:
         """All instances of a block in a chain of loops; long chains in parts."""
+        stage = self.state.stage[block.stage]
+        if stage.ordered and block.part != "init":
+            carriers = carried(self.state, self.state.site[block.name])
+            inner = next((x for x in chain if x.name in carriers), None)
+            if inner is not None:
+                rest = tuple(x for x in chain if x != inner)
+                for i in range(inner.extent):
+                    self.block(block, rest, {**at, inner.name: i})
+                return
         if prod(x.extent for x in chain) > POINTS and len(chain) > 0:
             for i in range(chain[0].extent):
                 self.block(block, chain[1:], {**at, chain[0].name: i})
@@ -198,7 +208,11 @@ class _Batch:
                 if first.any():
                     self._start(offsets, stamp, first)
             self._check(target, offsets, stamp, self.mask)
-            self._accumulate(offsets)
+            if self.stage.ordered:
+                dtype = self.run_.state.tensor[target.tensor].dtype
+                self._put(offsets, store(self._value(), dtype), stamp, self.mask)
+            else:
+                self._accumulate(offsets)
 
     def _stamp(self, tensor: str) -> Rows:
         """One more than the number of the iteration of a tensor's home."""
@@ -259,6 +273,7 @@ class _Batch:
             scalars[name] = Value(rows.astype(np.int32), "int32")
 
         def read(access: Access, mask: Mask | None) -> Value:
+            access = self.stage.target if access == RUNNING else access
             used = self.mask if mask is None else np.logical_and(self.mask, mask)
             offsets = self._offsets(access, used)
             if access.tensor in self.run_.stamps:
@@ -282,6 +297,8 @@ class _Batch:
         """Elements before their first contribution."""
         dtype = self.run_.state.tensor[self.stage.target.tensor].dtype
         match self.stage.op, is_float(dtype):
+            case _ if self.stage.start is not None:
+                start = self.stage.start.value
             case "max=", True:
                 start = -np.inf
             case "min=", True:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from math import prod
 from string import ascii_letters
 
@@ -149,7 +150,7 @@ class _Execution:
         target = self.workload.tensor[statement.target.tensor]
         domain = {name: (0, extent) for name, extent in statement.loops}
         if statement.op == "=":
-            for box in _boxes(domain, _points, ordered=True):
+            for box in self._in_order(domain):
                 value = np.broadcast_to(store(self._value(box), target.dtype), _shape(box))
                 self.tensors[target.name].ravel()[self._offsets(statement.target, box)] = value
             return
@@ -163,6 +164,14 @@ class _Execution:
                 self._reduce(box, sums)
         wide = "float64" if sums.dtype == np.float64 else promoted(target.dtype)
         self.tensors[target.name] = store(Value(sums, wide), target.dtype)
+
+    def _in_order(self, domain: Box) -> Iterator[Box]:
+        """Parts of the domain, in an order in which each reads what those before it wrote: one
+        iteration of the loops in which an element takes new values from its last ones."""
+        inner = self.statement.folded if self.statement.ordered else ()
+        for point in product(*(range(*domain[n]) for n in inner)):
+            fixed = {n: (i, i + 1) for n, i in zip(inner, point, strict=True)}
+            yield from _boxes({**domain, **fixed}, _points, ordered=True)
 
     def _neutral(self, dtype: str) -> Array:
         """The tensor before an update, in the type in which it accumulates."""

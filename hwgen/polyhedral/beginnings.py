@@ -64,10 +64,11 @@ def no_beginning(
     hardware: HardwareSpec, scop: Scop, statement: ScopStatement, memory: str
 ) -> HwgenError:
     """The error of an accumulation that nothing begins."""
-    neutral = neutral_element(statement.op, scop.dtype[statement.target.tensor])
+    neutral = starting_number(scop, statement)
+    what = statement.target.tensor if statement.ordered else f"`{statement.op}`"
     return HwgenError(
         "H305",
-        f"no intrinsic sets {memory} to {neutral}, from which `{statement.op}` starts",
+        f"no intrinsic sets {memory} to {neutral}, from which {what} starts",
         location=statement.source.location,
         field="compute",
         found=str(statement),
@@ -77,9 +78,19 @@ def no_beginning(
     )
 
 
+def starting_number(scop: Scop, statement: ScopStatement) -> int | float:
+    """What an accumulation starts from: in order, the number that it says; else the neutral
+    element."""
+    match statement.start:
+        case Const(number):
+            return number
+        case _:
+            return neutral_element(statement.op, scop.dtype[statement.target.tensor])
+
+
 def first_element(scop: Scop, statement: ScopStatement) -> Reference | None:
     """The input's element that a `max=` or `min=` may start from: its first term."""
-    if statement.op == "+=" or not isinstance(statement.value, Access):
+    if statement.op not in ("max=", "min=") or not isinstance(statement.value, Access):
         return None
     declared = scop.workload.tensor.get(statement.value.tensor)
     if declared is None or declared.role != "input":
@@ -89,10 +100,10 @@ def first_element(scop: Scop, statement: ScopStatement) -> Reference | None:
 
 
 def _wanted(scop: Scop, statement: ScopStatement) -> _Wanted:
-    dtype = scop.dtype[statement.target.tensor]
-    neutral = neutral_element(statement.op, dtype)
+    neutral = starting_number(scop, statement)
     terms = value_range(statement.value, scop.dtype)
-    if statement.op == "+=" or terms is None or not isinstance(neutral, int):
+    extreme = statement.op in ("max=", "min=")
+    if not extreme or terms is None or not isinstance(neutral, int):
         return _Wanted(neutral, neutral)
     return _Wanted(neutral, terms[0] if statement.op == "max=" else terms[1])
 

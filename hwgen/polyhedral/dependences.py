@@ -2,6 +2,7 @@
 
 An update starts from an initialisation `S_init` of its own. Updates of one element by one
 statement are reorderable: their mutual dependences are kept apart and do not bind a schedule.
+Those of an accumulation in order, `acc = f(acc, ...)`, bind it.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def dependences(scop: Scop) -> Dependences:
     width = 1 + max(len(s.loops) for s in scop.statements)
     position = 0
     for s in scop.statements:
-        if s.op != "=":
+        if s.accumulates:
             loops = spatial_loops(s)
             name = init_name(s)
             domain.append(isl.box(name, loops))

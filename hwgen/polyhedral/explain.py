@@ -9,9 +9,10 @@ from hwgen.polyhedral.form import alike
 from hwgen.polyhedral.matching import Match
 from hwgen.polyhedral.nearest import Diagnosis
 from hwgen.polyhedral.operations import NOTHING_SHARED, Sharing
+from hwgen.polyhedral.plans import Apply, Plan, loads
 from hwgen.polyhedral.scop import Scop, ScopStatement
 from hwgen.polyhedral.select import advance, outcome, started
-from hwgen.polyhedral.selection import Apply, Plan, Selector, loads
+from hwgen.polyhedral.selection import Selector
 from hwgen.polyhedral.semantics import neutral_element, widens, written
 from hwgen.polyhedral.starting_value import Start, starting_value
 from hwgen.spec.expression import Access, Const, Expr, walk
@@ -188,7 +189,7 @@ class _Table:
             return "it performs several assignments", "match its assignments one by one"
         if isinstance(only[0].value, Access) and only[0].op == "=":
             return self._no_copy(intrinsic)
-        if statement.op != "=" and isinstance(only[0].value, Const):
+        if statement.accumulates and isinstance(only[0].value, Const):
             return self._no_beginning(intrinsic)
         found = self.diagnosis.application(statement, intrinsic)
         if found is not None:
@@ -196,7 +197,7 @@ class _Table:
                 verb = "accumulates" if found.sums else "computes"
                 return self._fits(f"{verb} `{found.value}`"), ""
             return found.miss.reason, found.miss.repair
-        if statement.op != "=":
+        if statement.accumulates:
             return (
                 f"the statement accumulates with `{statement.op}`, it computes `{only[0]}`",
                 f"an intrinsic with `{only[0].target} {statement.op} ...`",
@@ -285,7 +286,7 @@ class _Table:
             elif (copy := loads(plan)) is not None:
                 found.add(copy.name)
 
-        if statement.op != "=":
+        if statement.accumulates:
             for plan in self.selector.update(statement):
                 collect(plan)
             return found

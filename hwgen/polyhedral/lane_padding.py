@@ -21,6 +21,7 @@ def padding_problem(
     """Lanes past a reduction's end, or off a diagonal, must contribute the neutral element, unless
     they take no part: those of the loops in `ended`, and where `single` of no loop."""
     target = operand_iterators(anchor.intrinsic, anchor.intrinsic.semantics[0].target.tensor)
+    ordered = any(s.name == anchor.statement and s.ordered for s in scop.statements)
     for iterator, extent in anchor.intrinsic.iterators:
         loop = lanes[iterator]
         diagonal = loop is not None and loop in [lanes[i] for i in target]
@@ -29,6 +30,8 @@ def padding_problem(
             continue
         if iterator in target or extent == 1 or (loop and not diagonal and not tail):
             continue
+        if ordered:
+            return f"no lanes of {iterator} may hold what no iteration of the workload does"
         contents: dict[str, int | float] = {}
         for operand, name in zip(anchor.intrinsic.operands, anchor.storages, strict=True):
             own = operand_iterators(anchor.intrinsic, operand.name)

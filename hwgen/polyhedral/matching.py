@@ -287,6 +287,8 @@ def _complete(scop: Scop, selection: Selection, anchor_lanes: dict[str, str | No
     tails = exact_tails(scop, selection, lanes, pinned, blocks)
     single = single_lanes(selection, lanes)
     problem = padding_problem(scop, selection, anchor, anchor_lanes, {*tails}, single)
+    if not problem:
+        problem = _order_problem(scop, selection, anchor, anchor_lanes, blocks, tails)
     if problem:
         return problem
     loops = dict.fromkeys(n for o in selection.operations for n in o.loops)
@@ -302,6 +304,34 @@ def _complete(scop: Scop, selection: Selection, anchor_lanes: dict[str, str | No
         tuple(tails.items()),
         single,
     )
+
+
+def _order_problem(
+    scop: Scop,
+    selection: Selection,
+    anchor: Operation,
+    lanes: Mapping[str, str | None],
+    blocks: Mapping[str, int],
+    tails: Collection[str],
+) -> str:
+    """In an accumulation in order, the lanes that a call takes in its own order must be consecutive
+    iterations: those of the innermost loop, or of loops inside which all others are lanes too."""
+    statement = next(s for s in scop.statements if s.name == anchor.statement)
+    if not statement.ordered:
+        return ""
+    target = operand_iterators(anchor.intrinsic, anchor.intrinsic.semantics[0].target.tensor)
+    taken = [lanes[i] for i, e in anchor.intrinsic.iterators if i not in target and e > 1]
+    along = [n for n in taken if n]
+    diagonal = [n for n in along if n in selection.spatial]
+    order = [n for n in statement.reduction if n in along]
+    for n in order:
+        place = statement.reduction.index(n)
+        # A last block that ends early stands in calls after all others.
+        outside = statement.reduction[: place if n in tails else 0]
+        several = (*outside, *statement.reduction[place + 1 :])
+        if any(scop.extents[m] > blocks.get(m, 1) for m in several) or along != order or diagonal:
+            return f"{anchor.intrinsic.name} would take the iterations of {n} out of their order"
+    return ""
 
 
 def _alike(

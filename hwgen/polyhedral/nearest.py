@@ -70,7 +70,7 @@ class Diagnosis:
         by_place = next((n for n in self.parts(statement) if _by_place(n)), None)
         if by_place is not None:
             return _placed(by_place)
-        if statement.op != "=":
+        if statement.accumulates:
             return self._accumulation(statement)
         value = statement.value
         leaf = isinstance(value, (Const, Name, Access))
@@ -105,7 +105,7 @@ class Diagnosis:
         """The part of a statement that an intrinsic comes nearest to; None where no part has its
         outermost operation."""
         found: list[Application] = []
-        if statement.op != "=":
+        if statement.accumulates:
             value, real = statement.value, is_float(self.scop.dtype[statement.target.tensor])
             found += [
                 Application(value, self._miss(statement, intrinsic, v, value, "", real), True)

@@ -61,7 +61,8 @@ class Selection:
     """Operations in execution order; `reduction` names the loops inside the accumulation.
     `start`: the element of the input that the accumulation starts from, where there is one.
     `beside`: tensors that other phases hold meanwhile (name, memory, entries);
-    `fetches`: tensors whose images the chip itself has written."""
+    `fetches`: tensors whose images the chip itself has written. `ordered`: the accumulation's
+    iterations keep the order of the loops in `reduction`."""
 
     storages: tuple[Storage, ...]
     operations: tuple[Operation, ...]
@@ -70,6 +71,7 @@ class Selection:
     beside: tuple[tuple[str, str, int], ...] = ()
     start: tuple[Affine, ...] = ()
     fetches: tuple[str, ...] = ()
+    ordered: bool = False
 
     def storage(self, name: str) -> Storage:
         return next(s for s in self.storages if s.name == name)
@@ -79,6 +81,10 @@ class Selection:
         names = [o.name for o in self.operations]
         update = next((o.name for o in self.operations if o.kind == "update"), names[0])
         return names.index(operation.name) < names.index(update)
+
+    def in_order(self, operation: Operation) -> bool:
+        """Whether an operation's iterations that write the same entries keep their order."""
+        return self.ordered and operation.kind == "update"
 
     def inner(self, operation: Operation) -> bool:
         """Whether an operation runs inside the accumulation's loops."""

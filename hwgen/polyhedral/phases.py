@@ -38,17 +38,26 @@ def split_phases(workload: Workload) -> tuple[Phase, ...]:
     """
     groups: list[list[Statement]] = []
     views = view_statements(workload)
-    for statement in workload.statements:
-        if statement in views:
-            continue
-        if groups and _together(workload, [*groups[-1], statement]):
-            groups[-1].append(statement)
+    for chunk in _chunks([s for s in workload.statements if s not in views]):
+        if groups and _together(workload, [*groups[-1], *chunk]):
+            groups[-1] += chunk
         else:
-            groups.append([statement])
+            groups.append(chunk)
     if len(groups) < 2:
         return (Phase(workload, (), ()),)
     _check_rewrites(groups)
     return tuple(_phase(workload, groups, n) for n in range(len(groups)))
+
+
+def _chunks(statements: Sequence[Statement]) -> list[list[Statement]]:
+    """Statements one by one; with one that goes on in order, what it begins from."""
+    result: list[list[Statement]] = []
+    for statement in statements:
+        if result and statement.begins(result[-1][-1]):
+            result[-1].append(statement)
+        else:
+            result.append([statement])
+    return result
 
 
 def _with_views(workload: Workload, statements: Sequence[Statement]) -> list[Statement]:
@@ -78,7 +87,7 @@ def _check_rewrites(groups: Sequence[list[Statement]]) -> None:
 
 
 def _together(workload: Workload, statements: list[Statement]) -> bool:
-    if sum(s.op != "=" for s in statements) > 1:
+    if sum(s.accumulates for s in statements) > 1:
         return False
     try:
         scop = build_scop(_part(workload, _with_views(workload, statements), frozenset()))

@@ -34,7 +34,7 @@ def build_schedule(scop: Scop, tiling: Tiling, found: Dependences) -> ScheduleTr
     """
     statements: list[tuple[str, Loops, ScopStatement]] = []
     for s in scop.statements:
-        if s.op != "=":
+        if s.accumulates:
             statements.append((init_name(s), spatial_loops(s), s))
         statements.append((s.name, list(s.loops), s))
     domain = "; ".join(isl.box(name, loops) for name, loops, _ in statements)
@@ -87,7 +87,7 @@ def _sequence(tiling: Tiling, statements: list[tuple[str, Loops, ScopStatement]]
         only = [(name, loops, statement)]
         variables = ", ".join(n for n, _ in loops)
         inner = _points(tiling, name, loops, statement)
-        if name == statement.name and statement.op != "=":
+        if name == statement.name and statement.accumulates:
             reduction = [x.loop for x in tiling.loops[tiling.spatial_depth :]]
             inner = _tiles(tiling, only, reduction, inner)
         lines += [f'- filter: "{{ {name}[{variables}] }}"', "  child:"]

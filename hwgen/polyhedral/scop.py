@@ -20,14 +20,17 @@ from hwgen.polyhedral.semantics import widens
 from hwgen.spec.expression import (
     Access,
     Call,
+    Cast,
     Const,
     Expr,
     Name,
     UpdateOp,
+    replace_access,
     substitute,
     walk,
 )
-from hwgen.spec.workload import Statement, Workload
+from hwgen.spec.typecheck import holds
+from hwgen.spec.workload import Statement, Tensor, Workload
 
 NEUTRAL: dict[str, int] = {"+=": 0}
 """Element that an update leaves unchanged; `max=` and `min=` depend on the dtype."""
@@ -56,7 +59,8 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class ScopStatement:
-    """A statement in normal form; `loops` outermost first, unit loops included."""
+    """A statement in normal form; `loops` outermost first, unit loops included. `start`: what the
+    elements begin with that `=` makes from their last values, in the loops' order."""
 
     name: str
     loops: tuple[tuple[str, int], ...]
@@ -65,6 +69,17 @@ class ScopStatement:
     value: Expr
     reads: tuple[Reference, ...]
     source: Statement
+    start: Expr | None = None
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the reduction's iterations must run in the loops' order."""
+        return self.start is not None
+
+    @property
+    def accumulates(self) -> bool:
+        """Whether an element is made by all iterations of a reduction."""
+        return self.op != "=" or self.ordered
 
     @property
     def spatial(self) -> tuple[str, ...]:
@@ -133,7 +148,7 @@ class Scop:
         return isl.union_map(
             s.access_text(r)
             for s in self.statements
-            for r in (s.reads if s.op == "=" else (*s.reads, s.target))
+            for r in ((*s.reads, s.target) if s.accumulates else s.reads)
         )
 
     @cached_property
@@ -154,7 +169,7 @@ class Scop:
 
 def anchor_of(statements: Sequence[ScopStatement]) -> ScopStatement:
     """The accumulation; where there is none, the last of the statements with most loops."""
-    found = next((s for s in statements if s.op != "="), None)
+    found = next((s for s in statements if s.accumulates), None)
     return found or max(reversed(statements), key=lambda s: len(s.spatial))
 
 
@@ -168,10 +183,14 @@ def build_scop(workload: Workload) -> Scop:
     views: dict[str, View] = {}
     dtypes = {t.name: t.dtype for t in workload.tensors}
     plain: list[ScopStatement] = []
-    for statement in workload.statements:
-        view = _view(statement, workload, views, dtypes)
+    following = (*workload.statements[1:], None)
+    for statement, after in zip(workload.statements, following, strict=True):
+        begins = after is not None and after.begins(statement)
+        view = None if begins else _view(statement, workload, views, dtypes)
         if view is not None:
             views[view.tensor] = view
+        elif statement.ordered:
+            plain[-1:] = _in_order(statement, plain[-1:], workload, dtypes)
         else:
             plain.extend(_normal_form(statement, workload, dtypes))
     if not plain:
@@ -270,20 +289,87 @@ def _normal_form(
     first = _statement(name, statement, statement.target, statement.op, value, units)
     if statement.op == "=" or target.role != "output":
         return [first]
+    return _apart(first, statement, target, dtypes)
+
+
+def _apart(
+    first: ScopStatement, statement: Statement, target: Tensor, dtypes: dict[str, str]
+) -> list[ScopStatement]:
+    """The accumulation of an output as one of an accumulator, and a copy."""
+    units = {n: 0 for n, extent in statement.loops if extent == 1}
     hidden = f"{target.name}_acc"
     dtypes[hidden] = target.dtype
-    update = replace(first, target=Reference(hidden, first.target.indices))
+    own = Access(hidden, statement.target.indices)
+    update = replace(
+        first,
+        target=Reference(hidden, first.target.indices),
+        value=replace_access(first.value, statement.target, own),
+        reads=tuple(r for r in first.reads if r != first.target),
+    )
     copy = _statement(
-        f"{name}_out",
+        f"{first.name}_out",
         statement,
         statement.target,
         "=",
-        Access(hidden, statement.target.indices),
+        own,
         units,
     )
     spatial = set(update.spatial)
     loops = tuple((n, e) for n, e in copy.loops if n in spatial or e == 1)
     return [update, replace(copy, loops=loops)]
+
+
+def _in_order(
+    statement: Statement,
+    before: list[ScopStatement],
+    workload: Workload,
+    dtypes: dict[str, str],
+) -> list[ScopStatement]:
+    """An accumulation in order, with what the statement before it sets the elements to.
+
+    Raises:
+        HwgenError: H401 where that is none, or no value of its own for each element.
+    """
+    target = workload.tensor[statement.target.tensor]
+    units = {n: 0 for n, extent in statement.loops if extent == 1}
+    value = normalise(statement.value, dtypes)
+    first = _statement(statement.name, statement, statement.target, "=", value, units)
+    begin = before[0] if before else None
+    match begin:
+        case ScopStatement(value=Cast(dtype, Const(number))) if holds(dtype, number):
+            begin = replace(begin, value=Const(number))
+        case _:
+            pass
+    if begin is None or not _begins(begin, first):
+        raise HwgenError(
+            "H401",
+            f"{statement.name} has no beginning of its own in this kernel",
+            location=statement.location,
+            field="compute",
+            found=f"{statement}, after {begin.source if begin else 'another phase'}",
+            allowed=f"`{statement.target} = v` right before it, of a number or an input's elements",
+            repair="write what it starts from in the statement before, over the same elements",
+        )
+    names = zip(begin.target.indices, first.target.indices, strict=True)
+    renamed = {a.names[0]: Name(b.names[0]) for a, b in names if a.names}
+    start = substitute(begin.value, dict(renamed))
+    reads = tuple(r for r in first.reads if r != first.target)
+    first = replace(first, start=start, reads=reads)
+    return [first] if target.role != "output" else _apart(first, statement, target, dtypes)
+
+
+def _begins(begin: ScopStatement, statement: ScopStatement) -> bool:
+    """Whether a statement sets each element that another one goes on from, and computes nothing."""
+    plain = isinstance(begin.value, Const | Access) and begin.op == "="
+    if not plain or begin.target.tensor != statement.target.tensor:
+        return False
+    mine, theirs = dict(begin.loops), dict(statement.loops)
+    for a, b in zip(begin.target.indices, statement.target.indices, strict=True):
+        same = [mine[n] for n in a.names] == [theirs[n] for n in b.names]
+        steps = [c for _, c in a.terms], [c for _, c in b.terms]
+        if a.constant != b.constant or not same or steps not in (([], []), ([1], [1])):
+            return False
+    return not begin.reduction
 
 
 def _statement(
@@ -417,4 +503,5 @@ def _rename(statement: ScopStatement, names: Mapping[str, str]) -> ScopStatement
         target=moved(statement.target),
         reads=tuple(moved(r) for r in statement.reads),
         value=substitute(statement.value, bindings),
+        start=statement.start and substitute(statement.start, bindings),
     )

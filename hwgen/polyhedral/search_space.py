@@ -159,9 +159,20 @@ class Space:
             result &= entries <= self.match.selection.usable_entries(self.hardware, memory)
         return result
 
+    def _in_order(self, grid: Grid, loop: str) -> NDArray[np.bool_]:
+        """Where the tiles of a reduction's loop keep the order of an accumulation that has one: all
+        of the loop, or of one iteration of those outside it."""
+        if not self.match.selection.ordered or loop not in self.reduction:
+            return np.ones(length(grid), dtype=np.bool_)
+        outside = self.reduction[: self.reduction.index(loop)]
+        result = np.ones(length(grid), dtype=np.bool_)
+        for name in outside:
+            result &= (grid[name] == 1) | (grid[loop] >= self.match.count[loop])
+        return result
+
     def grid(self) -> tuple[Grid, int, int]:
-        """Tile sizes whose smallest buffers fit, one array per loop; how many combinations did
-        not, and how many were thinned out."""
+        """Tile sizes whose smallest buffers fit, and that keep an accumulation's order, one array
+        per loop; how many combinations did not, and how many were thinned out."""
         grid: Grid = {n: np.ones(1, dtype=np.int64) for n in self.match.count}
         left = self.tiles
         too_large = thinned = 0
@@ -171,7 +182,7 @@ class Space:
             size = length(grid)
             grid = {n: np.repeat(v, len(options)) for n, v in grid.items()}
             grid[name] = np.tile(options, size)
-            fits = self.fits(grid)
+            fits = self.fits(grid) & self._in_order(grid, name)
             too_large += int(np.count_nonzero(~fits)) * left
             grid = {n: v[fits] for n, v in grid.items()}
             if len(grid[name]) > MAX_POINTS:

@@ -9,8 +9,9 @@ from hwgen.errors import HwgenError
 from hwgen.polyhedral.beginnings import first_element
 from hwgen.polyhedral.matching import Match, ranked_matches
 from hwgen.polyhedral.operations import NOTHING_SHARED, Selection, Sharing
-from hwgen.polyhedral.scop import Scop, ScopStatement
-from hwgen.polyhedral.selection import Apply, Plan, Selector
+from hwgen.polyhedral.plans import Apply, Plan
+from hwgen.polyhedral.scop import Reference, Scop, ScopStatement, reference
+from hwgen.polyhedral.selection import Selector
 from hwgen.polyhedral.starting_value import Start, starting_value
 from hwgen.spec.expression import Access, Expr
 from hwgen.spec.hardware import HardwareSpec
@@ -68,7 +69,7 @@ def outcome(
 
     `trial`: of a repaired workload, in which no repairs that change types are looked for.
     """
-    reductions = [s for s in scop.statements if s.op != "="]
+    reductions = [s for s in scop.statements if s.accumulates]
     if len(reductions) > 1:
         error = HwgenError(
             "H404",
@@ -118,15 +119,16 @@ def _select_with(
             ways = max(ways, advance(selector, original, start, choice, trial=trial))
             reached += 1
         anchor = scop.anchor
-        reduction = anchor.reduction if anchor.op != "=" else ()
+        reduction = anchor.reduction if anchor.accumulates else ()
         others = [n for o in selector.operations for n in o.loops if n not in reduction]
         selection = Selection(
             tuple(selector.storages.values()),
             tuple(selector.operations),
             tuple(dict.fromkeys([*anchor.spatial, *others])),
             reduction,
-            start=start.value.indices if start else (),
+            start=begin.indices if (begin := started_from(scop, anchor, start)) else (),
             fetches=sharing.fetches,
+            ordered=anchor.ordered,
         )
         _check_after(scop, selection)
     except HwgenError as error:
@@ -153,11 +155,15 @@ def advance(
     def refused() -> HwgenError:
         return uncovered(selector, statement, original, start, trial=trial)
 
-    if statement.op != "=":
-        plans = [p for p in selector.update(statement) if _starts(selector, p, start)]
+    if statement.accumulates:
+        begin = started_from(selector.scop, statement, start)
+        ways = list(selector.update(statement))
+        plans = [p for p in ways if _starts(selector, p, begin)]
+        if ways and not plans and statement.ordered and begin is not None:
+            raise _no_beginning(selector, ways[0], begin, statement)
         if not plans:
             raise refused()
-        selector.accumulate(statement, plans[choice], start.value if start else None)
+        selector.accumulate(statement, plans[choice], begin)
         return len(plans)
     declared = selector.scop.workload.tensor.get(statement.target.tensor)
     leaves = statement.target.tensor in sharing.leaves
@@ -229,12 +235,37 @@ def _is_read_again(scop: Scop, statement: ScopStatement) -> bool:
     return any(r.tensor == tensor for s in scop.statements for r in s.reads)
 
 
-def _starts(selector: Selector, plan: Apply, start: Start | None) -> bool:
+def started_from(scop: Scop, statement: ScopStatement, start: Start | None) -> Reference | None:
+    """The elements that an accumulation starts from, where that is no number."""
+    match statement.start:
+        case Access() as access:
+            return reference(access, {n: 0 for n, e in scop.extents.items() if e == 1})
+        case _:
+            return start.value if start and statement.accumulates else None
+
+
+def _starts(selector: Selector, plan: Apply, begin: Reference | None) -> bool:
     """Whether the memory that a plan sums in can be filled with what the sums start from."""
-    if start is None:
+    if begin is None:
         return True
     target = plan.intrinsic.operand(plan.intrinsic.semantics[0].target.tensor)
-    return selector.loader(target.memory, selector.scop.dtype[start.value.tensor]) is not None
+    outside = selector.is_input(begin.tensor) and begin.tensor not in selector.taken
+    return outside and selector.loader(target.memory, selector.scop.dtype[begin.tensor]) is not None
+
+
+def _no_beginning(
+    selector: Selector, plan: Apply, begin: Reference, statement: ScopStatement
+) -> HwgenError:
+    memory = plan.intrinsic.operand(plan.intrinsic.semantics[0].target.tensor).memory
+    return HwgenError(
+        "H305",
+        f"nothing brings {begin.tensor} to {memory}, from which {statement.target.tensor} starts",
+        location=statement.source.location,
+        field="compute",
+        found=f"{statement}, from {begin}",
+        allowed=f"an input that a copy loads into {memory} as {selector.scop.dtype[begin.tensor]}",
+        repair="start from a number, or add such a copy to the chip",
+    )
 
 
 def _check_after(scop: Scop, selection: Selection) -> None:

@@ -7,19 +7,20 @@ updated in place, and stored. Which loops become lanes is decided afterwards (`m
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from hwgen.errors import HwgenError
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.affine import Affine
-from hwgen.polyhedral.beginnings import beginning, no_beginning
+from hwgen.polyhedral.beginnings import beginning, no_beginning, starting_number
 from hwgen.polyhedral.operations import NOTHING_SHARED, Kind, Operation, Sharing, Storage
+from hwgen.polyhedral.plans import Apply, Held, Input, Moved, Plan
 from hwgen.polyhedral.scop import Reference, Scop, ScopStatement, reference
 from hwgen.polyhedral.semantics import (
     as_read,
+    folds,
     marginal_cycles,
     moves,
-    neutral_element,
     setting,
     updates,
     widens,
@@ -30,59 +31,6 @@ from hwgen.polyhedral.unify import Unification, unify
 from hwgen.spec.expression import Access, Binary, Const, Expr, walk
 from hwgen.spec.hardware import HardwareSpec, Immediate, Intrinsic, Operand
 from hwgen.spec.typecheck import is_float
-
-
-@dataclass(frozen=True, slots=True)
-class _Input:
-    """An input tensor brought into a memory by a copy intrinsic, or there already (None)."""
-
-    ref: Reference
-    memory: str
-    copy: Intrinsic | None
-    cost: float
-
-
-@dataclass(frozen=True, slots=True)
-class _Held:
-    """A value that an earlier statement left in a memory."""
-
-    ref: Reference
-    cost: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class _Moved:
-    """A tensor's value moved from one memory on the chip to another."""
-
-    ref: Reference
-    memory: str
-    copy: Intrinsic
-    source: Plan
-    cost: float
-
-
-@dataclass(frozen=True, slots=True)
-class Apply:
-    """An intrinsic applied to covered operands."""
-
-    intrinsic: Intrinsic
-    operands: tuple[tuple[str, Plan], ...]
-    immediates: tuple[tuple[str, int | float], ...]
-    cost: float
-
-
-Plan = _Input | _Held | _Moved | Apply
-
-
-def loads(plan: Plan) -> Intrinsic | None:
-    """The copy from off-chip memory that a plan begins with, if it does."""
-    match plan:
-        case _Input():
-            return plan.copy
-        case _Moved():
-            return loads(plan.source)
-        case _:
-            return None
 
 
 class Selector:
@@ -106,7 +54,8 @@ class Selector:
         self.reads: dict[str, int] = {}
         for s in scop.statements:
             for node in walk(s.value):
-                if isinstance(node, Access):
+                # What goes on from its own last value does not read it as others do.
+                if isinstance(node, Access) and node.tensor != s.target.tensor:
                     self.reads[node.tensor] = self.reads.get(node.tensor, 0) + 1
         self.onchip = [m.name for m in hardware.memories if m.kind != "offchip"]
         self.units = {n: 0 for n, e in scop.extents.items() if e == 1}
@@ -135,21 +84,21 @@ class Selector:
             cost = marginal_cycles(copy) + there.cost
             if isinstance(value, Access):
                 ref = reference(value, self.units)
-                plans.append(_Moved(ref, memory, copy, there, cost))
+                plans.append(Moved(ref, memory, copy, there, cost))
             else:
                 plans.append(Apply(copy, ((source.name, there),), (), cost))
         if isinstance(value, Access):
             ref = reference(value, self.units)
             if value.tensor in self.held:
                 if self.storages[self.held[value.tensor]].memory == memory:
-                    plans.append(_Held(ref))
+                    plans.append(Held(ref))
             elif value.tensor in self.taken:
                 if self.taken[value.tensor] == memory:
-                    plans.append(_Input(ref, memory, None, 0.0))
+                    plans.append(Input(ref, memory, None, 0.0))
             elif self.is_input(value.tensor):
                 copy = self.loader(memory, self.scop.dtype[value.tensor], value.tensor)
                 if copy is not None:
-                    plans.append(_Input(ref, memory, copy, 4.0))
+                    plans.append(Input(ref, memory, copy, 4.0))
         return min(plans, key=lambda p: p.cost, default=None)
 
     def is_input(self, tensor: str) -> bool:
@@ -189,7 +138,7 @@ class Selector:
         offchip = self.hardware.memory[memory].kind == "offchip"
         for intrinsic in self.hardware.intrinsics:
             only = written(intrinsic)
-            if only is None or only[0].op != "=":
+            if only is None or only[0].op != "=" or folds(intrinsic):
                 continue
             if intrinsic.operand(only[1]).memory != memory:
                 continue
@@ -214,10 +163,27 @@ class Selector:
                 if op != statement.op:
                     continue
                 fields, dtypes = self.immediates(intrinsic), self.scop.dtype
-                for found in unify(value, statement.value, fields, dtypes):
-                    plan = self._operands(intrinsic, found, statement, "")
+                for way in unify(value, statement.value, fields, dtypes):
+                    found = self._running(intrinsic, way, statement)
+                    plan = found and self._operands(intrinsic, found, statement, "")
                     if plan is not None:
                         yield plan
+
+    def _running(
+        self, intrinsic: Intrinsic, found: Unification, statement: ScopStatement
+    ) -> Unification | None:
+        """The operands besides the one that is updated; in an accumulation in order, that must be
+        where the intrinsic reads the last value, in the type that the statement rounds it to."""
+        if not statement.ordered:
+            return found
+        target = intrinsic.operand(intrinsic.semantics[0].target.tensor)
+        tensor = statement.target.tensor
+        own = dict(found.operands)[target.name]
+        rest = tuple((n, v) for n, v in found.operands if n != target.name)
+        again = any(isinstance(n, Access) and n.tensor == tensor for _, v in rest for n in walk(v))
+        same = isinstance(own, Access) and reference(own, self.units) == statement.target
+        fits = same and not again and target.dtype == self.scop.dtype[tensor]
+        return Unification(rest, found.immediates) if fits else None
 
     @staticmethod
     def immediates(intrinsic: Intrinsic) -> dict[str, Immediate]:
@@ -243,7 +209,7 @@ class Selector:
     def _repeats(operand: Operand, plan: Plan) -> float:
         """What it costs besides that a loaded value must be repeated along lanes that it does not
         move with: between intrinsics that are equally cheap, this decides."""
-        if not isinstance(plan, _Input) or plan.copy is None:
+        if not isinstance(plan, Input) or plan.copy is None:
             return 0.0
         lanes = sum(extent > 1 for extent in operand.shape)
         return 0.5 * max(0, lanes - sum(bool(i.names) for i in plan.ref.indices))
@@ -271,6 +237,8 @@ class Selector:
             only = written(intrinsic)
             if only is None or only[0].op != "=" or len(intrinsic.operands) < 2:
                 continue
+            if folds(intrinsic):
+                continue
             if isinstance(only[0].value, Access):
                 continue  # a plain copy adds nothing
             if intrinsic.operand(only[1]).memory != operand.memory:
@@ -288,13 +256,13 @@ class Selector:
     def _writer(self, plan: Plan) -> str:
         """The intrinsic that writes a plan's value last."""
         match plan:
-            case _Input():
+            case Input():
                 return plan.copy.name if plan.copy is not None else ""
-            case _Moved():
+            case Moved():
                 return plan.copy.name
             case Apply():
                 return plan.intrinsic.name
-            case _Held():
+            case Held():
                 storage = self.held[plan.ref.tensor]
                 return next(
                     o.intrinsic.name
@@ -307,9 +275,9 @@ class Selector:
         once."""
         if isinstance(plan, Apply):
             return True
-        if isinstance(plan, _Moved):
+        if isinstance(plan, Moved):
             return self._injective(plan.ref.indices, statement)
-        if isinstance(plan, _Input):
+        if isinstance(plan, Input):
             shared = plan.copy is None or plan.ref.tensor in self.sharing.keeps
             return not shared and self._injective(plan.ref.indices, statement)
         tensor = plan.ref.tensor
@@ -351,11 +319,11 @@ class Selector:
     def build(self, plan: Plan, statement: ScopStatement, private: bool = False) -> str:
         """Append a plan's operations; the storage that then holds the value."""
         match plan:
-            case _Held(ref):
+            case Held(ref):
                 return self.held[ref.tensor]
-            case _Input(ref, memory, copy, _):
+            case Input(ref, memory, copy, _):
                 return self._load(ref, memory, copy, statement, private)
-            case _Moved():
+            case Moved():
                 return self._move(plan, statement, private)
             case Apply(intrinsic, operands, immediates, _):
                 return self._apply(intrinsic, operands, immediates, statement)
@@ -398,7 +366,7 @@ class Selector:
         self._append(statement, "load", copy, order, (), loops)
         return name
 
-    def _move(self, plan: _Moved, statement: ScopStatement, private: bool) -> str:
+    def _move(self, plan: Moved, statement: ScopStatement, private: bool) -> str:
         """Append what brings a value to its first memory, and the copy from there."""
         source = self.build(plan.source, statement)
         tensor, indices = plan.ref.tensor, plan.ref.indices
@@ -443,7 +411,7 @@ class Selector:
             name = self._fresh(f"{statement.target.tensor}_{intrinsic.operand(only[1]).memory}")
             memory = intrinsic.operand(only[1]).memory
             indices = statement.target.indices
-            if statement.op != "=":
+            if statement.accumulates:
                 indices = tuple(Affine(((n, 1),)) for n in self._active(statement))
             self._hold(Storage(name, memory, statement.target.tensor, indices))
             order[only[1]] = name
@@ -510,7 +478,7 @@ class Selector:
         memory = intrinsic.operand(target).memory
         name = self._fresh(f"{statement.target.tensor}_{memory}")
         self._hold(Storage(name, memory, statement.target.tensor, statement.target.indices))
-        neutral = neutral_element(statement.op, self.scop.dtype[statement.target.tensor])
+        neutral = starting_number(self.scop, statement)
         first = setting(self.hardware, intrinsic, neutral) if start is None else None
         if first is not None:
             self._update(statement, plan, name, first)

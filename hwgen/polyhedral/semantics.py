@@ -20,6 +20,7 @@ from hwgen.spec.expression import (
     Name,
     Unary,
     evaluate,
+    names,
     walk,
 )
 from hwgen.spec.hardware import HardwareSpec, Intrinsic, Operand
@@ -30,8 +31,8 @@ def marginal_cycles(intrinsic: Intrinsic) -> float:
     free = {"transfer": 0, "bursts": 0, "beats": 0} | {loop.name: 1 for loop in intrinsic.loops}
 
     def cycles(iterations: int) -> float:
-        names = free | unhindered(intrinsic, iterations)
-        return evaluate(intrinsic.cycles, names | {"iterations": iterations})
+        known = free | unhindered(intrinsic, iterations)
+        return evaluate(intrinsic.cycles, known | {"iterations": iterations})
 
     return cycles(1001) - cycles(1000)
 
@@ -94,7 +95,8 @@ def moves(hardware: HardwareSpec, intrinsic: Intrinsic) -> bool:
 
 
 def updates(intrinsic: Intrinsic) -> Iterator[tuple[str, Expr]]:
-    """The accumulations that an intrinsic performs: `d += e`, also written `d = d + e`."""
+    """The accumulations that an intrinsic performs: `d += e`, also written `d = d + e`; with `=`,
+    one in order, whose value is made from `d`."""
     only = written(intrinsic)
     if only is None:
         return
@@ -102,6 +104,8 @@ def updates(intrinsic: Intrinsic) -> Iterator[tuple[str, Expr]]:
     if assign.op != "=":
         yield assign.op, assign.value
         return
+    if assign.running:
+        yield "=", assign.value
     match assign.value:
         case Cast():
             return
@@ -110,6 +114,14 @@ def updates(intrinsic: Intrinsic) -> Iterator[tuple[str, Expr]]:
                 rest = _withoutwritten_position(value, assign.target, function)
                 if rest is not None:
                     yield op, rest
+
+
+def folds(intrinsic: Intrinsic) -> bool:
+    """Whether an application writes one element more than once, each time from its last value."""
+    only = intrinsic.semantics[0]
+    used = {n for i in only.target.indices for n in names(i)}
+    return only.op == "=" and any(n in names(only.value) and n not in used and e > 1
+                                  for n, e in intrinsic.iterators)  # fmt: skip
 
 
 def _withoutwritten_position(value: Expr, target: Access, function: str) -> Expr | None:

@@ -107,6 +107,11 @@ class Assign:
     op: UpdateOp
     value: Expr
 
+    @property
+    def running(self) -> bool:
+        """Whether a new value is made from the last one: such iterations run in order."""
+        return self.op == "=" and self.target in walk(self.value)
+
     def __str__(self) -> str:
         return f"{self.target} {self.op} {self.value}"
 
@@ -173,6 +178,23 @@ def substitute(expr: Expr, bindings: Mapping[str, Expr]) -> Expr:
             return Call(function, tuple(substitute(a, bindings) for a in arguments))
         case Access(tensor, indices):
             return Access(tensor, tuple(substitute(i, bindings) for i in indices))
+
+
+def replace_access(expr: Expr, old: Access, new: Expr) -> Expr:
+    """The expression with one access replaced wherever it stands outside of indices."""
+    match expr:
+        case Access():
+            return new if expr == old else expr
+        case Const() | Name():
+            return expr
+        case Binary(op, left, right):
+            return Binary(op, replace_access(left, old, new), replace_access(right, old, new))
+        case Unary(op, operand):
+            return Unary(op, replace_access(operand, old, new))
+        case Cast(dtype, operand):
+            return Cast(dtype, replace_access(operand, old, new))
+        case Call(function, arguments):
+            return Call(function, tuple(replace_access(a, old, new) for a in arguments))
 
 
 def evaluate(expr: Expr, values: Mapping[str, int | float]) -> int | float:

@@ -151,7 +151,8 @@ class _Names:
         return tuple(plain)
 
     def check_write(self, statement: Assign) -> None:
-        """With `=`, each element is written once: every iterator that occurs is in the target."""
+        """With `=`, each element is written once, every iterator that occurs being in the target;
+        or again from its last value, in the iterators' order."""
         target = self.plain_indices(statement.target)
         used = {
             name
@@ -161,11 +162,12 @@ class _Names:
         extra = [
             n for n in self.iterators if n in used and n not in target and self.iterators[n] > 1
         ]
-        if statement.op == "=" and extra:
+        if statement.op == "=" and extra and not statement.running:
             raise self.context.error(
                 "H120", "an element is written more than once", self.path,
                 found=f"{statement} over {', '.join(extra)}",
-                allowed="+=, max= or min= where an iterator is not in the target",
+                allowed="+=, max= or min= where an iterator is not in the target, or a value made "
+                f"from {statement.target}, in the iterators' order",
             )  # fmt: skip
 
     def _unknown(self, what: str, name: str, known: list[str]) -> Exception:

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Literal
 
 from hwgen.errors import Location
-from hwgen.spec.expression import Access, Expr, UpdateOp
+from hwgen.spec.expression import Access, Expr, UpdateOp, names, walk
 
 Role = Literal["input", "output", "intermediate"]
 
@@ -29,7 +29,8 @@ class Statement:
     """`target op value` for every point of `loops` (name, extent), outermost first.
 
     An update (`+=`, `max=`, `min=`) of an intermediate or output starts from the operation's
-    neutral element. Loops absent from the target's indices are the reduction's.
+    neutral element. Loops absent from the target's indices are the reduction's. With `=` the
+    iterations of the reduction run in the loops' order, each from what the one before it left.
     """
 
     name: str
@@ -38,6 +39,26 @@ class Statement:
     op: UpdateOp
     value: Expr
     location: Location = field(compare=False)
+
+    @property
+    def folded(self) -> tuple[str, ...]:
+        """Loops whose iterations all write one element, outermost first."""
+        used = {n for index in self.target.indices for n in names(index)}
+        return tuple(n for n, _ in self.loops if n not in used)
+
+    @property
+    def ordered(self) -> bool:
+        """Whether elements take new values from their last ones, and must in the loops' order."""
+        return self.op == "=" and bool(self.folded) and self.target in walk(self.value)
+
+    def begins(self, before: Statement) -> bool:
+        """Whether another statement sets what this one goes on from, in order."""
+        return self.ordered and before.target.tensor == self.target.tensor
+
+    @property
+    def accumulates(self) -> bool:
+        """Whether an element is made by all iterations of a reduction."""
+        return self.op != "=" or self.ordered
 
     def __str__(self) -> str:
         return f"{self.target} {self.op} {self.value}"

@@ -238,14 +238,16 @@ def _check_written_once(where: Written, statement: Statement) -> None:
         for n in open_loops
         if n not in {m for i in statement.target.indices for m in _loops_of(i)}
     ]
-    if absent:
+    if absent and not statement.ordered:
         names = ", ".join(n for n, _ in statement.loops if n in absent)
         raise where.error(
             "H224", "an element is written more than once", names.split(", ")[0],
             found=f"{statement} over {names}",
             allowed="+=, max= or min= for loops that are not in the target",
-            repair=f"did you mean {statement.target} += ...?",
+            repair=f"did you mean {statement.target} += ..., or a value made from "
+            f"{statement.target}, in order?",
         )  # fmt: skip
+    open_loops -= set(absent)
     extents = dict(statement.loops)
     forms = [form for i in statement.target.indices if (form := affine(i)) is not None]
     progress = True
@@ -300,13 +302,15 @@ def check_order(
             roles[name] = "input"
             continue
         first, last = writes[name][0], writes[name][-1]
-        early = [i for i in reads[name] if i <= first]
+        early, own = [i for i in reads[name] if i <= first], statements[first]
         if early:
             raise written[early[0]].error(
                 "H222", f"tensor {name!r} is read before it is written", name,
                 found=f"read here, first written by `{statements[first]}`",
                 allowed="tensors written by an earlier statement, or never written (inputs)",
-                repair="reorder the statements, or use another name for one of the two",
+                repair=f"set what it starts from in a statement before: {own.target} = 0"
+                if own.ordered and early[0] == first
+                else "reorder the statements, or use another name for one of the two",
             )  # fmt: skip
         if name in constants:
             raise written[first].error(

@@ -271,7 +271,29 @@ class _Builder:
             text, dtype = value, "float32" if self.floats else "int32"
         if prod(x.extent for x in kept) > MAX_ELEMENTS:
             return self.elementwise()
+        if self.draws.chance(5):
+            return self.in_order(dtype, kept, value, [*kept, *folded])
         return self.emit("s", dtype, kept, op, text, [*kept, *folded])
+
+    def in_order(
+        self, dtype: str, kept: Sequence[_Loop], value: str, loops: Sequence[_Loop]
+    ) -> None:
+        """A fold whose every value is made from the last one: nothing may be reordered."""
+        at = ", ".join(x.name for x in kept) or "0"
+        name = self.tensor("o", dtype, [x.extent for x in kept] or [1])
+        element = f"{name}[{at}]"
+        begin = self.draws(("0", "3", self.other(kept) if kept else "0"))
+        if self.floats:
+            made = f"max({element} + {value}, {self.draws((0, -3))})"
+        else:
+            made = self.draws(
+                (f"clip({element} + {value}, -99, 77)", f"({element} >> 1) + {value}")
+            )
+            made, begin = f"{dtype}({made})", f"{dtype}({begin})"
+        self.compute.append((f"{element} = {begin}", tuple(kept)))
+        order = self.draws.shuffled(loops) if self.draws.chance(3) else list(loops)
+        self.compute.append((f"{element} = {made}", tuple(order)))
+        self.produced.append(name)
 
     def carrying(self, loop: _Loop, loops: Sequence[_Loop]) -> str:
         """An input that one loop and some others index."""

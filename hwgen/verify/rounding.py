@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 import numpy.typing as npt
@@ -96,8 +97,10 @@ class _Analysis:
         used = {n for i in s.target.indices for n in names(i)}
         before = self.tensors[target.name]
         value, error = np.array(before.value), np.array(before.error)
+        # Where values are taken from the last ones in order, one iteration after the other.
+        fixed = [(n, range(e)) for n, e in loops if s.ordered and n in s.folded]
         if s.op == "=":
-            outer = list(loops)
+            outer = [x for x in loops if not s.ordered or x[0] not in s.folded]
             inner: list[tuple[str, int]] = []
         else:
             outer = [x for x in loops if x[0] in used]
@@ -106,15 +109,18 @@ class _Analysis:
         first = outer[0][1] if outer else 1
         rest = int(np.prod([e for _, e in outer[1:]], dtype=np.int64)) * width
         step = max(1, POINTS // max(1, rest))
-        for low in range(0, first, step):
-            self._part(outer, inner, (low, min(first, low + step)), value, error)
         self.tensors[target.name] = Bounded(value, error)
+        for point in product(*(values for _, values in fixed)):
+            at = dict(zip((n for n, _ in fixed), point, strict=True))
+            for low in range(0, first, step):
+                self._part(outer, inner, (low, min(first, low + step)), at, value, error)
 
     def _part(
         self,
         outer: list[tuple[str, int]],
         inner: list[tuple[str, int]],
         part: tuple[int, int],
+        at: Mapping[str, int],
         value: Floats,
         error: Floats,
     ) -> None:
@@ -126,6 +132,7 @@ class _Analysis:
         for d, (name, _) in enumerate(loops):
             axis = [highs[d] - lows[d] if i == d else 1 for i in range(len(loops))]
             grids[name] = np.reshape(np.arange(lows[d], highs[d], dtype=np.int64), axis)
+        grids |= {n: np.full((1,) * len(loops), i, dtype=np.int64) for n, i in at.items()}
         found = self._evaluate(self.statement.value, grids)
         v = np.broadcast_to(found.value, shape)
         e = np.broadcast_to(found.error, shape)
@@ -149,11 +156,11 @@ class _Analysis:
                 pass
         rounded = _rounded(Bounded(v, e), dtype)
         written = {n: np.reshape(grids[n], grids[n].shape[: len(outer)]) for n, _ in outer}
-        at = tuple(
+        place = tuple(
             np.broadcast_to(self._index(i, written), shape[: len(outer)])
             for i in self.statement.target.indices
         )
-        value[at], error[at] = rounded.value, rounded.error
+        value[place], error[place] = rounded.value, rounded.error
 
     def _index(self, index: Expr, grids: Grids) -> Integers:
         match index:

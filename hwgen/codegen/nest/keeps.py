@@ -46,9 +46,10 @@ def _updated(node: Node, inside: tuple[str, ...], in_order: tuple[str, ...]) -> 
             return _updated(node.body[0], (*inside, node.variable), in_order)
         case If(_, (only,)):
             return _updated(only, inside, in_order)
-        case Assign(_, target, op, value) if op != "=" and inside:
+        case Assign(_, target, op, value) if inside:
             moves = set(inside) & {n for i in target.indices for n in names(i)}
-            own = any(isinstance(n, Access) and n.tensor == target.tensor for n in walk(value))
-            return None if moves or own else target
+            own = [n for n in walk(value) if isinstance(n, Access) and n.tensor == target.tensor]
+            updates = all(n == target for n in own) and bool(own) if op == "=" else not own
+            return target if updates and not moves else None
         case _:
             return None

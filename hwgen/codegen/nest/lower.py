@@ -36,9 +36,9 @@ from hwgen.codegen.nest.program import (
 from hwgen.codegen.nest.storage import Placed, place
 from hwgen.codegen.nest.walls import walls
 from hwgen.errors import HwgenError
-from hwgen.polyhedral.nest.reductions import neutral
+from hwgen.polyhedral.nest.reductions import beginning
 from hwgen.polyhedral.nest.relations import combining
-from hwgen.polyhedral.nest.state import Block, Loop, Site, State, sites
+from hwgen.polyhedral.nest.state import RUNNING, Block, Loop, Site, State, sites
 from hwgen.polyhedral.nest.state import Node as TreeNode
 from hwgen.polyhedral.nest.terms import addends, simplify
 from hwgen.spec.expression import (
@@ -335,8 +335,9 @@ class Lowering:
         target, *reads = block_uses(self.state, block, around)
         if block.part == "init":
             dtype = self.state.tensor[stage.tensor].dtype
-            return Assign(stage.tensor, self.flat(target), "=", neutral(stage.op, dtype))
+            return Assign(stage.tensor, self.flat(target), "=", beginning(stage, dtype))
         table = {r: self.flat(u) for r, u in zip(stage.reads, reads, strict=True)}
+        table[RUNNING] = self.flat(target)
         binding = {n: self.own(e, around) for n, e in block.bindings}
         value = over_buffers(stage.value, binding, table)
         return Assign(stage.tensor, self.flat(target), stage.op, value)

@@ -6,8 +6,29 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hwgen.errors import HwgenError
-from hwgen.polyhedral.nest.state import Block, Loop, Node, Stage, State, Storage, Tensor
-from hwgen.spec.expression import Access, Binary, Call, Cast, Const, Expr, Name, Unary
+from hwgen.polyhedral.nest.state import (
+    RUNNING,
+    Block,
+    Loop,
+    Node,
+    Stage,
+    State,
+    Storage,
+    Tensor,
+    conjunction,
+)
+from hwgen.spec.expression import (
+    Access,
+    Binary,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Name,
+    Unary,
+    replace_access,
+)
+from hwgen.spec.typecheck import is_float
 from hwgen.spec.workload import Statement, Workload
 
 
@@ -23,9 +44,15 @@ def build_state(workload: Workload) -> State:
     stages: list[Stage] = []
     for number, statement in enumerate(workload.statements):
         written = statement.target.tensor
-        value = rename_tensors(statement.value, current)
+        value = statement.value
+        if statement.ordered:
+            value = replace_access(value, statement.target, RUNNING)
+        value = rename_tensors(value, current)
         if written in current:
             _check_whole(statement, tensors[written])
+        start = None
+        if statement.ordered:
+            start, value = _started(statement, value, current[written], stages, tensors)
         name = written
         if number != last[written]:
             name = unique(f"{written}_{number}", tensors)
@@ -34,18 +61,44 @@ def build_state(workload: Workload) -> State:
             )
         current[written] = name
         target = Access(name, statement.target.indices)
-        stages.append(Stage(name, statement.loops, target, statement.op, value))
+        stages.append(Stage(name, statement.loops, target, statement.op, value, start=start))
     taken = set(tensors)
     root = tuple(nest(stage, taken) for stage in stages)
     storages = tuple(Storage(n) for n in tensors)
     return State(workload.name, tuple(tensors.values()), tuple(stages), root, storages)
 
 
+def _started(
+    statement: Statement,
+    value: Expr,
+    before: str,
+    stages: list[Stage],
+    tensors: dict[str, Tensor],
+) -> tuple[Const, Expr]:
+    """What elements that take new values in order begin with, and the value then: a constant that
+    the statement before set, which then is no stage, or read in the first iteration."""
+    first = next(s for s in stages if s.tensor == before)
+    read = any(r.tensor == before for s in stages for r in s.reads)
+    if isinstance(first.value, Const) and first.op == "=" and not read:
+        stages.remove(first)
+        del tensors[before]
+        return first.value, value
+    begin = Access(before, statement.target.indices)
+    extents = dict(statement.loops)
+    earliest = conjunction(
+        tuple(Binary("==", Name(n), Const(0)) for n in statement.folded if extents[n] > 1)
+    )
+    chosen = begin if earliest is None else Call("select", (earliest, begin, RUNNING))
+    zero = Const(0.0 if is_float(tensors[before].dtype) else 0)
+    return zero, replace_access(value, RUNNING, chosen)
+
+
 def _check_whole(statement: Statement, tensor: Tensor) -> None:
     indices = statement.target.indices
     extents = dict(statement.loops)
-    whole = len({str(i) for i in indices}) == len(indices) and all(
-        isinstance(i, Name) and extents[i.name] == e
+    plain = [i.name for i in indices if isinstance(i, Name)]
+    whole = len(set(plain)) == len(plain) and all(
+        extents[i.name] == e if isinstance(i, Name) else (i, e) == (Const(0), 1)
         for i, e in zip(indices, tensor.shape, strict=True)
     )
     if not whole:

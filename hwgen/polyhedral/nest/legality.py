@@ -6,7 +6,7 @@ tensor (a common prefix of the loops around its accesses),
 0. every instance is one of a point of its stage;
 1. whatever an instance reads was produced before it in the same iteration of the home;
 2. a reduction adds each contribution once per home iteration, after its initialisation and before
-   any reader there;
+   any reader there; in the iterators' order where it must;
 3. an output's home is the whole kernel, and every element of it is computed;
 4. loops that do not run in order carry no conflict on a tensor that lives outside them.
 
@@ -209,6 +209,8 @@ def _accumulation(state: State, compute: Site, init: Site | None, depth: int) ->
         )
         if twice is not None:
             return Violation("one contribution is added twice", *_pair(twice, a.names, b.names))
+    if stage.ordered and (wrong := _misordered(a, b, depth)) is not None:
+        return wrong
     if init is None:
         first = [f"{a.own(a.block.binding[n])} = 0" for n, _ in stage.reduction]
         late = isl.some_pair(
@@ -241,6 +243,28 @@ def _accumulation(state: State, compute: Site, init: Site | None, depth: int) ->
             point_text = _point(missing, b.names)
             return Violation("a contribution has no initialisation", point_text, init.block.name)
     return _early_readers(state, compute, depth)
+
+
+def _misordered(a: Side, b: Side, depth: int) -> Violation | None:
+    """Contributions to one element, each made from the last one, run in the iterators' order."""
+    stage = a.stage
+    target = equal(a.element(stage.target), b.element(stage.target))
+    mine, other = ([side.own(side.block.binding[n]) for n, _ in stage.reduction] for side in (a, b))
+    ways = [
+        conjoin(equal(mine[:n], other[:n]), [f"{mine[n]} < {other[n]}"]) for n in range(len(mine))
+    ]
+    if not ways:
+        return None
+    earlier = "(" + " or ".join(f"({w})" for w in ways) + ")"
+    pair = isl.some_pair(
+        f"{{ {a.tuple} -> {b.tuple} : "
+        f"{conjoin(a.domain, b.domain, same(a, b, depth), target, [earlier])} and not "
+        f"{before(a, b, depth)} }}"
+    )
+    if pair is None:
+        return None
+    first, second = _pair(pair, a.names, b.names)
+    return Violation(f"{second} takes its value from an earlier iteration", first, second)
 
 
 def _early_readers(state: State, compute: Site, depth: int) -> Violation | None:

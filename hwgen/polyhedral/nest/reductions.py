@@ -42,6 +42,11 @@ def neutral(op: UpdateOp, dtype: str) -> Const:
     return Const(low if op == "max=" else high)
 
 
+def beginning(stage: Stage, dtype: str) -> Const:
+    """What the elements of a reduction start from."""
+    return neutral(stage.op, dtype) if stage.start is None else stage.start
+
+
 def _reduction_site(state: State, tensor: str, what: str) -> tuple[Stage, Site]:
     stage = find_stage(state, tensor)
     if not stage.reduces:
@@ -124,6 +129,13 @@ def rfactor(state: State, tensor: str, loop: str, axis: int) -> tuple[State, str
         HwgenError: H413, H414.
     """
     stage, site = _reduction_site(state, tensor, "factored")
+    if stage.ordered:
+        raise refuse(
+            f"{tensor} cannot be factored",
+            f"{stage} takes each value from the last one, in order",
+            "stages with +=, max= or min=, whose order is free",
+            "split and reorder the loops of the elements instead",
+        )
     found = find_loop(state, loop)
     carriers = carried(state, site)
     spatial = {n for n, _ in stage.spatial}

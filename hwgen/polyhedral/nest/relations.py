@@ -73,7 +73,7 @@ class Side:
 
 def combining(state: State, site: Site) -> tuple[Loop, ...]:
     """Loops that are run by threads although they carry the block's own reduction."""
-    if site.block.part == "init":
+    if site.block.part == "init" or state.stage[site.block.stage].ordered:
         return ()
     carriers = carried(state, site)
     return tuple(x for x in site.loops if x.name in carriers and x.combines)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hwgen.polyhedral.nest.legality import Homes
-from hwgen.polyhedral.nest.reductions import neutral
+from hwgen.polyhedral.nest.reductions import beginning
 from hwgen.polyhedral.nest.state import Block, Loop, Node, State, Storage, conjunction
 from hwgen.polyhedral.nest.terms import simplify
 from hwgen.spec.expression import (
@@ -92,9 +92,9 @@ def _statement(state: State, block: Block) -> str:
     stage = state.stage[block.stage]
     target: Expr = bound(state, block, stage.target)
     if block.part == "init":
-        return f"{target} = {neutral(stage.op, state.tensor[stage.tensor].dtype)}"
+        return f"{target} = {beginning(stage, state.tensor[stage.tensor].dtype)}"
     op = stage.op if block.part == "update" or not stage.reduces else f"{stage.op}(init)"
-    return f"{target} {op} {bound(state, block, stage.value)}"
+    return f"{target} {op} {bound(state, block, stage.spelt)}"
 
 
 def bound(state: State, block: Block, expr: Expr) -> Expr:

@@ -13,9 +13,21 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
-from hwgen.spec.expression import Access, Binary, Expr, UpdateOp, names, walk
+from hwgen.spec.expression import (
+    Access,
+    Binary,
+    Const,
+    Expr,
+    UpdateOp,
+    names,
+    replace_access,
+    walk,
+)
 
 Role = Literal["input", "output", "intermediate"]
+
+RUNNING = Access("<running>", ())
+"""In a stage's value: the last value of the element that the instance writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +43,9 @@ class Tensor:
 @dataclass(frozen=True)
 class Stage:
     """`target op value` over `iterators` (name, extent), spatial ones first. An update starts from
-    the operation's neutral element. `kind`: what scheduling added it for."""
+    the operation's neutral element. `start`: with `=`, what elements begin with that take new
+    values from their last ones (`RUNNING`), iteration by iteration in the iterators' order.
+    `kind`: what scheduling added it for."""
 
     tensor: str
     iterators: tuple[tuple[str, int], ...]
@@ -39,10 +53,16 @@ class Stage:
     op: UpdateOp
     value: Expr
     kind: Literal["compute", "copy"] = "compute"
+    start: Const | None = None
+
+    @property
+    def ordered(self) -> bool:
+        """Whether contributions must be made in the iterators' order."""
+        return self.start is not None
 
     @property
     def reduces(self) -> bool:
-        return self.op != "="
+        return self.op != "=" or self.ordered
 
     @property
     def spatial(self) -> tuple[tuple[str, int], ...]:
@@ -58,10 +78,16 @@ class Stage:
     @cached_property
     def reads(self) -> tuple[Access, ...]:
         """Distinct accesses of the value, in order of appearance."""
-        return tuple(dict.fromkeys(n for n in walk(self.value) if isinstance(n, Access)))
+        found = (n for n in walk(self.value) if isinstance(n, Access) and n != RUNNING)
+        return tuple(dict.fromkeys(found))
+
+    @property
+    def spelt(self) -> Expr:
+        """The value with the target where it reads that element's last value."""
+        return replace_access(self.value, RUNNING, self.target)
 
     def __str__(self) -> str:
-        return f"{self.target} {self.op} {self.value}"
+        return f"{self.target} {self.op} {self.spelt}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -151,7 +151,7 @@ def _values(
     if len(intrinsic.semantics) != 1:
         return
     rule = intrinsic.semantics[0]
-    op, value = stage.op, stage.value
+    op, value = stage.op, stage.spelt
     if site.block.part == "init":
         return
     if rule.op != op:
@@ -211,6 +211,12 @@ def _fails(
     """Why the assignment is not a match; empty where it is one."""
     inner = {x.name for x in chain}
     rule = intrinsic.semantics[0]
+    if rule.op == "=":
+        # Iterations that take values from each other run in the order of the iterators.
+        used = {n for i in rule.target.indices for n in names(i)}
+        taken = [iterators[n] for n, _ in intrinsic.iterators if n not in used and iterators[n]]
+        if taken != [x.name for x in chain if x.name in taken]:
+            return f"it runs {', '.join(taken)} in another order"
     patterns: dict[str, tuple[Expr, ...]] = {rule.target.tensor: rule.target.indices}
     for name in operands:
         found = _pattern(rule.value, name)
