@@ -378,7 +378,7 @@ class _Levels:
 
     def _held(self, o: Operation, call: NDArray[np.float64]) -> NDArray[np.float64]:
         """Cycles of bringing in the operand that the unit holds, beyond those of the `call` that it
-        happens beside, in all tiles together."""
+        may happen beside, in all tiles together."""
         held = o.intrinsic.stationary
         if held is None:
             return np.zeros(1)
@@ -390,7 +390,8 @@ class _Levels:
         for n in o.loops:
             blocks = match.count[n]
             runs = runs * (blocks if n in moving else -(-blocks // shape.grid[n]))
-        return np.maximum(0, held.cycles - call) * runs
+        hidden = call if held.overlaps else np.zeros(1)
+        return np.maximum(0, held.cycles - hidden) * runs
 
     def _add_bus_waits(self) -> None:
         """A load on the anchor's unit waits for the loads that are served before it.

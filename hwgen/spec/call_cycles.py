@@ -44,7 +44,7 @@ def run_cycles(
         return prod(extents[:count]) * each + moved
     inside = repeats(extents[:count], steps[:count])
     runs = prod(extents[:count]) // inside
-    return runs * (max(held.cycles, each) + (inside - 1) * each) + moved
+    return runs * (held.first(each) + (inside - 1) * each) + moved
 
 
 def repeats(extents: Sequence[int], steps: Sequence[int]) -> int:

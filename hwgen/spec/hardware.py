@@ -329,12 +329,17 @@ class Configuration:
 class Stationary:
     """An operand that the unit holds while calls with the same address of it follow each other.
 
-    `cycles`: what it takes to bring another one in, beside the call before; the first of the calls
-    that use it takes at least so long.
+    `cycles`: what it takes to bring another one in: where it `overlaps` the call before, the first
+    of the calls that use it takes at least so long, else so much longer.
     """
 
     operand: str
     cycles: int
+    overlaps: bool = True
+
+    def first(self, call: float) -> float:
+        """Cycles of the first call that uses it, of `call` cycles by itself."""
+        return max(self.cycles, call) if self.overlaps else self.cycles + call
 
 
 @dataclass(frozen=True, slots=True)

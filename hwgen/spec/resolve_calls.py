@@ -74,7 +74,7 @@ def stationary(
             repair="remove stationary, or name another operand",
         )  # fmt: skip
     cycles = context.integer(given.cycles, (*path, "stationary", "cycles"), 0)
-    return Stationary(given.operand, cycles)
+    return Stationary(given.operand, cycles, given.overlaps)
 
 
 def configuration_state(context: Context, schema: HardwareSchema, name: str) -> Configuration:

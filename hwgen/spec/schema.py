@@ -261,7 +261,10 @@ class StationarySchema(Model):
     operand: Name
     """The operand; it does not move in hardware loops."""
     cycles: IntExpr
-    """What bringing another one in takes, beside the call before it."""
+    """What bringing another one in takes."""
+    overlaps: bool = True
+    """It is brought in beside the call before; `false`: the unit does nothing else meanwhile, and
+    the first call that uses it takes that much longer."""
 
 
 class IntrinsicSchema(Model):

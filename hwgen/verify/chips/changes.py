@@ -57,7 +57,10 @@ def change_runs(spec: Spec, pick: Pick) -> None:
             if not intrinsic["software_loops"]:
                 intrinsic.pop("stationary", None)
         if "stationary" in intrinsic and pick.chance(3):
-            intrinsic["stationary"] = intrinsic["stationary"] | {"cycles": pick((16, 1, 0, 100))}
+            times = ((16, False), (1, True), (0, True), (100, False))
+            cycles, overlaps = pick(times)
+            new = {"cycles": cycles, "overlaps": overlaps}
+            intrinsic["stationary"] = intrinsic["stationary"] | new
     for state in spec.get("configurations", {}).values():
         if "registers" in state and pick.chance(3):
             state["registers"] = state["registers"][: pick((1, 2))]

@@ -28,8 +28,8 @@ def intrinsic(name: str) -> Intrinsic:
     return load_hardware(SPEC).intrinsic[name]
 
 
-def with_cycles(cycles: Expr, held: int | None) -> Intrinsic:
-    stationary = None if held is None else Stationary("b", held)
+def with_cycles(cycles: Expr, held: int | None, *, overlaps: bool = True) -> Intrinsic:
+    stationary = None if held is None else Stationary("b", held, overlaps)
     return replace(intrinsic("multiply"), cycles=cycles, stationary=stationary)
 
 
@@ -68,6 +68,17 @@ def test_a_run_with_a_stationary_operand(
     made = with_cycles(Call("max", (Name("i"), Const(3))), held)
     each = max(rows, 3)
     total = sum(max(held, each) + (length - 1) * each for length in stays(extents, steps))
+    assert run_cycles(made, [*extents, rows], [*steps, 0], {}) == total
+
+
+@settings(deadline=None, derandomize=True)
+@given(runs, st.integers(1, 8), st.integers(0, 20))
+def test_a_run_whose_stationary_operand_comes_while_nothing_runs(
+    run: tuple[list[int], list[int]], rows: int, held: int
+) -> None:
+    extents, steps = run
+    made = with_cycles(Call("max", (Name("i"), Const(3))), held, overlaps=False)
+    total = prod(extents) * max(rows, 3) + len(stays(extents, steps)) * held
     assert run_cycles(made, [*extents, rows], [*steps, 0], {}) == total
 
 
