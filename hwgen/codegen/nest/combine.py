@@ -26,7 +26,7 @@ from hwgen.polyhedral.nest.reductions import neutral
 from hwgen.polyhedral.nest.relations import combining
 from hwgen.polyhedral.nest.state import Block, Loop, Site, State, conjunction
 from hwgen.polyhedral.nest.terms import apply
-from hwgen.spec.expression import Access, Binary, Const, Expr, Name, names
+from hwgen.spec.expression import Access, Binary, Const, Expr, Name, names, substitute
 from hwgen.spec.processor import Processor
 
 
@@ -124,7 +124,10 @@ class Gathering:
         coordinates = tuple((v, kinds[k].extent) for k, v, _ in threads if k in kinds)
         others = tuple((v, e) for k, v, e in threads if k not in kinds)
         scratch = self._scratch(prod(e for _, e in (*coordinates, *others)))
+        copies = zip(self.inner, loops[len(self.around) :], strict=True)
+        renamed = {x.name: Name(copy.name) for x, copy in copies}
         stored = self.site.block.store_predicate
+        stored = stored and substitute(stored, renamed)
         takes = tuple(self.host.needed(guards, loops).values())
         stores = () if stored is None else self.host.needed([stored], loops).values()
         whole = self.host.flat(target)
