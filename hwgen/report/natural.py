@@ -39,7 +39,8 @@ def _refusals(tally: ChipTally) -> str:
 
 def _statements(outcome: Outcome) -> list[str]:
     data = outcome.workload.data
-    declared = ", ".join(f"{name}: {text}" for name, text in data["tensors"].items())
+    tensors = data["tensors"].items()
+    declared = ", ".join(f"{n}: {t if isinstance(t, str) else t['type']}" for n, t in tensors)
     return [declared, *(statement["do"] for statement in data["compute"])]
 
 

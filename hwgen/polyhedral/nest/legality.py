@@ -39,7 +39,7 @@ PRIME = "'"
 POINT = "''''"
 """Suffix of a stage's own iterators, as distinct from its instances'."""
 
-Homes = dict[str, tuple[str, ...]]
+Homes = Mapping[str, tuple[str, ...]]
 """Per tensor that stages write: names of the loops around its home, outermost first."""
 
 

@@ -65,9 +65,14 @@ class Draft:
     shape: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
     compute: list[Spec] = field(default_factory=list[Spec])
     unusual: list[str] = field(default_factory=list[str])
+    constants: set[str] = field(default_factory=set[str])
 
     def data(self, seed: int) -> Spec:
-        tensors = {n: f"{self.dtype[n]}{self.shape[n]}" for n in self.dtype}
+        tensors: Spec = {}
+        for name, dtype in self.dtype.items():
+            text = f"{dtype}{self.shape[name]}"
+            constant = {"type": text, "constant": True}
+            tensors[name] = constant if name in self.constants else text
         return {"name": f"natural_{seed}", "tensors": tensors, "compute": self.compute}
 
     def rarely(self, what: str, of: int = 8) -> bool:
@@ -100,8 +105,8 @@ class Draft:
             return f"{last} - {loop}", last
         return loop, last
 
-    def read(self, loops: Sequence[str], dtype: str = "") -> str:
-        """An access to a new input over these loops."""
+    def read(self, loops: Sequence[str], dtype: str = "", *, constant: bool = False) -> str:
+        """An access to a new input over these loops; `constant`: the same in every call."""
         order = list(loops)
         if len(order) > 1 and self.rarely("transpose"):
             order.reverse()
@@ -109,6 +114,8 @@ class Draft:
         if order and self.rarely("diagonal", 24):
             indices.append(indices[-1])
         name = self.new("x", dtype or self.numbers.narrow)
+        if constant:
+            self.constants.add(name)
         self.shape[name] = [top + 1 for _, top in indices] or [1]
         return f"{name}[{', '.join(text for text, _ in indices) or '0'}]"
 
@@ -131,12 +138,12 @@ class Draft:
         n = self.numbers
         return f"{n.wide}({access})" if n.floats and n.narrow != n.wide else access
 
-    def factor(self, loops: Sequence[str]) -> str:
+    def factor(self, loops: Sequence[str], *, constant: bool = False) -> str:
         """A new input as a factor of a sum."""
-        return self.widened(self.read(loops))
+        return self.widened(self.read(loops, constant=constant))
 
     def constant(self) -> str:
-        return self.pick(("0.5", "2.0", "-1.5") if self.numbers.floats else ("1", "3", "-2"))
+        return self.pick(("0.5", "2.0", "-1.5") if self.numbers.floats else ("2", "3", "-1"))
 
     def some(self, spatial: Sequence[str]) -> list[str]:
         """The loops of an operand: all, or of a broadcast one the last ones."""
@@ -153,7 +160,7 @@ class Draft:
             return f"select({value} > 0, {value}, 0)"
         match kind:
             case "bias":
-                return f"({value} + {self.read(spatial[-1:], dtype)})"
+                return f"({value} + {self.read(spatial[-1:], dtype, constant=True)})"
             case "add":
                 return f"({value} + {self.read(self.some(spatial), dtype)})"
             case "minus":
@@ -196,7 +203,12 @@ class Draft:
                 return f"{n.out}({value})"
 
     def output(self, value: str, spatial: Sequence[str], most: int = 2) -> str:
-        """The last statement: some operations on a sum, and its narrowing."""
+        """The last statements: some operations on a sum, and its narrowing; floats are narrowed
+        first."""
+        if self.numbers.floats and self.numbers.wide != self.numbers.out:
+            out = self.numbers.out
+            value = self.write("h", out, spatial, "=", self.narrowed(value))
+            return self.write("y", out, spatial, "=", self.steps(value, spatial, out, most))
         return self.write(
             "y", self.numbers.out, spatial, "=",
             self.narrowed(self.steps(value, spatial, self.numbers.wide, most)),

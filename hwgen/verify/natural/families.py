@@ -47,7 +47,8 @@ def _product(d: Draft) -> None:
     weights = [spatial[-1], depth]
     if d.pick.chance(2):
         weights.reverse()
-    first, second = d.factor([*spatial[:-1], depth]), d.factor([*batch, *weights])
+    first = d.factor([*spatial[:-1], depth])
+    second = d.factor([*batch, *weights], constant=not batch)
     d.output(d.write("s", d.numbers.wide, spatial, "+=", f"{first} * {second}"), spatial)
 
 
@@ -65,7 +66,7 @@ def _window(d: Draft) -> None:
         image = _padded(d, image)
     step = f"{stride}*" if stride > 1 else ""
     at = [f"{step}{n} + {tap}" for n, tap in zip(rows, taps, strict=True)]
-    kernel = d.factor([*([] if by_channel else ["o"]), "c", *taps])
+    kernel = d.factor([*([] if by_channel else ["o"]), "c", *taps], constant=True)
     pixel = d.widened(f"{image}[{', '.join(['c', *at])}]")
     d.output(d.write("s", d.numbers.wide, [out, *rows], "+=", f"{pixel} * {kernel}"), [out, *rows])
 
@@ -125,11 +126,11 @@ def _chain(d: Draft) -> None:
     rows, hidden, columns = d.loops(SPATIAL[:3], 3)
     (depth,) = d.loops(REDUCED[:1])
     n = d.numbers
-    first = f"{d.factor([rows, depth])} * {d.factor([hidden, depth])}"
+    first = f"{d.factor([rows, depth])} * {d.factor([hidden, depth], constant=True)}"
     total = d.write("s", n.wide, [rows, hidden], "+=", first)
     value = d.narrowed(d.steps(total, [rows, hidden], n.wide))
     between = d.write("h", n.out, [rows, hidden], "=", value)
-    second = f"{d.widened(between)} * {d.factor([columns, hidden])}"
+    second = f"{d.widened(between)} * {d.factor([columns, hidden], constant=True)}"
     d.output(d.write("s", n.wide, [rows, columns], "+=", second), [rows, columns])
 
 

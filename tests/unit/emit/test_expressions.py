@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from hwgen.codegen.c_expr import HELPERS, Helpers, IndexText, bounds, fits_int32, fold
-from hwgen.codegen.c_names import C_TYPES, NameTable, comment, identifier
+from hwgen.codegen.c_names import C_TYPES, NameTable, Reserved, comment, identifier
 from hwgen.codegen.c_value import ValueText, dtype_interval, value_helpers
 from hwgen.model.compiled import find_compiler, have_compiler
 from hwgen.spec.expression import (
@@ -242,7 +242,7 @@ def test_dtype_intervals() -> None:
 
 
 def test_names_avoid_what_c_and_the_spec_use() -> None:
-    names = NameTable(["cmd"])
+    names = NameTable(Reserved(frozenset({"cmd"})))
     given = [names[n] for n in ("int", "cmd", "a", "a.b", "a_b", "3x", "class", "_p")]
     assert given == ["int_", "cmd_", "a", "a_b", "a_b_", "v3x", "class_", "v_p"]
     assert names["a.b"] == "a_b"

@@ -65,7 +65,11 @@ def compiler(*arguments: str, text: str) -> str:
     found = find_compiler()
     assert found is not None
     done = subprocess.run(
-        [found, *arguments, "-x", "c", "-"], input=text, capture_output=True, text=True, check=False
+        [*found, *arguments, "-x", "c", "-"],
+        input=text,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr[:4000]
     return done.stdout
@@ -302,10 +306,12 @@ def test_two_sizes_of_one_workload_can_be_linked(target: str, tmp_path: Path) ->
         assert name == f"scale_{target}{label}"
         file = tmp_path / f"{name}.c"
         file.write_text(text, encoding="utf-8")
-        subprocess.run([found, *STRICT, "-fopenmp", "-c", str(file), "-o", f"{file}.o"], check=True)
+        subprocess.run(
+            [*found, *STRICT, "-fopenmp", "-c", str(file), "-o", f"{file}.o"], check=True
+        )
         objects.append(f"{file}.o")
     assert len(set(objects)) == 2
-    subprocess.run([found, "-r", "-o", str(tmp_path / "all.o"), *sorted(set(objects))], check=True)
+    subprocess.run([*found, "-r", "-o", str(tmp_path / "all.o"), *sorted(set(objects))], check=True)
 
 
 def test_a_kernels_name_says_what_was_set() -> None:

@@ -100,8 +100,8 @@ def test_a_loop_that_the_target_indexes_has_the_targets_extent() -> None:
 )
 def test_extents_that_disagree(statement: str, a: str) -> None:
     """What is read is smaller than the target, or a sum runs over two extents."""
-    used = {"b": "int8[8]"} if "b[" in statement else {}
-    assert code(statement, a=a, c="int32[6]", **used) == "H217"
+    tensors = {"a": a, "c": "int32[6]"} | ({"b": "int8[8]"} if "b[" in statement else {})
+    assert code(statement, None, **tensors) == "H217"
 
 
 def test_an_index_that_takes_all_of_the_targets_two_dimensions() -> None:
@@ -118,8 +118,8 @@ def test_an_index_that_takes_all_of_the_targets_two_dimensions() -> None:
     ],
 )
 def test_numbers_of_a_condition_are_not_those_of_the_value(statement: str) -> None:
-    used = {"x": "float32[8]"} if "x[" in statement else {}
-    make(statement, y="int32[8]" if "+" in statement else "uint8[8]", **used)
+    tensors = {"y": "int32[8]" if "+" in statement else "uint8[8]"}
+    make(statement, None, **tensors | ({"x": "float32[8]"} if "x[" in statement else {}))
 
 
 @pytest.mark.parametrize("number", ["0.5", "300", "-1"])
