@@ -38,7 +38,8 @@ def lower_bound(program: KernelProgram, hardware: HardwareSpec) -> Bound:
       cycle, writes in the longest bursts that the bus allows.
 
     Counted, per bus: every byte that is read from an input's image, once, at one beat per cycle.
-    Writes have a channel of their own and are on the unit that writes.
+    Writes have a channel of their own and are on the unit that writes; of posted ones, only what
+    handing them over takes is, and the channel is counted by itself.
 
     Not counted: latencies, time between requests, repeated transfers, bursts that boundaries or
     rows cut short, tensors that one phase stores for another, micro-kernel loads, instruction
@@ -67,7 +68,10 @@ def lower_bound(program: KernelProgram, hardware: HardwareSpec) -> Bound:
             touched[sites] = touched_entries(accesses, program.image[buffer].entries)
         entries = touched[sites]
         if kind == "write":
-            if unit:
+            if unit and bus.write.posted_bursts:
+                need[f"unit {unit}"] += posted_bound(bus, size, entries)
+                need[f"bus {bus.name} write of {unit}"] += write_bound(bus, size, entries)
+            elif unit:
                 need[f"unit {unit}"] += write_bound(bus, size, entries)
             continue
         need[f"unit {unit}" if unit else f"bus {bus.name} read"] += -(
@@ -83,10 +87,12 @@ def cover_bound(match: Match, hardware: HardwareSpec) -> Bound:
     for o in match.selection.operations:
         unit = f"unit {o.intrinsic.unit}"
         if o.kind in ("load", "store"):
-            cycles, beats, bus = transfer_work(hardware, match, o)
-            need[unit] += int(max(0.0, Rates.of(o.intrinsic).per_transfer) * cycles)
+            work = transfer_work(hardware, match, o)
+            need[unit] += int(max(0.0, Rates.of(o.intrinsic).per_transfer) * work.unit)
             if o.kind == "load":
-                need[f"bus {bus} read"] += ceil(round(beats, 6))
+                need[f"bus {work.bus} read"] += ceil(round(work.beats, 6))
+            elif work.posted:
+                need[f"bus {work.bus} write of {o.intrinsic.unit}"] += int(work.posted)
             continue
         rate = min(best_rate(i) for i in (o.intrinsic, o.first) if i is not None)
         need[unit] += int(rate * prod(match.count[n] for n in o.loops))
@@ -143,3 +149,11 @@ def write_bound(bus: Bus, size: int, entries: int) -> int:
     data = per_entry * max(entries, bursts) if per_entry else beats
     one_at_a_time = bus.write.in_flight_bursts <= 1
     return data + (bus.write.latency_cycles * bursts if one_at_a_time else 0)
+
+
+def posted_bound(bus: Bus, size: int, entries: int) -> int:
+    """Cycles below which no accesses hand so many different entries of `size` bytes over to the
+    write buffer."""
+    beats = -(-entries * size // bus.beat_bytes)
+    per_entry = bus.write.cycles_per_entry
+    return min(beats, per_entry * entries) if per_entry else beats

@@ -76,10 +76,15 @@ def split_access(
     return _rows(bus, start_bytes % boundary, row_bytes, rows, stride_bytes % boundary, entry_bytes)
 
 
+def write_data(channel: Channel, bursts: Bursts) -> list[int]:
+    """Cycles that the data of each burst are on the write channel."""
+    per_entry = channel.cycles_per_entry
+    return [per_entry * n for n in bursts.entries] if per_entry else list(bursts.beats)
+
+
 def write_cycles(channel: Channel, bursts: Bursts) -> int:
     """Cycles from the first write request to the last response, alone on the write channel."""
-    per_entry = channel.cycles_per_entry
-    data = [per_entry * n for n in bursts.entries] if per_entry else list(bursts.beats)
+    data = write_data(channel, bursts)
     if channel.in_flight_bursts <= 1 and channel.request_cycles <= 1:
         return sum(data) + channel.latency_cycles * bursts.count
     responses: deque[int] = deque([0] * channel.in_flight_bursts, channel.in_flight_bursts)

@@ -15,7 +15,8 @@ from hwgen.spec.hardware import BANK_CYCLES, Banks, Bus, HardwareSpec, Intrinsic
 from .bank_cycles import Touched, banked_operands, served_cycles
 from .bus import Bursts, ReadBus, split_access, write_cycles
 from .periodicity import Watched
-from .stream import Operation
+from .posted import posted_cycles
+from .stream import NO_TENSOR, Operation
 
 
 def offchip_operand(intrinsic: Intrinsic, hardware: HardwareSpec) -> Operand | None:
@@ -54,7 +55,10 @@ class CycleCosts:
         self._units = {unit.name: i for i, unit in enumerate(hardware.units)}
         self._buses = [bus.name for bus in hardware.buses]
         self._idle = {bus.name: ReadBus(bus) for bus in hardware.buses}
-        self._loads: dict[str, int] = {}
+        # Tensors that somebody posts writes to may have to be waited for.
+        self._tensors = {
+            t: n for n, t in enumerate(dict.fromkeys(i.tensor for i in program.images))
+        }
         self._identity = 0
 
     def watched(self, call: Call) -> tuple[Watched, ...]:
@@ -116,6 +120,18 @@ class CycleCosts:
         span = call_span(intrinsic, operand, call)
         bursts = split_operand(bus, entry_bytes(operand), span, address, extents, tuple(strides))
         names |= {"bursts": bursts.count, "beats": bursts.total_beats}
+        tensor = NO_TENSOR
+        if bus.write.posted_bursts:
+            buffer = next(o.buffer for o in call.operands if o.name == operand.name)
+            tensor = self._tensors[self.program.image[buffer].tensor]
+        if operand.access == "write" and bus.write.posted_bursts:
+            fixed = cycles_of({"transfer": 0})
+            handed = posted_cycles(bus.write, bursts)
+            return Operation(
+                self._identity, unit, intrinsic.name, call.site, max(fixed, issuing - handed),
+                bursts, self._buses.index(bus.name), instructions=instructions, posts=True,
+                tensor=tensor,
+            )  # fmt: skip
         if operand.access == "write":
             names["transfer"] = write_cycles(bus.write, bursts)
             cycles = cycles_of({})
@@ -124,7 +140,7 @@ class CycleCosts:
                 instructions=instructions,
             )  # fmt: skip
         read = self._read(intrinsic.name, unit, call.site, cycles_of, bus, bursts)
-        return replace(read, instructions=instructions)
+        return replace(read, instructions=instructions, tensor=tensor)
 
     def _served(
         self, intrinsic: Intrinsic, extents: tuple[int, ...], values: tuple[int, ...]

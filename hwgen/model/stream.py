@@ -44,6 +44,7 @@ Compiled = Callable[[Environment], int]
 
 ISSUER = -1
 """The "unit" of a barrier: whoever issues the stream."""
+NO_TENSOR, EVERY_TENSOR = -1, -2
 
 
 @dataclass(slots=True, eq=False)
@@ -55,7 +56,8 @@ class Operation:
     per edge, or per flag of an edge. `touches`: (memory, footprint, writes) of its accesses, for
     the checkers and scoreboards. `awaits`: of a barrier, the units that it waits for; `unit` is
     then `ISSUER`. `holds`: ports of banks that it needs while it runs. `instructions`: that a host
-    issues for it.
+    issues for it. `posts`: `bursts` are left to the bus's write buffer. `tensor`: off chip, whose
+    posted writes it makes or waits for; `EVERY_TENSOR`: all of them.
     """
 
     identity: int
@@ -73,6 +75,8 @@ class Operation:
     awaits: tuple[int, ...] = ()
     holds: tuple[int, ...] = ()
     instructions: int = 1
+    posts: bool = False
+    tensor: int = NO_TENSOR
 
 
 class Costs(Protocol):
@@ -289,8 +293,9 @@ class Stream:
                 )
         if completion is not None:
             finish = Operation(
-                -1 - len(self.units), self.units[completion.unit], "finish", -1, completion.cycles
-            )
+                -1 - len(self.units), self.units[completion.unit], "finish", -1, completion.cycles,
+                tensor=EVERY_TENSOR,
+            )  # fmt: skip
             self.call(finish, ())
         if self._last is not None:
             self.emitted += 1

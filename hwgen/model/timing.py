@@ -21,6 +21,8 @@ from .banks import Ports, Who, bank_ports
 from .bus import FOREVER, ReadBus, Reader, split_access
 from .issue import Issuer
 from .loop_runner import Zones
+from .posted import Awaited as AwaitedWrites
+from .posted import WriteBuffers
 from .scoreboard import Awaited, Board, cycle_costs
 from .stream import ISSUER, Costs, Operation, Stream
 from .timing_result import TimelineEntry, TimingResult, UnitTime
@@ -112,6 +114,9 @@ class Machine:
         ports = bank_ports(hardware)
         self._ports = Ports(ports, n) if ports else None
         self._wanted: list[deque[AwaitedPorts]] = [deque() for _ in range(n)]
+        posted = any(bus.write.posted_bursts for bus in hardware.buses)
+        self._buffers = WriteBuffers(hardware) if posted else None
+        self._unwritten: list[deque[AwaitedWrites]] = [deque() for _ in range(n)]
         # Of each unit's last operation, what it waited for a port and of which bank.
         self._waited = [(0, "")] * n
         # When the latest barrier was passed, and of queued operations, the one before them.
@@ -196,7 +201,8 @@ class Machine:
         ports = self._ports.signature(now) if self._ports is not None else ()
         issuer = self._issuer.signature(now) if self._issuer is not None else ()
         passed = max(0, self._passed - now)
-        return readers, units, tokens, group, fetch, passed, board, ports, issuer
+        buffers = self._buffers.signature(now) if self._buffers is not None else ()
+        return readers, units, tokens, group, fetch, passed, board, ports, issuer, buffers
 
     def _unit_signature(self, unit: int, now: int) -> Hashable:
         reading = self._reading[unit]
@@ -222,6 +228,9 @@ class Machine:
             else (),
             tuple([self._ports.relative(a, now) for a in self._wanted[unit]])
             if self._ports is not None
+            else (),
+            tuple([self._buffers.relative(a, now) for a in self._unwritten[unit]])
+            if self._buffers is not None
             else (),
         )
 
@@ -269,6 +278,8 @@ class Machine:
             self._held = [deque([t + shift for t in q]) for q in self._held]
         if self._board is not None:
             self._board.shift(shift)
+        if self._buffers is not None:
+            self._buffers.shift(shift)
         if self._ports is not None:
             self._ports.shift(shift)
             self._ports.repeat(mark.conflicts, times)
@@ -306,8 +317,9 @@ class Machine:
                 self._deadlock(unit)
         completion = self.hardware.completion
         extra = completion.extra_cycles if completion is not None else 0
+        written = self._buffers.written if self._buffers is not None else 0
         return TimingResult(
-            self._last_end + extra,
+            max(self._last_end, written) + extra,
             tuple(
                 UnitTime(name, self._busy[i], *(row[i] for row in self._stalls))
                 for i, name in enumerate(self._names)
@@ -408,6 +420,8 @@ class Machine:
             self._awaited[operation.unit].append(self._board.enter(operation))
         if self._ports is not None:
             self._wanted[operation.unit].append(self._ports.enter(operation))
+        if self._buffers is not None:
+            self._unwritten[operation.unit].append(self._buffers.enter(operation))
         self._run(operation.unit)
 
     # Units
@@ -431,6 +445,9 @@ class Machine:
                 if self._board is not None and ready >= 0:
                     done = self._board.ready(self._awaited[unit][0])
                     ready = done if done < 0 else max(ready, done)
+                if self._buffers is not None and ready >= 0:
+                    done = self._buffers.ready(self._unwritten[unit][0])
+                    ready = done if done < 0 else max(ready, done)
                 served = 0
                 if self._ports is not None and ready >= 0:
                     served = self._ports.ready(self._wanted[unit][0])
@@ -439,6 +456,8 @@ class Machine:
                 ready = max(ready, self._held[unit].popleft())
                 if self._board is not None:
                     self._awaited[unit].popleft()
+                if self._buffers is not None:
+                    self._unwritten[unit].popleft()
                 queue.popleft()
                 for edge in operation.pops:
                     tokens[edge].popleft()
@@ -454,6 +473,9 @@ class Machine:
                         bank = self._ports.waited(operation, wanted, served - start)
                         self._waited[unit] = (served - start, bank)
                         start = served
+                if operation.posts:
+                    self._post(unit, operation, start, pending)
+                    continue
                 if operation.bursts is not None and operation.bursts.count:
                     self._reading[unit] = (operation, start)
                     self._buses[operation.bus].readers.append(
@@ -461,6 +483,14 @@ class Machine:
                     )
                     break
                 self._finish(unit, operation, start, start + operation.cycles, pending)
+
+    def _post(self, unit: int, operation: Operation, start: int, pending: list[int]) -> None:
+        """Execute an operation that leaves its writes to the buffer."""
+        assert self._buffers is not None
+        # The fixed cycles lie around the transfer, as those of a read.
+        first = start + operation.cycles // 2
+        rest = operation.cycles - operation.cycles // 2
+        self._finish(unit, operation, start, self._buffers.write(operation, first) + rest, pending)
 
     def _wait(self, unit: int, free: int, ready: int, arrival: int) -> int:
         if ready >= arrival:
@@ -491,7 +521,9 @@ class Machine:
             self._board.finish(unit, end, self._free)
         if self._ports is not None:
             self._ports.finish(unit, end, self._free)
-        if self._board is not None or self._ports is not None:
+        if self._buffers is not None and operation.posts:
+            self._buffers.forget(min(self._free))
+        if self._board is not None or self._ports is not None or operation.posts:
             pending.extend(other for other, queue in enumerate(self._queue) if queue)
         if self._timeline is not None:
             self._timeline.append(

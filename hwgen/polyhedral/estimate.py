@@ -227,6 +227,8 @@ class _Levels:
         self.moving = [np.zeros(1) for _ in range(depths)]
         self.waiting = [np.zeros(1) for _ in range(depths)]
         self.store = np.zeros(1)
+        # Until what a store posts is written; what it takes itself, where nothing is posted.
+        self.written = np.zeros(1)
         self.store_serial = np.zeros(1, dtype=np.bool_)
         self.bus = np.zeros(1)
         self.anchor = next(
@@ -254,12 +256,13 @@ class _Levels:
         if o.kind in ("load", "store"):
             storage = next(s for s in o.storages if s in shape.placement)
             depth = shape.placement[storage]
-            each, beats, issued = shape.transfer(o, storage)
+            each, beats, issued, written = shape.transfer(o, storage)
             self._issue(
                 o.intrinsic.unit, shape.spatial if o.kind == "store" else depth, each, issued
             )
             if o.kind == "store":
                 self.store = self.store + each
+                self.written = self.written + written
                 never = self.shares.get(storage, np.zeros(1)) == 1
                 self.store_serial = self.store_serial | (slots[storage] == 1) | never
                 return
@@ -459,10 +462,10 @@ class _Levels:
             ramp = ramp + np.minimum(self.overlapped[depth], busy)
             ahead = np.where(self.overlapped[depth] > 0, 2 * iteration, ahead)
             if depth == shape.spatial:
-                overlapped = np.maximum(iteration, self.store)
-                iteration = np.where(self.store_serial, iteration + self.store, overlapped)
+                iteration = np.where(self.store_serial, iteration + self.store, iteration)
+                iteration = np.maximum(iteration, self.written)
         # A store from a single slot is in every iteration already, also in the last.
-        drain = np.where(self.store_serial, 0, self.store)
+        drain = self.written - np.where(self.store_serial, self.store, 0)
         total = np.maximum(iteration, self.bus) + ramp + drain
         if shape.hardware.pipelined:
             # Of equals, what leaves the bus more time: for latencies that are not known here.

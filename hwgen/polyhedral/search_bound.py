@@ -8,6 +8,7 @@ Latencies, waits and repeated transfers are left out, so no schedule can be fast
 from __future__ import annotations
 
 from math import prod
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,10 +33,12 @@ def work_bound(hardware: HardwareSpec, match: Match, grid: Grid) -> NDArray[np.f
     for o in match.selection.operations:
         rates = Rates.of(o.intrinsic)
         if o.kind in ("load", "store"):
-            cycles, beats, bus = transfer_work(hardware, match, o)
-            add(f"unit {o.intrinsic.unit}", max(0.0, rates.per_transfer) * cycles)
+            work = transfer_work(hardware, match, o)
+            add(f"unit {o.intrinsic.unit}", max(0.0, rates.per_transfer) * work.unit)
             if o.kind == "load":
-                add(f"bus {bus}", beats)
+                add(f"bus {work.bus}", work.beats)
+            else:
+                add(f"bus {work.bus} write of {o.intrinsic.unit}", work.posted)
             continue
         calls, iterations = np.ones(1), 1
         for n, blocks in match.count.items():
@@ -60,8 +63,18 @@ def least_work(hardware: HardwareSpec, match: Match) -> float:
     return float(work_bound(hardware, match, grid)[0])
 
 
-def transfer_work(hardware: HardwareSpec, match: Match, o: Operation) -> tuple[float, float, str]:
-    """Cycles of a transfer's data, its bus beats and its bus, each entry moved once."""
+class TransferWork(NamedTuple):
+    """What moving each entry of an operand once takes: cycles of its unit, those of the write
+    channel after which posted writes are done, bus beats, and the bus."""
+
+    unit: float
+    posted: float
+    beats: float
+    bus: str
+
+
+def transfer_work(hardware: HardwareSpec, match: Match, o: Operation) -> TransferWork:
+    """The work of a load or a store, each entry moved once."""
     offchip = next(p for p in o.intrinsic.operands if hardware.memory[p.memory].kind == "offchip")
     bus = hardware.bus[hardware.memory[offchip.memory].bus]
     block = moved_block(match, o, offchip)
@@ -76,10 +89,13 @@ def transfer_work(hardware: HardwareSpec, match: Match, o: Operation) -> tuple[f
     data = beats
     if channel.cycles_per_entry:
         data = whole * block.entries * channel.cycles_per_entry
+    handed = min(data, beats)
     if channel.in_flight_bursts == 1:
         burst_bytes = min(bus.burst_beats * bus.beat_bytes, bus.burst_boundary_bytes)
         data += whole * block.bytes / burst_bytes * channel.latency_cycles
-    return data, beats, bus.name
+    if channel.posted_bursts:
+        return TransferWork(handed, data, beats, bus.name)
+    return TransferWork(data, 0.0, beats, bus.name)
 
 
 def _real_part(match: Match, lanes: Lanes) -> float:

@@ -51,11 +51,13 @@ class Rates:
 
 
 class Transfer(NamedTuple):
-    """Cycles of moving one box, the bus beats that it takes, and the instructions that it is."""
+    """Cycles of moving one box, the bus beats that it takes, the instructions that it is, and the
+    cycles until all of it is written, where it is posted; else those of moving it."""
 
     cycles: NDArray[np.float64]
     beats: NDArray[np.float64]
     instructions: NDArray[np.float64]
+    written: NDArray[np.float64]
 
 
 class Block(NamedTuple):
@@ -119,11 +121,14 @@ def transfer_cycles(
         contiguous = contiguous & (extent == whole)
     calls = total / within
     rates = Rates.of(intrinsic)
-    cycles, beats = _bus_cycles(bus, operation.kind == "store", total / run, run, block)
+    store = operation.kind == "store"
+    cycles, beats, handed = _bus_cycles(bus, store, total / run, run, block)
+    own, issued = calls * (rates.fixed + 1), calls
     if intrinsic.software_loops:
+        own = total * rates.per_iteration
         issued = _instructions(operation, offchip.name, run, total)
-        return Transfer(total * rates.per_iteration + rates.per_transfer * cycles, beats, issued)
-    return Transfer(calls * (rates.fixed + 1) + rates.per_transfer * cycles, beats, calls)
+    own, written = own + rates.per_transfer * handed, own + rates.per_transfer * cycles
+    return Transfer(own, beats, issued, written)
 
 
 def _instructions(
@@ -165,7 +170,8 @@ def _bus_cycles(
     rows: NDArray[np.float64],
     run: NDArray[np.float64],
     block: Block,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Cycles of a transfer, its beats, and the cycles after which the unit goes on."""
     channel = bus.write if write else bus.read
     burst_bytes = min(bus.burst_beats * bus.beat_bytes, bus.burst_boundary_bytes)
     row_bytes = run * block.bytes
@@ -175,6 +181,12 @@ def _bus_cycles(
     data = entries * channel.cycles_per_entry if channel.cycles_per_entry else beats
     requests = bursts * channel.request_cycles
     if channel.in_flight_bursts == 1:
-        return np.maximum(data + bursts * channel.latency_cycles, requests), beats
-    window = bursts * channel.latency_cycles / channel.in_flight_bursts
-    return np.maximum(np.maximum(data, requests), window) + channel.latency_cycles, beats
+        cycles = np.maximum(data + bursts * channel.latency_cycles, requests)
+    else:
+        window = bursts * channel.latency_cycles / channel.in_flight_bursts
+        cycles = np.maximum(np.maximum(data, requests), window) + channel.latency_cycles
+    if not channel.posted_bursts:
+        return cycles, beats, cycles
+    # What the buffer does not hold goes at the channel's rate.
+    waiting = cycles * np.maximum(0, 1 - channel.posted_bursts / bursts)
+    return cycles, beats, np.maximum(np.minimum(data, beats), waiting)

@@ -212,27 +212,34 @@ def _check_cycles(context: Context, hardware: HardwareSpec, intrinsic: Intrinsic
     ends |= {loop.name: loop.extent for loop in intrinsic.loops}
     where: FieldPath = ("intrinsics", intrinsic.name, "cycles")
     _positive(context, where, intrinsic.cycles, ends)
-    if any(o.memory in offchip and o.access != "write" for o in intrinsic.operands):
-        _adds_transfer(context, where, intrinsic.cycles, ends)
+    for operand in intrinsic.operands:
+        if operand.memory in offchip:
+            written = operand.access == "write"
+            # A bus that has an error of its own is left out.
+            bus = hardware.bus.get(hardware.memory[operand.memory].bus)
+            if not written or (bus is not None and bus.write.posted_bursts):
+                what = "posted write" if written else "read"
+                _adds_transfer(context, where, intrinsic.cycles, ends, what)
     kernel = intrinsic.micro_kernel
     if kernel is not None:
         ends = {"operations": Range(1, kernel.capacity_operations), **transfer}
         path: FieldPath = ("micro_kernels", kernel.name, "load", "cycles")
         _positive(context, path, kernel.load_cycles, ends)
-        _adds_transfer(context, path, kernel.load_cycles, ends)
+        _adds_transfer(context, path, kernel.load_cycles, ends, "read")
 
 
 def _adds_transfer(
-    context: Context, path: FieldPath, cycles: Expr, ends: Mapping[str, Range]
+    context: Context, path: FieldPath, cycles: Expr, ends: Mapping[str, Range], what: str
 ) -> None:
-    """What is read over a bus takes its transfer, and a time that does not depend on it."""
+    """What is read over a bus, or posted, takes its transfer, and a time that does not depend on
+    it."""
     for corner in _corners(cycles, ends):
         fixed = ceil(evaluate(cycles, corner | {"transfer": 0}))
         for transfer in (1, _MANY):
             found = ceil(evaluate(cycles, corner | {"transfer": transfer}))
             if found != fixed + transfer:
                 raise context.error(
-                    "H148", "the cycles of a read are not a time beside its transfer", path,
+                    "H148", f"the cycles of a {what} are not a time beside its transfer", path,
                     found=f"{cycles}: {found - fixed} more with a transfer of {transfer}",
                     allowed="an expression of the form `fixed + transfer`",
                     repair="write `+ transfer`, once, and what does not overlap it beside it",

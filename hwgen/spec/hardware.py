@@ -130,13 +130,15 @@ class Channel:
     `latency_cycles`: from a request to its first beat (read), or from the last beat to the
     response (write). `in_flight_bursts`: bursts outstanding at once; one means that a burst
     waits for the response of the one before. `request_cycles`: from one request of an access to
-    its next at least.
+    its next at least. `posted_bursts`: of writes, bursts of a unit that wait in a buffer while it
+    goes on; 0: it waits for the last response.
     """
 
     latency_cycles: int
     in_flight_bursts: int
     cycles_per_entry: int = 0
     request_cycles: int = 1
+    posted_bursts: int = 0
 
 
 @dataclass(frozen=True, slots=True)

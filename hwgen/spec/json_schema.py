@@ -20,6 +20,9 @@ def field_docstrings(module: ModuleType) -> dict[str, dict[str, str]]:
         if not isinstance(node, ast.ClassDef):
             continue
         fields: dict[str, str] = {}
+        for base in node.bases:
+            if isinstance(base, ast.Name):
+                fields |= found.get(base.id, {})
         for statement, following in zip(node.body, node.body[1:], strict=False):
             match statement, following:
                 case (

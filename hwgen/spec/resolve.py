@@ -47,6 +47,7 @@ from hwgen.spec.schema import (
     LoopSchema,
     MemorySchema,
     ParameterSchema,
+    WriteChannelSchema,
 )
 from hwgen.spec.semantics import (
     ANY,
@@ -289,6 +290,9 @@ def _bus(context: Context, schema: HardwareSchema, name: str, readers: list[str]
             context.integer(fields.in_flight_bursts, (*where, "in_flight_bursts"), 1),
             context.integer(fields.cycles_per_entry, (*where, "cycles_per_entry"), 0),
             context.integer(fields.request_cycles, (*where, "request_cycles"), 1),
+            context.integer(fields.posted_bursts, (*where, "posted_bursts"), 0)
+            if isinstance(fields, WriteChannelSchema)
+            else 0,
         )
 
     beat = context.integer(bus.beat_bytes, (*path, "beat_bytes"), 1)

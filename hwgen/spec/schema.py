@@ -109,6 +109,15 @@ class ChannelSchema(Model):
     """Cycles that each entry takes at least, however few its beats."""
 
 
+class WriteChannelSchema(ChannelSchema):
+    """The direction of a bus that is written."""
+
+    posted_bursts: IntExpr = 0
+    """Bursts that wait in a buffer until they are on their way: a call ends when the buffer has its
+    last one, and what reads the tensor then waits for it to be written; 0: a call ends with the
+    last response."""
+
+
 class BusSchema(Model):
     """A shared path to off-chip memory."""
 
@@ -118,7 +127,7 @@ class BusSchema(Model):
     """How transfers are cut into bursts."""
     read: ChannelSchema
     """Towards the chip."""
-    write: ChannelSchema
+    write: WriteChannelSchema
     """Away from the chip."""
     priority: list[Name] = Field(default=[])
     """Who is served first: intrinsics and micro-kernel loads that read, and `fetch`; left out:

@@ -21,6 +21,7 @@ FEATURES = (
     "tensors through off-chip memory",
     "off-chip addresses of elements",
     "calls of fewer lanes",
+    "posted writes",
 )
 """Features that are counted, as `features_used` names them."""
 
@@ -46,6 +47,7 @@ def features_used(compilation: Compilation) -> tuple[str, ...]:
         any(i.role == "temporary" for i in compilation.program.images),
         any(m.by_element for m in memories),
         any(call.lanes for call in sites),
+        any(hardware.bus[m.bus].write.posted_bursts for m in memories if m.kind == "offchip"),
     )
     return tuple(name for name, used in zip(FEATURES, uses, strict=True) if used)
 
