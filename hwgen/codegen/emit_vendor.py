@@ -23,6 +23,7 @@ from hwgen.codegen.program import (
     calls,
 )
 from hwgen.codegen.templates import Fields, argument, render
+from hwgen.spec.expression import Binary, Const, Expr, add
 from hwgen.spec.hardware import HardwareSpec, Intrinsic
 
 
@@ -80,7 +81,7 @@ class _Vendor:
             declared = intrinsic.operands[number]
             memory = self.hardware.memory[declared.memory]
             fields: dict[str, object] = {
-                "address": argument(text(operand.address)),
+                "address": argument(text(_before(operand.address, declared.offset))),
                 "memory": Fields({"name": memory.name, **dict(memory.identifiers)}),
                 "buffer": self.handles.get(operand.buffer, operand.buffer),
             }
@@ -147,7 +148,10 @@ class _Vendor:
             "name": self.kernels[kernel.name],
             "loops": levels(kernel.loops),
             "sequence": levels(kernel.sequence),
-            "bases": [Fields(dict(zip(operands, b, strict=True))) for b in kernel.bases],
+            "bases": [
+                Fields({o.name: at - o.offset for o, at in zip(intrinsic.operands, b, strict=True)})
+                for b in kernel.bases
+            ],
             **dict(intrinsic.micro_kernel.values),
             **immediate_values(intrinsic, kernel.immediates),
         }
@@ -237,6 +241,15 @@ class _Vendor:
             False,
             frozenset(i.name for i in staged if i.role == "temporary" and not pads(i)),
         )
+
+
+def _before(address: Expr, entries: int) -> Expr:
+    """What the field of an address holds that begins so many entries earlier."""
+    match address:
+        case Binary("+", rest, Const(int(number))):
+            return add(rest, Const(number - entries))
+        case _:
+            return add(address, Const(-entries))
 
 
 def _nonempty(lines: list[str]) -> list[str]:

@@ -94,10 +94,11 @@ class CallSite:
             state.operand(given, rule, rule.span_of(self.intrinsic.iterators), self.text())
             for given, rule in zip(call.operands, self.intrinsic.operands, strict=True)
         )
-        written = self.semantics.written
-        store = self.operands[written].store
         self.sharing = tuple(
-            i for i, o in enumerate(self.operands) if i != written and o.store is store
+            (w, i)
+            for w in self.semantics.written
+            for i, o in enumerate(self.operands)
+            if i != w and o.store is self.operands[w].store
         )
         self.spans = tuple(o.span for o in self.operands)
         places = tuple(o.place for o in self.operands)
@@ -157,13 +158,21 @@ class CallSite:
 
     def plan(self, event: CallEvent) -> Plan:
         """The plan of a call, made and checked when its numbers are new."""
-        written = event.addresses[self.semantics.written]
-        relative = tuple(event.addresses[i] - written for i in self.sharing)
+        relative = self._relative(event.addresses)
         key = (event.extents, event.strides, relative)
         known = self._plans.get(key)
         if known is None:
             known = self._plans[key] = self._new_plan(event, relative)
         return known
+
+    def _relative(self, addresses: tuple[int, ...]) -> tuple[int, ...]:
+        """Where operands in a written one's memory are, from that one."""
+        return tuple(addresses[i] - addresses[w] for w, i in self.sharing)
+
+    def _beside(self, written: int, relative: tuple[int, ...]) -> list[tuple[int, int]]:
+        """The other operands in one written operand's memory, and where."""
+        pairs = zip(self.sharing, relative, strict=True)
+        return [(i, at) for (w, i), at in pairs if w == written]
 
     def _new_plan(self, event: CallEvent, relative: tuple[int, ...]) -> Plan:
         loops = tuple(
@@ -185,11 +194,9 @@ class CallSite:
         operands = range(len(self.operands))
         everything = (*loops, *sequence)
         latency = self.intrinsic.result_latency_iterations
-        if latency > 1:
-            sharing = list(zip(self.sharing, relative, strict=True))
-            stale = stale_iteration(
-                everything, self.semantics.written, self.spans, sharing, latency
-            )
+        for written in self.semantics.written if latency > 1 else ():
+            sharing = self._beside(written, relative)
+            stale = stale_iteration(everything, written, self.spans, sharing, latency)
             if stale is not None:
                 raise call_error(
                     "H721",
@@ -251,11 +258,10 @@ class CallSite:
                     allowed=str(operand.rule.address),
                 )
         names = [o.rule.name for o in self.operands]
-        for i, apart in zip(self.sharing, relative, strict=True):
+        for (other, i), apart in zip(self.sharing, relative, strict=True):
             rule = self.operands[i].rule
-            if not rule.same_as:
+            if rule.same_as != names[other]:
                 continue
-            other = names.index(rule.same_as)
             steps = [(d.strides[i], d.strides[other]) for d in loops]
             if apart or any(mine != theirs for mine, theirs in steps):
                 raise call_error(
@@ -289,10 +295,10 @@ class CallSite:
                 found=str(len(kernel.bases)),
                 allowed=f"at most {micro.max_variants}",
             )
-        rewritten = rewritten_operation(
-            kernel.sequence, self.semantics.written, micro.rewrite_distance
-        )
-        if rewritten is not None:
+        for written in self.semantics.written:
+            rewritten = rewritten_operation(kernel.sequence, written, micro.rewrite_distance)
+            if rewritten is None:
+                continue
             raise call_error(
                 "H720",
                 "a micro-operation writes where one shortly before it wrote",
@@ -349,14 +355,17 @@ class CallSite:
 
     def independent(self, dims: Dims, addresses: tuple[int, ...]) -> bool:
         """Whether all iterations may be executed at once; remembered."""
-        written = self.semantics.written
-        relative = tuple(addresses[i] - addresses[written] for i in self.sharing)
+        relative = self._relative(addresses)
         key = (dims, relative)
         known = self._independent.get(key)
         if known is None:
-            sharing = list(zip(self.sharing, relative, strict=True))
-            known = independent(dims, written, self.spans, sharing)
+            known = all(
+                independent(dims, w, self.spans, self._beside(w, relative))
+                for w in self.semantics.written
+            )
             if not known and self.semantics.reduces:
+                (written,) = self.semantics.written
+                sharing = self._beside(written, relative)
                 moving = tuple(d for d in dims if d.strides[written])
                 known = injective(moving, written, self.spans[written]) and not any(
                     overlap(dims, written, other, self.spans, at) for other, at in sharing
@@ -367,12 +376,14 @@ class CallSite:
     def apart(self, dims: Dims, addresses: tuple[int, ...]) -> bool:
         """Whether every element goes on from its own last value, and nothing else is read of what
         is written: then only iterations that write the same entries depend on each other."""
-        written = self.semantics.written
-        moving = tuple(d for d in dims if d.strides[written])
-        if not self.semantics.runs or not injective(moving, written, self.spans[written]):
+        if not self.semantics.runs:
             return False
-        relative = ((i, addresses[i] - addresses[written]) for i in self.sharing)
-        return not any(overlap(dims, written, i, self.spans, at) for i, at in relative)
+        (written,) = self.semantics.written
+        moving = tuple(d for d in dims if d.strides[written])
+        if not injective(moving, written, self.spans[written]):
+            return False
+        beside = self._beside(written, self._relative(addresses))
+        return not any(overlap(dims, written, i, self.spans, at) for i, at in beside)
 
 
 def _loops_text(loops: Dims) -> str:

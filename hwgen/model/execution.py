@@ -15,7 +15,18 @@ from math import prod
 import numpy as np
 
 from hwgen.codegen.program import KernelLoop
-from hwgen.spec.expression import Access, Assign, Binary, Cast, Const, Expr, Name, UpdateOp, walk
+from hwgen.spec.expression import (
+    Access,
+    Assign,
+    Binary,
+    Cast,
+    Expr,
+    Name,
+    UpdateOp,
+    accesses,
+    stepped,
+    walk,
+)
 from hwgen.spec.hardware import Intrinsic
 
 from .geometry import Dims
@@ -43,9 +54,9 @@ BLOCK_ELEMENTS = 1 << 22
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """An operand in a product, perhaps cast to a type that holds all its values."""
+    """An operand's element in a product, perhaps cast to a type that holds all its values."""
 
-    operand: int
+    access: Access
     dtype: str
 
 
@@ -61,57 +72,60 @@ class StatementForm:
 
 
 @dataclass(frozen=True, slots=True)
+class Element:
+    """What an access is of: the operand, its element where all iterators are 0, and the element
+    step of each iterator."""
+
+    operand: int
+    first: int
+    steps: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
 class Semantics:
     """An intrinsic's statements, ready to be executed.
 
-    `lanes`: per operand, the element step of each iterator. `written`: the operand it writes.
-    `reduces`: the only statement is an update whose value does not read that operand, so that
-    iterations which write the same entry commute. `runs`: it goes on from its last value, and reads
-    nothing else of that operand, so that its elements are apart.
+    `written`: the operands it writes. `reduces`: the only statement is an update whose value does
+    not read its operand, so that iterations which write the same entry commute. `runs`: it goes on
+    from its last value, and reads nothing else of that operand, so that its elements are apart.
     """
 
     intrinsic: Intrinsic
     extents: Mapping[str, int]
-    position: Mapping[str, int]
-    lanes: tuple[Mapping[str, int], ...]
-    written: int
+    elements: Mapping[Access, Element]
+    written: tuple[int, ...]
     statements: tuple[StatementForm, ...]
     reduces: bool
     runs: bool
 
 
 def semantics(intrinsic: Intrinsic) -> Semantics:
-    """Read an intrinsic's statements. Operands are indexed by plain, distinct iterators."""
+    """Read an intrinsic's statements. Operands are indexed by distinct iterators, and numbers."""
     position = {o.name: i for i, o in enumerate(intrinsic.operands)}
-    lanes: list[dict[str, int]] = [{} for _ in intrinsic.operands]
-    targets: set[int] = set()
-    for assign in intrinsic.semantics:
-        targets.add(position[assign.target.tensor])
-        for node in (assign.target, *walk(assign.value)):
-            if isinstance(node, Access):
-                operand = position[node.tensor]
-                shape = intrinsic.operands[operand].shape
-                for axis, index in enumerate(node.indices):
-                    match index:
-                        case Name(name):
-                            lanes[operand][name] = prod(shape[axis + 1 :])
-                        case Const(0):
-                            pass
-                        case _:
-                            raise AssertionError(f"{node} is not indexed by plain iterators")
-    assert len(targets) == 1, f"{intrinsic.name} writes {len(targets)} operands"
-    (written,) = targets
-    forms = tuple(_form(a, intrinsic, position) for a in intrinsic.semantics)
-    reads = {n.tensor for a in intrinsic.semantics for n in walk(a.value) if isinstance(n, Access)}
-    alone = len(forms) == 1 and intrinsic.semantics[0].op != "="
-    reduces = alone and intrinsic.operands[written].name not in reads
-    runs = len(forms) == 1 and intrinsic.semantics[0].running
-    return Semantics(
-        intrinsic, dict(intrinsic.iterators), position, tuple(lanes), written, forms, reduces, runs
-    )
+    elements: dict[Access, Element] = {}
+    for access in (a for assign in intrinsic.semantics for a in accesses(assign)):
+        operand = position[access.tensor]
+        shape = intrinsic.operands[operand].shape
+        first, steps = 0, dict[str, int]()
+        for axis, index in enumerate(access.indices):
+            step = stepped(index)
+            assert step is not None, f"{access} is not indexed by iterators and numbers"
+            row = prod(shape[axis + 1 :])
+            first += step[1] * row
+            if step[0]:
+                steps[step[0]] = row
+        elements[access] = Element(operand, first, steps)
+    written = tuple(sorted({position[a.target.tensor] for a in intrinsic.semantics}))
+    forms = tuple(_form(a, intrinsic) for a in intrinsic.semantics)
+    only = intrinsic.semantics[0]
+    reads = {a.tensor for a in accesses(only)[1:]}
+    reduces = len(forms) == 1 and only.op != "=" and only.target.tensor not in reads
+    runs = len(forms) == 1 and only.running
+    extents = dict(intrinsic.iterators)
+    return Semantics(intrinsic, extents, elements, written, forms, reduces, runs)
 
 
-def _form(assign: Assign, intrinsic: Intrinsic, position: Mapping[str, int]) -> StatementForm:
+def _form(assign: Assign, intrinsic: Intrinsic) -> StatementForm:
     used = {n.name for e in (assign.target, assign.value) for n in walk(e) if isinstance(n, Name)}
     iterators = tuple(name for name, _ in intrinsic.iterators if name in used)
     if assign.running:
@@ -120,19 +134,21 @@ def _form(assign: Assign, intrinsic: Intrinsic, position: Mapping[str, int]) -> 
         return StatementForm(assign, apart, None, tuple(n for n in iterators if n not in own))
     product = None
     if assign.op == "+=" and isinstance(assign.value, Binary) and assign.value.op == "*":
-        left = _factor(assign.value.left, intrinsic, position)
-        right = _factor(assign.value.right, intrinsic, position)
+        left = _factor(assign.value.left, intrinsic)
+        right = _factor(assign.value.right, intrinsic)
         if left and right and _modular(assign, left, right, intrinsic):
             product = (left, right)
     return StatementForm(assign, iterators, product)
 
 
-def _factor(expr: Expr, intrinsic: Intrinsic, position: Mapping[str, int]) -> Factor | None:
+def _factor(expr: Expr, intrinsic: Intrinsic) -> Factor | None:
     match expr:
         case Access(tensor, _):
-            return Factor(position[tensor], intrinsic.operand(tensor).dtype)
-        case Cast(dtype, Access(tensor, _)) if lossless(intrinsic.operand(tensor).dtype, dtype):
-            return Factor(position[tensor], dtype)
+            return Factor(expr, intrinsic.operand(tensor).dtype)
+        case Cast(dtype, Access(tensor, _) as access) if lossless(
+            intrinsic.operand(tensor).dtype, dtype
+        ):
+            return Factor(access, dtype)
         case _:
             return None
 
@@ -167,16 +183,24 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A strided view of an array, still without its first element."""
+    """A strided view of an array, still without its operand's first element; `first`: of the view,
+    counted from there."""
 
     elements: Array
+    operand: int
+    first: int
     shape: tuple[int, ...]
     strides_bytes: tuple[int, ...]
 
-    def at(self, start: int) -> Array:
-        """The view whose first element is `start`."""
+    def at(self, starts: tuple[int, ...]) -> Array:
+        """The view, given each operand's first element."""
         data = self.elements
-        return np.ndarray(self.shape, data.dtype, data, start * data.itemsize, self.strides_bytes)
+        start = (starts[self.operand] + self.first) * data.itemsize
+        return np.ndarray(self.shape, data.dtype, data, start, self.strides_bytes)
+
+
+Steps = Mapping[Access, tuple[int, ...]]
+"""By how many elements each access moves along each dimension."""
 
 
 Recipe = Callable[[tuple[int, ...]], None]
@@ -226,15 +250,9 @@ class Executor:
         recipes: list[Recipe] = []
         for form in self.what.statements:
             shape = (*(d.extent for d in dims), *(self.what.extents[n] for n in form.iterators))
-            steps = tuple(
-                (
-                    *(d.strides[i] * place.entry_elements for d in dims),
-                    *(self.what.lanes[i].get(name, 0) for name in form.iterators),
-                )
-                for i, place in enumerate(self.places)
-            )
+            steps = {a: self._steps(a, dims, form.iterators) for a in accesses(form.assign)}
             if self.what.reduces and form.product is not None:
-                size, recipe = self._product(form.product, shape, steps)
+                size, recipe = self._product(form, form.product, shape, steps)
             elif form.folded:
                 size, recipe = prod(shape), self._folded(form, shape, steps)
             else:
@@ -244,25 +262,36 @@ class Executor:
             recipes.append(recipe)
         return tuple(recipes)
 
-    def _window(self, operand: int, shape: tuple[int, ...], steps: tuple[int, ...]) -> Window:
-        elements = self.places[operand].elements
-        return Window(elements, shape, tuple(step * elements.itemsize for step in steps))
+    def _steps(self, access: Access, dims: Dims, iterators: tuple[str, ...]) -> tuple[int, ...]:
+        """By how many elements an access moves along each dimension."""
+        own = self.what.elements[access]
+        entry = self.places[own.operand].entry_elements
+        moves = (d.strides[own.operand] * entry for d in dims)
+        return (*moves, *(own.steps.get(name, 0) for name in iterators))
 
-    def _folded(
-        self, form: StatementForm, shape: tuple[int, ...], steps: tuple[tuple[int, ...], ...]
-    ) -> Recipe:
+    def _window(
+        self,
+        access: Access,
+        shape: tuple[int, ...],
+        steps: tuple[int, ...],
+        fixed: Mapping[str, int] | None = None,
+    ) -> Window:
+        own = self.what.elements[access]
+        elements = self.places[own.operand].elements
+        first = own.first + sum(own.steps.get(n, 0) * i for n, i in (fixed or {}).items())
+        strides = tuple(step * elements.itemsize for step in steps)
+        return Window(elements, own.operand, first, shape, strides)
+
+    def _folded(self, form: StatementForm, shape: tuple[int, ...], steps: Steps) -> Recipe:
         """One iteration after the other of what goes on from its last values."""
-        parts: list[tuple[tuple[int, ...], Recipe]] = []
-        for point in product(*(range(self.what.extents[n]) for n in form.folded)):
-            at = dict(zip(form.folded, point, strict=True))
-            moved = tuple(
-                [sum(own.get(n, 0) * i for n, i in at.items()) for own in self.what.lanes]
-            )
-            parts.append((moved, self._statement(form, shape, steps, at)))
+        parts = [
+            self._statement(form, shape, steps, dict(zip(form.folded, point, strict=True)))
+            for point in product(*(range(self.what.extents[n]) for n in form.folded))
+        ]
 
         def recipe(starts: tuple[int, ...]) -> None:
-            for moved, part in parts:
-                part(tuple([a + b for a, b in zip(starts, moved, strict=True)]))
+            for part in parts:
+                part(starts)
 
         return recipe
 
@@ -270,19 +299,21 @@ class Executor:
         self,
         form: StatementForm,
         shape: tuple[int, ...],
-        steps: tuple[tuple[int, ...], ...],
+        steps: Steps,
         fixed: Mapping[str, int] | None = None,
     ) -> Recipe:
         """Any statement: its value for every point at once, then the update. `fixed`: iterators of
         which this is one iteration."""
-        what, written = self.what, self.what.written
-        dtype = self.places[written].dtype
+        into = form.assign.target
+        dtype = self._dtype(into)
         if form.assign.op == "=" and (copied := self._copied(form.assign.value, dtype)) is not None:
-            return self._copy(copied, shape, steps)
-        windows = [
-            self._window(i, tuple(n if k else 1 for n, k in zip(shape, own, strict=True)), own)
-            for i, own in enumerate(steps)
-        ]
+            return self._copy(into, copied, shape, steps)
+        windows = {
+            a: self._window(
+                a, tuple(n if k else 1 for n, k in zip(shape, own, strict=True)), own, fixed
+            )
+            for a, own in steps.items()
+        }
         scalars = dict(self.immediates)
         for name, i in (fixed or {}).items():
             scalars[name] = Value(np.asarray(i, np.int32), "int32")
@@ -290,61 +321,60 @@ class Executor:
             along = [-1 if a == axis else 1 for a in range(len(shape))]
             values = np.arange(shape[axis], dtype=np.int32)
             scalars[name] = Value(np.reshape(values, along), "int32")
-        target = self._window(written, shape, steps[written])
-        summed = tuple(axis for axis, step in enumerate(steps[written]) if not step)
-        kept = [axis for axis, step in enumerate(steps[written]) if step]
+        target = self._window(into, shape, steps[into])
+        summed = tuple(axis for axis, step in enumerate(steps[into]) if not step)
+        kept = [axis for axis, step in enumerate(steps[into]) if step]
         place = self._window(
-            written, tuple(shape[a] for a in kept), tuple(steps[written][a] for a in kept)
+            into, tuple(shape[a] for a in kept), tuple(steps[into][a] for a in kept)
         )
 
         def recipe(starts: tuple[int, ...]) -> None:
             def read(access: Access, _: Mask | None) -> Value:
-                number = what.position[access.tensor]
-                return load(windows[number].at(starts[number]), self.places[number].dtype)
+                return load(windows[access].at(starts), self._dtype(access))
 
             value = evaluate(form.assign.value, read, scalars)
             if form.assign.op == "=":
-                target.at(starts[written])[...] = store(value, dtype)
+                target.at(starts)[...] = store(value, dtype)
                 return
             new = load(store(value, dtype), dtype)
             spread = Value(np.broadcast_to(new.array, shape), new.dtype)
-            old = place.at(starts[written])
+            old = place.at(starts)
             old[...] = _updated(form.assign.op, load(old, dtype), spread, summed, dtype)
 
         return recipe
 
-    def _copied(self, value: Expr, dtype: str) -> int | None:
-        """The operand of a plain copy: the same type, or an integer cast to the target's."""
+    def _dtype(self, access: Access) -> str:
+        return self.places[self.what.elements[access].operand].dtype
+
+    def _copied(self, value: Expr, dtype: str) -> Access | None:
+        """What a plain copy reads: of the same type, or an integer cast to the target's."""
         match value:
-            case Access(tensor, _) if self.places[self.what.position[tensor]].dtype == dtype:
-                return self.what.position[tensor]
-            case Cast(wanted, Access(tensor, _)) if wanted == dtype:
-                number = self.what.position[tensor]
-                whole = not (is_float(dtype) or is_float(self.places[number].dtype))
-                return number if whole else None
+            case Access() if self._dtype(value) == dtype:
+                return value
+            case Cast(wanted, Access() as access) if wanted == dtype:
+                whole = not (is_float(dtype) or is_float(self._dtype(access)))
+                return access if whole else None
             case _:
                 return None
 
-    def _copy(
-        self, source: int, shape: tuple[int, ...], steps: tuple[tuple[int, ...], ...]
-    ) -> Recipe:
-        written = self.what.written
-        into, origin = (self._window(i, shape, steps[i]) for i in (written, source))
+    def _copy(self, target: Access, source: Access, shape: tuple[int, ...], steps: Steps) -> Recipe:
+        into, origin = (self._window(a, shape, steps[a]) for a in (target, source))
 
         def recipe(starts: tuple[int, ...]) -> None:
-            np.copyto(into.at(starts[written]), origin.at(starts[source]), casting="unsafe")
+            np.copyto(into.at(starts), origin.at(starts), casting="unsafe")
 
         return recipe
 
     def _product(
         self,
+        form: StatementForm,
         factors: tuple[Factor, Factor],
         shape: tuple[int, ...],
-        steps: tuple[tuple[int, ...], ...],
+        steps: Steps,
     ) -> tuple[int, Recipe]:
         """`target += left * right` as matrix products, and its largest array's size."""
-        written, numbers = self.what.written, [f.operand for f in factors]
-        at, left, right = (steps[i] for i in (written, *numbers))
+        written, read = form.assign.target, [f.access for f in factors]
+        at, left, right = (steps[a] for a in (written, *read))
         axes = range(len(shape))
         both = [i for i in axes if at[i] and left[i] and right[i]]
         rows = [i for i in axes if at[i] and not right[i]]
@@ -354,22 +384,22 @@ class Executor:
         def extents(*groups: list[int]) -> tuple[int, ...]:
             return tuple(shape[i] for group in groups for i in group)
 
-        def window(operand: int, *groups: list[int]) -> Window:
+        def window(access: Access, *groups: list[int]) -> Window:
             order = [i for group in groups for i in group]
-            return self._window(operand, extents(order), tuple(steps[operand][i] for i in order))
+            return self._window(access, extents(order), tuple(steps[access][i] for i in order))
 
         count, length = prod(extents(both)), prod(extents(depth))
         windows = [
-            window(number, both, side, depth)
-            for number, side in zip(numbers, (rows, columns), strict=True)
+            window(access, both, side, depth)
+            for access, side in zip(read, (rows, columns), strict=True)
         ]
         matrices = [(count, prod(extents(side)), length) for side in (rows, columns)]
         target = window(written, both, rows, columns)
-        dtypes = [self.places[i].dtype for i in numbers]
-        kept, dtype = extents(both, rows, columns), self.places[written].dtype
+        dtypes = [self._dtype(a) for a in read]
+        kept, dtype = extents(both, rows, columns), self._dtype(written)
 
         def recipe(starts: tuple[int, ...]) -> None:
-            views = [w.at(starts[n]) for w, n in zip(windows, numbers, strict=True)]
+            views = [w.at(starts) for w in windows]
             kind = _product_type(views, dtypes, dtype, length)
             one, other = (
                 np.reshape(_converted(view, given, kind), matrix)
@@ -379,7 +409,7 @@ class Executor:
                 sums = matrix_product(one[0], other[0])
             else:
                 sums = np.matmul(one, np.transpose(other, (0, 2, 1)))
-            _add(np.reshape(sums, kept), target.at(starts[written]), dtype, kind)
+            _add(np.reshape(sums, kept), target.at(starts), dtype, kind)
 
         return max(prod(kept), *(prod(m) for m in matrices)), recipe
 

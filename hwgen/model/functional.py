@@ -200,8 +200,9 @@ class _Machine:
             self._execute(site, dims, addresses, event, None)
             return
         if site.apart(dims, addresses):
-            again = tuple(d for d in dims if not d.strides[site.semantics.written])
-            rest = tuple(d for d in dims if d.strides[site.semantics.written])
+            (written,) = site.semantics.written
+            again = tuple(d for d in dims if not d.strides[written])
+            rest = tuple(d for d in dims if d.strides[written])
             for point in product(*(range(d.extent) for d in again)):
                 moves = zip(*(d.strides for d in again), strict=True)
                 steps = (sum(i * k for i, k in zip(point, s, strict=True)) for s in moves)
@@ -226,8 +227,8 @@ class _Machine:
             for i in site.reads:
                 site.operands[i].check_defined(regions[i], addresses[i], event, self.state.writers)
         site.executor.apply(dims, addresses)
-        written = site.semantics.written
-        site.operands[written].mark(regions[written], addresses[written], site.writer)
+        for written in site.semantics.written:
+            site.operands[written].mark(regions[written], addresses[written], site.writer)
 
     def result(self, shapes: Mapping[str, tuple[int, ...]], count: int) -> FunctionalResult:
         """Unpack the outputs and add up the traffic."""

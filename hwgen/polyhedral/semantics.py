@@ -39,9 +39,10 @@ def marginal_cycles(intrinsic: Intrinsic) -> float:
 
 @lru_cache(maxsize=1024)
 def written(intrinsic: Intrinsic) -> tuple[Assign, str] | None:
-    """The only assignment of an intrinsic, in normal form, and the operand that it writes. What is
+    """The only assignment of an intrinsic, in normal form, and the operand that it writes; None
+    where there are more, or where an operand's elements are read under several indices. What is
     read through fields that repeat the written operand's is that operand."""
-    if len(intrinsic.semantics) != 1:
+    if len(intrinsic.semantics) != 1 or not all(o.plain for o in intrinsic.operands):
         return None
     assign = intrinsic.semantics[0]
     twins = {o.name: o.same_as for o in intrinsic.operands if o.same_as}

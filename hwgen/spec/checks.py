@@ -91,13 +91,13 @@ def _check_memories(context: Context, hardware: HardwareSpec) -> None:
     moves = [_moves(i) for i in hardware.intrinsics if i.unit]
     while True:
         # A call can run once every other memory that it reads holds data.
-        more = {w for reads, w in moves if w and reads <= filled | {w}} - filled
+        more = {w for reads, own in moves if reads <= filled | own for w in own} - filled
         if not more:
             break
         filled |= more
     drained = set(offchip)
     while True:
-        more = {r for reads, w in moves if w in drained for r in reads} - drained
+        more = {r for reads, own in moves if own & drained for r in reads} - drained
         if not more:
             break
         drained |= more
@@ -120,11 +120,10 @@ def _check_memories(context: Context, hardware: HardwareSpec) -> None:
             )  # fmt: skip
 
 
-def _moves(intrinsic: Intrinsic) -> tuple[frozenset[str], str]:
-    """Memories read, and the one written ("" where none is)."""
+def _moves(intrinsic: Intrinsic) -> tuple[frozenset[str], frozenset[str]]:
+    """Memories read, and memories written."""
     reads = frozenset(o.memory for o in intrinsic.operands if o.access != "write")
-    written = next((o.memory for o in intrinsic.operands if o.access != "read"), "")
-    return reads, written
+    return reads, frozenset(o.memory for o in intrinsic.operands if o.access != "read")
 
 
 def _touching(hardware: HardwareSpec, memory: str, access: str) -> str:
@@ -168,13 +167,13 @@ def _check_writers(context: Context, hardware: HardwareSpec) -> None:
         for operand in intrinsic.operands:
             for i, name in enumerate(operand.written_by):
                 _, written = _moves(hardware.intrinsic[name])
-                if written != operand.memory:
+                if operand.memory not in written:
                     raise context.error(
                         "H120", f"{name!r} never writes memory {operand.memory!r}",
                         ("intrinsics", intrinsic.name, "operands", operand.name, "written_by", i),
-                        found=f"{name} writes {written}",
+                        found=f"{name} writes {', '.join(sorted(written))}",
                         allowed=", ".join(
-                            x.name for x in hardware.intrinsics if _moves(x)[1] == operand.memory
+                            x.name for x in hardware.intrinsics if operand.memory in _moves(x)[1]
                         ),
                     )  # fmt: skip
 

@@ -6,7 +6,7 @@ operands narrower than int32 are promoted to int32, int32 and int64 wrap around.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -180,21 +180,50 @@ def substitute(expr: Expr, bindings: Mapping[str, Expr]) -> Expr:
             return Access(tensor, tuple(substitute(i, bindings) for i in indices))
 
 
-def replace_access(expr: Expr, old: Access, new: Expr) -> Expr:
-    """The expression with one access replaced wherever it stands outside of indices."""
+def map_accesses(expr: Expr, change: Callable[[Access], Expr]) -> Expr:
+    """The expression with other values for its accesses, those inside of indices left."""
     match expr:
         case Access():
-            return new if expr == old else expr
+            return change(expr)
         case Const() | Name():
             return expr
         case Binary(op, left, right):
-            return Binary(op, replace_access(left, old, new), replace_access(right, old, new))
+            return Binary(op, map_accesses(left, change), map_accesses(right, change))
         case Unary(op, operand):
-            return Unary(op, replace_access(operand, old, new))
+            return Unary(op, map_accesses(operand, change))
         case Cast(dtype, operand):
-            return Cast(dtype, replace_access(operand, old, new))
+            return Cast(dtype, map_accesses(operand, change))
         case Call(function, arguments):
-            return Call(function, tuple(replace_access(a, old, new) for a in arguments))
+            return Call(function, tuple(map_accesses(a, change) for a in arguments))
+
+
+def replace_access(expr: Expr, old: Access, new: Expr) -> Expr:
+    """The expression with one access replaced wherever it stands outside of indices."""
+    return map_accesses(expr, lambda access: new if access == old else access)
+
+
+def stepped(index: Expr) -> tuple[str, int] | None:
+    """The name and the number of an index that is a name plus a number, or one of them; "" for no
+    name. None for any other index."""
+    match index:
+        case Name(name):
+            return name, 0
+        case Const(int(number)):
+            return "", number
+        case Binary(("+" | "-" | "*") as op, left, right):
+            (first, a), (second, b) = stepped(left) or ("?", 0), stepped(right) or ("?", 0)
+            if "?" in (first, second) or (second and (first or op == "-")):
+                return None
+            if op == "*":
+                return None if first or second else ("", a * b)
+            return first or second, a + b if op == "+" else a - b
+        case _:
+            return None
+
+
+def accesses(statement: Assign) -> tuple[Access, ...]:
+    """The target and every access of the value, in order of appearance."""
+    return (statement.target, *(n for n in walk(statement.value) if isinstance(n, Access)))
 
 
 def evaluate(expr: Expr, values: Mapping[str, int | float]) -> int | float:

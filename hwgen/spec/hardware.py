@@ -183,10 +183,11 @@ class Operand:
     """What an intrinsic reads or writes: an array whose trailing dimensions are one memory entry.
 
     `shape`: extents of its dimensions, as indexed in the semantics by `indices`; the first `rows`
-    of them are consecutive entries, the others one entry. `address`: the range of its base address
-    field, in entries. `written_by`: when not empty, the last writer of the entries read must be
-    one of these intrinsics. `same_as`: when not empty, the written operand, whose address and
-    strides the fields of this one repeat.
+    of them are consecutive entries, the others one entry. Each index is an iterator, or "" for a
+    number, plus up to `beyond`, which is () where nothing is added. `address`: the range of the
+    first entry; the call's field holds it less `offset`. `written_by`: when not empty, the last
+    writer of the entries read must be one of these intrinsics. `same_as`: when not empty, the
+    written operand, whose address and strides the fields of this one repeat.
 
     `memory` is "" where the operand lives wherever a processor can address: it is reached by a
     pointer and the `strides` of its dimensions, in elements, within these ranges.
@@ -203,6 +204,13 @@ class Operand:
     indices: tuple[str, ...] = ()
     rows: int = 0
     same_as: str = ""
+    beyond: tuple[int, ...] = ()
+    offset: int = 0
+
+    @property
+    def plain(self) -> bool:
+        """Whether each dimension is indexed by an iterator alone."""
+        return not any(self.beyond) and "" not in self.indices
 
     @property
     def entry_shape(self) -> tuple[int, ...]:
@@ -220,8 +228,10 @@ class Operand:
 
     def span_of(self, iterators: Iterable[tuple[str, int]]) -> int:
         """The same where the iterators have these extents."""
-        extents = dict(iterators)
-        return prod(extents[i] for i in self.indices[: self.rows])
+        extents = {"": 1, **dict(iterators)}
+        more = self.beyond or (0,) * self.rows
+        own = self.indices[: self.rows]
+        return prod(extents[i] + n for i, n in zip(own, more, strict=False))
 
 
 @dataclass(frozen=True, slots=True)

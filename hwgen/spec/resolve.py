@@ -392,13 +392,15 @@ def _intrinsic(
         for i, writer in enumerate(o.written_by):
             where = (*path, "operands", operand, "written_by", i)
             reference(context, where, "intrinsic", writer, schema.intrinsics)
-    semantics = parse_semantics(context, path, fields, iterators)
+    held = {n: memories[o.memory] for n, o in fields.operands.items() if o.memory in memories}
+    ranks = {n: len(m.entry_shape) for n, m in held.items() if m.kind != "offchip" or m.by_element}
+    semantics = parse_semantics(context, path, fields, iterators, ranks)
     with found.whole():  # What is wrong with one field says nothing of the others.
         operands = found.each(
             fields.operands.items(),
             lambda given: resolve_operand(
                 context, (*path, "operands", given[0]), given[1], memories.get(given[1].memory),
-                shape=tuple(iterators[i] for i in semantics.indices[given[0]]),
+                shape=semantics.indices[given[0]].shape(iterators),
                 access=semantics.access[given[0]], indices=semantics.indices[given[0]],
             ),
         )  # fmt: skip
@@ -466,6 +468,7 @@ def _check_namespace(context: Context, path: FieldPath, fields: IntrinsicSchema)
         ("iterator", (*path, "iterators"), list(fields.iterators)),
         ("loop", (*path, "loops"), list(fields.loops)),
         ("immediate", (*path, "immediates"), list(fields.immediates)),
+        ("temporary", (*path, "temporaries"), list(fields.temporaries)),
         ("configuration", (*path, "configuration"), list(fields.configuration)),
         ("value", (*path, "micro_kernel", "values"), list(values)),
     ]

@@ -32,6 +32,7 @@ def _check(context: Context, intrinsic: Intrinsic, operand: Operand) -> None:
         ("memory", operand.memory, other.memory),
         ("data type", operand.dtype, other.dtype),
         ("indices", ", ".join(operand.indices), ", ".join(other.indices)),
+        ("extents", f"{operand.shape} past {operand.offset}", f"{other.shape} past {other.offset}"),
     ):
         if mine != theirs:
             raise context.error(

@@ -289,6 +289,8 @@ class IntrinsicSchema(Model):
         examples=[{"dst": {"memory": "acc"}, "src": {"memory": "inp"}}]
     )
     """Where each operand of the semantics lives."""
+    temporaries: dict[Name, Dtype] = Field(default={}, examples=[{"t": "int32"}])
+    """Values that statements hand to later ones and that are stored nowhere, with their types."""
     loops: dict[Name, LoopSchema] = Field(default={})
     """Hardware loops around the semantics, outermost first."""
     software_loops: IntExpr = 0

@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import prod
 
+from hwgen.errors import HwgenError
 from hwgen.spec.context import Context, name_offset
-from hwgen.spec.expression import Access, Assign, Name, Unary, walk
+from hwgen.spec.expression import (
+    Access,
+    Assign,
+    Const,
+    Expr,
+    Name,
+    Unary,
+    accesses,
+    add,
+    map_accesses,
+    names,
+    stepped,
+    walk,
+)
 from hwgen.spec.grammar import suggestion
 from hwgen.spec.hardware import Access as AccessKind
 from hwgen.spec.hardware import Immediate, Memory, Operand
 from hwgen.spec.ranges import Range
 from hwgen.spec.schema import HardwareSchema, IntrinsicSchema, OperandSchema
 from hwgen.spec.source import FieldPath
+from hwgen.spec.temporaries import Temporaries
 from hwgen.spec.typecheck import ExpressionTypeError, check_assign
 
 OFFCHIP_ADDRESS = Range(0, (1 << 48) - 1)
@@ -23,13 +38,32 @@ ANY_STRIDE = Range(0, (1 << 48) - 1)
 
 
 @dataclass(frozen=True, slots=True)
+class Indices:
+    """How an operand is indexed: in each dimension an iterator, or "" for numbers, plus up to
+    `beyond`. `first`: what is taken off the first index, `offset`: entries before the first one
+    that is read. A first index that is the same number everywhere is none."""
+
+    names: tuple[str, ...]
+    beyond: tuple[int, ...]
+    offset: int = 0
+    first: int = 0
+
+    def shape(self, iterators: Mapping[str, int]) -> tuple[int, ...]:
+        return tuple(
+            iterators.get(n, 1) + more for n, more in zip(self.names, self.beyond, strict=True)
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Semantics:
-    """Statements of an intrinsic, parameters substituted; indices as they access each operand."""
+    """Statements of an intrinsic, parameters and temporaries substituted; indices as they access
+    each operand. `temporaries`: their definitions, with their types."""
 
     statements: tuple[Assign, ...]
     paths: tuple[FieldPath, ...]
-    indices: Mapping[str, tuple[str, ...]]
+    indices: Mapping[str, Indices]
     access: Mapping[str, AccessKind]
+    temporaries: tuple[tuple[Assign, FieldPath, str], ...] = ()
 
 
 def parse_semantics(
@@ -37,65 +71,73 @@ def parse_semantics(
     path: FieldPath,
     schema: IntrinsicSchema,
     iterators: Mapping[str, int],
+    ranks: Mapping[str, int],
 ) -> Semantics:
-    """Parse an intrinsic's statements and check names, indices and what is written.
+    """Parse an intrinsic's statements and check names, indices and what is written. `ranks`:
+    dimensions of an entry, by operand; of operands that are not named, all are.
 
     Raises:
-        HwgenError: H02x syntax, H118 names and indices, H120 writes.
+        HwgenError: H02x syntax, H118 names and indices, H120 writes, H153 and H154 offsets, H155
+            to H157 temporaries.
     """
     lines = [schema.semantics] if isinstance(schema.semantics, str) else schema.semantics
     single = isinstance(schema.semantics, str)
-    paths = tuple(
-        (*path, "semantics") if single else (*path, "semantics", i) for i in range(len(lines))
-    )
+    paths = [(*path, "semantics") if single else (*path, "semantics", i) for i in range(len(lines))]
     parsed = [context.parse_assign(t, p) for t, p in zip(lines, paths, strict=True)]
+    values = Temporaries(
+        context, schema.temporaries, {n: o.memory for n, o in schema.operands.items()}, iterators
+    )
+    kept: list[tuple[_Names, Assign]] = []
+    for text, where, given in zip(lines, paths, parsed, strict=True):
+        checker = _Names(context, schema, iterators, text, where)
+        checker.check_names(given)
+        # A target is a place, not a value: only its indices are substituted.
+        target = Access(given.target.tensor, tuple(map(context.bound, given.target.indices)))
+        statement = Assign(target, given.op, context.bound(given.value))
+        checker.check_write(statement)
+        whole = values.take(statement, text, where)
+        if whole is not None:
+            kept.append((checker, whole))
+    for name in schema.temporaries:
+        if all(a.tensor != name for s in parsed for a in accesses(s)[1:]):
+            raise context.error(
+                "H155", f"temporary {name!r} is never read", (*path, "temporaries", name), key=True,
+                found=name, repair="read it in the semantics, or remove it",
+            )  # fmt: skip
+    found: dict[str, list[tuple[_Names, Access]]] = {name: [] for name in schema.operands}
     replaced: set[str] = set()
-    indices: dict[str, tuple[str, ...]] = {}
     reads: set[str] = set()
     writes: dict[str, bool] = {}
-    for text, where, statement in zip(lines, paths, parsed, strict=True):
-        checker = _Names(context, schema, iterators, text, where)
-        for access in checker.accesses(statement):
-            known = indices.setdefault(access.tensor, checker.plain_indices(access))
-            if known != checker.plain_indices(access):
-                raise context.error(
-                    "H118", f"operand {access.tensor!r} is accessed in two ways", where,
-                    offset=name_offset(text, access.tensor), found=str(access),
-                    allowed=f"{access.tensor}[{', '.join(known)}] everywhere",
-                    repair="declare a second operand in the same memory",
-                )  # fmt: skip
-        target = statement.target.tensor
-        checker.check_write(statement)
-        valued = {n.tensor for n in walk(statement.value) if isinstance(n, Access)}
+    for checker, statement in kept:
+        for access in accesses(statement):
+            found[access.tensor].append((checker, access))
+        target, valued = statement.target.tensor, {a.tensor for a in accesses(statement)[1:]}
         if target not in writes and target not in reads | valued and statement.op == "=":
             # All of it is written first: what later statements add to is this call's own.
             replaced.add(target)
         writes[target] = writes.get(target, False) or statement.op != "="
-        reads |= {n.tensor for n in walk(statement.value) if isinstance(n, Access)}
-    _one_target(context, (*path, "semantics"), list(writes))
+        reads |= valued
+    indices: dict[str, Indices] = {}
     kinds: dict[str, AccessKind] = {}
     for name in schema.operands:
-        if name not in indices:
+        if not found[name]:
+            used = [n for n, where in found.items() if where]
             raise context.error(
                 "H118", f"operand {name!r} does not occur in the semantics",
                 (*path, "operands", name), key=True, found=name,
-                allowed=", ".join(indices), repair="use it in the semantics, or remove it",
+                allowed=", ".join(used), repair="use it in the semantics, or remove it",
             )  # fmt: skip
+        indices[name] = _operand_indices(found[name], iterators, ranks.get(name), name in writes)
         if name in writes:
             again = (writes[name] or name in reads) and name not in replaced
             kinds[name] = "update" if again else "write"
         else:
             kinds[name] = "read"
-    bound = tuple(Assign(s.target, s.op, context.bound(s.value)) for s in parsed)
-    return Semantics(bound, paths, indices, kinds)
-
-
-def _one_target(context: Context, path: FieldPath, written: list[str]) -> None:
-    if len(written) > 1:
-        raise context.error(
-            "H120", "an intrinsic writes one operand", path, found=", ".join(written),
-            allowed="one written operand", repair="split it into one intrinsic per operand",
-        )  # fmt: skip
+    moved = tuple(_moved(s, indices) for _, s in kept)
+    temporaries = tuple(
+        (d.assign, d.path, schema.temporaries[n]) for n, d in values.defined.items()
+    )
+    return Semantics(moved, tuple(c.path for c, _ in kept), indices, kinds, temporaries)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,54 +148,52 @@ class _Names:
     text: str
     path: FieldPath
 
-    def accesses(self, statement: Assign) -> list[Access]:
-        """Every operand access, after checking every name in the statement."""
-        found: list[Access] = []
+    def check_names(self, statement: Assign) -> None:
+        """Every name in a statement is known, and stands where its kind may."""
+        values = [*self.schema.operands, *self.schema.temporaries]
         for node in [statement.target, *walk(statement.value)]:
             match node:
-                case Access(tensor, _):
-                    if tensor not in self.schema.operands:
-                        raise self._unknown("operand", tensor, list(self.schema.operands))
-                    found.append(node)
+                case Access(tensor, indices):
+                    if tensor not in values:
+                        raise self._unknown("operand", tensor, values)
+                    for index in (i.name for i in indices if isinstance(i, Name)):
+                        if index not in self.iterators and index not in self.context.values:
+                            raise self._unknown("iterator", index, list(self.iterators))
                 case Name(name):
                     known = [*self.iterators, *self.schema.immediates, *self.context.values]
-                    if name in self.schema.operands:
-                        raise self.context.error(
-                            "H118", f"operand {name!r} stands without its indices", self.path,
-                            offset=name_offset(self.text, name), found=name,
-                            allowed=f"{name}[...] with one iterator per dimension",
+                    if name in values:
+                        raise self.error(
+                            "H118", f"operand {name!r} stands without its indices", name, name,
+                            f"{name}[...] with one iterator per dimension",
                         )  # fmt: skip
                     if name not in known:
                         raise self._unknown("iterator, immediate or parameter", name, known)
                 case Unary() | _:
                     pass
-        return found
 
-    def plain_indices(self, access: Access) -> tuple[str, ...]:
-        plain: list[str] = []
-        for index in access.indices:
-            if isinstance(index, Name) and index.name not in self.iterators:
-                raise self._unknown("iterator", index.name, list(self.iterators))
-            if not isinstance(index, Name):
-                raise self.context.error(
-                    "H118", "an operand is indexed by plain iterators", self.path,
-                    offset=name_offset(self.text, access.tensor), found=str(access),
-                    allowed=", ".join(self.iterators) or "no iterators are declared",
-                    repair="address arithmetic belongs in `loops`: strides are entries per step",
-                )  # fmt: skip
-            plain.append(index.name)
-        if len(set(plain)) < len(plain):
-            raise self.context.error(
-                "H118", "an iterator indexes two dimensions of one operand", self.path,
-                offset=name_offset(self.text, access.tensor), found=str(access),
-                allowed="each iterator once",
+    def steps(self, access: Access) -> tuple[tuple[str, int], ...]:
+        """Per dimension, an iterator and what is added to it; "" for no iterator."""
+        found = [stepped(index) for index in access.indices]
+        steps = tuple(s for s in found if s and (not s[0] or s[0] in self.iterators))
+        if len(steps) < len(found):
+            raise self.error(
+                "H118", "an operand is indexed by iterators, and numbers added to them",
+                access.tensor, str(access), ", ".join(self.iterators) or
+                "no iterators are declared",
+                "address arithmetic belongs in `loops`: strides are entries per step",
             )  # fmt: skip
-        return tuple(plain)
+        names = [n for n, _ in steps if n]
+        if len(set(names)) < len(names):
+            raise self.error(
+                "H118", "an iterator indexes two dimensions of one operand", access.tensor,
+                str(access), "each iterator once",
+            )  # fmt: skip
+        return steps
 
     def check_write(self, statement: Assign) -> None:
         """With `=`, each element is written once, every iterator that occurs being in the target;
         or again from its last value, in the iterators' order."""
-        target = self.plain_indices(statement.target)
+        target = {n for i in statement.target.indices for n in names(i)}
         used = {
             name
             for node in walk(statement.value)
@@ -170,12 +210,93 @@ class _Names:
                 f"from {statement.target}, in the iterators' order",
             )  # fmt: skip
 
-    def _unknown(self, what: str, name: str, known: list[str]) -> Exception:
-        return self.context.error(
-            "H118", f"no {what} is called {name!r}", self.path,
-            offset=name_offset(self.text, name), found=name, allowed=", ".join(known) or "none",
-            repair=suggestion(name, known),
+    def _unknown(self, what: str, name: str, known: list[str]) -> HwgenError:
+        return self.error(
+            "H118", f"no {what} is called {name!r}", name, name, ", ".join(known) or "none",
+            suggestion(name, known),
         )  # fmt: skip
+
+    def error(
+        self, code: str, message: str, at: str, found: str, allowed: str, repair: str = ""
+    ) -> HwgenError:
+        return self.context.error(
+            code, message, self.path, offset=name_offset(self.text, at), found=found,
+            allowed=allowed, repair=repair,
+        )  # fmt: skip
+
+
+MAX_ELEMENTS = 1 << 20
+"""Elements of an operand that numbers added to its indices make larger."""
+
+
+def _operand_indices(
+    found: Sequence[tuple[_Names, Access]],
+    iterators: Mapping[str, int],
+    rank: int | None,
+    written: bool,
+) -> Indices:
+    """How an operand is indexed, everywhere. `rank`: dimensions of its entry; None: all.
+
+    Raises:
+        HwgenError: H118 other dimensions or iterators from access to access; H153 a number where
+            there can be none; H154 too large.
+    """
+    tensor = found[0][1].tensor
+    steps = [(checker, access, checker.steps(access)) for checker, access in found]
+    own = tuple(name for name, _ in steps[0][2])
+    for checker, access, step in steps:
+        if tuple(name for name, _ in step) != own:
+            raise checker.error(
+                "H118", f"operand {tensor!r} is accessed in two ways", tensor, str(access),
+                f"{tensor}[{', '.join(n or '0' for n in own)}] everywhere, numbers added apart",
+                "declare a second operand in the same memory",
+            )  # fmt: skip
+        below = any(number < 0 for _, number in step)
+        if below or ((written or rank is None) and any(n or not name for name, n in step)):
+            kind = "a written operand" if written else "an operand that is one entry, or a pointer,"
+            raise checker.error(
+                "H153", f"operand {tensor!r} is read before its first element" if below
+                else f"{kind} is indexed by iterators alone", tensor, str(access),
+                "0 or more added to an iterator, of an operand of several entries that is read",
+                "count from the first element that is read" if below
+                else "begin at its first element: the template can add to its address",
+            )  # fmt: skip
+    numbers = [[step[d][1] for *_, step in steps] for d in range(len(own))]
+    beyond = tuple(map(max, numbers))
+    if any(beyond) and prod(Indices(own, beyond).shape(iterators)) > MAX_ELEMENTS:
+        checker, access, _ = steps[0]
+        raise checker.error(
+            "H154", f"operand {tensor!r} covers too many elements", tensor,
+            " x ".join(map(str, Indices(own, beyond).shape(iterators))),
+            f"at most {MAX_ELEMENTS}", "add smaller numbers to its indices",
+        )  # fmt: skip
+    if rank is None or len(own) <= rank:
+        return Indices(own, beyond)
+    low = min(numbers[0])
+    inner = Indices(own[1:], beyond[1:])
+    rows = inner.shape(iterators)
+    offset = low * prod(rows[: len(rows) - rank])
+    if not own[0] and beyond[0] == low:
+        return Indices(inner.names, inner.beyond, offset)
+    return Indices(own, (beyond[0] - low, *inner.beyond), offset, low)
+
+
+def _moved(statement: Assign, indices: Mapping[str, Indices]) -> Assign:
+    """A statement whose operands begin with the first row that is read of them."""
+
+    def moved(access: Access) -> Access:
+        result: list[Expr] = []
+        own = indices[access.tensor]
+        rows = access.indices[-len(own.names) :] if own.names else ()
+        for d, index in enumerate(rows):
+            step = stepped(index)
+            assert step is not None, "checked"
+            name, number = step[0], step[1] - (0 if d else own.first)
+            result.append(add(Name(name), Const(number)) if name else Const(number))
+        return Access(access.tensor, tuple(result))
+
+    value = map_accesses(statement.value, moved)
+    return Assign(moved(statement.target), statement.op, value)
 
 
 def check_types(
@@ -194,7 +315,10 @@ def check_types(
     def type_of(node: Access | Name) -> str:
         return dtypes[node.tensor] if isinstance(node, Access) else dtypes.get(node.name, "int32")
 
-    for statement, where in zip(semantics.statements, semantics.paths, strict=True):
+    dtypes |= {given.target.tensor: dtype for given, _, dtype in semantics.temporaries}
+    defined = [(given, where) for given, where, _ in semantics.temporaries]
+    whole = zip(semantics.statements, semantics.paths, strict=True)
+    for statement, where in [*defined, *whole]:
         try:
             check_assign(statement, type_of)
         except ExpressionTypeError as problem:
@@ -289,7 +413,7 @@ def resolve_operand(
     *,
     shape: tuple[int, ...],
     access: AccessKind,
-    indices: tuple[str, ...],
+    indices: Indices,
 ) -> Operand:
     """An operand, its shape fitted to its memory's entry; without a memory, its strides.
 
@@ -305,7 +429,14 @@ def resolve_operand(
             )  # fmt: skip
         strides = _strides(context, path, schema, shape)
         return Operand(
-            name, "", schema.dtype, access, shape, ANY_STRIDE, strides=strides, indices=indices
+            name,
+            "",
+            schema.dtype,
+            access,
+            shape,
+            ANY_STRIDE,
+            strides=strides,
+            indices=indices.names,
         )
     if memory.kind == "offchip":
         if schema.dtype is None:
@@ -346,9 +477,20 @@ def resolve_operand(
                 (*path, "address"), found=str(address), allowed="low..high, or low..high step n "
                 "where low is a multiple of n", repair="begin at 0",
             )  # fmt: skip
+    if indices.offset % address.step:
+        raise context.error(
+            "H154", f"operand {name!r} begins between two addresses of its field",
+            (*path, "address"), found=f"{indices.offset} entries before the first that is read, "
+            f"addresses {address}", allowed=f"a multiple of {address.step} entries",
+            repair="begin at the first entry that is read: the template can add to its address",
+        )  # fmt: skip
+    address = replace(
+        address, minimum=address.minimum + indices.offset, maximum=address.maximum + indices.offset
+    )
     return Operand(
         name, memory.name, dtype, access, shape, address, tuple(schema.written_by),
-        indices=indices, rows=len(shape) - rank, same_as=schema.same_as or "",
+        indices=indices.names, rows=len(shape) - rank, same_as=schema.same_as or "",
+        beyond=indices.beyond if any(indices.beyond) else (), offset=indices.offset,
     )  # fmt: skip
 
 

@@ -259,16 +259,16 @@ def _kernel_fields(subject: Subject) -> Iterator[Problem]:
         for name, value in kernel.immediates:
             if not _holds(known[name], value):
                 yield f"{kernel.name}: immediate {name}", str(value), known[name].allowed
-        written = next(i for i, o in enumerate(intrinsic.operands) if o.access != "read")
-        recent: list[int] = []
-        for number, at in enumerate(_sequence(kernel.sequence, written)):
-            if at in recent:
-                yield (
-                    f"{kernel.name} writes an address again too soon",
-                    f"operation {number} writes entry {at} past its base",
-                    f"{micro.rewrite_distance} operations between equal addresses",
-                )
-            recent = [at, *recent][: micro.rewrite_distance - 1]
+        for written in (i for i, o in enumerate(intrinsic.operands) if o.access != "read"):
+            recent: list[int] = []
+            for number, at in enumerate(_sequence(kernel.sequence, written)):
+                if at in recent:
+                    yield (
+                        f"{kernel.name} writes an address again too soon",
+                        f"operation {number} writes entry {at} past its base",
+                        f"{micro.rewrite_distance} operations between equal addresses",
+                    )
+                recent = [at, *recent][: micro.rewrite_distance - 1]
 
 
 def _holds(field: Immediate, value: int | float) -> bool:
