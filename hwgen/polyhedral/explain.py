@@ -93,6 +93,16 @@ def _computes(intrinsic: Intrinsic) -> bool:
     return only is None or only[0].op != "=" or not isinstance(only[0].value, (Access, Const))
 
 
+def _beyond_matching(intrinsic: Intrinsic) -> tuple[str, str]:
+    """Why the compiler uses an intrinsic in no kernel, and what it would use in its place."""
+    apart = next((o.name for o in intrinsic.operands if not o.plain), "")
+    if apart:
+        return f"it reads {apart} at several indices", f"declare an operand for each of {apart}"
+    if len({s.target.tensor for s in intrinsic.semantics}) > 1:
+        return "it writes several operands", "declare an intrinsic for each that it writes"
+    return "it performs several assignments", "match its assignments one by one"
+
+
 def _attempt(
     scop: Scop, hardware: HardwareSpec, match: Match | None, sharing: Sharing
 ) -> tuple[Start | None, str]:
@@ -186,7 +196,7 @@ class _Table:
         """The nearest reason why an intrinsic does not serve, and the nearest repair."""
         statement, only = self.statement, written(intrinsic)
         if only is None:
-            return "it performs several assignments", "match its assignments one by one"
+            return _beyond_matching(intrinsic)
         if isinstance(only[0].value, Access) and only[0].op == "=":
             return self._no_copy(intrinsic)
         if statement.accumulates and isinstance(only[0].value, Const):

@@ -25,6 +25,7 @@ from hwgen.spec.hardware import (
     StrideRule,
     Unit,
 )
+from hwgen.spec.operands import ANY, check_places, resolve_operand
 from hwgen.spec.ranges import Range
 from hwgen.spec.resolve_banks import iterations_per_cycle, resolve_banks
 from hwgen.spec.resolve_calls import (
@@ -49,14 +50,7 @@ from hwgen.spec.schema import (
     ParameterSchema,
     WriteChannelSchema,
 )
-from hwgen.spec.semantics import (
-    ANY,
-    Semantics,
-    check_places,
-    check_types,
-    parse_semantics,
-    resolve_operand,
-)
+from hwgen.spec.semantics import Semantics, check_types, parse_semantics
 from hwgen.spec.source import Document, FieldPath
 from hwgen.spec.typecheck import holds, integer_range, is_float
 
@@ -394,7 +388,10 @@ def _intrinsic(
             reference(context, where, "intrinsic", writer, schema.intrinsics)
     held = {n: memories[o.memory] for n, o in fields.operands.items() if o.memory in memories}
     ranks = {n: len(m.entry_shape) for n, m in held.items() if m.kind != "offchip" or m.by_element}
-    semantics = parse_semantics(context, path, fields, iterators, ranks)
+    dtypes = {n: m.dtype for n, m in held.items()}
+    dtypes |= {n: o.dtype for n, o in fields.operands.items() if o.dtype}
+    dtypes |= {n: i.dtype for n, i in fields.immediates.items()}
+    semantics = parse_semantics(context, path, fields, iterators, ranks, dtypes)
     with found.whole():  # What is wrong with one field says nothing of the others.
         operands = found.each(
             fields.operands.items(),

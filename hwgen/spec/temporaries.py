@@ -21,6 +21,7 @@ from hwgen.spec.expression import (
 )
 from hwgen.spec.grammar import MAX_DEPTH
 from hwgen.spec.source import FieldPath
+from hwgen.spec.typecheck import ExpressionTypeError, own_dtype
 
 MAX_NODES = 4000
 """Parts of a statement whose temporaries are replaced by their values."""
@@ -33,7 +34,7 @@ class Definition:
 
     assign: Assign
     path: FieldPath
-    whole: Cast
+    whole: Expr
     size: int
     memories: frozenset[str]
 
@@ -42,14 +43,15 @@ class Definition:
 class Temporaries:
     """What is known of an intrinsic's temporaries from one statement to the next.
 
-    `memories`: of each operand, by name. `stale`: by temporary, the operand that was written since
-    in a memory that it reads.
+    `memories`: of each operand, by name; `types`: of operands and immediates. `stale`: by
+    temporary, the operand that was written since in a memory that it reads.
     """
 
     context: Context
     dtypes: Mapping[str, str]
     memories: Mapping[str, str]
     iterators: Mapping[str, int]
+    types: Mapping[str, str]
     defined: dict[str, Definition] = field(default_factory=dict[str, Definition])
     stale: dict[str, str] = field(default_factory=dict[str, str])
 
@@ -84,10 +86,23 @@ class Temporaries:
             )  # fmt: skip
         reads = [n for n in walk(value) if isinstance(n, Access)]
         self.defined[target] = Definition(
-            Assign(statement.target, "=", value), path, Cast(self.dtypes[target], value),
+            Assign(statement.target, "=", value), path, self._converted(target, value),
             sum(1 for _ in walk(value)), frozenset(self.memories[r.tensor] for r in reads),
         )  # fmt: skip
         return None
+
+    def _converted(self, name: str, value: Expr) -> Expr:
+        """A value as its temporary keeps it."""
+
+        def type_of(node: Access | Name) -> str:
+            known = node.tensor if isinstance(node, Access) else node.name
+            return self.types.get(known, "int32")
+
+        try:
+            kept = own_dtype(value, type_of) == self.dtypes[name]
+        except ExpressionTypeError:
+            kept = False  # `check_types` will tell.
+        return value if kept else Cast(self.dtypes[name], value)
 
     def _value(self, statement: Assign, text: str, path: FieldPath) -> Expr:
         reads = [a for a in accesses(statement)[1:] if a.tensor in self.dtypes]

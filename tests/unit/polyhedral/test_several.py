@@ -17,7 +17,10 @@ from hwgen.model.compiled import compile_model, have_compiler
 from hwgen.model.functional import run
 from hwgen.model.reference import random_inputs
 from hwgen.model.sync_check import check_synchronisation
+from hwgen.nest_pipeline import compile_nest
 from hwgen.pipeline import compile_kernel
+from hwgen.polyhedral.explain import explain
+from hwgen.polyhedral.scop import build_scop
 from hwgen.spec.expression import Const, Name
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, parse_hardware, parse_workload
@@ -25,6 +28,7 @@ from hwgen.spec.source import read_document
 from hwgen.spec.workload import Workload
 from hwgen.verify.check_program import check_program
 from hwgen.verify.examine import examine
+from hwgen.verify.examine_nest import examine_nest
 
 ROOT = Path(__file__).parents[3]
 SEVERAL = ROOT / "tests/specs/several.yaml"
@@ -262,9 +266,33 @@ def test_what_reads_or_writes_several_elements_computes_nothing_else(value: str)
     assert caught.value.code == "H301"
 
 
+def test_explain_says_why_they_match_nothing() -> None:
+    found = explain(build_scop(elementwise("int16(x[m, n] >> 1)", "x")), CHIP, None)
+    said = {e.intrinsic: e.reason for e in found}
+    assert said["smooth"] == "it reads src at several indices"
+    assert said["butterfly"] == "it writes several operands"
+
+
+def test_a_processors_intrinsic_may_have_temporaries() -> None:
+    spec = cast("dict[str, Any]", read_document(ROOT / "tests/specs/cpu_gemv.yaml").data)
+    spec["intrinsics"]["gemv"] |= {
+        "temporaries": {"t": "float32"},
+        "semantics": ["t[k, i] = a[i, k] * x[k]", "y[i] += t[k, i]"],
+    }
+    workload = parse_workload(
+        {
+            "name": "gemv",
+            "tensors": {"a": "float32[16, 64]", "x": "float32[64]", "y": "float32[16]"},
+            "compute": ["y[i] += a[i, k] * x[k]"],
+        }
+    )
+    script = "s.tensorize('i', 'gemv')"
+    compilation = compile_nest(workload, parse_hardware(spec), script=script, auto=False)
+    assert "gemv_16x64(" in compilation.source.text
+    examine_nest(compilation, random_inputs(workload, 1))
+
+
 def test_temporaries_are_the_values_that_they_are_given() -> None:
     blend = CHIP.intrinsic["blend"]
     (only,) = blend.semantics
-    assert str(only.value) == (
-        "int16(max(int32(a[j] * b[j] >> 4), int16(int16(int32(a[j] * b[j] >> 4))) + 3) >> 1)"
-    )
+    assert str(only.value) == ("int16(max(a[j] * b[j] >> 4, int16(a[j] * b[j] >> 4) + 3) >> 1)")
