@@ -11,6 +11,7 @@ import typer
 from hwgen.cli.guard import guarded
 from hwgen.cli.pictures import Pictures
 from hwgen.cli.searching import Search
+from hwgen.spec.find import SPEC_FOLDER, shipped_in
 
 STAGES = (
     "load", "scop", "dependences", "match", "schedule", "script", "layout", "allocate", "lower",
@@ -46,9 +47,9 @@ class Data(str, Enum):
 def _some_chip(*, processor: bool = False) -> str:
     """A chip with units and micro-kernels, or a processor, to name in examples: such chips have
     calls for every integer workload, so that the examples run as printed."""
-    folder = Path(__file__).resolve().parents[2] / "hw_specs"
     section = "\nprocessor:" if processor else "\nmicro_kernels:"
-    fitting = (p.stem for p in folder.glob("*.yaml") if section in p.read_text(encoding="utf-8"))
+    chips = shipped_in(SPEC_FOLDER)
+    fitting = (p.stem for p in chips if section in p.read_text(encoding="utf-8"))
     return min(fitting, default="CHIP.yaml")
 
 
@@ -83,11 +84,16 @@ def _path(text: str) -> Path:
 
 
 SpecOption = Annotated[
-    str, typer.Option("--spec", metavar="SPEC", help="The chip: a file, or a name in hw_specs/.")
+    str,
+    typer.Option(
+        "--spec", metavar="SPEC", help="The chip: a file, or a name that `hwgen list` shows."
+    ),
 ]
 WorkloadOption = Annotated[
     list[str],  # A list, so that a second one is refused and not taken in silence.
-    typer.Option("--workload", metavar="W", help="The workload: a file, or a name in workloads/."),
+    typer.Option(
+        "--workload", metavar="W", help="The workload: a file, or a name that `hwgen list` shows."
+    ),
 ]
 SetOption = Annotated[
     Optional[list[str]],  # noqa: UP045 - typer evaluates this on Python 3.10 too
@@ -172,7 +178,9 @@ def root(
 
 @app.command(epilog=_epilog("check CHIP", "check my_chip.yaml --set NAME=2"))
 def check(
-    spec: Annotated[str, typer.Argument(metavar="SPEC", help="A file, or a name in hw_specs/.")],
+    spec: Annotated[
+        str, typer.Argument(metavar="SPEC", help="A file, or a name that `hwgen list` shows.")
+    ],
     settings: SetOption = None,
 ) -> None:
     """Validate a chip's file and say what is in it."""
@@ -180,6 +188,20 @@ def check(
         from hwgen.cli import inspect
 
         inspect.check(spec, settings or [])
+
+
+@app.command("list", epilog=_epilog("list", "list --json"))
+def list_(
+    *, as_json: Annotated[bool, typer.Option("--json", help="As JSON, with whole texts.")] = False
+) -> None:
+    """Show the chips and workloads that can be named: those here, and those that come with hwgen.
+
+    A file here hides one of the same name that comes with hwgen.
+    """
+    with guarded():
+        from hwgen.cli import listing
+
+        listing.show(as_json=as_json)
 
 
 @app.command(epilog=_epilog("schema > hwgen.schema.json", "schema --workload"))
@@ -216,7 +238,7 @@ def generate(
         typer.Option(
             "--workload",
             metavar="W",
-            help="A file, or a name in workloads/; may be repeated. "
+            help="A file, or a name that `hwgen list` shows; may be repeated. "
             "Left out: all that the chip can run.",
         ),
     ] = None,
@@ -359,8 +381,8 @@ def verify(
         typer.Option(
             "--spec",
             metavar="SPEC",
-            help="The chip: a file, or a name in hw_specs/. May be left out with --chips or "
-            "--workloads.",
+            help="The chip: a file, or a name that `hwgen list` shows. May be left out with "
+            "--chips or --workloads.",
         ),
     ] = None,
     workloads: Annotated[

@@ -13,9 +13,10 @@ from hwgen.cli.nest import NO_SCRIPT, Script
 from hwgen.cli.nest import generate as generate_nest
 from hwgen.cli.output import write_files
 from hwgen.cli.pictures import Pictures
-from hwgen.cli.resolve import Request, WorkloadRequest, nearest, resolve
+from hwgen.cli.resolve import Request, WorkloadRequest, resolve
 from hwgen.cli.searching import Search, searching
 from hwgen.errors import HwgenError, Location
+from hwgen.spec.find import nearest
 
 if TYPE_CHECKING:
     from hwgen.pipeline import Compilation

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from hwgen.cli.resolve import assign, find_spec, parse_assignments, resolve
+from hwgen.cli.resolve import assign, parse_assignments, resolve
 from hwgen.errors import HwgenError
+from hwgen.spec.find import find_spec
 
 if TYPE_CHECKING:
     from hwgen.spec.hardware import HardwareSpec

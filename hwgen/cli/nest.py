@@ -12,10 +12,11 @@ import typer
 
 from hwgen.cli.app import NEST_STAGES
 from hwgen.cli.output import write_files
-from hwgen.cli.resolve import Request, WorkloadRequest, nearest
+from hwgen.cli.resolve import Request, WorkloadRequest
 from hwgen.cli.searching import Search
 from hwgen.errors import HwgenError, Location
 from hwgen.model.numeric import Array
+from hwgen.spec.find import nearest
 
 if TYPE_CHECKING:
     from hwgen.nest_pipeline import NestCompilation

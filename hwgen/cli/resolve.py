@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-import difflib
-import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from hwgen.errors import HwgenError, Location
+from hwgen.errors import HwgenError
+from hwgen.spec.find import (
+    WORKLOAD_FOLDER,
+    Kind,
+    files_in,
+    find_spec,
+    find_workload,
+    nearest,
+    workload_folders,
+)
 from hwgen.spec.source import read_document
 
-SUFFIXES = (".yaml", ".yml", ".json")
-SPEC_FOLDER = "hw_specs"
-WORKLOAD_FOLDER = "workloads"
 LONGEST_VALUE = 19
-_CHECKOUT = Path(__file__).resolve().parents[2]
-
-Owner = Literal["spec", "workload"]
 
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
     """One `--set`; `owner` is empty where the name alone has to tell."""
 
-    owner: Owner | Literal[""]
+    owner: Kind | Literal[""]
     name: str
     value: int
 
@@ -53,13 +54,6 @@ class Request:
     parameters: tuple[tuple[str, int], ...]
     workloads: tuple[WorkloadRequest, ...]
     every: bool = False
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """The known name most like a mistyped one, or nothing."""
-    by_case = {k.lower(): k for k in sorted(known, reverse=True)}
-    found = difflib.get_close_matches(name.lower(), sorted(by_case), n=1, cutoff=0.5)
-    return by_case[found[0]] if found else ""
 
 
 def parse_assignments(texts: Sequence[str]) -> tuple[Assignment, ...]:
@@ -92,7 +86,7 @@ def parse_assignments(texts: Sequence[str]) -> tuple[Assignment, ...]:
                 f"VALUE of at most {LONGEST_VALUE} characters",
                 repair="for example --set M=64",
             )
-        owner: Owner | Literal[""] = ""
+        owner: Kind | Literal[""] = ""
         if matched[1] == "spec":
             owner = "spec"
         elif matched[1] == "workload":
@@ -104,86 +98,6 @@ def parse_assignments(texts: Sequence[str]) -> tuple[Assignment, ...]:
             )
         found.append(new)
     return tuple(found)
-
-
-def find_spec(text: str) -> Path:
-    """The file of a chip: a path, or the name of a file in hw_specs/.
-
-    Raises:
-        HwgenError: H003 where there is none.
-    """
-    return _find(text, "spec", spec_folders(), _folders(WORKLOAD_FOLDER))
-
-
-def find_workload(text: str, spec: Path) -> Path:
-    """The file of a workload: a path, or the name of a file in workloads/.
-
-    Raises:
-        HwgenError: H003 where there is none.
-    """
-    return _find(text, "workload", workload_folders(spec), spec_folders())
-
-
-def spec_folders() -> tuple[Path, ...]:
-    """Where chips are looked for: here, and in hwgen's checkout."""
-    return _folders(SPEC_FOLDER)
-
-
-def workload_folders(spec: Path) -> tuple[Path, ...]:
-    """Where workloads are looked for: here, next to the chip's folder, in hwgen's checkout."""
-    return _folders(WORKLOAD_FOLDER, spec.resolve().parent.parent)
-
-
-def _folders(name: str, *more: Path) -> tuple[Path, ...]:
-    found: list[Path] = []
-    for base in (Path(), *more, _CHECKOUT):
-        folder = base / name
-        if folder.is_dir() and all(not folder.samefile(f) for f in found):
-            found.append(folder)
-    return tuple(found)
-
-
-def files_in(folders: Sequence[Path]) -> tuple[Path, ...]:
-    """The specs or workloads in folders, by name; an earlier folder hides a later one's."""
-    found: dict[str, Path] = {}
-    for folder in folders:
-        for path in sorted(folder.iterdir()):
-            if path.suffix.lower() in SUFFIXES and path.is_file():
-                found.setdefault(path.stem, path)
-    return tuple(found[stem] for stem in sorted(found))
-
-
-def _find(text: str, kind: Owner, folders: Sequence[Path], others: Sequence[Path]) -> Path:
-    """The file of a spec or workload; `others`: where files of the other kind are."""
-    path = Path(text)
-    bare = bool(text) and path.name == text
-    known = {p.stem: p for p in files_in(folders)}
-    if bare and not path.is_file():
-        # A folder called like a chip must not hide the chip.
-        for stem, candidate in known.items():
-            if text in (stem, candidate.name):
-                return candidate
-    if text and path.is_dir():
-        raise HwgenError(
-            "H001",
-            f"a {kind} is a file, this is a directory",
-            location=Location(text),
-            allowed=f"a path, or one of: {', '.join(sorted(known))}" if known else "a file",
-        )
-    if text and os.path.lexists(path):  # A link that leads nowhere too: reading it says why.
-        return path
-    close = nearest(path.stem, known)
-    repair = f"did you mean {close}?" if close else ""
-    if any(text in (p.stem, p.name) for p in files_in(others)):
-        other = "workload" if kind == "spec" else "spec"
-        repair = f"{text} is a {other}: --{other} {text}"
-    raise HwgenError(
-        "H003",
-        f"there is no such {kind} file",
-        found=text or "an empty name",
-        allowed=f"a path, or one of: {', '.join(sorted(known))}" if known else "a path to a file",
-        repair=repair,
-    )
 
 
 def resolve(spec: str, workloads: Sequence[str], settings: Sequence[str]) -> Request:

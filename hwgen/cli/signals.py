@@ -18,6 +18,14 @@ class TerminatedError(SystemExit):
     """What SIGTERM raises, so that processes that were started are stopped too."""
 
 
+def _send(number: int) -> None:
+    """A signal to this process, and on POSIX to whatever its main thread waits for."""
+    if sys.platform == "win32":  # There `kill` ends the process, whatever the signal.
+        signal.raise_signal(number)
+    else:
+        os.kill(os.getpid(), number)
+
+
 @contextmanager
 def handled(terminated: int) -> Generator[None, None, None]:
     """While a command runs, SIGTERM ends it with the exit status `terminated`, and a signal whose
@@ -42,7 +50,7 @@ def handled(terminated: int) -> Generator[None, None, None]:
         else:
             ignored(lost)
             return
-        timer = Timer(AGAIN_SECONDS, os.kill, (os.getpid(), number))
+        timer = Timer(AGAIN_SECONDS, _send, (number,))
         timer.daemon = True
         waiting.append(timer)
         timer.start()

@@ -15,10 +15,11 @@ from hwgen.cli.nest import NO_SCRIPT, Script
 from hwgen.cli.nest import simulate as simulate_nest
 from hwgen.cli.output import Writer, write_files
 from hwgen.cli.pictures import Pictures
-from hwgen.cli.resolve import nearest, resolve
+from hwgen.cli.resolve import resolve
 from hwgen.cli.searching import Search, searching
 from hwgen.errors import HwgenError, Location
 from hwgen.model.numeric import STORAGE, Array
+from hwgen.spec.find import nearest
 from hwgen.spec.regular_file import check_regular
 from hwgen.verify.data import Style, draw_inputs
 

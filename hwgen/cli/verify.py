@@ -12,8 +12,9 @@ from time import monotonic
 import typer
 
 from hwgen.cli.output import write_files
-from hwgen.cli.resolve import files_in, find_spec, resolve, spec_folders
+from hwgen.cli.resolve import resolve
 from hwgen.errors import HwgenError
+from hwgen.spec.find import files_in, find_spec, spec_folders
 from hwgen.spec.load import load_hardware
 from hwgen.verify.campaign import campaign
 

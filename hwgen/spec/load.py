@@ -7,6 +7,7 @@ from pathlib import Path
 
 from hwgen.errors import HwgenError
 from hwgen.spec.fields import validate
+from hwgen.spec.find import SIGNS, Kind, find_spec, find_workload
 from hwgen.spec.findings import Findings
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.source import Document, from_python, read_document
@@ -16,10 +17,14 @@ from hwgen.spec.workload import Workload
 def load_hardware(path: Path | str, parameters: Mapping[str, int] | None = None) -> HardwareSpec:
     """Read a chip from a YAML or JSON file; `parameters` replace the file's defaults.
 
+    A text may be a bare name too: of a file here or in hw_specs/, or of a chip that comes with
+    hwgen.
+
     Raises:
         HwgenError: H00x to H03x and H1xx, with file, line and field.
     """
-    return _hardware(read_document(path), parameters or {})
+    found = find_spec(path) if isinstance(path, str) else path
+    return _hardware(read_document(found), parameters or {})
 
 
 def parse_hardware(
@@ -34,10 +39,14 @@ def parse_hardware(
 def load_workload(path: Path | str, sizes: Mapping[str, int] | None = None) -> Workload:
     """Read a workload from a YAML or JSON file; `sizes` replace the file's.
 
+    A text may be a bare name too: of a file here or in workloads/, or of a workload that comes
+    with hwgen.
+
     Raises:
         HwgenError: H00x to H03x and H2xx, with file, line and field.
     """
-    return _workload(read_document(path), sizes or {})
+    found = find_workload(path) if isinstance(path, str) else path
+    return _workload(read_document(found), sizes or {})
 
 
 def parse_workload(
@@ -57,7 +66,7 @@ def _hardware(document: Document, parameters: Mapping[str, int]) -> HardwareSpec
     from hwgen.spec.resolve import resolve_hardware
     from hwgen.spec.schema import HardwareSchema
 
-    _refuse_other(document, ("tensors", "compute"), ("memories", "intrinsics"), "workload", "chip")
+    _refuse_other(document, "spec")
     findings = Findings()
     with findings.reported():
         schema = validate(HardwareSchema, document, findings, _PARTS)
@@ -70,31 +79,31 @@ def _workload(document: Document, sizes: Mapping[str, int]) -> Workload:
     from hwgen.spec.workload_resolve import resolve_workload
     from hwgen.spec.workload_schema import WorkloadSchema
 
-    _refuse_other(document, ("memories", "intrinsics"), ("tensors", "compute"), "chip", "workload")
+    _refuse_other(document, "workload")
     findings = Findings()
     with findings.reported():
         schema = validate(WorkloadSchema, document, findings, ("sizes", "tensors"))
         return resolve_workload(schema, document, sizes, findings)
 
 
-def _refuse_other(
-    document: Document, theirs: Sequence[str], ours: Sequence[str], found: str, wanted: str
-) -> None:
+def _refuse_other(document: Document, kind: Kind) -> None:
     """A chip where a workload is wanted, or the other way round, has every field wrong."""
+    other: Kind = "workload" if kind == "spec" else "spec"
+    theirs, ours = SIGNS[other], SIGNS[kind]
     data = document.data
     if not isinstance(data, dict) or any(name in data for name in ours):
         return
     signs = [name for name in theirs if name in data]
     if signs:
-        options = {"chip": "--spec", "workload": "--workload"}
+        words: dict[Kind, str] = {"spec": "chip", "workload": "workload"}
         raise HwgenError(
             "H031",
-            f"this is a {found}, and a {wanted} is wanted here",
+            f"this is a {words[other]}, and a {words[kind]} is wanted here",
             location=document.locate((signs[0],), key=True),
             field=signs[0],
             found=" and ".join(signs),
-            allowed=f"a {wanted}, which has {' and '.join(ours)}",
-            repair=f"give this file with {options[found]}",
+            allowed=f"a {words[kind]}, which has {' and '.join(ours)}",
+            repair=f"give this file with --{other}",
         )
 
 

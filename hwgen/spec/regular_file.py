@@ -27,8 +27,9 @@ def read_regular(path: Path, most: int) -> bytes:
         HwgenError: H001 it cannot be read, or is no regular file; H013 it is larger.
     """
     try:
-        # Without waiting for the other end of a pipe.
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        # Without waiting for the other end of a pipe; on Windows the bytes as they are.
+        flags = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+        descriptor = os.open(path, os.O_RDONLY | flags)
         with os.fdopen(descriptor, "rb") as stream:
             check_regular(path, os.fstat(descriptor).st_mode)
             raw = stream.read(most + 1)

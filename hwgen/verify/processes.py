@@ -35,6 +35,8 @@ def _started(
     work: Sequence[W],
 ) -> Iterator[R]:
     """Processes that begin now never see an interrupt: this one does, and ends them."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows: they see it, and end by it.
+        return start(call, work)
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         return start(call, work)

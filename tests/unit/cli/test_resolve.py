@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from hwgen.cli.resolve import Assignment, find_spec, nearest, parse_assignments, resolve
+import hwgen
+from hwgen.cli.resolve import Assignment, parse_assignments, resolve
 from hwgen.errors import HwgenError
+from hwgen.spec.find import find_spec, find_workload, nearest
 
 
 @pytest.fixture
@@ -81,6 +83,55 @@ def test_a_spec_is_found_by_name_and_by_path() -> None:
 def test_a_folder_called_like_a_chip_does_not_hide_it(project: Path) -> None:
     (project / "chip").mkdir()
     assert find_spec("chip").name == "chip.yaml"
+
+
+@pytest.mark.parametrize("folder", ["", "hw_specs"])
+@pytest.mark.parametrize("suffix", [".yaml", ".yml", ".json"])
+def test_a_chip_here_hides_one_that_comes_with_hwgen(
+    folder: str, suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    theirs = find_spec("vta")
+    assert theirs.is_absolute()
+    assert theirs.name == "vta.yaml"
+    mine = Path(folder) / f"vta{suffix}"
+    mine.parent.mkdir(exist_ok=True)
+    mine.write_text('{"name": "vta", "memories": {}}')
+    assert find_spec("vta") == mine
+
+
+def test_a_file_here_comes_before_one_of_a_folder_here(project: Path) -> None:
+    (project / "chip.yaml").write_text("name: chip\nmemories: {}\n")
+    (project / "one.yaml").write_text("name: one\ntensors: {}\n")
+    assert find_spec("chip") == Path("chip.yaml")
+    assert find_workload("one") == Path("one.yaml")
+
+
+def test_a_chip_here_hides_no_workload_of_its_name(project: Path) -> None:
+    (project / "one.yaml").write_text("name: one\nmemories: {}\n")
+    assert find_workload("one") == Path("workloads/one.yaml")
+    assert find_spec("one") == Path("one.yaml")
+    (project / "one.yaml").write_text("nothing: that tells\n")
+    assert find_workload("one") == Path("one.yaml")
+
+
+def test_a_mistyped_name_of_a_file_here_is_repaired(project: Path) -> None:
+    (project / "engine.yaml").write_text("name: engine\nmemories: {}\n")
+    with pytest.raises(HwgenError) as caught:
+        find_spec("engin")
+    assert caught.value.diagnostic.repair == "did you mean engine?"
+
+
+@pytest.mark.usefixtures("project")
+def test_python_finds_by_name_too() -> None:
+    assert hwgen.load_hardware("vta").name == "vta"
+    assert hwgen.load_workload("gemm").name == "gemm"
+    with pytest.raises(HwgenError) as caught:
+        hwgen.load_workload("gem")
+    assert (caught.value.code, caught.value.diagnostic.repair) == ("H003", "did you mean gemm?")
+    with pytest.raises(HwgenError) as caught:
+        hwgen.load_hardware(Path("vta"))
+    assert caught.value.code == "H002"
 
 
 @pytest.mark.usefixtures("project")

@@ -1,0 +1,150 @@
+"""Files by path or bare name: the current folder's first, then those that come with hwgen."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Literal
+
+from hwgen.errors import HwgenError, Location
+from hwgen.spec.source import read_document
+
+SUFFIXES = (".yaml", ".yml", ".json")
+SPEC_FOLDER = "hw_specs"
+WORKLOAD_FOLDER = "workloads"
+
+Kind = Literal["spec", "workload"]
+
+SIGNS: dict[Kind, tuple[str, str]] = {
+    "spec": ("memories", "intrinsics"),
+    "workload": ("tensors", "compute"),
+}
+"""Sections that tell what a file is."""
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+# A wheel has the folders inside the package; a checkout has them beside it.
+_SHIPPED = _PACKAGE / "shipped" if (_PACKAGE / "shipped").is_dir() else _PACKAGE.parent
+
+
+def find_spec(text: str) -> Path:
+    """The file of a chip: a path, or a bare name.
+
+    A bare NAME is `NAME.yaml` here (or `.yml`, `.json`), then a file of hw_specs/ here, then one
+    that comes with hwgen.
+
+    Raises:
+        HwgenError: H003 where there is none; H001 where it is a folder.
+    """
+    return _find(text, "spec", spec_folders(), _folders(WORKLOAD_FOLDER))
+
+
+def find_workload(text: str, spec: Path | None = None) -> Path:
+    """The file of a workload: a path, or a bare name.
+
+    A bare NAME is `NAME.yaml` here (or `.yml`, `.json`), then a file of workloads/ here, of
+    workloads/ beside the folder of `spec`, or one that comes with hwgen.
+
+    Raises:
+        HwgenError: H003 where there is none; H001 where it is a folder.
+    """
+    return _find(text, "workload", workload_folders(spec), spec_folders())
+
+
+def spec_folders() -> tuple[Path, ...]:
+    """Where chips are looked for: here, and among those that come with hwgen."""
+    return _folders(SPEC_FOLDER)
+
+
+def workload_folders(spec: Path | None = None) -> tuple[Path, ...]:
+    """Where workloads are looked for: here, next to the chip's folder, with hwgen."""
+    beside = () if spec is None else (spec.resolve().parent.parent,)
+    return _folders(WORKLOAD_FOLDER, *beside)
+
+
+def shipped_in(folder: str) -> tuple[Path, ...]:
+    """The files that come with hwgen, of hw_specs/ or workloads/, by name."""
+    return files_in([f for f in (_SHIPPED / folder,) if f.is_dir()])
+
+
+def _folders(name: str, *more: Path) -> tuple[Path, ...]:
+    found: list[Path] = []
+    for base in (Path(), *more, _SHIPPED):
+        folder = base / name
+        if folder.is_dir() and all(not folder.samefile(f) for f in found):
+            found.append(folder)
+    return tuple(found)
+
+
+def files_in(folders: Sequence[Path]) -> tuple[Path, ...]:
+    """The specs or workloads in folders, by name; an earlier folder hides a later one's."""
+    found: dict[str, Path] = {}
+    for folder in folders:
+        for path in sorted(folder.iterdir()):
+            if path.suffix.lower() in SUFFIXES and path.is_file():
+                found.setdefault(path.stem, path)
+    return tuple(found[stem] for stem in sorted(found))
+
+
+def named_files(kind: Kind) -> tuple[Path, ...]:
+    """All files of a kind that a bare name reaches, by name; those found here are relative."""
+    folders = spec_folders() if kind == "spec" else workload_folders()
+    found = {p.stem: p for p in files_in(folders)}
+    found |= {p.stem: p for p in files_in([Path()]) if _kind(p) == kind}
+    return tuple(found[stem] for stem in sorted(found))
+
+
+def _kind(path: Path) -> Kind | None:
+    """What a file is, by its sections; None where they do not tell."""
+    try:
+        data = read_document(path).data
+    except HwgenError:
+        return None  # Whoever asks for the file is told why.
+    sections = data if isinstance(data, dict) else {}
+    kinds: list[Kind] = [k for k, signs in SIGNS.items() if any(s in sections for s in signs)]
+    return kinds[0] if len(kinds) == 1 else None
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The known name most like a mistyped one, or nothing."""
+    by_case = {k.lower(): k for k in sorted(known, reverse=True)}
+    found = difflib.get_close_matches(name.lower(), sorted(by_case), n=1, cutoff=0.5)
+    return by_case[found[0]] if found else ""
+
+
+def _find(text: str, kind: Kind, folders: Sequence[Path], others: Sequence[Path]) -> Path:
+    """The file of a spec or workload; `others`: where files of the other kind are."""
+    path = Path(text)
+    bare = bool(text) and path.name == text
+    known = {p.stem: p for p in files_in(folders)}
+    if bare and not path.is_file():
+        # A folder called like a chip must not hide the chip.
+        here = [h for s in SUFFIXES if (h := Path(text + s)).is_file()]
+        for candidate in here:
+            if _kind(candidate) in (kind, None):
+                return candidate
+        for stem, candidate in known.items():
+            if text in (stem, candidate.name):
+                return candidate
+    if text and path.is_dir():
+        raise HwgenError(
+            "H001",
+            f"a {kind} is a file, this is a directory",
+            location=Location(text),
+            allowed=f"a path, or one of: {', '.join(sorted(known))}" if known else "a file",
+        )
+    if text and os.path.lexists(path):  # A link that leads nowhere too: reading it says why.
+        return path
+    close = nearest(path.stem, [*known, *(p.stem for p in files_in([Path()]))])
+    repair = f"did you mean {close}?" if close else ""
+    if any(text in (p.stem, p.name) for p in files_in(others)):
+        other = "workload" if kind == "spec" else "spec"
+        repair = f"{text} is a {other}: --{other} {text}"
+    raise HwgenError(
+        "H003",
+        f"there is no such {kind} file",
+        found=text or "an empty name",
+        allowed=f"a path, or one of: {', '.join(sorted(known))}" if known else "a path to a file",
+        repair=repair,
+    )
