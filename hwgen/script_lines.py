@@ -29,9 +29,15 @@ def with_lines(script: str, lines: Mapping[int, str]) -> str:
 
 def edited(call: ast.stmt, values: Mapping[Argument, int]) -> str:
     """An edit with other values of some arguments, by position and name."""
+    results = ""
     match call:
-        case ast.Expr(value=ast.Call() as made) | ast.Assign(value=ast.Call() as made):
+        case ast.Expr(value=ast.Call() as made):
             pass
+        case ast.Assign(targets=[ast.Tuple() as several], value=ast.Call() as made):
+            # Python 3.10 writes parentheses that later ones leave out.
+            results = f"{ast.unparse(several).removeprefix('(').removesuffix(')')} = "
+        case ast.Assign(targets=[target], value=ast.Call() as made):
+            results = f"{ast.unparse(target)} = "
         case _:
             raise AssertionError(ast.unparse(call))
     for (position, name), value in values.items():
@@ -42,4 +48,4 @@ def edited(call: ast.stmt, values: Mapping[Argument, int]) -> str:
             made.args[position] = ast.Constant(value)
         else:
             made.args.append(ast.Constant(value))
-    return ast.unparse(call)
+    return results + ast.unparse(made)

@@ -1,0 +1,21 @@
+"""Lines of a script that are written otherwise read as they did, whatever Python it is."""
+
+from __future__ import annotations
+
+import pytest
+
+from hwgen.script_lines import calls, edited
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("s.split('i', 4)", "s.split('i', 8)"),
+        ("a = s.split('i', 4)", "a = s.split('i', 8)"),
+        ("a, b = s.split('i', factor=4)", "a, b = s.split('i', factor=8)"),
+        ("(a, b) = s.split('i')", "a, b = s.split('i', 8)"),
+        ("a, = s.split('i', 4)", "a, = s.split('i', 8)"),
+    ],
+)
+def test_an_edit_is_written_with_another_number(line: str, wanted: str) -> None:
+    assert edited(calls(line)[0], {(1, "factor"): 8}) == wanted
