@@ -44,6 +44,16 @@ class Data(str, Enum):
     SMALL = "small"
 
 
+class Sync(str, Enum):
+    """How a first chip of `init` orders its units."""
+
+    NONE = "none"
+    TOKENS = "tokens"
+    EVENTS = "events"
+    BARRIER = "barrier"
+    SCOREBOARD = "scoreboard"
+
+
 def _some_chip(*, processor: bool = False) -> str:
     """A chip with units and micro-kernels, or a processor, to name in examples: such chips have
     calls for every integer workload, so that the examples run as printed."""
@@ -188,6 +198,58 @@ def check(
         from hwgen.cli import inspect
 
         inspect.check(spec, settings or [])
+
+
+@app.command(
+    epilog=_epilog(
+        "init my_chip",
+        "init my_chip --units 3 --sync events",
+        "init my_chip --like CHIP",
+    )
+)
+def init(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The chip's name.")],
+    units: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(
+            min=1,
+            max=3,
+            metavar="N",
+            help="1: one unit does everything; 2: one moves data, one computes; 3: one loads, one "
+            "computes, one stores. Left out: 2.",
+        ),
+    ] = None,
+    sync: Annotated[
+        Optional[Sync],  # noqa: UP045
+        typer.Option(help="How units are ordered. Left out: tokens; none where there is one unit."),
+    ] = None,
+    like: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(metavar="SPEC", help="Copy this chip's file under the new name instead."),
+    ] = None,
+) -> None:
+    """Write a first chip, a workload and a stub of the vendor's header here, to be changed.
+
+    The chip is complete: it compiles a GEMM as it is. Nothing that is there is replaced, but for
+    the schema that editors read.
+    """
+    if like is not None and (units is not None or sync is not None):
+        raise typer.BadParameter("the copied chip has units of its own", param_hint="'--like'")
+    count = units or (1 if sync is Sync.NONE else 2)
+    kind = sync or (Sync.NONE if count == 1 else Sync.TOKENS)
+    if (count == 1) != (kind is Sync.NONE):
+        said = "one unit needs none" if count == 1 else f"{count} units need some"
+        raise typer.BadParameter(said, param_hint="'--sync'")
+    if not (name.isascii() and name.isidentifier() and name[0] != "_"):
+        said = f"{name!r} is no name: letters, digits and _, a letter first"
+        raise typer.BadParameter(said, param_hint="'NAME'")
+    with guarded():
+        from hwgen.cli import init as body
+
+        if like is not None:
+            body.like(name, like)
+        else:
+            body.new_chip(name, count, kind)
 
 
 @app.command("list", epilog=_epilog("list", "list --json"))
