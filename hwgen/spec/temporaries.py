@@ -15,6 +15,7 @@ from hwgen.spec.expression import (
     accesses,
     children,
     map_accesses,
+    names,
     stepped,
     substitute,
     walk,
@@ -71,11 +72,11 @@ class Temporaries:
                     self.stale.setdefault(name, target)
             return Assign(statement.target, statement.op, value)
         own = [stepped(i) for i in statement.target.indices]
-        names = [o[0] for o in own if o and o[0] and not o[1]]
+        over = [o[0] for o in own if o and o[0] and not o[1]]
         if (
             statement.op != "="
             or target in self.defined
-            or len({*names}) < len(own)
+            or len({*over}) < len(own)
             or any(a.tensor == target for a in accesses(statement)[1:])
         ):
             raise self.context.error(
@@ -117,8 +118,8 @@ class Temporaries:
                     else "temporaries that a statement above gives a value",
                 )  # fmt: skip
             where = statement.target.tensor
-            running = statement.running and self.memories.get(where) in given.memories
-            other = where if running else self.stale.get(access.tensor, "")
+            again = self._folds(statement) and self.memories.get(where) in given.memories
+            other = where if again else self.stale.get(access.tensor, "")
             if other:
                 raise self.context.error(
                     "H156", f"{other!r} is written before temporary {access.tensor!r} is read",
@@ -144,6 +145,13 @@ class Temporaries:
                 repair="split the intrinsic",
             )  # fmt: skip
         return value
+
+    def _folds(self, statement: Assign) -> bool:
+        """Whether a statement writes an element, and then reads it for the next iteration."""
+        own = {n for index in statement.target.indices for n in names(index)}
+        return statement.running and any(
+            self.iterators.get(n, 1) > 1 for n in names(statement.value) if n not in own
+        )
 
     def _inside(self, access: Access, target: Access) -> bool:
         """Whether an access reads elements that the definition gives."""

@@ -292,6 +292,23 @@ def test_a_processors_intrinsic_may_have_temporaries() -> None:
     examine_nest(compilation, random_inputs(workload, 1))
 
 
+def test_an_operand_of_the_same_memory_may_be_written_where_a_temporary_is_read() -> None:
+    """Unless iterations follow in which the value would be another one."""
+    semantics = ["t[j] = a[j] * b[j]", "dst[j] = int16(dst[j] + t[j] >> 1)"]
+    (only,) = (
+        changed("blend", temporaries={"t": "int32"}, semantics=semantics)
+        .intrinsic["blend"]
+        .semantics
+    )
+    assert str(only) == "dst[j] = int16(dst[j] + a[j] * b[j] >> 1)"
+    semantics = ["t[j] = a[j] * b[j]", "dst[j] = int16(dst[j] + t[j] * k >> 1)"]
+    with pytest.raises(HwgenError) as caught:
+        changed(
+            "blend", temporaries={"t": "int32"}, semantics=semantics, iterators={"j": 8, "k": 2}
+        )
+    assert caught.value.code == "H156"
+
+
 def test_temporaries_are_the_values_that_they_are_given() -> None:
     blend = CHIP.intrinsic["blend"]
     (only,) = blend.semantics
