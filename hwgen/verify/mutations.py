@@ -44,6 +44,7 @@ from .edits import (
 from .mutations_configuration import STATE, configuration_mutations
 from .mutations_images import image_mutations
 from .mutations_lanes import lane_mutations
+from .mutations_order import order_mutations
 from .mutations_same import APART, same_mutations
 from .mutations_sync import ORDER, synchronisation_mutations
 
@@ -93,6 +94,7 @@ def mutations(hardware: HardwareSpec) -> tuple[Mutation, ...]:
         Mutation("wrong buffer", chip.wrong_buffer, ("H712", APART)),
         Mutation("unbound address", _unbound_address, ("H737",)),
         *same_mutations(hardware),
+        *order_mutations(hardware),
     )
 
 

@@ -184,10 +184,15 @@ def _transfer(
 
 
 def _products(form: _Form) -> Spec:
-    """The multiplication, and what sets a sum to zero."""
+    """The multiplication, of which some saturate at every step, and what sets a sum to zero."""
     left = "b, i" if form.rows else "i"
     operands: Spec = {"dst": {"memory": "sums"}, "x": {"memory": "left"}, "w": {"memory": "right"}}
     text = f"dst[{form.result}] += x[{left}] * w[o, i]"
+    if form.wide == "int32" and form.pick.chance(6):
+        most = form.pick((127, 1000, 32767))
+        text = (
+            f"dst[{form.result}] = clip(dst[{form.result}] + x[{left}] * w[o, i], -{most}, {most})"
+        )
     lanes, fewer = form.lanes("b", "o", "i"), form.lanes("b", "o")
     target: Spec = {"dst": {"memory": "sums"}}
     return {

@@ -54,6 +54,15 @@ _ROWS: Spec = {
     "compute": ["s[m] += max(a[m, k], 0)", "y[m] = {C}(s[m])"],
 }
 
+_SATURATING: Spec = _GEMM | {
+    "compute": [
+        "s[m, n] = 0", "s[m, n] = clip(s[m, n] + a[m, k] * b[n, k], -{most}, {most})",
+        _GEMM["compute"][1],
+    ],
+}  # fmt: skip
+_SATURATES = re.compile(r"(\w+\[[^\]]*\]) = clip\(\1 \+ [^+]*, -(\d+), \2\)")
+"""A product that is added in order, and its bound."""
+
 
 def workload_for(spec: Spec, choose: Choose) -> Spec:
     """A workload in the chip's data types: the narrowest and the widest of its memories'."""
@@ -73,8 +82,10 @@ def workload_for(spec: Spec, choose: Choose) -> Spec:
     }
     if wide in stored:
         forms += [_WIDE, _WIDE]
-    base = pick(forms)
-    types = {"{T}": narrow, "{W}": wide}
+    bounds = [s[2] for i in spec["intrinsics"].values()
+              if (s := _SATURATES.fullmatch(str(i["semantics"])))]  # fmt: skip
+    base = _SATURATING if bounds and not pick.chance(8) else pick(forms)
+    types = {"{T}": narrow, "{W}": wide, "{most}": pick(bounds) if bounds else ""}
     cast = "{S}" if narrow == wide else f"{narrow}({{S}})"
     result = pick(sorted(_stored(spec, wide, narrow)) or [cast])
     for imm in re.findall(r"\{(int|float)\}", result):
@@ -118,6 +129,7 @@ def computes_elements(spec: Spec) -> bool:
     return any(
         len(intrinsic["operands"]) > 1
         and "+=" not in str(intrinsic["semantics"])
+        and not _SATURATES.fullmatch(str(intrinsic["semantics"]))
         and offchip.isdisjoint(o["memory"] for o in intrinsic["operands"].values())
         for intrinsic in spec["intrinsics"].values()
     )

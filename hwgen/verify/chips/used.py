@@ -22,6 +22,7 @@ FEATURES = (
     "off-chip addresses of elements",
     "calls of fewer lanes",
     "posted writes",
+    "sums in order",
 )
 """Features that are counted, as `features_used` names them."""
 
@@ -48,6 +49,7 @@ def features_used(compilation: Compilation) -> tuple[str, ...]:
         any(m.by_element for m in memories),
         any(call.lanes for call in sites),
         any(hardware.bus[m.bus].write.posted_bursts for m in memories if m.kind == "offchip"),
+        any(a.running for i in intrinsics if len(i.operands) == 3 for a in i.semantics),
     )
     return tuple(name for name, used in zip(FEATURES, uses, strict=True) if used)
 

@@ -15,6 +15,7 @@ from hwgen.model.reference import random_inputs, run_reference
 from hwgen.nest_pipeline import compile_nest
 from hwgen.pipeline import compile_kernel
 from hwgen.polyhedral.dependences import dependences
+from hwgen.polyhedral.nest import legality
 from hwgen.polyhedral.scop import build_scop
 from hwgen.schedule import Schedule
 from hwgen.spec.hardware import HardwareSpec
@@ -23,6 +24,8 @@ from hwgen.spec.source import read_document
 from hwgen.spec.workload import Workload
 from hwgen.verify.examine import examine
 from hwgen.verify.examine_nest import examine_nest
+from hwgen.verify.mutations import catch, mutations
+from hwgen.verify.mutations_order import order_mutations
 
 ROOT = Path(__file__).parents[3]
 SATURATING = ROOT / "tests/specs/saturating.yaml"
@@ -223,3 +226,34 @@ copy = s.cache_write('y', 'heap')
     examine_nest(compilation, inputs)
     if have_compiler():
         examine_nest(compilation, inputs, "c")
+
+
+def test_steps_in_another_order_are_caught() -> None:
+    """Two reduction loops in tiles, one inside them: each of them backwards gives other results."""
+    workload = saturating(2, 32, order="ckmn")
+    compilation = compile_kernel(workload, changed(mat="64 B"))
+    program, hardware = compilation.program, compilation.hardware
+    inputs = random_inputs(workload, 1)
+    (mutation,) = order_mutations(hardware)
+    assert mutation.name in {m.name for m in mutations(hardware)}
+    mutants = {str(m): m for m in (mutation.mutate(program, seed) for seed in range(8))}
+    assert len(mutants) == 3
+    for mutant in mutants.values():
+        assert mutant is not None
+        assert catch(mutant, hardware, workload, inputs) in mutation.caught_by
+    assert catch(program, hardware, workload, inputs) == ""
+    assert not order_mutations(load_hardware(ROOT / "hw_specs/vta.yaml"))
+
+
+def test_without_the_check_of_edits_the_result_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two truths: what legality refuses (H411, above) the reference refuses too."""
+
+    def nothing(*_: object) -> None:
+        """No violation."""
+
+    monkeypatch.setattr(legality, "_misordered", nothing)
+    workload = saturating(2, 9)
+    compilation = compile_nest(workload, CPU, script="s.reorder('k', 'c')", auto=False)
+    with pytest.raises(HwgenError) as caught:
+        examine_nest(compilation, random_inputs(workload, 2))
+    assert caught.value.code == "H790"
