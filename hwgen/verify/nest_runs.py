@@ -20,7 +20,7 @@ import numpy as np
 from hwgen.codegen.c_names import C_TYPES
 from hwgen.codegen.nest.emit import NestSource
 from hwgen.model.c_compiler import need_compiler, user_builds
-from hwgen.model.numeric import STORAGE, Array
+from hwgen.model.numeric import STORAGE, Array, load
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 
@@ -224,7 +224,8 @@ class _Batch:
                     return n, f"it ends the process ({code}): {_first(errors)}"
                 size += len(part)
                 got = np.reshape(np.frombuffer(part, kind), tensor.shape)
-                found[n] = found[n] or difference(name, got, kernel.expected[name])
+                both = (load(a, tensor.dtype).array for a in (got, kernel.expected[name]))
+                found[n] = found[n] or difference(name, *both)
             place += size
             if self.target.message:
                 note = results[place : place + _MESSAGE_BYTES].split(b"\0")[0].decode()

@@ -18,6 +18,7 @@ MAX_POINTS = 6000
 """Of one statement's domain."""
 MAX_ELEMENTS = 2000
 """Of one tensor."""
+REALS = ("float32", "float32", "float32", "float16", "bfloat16")
 INTEGERS = ("int32", "int8", "int16", "uint8")
 
 Data = dict[str, Any]
@@ -51,10 +52,12 @@ class _Loop:
 
 @dataclass(slots=True)
 class _Builder:
-    """A workload while it is drawn. `unread`: tensors that nobody reads yet, so outputs."""
+    """A workload while it is drawn. `real`: the type of its floats, where it has floats; sums are
+    float32."""
 
     draws: Draws
     floats: bool
+    real: str = "float32"
     dtype: dict[str, str] = field(default_factory=dict[str, str])
     shape: dict[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
     inputs: list[str] = field(default_factory=list[str])
@@ -71,7 +74,7 @@ class _Builder:
         return name
 
     def input(self, shape: Sequence[int], dtype: str = "") -> str:
-        kind = "float32" if self.floats else dtype or self.draws(("int8", "int32", "uint8"))
+        kind = self.real if self.floats else dtype or self.draws(("int8", "int32", "uint8"))
         name = self.tensor("x", kind, shape)
         self.inputs.append(name)
         return name
@@ -94,7 +97,10 @@ class _Builder:
         slack = [self.draws((0, 0, 0, 0, 0, 2)) for _ in used]
         name = self.input([x.extent + s for x, s in zip(used, slack, strict=True)] or [1])
         indices = [
-            _plus(x.name, self.draws(range(s + 1))) for x, s in zip(used, slack, strict=True)
+            f"{x.extent - 1} - {x.name}"
+            if self.draws.chance(5)
+            else _plus(x.name, self.draws(range(s + 1)))
+            for x, s in zip(used, slack, strict=True)
         ]
         return f"{name}[{', '.join(indices) or '0'}]"
 
@@ -154,7 +160,7 @@ class _Builder:
     def cast(self, value: str, narrow: bool = True) -> tuple[str, str]:
         """A value in a type, and that type."""
         if self.floats:
-            return value, "float32"
+            return (value if self.real == "float32" else f"{self.real}({value})"), self.real
         dtype = self.draws(INTEGERS if narrow else ("int32",))
         return (value if dtype == "int32" else f"{dtype}({value})"), dtype
 
@@ -249,7 +255,7 @@ class _Builder:
                 at.append(f"{loop.name} + {reach.name}")
                 continue
             loops.append(loop)
-            at.append(loop.name)
+            at.append(f"{extent - 1} - {loop.name}" if self.draws.chance(4) else loop.name)
             if kind == "fold":
                 folded.append(loop)
         more = _Loop("n", self.draws(EXTENTS[:7]))
@@ -364,7 +370,7 @@ def random_nests(draws: Draws, name: str, intrinsics: Sequence[Intrinsic] = ()) 
 
     `intrinsics`: some workloads are what these compute, on larger tiles.
     """
-    b = _Builder(draws, draws.chance(2))
+    b = _Builder(draws, draws.chance(2), draws(REALS))
     fitting = [x for x in intrinsics if x.operand(x.semantics[0].target.tensor).dtype]
     if fitting and draws.chance(2):
         chosen = draws(fitting)

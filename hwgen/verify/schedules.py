@@ -17,10 +17,12 @@ from random import Random
 import numpy as np
 
 from hwgen.errors import HwgenError
+from hwgen.model.numeric import load
 from hwgen.model.reference import run_reference
 from hwgen.schedule import Schedule
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, parse_workload
+from hwgen.spec.typecheck import is_float
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.nest_calls import Call, CallDraws
 from hwgen.verify.nest_runs import HOST, Kernel, Target, run_kernels
@@ -198,7 +200,7 @@ def lowered(schedule: Schedule, seed: int) -> Kernel:
         raise
     except Exception as error:
         raise FindingError("lowering", _crash(error)) from error
-    floats = any(t.dtype == "float32" for t in workload.tensors)
+    floats = any(is_float(t.dtype) for t in workload.tensors)
     inputs = draw_inputs(workload, seed, "small" if floats or seed % 2 else "random")
     return Kernel(workload, source, inputs, run_reference(workload, inputs))
 
@@ -206,10 +208,11 @@ def lowered(schedule: Schedule, seed: int) -> Kernel:
 def exact(kernel: Kernel) -> bool:
     """Whether floats are small enough for sums in any order to be the same."""
     workload = kernel.workload
-    if all(t.dtype != "float32" for t in workload.tensors):
+    if not any(is_float(t.dtype) for t in workload.tensors):
         return True
     results = run_reference(workload, kernel.inputs, intermediates=True)
-    return all(float(np.max(np.abs(r), initial=0)) < EXACT for r in results.values())
+    values = (load(r, workload.tensor[name].dtype).array for name, r in results.items())
+    return all(float(np.max(np.abs(v), initial=0)) < EXACT for v in values)
 
 
 def check_case(case: Case, hardware: HardwareSpec, target: Target | None = HOST) -> str:
