@@ -12,11 +12,10 @@ from hwgen.errors import HwgenError
 from hwgen.spec.find import (
     WORKLOAD_FOLDER,
     Kind,
-    files_in,
     find_spec,
     find_workload,
     nearest,
-    workload_folders,
+    nearest_workloads,
 )
 from hwgen.spec.source import read_document
 
@@ -103,8 +102,8 @@ def parse_assignments(texts: Sequence[str]) -> tuple[Assignment, ...]:
 def resolve(spec: str, workloads: Sequence[str], settings: Sequence[str]) -> Request:
     """Find the files and give every `--set` to its owner.
 
-    Without workloads, every file of the nearest workloads/ folder is taken; a size then goes to
-    each workload that has it.
+    Without workloads, all in the current folder and in the nearest workloads/ folder are taken; a
+    size then goes to each workload that has it.
 
     Raises:
         HwgenError: H003 no such file, H004 malformed, H005 nobody knows the name, H006 both do;
@@ -113,7 +112,7 @@ def resolve(spec: str, workloads: Sequence[str], settings: Sequence[str]) -> Req
     spec_path = find_spec(spec)
     every = not workloads
     if every:
-        paths = files_in(workload_folders(spec_path)[:1])
+        paths = nearest_workloads(spec_path)
         if not paths:
             raise HwgenError(
                 "H003",

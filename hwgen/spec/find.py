@@ -89,7 +89,15 @@ def files_in(folders: Sequence[Path]) -> tuple[Path, ...]:
 
 def named_files(kind: Kind) -> tuple[Path, ...]:
     """All files of a kind that a bare name reaches, by name; those found here are relative."""
-    folders = spec_folders() if kind == "spec" else workload_folders()
+    return _with_those_here(kind, spec_folders() if kind == "spec" else workload_folders())
+
+
+def nearest_workloads(spec: Path) -> tuple[Path, ...]:
+    """What is meant where no workload is named: those here, and the nearest workloads/ folder's."""
+    return _with_those_here("workload", workload_folders(spec)[:1])
+
+
+def _with_those_here(kind: Kind, folders: Sequence[Path]) -> tuple[Path, ...]:
     found = {p.stem: p for p in files_in(folders)}
     found |= {p.stem: p for p in files_in([Path()]) if _kind(p) == kind}
     return tuple(found[stem] for stem in sorted(found))

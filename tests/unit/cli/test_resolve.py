@@ -155,6 +155,14 @@ def test_every_workload_is_taken_when_none_is_named() -> None:
     assert [w.path.name for w in request.workloads] == ["one.yaml", "two.json"]
 
 
+def test_workloads_here_are_taken_too_and_first(project: Path) -> None:
+    (project / "one.yaml").write_text("name: one\ntensors: {}\n")
+    (project / "three.yaml").write_text("name: three\ntensors: {}\n")
+    (project / "mine.yaml").write_text("name: mine\nmemories: {}\n")
+    paths = [w.path for w in resolve("chip", [], []).workloads]
+    assert paths == [Path("one.yaml"), Path("three.yaml"), Path("workloads/two.json")]
+
+
 @pytest.mark.usefixtures("project")
 def test_a_workload_named_twice_is_taken_once() -> None:
     assert len(resolve("chip", ["one", "workloads/one.yaml"], []).workloads) == 1
