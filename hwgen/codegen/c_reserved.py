@@ -28,12 +28,12 @@ def reserved_words(hardware: HardwareSpec) -> Reserved:
 
 
 def _templates(hardware: HardwareSpec) -> Iterator[str]:
+    """Text that stands in functions with names of ours; a micro-kernel's definition has its own."""
     code = hardware.code
     yield from (code.prologue, code.epilogue, code.allocate, code.free, code.to_device)
     yield from (code.from_device, code.handle_type, code.definitions)
     yield from (i.emit for i in hardware.intrinsics)
     yield from (c.emit for c in hardware.configurations)
-    yield from (i.micro_kernel.define for i in hardware.intrinsics if i.micro_kernel)
     yield from (text for _, text, _ in synchronization_templates(hardware))
     if hardware.processor is not None:
         yield from _of_processor(hardware.processor)
