@@ -102,9 +102,13 @@ def _compile(schedule: Schedule, script: str, file: str) -> Compilation:
             # No tiling has a loop over a single tile, but that tile may be just too large.
             if error.code != "H420" or not all(ways):
                 raise
-            given = Given(schedule, phases, [w[0] for w in ways], script, file)
-            better = exceeds(given, partial(_joined, schedule, phases), _lifted, error)
-            raise better or error from None
+            # Which of several ways it is, as factors that commute, its calls alone do not say.
+            for tilings in _near(ways):
+                given = Given(schedule, phases, tilings, script, file)
+                better = exceeds(given, partial(_joined, schedule, phases), _lifted, error)
+                if better is not None:
+                    raise better from None
+            raise
         try:
             return _joined(schedule, phases, tilings)
         except HwgenError as error:
@@ -113,6 +117,15 @@ def _compile(schedule: Schedule, script: str, file: str) -> Compilation:
             given = Given(schedule, phases, tilings, script, file)
             better = exceeds(given, partial(_joined, schedule, phases), _lifted, error)
             raise better or error from None
+
+
+def _near(ways: Sequence[Sequence[Tiling]]) -> Iterator[list[Tiling]]:
+    """The first way of every phase, then others of one phase at a time."""
+    first = [w[0] for w in ways]
+    yield first
+    for phase, others in enumerate(ways):
+        for way in others[1:]:
+            yield [*first[:phase], way, *first[phase + 1 :]]
 
 
 def _lifted(schedule: Schedule) -> list[Tiling]:

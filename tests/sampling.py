@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from itertools import combinations, product
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 EVERYTHING = os.environ.get("HWGEN_CAMPAIGN", "") not in ("", "0")
 """Whether every combination is tried."""
@@ -14,6 +16,11 @@ EVERYTHING = os.environ.get("HWGEN_CAMPAIGN", "") not in ("", "0")
 def examples(few: int) -> int:
     """Examples of one test: a few, or as many as the environment's HWGEN_EXAMPLES says."""
     return int(os.environ.get("HWGEN_EXAMPLES", few))
+
+
+def some(cases: Sequence[T], of: int) -> list[T]:
+    """All cases in a campaign, else the first and every `of`-th after it."""
+    return list(cases if EVERYTHING else cases[::of])
 
 
 def products(*axes: Sequence[Any]) -> list[tuple[Any, ...]]:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from hwgen.spec.hardware import HardwareSpec
     from hwgen.spec.workload import Workload
 
-CHECKED_STEPS = 100_000
-"""Steps of the program that are run thread by thread, some seconds; compiling runs fewer."""
+CHECKED_STEPS = 10_000
+"""Steps of the program that are run thread by thread, up to a second; compiling runs fewer."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
-from itertools import permutations
+from itertools import permutations, product
 from pathlib import Path
 
 import numpy as np
@@ -36,6 +36,7 @@ from hwgen.verify.examine import examine
 from hwgen.verify.mutations import Mutation, catch
 from hwgen.verify.mutations_sync import synchronisation_mutations
 from tests.conformance.test_another_chip import add, gemm, linear_relu
+from tests.sampling import some
 
 ROOT = Path(__file__).parents[2]
 SPECS = ROOT / "tests" / "specs"
@@ -152,8 +153,7 @@ THREE_UNITS = {
 }
 
 
-@pytest.mark.parametrize("workload", THREE_UNITS)
-@pytest.mark.parametrize("kind", _kinds(()))
+@pytest.mark.parametrize(("kind", "workload"), some(list(product(_kinds(()), THREE_UNITS)), 2))
 def test_three_units(kind: str, workload: str) -> None:
     """Shipped chips of three units, as if they were synchronised in other ways."""
     spec, sizes = THREE_UNITS[workload]

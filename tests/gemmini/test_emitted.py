@@ -20,6 +20,7 @@ from hwgen.verify.data import first_difference
 from tests.gemmini import emitted, emitted_text
 from tests.gemmini.emitted import Case, Schedule, assert_agrees, case, chip, compiled
 from tests.gemmini.emitted_text import Macro
+from tests.sampling import some
 
 needs_compiler = pytest.mark.skipif(not have_compiler(), reason="no C compiler")
 
@@ -73,7 +74,7 @@ TILED = (
 
 
 @needs_compiler
-@pytest.mark.parametrize("which", [*GEMMS, *CONVOLUTIONS, *TILED], ids=str)
+@pytest.mark.parametrize("which", some([*GEMMS, *CONVOLUTIONS, *TILED], 2), ids=str)
 def test_kernel(which: Case) -> None:
     """Nothing but the header's rules and the reference: no code of the compiler's is shared."""
     c = compiled(which)

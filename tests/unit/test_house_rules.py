@@ -22,6 +22,7 @@ CLOCKS = (
     "hwgen/cli/searching.py",  # the progress bar
     "hwgen/cli/simulate.py",  # how long a run took, in words
     "hwgen/cli/nest.py",
+    "hwgen/cli/verify.py",  # lines of progress
 )
 """Who may look at a clock, and for what."""
 PRINTING_LAYERS = ("cli", "report")

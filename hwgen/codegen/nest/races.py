@@ -48,8 +48,8 @@ class Touch:
 
 Steps = Generator[Touch | Barrier | Allocate, None, None]
 
-STEPS = 10_000
-"""Nodes of a program that `check` visits, once whole and once in part: some tenths of a second."""
+STEPS = 2_000
+"""Nodes of a program that `check` visits, once whole and once in part: less than a tenth of a second."""
 
 
 class _EndOfSteps(Exception):  # noqa: N818 - not an error
