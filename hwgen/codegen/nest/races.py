@@ -49,7 +49,7 @@ class Touch:
 Steps = Generator[Touch | Barrier | Allocate, None, None]
 
 STEPS = 2_000
-"""Nodes of a program that `check` visits, once whole and once in part: less than a tenth of a second."""
+"""Nodes of a program that `check` visits, once whole and once in part: a tenth of a second."""
 
 
 class _EndOfSteps(Exception):  # noqa: N818 - not an error
