@@ -26,12 +26,15 @@ def test_a_folder_gets_a_page_and_a_trace_by_name(
     folder = tmp_path / "new" / "deep"
     options = ["--report", str(folder), "--trace", str(folder)]
     assert main([command, *GEMM, *options]) == 0
-    assert [p.name for p in sorted(folder.iterdir())] == ["gemm_vta.html", "gemm_vta.json"]
-    assert "<!doctype html>" in (folder / "gemm_vta.html").read_text(encoding="utf-8")
-    assert json.loads((folder / "gemm_vta.json").read_text())["traceEvents"]
+    assert [p.name for p in sorted(folder.iterdir())] == [
+        "gemm_vta_M2_N20_K40.html",
+        "gemm_vta_M2_N20_K40.json",
+    ]
+    assert "<!doctype html>" in (folder / "gemm_vta_M2_N20_K40.html").read_text(encoding="utf-8")
+    assert json.loads((folder / "gemm_vta_M2_N20_K40.json").read_text())["traceEvents"]
     out = " ".join(capsys.readouterr().out.split())
-    assert f"wrote gemm_vta.html to {folder}" in out
-    assert f"wrote gemm_vta.json to {folder}" in out
+    assert f"wrote gemm_vta_M2_N20_K40.html to {folder}" in out
+    assert f"wrote gemm_vta_M2_N20_K40.json to {folder}" in out
 
 
 def test_a_suffix_makes_it_a_file(tmp_path: Path) -> None:
