@@ -47,7 +47,7 @@ def test_the_stage_alone_is_printed_where_one_is_asked_for(tmp_path: Path, capsy
     options = ["--stage", "match", "--report", str(tmp_path)]
     assert main(["generate", *GEMM, *options]) == 0
     assert "wrote" not in capsys.readouterr().out
-    assert (tmp_path / "gemm_vta.html").is_file()
+    assert (tmp_path / "gemm_vta_M2_N20_K40.html").is_file()
 
 
 def test_one_file_cannot_hold_two_kernels(tmp_path: Path, capsys: Text) -> None:
