@@ -63,6 +63,8 @@ WORKLOADS: dict[str, tuple[Spec, ...]] = {
 WORKLOADS["vtcm_two_banks"] = WORKLOADS["npu_shared_buffer"]
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
+_AVOIDED = re.compile(r"(?<=\w)_\b")
+"""What a name has at its end in C where C has the name itself."""
 _ACCESS = re.compile(r"\b([a-z]\d)(\[[^\]]*\])")
 
 
@@ -89,6 +91,7 @@ def up_to_names(text: str) -> str:
     """C with every word replaced by a number, in the order in which they first occur, and without
     the columns that their lengths give."""
     seen: dict[str, int] = {}
+    text = _AVOIDED.sub("", text)
     return " ".join(_WORD.sub(lambda m: f"n{seen.setdefault(m[0], len(seen))}", text).split())
 
 
