@@ -262,7 +262,7 @@ class CallSite:
             rule = self.operands[i].rule
             if rule.same_as != names[other]:
                 continue
-            steps = [(d.strides[i], d.strides[other]) for d in loops]
+            steps = [(d.strides[i], d.strides[other]) for d in loops if d.extent > 1]
             if apart or any(mine != theirs for mine, theirs in steps):
                 raise call_error(
                     "H750",
