@@ -181,21 +181,17 @@ class IntrinsicFunctions:
             if operand.same_as:
                 other = next(m for m, o in enumerate(intrinsic.operands) if o is not operand
                              and o.name == operand.same_as)  # fmt: skip
-                moves = [s for s, _ in sequence[n]] if sequence else []
-                given = [s for s, _ in sequence[other]] if sequence else []
-                lines += self._same_checks(
-                    f"{name}: {operand.name}, the same as {operand.same_as}",
-                    [addresses[n], *steps[n], *moves],
-                    [addresses[other], *steps[other], *given],
-                )
+                what = f"{name}: {operand.name}, the same as {operand.same_as}"
+                lines.append(self._same(what, addresses[n], addresses[other]))
+                theirs = [*steps[other], *(s for s, _ in (sequence[other] if sequence else ()))]
+                # A loop that runs once has no step.
+                for (mine, extent), step in zip(loops, theirs, strict=True):
+                    lines += [f"if ({extent} > 1)", f"  {self._same(what, mine, step)}"]
         return lines
 
-    def _same_checks(self, what: str, mine: list[str], theirs: list[str]) -> list[str]:
+    def _same(self, what: str, mine: str, theirs: str) -> str:
         p = self.prefix
-        return [
-            f'{p}_TRY({p}_within({a}, {b}, {b}, "{what}"));'
-            for a, b in zip(mine, theirs, strict=True)
-        ]
+        return f'{p}_TRY({p}_within({mine}, {theirs}, {theirs}, "{what}"));'
 
     def _stride_check(
         self,

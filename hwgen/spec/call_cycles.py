@@ -66,17 +66,19 @@ def unhindered(intrinsic: Intrinsic, iterations: int) -> dict[str, int]:
 
 @lru_cache(maxsize=256)
 def best_rate(intrinsic: Intrinsic) -> Fraction:
-    """The fewest cycles per iteration of any call, its transfers and its waits for banks not
-    counted."""
+    """The fewest cycles per iteration of any call, or of any micro-kernel that fits the chip, its
+    transfers and its waits for banks not counted."""
     loops = intrinsic.loops[intrinsic.software_loops :]
     ranges: list[Sequence[int]] = [range(x.extent.minimum, x.extent.maximum + 1) for x in loops]
+    micro = intrinsic.micro_kernel
+    ranges.append(range(1, micro.capacity_operations + 1) if micro else range(1, 2))
     if prod(len(r) for r in ranges) > MOST_SHAPES:
         ranges = [r[-1:] for r in ranges]
     free = dict.fromkeys(("transfer", "bursts", "beats"), 0)
     rates: list[Fraction] = []
     for extents in product(*ranges):
         count = prod(extents)
-        names = free | {x.name: n for x, n in zip(loops, extents, strict=True)}
-        names |= {"iterations": count} | unhindered(intrinsic, count)
+        names = free | {x.name: n for x, n in zip(loops, extents, strict=False)}
+        names |= {"operations": extents[-1], "iterations": count} | unhindered(intrinsic, count)
         rates.append(Fraction(evaluate(intrinsic.cycles, names)) / count)
     return min(rates)

@@ -57,7 +57,7 @@ def test_a_writer_that_a_store_does_not_accept() -> None:
         "rows", tensors={"x": "int32[5]", "y": "int8[5, 4]"}, compute=["y[i, j] = int8(x[i])"]
     )
     found = refusal(workload, parse_hardware(spec))
-    assert "store_out comes nearest, but it reads src only after gemm, add" in found
+    assert "store_out comes nearest, but it reads src only after add" in found
 
 
 @pytest.mark.parametrize(("pair", "code"), REFUSED.items(), ids=str)

@@ -140,3 +140,11 @@ def test_no_call_is_better_than_the_best_rate(cycles: Expr, low: int, more: int)
 def test_the_chips_own_rates(name: str) -> None:
     expected = {"multiply": Fraction(1), "load_rows": Fraction(3, 8), "store": Fraction(3, 8)}
     assert best_rate(intrinsic(name)) == expected[name]
+
+
+def test_the_operations_of_a_micro_kernel_share_its_overhead() -> None:
+    made = load_hardware(SPEC.parents[2] / "hw_specs" / "vta.yaml").intrinsic["gemm"]
+    assert made.micro_kernel is not None
+    once = tuple(replace(loop, extent=Range(1, 1)) for loop in made.loops)
+    most = made.micro_kernel.capacity_operations
+    assert best_rate(replace(made, loops=once)) == Fraction(most + 7, most)

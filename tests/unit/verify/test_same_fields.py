@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from hwgen.codegen.emit_c import emit
-from hwgen.codegen.program import Call, KernelProgram, Node, calls
+from hwgen.codegen.program import Call, CallOperand, KernelProgram, Node, calls
 from hwgen.errors import HwgenError
 from hwgen.model.compiled import compile_model, have_compiler
 from hwgen.model.functional import run
 from hwgen.model.reference import random_inputs, run_reference
 from hwgen.pipeline import compile_kernel
 from hwgen.spec.expression import Const, add
+from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload, parse_workload
+from hwgen.spec.workload import Workload
 from hwgen.verify.check_program import check_program
-from hwgen.verify.edits import rewritten, with_operand
+from hwgen.verify.edits import rewritten, with_operand, with_stride
 from tests import samples
 from tests.samples import ROOT
 
@@ -73,16 +78,28 @@ INTRINSICS = """intrinsics:
 """
 
 
-def apart(program: KernelProgram) -> KernelProgram:
-    """What it reads one entry further than what it writes."""
+Edit = Callable[[CallOperand], CallOperand]
+
+
+def reading(program: KernelProgram, change: Edit) -> KernelProgram:
+    """Additions that read elsewhere."""
 
     def edit(node: Node) -> tuple[Node, ...]:
         if not isinstance(node, Call) or node.intrinsic != "add":
             return (node,)
-        there = replace(node.operands[1], address=add(node.operands[1].address, Const(1)))
-        return (with_operand(node, 1, there),)
+        return (with_operand(node, 1, change(node.operands[1])),)
 
     return replace(program, body=rewritten(program.body, edit))
+
+
+def apart(program: KernelProgram) -> KernelProgram:
+    """What it reads one entry further than what it writes."""
+    return reading(program, lambda o: replace(o, address=add(o.address, Const(1))))
+
+
+def stepping(program: KernelProgram) -> KernelProgram:
+    """What it reads moves otherwise than what it writes."""
+    return reading(program, lambda o: with_stride(o, 0, Const(3)))
 
 
 def test_both_fields_hold_one_address_and_one_stride(tmp_path: Path) -> None:
@@ -106,6 +123,47 @@ def test_a_program_that_breaks_it_is_refused_and_does_not_run(tmp_path: Path) ->
     assert "src has another address than dst" in refused.value.diagnostic.message
     with pytest.raises(HwgenError, match="H750"):
         run(wrong, hardware, INPUTS)
+
+
+def outcomes(program: KernelProgram, hardware: HardwareSpec, workload: Workload) -> list[str]:
+    """What the checker, the simulator and the C model say: nothing, or a code."""
+    inputs = random_inputs(workload, 0)
+
+    def check() -> None:
+        check_program(program, hardware, workload)
+
+    def simulate() -> None:
+        same(run(program, hardware, inputs).outputs["y"])
+
+    def execute() -> None:
+        same(compile_model(emit(program, hardware, workload)).run(inputs)["y"])
+
+    def same(found: NDArray[Any]) -> None:
+        np.testing.assert_array_equal(found, run_reference(workload, inputs)["y"])
+
+    codes: list[str] = []
+    for look in (check, simulate, execute):
+        try:
+            look()
+            codes.append("")
+        except HwgenError as error:
+            codes.append(error.diagnostic.code)
+    return codes
+
+
+@pytest.mark.skipif(not have_compiler(), reason="no C compiler")
+@pytest.mark.parametrize(("rows", "codes"), [(1, ["", "", ""]), (5, ["H745", "H750", "H702"])])
+def test_a_loop_that_runs_once_has_no_step(tmp_path: Path, rows: int, codes: list[str]) -> None:
+    hardware = load_hardware(chip(tmp_path))
+    workload = parse_workload(
+        {
+            "name": "raised",
+            "tensors": {"x": f"int32[{rows}, 8]", "y": f"int32[{rows}, 8]"},
+            "compute": ["y[m, n] = x[m, n] + 7"],
+        }
+    )
+    program = compile_kernel(workload, hardware).program
+    assert outcomes(stepping(program), hardware, workload) == codes
 
 
 @pytest.mark.skipif(not have_compiler(), reason="no C compiler")
