@@ -127,6 +127,18 @@ def _accepted(groups: Iterable[list[Match]], scop: Scop, refused: Refusal) -> It
         raise found
 
 
+def _attempts(
+    options: SearchOptions, watch: Watch, first: bool
+) -> Iterator[tuple[int, int, Watch]]:
+    """What to try until something fits, or only once: a limit that ends the search before that is
+    lifted, so that it never refuses a kernel."""
+    allowed = [(keep, slots) for keep, slots in ATTEMPTS if slots <= options.slots]
+    yield from ((keep, slots, watch) for keep, slots in allowed[: None if first else 1])
+    if first and watch.expired:
+        unlimited = Watch(None, options.progress)
+        yield from ((keep, slots, unlimited) for keep, slots in allowed)
+
+
 @dataclass(frozen=True, slots=True)
 class _Rival:
     """The best kernel so far, to those of another group of matches: `cycles` are its own and what
@@ -170,7 +182,6 @@ def _search(
     chosen = 0
     refused: HwgenError | None = None
     watch = Watch(options.seconds, options.progress, options.work)
-    attempts = [(keep, slots) for keep, slots in ATTEMPTS if slots <= options.slots]
     for number, matches in enumerate(groups):
         host = _host_cycles(scop, hardware, matches[0])
         rival = None if best is None else _Rival(best, best.cycles + best_host - host)
@@ -179,10 +190,10 @@ def _search(
         if best is not None and good and watch.expired:
             total += SearchResult((), matches=0, cuts=(watch.reason,))
             break
-        for keep, slots in attempts[: None if best is None else 1] if good else ():
+        for keep, slots, limit in _attempts(options, watch, best is None) if good else ():
             try:
-                found = search(hardware, good, keep, slots, watch, workload=workload)
-                kernel, found = choose(hardware, found, simulated, watch, rival)
+                found = search(hardware, good, keep, slots, limit, workload=workload)
+                kernel, found = choose(hardware, found, simulated, limit, rival)
             except HwgenError as error:
                 if error.code not in LIMITS:
                     raise

@@ -7,10 +7,16 @@ from collections.abc import Sequence
 from itertools import combinations, product
 from typing import Any, TypeVar
 
+from hwgen.pipeline import SearchOptions
+
 T = TypeVar("T")
 
 EVERYTHING = os.environ.get("HWGEN_CAMPAIGN", "") not in ("", "0")
 """Whether every combination is tried."""
+
+WHOLE = SearchOptions()
+QUICK = WHOLE if EVERYTHING else SearchOptions(work=100_000)
+"""For tests to which any schedule will do: a search that simulates one or two."""
 
 
 def examples(few: int) -> int:

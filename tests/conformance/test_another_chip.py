@@ -14,6 +14,7 @@ from hwgen.model.compiled import compile_model, have_compiler
 from hwgen.model.reference import random_inputs, run_reference
 from hwgen.spec.workload import Workload
 from hwgen.verify.examine import examine
+from tests.sampling import QUICK
 
 SPEC = Path(__file__).parents[1] / "specs" / "two_stage.yaml"
 
@@ -45,7 +46,7 @@ def test_loops_of_one_iteration(shape: tuple[int, int, int]) -> None:
     """Lanes that no loop runs along hold nothing that counts, however many there are."""
     workload = gemm(*shape)
     inputs = random_inputs(workload, seed=1)
-    examine(hwgen.compile_kernel(workload, hwgen.load_hardware(SPEC)), inputs)
+    examine(hwgen.compile_kernel(workload, hwgen.load_hardware(SPEC), options=QUICK), inputs)
 
 
 def add(m: int, n: int, _: int) -> Workload:
@@ -65,7 +66,7 @@ def test_kernels_are_right(
     random = np.random.default_rng(0)
     # Small integers: every sum is exact in float32, whatever its order.
     inputs = {t.name: random.integers(-4, 5, t.shape).astype(t.dtype) for t in workload.inputs}
-    compiled = hwgen.compile_kernel(workload, hwgen.load_hardware(SPEC))
+    compiled = hwgen.compile_kernel(workload, hwgen.load_hardware(SPEC), options=QUICK)
     examine(compiled, inputs)
     if have_compiler():
         outputs = compile_model(compiled.source).run(inputs)

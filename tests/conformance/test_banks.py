@@ -20,7 +20,7 @@ from hwgen.spec.load import load_hardware, load_workload
 from hwgen.verify.data import draw_inputs, first_difference
 from hwgen.verify.examine import examine
 from tests.conftest import Golden
-from tests.sampling import products
+from tests.sampling import QUICK, products
 
 ROOT = Path(__file__).resolve().parents[2]
 BANK = 16384
@@ -36,7 +36,9 @@ def chip(banks: int = 2) -> HardwareSpec:
 def searched(sizes: tuple[int, int, int], banks: int = 2) -> Compilation:
     """The kernel that the search finds."""
     path = ROOT / "workloads" / "matmul.yaml"
-    return compile_kernel(load_workload(path, dict(zip("MNK", sizes, strict=True))), chip(banks))
+    return compile_kernel(
+        load_workload(path, dict(zip("MNK", sizes, strict=True))), chip(banks), options=QUICK
+    )
 
 
 @cache
@@ -134,7 +136,7 @@ def test_the_emitted_c(sizes: tuple[int, int, int]) -> None:
 def test_other_workloads_with_one_bank_and_with_four(name: str) -> None:
     workload = load_workload(ROOT / "workloads" / f"{name}.yaml")
     for banks in (1, 4):
-        kernel = compile_kernel(workload, chip(banks))
+        kernel = compile_kernel(workload, chip(banks), options=QUICK)
         examine(kernel, draw_inputs(workload, 1, "small"))
 
 

@@ -21,13 +21,13 @@ from hwgen.model.numeric import Array
 from hwgen.model.redundancy import check_minimal
 from hwgen.model.reference import random_inputs, run_reference
 from hwgen.model.traffic import off_chip_traffic
-from hwgen.pipeline import Compilation
+from hwgen.pipeline import Compilation, SearchOptions
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 from hwgen.verify.examine import examine
 from hwgen.verify.mutations import catch
 from hwgen.verify.mutations_sync import synchronisation_mutations
-from tests.sampling import some
+from tests.sampling import QUICK, WHOLE, some
 from tests.shim_chips.harness import ORDERS, Shim
 
 ROOT = Path(__file__).parents[2]
@@ -154,7 +154,9 @@ EVEN, ODD = (64, 48, 80), [(1, 1, 1), (1, 33, 17), (17, 7, 255), (50, 257, 33)]
 
 
 @cache
-def kernel(spec: str, name: str, shape: tuple[int, int, int]) -> Compilation:
+def kernel(
+    spec: str, name: str, shape: tuple[int, int, int], options: SearchOptions = QUICK
+) -> Compilation:
     if spec == "davinci_core":
         workload = HALF[name](*shape)
     else:
@@ -162,7 +164,7 @@ def kernel(spec: str, name: str, shape: tuple[int, int, int]) -> Compilation:
         sizes = hwgen.load_workload(path).sizes
         given = dict(zip("MNK", shape, strict=True))
         workload = hwgen.load_workload(path, {n: given[n] for n, _ in sizes if n in given})
-    return hwgen.compile_kernel(workload, chip(spec))
+    return hwgen.compile_kernel(workload, chip(spec), options=options)
 
 
 def inputs_of(workload: Workload, seed: int = 0) -> dict[str, Array]:
@@ -274,7 +276,7 @@ def test_operands_travel_through_both_levels() -> None:
 def test_lanes_past_the_end_of_a_layer_are_refused_between_layers() -> None:
     """A number times what is not known to be finite is not known to be zero."""
     with pytest.raises(HwgenError, match="H302"):
-        hwgen.compile_kernel(mlp_half(17, 7, 33, 50), chip("davinci_core"))
+        hwgen.compile_kernel(mlp_half(17, 7, 33, 50), chip("davinci_core"), options=QUICK)
 
 
 def test_what_is_between_two_layers_stays_on_the_core() -> None:
@@ -306,7 +308,7 @@ def test_weights_come_from_a_memory_of_their_own() -> None:
         compute=["acc[m, n] += a[m, k] * b[n, k]", "c[m, n] = int8(acc[m, n])"],
     )  # fmt: skip
     with pytest.raises(HwgenError, match="H301"):
-        hwgen.compile_kernel(variable, chip("tpu_v1"))
+        hwgen.compile_kernel(variable, chip("tpu_v1"), options=QUICK)
 
 
 BIG = [
@@ -321,7 +323,7 @@ BIG = [
 def test_big_gemms_are_near_the_bound(
     spec: str, name: str, shape: tuple[int, int, int], most: float
 ) -> None:
-    c = kernel(spec, name, shape)
+    c = kernel(spec, name, shape, WHOLE)
     found = examine(c, inputs_of(c.workload))
     assert 1 <= found.timing.cycles / found.bound.cycles <= most
     moved = {

@@ -20,6 +20,7 @@ from hwgen.spec.load import load_hardware, parse_workload
 from hwgen.verify.check_program import check_program
 from hwgen.verify.edits import rewritten, with_operand, with_stride
 from tests.samples import ROOT
+from tests.sampling import QUICK
 
 CHIP = load_hardware(ROOT / "tests" / "specs" / "granules.yaml")
 ADDED = {
@@ -40,7 +41,7 @@ def compiled(name: str) -> Compilation:
     *inputs, statement = ADDED[name]
     tensors = dict(i.split(": ") for i in inputs if i)
     data = {"name": "added", "tensors": {**tensors, "y": tensors["x"]}, "compute": [statement]}
-    found = compile_kernel(parse_workload(data), CHIP)
+    found = compile_kernel(parse_workload(data), CHIP, options=QUICK)
     assert isinstance(found, Compilation)
     return found
 
@@ -64,7 +65,7 @@ def test_a_constant_that_is_not_in_the_list_has_no_instruction() -> None:
         "compute": ["y[n] = x[n] + 3"],
     }
     with pytest.raises(HwgenError, match="H301"):
-        compile_kernel(parse_workload(data), CHIP)
+        compile_kernel(parse_workload(data), CHIP, options=QUICK)
 
 
 def changed(call: Call, what: str) -> Call:

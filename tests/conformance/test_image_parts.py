@@ -20,6 +20,7 @@ from hwgen.spec.load import load_hardware, parse_workload
 from hwgen.spec.workload import Workload
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import Engine, examine
+from tests.sampling import QUICK
 from tests.small_npu import npu_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,7 +35,7 @@ def run(compute: list[Part], size: int = 0, /, **shapes: str) -> Compilation:
     tensors = {name: f"float32[{shape}]" for name, shape in shapes.items()}
     statements = [{"do": do, "loops": loops} for do, loops in compute]
     workload = parse_workload({"name": "parts", "tensors": tensors, "compute": statements})
-    kernel = compile_kernel(workload, npu_of(size) if size else load_hardware(NPU))
+    kernel = compile_kernel(workload, npu_of(size) if size else load_hardware(NPU), options=QUICK)
     for engine in ENGINES:
         examine(kernel, draw_inputs(workload, 1, "small"), engine)
     return kernel
@@ -108,7 +109,7 @@ TWO_STAGE = ROOT / "tests" / "specs" / "two_stage.yaml"
 def test_parts_agree_on_what_an_entry_holds(rows: int) -> None:
     """One row more: entries along rows would hold it, and three rows that are not there."""
     workload = blocked(f"{rows + 1}, 16", (rows, 16), (1, 16), f"i + {rows}, j")
-    kernel = compile_kernel(workload, load_hardware(TWO_STAGE))
+    kernel = compile_kernel(workload, load_hardware(TWO_STAGE), options=QUICK)
     for engine in ENGINES:
         examine(kernel, draw_inputs(workload, 1, "small"), engine)
 
@@ -125,7 +126,7 @@ def test_parts_that_do_not_agree_are_refused() -> None:
 
 @pytest.mark.parametrize(("target", "shape"), [("m + 16, h", "40, 33"), ("m, h", "40, 33")])
 def test_parts_of_whole_entries_go_between_phases(target: str, shape: str) -> None:
-    kernel = compile_kernel(layers(target, shape), load_hardware(GEMMINI))
+    kernel = compile_kernel(layers(target, shape), load_hardware(GEMMINI), options=QUICK)
     assert "t_image" in kernel.program.image
     for engine in ENGINES:
         examine(kernel, draw_inputs(kernel.workload, 1), engine)
@@ -133,7 +134,7 @@ def test_parts_of_whole_entries_go_between_phases(target: str, shape: str) -> No
 
 def test_parts_within_entries_go_lane_by_lane() -> None:
     """No lanes run along a row that begins inside an entry; one lane of each entry takes part."""
-    kernel = compile_kernel(layers("m, h + 3", "19, 64"), load_hardware(GEMMINI))
+    kernel = compile_kernel(layers("m, h + 3", "19, 64"), load_hardware(GEMMINI), options=QUICK)
     assert {c.lanes for c in calls(kernel.program.body) if c.intrinsic == "mvout"} >= {(1,)}
     for engine in ENGINES:
         examine(kernel, draw_inputs(kernel.workload, 1), engine)
@@ -147,7 +148,7 @@ def test_parts_within_entries_are_refused(target: str, shape: str, tmp_path: Pat
     workload, hardware = layers(target, shape), load_hardware(tmp_path / "chip.yaml")
     assert not any(i.partial for i in hardware.intrinsics)
     with pytest.raises(HwgenError, match="H301"):
-        compile_kernel(workload, hardware)
+        compile_kernel(workload, hardware, options=QUICK)
     scop = build_scop(split_phases(workload)[0].workload)
     found = [images_refused(hardware, scop, m) for m in match(scop, select(scop, hardware))]
     known = next(error for error in found if error is not None).diagnostic

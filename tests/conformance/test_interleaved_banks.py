@@ -30,6 +30,7 @@ from hwgen.spec.load import load_hardware, parse_workload
 from hwgen.spec.workload import Workload
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
+from tests.sampling import QUICK
 
 ROOT = Path(__file__).resolve().parents[2]
 LANES = 16
@@ -54,7 +55,7 @@ def statements(tensors: dict[str, str], *compute: str) -> Workload:
 def searched(m: int = 256, n: int = 256, banks: int = 16) -> Compilation:
     """The kernel that the search finds."""
     shapes = {"a": f"{m}, {n}", "b": f"{n}, {m}", "y": f"{m}, {n}"}
-    return compile_kernel(statements(shapes, TRANSPOSED), chip(BANKS=banks))
+    return compile_kernel(statements(shapes, TRANSPOSED), chip(BANKS=banks), options=QUICK)
 
 
 def with_aligns(kernel: Compilation, *aligns: Align) -> Compilation:
@@ -190,7 +191,7 @@ def test_odd_shapes(sizes: tuple[int, int]) -> None:
 def test_padding_stays_only_where_the_kernel_is_faster() -> None:
     """Rows that are apart are short bursts, which a bus with few in flight takes long for."""
     shapes = {"a": "16, 256", "b": "256, 16", "y": "16, 256"}
-    kernel = compile_kernel(statements(shapes, TRANSPOSED), chip(IN_FLIGHT=1))
+    kernel = compile_kernel(statements(shapes, TRANSPOSED), chip(IN_FLIGHT=1), options=QUICK)
     tiling = replace(kernel.schedule.tiling, aligns=())
     apart = padded(kernel.scop, kernel.hardware, tiling)
     assert apart.aligns
@@ -205,7 +206,7 @@ def test_padding_that_fits_its_phase_and_not_the_kernel_is_left_out() -> None:
     for depth in (20, 21, 22):
         sizes = {n: s.replace("21", str(depth)) for n, s in shapes.items()}
         hardware = chip(ENTRIES=640, PORTS=1, LATENCY=5)
-        kernel = compile_kernel(statements(sizes, *product), hardware)
+        kernel = compile_kernel(statements(sizes, *product), hardware, options=QUICK)
         examine(kernel, draw_inputs(kernel.workload, 1, "small"))
 
 
@@ -217,7 +218,7 @@ def test_sums_of_products(banks: int, run: int, compute: str) -> None:
     turned = "k, n" in compute
     shapes = {"a": "18, 15", "b": "15, 14" if turned else "14, 15", "y": "18, 14"}
     hardware = chip(BANKS=banks, RUN=run, ENTRIES=banks * run * 64)
-    kernel = compile_kernel(statements(shapes, compute), hardware)
+    kernel = compile_kernel(statements(shapes, compute), hardware, options=QUICK)
     inputs = draw_inputs(kernel.workload, run, "small")
     examine(kernel, inputs)
     assert simulate_timing(kernel.program, hardware).cycles == kernel.cycles
@@ -290,7 +291,7 @@ def lanes() -> tuple[Compilation, str]:
     tensors = {"a": "int32[12, 20]", "b": "int32[20, 24]", "y": "int32[12, 24]"}
     compute = ["y[m, n] += a[m, k] * b[k, n]"]
     workload = parse_workload({"name": "product", "tensors": tensors, "compute": compute})
-    kernel = compile_kernel(workload, load_hardware(SPECS / "wide_rows.yaml"))
+    kernel = compile_kernel(workload, load_hardware(SPECS / "wide_rows.yaml"), options=QUICK)
     return kernel, script_of(kernel)
 
 

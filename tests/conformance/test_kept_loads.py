@@ -26,6 +26,7 @@ from hwgen.spec.source import read_document
 from hwgen.verify.chips.draws import Spec
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
+from tests.sampling import QUICK
 
 ROOT = Path(__file__).parents[2]
 ARRAY = ROOT / "hw_specs" / "gemmini.yaml"
@@ -70,7 +71,7 @@ def searched(chip: str) -> tuple[Compilation, SearchResult, HardwareSpec]:
     workload = load_workload(ROOT / "workloads" / f"{name}.yaml", sizes)
     scop = build_scop(workload)
     found = search(hardware, next(ranked_matches(scop, select(scop, hardware))), 64)
-    return compile_kernel(workload, hardware), found, hardware
+    return compile_kernel(workload, hardware, options=QUICK), found, hardware
 
 
 @pytest.mark.parametrize("chip", CHIPS)
@@ -167,7 +168,7 @@ def test_a_tensor_that_is_kept_whole_has_no_slots() -> None:
         tensors=dict.fromkeys("xuy", "float32[40, 40]") | {"r": "float32[40]"},
         compute=["y[i, j] += x[i, k] * x[j, k]", "r[i] += u[i, j]"],
     )
-    found = compile_kernel(workload, parse_hardware(spec))
+    found = compile_kernel(workload, parse_hardware(spec), options=QUICK)
     examine(found, draw_inputs(workload, 1))
     first = found.parts[0].schedule.tiling
     whole = [s.name for s in first.match.selection.storages if s.shape]

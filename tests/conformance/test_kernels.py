@@ -22,7 +22,7 @@ from hwgen.spec.hardware import HardwareSpec
 from hwgen.verify.examine import examine
 from tests.conformance.test_emitted_c import modelled_cycles, run_through_shim
 from tests.samples import PAIRS
-from tests.sampling import products, some
+from tests.sampling import QUICK, products, some
 
 ROOT = Path(__file__).parents[2]
 
@@ -53,9 +53,20 @@ def chip(batch: int = 1) -> HardwareSpec:
 
 
 @cache
-def kernel(name: str, sizes: tuple[tuple[str, int], ...] = (), batch: int = 1) -> Compilation:
+def as_written(path: Path, spec: Path) -> Compilation:
+    return hwgen.compile_kernel(hwgen.load_workload(path), hwgen.load_hardware(spec))
+
+
+@cache
+def kernel(name: str, sizes: tuple[tuple[str, int], ...]) -> Compilation:
     workload = hwgen.load_workload(ROOT / "workloads" / f"{name}.yaml", dict(sizes))
-    return hwgen.compile_kernel(workload, chip(batch))
+    return hwgen.compile_kernel(workload, chip())
+
+
+@cache
+def quickly(name: str, sizes: tuple[tuple[str, int], ...] = (), batch: int = 1) -> Compilation:
+    workload = hwgen.load_workload(ROOT / "workloads" / f"{name}.yaml", dict(sizes))
+    return hwgen.compile_kernel(workload, chip(batch), options=QUICK)
 
 
 def sizes_of(shape: tuple[int, ...]) -> tuple[tuple[str, int], ...]:
@@ -81,21 +92,20 @@ def through_c(compiled: Compilation, seed: int, batch: int = 1) -> None:
 
 @pytest.mark.parametrize(("spec", "path"), PAIRS, ids=lambda p: p.stem)
 def test_every_workload_on_every_chip(path: Path, spec: Path) -> None:
-    workload = hwgen.load_workload(path)
-    assert judged(hwgen.compile_kernel(workload, hwgen.load_hardware(spec))) >= 1
+    assert judged(as_written(path, spec)) >= 1
 
 
 @needs_compiler
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_emitted_c_of_every_workload(name: str) -> None:
-    through_c(kernel(name), seed=1)
+    through_c(as_written(ROOT / "workloads" / f"{name}.yaml", VTA), seed=1)
 
 
 @needs_compiler
 @pytest.mark.parametrize("batch", [2, 4])
 @pytest.mark.parametrize("name", ["gemm_requant", "conv2d_requant", "add"])
 def test_emitted_c_of_other_configurations(name: str, batch: int) -> None:
-    compiled = kernel(name, batch=batch)
+    compiled = quickly(name, batch=batch)
     assert judged(compiled) >= 1
     through_c(compiled, seed=2, batch=batch)
 
@@ -148,19 +158,19 @@ def test_cycles_agree_with_an_independent_timing_model(
 ) -> None:
     hardware = hwgen.load_hardware(VTA, {"READ_LATENCY": latency, "WRITE_LATENCY": latency})
     workload = hwgen.load_workload(ROOT / "workloads" / f"{name}.yaml", dict(sizes))
-    compiled = hwgen.compile_kernel(workload, hardware)
+    compiled = hwgen.compile_kernel(workload, hardware, options=QUICK)
     measured = modelled_cycles(compiled.source, random_inputs(workload, 0), latency)
     assert compiled.cycles == pytest.approx(measured, rel=0.03)
 
 
 @pytest.mark.parametrize("sizes", some(products(ODD, ODD, ODD), 2), ids=str)
 def test_odd_gemms(sizes: tuple[int, int, int]) -> None:
-    judged(kernel("gemm_requant", tuple(zip("MNK", sizes, strict=True))))
+    judged(quickly("gemm_requant", tuple(zip("MNK", sizes, strict=True))))
 
 
 @pytest.mark.parametrize(("name", "rows", "columns"), products(("add", "relu", "matvec"), ODD, ODD))
 def test_odd_elementwise(name: str, rows: int, columns: int) -> None:
-    judged(kernel(name, (("M", rows), ("K" if name == "matvec" else "N", columns))))
+    judged(quickly(name, (("M", rows), ("K" if name == "matvec" else "N", columns))))
 
 
 @pytest.mark.parametrize(
@@ -171,7 +181,7 @@ def test_odd_elementwise(name: str, rows: int, columns: int) -> None:
     ),
 )
 def test_odd_convolutions(shape: tuple[int, int, int, int, int], stride: int, pad: int) -> None:
-    judged(kernel("conv2d_requant", sizes_of((*shape, pad, stride))))
+    judged(quickly("conv2d_requant", sizes_of((*shape, pad, stride))))
 
 
 # H, W, Cin, Cout, K, pad, stride: each dimension at its odd sizes.
@@ -191,38 +201,38 @@ LONG = [
 
 @pytest.mark.parametrize("shape", some(LONG, 2), ids=str)
 def test_long_convolutions(shape: tuple[int, ...]) -> None:
-    judged(kernel("conv2d_requant", sizes_of(shape)))
+    judged(quickly("conv2d_requant", sizes_of(shape)))
 
 
 @needs_compiler
 @pytest.mark.parametrize("sizes", [(1, 7, 17), (7, 255, 1), (257, 17, 255), (17, 257, 257)])
 def test_odd_gemms_through_emitted_c(sizes: tuple[int, int, int]) -> None:
-    through_c(kernel("gemm_requant", tuple(zip("MNK", sizes, strict=True))), seed=4)
+    through_c(quickly("gemm_requant", tuple(zip("MNK", sizes, strict=True))), seed=4)
 
 
 @needs_compiler
 @pytest.mark.parametrize("shape", [(7, 17, 17, 7, 3, 2, 2), (17, 7, 33, 17, 3, 3, 1)])
 def test_odd_convolutions_through_emitted_c(shape: tuple[int, ...]) -> None:
-    through_c(kernel("conv2d_requant", sizes_of(shape)), seed=5)
+    through_c(quickly("conv2d_requant", sizes_of(shape)), seed=5)
 
 
 @pytest.mark.parametrize(
     ("name", "sizes"), [("gemm_requant", CUBE), ("conv2d_requant", ()), ("add", ()), ("gemm", ())]
 )
 def test_no_token_is_left_over_or_redundant(name: str, sizes: tuple[tuple[str, int], ...]) -> None:
-    compiled = kernel(name, sizes)
+    compiled = quickly(name, sizes)
     assert redundant_tokens(compiled.program, compiled.hardware) == ()
 
 
 @pytest.mark.parametrize("name", ["gemm_requant", "conv2d_requant"])
 def test_intermediates_stay_on_chip(name: str) -> None:
-    compiled = kernel(name)
+    compiled = quickly(name)
     kept = {t.name for t in compiled.workload.tensors if t.role == "intermediate"}
     assert kept.isdisjoint(i.tensor for i in compiled.program.images)
 
 
 def test_bound_counts_what_cannot_be_avoided() -> None:
-    compiled = kernel("gemm_requant", CUBE)
+    compiled = quickly("gemm_requant", CUBE)
     bound = lower_bound(compiled.program, compiled.hardware)
     entries = 256 * 16
     # 16 products an entry; reset, bias (two operands: twice), shift, max and min once each.

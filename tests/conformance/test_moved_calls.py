@@ -13,6 +13,7 @@ from hwgen.spec.load import parse_hardware
 from hwgen.spec.source import read_document
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
+from tests.sampling import QUICK
 
 ROOT = Path(__file__).parents[2]
 
@@ -79,7 +80,7 @@ def test_a_store_that_reads_a_loaded_buffer_too(rows: int) -> None:
             "c[m, n] = int8(clip(acc[m, n] + r[m, n], -128, 127))",
         ],
     )  # fmt: skip
-    check(compile_kernel(workload, parse_hardware(spec)))
+    check(compile_kernel(workload, parse_hardware(spec), options=QUICK))
 
 
 @pytest.mark.parametrize("sizes", [{"M": 1, "K": 64, "N": 16}, {"M": 5, "K": 160, "N": 256}])
@@ -88,7 +89,7 @@ def test_runs_keep_the_distance_that_results_need(sizes: dict[str, int]) -> None
     spec["intrinsics"]["matmul"]["result_latency_iterations"] = 8
     spec["intrinsics"]["matmul_first"]["result_latency_iterations"] = 8
     workload = hwgen.load_workload(ROOT / "workloads" / "gemm_scaled.yaml", sizes)
-    check(compile_kernel(workload, parse_hardware(spec)))
+    check(compile_kernel(workload, parse_hardware(spec), options=QUICK))
 
 
 def test_a_short_simulation_ends_all_loops() -> None:
@@ -99,4 +100,4 @@ def test_a_short_simulation_ends_all_loops() -> None:
         compute=["c[m, n] += a[m, k] * b[k, n]"],
     )
     chip = hwgen.load_hardware(ROOT / "tests" / "specs" / "token_rows.yaml")
-    check(compile_kernel(workload, chip))
+    check(compile_kernel(workload, chip, options=QUICK))

@@ -12,6 +12,7 @@ from hwgen.scripting import compile_script, script_of
 from hwgen.spec.load import load_hardware, make_workload
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
+from tests.sampling import QUICK
 
 SPEC = Path(__file__).parents[2] / "hw_specs" / "npu_shared_buffer.yaml"
 PRODUCTS = ["a[m, n] += v[m, k] * w[k, n]", "b[m, n] += v[m, k] * u[k, n]"]
@@ -38,7 +39,7 @@ def check(compute: list[str]) -> PhasedCompilation:
     workload = make_workload(
         "views", tensors={n: f"float32{s}" for n, s in tensors.items()}, compute=compute
     )
-    kernel = compile_kernel(workload, load_hardware(SPEC))
+    kernel = compile_kernel(workload, load_hardware(SPEC), options=QUICK)
     examine(kernel, draw_inputs(workload, 1))
     assert isinstance(kernel, PhasedCompilation)
     return kernel

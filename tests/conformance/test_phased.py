@@ -29,6 +29,7 @@ from hwgen.verify.check_program import check_program
 from hwgen.verify.chips.draws import Spec
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
+from tests.sampling import QUICK
 
 ROOT = Path(__file__).resolve().parents[2]
 ENGINES = ("python", "c") if have_compiler() else ("python",)
@@ -51,7 +52,9 @@ def chip() -> HardwareSpec:
 
 
 def compiled(name: str, sizes: dict[str, int]) -> Compilation:
-    return compile_kernel(load_workload(ROOT / "workloads" / f"{name}.yaml", sizes), chip())
+    return compile_kernel(
+        load_workload(ROOT / "workloads" / f"{name}.yaml", sizes), chip(), options=QUICK
+    )
 
 
 @pytest.mark.parametrize(("name", "sizes"), CASES, ids=str)
@@ -106,7 +109,7 @@ def test_an_intermediate_that_does_not_fit_goes_through_off_chip_memory() -> Non
         },
         compute=["h[m, n] += x[m, k] * w[k, n]", "y[m, n] += h[m, k] * v[k, n]"],
     )
-    kernel = compile_kernel(workload, chip())
+    kernel = compile_kernel(workload, chip(), options=QUICK)
     assert isinstance(kernel, PhasedCompilation)
     assert [s.tensor for s in kernel.spills] == ["h"]
     assert "no tiling fits" in kernel.spills[0].reason
@@ -127,7 +130,7 @@ def test_a_phase_without_accumulation_that_stores_nothing() -> None:
         compute=["g[m, n] = max(x[m, n], 0)", "y[m, n] += g[m, k] * g[n, k]"],
     )
     assert len(split_phases(workload)) == 2
-    kernel = compile_kernel(workload, chip())
+    kernel = compile_kernel(workload, chip(), options=QUICK)
     examine(kernel, draw_inputs(workload, 1, "small"))
 
 
@@ -148,7 +151,7 @@ def test_what_stays_on_the_chip_is_not_rearranged() -> None:
         ],
     )
     with pytest.raises(HwgenError, match="H408"):
-        compile_kernel(workload, chip())
+        compile_kernel(workload, chip(), options=QUICK)
 
 
 def test_a_tensor_that_two_phases_write_is_refused() -> None:
@@ -168,7 +171,7 @@ def test_a_tensor_that_two_phases_write_is_refused() -> None:
         ],
     )
     with pytest.raises(HwgenError, match="H409"):
-        compile_kernel(workload, chip())
+        compile_kernel(workload, chip(), options=QUICK)
 
 
 def test_inputs_are_kept_only_where_they_fit() -> None:
@@ -183,7 +186,7 @@ def test_inputs_are_kept_only_where_they_fit() -> None:
         },
         compute=["a[m, n] += x[m, k] * w[k, n]", "y[m, n] += a[m, k] * w[k, n]"],
     )
-    kernel = compile_kernel(workload, chip())
+    kernel = compile_kernel(workload, chip(), options=QUICK)
     found = examine(kernel, draw_inputs(workload, 2)).functional
     assert found is not None
     assert found.traffic_bytes("global", "w", "read") == 2 * 4 * 260 * 260
@@ -205,7 +208,7 @@ def test_a_tensor_under_two_names_takes_its_room_once(rows: int) -> None:
         compute=["s[c] += x[r, c] * x[31 - r, c] * w[r, c]", "t[c] += x[r, c] * s[c]"],
     )
     wide = load_hardware(ROOT / "tests" / "specs" / "wide_rows.yaml", {"rows": rows})
-    kernel = compile_kernel(workload, wide)
+    kernel = compile_kernel(workload, wide, options=QUICK)
     assert isinstance(kernel, PhasedCompilation)
     first = kernel.parts[0].match.selection
     assert sum(s.tensor == "x" and s.shape == (32, 64) for s in first.storages) == 2
@@ -244,7 +247,7 @@ def test_an_input_stays_only_where_all_of_it_was_loaded(case: str) -> None:
         compute=[{"do": do, "loops": {"r": rows, "c": 16}} for do, rows in PARTS[case]],
     )
     wide = load_hardware(ROOT / "tests" / "specs" / "wide_rows.yaml")
-    kernel = compile_kernel(workload, wide)
+    kernel = compile_kernel(workload, wide, options=QUICK)
     for engine in ENGINES:
         examine(kernel, draw_inputs(workload, 4), engine)
 
@@ -263,7 +266,7 @@ def test_an_output_is_not_stored_inside_the_loops_of_a_sum(entries: int) -> None
     assert [t.name for t in workload.outputs] == ["h", "y"]
     assert [len(p.workload.statements) for p in split_phases(workload)] == [2, 1]
     path = ROOT / "tests" / "specs" / "interleaved_banks.yaml"
-    kernel = compile_kernel(workload, load_hardware(path, {"ENTRIES": entries}))
+    kernel = compile_kernel(workload, load_hardware(path, {"ENTRIES": entries}), options=QUICK)
     examine(kernel, draw_inputs(workload, 1, "small"))
 
 
@@ -294,7 +297,7 @@ def test_a_phase_waits_for_the_slot_that_an_earlier_one_used_last(size: int, kin
     spec = with_local(size)
     if kind == "events":
         spec["synchronization"] = events(spec, 24)
-    kernel = compile_kernel(SOFTMAX_PRODUCT, parse_hardware(spec))
+    kernel = compile_kernel(SOFTMAX_PRODUCT, parse_hardware(spec), options=QUICK)
     examine(kernel, draw_inputs(kernel.workload, 1))
     assert any(b.slots > 1 for b in kernel.program.buffers)
 
@@ -329,7 +332,7 @@ def test_phases_whose_calls_reach_different_parts_of_a_memory() -> None:
             "compute": ["y[m, n] += x[m, k] * w[k, n]", "r[m] max= v[m, n]"],
         }
     )  # fmt: skip
-    kernel = compile_kernel(workload, parse_hardware(spec))
+    kernel = compile_kernel(workload, parse_hardware(spec), options=QUICK)
     examine(kernel, draw_inputs(workload, 1))
     for buffer in kernel.program.buffers:
         first = buffer.name.startswith("p0_")
@@ -342,10 +345,10 @@ def test_phases_that_need_too_many_flags_together_do_with_fewer_slots() -> None:
     spec["synchronization"] = events(spec, 8)
     hardware = parse_hardware(spec)
     workload = load_workload(ROOT / "workloads" / "attention.yaml", {"L": 33, "D": 16})
-    kernel = compile_kernel(workload, hardware)
+    kernel = compile_kernel(workload, hardware, options=QUICK)
     examine(kernel, draw_inputs(workload, 1))
     assert isinstance(kernel, PhasedCompilation)
-    alone = [compile_kernel(p.workload, hardware) for p in split_phases(workload)]
+    alone = [compile_kernel(p.workload, hardware, options=QUICK) for p in split_phases(workload)]
     slots = [[n for _, n in c.schedule.tiling.slots] for c in (*alone, *kernel.phases)]
     assert sum(map(sum, slots[len(alone) :])) < sum(map(sum, slots[: len(alone)]))
 
@@ -360,7 +363,7 @@ def test_statements_that_share_no_loop_have_phases_of_their_own() -> None:
             "compute": ["y[i, j] = max(x[i, j], 0)", "z[i, j] = max(u[i, j], 0)"],
         }
     )  # fmt: skip
-    kernel = compile_kernel(workload, parse_hardware(with_local(1600)))
+    kernel = compile_kernel(workload, parse_hardware(with_local(1600)), options=QUICK)
     found = examine(kernel, draw_inputs(workload, 1)).functional
     assert found is not None
     for tensor in workload.tensors:

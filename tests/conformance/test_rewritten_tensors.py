@@ -16,6 +16,7 @@ from hwgen.spec.workload import Workload
 from hwgen.verify.chips.draws import Spec
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
+from tests.sampling import QUICK
 
 SPEC = Path(__file__).parents[2] / "hw_specs" / "npu_shared_buffer.yaml"
 
@@ -47,7 +48,7 @@ def workload(compute: list[str]) -> Workload:
 
 def check(wanted: Workload, hardware: HardwareSpec) -> None:
     """Raises where an output differs from the reference."""
-    found = examine(compile_kernel(wanted, hardware), draw_inputs(wanted, 1))
+    found = examine(compile_kernel(wanted, hardware, options=QUICK), draw_inputs(wanted, 1))
     assert found.functional is not None
 
 
@@ -67,7 +68,7 @@ def test_a_copy_is_made_again_when_its_tensor_is_rewritten(moved: bool) -> None:
 
 def test_a_copy_serves_both_factors_and_later_statements() -> None:
     """It is made once for as long as its tensor stays as it is."""
-    kernel = compile_kernel(workload([*BETWEEN[:2], BETWEEN[3]]), chip(moved=True))
+    kernel = compile_kernel(workload([*BETWEEN[:2], BETWEEN[3]]), chip(moved=True), options=QUICK)
     names = [o.intrinsic.name for o in kernel.match.selection.operations]
     assert names.count("move") == 2
     check(kernel.workload, kernel.hardware)
@@ -82,7 +83,7 @@ def test_what_is_written_last_stays_for_the_next_phase(moved: bool) -> None:
         | {"w": "float32[16, 8]", "a": "float32[8, 8]"},
         compute=[*BETWEEN, "a[i, n] += t[i, k] * w[k, n]"],
     )
-    kernel = compile_kernel(wanted, chip(moved))
+    kernel = compile_kernel(wanted, chip(moved), options=QUICK)
     whole = [s.tensor for s in kernel.parts[0].match.selection.storages if s.shape]
     assert whole == ["t"]
     check(wanted, chip(moved))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hwgen.errors import HwgenError
-from hwgen.pipeline import Compilation, compile_kernel
+from hwgen.pipeline import Compilation, SearchOptions, compile_kernel
 from hwgen.polyhedral.tiling import Align
 from hwgen.schedule import Schedule
 from hwgen.scripting import compile_script, complete_script, script_of
@@ -17,7 +17,7 @@ from hwgen.tiling_script import apply_tiling
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
 from tests.samples import PAIRS
-from tests.sampling import EVERYTHING
+from tests.sampling import EVERYTHING, QUICK, WHOLE
 
 ROOT = Path(__file__).resolve().parents[2]
 VTA = ROOT / "hw_specs" / "vta.yaml"
@@ -30,8 +30,10 @@ def odd_sizes(path: Path) -> dict[str, int]:
     return {name: value for name, value in ODD.items() if name in names}
 
 
-def compiled(path: Path, chip: Path, sizes: dict[str, int]) -> Compilation:
-    return compile_kernel(load_workload(path, sizes), load_hardware(chip))
+def compiled(
+    path: Path, chip: Path, sizes: dict[str, int], options: SearchOptions = QUICK
+) -> Compilation:
+    return compile_kernel(load_workload(path, sizes), load_hardware(chip), options=options)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +113,7 @@ def test_what_phases_share_is_read_off_the_script(case: str) -> None:
         compute=[{"do": do, "loops": loops} for do, loops in statements],
     )
     wide = load_hardware(ROOT / "tests" / "specs" / "wide_rows.yaml")
-    again_the_same(compile_kernel(workload, wide))
+    again_the_same(compile_kernel(workload, wide, options=QUICK))
 
 
 def test_a_tensor_stored_by_one_phase_and_cached_by_the_next() -> None:
@@ -122,7 +124,7 @@ def test_a_tensor_stored_by_one_phase_and_cached_by_the_next() -> None:
 
 
 def gemm_script() -> tuple[Compilation, str]:
-    found = compiled(ROOT / "workloads" / "gemm_requant.yaml", VTA, {})
+    found = compiled(ROOT / "workloads" / "gemm_requant.yaml", VTA, {}, WHOLE)
     return found, script_of(found)
 
 
@@ -195,7 +197,7 @@ def test_a_tensor_read_in_two_ways_has_no_script() -> None:
         tensors={"a": "int8[32, 32]", "acc": "int32[32, 32]", "c": "int8[32, 32]"},
         compute=["acc[m, n] += a[m, k] * a[n, k]", "c[m, n] = int8(acc[m, n])"],
     )
-    found = compile_kernel(workload, load_hardware(VTA))
+    found = compile_kernel(workload, load_hardware(VTA), options=QUICK)
     with pytest.raises(HwgenError, match="H419"):
         script_of(found)
     assert Schedule(workload, found.hardware).trace() == ""
@@ -210,7 +212,7 @@ def test_a_copy_that_no_call_makes_has_no_script() -> None:
         compute=["s[i, j] += a[i, k] * b[j, k]", "t[i, j] = s[i, j]", "y[i, j] = int8(t[i, j])"],
     )
     with pytest.raises(HwgenError, match="H419") as refused:
-        script_of(compile_kernel(workload, load_hardware(VTA)))
+        script_of(compile_kernel(workload, load_hardware(VTA), options=QUICK))
     assert refused.value.diagnostic.repair == "read s in place of t"
 
 
@@ -221,7 +223,9 @@ def test_buffers_of_one_stage_have_the_same_slots_and_padding() -> None:
         tensors={"x": "float32[8, 6]", "b": "float32[6]", "y": "float32[8, 6]"},
         compute=["y[m, n] = max(x[m, n] + b[n], 0)"],
     )
-    found = compile_kernel(workload, load_hardware(ROOT / "hw_specs" / "vtcm_two_banks.yaml"))
+    found = compile_kernel(
+        workload, load_hardware(ROOT / "hw_specs" / "vtcm_two_banks.yaml"), options=QUICK
+    )
     tiling = found.schedule.tiling
     made = [s.name for s in found.match.selection.storages if s.tensor == "y"]
     assert len(made) == 2
@@ -252,7 +256,8 @@ def test_any_beginning_of_the_best_script_goes_on_to_it(
     spec: str, name: str, sizes: dict[str, int]
 ) -> None:
     """Wherever it is cut, between calls and in a later phase too."""
-    best = compiled(ROOT / "workloads" / f"{name}.yaml", ROOT / "hw_specs" / f"{spec}.yaml", sizes)
+    workload, chip = ROOT / "workloads" / f"{name}.yaml", ROOT / "hw_specs" / f"{spec}.yaml"
+    best = compiled(workload, chip, sizes, WHOLE)
     lines = script_of(best).splitlines()
     for count in range(0, len(lines), 6):
         found = complete_script(best.workload, best.hardware, "\n".join(lines[:count]))

@@ -15,7 +15,7 @@ from hwgen.errors import HwgenError
 from hwgen.model.bound import lower_bound
 from hwgen.model.compiled import have_compiler
 from hwgen.model.traffic import off_chip_traffic
-from hwgen.pipeline import PhasedCompilation, compile_kernel
+from hwgen.pipeline import PhasedCompilation, SearchOptions, compile_kernel
 from hwgen.scripting import compile_script, script_of
 from hwgen.spec.expression import DTYPES
 from hwgen.spec.hardware import (
@@ -35,13 +35,16 @@ from hwgen.verify.edits import rewritten
 from hwgen.verify.examine import Engine, examine
 from hwgen.verify.mutations import catch
 from hwgen.verify.mutations_sync import synchronisation_mutations
+from tests.sampling import QUICK, WHOLE
 
 ROOT = Path(__file__).resolve().parents[2]
 ENGINES: tuple[Engine, ...] = ("python", "c") if have_compiler() else ("python",)
 
 
-def spilled(workload: Workload, hardware: HardwareSpec) -> PhasedCompilation:
-    kernel = compile_kernel(workload, hardware)
+def spilled(
+    workload: Workload, hardware: HardwareSpec, options: SearchOptions = QUICK
+) -> PhasedCompilation:
+    kernel = compile_kernel(workload, hardware, options=options)
     assert isinstance(kernel, PhasedCompilation)
     return kernel
 
@@ -215,7 +218,9 @@ KINDS: dict[str, Synchronization] = {
 
 @cache
 def synchronised(kind: str) -> PhasedCompilation:
-    return spilled(layers(), replace(three_units(), synchronization=KINDS[kind], completion=None))
+    """By the whole search: a wait by way of the core needs a call of it in between."""
+    hardware = replace(three_units(), synchronization=KINDS[kind], completion=None)
+    return spilled(layers(), hardware, WHOLE)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -258,7 +263,7 @@ def test_mutants_are_caught(kind: str) -> None:
 def test_a_scoreboard_without_a_fence_is_refused() -> None:
     hardware = replace(three_units(), synchronization=Scoreboard(2, "", 0), completion=None)
     with pytest.raises(HwgenError, match="H611") as refused:
-        compile_kernel(layers(), hardware)
+        compile_kernel(layers(), hardware, options=QUICK)
     assert "no fence orders" in refused.value.diagnostic.message
 
 
@@ -297,7 +302,7 @@ def test_an_image_that_misses_an_element_is_noticed() -> None:
 def test_entries_that_are_stored_and_loaded_otherwise_are_refused() -> None:
     """Stores of 4 elements, loads of 8: no image has entries of both."""
     with pytest.raises(HwgenError, match="H504") as refused:
-        compile_kernel(layers(), three_units(4))
+        compile_kernel(layers(), three_units(4), options=QUICK)
     known = refused.value.diagnostic
     assert known.field == "tensors.h"
     assert "float32[11][10][4]" in known.found

@@ -12,6 +12,7 @@ from hwgen.pipeline import PhasedCompilation, compile_kernel
 from hwgen.spec.load import load_hardware, parse_workload
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import Engine, examine
+from tests.sampling import QUICK
 from tests.small_npu import npu_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,7 +39,9 @@ def test_what_another_phase_computed_is_added_to_a_sum(value: str) -> None:
             ],
         }
     )
-    kernel = compile_kernel(workload, load_hardware(ROOT / "hw_specs" / "gemmini.yaml"))
+    kernel = compile_kernel(
+        workload, load_hardware(ROOT / "hw_specs" / "gemmini.yaml"), options=QUICK
+    )
     assert isinstance(kernel, PhasedCompilation)
     assert [s.tensor for s in kernel.spills] == ["s"]
     for engine in ENGINES:
@@ -67,7 +70,9 @@ def test_an_input_that_two_sums_start_from(shape: str) -> None:
             ],
         }
     )
-    kernel = compile_kernel(workload, load_hardware(ROOT / "hw_specs" / "gemmini.yaml"))
+    kernel = compile_kernel(
+        workload, load_hardware(ROOT / "hw_specs" / "gemmini.yaml"), options=QUICK
+    )
     for engine in ENGINES:
         examine(kernel, draw_inputs(workload, 1), engine)
 
@@ -104,7 +109,7 @@ def run(size: int, *statements: str) -> PhasedCompilation:
             "compute": [*statements, "y[i, j] = u[i, j] * s[j]"],
         }
     )
-    kernel = compile_kernel(workload, npu_of(size))
+    kernel = compile_kernel(workload, npu_of(size), options=QUICK)
     assert isinstance(kernel, PhasedCompilation)
     for engine in ENGINES:
         examine(kernel, draw_inputs(workload, 1, "small"), engine)

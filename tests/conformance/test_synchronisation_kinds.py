@@ -36,7 +36,7 @@ from hwgen.verify.examine import examine
 from hwgen.verify.mutations import Mutation, catch
 from hwgen.verify.mutations_sync import synchronisation_mutations
 from tests.conformance.test_another_chip import add, gemm, linear_relu
-from tests.sampling import some
+from tests.sampling import QUICK, some
 
 ROOT = Path(__file__).parents[2]
 SPECS = ROOT / "tests" / "specs"
@@ -67,7 +67,7 @@ def chip(name: str) -> HardwareSpec:
 
 @cache
 def compiled(name: str, workload: str) -> Compilation:
-    return hwgen.compile_kernel(WORKLOADS[workload](), chip(name))
+    return hwgen.compile_kernel(WORKLOADS[workload](), chip(name), options=QUICK)
 
 
 def inputs_of(workload: Workload) -> dict[str, Array]:
@@ -101,7 +101,7 @@ def test_units_that_share_buffers_are_synchronised(name: str) -> None:
 
 def test_barriers_of_double_buffers_stand_in_every_second_iteration() -> None:
     """What one wait covers needs no other; a loop long enough to be cut shows the pattern."""
-    c = hwgen.compile_kernel(gemm(8, 64, 448), chip("two_stage_barrier"))
+    c = hwgen.compile_kernel(gemm(8, 64, 448), chip("two_stage_barrier"), options=QUICK)
     check_minimal(c.program, c.hardware)
     assert "if k_tile >= 2 and k_tile % 2 == 0:\n      barrier core" in str(c.program)
 
@@ -111,7 +111,7 @@ def test_fewer_flags_are_enough_for_some_schedule(flags: int, tmp_path: Path) ->
     text = (SPECS / "two_stage_events.yaml").read_text(encoding="utf-8")
     spec = tmp_path / "few.yaml"
     spec.write_text(text.replace("flags: 4", f"flags: {flags}"), encoding="utf-8")
-    c = hwgen.compile_kernel(gemm(5, 30, 48), hwgen.load_hardware(spec))
+    c = hwgen.compile_kernel(gemm(5, 30, 48), hwgen.load_hardware(spec), options=QUICK)
     examine(c, inputs_of(c.workload))
     used = [n for n in sync_nodes(c.program.body) if isinstance(n, Signal | Wait)]
     assert used
@@ -161,7 +161,7 @@ def test_three_units(kind: str, workload: str) -> None:
     made = _kinds(tuple(unit.name for unit in shipped.units))[kind]
     other = replace(shipped, synchronization=made, completion=None)
     loaded = hwgen.load_workload(ROOT / "workloads" / f"{workload}.yaml", sizes)
-    c = hwgen.compile_kernel(loaded, other)
+    c = hwgen.compile_kernel(loaded, other, options=QUICK)
     examine(c, random_inputs(loaded, 0))
     check_minimal(c.program, other)
     assert simulate_timing(c.program, other).cycles == c.cycles

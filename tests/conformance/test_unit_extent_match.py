@@ -20,6 +20,7 @@ from hwgen.polyhedral.scop import build_scop
 from hwgen.polyhedral.select import select
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
+from tests.sampling import QUICK
 
 SPEC = Path(__file__).parents[2] / "hw_specs" / "vta.yaml"
 ORDERS = list(permutations("mnk"))
@@ -61,7 +62,7 @@ def matched(workload: Workload, hardware: HardwareSpec) -> list[Match]:
 
 def compute_like_the_reference(workload: Workload, hardware: HardwareSpec) -> None:
     inputs = random_inputs(workload, seed=7)
-    program = hwgen.compile_kernel(workload, hardware).program
+    program = hwgen.compile_kernel(workload, hardware, options=QUICK).program
     shapes = {t.name: t.shape for t in workload.outputs}
     outputs = run(program, hardware, inputs, shapes=shapes).outputs
     np.testing.assert_array_equal(outputs["c"], run_reference(workload, inputs)["c"])

@@ -31,6 +31,7 @@ from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 from hwgen.spilling import ALL_KEPT, Refused
 from tests.conftest import Golden
+from tests.sampling import QUICK
 
 ROOT = Path(__file__).parents[2]
 GOLDENS = Path(__file__).parent / "compile"
@@ -221,7 +222,7 @@ def test_of_a_script_for_a_processor(golden: Golden) -> None:
 
 
 def test_of_a_tiling(golden: Golden) -> None:
-    tiling = compile_kernel(gemm(), chip()).schedule.tiling
+    tiling = compile_kernel(gemm(), chip(), options=QUICK).schedule.tiling
     too_large = replace(tiling, tiles=tuple(sorted((tiling.tile | {"m": 2048}).items())))
     with pytest.raises(HwgenError) as caught:
         compile_kernel(gemm(), chip(), schedule=Candidate(too_large, 0.0))
@@ -239,7 +240,7 @@ def test_of_a_search_the_memory_must_grow_so_much() -> None:
     """What the error says is enough, and one entry less is not."""
     workload = hwgen.load_workload(Path("add.yaml"))
     with pytest.raises(HwgenError, match="H405") as caught:
-        compile_kernel(workload, chip("vta", *SMALL_ACC))
+        compile_kernel(workload, chip("vta", *SMALL_ACC), options=QUICK)
     repair = caught.value.diagnostic.repair
     found = re.search(r"memory acc of at least (\d+) bytes, (\d+) entries", repair)
     assert found is not None, repair
@@ -251,7 +252,7 @@ def test_of_a_search_the_memory_must_grow_so_much() -> None:
         text = text.replace(old, new)
     text = re.sub(r"address: (&\w+ )?0\.\.0\b", rf"address: \g<1>0..{int(found[2]) - 1}", text)
     Path("vta.yaml").write_text(text, encoding="utf-8")
-    assert compile_kernel(workload, hwgen.load_hardware(Path("vta.yaml"))).cycles
+    assert compile_kernel(workload, hwgen.load_hardware(Path("vta.yaml")), options=QUICK).cycles
 
 
 def kept(workload: Workload, hardware: HardwareSpec) -> HwgenError | None:
@@ -334,7 +335,7 @@ def compiles(workload: Workload, hardware: HardwareSpec, tiling: Tiling) -> bool
 def test_no_tiling_that_fits_is_nearer(tiles: dict[str, int], entries: int) -> None:
     hardware = chip("vta", ("size: 32 KiB", f"size: {16 * entries} B"))
     workload = gemm(M=12, N=48, K=48)
-    tiling = compile_kernel(workload, hardware).schedule.tiling
+    tiling = compile_kernel(workload, hardware, options=QUICK).schedule.tiling
     assert set(tiling.tile) == {"m", "n", "k"}
     form = Form.of(hardware, tiling)
     # All loads inside all loops, two slots each.
@@ -369,7 +370,7 @@ def test_the_nearest_is_found_at_once(name: str) -> None:
     hardware = chip()
     sizes = {"M": 4096, "N": 4096, "K": 4096} if name == "gemm" else {}
     workload = hwgen.load_workload(Path(f"{name}.yaml"), sizes)
-    form = Form.of(hardware, compile_kernel(workload, hardware).schedule.tiling)
+    form = Form.of(hardware, compile_kernel(workload, hardware, options=QUICK).schedule.tiling)
     large = replace(
         form,
         tiles=tuple(sorted(form.match.counts)),

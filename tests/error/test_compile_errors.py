@@ -86,7 +86,8 @@ def test_no_schedule_has_low_addresses(tmp_path: Path) -> None:
     """No call is as long as the summands: the last ones begin past entry 0."""
     with pytest.raises(HwgenError) as caught:
         compile_kernel(
-            hwgen.load_workload(WORKLOADS / "add.yaml", {"M": 4096}), reaching(tmp_path, 0)
+            hwgen.load_workload(WORKLOADS / "add.yaml", {"M": 4096}),
+            reaching(tmp_path, 0),
         )
     assert caught.value.code == "H616"
 
@@ -96,7 +97,10 @@ def test_addresses_of_what_goes_through_offchip_memory() -> None:
     these that there is no kernel."""
     hardware = hwgen.load_hardware(SPEC.with_name("npu_shared_buffer.yaml"))
     with pytest.raises(HwgenError) as caught:
-        compile_kernel(hwgen.load_workload(WORKLOADS / "attention.yaml", {"L": 100000}), hardware)
+        compile_kernel(
+            hwgen.load_workload(WORKLOADS / "attention.yaml", {"L": 100000}),
+            hardware,
+        )
     found = caught.value.diagnostic
     assert (caught.value.code, found.allowed) == ("H616", "0..1073741823")
     assert found.found.endswith(" in s_image, which holds s")

@@ -12,13 +12,14 @@ import numpy as np
 from hwgen.codegen.emit_c import CSource
 from hwgen.model.numeric import Array
 from hwgen.model.reference import random_inputs, run_reference
-from hwgen.pipeline import Compilation, compile_kernel
+from hwgen.pipeline import Compilation, SearchOptions, compile_kernel
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload
 from hwgen.spec.workload import Workload
 from hwgen.verify.data import first_difference
 from tests.gemmini import harness
 from tests.gemmini.harness import Run, Signature
+from tests.sampling import QUICK
 
 ROOT = harness.HERE.parents[1]
 
@@ -66,9 +67,9 @@ def path(name: str) -> Path:
 
 
 @cache
-def compiled(which: Case) -> Compilation:
+def compiled(which: Case, options: SearchOptions = QUICK) -> Compilation:
     workload = load_workload(path(which.workload), dict(which.sizes))
-    found = compile_kernel(workload, chip())
+    found = compile_kernel(workload, chip(), options=options)
     if which.schedule is None:
         return found
     tiling = found.schedule.tiling

@@ -20,7 +20,7 @@ from hwgen.verify.data import first_difference
 from tests.gemmini import emitted, emitted_text
 from tests.gemmini.emitted import Case, Schedule, assert_agrees, case, chip, compiled
 from tests.gemmini.emitted_text import Macro
-from tests.sampling import some
+from tests.sampling import WHOLE, some
 
 needs_compiler = pytest.mark.skipif(not have_compiler(), reason="no C compiler")
 
@@ -140,7 +140,7 @@ def _host_code(c: Compilation) -> str:
 def test_plain_tensors_are_used_where_they_are(which: Case) -> None:
     """Whole blocks of 16 or not: the host allocates, copies and packs nothing. The header knows the
     caller's arrays to the byte, their inputs as read only."""
-    c = compiled(which)
+    c = compiled(which, WHOLE)
     text = _host_code(c)
     assert not re.search(r"\b(malloc|calloc|free|memcpy)\b|_(fill|unpack|pack|prepacked)", text)
     assert c.source.c.count(", in place\n") == len(c.program.images)

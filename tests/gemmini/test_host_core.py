@@ -8,6 +8,7 @@ import pytest
 
 from tests.gemmini.emitted import Case, case, chip, compiled
 from tests.gemmini.host_core import Retired, can_count, retired
+from tests.sampling import WHOLE
 
 pytestmark = pytest.mark.skipif(not can_count(), reason="no RISC-V compiler, or no emulator")
 
@@ -20,7 +21,7 @@ KERNELS = (
 
 @cache
 def _count(which: Case) -> Retired:
-    return retired(compiled(which).source)
+    return retired(compiled(which, WHOLE).source)
 
 
 def test_cycles_of_an_instruction_are_what_the_emitted_c_retires() -> None:

@@ -15,6 +15,7 @@ from hwgen.spec.workload import Workload
 from hwgen.verify.chips.examine import FILES, REFUSALS
 from hwgen.verify.data import STYLES, draw_inputs
 from hwgen.verify.examine import compile_ranked, examine
+from tests.sampling import QUICK
 
 T = TypeVar("T")
 
@@ -38,7 +39,7 @@ def judge(workload: Workload, hardware: HardwareSpec, seed: int = 0, rank: int =
     `rank`: of the schedule in the search's order.
     """
     try:
-        compiled = compile_ranked(workload, hardware, rank)
+        compiled = compile_ranked(workload, hardware, rank, QUICK)
     except HwgenError as error:
         refused = error
     else:

@@ -20,6 +20,7 @@ from hwgen.spec.load import parse_hardware, parse_workload
 from hwgen.spec.source import read_document
 from hwgen.spec.workload import Workload
 from hwgen.verify.chips.draws import Spec
+from tests.sampling import QUICK
 
 ROOT = Path(__file__).parents[2]
 GEMM = ["s0[m, n] += x0[m, k] * w0[n, k]"]
@@ -96,7 +97,7 @@ def up_to_names(text: str) -> str:
 
 
 def kernel(data: Spec, chip: HardwareSpec) -> tuple[int, str]:
-    found = hwgen.compile_kernel(parse_workload(data), chip)
+    found = hwgen.compile_kernel(parse_workload(data), chip, options=QUICK)
     return found.kernel.cycles, up_to_names(found.source.c)
 
 

@@ -30,6 +30,7 @@ from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload
 from hwgen.spec.ranges import Range
 from hwgen.spec.workload import Workload
+from tests.sampling import QUICK
 
 ROOT = Path(__file__).parents[2]
 RELAXED = settings(deadline=None, derandomize=True)
@@ -75,7 +76,7 @@ def lowered(chip: str, workload: str, sizes: dict[str, int]) -> Lowered:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(hwgen.compilation, "lower", recorded)
         text = ROOT / "workloads" / f"{workload}.yaml"
-        program = compile_kernel(load_workload(text, sizes), hardware).program
+        program = compile_kernel(load_workload(text, sizes), hardware, options=QUICK).program
     return program, hardware, next(s for p, s in known if p is program)
 
 

@@ -18,7 +18,7 @@ from hwgen.model.functional import run
 from hwgen.model.reference import run_reference
 from hwgen.model.timing import estimate_cycles, simulate_timing
 from hwgen.model.traffic import off_chip_traffic
-from hwgen.pipeline import Compilation, compile_kernel
+from hwgen.pipeline import Compilation, SearchOptions, compile_kernel
 from hwgen.polyhedral.search_bound import least_work
 from hwgen.spec.expression import Const
 from hwgen.spec.hardware import HardwareSpec
@@ -28,6 +28,7 @@ from hwgen.verify.data import first_difference, random_inputs
 from hwgen.verify.edits import rewritten
 from hwgen.verify.mutations import catch
 from hwgen.verify.mutations_lanes import lane_mutations
+from tests.sampling import QUICK, WHOLE
 
 ROOT = Path(__file__).parents[3]
 SPEC = ROOT / "hw_specs" / "gemmini.yaml"
@@ -35,8 +36,10 @@ GEMM = ROOT / "tests" / "gemmini" / "workloads" / "gemm_full.yaml"
 CHIP = load_hardware(SPEC)
 
 
-def compiled(hardware: HardwareSpec = CHIP, **sizes: int) -> Compilation:
-    found = compile_kernel(load_workload(GEMM, sizes), hardware)
+def compiled(
+    hardware: HardwareSpec = CHIP, options: SearchOptions = WHOLE, **sizes: int
+) -> Compilation:
+    found = compile_kernel(load_workload(GEMM, sizes), hardware, options=options)
     assert isinstance(found, Compilation)
     return found
 
@@ -68,7 +71,7 @@ extents = st.one_of(st.integers(1, 40), st.sampled_from((47, 63, 65, 100)))
 @given(m=extents, n=extents, k=extents)
 @settings(max_examples=12, deadline=None)
 def test_tensors_of_any_size_stay_where_they_are(m: int, n: int, k: int) -> None:
-    c = compiled(M=m, N=n, K=k)
+    c = compiled(options=QUICK, M=m, N=n, K=k)
     check(c)
     if not all(i.in_place for i in c.program.images):
         assert "j<-m" in str(c.match)  # Faster, even when the host's work is counted.
@@ -107,7 +110,7 @@ def test_operands_that_share_a_storage_agree_on_its_blocks() -> None:
     text = {"name": "square", "sizes": {"M": 1, "K": 5}, "tensors": {"a": "int8[M, K]",
             "c": "int32[M, M]"}, "compute": ["c[m, n] += a[m, k] * a[n, k]"]}  # fmt: skip
     with pytest.raises(HwgenError) as found:
-        compile_kernel(parse_workload(text), CHIP)
+        compile_kernel(parse_workload(text), CHIP, options=QUICK)
     assert found.value.code == "H302"
     assert "a_spad" in found.value.diagnostic.found
 
@@ -128,7 +131,7 @@ def test_entries_off_chip_are_elements(tmp_path: Path) -> None:
 
 def test_no_schedule_takes_less_than_the_floor_of_its_match() -> None:
     for m, n, k in ((300, 1, 16), (100, 17, 1), (9, 33, 5)):
-        c = compiled(M=m, N=n, K=k)
+        c = compiled(options=QUICK, M=m, N=n, K=k)
         assert least_work(CHIP, c.match) <= c.cycles
 
 

@@ -23,7 +23,7 @@ from hwgen.verify.examine import examine
 from hwgen.verify.mutations import catch
 from hwgen.verify.mutations_configuration import configuration_mutations
 from tests.products import narrowed
-from tests.sampling import some
+from tests.sampling import QUICK, some
 
 SPECS = Path(__file__).parents[2] / "specs"
 Shape = tuple[int, int, int]
@@ -75,7 +75,7 @@ def chip(name: str) -> HardwareSpec:
 
 @cache
 def compiled(name: str, work: str, shape: Shape) -> Compilation:
-    return hwgen.compile_kernel(workload(work, shape), chip(name))
+    return hwgen.compile_kernel(workload(work, shape), chip(name), options=QUICK)
 
 
 def data(made: Workload) -> dict[str, Array]:

@@ -20,6 +20,7 @@ from hwgen.spec.expression import Binary, Const, Name, add, multiply
 from hwgen.spec.hardware import Banks, HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload
 from hwgen.verify.edits import rewritten
+from tests.sampling import QUICK
 
 ROOT = Path(__file__).resolve().parents[3]
 PORTS = (
@@ -52,7 +53,7 @@ def tiled_kernel(sizes: tuple[int, int, int], tiles: tuple[int, int, int]) -> Co
     workload = load_workload(
         ROOT / "workloads" / "matmul.yaml", dict(zip("MNK", sizes, strict=True))
     )
-    found = compile_kernel(workload, chip())
+    found = compile_kernel(workload, chip(), options=QUICK)
     tiling = found.schedule.tiling
     names = [n for n, _ in tiling.depths]
     wanted = dict(zip("mnk", tiles, strict=True))

@@ -14,6 +14,7 @@ from hwgen.pipeline import compile_kernel
 from hwgen.spec.expression import Binary, Const, Name, add, multiply
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload
+from tests.sampling import QUICK
 from tests.unit.timing.nests import operand, sizes
 
 ROOT = Path(__file__).parents[3]
@@ -25,7 +26,7 @@ def test_a_unit_gets_on_while_nothing_is_loaded(side: int, sizes: tuple[int, int
     hardware = load_hardware(ROOT / "hw_specs" / "npu_shared_buffer.yaml", {"T": side})
     named = dict(zip("MNK", sizes, strict=True))
     program = compile_kernel(
-        load_workload(ROOT / "workloads" / "matmul.yaml", named), hardware
+        load_workload(ROOT / "workloads" / "matmul.yaml", named), hardware, options=QUICK
     ).program
     estimated, simulated = estimate_cycles(program, hardware), simulate_timing(program, hardware)
     assert not estimated.exact
