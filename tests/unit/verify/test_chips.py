@@ -334,8 +334,8 @@ def test_only_kernels_of_several_phases_may_wait_too_often(
         next(
             d
             for d in map(draw_of, range(80))
-            if check(d).verdict == "equal"
-            and (len(split_phases(parse_workload(parse_data(d.workload)))) > 1) == many
+            if (len(split_phases(parse_workload(parse_data(d.workload)))) > 1) == many
+            and check(d).verdict == "equal"
         )
         for many in (False, True)
     )
