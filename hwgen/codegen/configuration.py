@@ -9,7 +9,7 @@ needs, in front of the outermost loop whose calls all need the same.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from hwgen.codegen.c_expr import Helpers, IndexText
 from hwgen.codegen.call_values import immediate_values, loop_values
@@ -33,35 +33,37 @@ def configured(program: KernelProgram, hardware: HardwareSpec) -> KernelProgram:
     return replace(program, body=body)
 
 
-def needed(hardware: HardwareSpec, call: Call) -> dict[str, Values]:
-    """By configuration, what a call needs it to hold.
+def needed(hardware: HardwareSpec, call: Call, configuration: str) -> Values | None:
+    """What a call needs a configuration to hold; None where it does not depend on it.
 
     Raises:
         HwgenError: H601 where a template fails.
     """
     intrinsic = hardware.intrinsic[call.intrinsic]
-    if not intrinsic.configuration:
-        return {}
+    fields = next((found for name, found in intrinsic.configuration if name == configuration), None)
+    if fields is None:
+        return None
     text = IndexText(Helpers("", {}), {}, {})
     values: dict[str, object] = dict(hardware.parameters)
     values |= loop_values(intrinsic, call, text)
     values |= immediate_values(intrinsic, call.immediates)
-    return {
-        name: tuple(
-            (field, render(template, values, intrinsic.location, f"configuration.{name}.{field}"))
-            for field, template in fields
+    return tuple(
+        (
+            field,
+            render(template, values, intrinsic.location, f"configuration.{configuration}.{field}"),
         )
-        for name, fields in intrinsic.configuration
-    }
+        for field, template in fields
+    )
 
 
 @dataclass(frozen=True)
 class _Writer:
-    """One configuration's writes."""
+    """One configuration's writes. `known`: by the identity of a call in `nodes`, what it needs."""
 
     hardware: HardwareSpec
     configuration: Configuration
     nodes: tuple[Node, ...]
+    known: dict[int, Values | None] = field(default_factory=dict[int, "Values | None"])
 
     def body(self) -> tuple[Node, ...]:
         weight: dict[Values, float] = {}
@@ -84,7 +86,9 @@ class _Writer:
         return (*start, self._write(registers - 1, first), *shared)
 
     def _needs(self, call: Call) -> Values | None:
-        return needed(self.hardware, call).get(self.configuration.name)
+        if id(call) not in self.known:
+            self.known[id(call)] = needed(self.hardware, call, self.configuration.name)
+        return self.known[id(call)]
 
     def _write(self, register: int, values: Values) -> Configure:
         return Configure(self.configuration.name, register, values)

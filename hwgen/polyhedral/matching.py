@@ -179,11 +179,12 @@ def ranked_matches(
         )
     defect: HwgenError | None = None
     some = False
+    known: dict[tuple[str, int], bool] = {}
     for iterations in sorted({m.iterations for m in found}):
         chosen: list[Match] = []
         for m in _cheapest([m for m in found if m.iterations == iterations], cost):
             try:
-                check_match(m)
+                check_match(m, known)
             except HwgenError as error:
                 defect = defect or error
                 continue
@@ -452,9 +453,10 @@ def lane_dimension(storage: Storage, loop: str) -> int | None:
     return None
 
 
-def check_match(found: Match) -> None:
+def check_match(found: Match, known: dict[tuple[str, int], bool]) -> None:
     """Let isl decide that a match is one: single-valued per operand, injective where written,
     but by copies: several lanes of theirs may write one element, as all of them write its value.
+    `known`: by access and loops outside of calls, what was decided for other matches.
 
     Raises:
         HwgenError: H303 with the operand; only a defect of the matcher can cause it.
@@ -485,8 +487,11 @@ def check_match(found: Match) -> None:
             ]
             element = [_at(index, point) for index in storage.indices]
             access = _access(key, element, [*outer, *inner], diagonal)
-            within = operand.name != written or copies(o.intrinsic) or _per_call(access, len(outer))
-            if not access.is_single_valued() or not within:
+            distinct = operand.name == written and not copies(o.intrinsic)
+            asked = (access, len(outer) if distinct else -1)
+            if asked not in known:
+                known[asked] = _is_match(*asked)
+            if not known[asked]:
                 raise HwgenError("H303", f"{o.name}: operand {operand.name} is no valid match")
 
 
@@ -495,15 +500,16 @@ def _access(
     element: Sequence[Affine],
     variables: Sequence[tuple[str, int]],
     diagonal: Sequence[str],
-) -> isl.Map:
-    """The elements that a call touches at an operand index, over all other variables."""
+) -> str:
+    """The elements that a call touches at an operand index, over all other variables: an isl
+    map."""
     hidden = ", ".join(n for n, _ in variables if n not in key)
     images = [f"e{d}" for d in range(len(element))]
     where = [f"{image} = {value}" for image, value in zip(images, element, strict=True)]
     where += [f"0 <= {n} < {extent}" for n, extent in variables]
     condition = " and ".join([*where, *diagonal])
     quantified = f"exists ({hidden} : {condition})" if hidden else condition
-    return isl.Map(f"{{ [{', '.join(key)}] -> [{', '.join(images)}] : {quantified} }}")
+    return f"{{ [{', '.join(key)}] -> [{', '.join(images)}] : {quantified} }}"
 
 
 def _lane_of(strip: list[tuple[str, str]], loop: str) -> str:
@@ -520,7 +526,11 @@ def _at(index: Affine, point: Mapping[str, Affine]) -> Affine:
     return combine(terms, constant)
 
 
-def _per_call(access: isl.Map, outer: int) -> bool:
-    """Whether, for one call, distinct operand indices are distinct elements."""
-    fixed = access.move_dims(isl.dim_type.param, 0, isl.dim_type.in_, 0, outer)
-    return fixed.is_injective()
+def _is_match(access: str, outer: int) -> bool:
+    """Whether an operand index is one element and, unless `outer` is negative, distinct operand
+    indices are distinct elements in each call."""
+    made = isl.Map(access)
+    if outer < 0:
+        return made.is_single_valued()
+    fixed = made.move_dims(isl.dim_type.param, 0, isl.dim_type.in_, 0, outer)
+    return made.is_single_valued() and fixed.is_injective()

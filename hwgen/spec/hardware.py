@@ -390,6 +390,10 @@ class Intrinsic:
     iterations_per_cycle: int = 0
     partial: tuple[str, ...] = ()
 
+    def __hash__(self) -> int:
+        """Of the name alone: a key of many caches, and few intrinsics share a name."""
+        return hash(self.name)
+
     def narrowed(self, lanes: tuple[int, ...]) -> Intrinsic:
         """What it does where so many lanes take part, by iterator; () where all do."""
         if not lanes or lanes == tuple(extent for _, extent in self.iterators):
