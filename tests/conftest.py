@@ -7,7 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
+from tests.sampling import EVERYTHING
+
+# The same examples every time; a campaign looks for others.
+settings.register_profile("suite", deadline=None, derandomize=not EVERYTHING)
+settings.load_profile("suite")
 # One process per core already: threads inside NumPy only get in each other's way.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # Tests neither read nor leave anything in the user's cache.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
@@ -135,15 +136,21 @@ def read_document(path: Path | str) -> Document:
 
 def parse_document(text: str, file: str, *, json: bool = False) -> Document:
     """Parse YAML (or JSON) text; see `read_document` for what is raised."""
+    root = _composed(text, file, json)
+    return Document(file, _plain(root, Location(file)), root)
+
+
+@lru_cache(maxsize=16)
+def _composed(text: str, file: str, json: bool) -> Node:
+    """The nodes of a text, which nobody changes: campaigns and notebooks read the same chip again
+    and again."""
     findings = Findings()
     with findings.reported():
         if json:
             from hwgen.spec.source_json import parse_json
 
-            root = parse_json(text, file, findings)
-        else:
-            root = _Composer(file, text, findings).compose()
-    return Document(file, _plain(root, Location(file)), root)
+            return parse_json(text, file, findings)
+        return _Composer(file, text, findings).compose()
 
 
 def from_python(data: Mapping[str, object], file: str) -> Document:

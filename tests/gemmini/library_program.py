@@ -294,12 +294,13 @@ def _element(offset_bytes: int, size: int) -> int:
 def _configured(hardware: HardwareSpec, calls: Iterable[Call]) -> Iterator[Node]:
     """The calls, and before them writes of the registers whose values they need changed."""
     state: dict[tuple[str, int], object] = {}
-    known: dict[int, dict[str, Values]] = {}
+    known: dict[tuple[int, str], Values | None] = {}
     for call in calls:
-        if call.site not in known:
-            known[call.site] = needed(hardware, call)
         for name, number in call.registers:
-            values = known[call.site][name]
+            if (call.site, name) not in known:
+                known[call.site, name] = needed(hardware, call, name)
+            values = known[call.site, name]
+            assert values is not None
             if state.get((name, number)) != values:
                 state[name, number] = values
                 yield Configure(name, number, values)

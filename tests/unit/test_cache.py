@@ -24,7 +24,18 @@ ROOT = Path(__file__).parents[2]
 SPEC = ROOT / "hw_specs" / "vta.yaml"
 GEMM = ROOT / "workloads" / "gemm.yaml"
 SIZES = {"M": 2, "N": 32, "K": 32}
-COMMAND = ["--spec", str(SPEC), "--workload", str(GEMM), "--set", "M=2", "--set", "N=32", "--set", "K=32"]
+COMMAND = [
+    "--spec",
+    str(SPEC),
+    "--workload",
+    str(GEMM),
+    "--set",
+    "M=2",
+    "--set",
+    "N=32",
+    "--set",
+    "K=32",
+]
 Text = pytest.CaptureFixture[str]
 Edit = Callable[[dict[str, Any]], object]
 

@@ -145,7 +145,8 @@ def wrong_in_trace(made: KernelProgram, hardware: HardwareSpec) -> list[int]:
         if isinstance(event, Configure):
             registers[event.configuration, event.register] = event.values
         elif isinstance(event, CallEvent):
-            wants = needed(hardware, event.call)
+            names = [name for name, _ in hardware.intrinsic[event.call.intrinsic].configuration]
+            wants = {name: needed(hardware, event.call, name) for name in names}
             held = {name: registers.get((name, n), ()) for name, n in event.call.registers}
             if held != wants:
                 wrong.append(event.call.site)
@@ -193,7 +194,7 @@ def test_each_value_is_written_once_where_there_are_registers_for_all(
     made = configured(program(data.draw(bodies(calls_of(registers)))), hardware)
     called = [n for n in all_nodes(made.body) if isinstance(n, Call)]
     loads = [w for w in writes(made) if w.configuration == "move"]
-    values = {needed(hardware, c)["move"] for c in called if c.unit == "load"}
+    values = {needed(hardware, c, "move") or () for c in called if c.unit == "load"}
     assert sorted(w.values for w in loads) == sorted(values)
     assert len({w.register for w in loads}) == len(loads)
     assert all(node in made.body[: len(writes(made))] for node in loads)
