@@ -7,13 +7,25 @@ the spec's; what it does not say is assumed as in `LOOP_CYCLES` and `FULL`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import ceil, prod
 
 from hwgen.polyhedral.nest.state import Site, Stage, State
 from hwgen.polyhedral.nest.terms import addends, interval, simplify
-from hwgen.spec.expression import DTYPES, Access, Binary, Call, Expr, Name, names, substitute, walk
+from hwgen.spec.bounds import affine
+from hwgen.spec.expression import (
+    DTYPES,
+    Access,
+    Binary,
+    Call,
+    Expr,
+    Name,
+    children,
+    names,
+    substitute,
+    walk,
+)
 from hwgen.spec.processor import Processor
 
 LOOP_CYCLES = 1.0
@@ -58,15 +70,53 @@ class NestCost:
 
 def nest_bound(state: State, machine: Processor) -> int:
     """Cycles that no schedule goes below: the points of every reduction in all lanes of all
-    workers, and each array of the caller moved once."""
+    workers; each output moved once, and each element of an input that is certainly read."""
     vectors = 0.0
     for stage in state.stages:
         if stage.kind == "compute" and stage.reduces:
             wide = max(1, machine.lanes_bytes // DTYPES[state.tensor[stage.tensor].dtype])
             vectors += prod(e for _, e in stage.iterators) / wide
-    moved = sum(prod(t.shape) * DTYPES[t.dtype] for t in state.tensors if t.role != "intermediate")
+    read: dict[str, int] = {}
+    for stage in state.stages:
+        for access in _evaluated(stage.value):
+            count = _distinct(access, dict(stage.iterators))
+            read[access.tensor] = max(count, read.get(access.tensor, 0))
+    moved = sum(
+        DTYPES[t.dtype] * (prod(t.shape) if t.role == "output" else read.get(t.name, 0))
+        for t in state.tensors
+        if t.role != "intermediate"
+    )
     compute = vectors / (machine.operations_per_cycle * machine.workers)
     return max(1, int(max(compute, moved / machine.memory_bytes_per_cycle)))
+
+
+def _evaluated(value: Expr) -> Iterator[Access]:
+    """Accesses that every instance makes, whatever its conditions say."""
+    match value:
+        case Access():
+            yield value
+        case Call("select", (condition, _, _)):
+            yield from _evaluated(condition)
+        case Binary("and" | "or", left, _):
+            yield from _evaluated(left)
+        case _:
+            for child in children(value):
+                yield from _evaluated(child)
+
+
+def _distinct(access: Access, extents: Mapping[str, int]) -> int:
+    """A number of different elements that all instances touch at least.
+
+    Sums of integer sets have at least as many elements as these have together, less one for each
+    but the first; a dimension's loops count where no earlier dimension has used them.
+    """
+    count = 1
+    free = dict(extents)
+    for index in access.indices:
+        form = affine(index)
+        used = [n for n, _ in form.terms if n in free] if form else []
+        count *= 1 + sum(free.pop(n) - 1 for n in used)
+    return count
 
 
 def estimate_nest(state: State, machine: Processor, bound: int | None = None) -> NestCost:
