@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from threading import Timer
+from queue import SimpleQueue
+from threading import Thread
 from typing import NoReturn
-
-AGAIN_SECONDS = 0.01
-"""After this long, an interrupt that was lost comes once more."""
 
 
 class TerminatedError(SystemExit):
@@ -19,11 +17,25 @@ class TerminatedError(SystemExit):
 
 
 def _send(number: int) -> None:
-    """A signal to this process, and on POSIX to whatever its main thread waits for."""
+    """A signal to this process, which on POSIX ends what its main thread waits for."""
     if sys.platform == "win32":  # There `kill` ends the process, whatever the signal.
         signal.raise_signal(number)
     else:
         os.kill(os.getpid(), number)
+
+
+def _resend(
+    lost: SimpleQueue[sys.UnraisableHookArgs | None],
+    ignored: Callable[[sys.UnraisableHookArgs], object],
+) -> None:
+    """Send the signals whose exceptions were lost again; `ignored` has the other exceptions."""
+    while (one := lost.get()) is not None:
+        if issubclass(one.exc_type, KeyboardInterrupt):
+            _send(signal.SIGINT)
+        elif issubclass(one.exc_type, TerminatedError):
+            _send(signal.SIGTERM)
+        else:
+            ignored(one)
 
 
 @contextmanager
@@ -34,36 +46,25 @@ def handled(terminated: int) -> Generator[None, None, None]:
 
     Raises:
         KeyboardInterrupt: one was lost at the very end.
+        TerminatedError: SIGTERM.
     """
 
     def terminate(_number: int, _frame: object) -> NoReturn:
         raise TerminatedError(terminated)
 
-    waiting: list[Timer] = []
+    lost: SimpleQueue[sys.UnraisableHookArgs | None] = SimpleQueue()
     ignored = sys.unraisablehook
-
-    def again(lost: sys.UnraisableHookArgs) -> None:
-        if issubclass(lost.exc_type, KeyboardInterrupt):
-            number = signal.SIGINT
-        elif issubclass(lost.exc_type, TerminatedError):
-            number = signal.SIGTERM
-        else:
-            ignored(lost)
-            return
-        timer = Timer(AGAIN_SECONDS, _send, (number,))
-        timer.daemon = True
-        waiting.append(timer)
-        timer.start()
-
+    watcher = Thread(target=_resend, args=(lost, ignored), daemon=True)
+    watcher.start()
     before = signal.signal(signal.SIGTERM, terminate)
-    sys.unraisablehook = again
+    # The hook is C code: no signal's exception can come up in it, and be lost there.
+    sys.unraisablehook = lost.put
     try:
         yield
     finally:
         sys.unraisablehook = ignored
-        signal.signal(signal.SIGTERM, before)
-        late = [timer for timer in waiting if timer.is_alive()]
-        for timer in late:
-            timer.cancel()
-    if late:
-        raise KeyboardInterrupt
+        lost.put(None)
+        try:
+            watcher.join()
+        finally:
+            signal.signal(signal.SIGTERM, before)

@@ -24,18 +24,7 @@ ROOT = Path(__file__).parents[2]
 SPEC = ROOT / "hw_specs" / "vta.yaml"
 GEMM = ROOT / "workloads" / "gemm.yaml"
 SIZES = {"M": 2, "N": 32, "K": 32}
-COMMAND = [
-    "--spec",
-    str(SPEC),
-    "--workload",
-    str(GEMM),
-    "--set",
-    "M=2",
-    "--set",
-    "N=32",
-    "--set",
-    "K=32",
-]
+COMMAND = f"--spec {SPEC} --workload {GEMM} --set M=2 --set N=32 --set K=32".split()
 Text = pytest.CaptureFixture[str]
 Edit = Callable[[dict[str, Any]], object]
 

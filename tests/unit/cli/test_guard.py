@@ -219,11 +219,11 @@ def body(*_):
 LOST = """
 class Dying:
     def __del__(self):
-        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGNAL)
         for _ in range(1000): pass
 def body(*_):
-    Dying()
     print('ready', flush=True)
+    for _ in range(TIMES): Dying()
     while True: time.sleep(0.01)
 """
 
@@ -262,10 +262,17 @@ def test_a_signal_ends_a_command_with_its_status(
     assert (process.returncode, errors) == (status, text)
 
 
-def test_an_interrupt_where_python_ignores_exceptions_is_not_lost() -> None:
-    process = _command(LOST)
+@pytest.mark.parametrize(
+    ("sent", "status", "text"),
+    [("SIGINT", 130, "interrupted\n"), ("SIGTERM", 143, "terminated\n")],
+)
+@pytest.mark.parametrize("times", [1, 30])
+def test_a_signal_where_python_ignores_exceptions_is_not_lost(
+    times: int, sent: str, status: int, text: str
+) -> None:
+    process = _command(LOST.replace("SIGNAL", sent).replace("TIMES", str(times)))
     _, errors = process.communicate(timeout=30)
-    assert (process.returncode, errors) == (130, "interrupted\n")
+    assert (process.returncode, errors) == (status, text)
 
 
 @pytest.mark.parametrize(

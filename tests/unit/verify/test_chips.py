@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -12,7 +12,7 @@ from random import Random
 import pytest
 
 from hwgen.cli import main
-from hwgen.codegen.program import Call, If, KernelProgram, Loop, Node, Pop, Push
+from hwgen.codegen.program import Call, If, KernelProgram, Node, Pop, Push
 from hwgen.errors import HwgenError
 from hwgen.model.trace import CallEvent, walk
 from hwgen.pipeline import Compilation
@@ -33,6 +33,7 @@ from hwgen.verify.chips.examine import check
 from hwgen.verify.chips.memories import draw_addresses
 from hwgen.verify.chips.text import yaml_text
 from hwgen.verify.chips.used import FEATURES
+from hwgen.verify.edits import all_nodes
 from hwgen.verify.examine import compile_ranked
 from hwgen.verify.mutations_sync import synchronisation_mutations
 
@@ -397,7 +398,7 @@ def test_a_mutation_of_tokens_leaves_the_calls_as_they_are() -> None:
     def executed(program: KernelProgram) -> list[tuple[int, tuple[int, ...]]]:
         return [(e.call.site, e.addresses) for e in walk(program) if isinstance(e, CallEvent)]
 
-    assert any(_decides_on_both(n) for n in nodes(program.body))
+    assert any(_decides_on_both(n) for n in all_nodes(program.body))
     mutants = [
         mutant
         for mutation in synchronisation_mutations(hardware)
@@ -408,19 +409,6 @@ def test_a_mutation_of_tokens_leaves_the_calls_as_they_are() -> None:
     assert all(executed(m) == executed(program) for m in mutants)
 
 
-def nodes(body: tuple[Node, ...]) -> Iterator[Node]:
-    """Every node, outer ones first."""
-    for node in body:
-        yield node
-        match node:
-            case Loop():
-                yield from nodes(node.body)
-            case If():
-                yield from nodes((*node.then, *node.otherwise))
-            case _:
-                pass
-
-
 def _decides_on_both(node: Node) -> bool:
-    inside = list(nodes(node.then)) if isinstance(node, If) else []
+    inside = list(all_nodes(node.then)) if isinstance(node, If) else []
     return all(any(isinstance(n, kind) for n in inside) for kind in (Call, Push | Pop))
