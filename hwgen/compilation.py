@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import prod
 
 from hwgen.codegen.allocation import Allocation, allocate
-from hwgen.codegen.emit_c import CSource, emit
 from hwgen.codegen.image_layout import ImageLayout, image_layouts
 from hwgen.codegen.layout import BufferLayout, buffer_layouts
 from hwgen.codegen.lowering import lower
 from hwgen.codegen.padding import padded
 from hwgen.codegen.program import KernelProgram
 from hwgen.codegen.reach import check_reach
+from hwgen.codegen.short_program import ShortProgram
 from hwgen.codegen.sites import Site, build_sites
 from hwgen.codegen.synchronisation import synchronise
+from hwgen.compiled import Compiled
 from hwgen.errors import HwgenError
 from hwgen.model.bound import Bound, least_bound, lower_bound
 from hwgen.model.timing import TimingResult, estimate_cycles
@@ -25,7 +27,7 @@ from hwgen.polyhedral.dependences import Dependences
 from hwgen.polyhedral.explain import Explanation, explain
 from hwgen.polyhedral.matching import Match
 from hwgen.polyhedral.schedule import ScheduleTree, build_schedule
-from hwgen.polyhedral.scop import Scop
+from hwgen.polyhedral.scop import Scop, ScopStatement
 from hwgen.polyhedral.search import Candidate, SearchResult
 from hwgen.polyhedral.select import every_match
 from hwgen.polyhedral.tiling import Tiling
@@ -74,12 +76,10 @@ class Kernel:
 
 
 @dataclass(frozen=True)
-class Compilation:
+class Compilation(Compiled):
     """Every artefact of one compilation, in pipeline order. `alone`: not a phase that has something
     in common with others, nor several phases."""
 
-    workload: Workload
-    hardware: HardwareSpec
     scop: Scop
     dependences: Dependences
     matches: tuple[Match, ...]
@@ -92,10 +92,27 @@ class Compilation:
         """Its phases, each as if it were a kernel; itself where there is one."""
         return (self,)
 
+    @cached_property
+    def statements(self) -> tuple[ScopStatement, ...]:
+        return tuple(s for part in self.parts for s in part.scop.statements)
+
+    @cached_property
+    def main_intrinsic(self) -> str:
+        operations = self.match.selection.operations
+        computing = [o for o in operations if o.kind in ("update", "map")] or [*operations]
+        updates = [o for o in computing if o.kind == "update"]
+        count = self.match.count
+        return max(
+            updates or computing, key=lambda o: prod(count[n] for n in o.loops)
+        ).intrinsic.name
+
     @property
-    def notes(self) -> tuple[str, ...]:
-        """Where it moves more than must be moved, and why."""
-        return ()
+    def ended_by(self) -> tuple[str, ...]:
+        return self.search.ended_by
+
+    @cached_property
+    def timing(self) -> TimingResult:
+        return self.kernel.timing
 
     @property
     def match(self) -> Match:
@@ -117,10 +134,6 @@ class Compilation:
     def allocation(self) -> Allocation:
         return self.kernel.allocation
 
-    @property
-    def cycles(self) -> int:
-        return self.kernel.cycles
-
     @cached_property
     def bound(self) -> Bound:
         """The cycles below which no kernel of the workload on this chip can get; of a phase, and of
@@ -134,10 +147,6 @@ class Compilation:
     def bounded(self) -> Compilation:
         """The same with the bound told to the search."""
         return replace(self, search=replace(self.search, bound=self.bound.cycles))
-
-    @cached_property
-    def source(self) -> CSource:
-        return emit(self.program, self.hardware, self.workload)
 
     @cached_property
     def explanations(self) -> list[Explanation]:
@@ -238,7 +247,7 @@ def assemble(
         by_name.setdefault(layout.image.name, layout)
     images = list(by_name.values())
     check_reach(workload, [layout.image for layout in images], sites)
-    syncs = synchronise(hardware, sites)
+    syncs = synchronise(hardware, ShortProgram(sites))
     program = lower(workload, hardware, images, allocation, sites, syncs)
     layouts = {
         allocation.buffer(name, phase): layout

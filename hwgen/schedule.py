@@ -36,6 +36,7 @@ PRIMITIVES = (
     "compute_root", "fuse", "split", "reorder", "tile", "unroll", "vectorize", "bind", "parallel",
     "pragma", "prefetch", "tensorize", "rfactor", "set_store_predicate", "create_group",
     "double_buffer", "transform_layout", "set_bank", "pad", "decompose_reduction", "set_address",
+    "shift", "alias",
 )  # fmt: skip
 """What a script may call."""
 
@@ -491,6 +492,13 @@ class Schedule:
         )
 
     @primitive
+    def shift(self, tensor: str, loop: str, iterations: int) -> None:
+        """A stage's block runs so many iterations of a loop later than its own (software
+        pipelining): another unit then works on the next ones meanwhile."""
+        state = loop_edits.shift(self.state, self.hardware, tensor, loop, iterations)
+        self._commit(state, "shift", (tensor, loop, iterations), {})
+
+    @primitive
     def storage_align(self, tensor: str, axis: int, factor: int, offset: int = 0) -> None:
         """The stride of an axis becomes `offset` modulo `factor` elements."""
         state = layouts.storage_align(self.state, tensor, axis, factor, offset)
@@ -504,6 +512,12 @@ class Schedule:
             _check_affine(dimension)
         state = layouts.transform_layout(self.state, tensor, variables, dimensions)
         self._commit(state, "transform_layout", (tensor, layout), {})
+
+    @primitive
+    def alias(self, tensor: str, of: str) -> None:
+        """Store a tensor in the place of another that nothing uses any more by then."""
+        state = copies.alias(self.state, self.hardware, tensor, of)
+        self._commit(state, "alias", (tensor, of), {})
 
     @primitive
     def set_bank(self, tensor: str, bank: int) -> None:

@@ -9,6 +9,7 @@ from itertools import islice
 
 from hwgen.capacity_script import Given, beginning_exceeds, exceeds
 from hwgen.compilation import Compilation, Kernel, build
+from hwgen.compiled import Compiled
 from hwgen.errors import HwgenError, Location
 from hwgen.phase import DEFAULTS, SearchOptions
 from hwgen.phased import PhasedCompilation, inputs_of, join, sharing_of
@@ -30,12 +31,19 @@ from hwgen.spec.workload import Workload
 from hwgen.spilling import Choice, Spill
 from hwgen.tiling_lift import Reading, lift, own_stages, reader_of, readings
 from hwgen.tiling_script import PhasePlan, apply_tiling, apply_tilings
+from hwgen.trees import TreeCompilation, compile_tree
 
 NO_KERNEL = (
     *("H301", "H302", "H305", "H401", "H402", "H403", "H404", "H405", "H407", "H408", "H409"),
     *("H502", "H503", "H504", "H505", "H611", "H612", "H613", "H614", "H615", "H616"),
 )
 """Why a chip has no kernel for a workload; any other error is a defect, and told."""
+
+OF_TILINGS = ("H401", "H404", "H406", "H408", "H409", "H419", "H420", "H503", "H504")
+"""What a tiling cannot be, though a tree may."""
+
+OF_TREES = ("H502", "H611", "H612", "H613", "H614", "H615", "H616")
+"""What no chip can run, however it is written."""
 
 GROUPS = 3
 """Groups of matches considered, the best first."""
@@ -44,12 +52,15 @@ CANDIDATES, SIMULATED = 24, 4
 """Schedules looked at for one match, and simulated, before the best is taken."""
 
 
-def script_of(compilation: Compilation) -> str:
+def script_of(compilation: Compiled) -> str:
     """The primitives that make a compilation's schedule.
 
     Raises:
         HwgenError: H419 where primitives cannot say it.
     """
+    if isinstance(compilation, TreeCompilation):
+        return compilation.schedule.trace()
+    assert isinstance(compilation, Compilation)
     schedule = Schedule(compilation.workload, compilation.hardware)
     found = compilation.phases if isinstance(compilation, PhasedCompilation) else (compilation,)
     phases = split_phases(compilation.workload)
@@ -71,7 +82,7 @@ def _kept(phase: Phase, spilled: Collection[str]) -> tuple[str, ...]:
 
 def compile_script(
     workload: Workload, hardware: HardwareSpec, script: str, file: str = "script"
-) -> Compilation:
+) -> Compiled:
     """Compile the schedule that a script makes, as it is.
 
     Raises:
@@ -81,7 +92,7 @@ def compile_script(
     return _compile(Schedule(workload, hardware).replay(script, file), script, file)
 
 
-def compile_schedule(schedule: Schedule) -> Compilation:
+def compile_schedule(schedule: Schedule) -> Compiled:
     """Compile a schedule for a chip with units, as it is. (`compile_nest` is for processors.)
 
     Raises:
@@ -91,8 +102,24 @@ def compile_schedule(schedule: Schedule) -> Compilation:
     return _compile(schedule, schedule.trace(), "")
 
 
-def _compile(schedule: Schedule, script: str, file: str) -> Compilation:
-    """Compile the schedule that a script makes."""
+def _compile(schedule: Schedule, script: str, file: str) -> Compiled:
+    """Compile the schedule that a script makes: as one of the tilings that a search looks at where
+    it is one, else as the tree that it is."""
+    try:
+        return _compile_tiling(schedule, script, file)
+    except HwgenError as error:
+        if error.code not in OF_TILINGS:
+            raise
+        try:
+            return compile_tree(schedule)
+        except HwgenError as physical:
+            if physical.code in OF_TREES:
+                raise physical from None
+        raise
+
+
+def _compile_tiling(schedule: Schedule, script: str, file: str) -> Compilation:
+    """Compile a schedule that is a tiling of each phase."""
     with isl.bounded():
         phases = _read(schedule)
         ways = readings(schedule, phases)
@@ -229,7 +256,7 @@ def complete_script(
     script: str,
     file: str = "script",
     options: SearchOptions = DEFAULTS,
-) -> Compilation:
+) -> Compiled:
     """Compile the best schedule whose script begins as the given one does.
 
     A script that tensorizes some stage is compiled as it is, unless the best schedule of all begins

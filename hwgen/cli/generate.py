@@ -19,7 +19,7 @@ from hwgen.errors import HwgenError, Location
 from hwgen.spec.find import nearest
 
 if TYPE_CHECKING:
-    from hwgen.pipeline import Compilation
+    from hwgen.compiled import Compiled
     from hwgen.spec.hardware import HardwareSpec
     from hwgen.spec.workload import Workload
 
@@ -89,7 +89,7 @@ def load(request: Request) -> HardwareSpec:
 
 def compile_one(
     wanted: WorkloadRequest, hardware: HardwareSpec, search: Search, script: Script = NO_SCRIPT
-) -> Compilation:
+) -> Compiled:
     """One workload of a request, compiled."""
     from hwgen.spec.load import load_workload
 
@@ -105,7 +105,7 @@ def compile_one(
 
 def compile_scripted(
     workload: Workload, hardware: HardwareSpec, search: Search, script: Script
-) -> Compilation:
+) -> Compiled:
     """A workload compiled as a user's script begins.
 
     Raises:
@@ -137,10 +137,10 @@ def compile_scripted(
 
 def _compile_all(
     request: Request, hardware: HardwareSpec, search: Search, script: Script
-) -> tuple[list[Compilation], list[tuple[Path, HwgenError]]]:
+) -> tuple[list[Compiled], list[tuple[Path, HwgenError]]]:
     """What compiles to a program that fits, and why the rest does not; a workload that was named
     must."""
-    compiled: list[Compilation] = []
+    compiled: list[Compiled] = []
     refused: list[tuple[Path, HwgenError]] = []
     for wanted in request.workloads:
         try:
@@ -154,7 +154,7 @@ def _compile_all(
     return compiled, refused
 
 
-def _check(made: Compilation, workload: Path) -> None:
+def _check(made: Compiled, workload: Path) -> None:
     """Refuse a program that does not fit its chip; no C of it is shown or written.
 
     Raises:
@@ -168,7 +168,7 @@ def _check(made: Compilation, workload: Path) -> None:
         raise error.at(Location(str(workload))) from error
 
 
-def _write(folder: Path, compiled: Sequence[Compilation]) -> None:
+def _write(folder: Path, compiled: Sequence[Compiled]) -> None:
     files: dict[str, str] = {}
     for c in compiled:
         name = c.source.function
@@ -184,7 +184,7 @@ def _write(folder: Path, compiled: Sequence[Compilation]) -> None:
     write_files(folder, files)
 
 
-def _show_stage(stage: str, compiled: Sequence[Compilation], *, every: bool) -> None:
+def _show_stage(stage: str, compiled: Sequence[Compiled], *, every: bool) -> None:
     from hwgen.report.text import stage_text
 
     for c in compiled:
@@ -201,7 +201,7 @@ def _show_stage(stage: str, compiled: Sequence[Compilation], *, every: bool) -> 
 
 def _report(
     request: Request,
-    compiled: Sequence[Compilation],
+    compiled: Sequence[Compiled],
     refused: Sequence[tuple[Path, HwgenError]],
     output: Path | None,
 ) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hwgen.pipeline import Compilation
+    from hwgen.compiled import Compiled
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Pictures:
                 repair="leave it out",
             )
 
-    def write(self, compiled: Sequence[Compilation]) -> list[str]:
+    def write(self, compiled: Sequence[Compiled]) -> list[str]:
         """Write what was asked for; returns a line for each option.
 
         Raises:
@@ -59,8 +59,8 @@ def _write(
     option: str,
     path: Path,
     suffix: str,
-    make: Callable[[Compilation], str],
-    compiled: Sequence[Compilation],
+    make: Callable[[Compiled], str],
+    compiled: Sequence[Compiled],
 ) -> str:
     from hwgen.cli.output import write_files
     from hwgen.errors import HwgenError

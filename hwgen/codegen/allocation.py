@@ -83,7 +83,7 @@ def allocate(
             if memory.banks is not None and memory.banks.count > 1:
                 for (tiling, _), mine in zip(phases, names, strict=True):
                     together |= overlaps(hardware, memory.name, tiling, mine)
-            buffers += _place(memory, inside, together)
+            buffers += place_in(memory, inside, together)
     return Allocation(tuple(buffers), tuple(names))
 
 
@@ -113,11 +113,16 @@ def _alive(wanted: Wanted) -> Alive:
     return Alive(wanted.name, layout.memory, layout.slots, layout.slot_entries)
 
 
-def _place(
+def place_in(
     memory: Memory,
     wanted: Sequence[Wanted],
     overlapping: Mapping[tuple[Slot, Slot], float],
 ) -> Iterator[Buffer]:
+    """The buffers of one memory at their addresses.
+
+    Raises:
+        HwgenError: H502 where they do not fit.
+    """
     if memory.banks is None or memory.banks.count == 1:
         placed = first_fit(wanted)
     else:

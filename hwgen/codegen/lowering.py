@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
+from typing import Protocol
 
+from hwgen.codegen.absorption import Absorption
 from hwgen.codegen.allocation import Allocation
 from hwgen.codegen.c_names import kernel_name
 from hwgen.codegen.configuration import configured
@@ -28,6 +30,7 @@ from hwgen.codegen.sites import Address, Site
 from hwgen.codegen.synchronisation import SyncSite
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.affine import Affine
+from hwgen.polyhedral.operations import Operation
 from hwgen.spec.expression import Binary, Const, Expr, Name, add, multiply
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
@@ -41,6 +44,27 @@ class _Radix:
     expression: Expr
     size: int
     offsets: tuple[int, ...]
+
+
+class Calls(Protocol):
+    """A site, of whatever tree."""
+
+    @property
+    def index(self) -> int: ...
+    @property
+    def operation(self) -> Operation: ...
+    @property
+    def absorbed(self) -> Absorption: ...
+    @property
+    def addresses(self) -> tuple[Address, ...]: ...
+    @property
+    def counters(self) -> tuple[str, ...]: ...
+    @property
+    def spans(self) -> Mapping[str, tuple[int, int]]: ...
+    @property
+    def repeats(self) -> tuple[str, ...]: ...
+    @property
+    def lanes(self) -> tuple[int, ...]: ...
 
 
 def lower(
@@ -60,10 +84,10 @@ def lower(
     kernels: list[MicroKernelDef] = []
     leaves: dict[str, Node] = {}
     for site in sites:
-        leaves[f"C{site.index}"] = _repeated(site, _call(site, kernels))
+        leaves[f"C{site.index}"] = repeated(site, call_of(site, kernels))
     for number, sync in enumerate(syncs):
         leaves[f"T{number}"] = sync.node
-    _check_capacity(hardware, kernels)
+    check_capacity(hardware, kernels)
     body: tuple[Node, ...] = ()
     for phase in sorted({site.phase for site in sites}):
         order = order_tree(sites, syncs, phase)
@@ -77,12 +101,12 @@ def lower(
         images=tuple(layout.image for layout in images),
         buffers=allocation.buffers,
         kernels=tuple(kernels),
-        body=_numbered(_fold(body), set(), count(len(sites))),
+        body=numbered(folded(body), set(), count(len(sites))),
     )
     return configured(program, hardware)
 
 
-def _call(site: Site, kernels: list[MicroKernelDef]) -> Call:
+def call_of(site: Calls, kernels: list[MicroKernelDef]) -> Call:
     intrinsic = site.operation.intrinsic
     hardware_loops = site.absorbed.hardware
     operands = tuple(
@@ -114,11 +138,11 @@ def _call(site: Site, kernels: list[MicroKernelDef]) -> Call:
     )
 
 
-def _repeated(site: Site, call: Call) -> Node:
+def repeated(site: Calls, call: Call) -> Node:
     """The call in the loops that are left around it."""
     node: Node = call
-    for i, walk in reversed(list(enumerate(site.absorbed.outer))):
-        node = Loop(f"call{i}", Const(0), Const(walk.extent), (node,))
+    for name, walk in reversed(list(zip(site.repeats, site.absorbed.outer, strict=True))):
+        node = Loop(name, Const(0), Const(walk.extent), (node,))
     return node
 
 
@@ -135,14 +159,10 @@ def _slot(turn: Affine, slots: int, counters: Sequence[str]) -> Expr:
     return Binary("%", turn.along(counters).expression(), Const(slots))
 
 
-def _micro_kernel(site: Site, number: int) -> tuple[MicroKernelDef, Expr]:
+def _micro_kernel(site: Calls, number: int) -> tuple[MicroKernelDef, Expr]:
     """The micro-kernel of a site and the expression that selects its variant."""
     digits = _digits(site)
-    pinned = {
-        f"{loop.loop}_tile": low
-        for loop, (low, high) in zip(site.loops, site.ranges, strict=True)
-        if high == low + 1
-    }
+    pinned = {name: low for name, (low, high) in site.spans.items() if high == low + 1}
     bases: list[tuple[int, ...]] = [tuple(a.offset.fix(pinned).constant for a in site.addresses)]
     variant: Expr = Const(0)
     for digit in digits:
@@ -173,17 +193,13 @@ def _micro_kernel(site: Site, number: int) -> tuple[MicroKernelDef, Expr]:
     return definition, variant
 
 
-def _digits(site: Site) -> list[_Radix]:
+def _digits(site: Calls) -> list[_Radix]:
     """What the base addresses of a site depend on: tile counters, outer loops and slots."""
-    sizes: dict[str, tuple[int, int]] = {}
-    for loop, (low, high) in zip(site.loops, site.ranges, strict=True):
-        sizes[f"{loop.loop}_tile"] = (low, high)
-    for i, walk in enumerate(site.absorbed.outer):
-        sizes[f"call{i}"] = (0, walk.extent)
     digits: list[_Radix] = []
     moving = {n for a in site.addresses for n in a.offset.names}
-    for name in (n for n in sizes if n in moving):
-        low, high = sizes[name]
+    for name, (low, high) in site.spans.items():
+        if name not in moving:
+            continue
         offsets = tuple(a.offset.coefficient(name) for a in site.addresses)
         if high - low > 1:
             digits.append(_Radix(name, Name(name), high, offsets))
@@ -198,7 +214,7 @@ def _digits(site: Site) -> list[_Radix]:
     return digits
 
 
-def _check_capacity(hardware: HardwareSpec, kernels: Sequence[MicroKernelDef]) -> None:
+def check_capacity(hardware: HardwareSpec, kernels: Sequence[MicroKernelDef]) -> None:
     used: dict[int, int] = {}
     for kernel in kernels:
         micro = hardware.intrinsic[kernel.intrinsic].micro_kernel
@@ -215,15 +231,15 @@ def _check_capacity(hardware: HardwareSpec, kernels: Sequence[MicroKernelDef]) -
             )
 
 
-def _fold(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+def folded(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
     """Drop loops that run once and conditions that are known."""
     result: list[Node] = []
     for node in nodes:
         match node:
             case Loop(variable, Const(low), Const(high), body) if high == low + 1:
-                result += _fold(bind(body, {variable: Const(low)}))
+                result += folded(bind(body, {variable: Const(low)}))
             case Loop(variable, lower, upper, body):
-                result.append(Loop(variable, lower, upper, _fold(body)))
+                result.append(Loop(variable, lower, upper, folded(body)))
             case If():
                 result.append(_fold_condition(node))
             case Call() | Sync():
@@ -233,7 +249,7 @@ def _fold(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
 
 def _fold_condition(node: If) -> If:
     """One condition where both branches of a nested one do the same."""
-    then, otherwise = _fold(node.then), _fold(node.otherwise)
+    then, otherwise = folded(node.then), folded(node.otherwise)
     match otherwise:
         case (If(inner, same, ()),) if same == then:
             return If(Binary("or", node.condition, inner), then)
@@ -241,7 +257,7 @@ def _fold_condition(node: If) -> If:
             return If(node.condition, then, otherwise)
 
 
-def _numbered(nodes: tuple[Node, ...], taken: set[int], free: Iterator[int]) -> tuple[Node, ...]:
+def numbered(nodes: tuple[Node, ...], taken: set[int], free: Iterator[int]) -> tuple[Node, ...]:
     """Every call with a site of its own: a scan may write one in several places."""
     result: list[Node] = []
     for node in nodes:
@@ -250,10 +266,10 @@ def _numbered(nodes: tuple[Node, ...], taken: set[int], free: Iterator[int]) -> 
                 result.append(replace(node, site=next(free)) if site in taken else node)
                 taken.add(site)
             case Loop():
-                result.append(replace(node, body=_numbered(node.body, taken, free)))
+                result.append(replace(node, body=numbered(node.body, taken, free)))
             case If(condition, then, otherwise):
-                yes = _numbered(then, taken, free)
-                result.append(If(condition, yes, _numbered(otherwise, taken, free)))
+                yes = numbered(then, taken, free)
+                result.append(If(condition, yes, numbered(otherwise, taken, free)))
             case Sync():
                 result.append(node)
     return tuple(result)

@@ -6,11 +6,12 @@ off-chip memory from address 0 on, so that its end may be further than a field g
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import gcd
 
+from hwgen.codegen.lowering import Calls
 from hwgen.codegen.program import Image
-from hwgen.codegen.sites import Address, Site
+from hwgen.codegen.sites import Address
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.affine import Affine
 from hwgen.spec.hardware import Operand
@@ -18,7 +19,7 @@ from hwgen.spec.ranges import Range
 from hwgen.spec.workload import Workload
 
 
-def check_reach(workload: Workload, images: Collection[Image], sites: Sequence[Site]) -> None:
+def check_reach(workload: Workload, images: Collection[Image], sites: Sequence[Calls]) -> None:
     """Hold the addresses of all operands off chip against their fields, and of all operands whose
     fields hold multiples alone.
 
@@ -44,13 +45,12 @@ def check_reach(workload: Workload, images: Collection[Image], sites: Sequence[S
                 raise _too_far(workload, site, operand, image, reached)
 
 
-def _check_multiples(site: Site, k: int, operand: Operand) -> None:
+def _check_multiples(site: Calls, k: int, operand: Operand) -> None:
     """Every call of a site begins at a multiple of what the field counts in."""
     step, address = operand.address.step, site.addresses[k]
     fixed, moving = address.offset.constant, list[tuple[str, int]]()
-    ranges = {f"{x.loop}_tile": r for x, r in zip(site.loops, site.ranges, strict=True)}
     for name, coefficient in address.offset.terms:
-        low, high = ranges.get(name, (0, 2))
+        low, high = site.spans[name]
         if high - low > 1:
             moving.append((name, coefficient))
         fixed += coefficient * low
@@ -71,12 +71,10 @@ def _check_multiples(site: Site, k: int, operand: Operand) -> None:
         )
 
 
-def reach(site: Site, operand: int) -> Range:
+def reach(site: Calls, operand: int) -> Range:
     """The least and the greatest address that an operand's field holds, in entries, exactly: over
     all calls of a site, also those that C loops repeat, and the operations of its micro-kernel."""
-    sizes = {f"{loop.loop}_tile": span for loop, span in zip(site.loops, site.ranges, strict=True)}
-    sizes |= {f"call{i}": (0, walk.extent) for i, walk in enumerate(site.absorbed.outer)}
-    low, high = _ends(site.addresses[operand], sizes)
+    low, high = _ends(site.addresses[operand], site.spans)
     repeated = site.absorbed.hardware[: site.operation.intrinsic.software_loops]
     for walk in (*repeated, *site.absorbed.sequence):
         way = walk.strides[operand] * (walk.extent - 1)
@@ -84,7 +82,7 @@ def reach(site: Site, operand: int) -> Range:
     return Range(low, high)
 
 
-def _ends(address: Address, sizes: dict[str, tuple[int, int]]) -> tuple[int, int]:
+def _ends(address: Address, sizes: Mapping[str, tuple[int, int]]) -> tuple[int, int]:
     """The least and the greatest value where each variable runs over its half-open interval.
 
     Per slot, the variables are independent of each other but for what they add to the turn: one
@@ -113,7 +111,7 @@ def _ends(address: Address, sizes: dict[str, tuple[int, int]]) -> tuple[int, int
 
 
 def _too_far(
-    workload: Workload, site: Site, operand: Operand, image: Image, reached: Sequence[Range]
+    workload: Workload, site: Calls, operand: Operand, image: Image, reached: Sequence[Range]
 ) -> HwgenError:
     intrinsic = site.operation.intrinsic
     found = Range(min(r.minimum for r in reached), max(r.maximum for r in reached))

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from math import lcm
+from typing import Protocol
 
 from hwgen.codegen.positions import INNER_LOOP, Position
 from hwgen.codegen.sites import Site, Touch
+from hwgen.polyhedral.operations import Operation
 
 Counters = tuple[int, ...]
 Span = tuple[int, int, int]
@@ -33,9 +35,42 @@ class Instance:
     latest: tuple[tuple[str, int], ...]
 
 
+class Touching(Protocol):
+    """A site, of whatever tree."""
+
+    @property
+    def unit(self) -> str: ...
+    @property
+    def operation(self) -> Operation: ...
+    @property
+    def touches(self) -> tuple[Touch, ...]: ...
+    @property
+    def ranges(self) -> tuple[tuple[int, int], ...]: ...
+
+
+class CutProgram(Protocol):
+    """A program's calls with its loops cut. `short`: the counts of loops around each site; equal
+    where two programs are."""
+
+    @property
+    def sites(self) -> Sequence[Touching]: ...
+    @property
+    def short(self) -> Sequence[Sequence[int]]: ...
+    @property
+    def reach(self) -> int: ...
+    @property
+    def period(self) -> int: ...
+
+    def cut(self, reach: int, period: int = 1) -> CutProgram: ...
+    def offchip(self) -> CutProgram: ...
+    def instances(self) -> list[Instance]: ...
+    def real(self, call: Instance) -> Counters: ...
+    def boxes(self, points: Collection[Counters], site: int) -> tuple[Box, ...]: ...
+
+
 @dataclass(slots=True)
-class _Slot:
-    """Latest accesses to one slot by unit, as positions in the stream."""
+class Record:
+    """Latest accesses to one part of memory by unit, as positions in the stream."""
 
     reads: dict[str, int] = field(default_factory=dict[str, int])
     writes: dict[str, int] = field(default_factory=dict[str, int])
@@ -51,8 +86,8 @@ class ShortProgram:
         if reach is None:
             slots = max((t.slots for s in sites for t in s.touches if not t.kept), default=1)
             # Order that goes through a third unit reaches a generation of its buffers further.
-            reach = 1 + slots * (2 if _has_triangle(sites) else 1)
-        self.segments = _segments(sites)
+            reach = 1 + slots * (2 if has_triangle(sites) else 1)
+        self.segments = segments(sites)
         period = lcm(period, *_turns(sites, self.segments))
         self.reach, self.period = reach, period
         # Counts of the loops around each site, real and cut; a cut changes no counter's remainder
@@ -63,27 +98,28 @@ class ShortProgram:
             for counts in self.counts
         ]
 
+    def cut(self, reach: int, period: int = 1) -> ShortProgram:
+        """The same program, its loops cut elsewhere."""
+        return ShortProgram(self.sites, reach, period)
+
+    def offchip(self) -> ShortProgram:
+        """The same program, what its calls touch on the chip left out."""
+        apart = (replace(s, touches=tuple(t for t in s.touches if t.offchip)) for s in self.sites)
+        return ShortProgram(list(apart))
+
     def instances(self) -> list[Instance]:
         """Every call in stream order."""
-        slots: dict[tuple[str, int], _Slot] = {}  # by memory and start of a segment
+        slots: dict[tuple[str, int], Record] = {}  # by memory and start of a segment
         found: list[Instance] = []
         for position, (index, counters) in enumerate(self._stream()):
             site = self.sites[index]
-            unit = site.operation.intrinsic.unit
-            touched: list[tuple[bool, _Slot]] = []
+            unit = site.unit
+            touched: list[tuple[bool, Record]] = []
             for touch in site.touches:
                 for used in self._slots(site, touch, counters):
                     for key in self.segments[touch.buffer, used]:
-                        touched.append((touch.write, slots.setdefault(key, _Slot())))
-            latest: dict[str, int] = {}
-            for write, slot in touched:
-                for accesses in [slot.writes, slot.reads] if write else [slot.writes]:
-                    for other, when in accesses.items():
-                        if other != unit:
-                            latest[other] = max(latest.get(other, -1), when)
-            for write, slot in touched:
-                (slot.writes if write else slot.reads)[unit] = position
-            found.append(Instance(index, unit, counters, tuple(sorted(latest.items()))))
+                        touched.append((touch.write, slots.setdefault(key, Record())))
+            found.append(Instance(index, unit, counters, latest(unit, position, touched)))
         return found
 
     def _stream(self) -> Iterator[tuple[int, Counters]]:
@@ -158,8 +194,24 @@ class ShortProgram:
                     box.append((c + n - m, c + n - m + 1, 1))
             boxes.append(tuple(box))
         for dimension in reversed(range(self.sites[site].depth)):
-            boxes = _join(boxes, dimension, self.period)
+            boxes = joined(boxes, dimension, self.period)
         return tuple(sorted(boxes))
+
+
+def latest(
+    unit: str, position: int, touched: Sequence[tuple[bool, Record]]
+) -> tuple[tuple[str, int], ...]:
+    """By unit other than a call's own, the position of the latest call before it that it conflicts
+    with; what it touches (written or read) then records it."""
+    found: dict[str, int] = {}
+    for write, record in touched:
+        for accesses in [record.writes, record.reads] if write else [record.writes]:
+            for other, when in accesses.items():
+                if other != unit:
+                    found[other] = max(found.get(other, -1), when)
+    for write, record in touched:
+        (record.writes if write else record.reads)[unit] = position
+    return tuple(sorted(found.items()))
 
 
 def inside(counters: Counters, boxes: Collection[Box]) -> bool:
@@ -169,7 +221,7 @@ def inside(counters: Counters, boxes: Collection[Box]) -> bool:
     )
 
 
-def _segments(sites: Sequence[Site]) -> dict[tuple[str, int], list[tuple[str, int]]]:
+def segments(sites: Sequence[Touching]) -> dict[tuple[str, int], list[tuple[str, int]]]:
     """By buffer and slot, the parts of memory that it covers, as memory and first entry: parts are
     cut so that every slot covers whole ones, as buffers of different phases overlap."""
     touches = {t.buffer: t for s in sites for t in s.touches}
@@ -198,17 +250,17 @@ def _turns(
             yield t.slots
 
 
-def _has_triangle(sites: Sequence[Site]) -> bool:
+def has_triangle(sites: Sequence[Touching]) -> bool:
     """Whether some three units share memories pairwise."""
     users: dict[str, set[str]] = {}
     for site in sites:
         for touch in site.touches:
-            users.setdefault(touch.memory, set()).add(site.operation.intrinsic.unit)
+            users.setdefault(touch.memory, set()).add(site.unit)
     shared = {(a, b) for units in users.values() for a in units for b in units if a != b}
     return any((b, c) in shared and (c, a) in shared for a, b in shared for _, c in shared)
 
 
-def _join(boxes: list[Box], dimension: int, period: int) -> list[Box]:
+def joined(boxes: list[Box], dimension: int, period: int) -> list[Box]:
     """Merge boxes that differ in one dimension only and continue each other there."""
     groups: dict[Box, list[Span]] = {}
     for box in boxes:

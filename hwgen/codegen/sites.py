@@ -82,14 +82,30 @@ class Site:
     lanes: tuple[int, ...] = ()
 
     @property
+    def unit(self) -> str:
+        return self.operation.intrinsic.unit
+
+    @property
     def depth(self) -> int:
         return len(self.ranges)
+
+    @property
+    def repeats(self) -> tuple[str, ...]:
+        """Variables of the loops that are left of those it absorbs."""
+        return tuple(f"call{i}" for i in range(len(self.absorbed.outer)))
 
     @property
     def counters(self) -> tuple[str, ...]:
         """Variables of its addresses: of the loops around its calls, then of the tile loops."""
         tiles = (f"{loop.loop}_tile" for loop in self.loops)
-        return (*(f"call{i}" for i in range(len(self.absorbed.outer))), *tiles)
+        return (*self.repeats, *tiles)
+
+    @property
+    def spans(self) -> dict[str, tuple[int, int]]:
+        """The half-open interval that each of these runs over; tile loops first."""
+        found = {f"{x.loop}_tile": r for x, r in zip(self.loops, self.ranges, strict=True)}
+        walks = zip(self.repeats, self.absorbed.outer, strict=True)
+        return found | {name: (0, w.extent) for name, w in walks}
 
 
 def build_sites(

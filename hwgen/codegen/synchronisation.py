@@ -17,8 +17,14 @@ from dataclasses import dataclass, replace
 from math import lcm
 
 from hwgen.codegen.program import Barrier, Pop, Push, Signal, SyncNode, Wait
-from hwgen.codegen.short_program import Box, Counters, Instance, ShortProgram, inside
-from hwgen.codegen.sites import Site
+from hwgen.codegen.short_program import (
+    Box,
+    Counters,
+    CutProgram,
+    Instance,
+    Touching,
+    inside,
+)
 from hwgen.errors import HwgenError
 from hwgen.spec.hardware import Barriers, Events, HardwareSpec, Scoreboard, Tokens
 
@@ -48,14 +54,8 @@ class _Pairs:
     relayed: bool = False
 
 
-def synchronise(
-    hardware: HardwareSpec,
-    sites: Sequence[Site],
-    reach: int | None = None,
-) -> list[SyncSite]:
-    """Synchronisation for a program given as sites.
-
-    `reach`: iterations that each end of a cut loop keeps; by default what the slots require.
+def synchronise(hardware: HardwareSpec, program: CutProgram) -> list[SyncSite]:
+    """Synchronisation for a program, found on it with its loops cut.
 
     Raises:
         HwgenError: H611 where the chip cannot order two conflicting units, H615 where it has too
@@ -65,26 +65,27 @@ def synchronise(
         case None:
             return []
         case Scoreboard() as board:
-            return _fences(hardware, board, sites)
+            return _fences(hardware, board, program)
         case Tokens():
-            program, pairs = _settled(hardware, ShortProgram(sites, reach))
+            program, pairs = _settled(hardware, program)
             edges = pairs.exchanged
             ends = {edge: (Push(*edge), Pop(*edge)) for edge in edges}
             return _exchanges(program, program.instances(), edges, ends)
         case Events() as events:
-            program, pairs = _settled(hardware, ShortProgram(sites, reach))
+            program, pairs = _settled(hardware, program)
             flags = _flags(hardware, events, _outstanding(hardware, events, program, pairs))
             ends = {edge: (Signal(*edge, *f), Wait(*edge, *f)) for edge, f in flags.items()}
             return _exchanges(program, program.instances(), pairs.exchanged, ends)
         case Barriers() as barriers:
             # A barrier serves every buffer: what needs none after it shows up slots later.
-            period = lcm(*(t.slots for s in sites for t in s.touches if not t.kept))
-            program = ShortProgram(sites, reach, period)
-            longer = ShortProgram(sites, program.reach + period, period)
-            return _barriers(hardware, barriers, program, longer)
+            period = lcm(*(t.slots for s in program.sites for t in s.touches if not t.kept))
+            program = program.cut(program.reach, period)
+            return _barriers(
+                hardware, barriers, program, program.cut(program.reach + period, period)
+            )
 
 
-def _settled(hardware: HardwareSpec, program: ShortProgram) -> tuple[ShortProgram, _Pairs]:
+def _settled(hardware: HardwareSpec, program: CutProgram) -> tuple[CutProgram, _Pairs]:
     """What must be exchanged, found on a program whose loops are cut so little that it does not
     change any more: what goes by way of a third unit may reach over several generations of its
     buffers.
@@ -94,7 +95,7 @@ def _settled(hardware: HardwareSpec, program: ShortProgram) -> tuple[ShortProgra
     """
     pairs = _pairs(hardware, program, program.instances())
     while pairs.relayed:
-        longer = ShortProgram(program.sites, program.reach + max(program.reach, program.period))
+        longer = program.cut(program.reach + max(program.reach, program.period))
         if longer.short == program.short:
             break
         more = _pairs(hardware, longer, longer.instances())
@@ -105,12 +106,12 @@ def _settled(hardware: HardwareSpec, program: ShortProgram) -> tuple[ShortProgra
     return program, pairs
 
 
-def _places(program: ShortProgram, pairs: _Pairs) -> list[SyncSite]:
+def _places(program: CutProgram, pairs: _Pairs) -> list[SyncSite]:
     ends = {edge: (Push(*edge), Pop(*edge)) for edge in pairs.exchanged}
     return _exchanges(program, program.instances(), pairs.exchanged, ends)
 
 
-def _pairs(hardware: HardwareSpec, program: ShortProgram, instances: Sequence[Instance]) -> _Pairs:
+def _pairs(hardware: HardwareSpec, program: CutProgram, instances: Sequence[Instance]) -> _Pairs:
     relayed = False
     while True:
         found = _exchanged(hardware, program, instances)
@@ -120,7 +121,7 @@ def _pairs(hardware: HardwareSpec, program: ShortProgram, instances: Sequence[In
 
 
 def _exchanged(
-    hardware: HardwareSpec, program: ShortProgram, instances: Sequence[Instance]
+    hardware: HardwareSpec, program: CutProgram, instances: Sequence[Instance]
 ) -> _Pairs | list[Instance]:
     """What must be exchanged; where two units exchange nothing, the instances as they are when a
     call of a third waits for the first of them, and the second for that call."""
@@ -151,7 +152,7 @@ def _exchanged(
 
 
 def _exchanges(
-    program: ShortProgram,
+    program: CutProgram,
     instances: Sequence[Instance],
     exchanged: Mapping[Edge, Sequence[tuple[int, int]]],
     ends: Mapping[Edge, tuple[SyncNode, SyncNode]],
@@ -199,7 +200,7 @@ def _flags(
 
 
 def _outstanding(
-    hardware: HardwareSpec, events: Events, program: ShortProgram, pairs: _Pairs
+    hardware: HardwareSpec, events: Events, program: CutProgram, pairs: _Pairs
 ) -> dict[Edge, int]:
     """Per edge, the most signals that its source cannot know to be taken.
 
@@ -209,7 +210,7 @@ def _outstanding(
     most = _unanswered(pairs)
     kept = any(t.kept for s in program.sites for t in s.touches)
     while kept and max(most.values(), default=0) <= events.flags * events.maximum:
-        longer = ShortProgram(program.sites, 2 * program.reach)
+        longer = program.cut(2 * program.reach)
         if longer.short == program.short:
             break
         more = _unanswered(_pairs(hardware, longer, longer.instances()))
@@ -234,14 +235,14 @@ def _unanswered(pairs: _Pairs) -> dict[Edge, int]:
     return found
 
 
-def _fences(hardware: HardwareSpec, board: Scoreboard, sites: Sequence[Site]) -> list[SyncSite]:
+def _fences(hardware: HardwareSpec, board: Scoreboard, program: CutProgram) -> list[SyncSite]:
     """Waits for what the hardware does not order: conflicts in off-chip memory."""
-    apart = [replace(s, touches=tuple(t for t in s.touches if t.offchip)) for s in sites]
-    users = {s.operation.intrinsic.unit for s in apart if s.touches}
+    apart = program.offchip()
+    users = {s.unit for s in apart.sites if s.touches}
     if len(users) < 2:
         return []
     if not board.fence:
-        tensors = sorted({t.buffer for s in apart for t in s.touches})
+        tensors = sorted({t.buffer for s in apart.sites for t in s.touches})
         raise HwgenError(
             "H611",
             f"units {' and '.join(sorted(users))} share off-chip data, which no fence orders",
@@ -251,14 +252,12 @@ def _fences(hardware: HardwareSpec, board: Scoreboard, sites: Sequence[Site]) ->
             allowed="a fence, which waits for all calls",
             repair="add fence if the chip has such a call",
         )
-    program = ShortProgram(apart)
-    longer = ShortProgram(apart, program.reach + 1)
     every = Barriers((), "", board.fence, board.fence_cycles)
-    return _barriers(hardware, every, program, longer)
+    return _barriers(hardware, every, apart, apart.cut(apart.reach + 1))
 
 
 def _barriers(
-    hardware: HardwareSpec, barriers: Barriers, program: ShortProgram, longer: ShortProgram
+    hardware: HardwareSpec, barriers: Barriers, program: CutProgram, longer: CutProgram
 ) -> list[SyncSite]:
     """A wait stands as late as the first call that needs it allows: so it serves most calls.
 
@@ -288,7 +287,7 @@ def _barriers(
 
 
 def _all_waited(
-    units: Sequence[str], program: ShortProgram, boxes: Mapping[tuple[str, int], Sequence[Box]]
+    units: Sequence[str], program: CutProgram, boxes: Mapping[tuple[str, int], Sequence[Box]]
 ) -> bool:
     """Whether every conflict of a program has its wait at the places given as boxes."""
     by_site: dict[int, list[tuple[str, Sequence[Box]]]] = {}
@@ -339,7 +338,7 @@ def _relayed(
     return result
 
 
-def _no_edge(hardware: HardwareSpec, source: str, target: str, site: Site) -> HwgenError:
+def _no_edge(hardware: HardwareSpec, source: str, target: str, site: Touching) -> HwgenError:
     exchange = hardware.tokens or hardware.events
     assert exchange is not None
     what, short = ("token queue", "queue") if hardware.tokens else ("flag", "flag")
@@ -355,7 +354,7 @@ def _no_edge(hardware: HardwareSpec, source: str, target: str, site: Site) -> Hw
 
 
 def _misfit(
-    hardware: HardwareSpec, source: str, site: Site, field: str, known: Sequence[str]
+    hardware: HardwareSpec, source: str, site: Touching, field: str, known: Sequence[str]
 ) -> HwgenError:
     return HwgenError(
         "H611",

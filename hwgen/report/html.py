@@ -38,7 +38,7 @@ from hwgen.report.recording import Recording, record, slot_uses
 from hwgen.report.text import Measured, measure
 
 if TYPE_CHECKING:
-    from hwgen.pipeline import Compilation
+    from hwgen.compiled import Compiled
 
 DRAWN_CALLS = 2000
 """Calls that a page draws one by one at most; the rest is aggregated."""
@@ -61,7 +61,7 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
 
 
-def page(compilation: Compilation, drawn: int = DRAWN_CALLS) -> str:
+def page(compilation: Compiled, drawn: int = DRAWN_CALLS) -> str:
     """The HTML page of a kernel; at most `drawn` calls are drawn one by one.
 
     Raises:
@@ -71,7 +71,7 @@ def page(compilation: Compilation, drawn: int = DRAWN_CALLS) -> str:
 
     c = compilation
     measured = measure(c)
-    recording = record(c.program, c.hardware, c.kernel.timing, drawn)
+    recording = record(c.program, c.hardware, c.timing, drawn)
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     text = files("hwgen.report").joinpath("page.html").read_text(encoding="utf-8")
     placed = _roofline(measured)
@@ -82,7 +82,7 @@ def page(compilation: Compilation, drawn: int = DRAWN_CALLS) -> str:
         parameters=", ".join(f"{n} = {v:,}" for n, v in c.hardware.parameters),
         statements=[str(s) for s in c.workload.statements],
         headlines=_headlines(measured),
-        exact=c.kernel.timing.exact,
+        exact=c.timing.exact,
         recording=recording,
         roofline=placed,
         tensors=_tensors(measured),
@@ -121,7 +121,7 @@ def highlighted(program: str) -> str:
     return Markup(re.sub(keywords, r"<b>\1</b>", safe))
 
 
-def figures_of(compilation: Compilation, drawn: int = DRAWN_CALLS) -> dict[str, Figure]:
+def figures_of(compilation: Compiled, drawn: int = DRAWN_CALLS) -> dict[str, Figure]:
     """Every figure of the page, by name, in the page's order; plain data for plotly.
 
     Raises:
@@ -129,7 +129,7 @@ def figures_of(compilation: Compilation, drawn: int = DRAWN_CALLS) -> dict[str, 
     """
     c = compilation
     measured = measure(c)
-    recording = record(c.program, c.hardware, c.kernel.timing, drawn)
+    recording = record(c.program, c.hardware, c.timing, drawn)
     return _figures(measured, recording, _roofline(measured))
 
 
@@ -160,7 +160,7 @@ def _figures(measured: Measured, recording: Recording, placed: Roofline) -> dict
 def _roofline(measured: Measured) -> Roofline:
     c = measured.compilation
     return roofline(
-        sum(arithmetic(phase.scop.statements) for phase in _phases(c)),
+        arithmetic(c.statements),
         sum(t.loaded for t in measured.traffic),
         sum(t.stored for t in measured.traffic),
         measured.timing.cycles,
@@ -248,7 +248,7 @@ def _conflicts(measured: Measured) -> Table | None:
     return Table(texts, rows)
 
 
-def _buffers(c: Compilation) -> Table:
+def _buffers(c: Compiled) -> Table:
     memory = c.hardware.memory
     with_banks = banked(c.hardware)
     rows = tuple(
@@ -269,7 +269,7 @@ def _buffers(c: Compilation) -> Table:
     return Table((*header, *slots, ("bytes", True), ("of the memory", True)), rows)
 
 
-def _explanations(c: Compilation) -> Sequence[tuple[str, Sequence[tuple[str, str, str, str]]]]:
+def _explanations(c: Compiled) -> Sequence[tuple[str, Sequence[tuple[str, str, str, str]]]]:
     """Per statement: intrinsic, binding, reason, repair; those that match first."""
     return [
         (
@@ -280,12 +280,6 @@ def _explanations(c: Compilation) -> Sequence[tuple[str, Sequence[tuple[str, str
                 if e.statement == statement.name
             ],
         )
-        for phase in _phases(c)
+        for phase in c.parts
         for statement in phase.scop.statements
     ]
-
-
-def _phases(c: Compilation) -> tuple[Compilation, ...]:
-    from hwgen.pipeline import PhasedCompilation
-
-    return c.phases if isinstance(c, PhasedCompilation) else (c,)

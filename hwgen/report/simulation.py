@@ -9,11 +9,11 @@ from hwgen.report.table import Cell, table
 from hwgen.report.text import Measured, cut_short, describe_cycles, title
 
 if TYPE_CHECKING:
-    from hwgen.pipeline import Compilation
+    from hwgen.compiled import Compiled
     from hwgen.verify.examine import Engine, Examination
 
 
-def simulation_text(compilation: Compilation, passed: Examination) -> str:
+def simulation_text(compilation: Compiled, passed: Examination) -> str:
     """Cycles, units, and, where the simulator ran, traffic and executed iterations."""
     lines = [
         title(compilation),

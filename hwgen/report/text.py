@@ -14,6 +14,7 @@ from hwgen.report.banks import banked, conflict_lines
 from hwgen.report.table import Cell, table
 
 if TYPE_CHECKING:
+    from hwgen.compiled import Compiled
     from hwgen.model.bound import Bound
     from hwgen.model.timing import TimingResult
     from hwgen.pipeline import Compilation
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 class Measured:
     """A compilation with its modelled cycles and their lower bound."""
 
-    compilation: Compilation
+    compilation: Compiled
     timing: TimingResult
     bound: Bound
 
@@ -49,29 +50,12 @@ class Measured:
         return sum(t.loaded + t.stored for t in self.traffic)
 
 
-def measure(compilation: Compilation) -> Measured:
+def measure(compilation: Compiled) -> Measured:
     """Run the timing model and the bound."""
-    return Measured(compilation, compilation.kernel.timing, compilation.bound)
+    return Measured(compilation, compilation.timing, compilation.bound)
 
 
-def main_intrinsic(compilation: Compilation) -> str:
-    """The intrinsic that does most of the arithmetic."""
-    computing = [
-        o for o in compilation.match.selection.operations if o.kind in ("update", "map")
-    ] or list(compilation.match.selection.operations)
-    count = compilation.match.count
-    updates = [o for o in computing if o.kind == "update"]
-
-    def iterations(loops: Sequence[str]) -> int:
-        total = 1
-        for n in loops:
-            total *= count[n]
-        return total
-
-    return max(updates or computing, key=lambda o: iterations(o.loops)).intrinsic.name
-
-
-def title(compilation: Compilation) -> str:
+def title(compilation: Compiled) -> str:
     """The kernel, the chip and the sizes, in one line."""
     sizes = ", ".join(f"{n}={v}" for n, v in compilation.workload.sizes)
     return f"{compilation.workload.name} on {compilation.hardware.name}: {sizes or 'no sizes'}"
@@ -84,7 +68,7 @@ def describe(measured: Measured) -> str:
         section
         for number, part in enumerate(c.parts)
         for section in _phase(part, f"phase {number}: " if len(c.parts) > 1 else "")
-    ]
+    ] or [_section("scheduled", c.stage("schedule").splitlines())]
     parts = [
         title(c),
         *phases,
@@ -117,7 +101,7 @@ def _tiles(c: Compilation) -> list[str]:
     return lines or ["one tile"]
 
 
-def _placement(c: Compilation) -> list[str]:
+def _placement(c: Compiled) -> list[str]:
     memory = c.hardware.memory
     rows: list[tuple[Cell, ...]] = [
         (
@@ -165,12 +149,12 @@ def describe_cycles(measured: Measured) -> list[str]:
     ]
 
 
-def cut_short(compilations: Iterable[Compilation]) -> list[str]:
+def cut_short(compilations: Iterable[Compiled]) -> list[str]:
     """A line per kernel whose search ended before it had looked at all that it meant to."""
     return [
-        f"{c.workload.name}: search cut short, {'; '.join(c.search.ended_by)}"
+        f"{c.workload.name}: search cut short, {'; '.join(c.ended_by)}"
         for c in compilations
-        if c.search.ended_by
+        if c.ended_by
     ]
 
 
@@ -182,7 +166,7 @@ def results(measured: Sequence[Measured]) -> str:
             m.timing.cycles,
             m.bound.cycles,
             m.ratio,
-            main_intrinsic(m.compilation),
+            m.compilation.main_intrinsic,
             m.off_chip_bytes,
         )
         for m in measured
@@ -224,7 +208,7 @@ def explanations(scop: Scop, found: Sequence[Explanation]) -> str:
     return "\n".join(lines)
 
 
-def stage_text(compilation: Compilation, stage: str) -> str:
+def stage_text(compilation: Compiled, stage: str) -> str:
     """A stage's artefact; `load` and `simulate` are those before and after the compiler.
 
     Raises:

@@ -17,7 +17,7 @@ from hwgen.report.figures import Json
 from hwgen.report.recording import RecordedCall, Recording, SlotUse, record, slot_uses
 
 if TYPE_CHECKING:
-    from hwgen.pipeline import Compilation
+    from hwgen.compiled import Compiled
     from hwgen.spec.hardware import HardwareSpec
 
 TRACED_CALLS = 10_000
@@ -27,14 +27,14 @@ UNITS, MEMORIES, BANKS = 1, 2, 3
 WAITS = ": waits for it"
 
 
-def trace(compilation: Compilation, traced: int = TRACED_CALLS) -> str:
+def trace(compilation: Compiled, traced: int = TRACED_CALLS) -> str:
     """The JSON text of a kernel's trace; at most `traced` calls are in it one by one.
 
     Raises:
         HwgenError: as `simulate_timing`.
     """
     c = compilation
-    recording = record(c.program, c.hardware, c.kernel.timing, traced)
+    recording = record(c.program, c.hardware, c.timing, traced)
     uses = slot_uses(recording, c.program)
     held = bank_uses(recording, c.program, c.hardware)
     events = [*_units(recording), *_memories(uses), *_banks(held, recording, c.hardware)]

@@ -204,33 +204,52 @@ def _buffer_banks(subject: Subject) -> Iterator[Problem]:
 
 
 def _buffers_disjoint(subject: Subject) -> Iterator[Problem]:
-    """Buffers in one place are in use one after the other, as far as whole nests go."""
-    spans = _spans(subject.program)
-    ordered = sorted(subject.program.buffers, key=lambda b: (b.memory, b.base, b.name))
+    """Buffers in one place are in use one after the other: what comes back to one, in the text or
+    in the next iteration of a loop, first writes it."""
+    program = subject.program
+    ordered = sorted(program.buffers, key=lambda b: (b.memory, b.base, b.name))
     for one, other in combinations(ordered, 2):
         apart = one.memory != other.memory or not any(
             a < d and c < b for a, b in _slots(one) for c, d in _slots(other)
         )
-        if apart or one.name not in spans or other.name not in spans:
+        if apart:
             continue
-        (a, b), (c, d) = spans[one.name], spans[other.name]
-        if a <= d and c <= b:
-            yield (
-                "two buffers overlap",
-                f"{_place(one)} and {_place(other)}",
-                "disjoint buffers, or buffers of which one is done with before the other is used",
-            )
+        last = ""
+        for name, access in _uses(subject, program.body, (one.name, other.name)):
+            if last and name != last and access != "write":
+                yield (
+                    "two buffers overlap",
+                    f"{_place(one)} and {_place(other)}",
+                    "disjoint buffers, or buffers of which one is done with before the other is "
+                    "used",
+                )
+                break
+            last = name
 
 
-def _spans(program: KernelProgram) -> dict[str, tuple[int, int]]:
-    """The first and the last node of the kernel's body that touch each buffer."""
-    spans: dict[str, tuple[int, int]] = {}
-    for number, node in enumerate(program.body):
-        for call in calls((node,)):
-            for operand in call.operands:
-                first, _ = spans.get(operand.buffer, (number, number))
-                spans[operand.buffer] = (first, number)
-    return spans
+def _uses(
+    subject: Subject, nodes: tuple[Node, ...], names: tuple[str, str]
+) -> Iterator[tuple[str, str]]:
+    """The accesses to some buffers in textual order, those of a loop twice; of one call, writes
+    last."""
+    for node in nodes:
+        match node:
+            case Call():
+                rules = subject.hardware.intrinsic[node.intrinsic].operands
+                found = [
+                    (o.buffer, rule.access)
+                    for o, rule in zip(node.operands, rules, strict=True)
+                    if o.buffer in names
+                ]
+                yield from sorted(found, key=lambda use: use[1] == "write")
+            case Loop(_, _, _, body):
+                inside = list(_uses(subject, body, names))
+                yield from (*inside, *inside)
+            case If(_, then, otherwise):
+                yield from _uses(subject, then, names)
+                yield from _uses(subject, otherwise, names)
+            case _:
+                pass
 
 
 def _place(buffer: Buffer) -> str:

@@ -12,6 +12,7 @@ from hwgen.model.numeric import Array
 from hwgen.verify.room import check_images
 
 if TYPE_CHECKING:
+    from hwgen.compiled import Compiled
     from hwgen.model.bound import Bound
     from hwgen.model.functional import FunctionalResult
     from hwgen.model.timing import TimingResult
@@ -67,7 +68,7 @@ def compile_ranked(
 
 
 def examine(
-    compilation: Compilation,
+    compilation: Compiled,
     inputs: Mapping[str, Array],
     engine: Engine = "python",
     build: Build = AS_FOUND,
@@ -101,7 +102,7 @@ def examine(
     if ran_c:
         outputs = compile_model(c.source, build).run(inputs)
         check_outputs(c.workload, inputs, outputs, expected, "the emitted C")
-    timing = c.kernel.timing
+    timing = c.timing
     bound = c.bound
     if timing.cycles < bound.cycles:
         raise HwgenError(

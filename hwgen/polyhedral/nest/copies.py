@@ -29,6 +29,7 @@ from hwgen.polyhedral.nest.state import (
     map_blocks,
 )
 from hwgen.spec.expression import Access, Name
+from hwgen.spec.hardware import HardwareSpec
 
 
 def cache_read(state: State, tensor: str, memory: str, readers: Sequence[str]) -> tuple[State, str]:
@@ -195,3 +196,29 @@ def double_buffer(state: State, tensor: str, slots: int) -> State:
             f"{tensor} cannot have {slots} slots", str(slots), "1..64", "2 is double buffering"
         )
     return state.with_storage(replace(state.storage[tensor], slots=slots))
+
+
+def alias(state: State, hardware: HardwareSpec, tensor: str, of: str) -> State:
+    """A tensor is stored in the place of another, which nothing uses any more by then.
+
+    Raises:
+        HwgenError: H413, H414.
+    """
+    check_inner(state, tensor, "in the place of another")
+    check_inner(state, of, "the place of another")
+    if not hardware.units:
+        raise refuse(
+            f"{tensor} cannot be in the place of {of}",
+            f"{hardware.name}, whose processor allocates each buffer while it is in use",
+            "chips with units, whose buffers have fixed addresses",
+            f"compute_inline({of!r})",
+        )
+    place = of
+    while place and place != tensor:
+        place = state.storage[place].alias
+    if place == tensor:
+        raise refuse(
+            f"{tensor} would be in its own place", f"{of} in the place of {tensor}",
+            "another tensor", "alias the later one to the earlier",
+        )  # fmt: skip
+    return state.with_storage(replace(state.storage[tensor], alias=of))

@@ -8,7 +8,9 @@ tensor (a common prefix of the loops around its accesses),
 2. a reduction adds each contribution once per home iteration, after its initialisation and before
    any reader there; in the iterators' order where it must;
 3. an output's home is the whole kernel, and every element of it is computed;
-4. loops that do not run in order carry no conflict on a tensor that lives outside them.
+4. loops that do not run in order carry no conflict on a tensor that lives outside them;
+5. where blocks run later than their own iterations, a slot is read to the end before another
+   iteration of the home takes it.
 
 The deepest such home is chosen. Nothing here looks at how a state was made.
 """
@@ -63,6 +65,7 @@ def check(state: State, depths: Mapping[str, int] | None = None) -> Homes:
             both with two instances.
     """
     for site in state.sites:
+        _check_shifts(site)
         _check_inside(state, site)
     homes: Homes = {}
     for stage in state.stages:
@@ -77,16 +80,16 @@ def _home(state: State, stage: Stage, limit: int) -> tuple[str, ...]:
     accesses = [s for s in state.sites if touches(state, s, stage.tensor)]
     depth = min(limit, *(shared(accesses[0], s) for s in accesses), len(accesses[0].loops))
     output = state.tensor[stage.tensor].role == "output"
-    violation: Violation | None = None
+    found: Violation | None = None
     for d in (0,) if output else range(depth, -1, -1):
-        violation = _violation(state, stage, d, output)
-        if violation is None:
+        found = violation(state, stage, d, output=output) or overtaken(state, [stage.tensor], d)
+        if found is None:
             return accesses[0].names[:d]
-    assert violation is not None
+    assert found is not None
     raise HwgenError(
         "H411",
         f"the schedule breaks a dependence on {stage.tensor}",
-        found=str(violation),
+        found=str(found),
         allowed="every value complete before it is read, every contribution added once",
         repair="keep the loops that carry this dependence outside and in order",
     )
@@ -100,7 +103,7 @@ def touches(state: State, site: Site, tensor: str) -> bool:
     return site.block.part != "init" and any(r.tensor == tensor for r in stage.reads)
 
 
-def _violation(state: State, stage: Stage, depth: int, output: bool) -> Violation | None:
+def violation(state: State, stage: Stage, depth: int, *, output: bool) -> Violation | None:
     """The first broken condition where a tensor's home is the outermost `depth` loops."""
     writers = [s for s in state.sites if s.block.stage == stage.tensor]
     compute = next(s for s in writers if s.block.part != "init")
@@ -116,6 +119,43 @@ def _violation(state: State, stage: Stage, depth: int, output: bool) -> Violatio
                 if access.tensor == stage.tensor:
                     found = found or _flow(state, compute, reader, access, depth)
     return found
+
+
+def overtaken(state: State, tensors: Sequence[str], depth: int) -> Violation | None:
+    """A slot of tensors in one place is taken again, by a tile as many further as there are slots,
+    before its last use; their home is the outermost `depth` loops."""
+    slots = state.storage[tensors[0]].slots
+    users = [s for s in state.sites if any(touches(state, s, t) for t in tensors)]
+    for writer in (s for s in users if s.block.stage in tensors):
+        for user in users:
+            ahead = 0
+            for loop, mine, other in zip(
+                writer.loops[:depth], writer.delays, user.delays, strict=False
+            ):
+                ahead = ahead * loop.extent + other - mine
+            if ahead > slots or (ahead == slots and user.places[depth:] >= writer.places[depth:]):
+                return Violation(
+                    f"{user.block.name} uses a tile of {tensors[0]} {ahead} iterations after "
+                    f"{writer.block.name} has made one, and there are {slots} slots",
+                    user.block.name,
+                    writer.block.name,
+                )
+    return None
+
+
+def _check_shifts(site: Site) -> None:
+    """Shifts are of loops around the block that run in order."""
+    plain = {x.name for x in site.loops if x.kind in SEQUENTIAL}
+    for loop, later in site.block.shifts:
+        if loop not in plain:
+            raise HwgenError(
+                "H413",
+                f"{site.block.name} runs {later} iterations later in {loop}, which is no loop in "
+                "order around it any more",
+                found=f"loops {', '.join(site.names) or 'none'}",
+                allowed="edits that leave the loop as it is",
+                repair="shift last",
+            )
 
 
 def _domain(stage: Stage, suffix: str) -> list[str]:

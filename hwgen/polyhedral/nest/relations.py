@@ -37,6 +37,12 @@ class Side:
         return tuple(f"{n}{self.suffix}" for n in self.site.names)
 
     @property
+    def times(self) -> tuple[str, ...]:
+        """When an instance runs, by loop: iterations of it."""
+        pairs = zip(self.names, self.site.delays, strict=True)
+        return tuple(f"{n} + {later}" if later else n for n, later in pairs)
+
+    @property
     def tuple(self) -> str:
         return f"{self.block.name}[{', '.join(self.names)}]"
 
@@ -109,18 +115,23 @@ def same(a: Side, b: Side, depth: int) -> list[str]:
 def before(a: Side, b: Side, depth: int = 0) -> str:
     """Condition: an instance of `a` runs before one of `b`, the outermost `depth` loops equal."""
     common = shared(a.site, b.site)
+    for mine, other in zip(a.site.delays[:depth], b.site.delays[:depth], strict=True):
+        if mine != other:
+            return "0 = 0" if mine < other else "0 = 1"
+    at = equal(a.times, b.times)
     ways: list[str] = []
     for d in range(depth, common):
-        ways.append(" and ".join([*same(a, b, d)[depth:], f"{a.names[d]} < {b.names[d]}"]))
+        ways.append(" and ".join([*at[depth:d], f"{a.times[d]} < {b.times[d]}"]))
     if a.site.places[common] < b.site.places[common]:
-        ways.append(" and ".join(same(a, b, common)[depth:]) or "0 = 0")
+        ways.append(" and ".join(at[depth:common]) or "0 = 0")
     if not ways:
         return "0 = 1"
     return "(" + " or ".join(f"({w})" for w in ways) + ")"
 
 
 def equal(left: Sequence[str], right: Sequence[str]) -> list[str]:
-    return [f"{a} = {b}" for a, b in zip(left, right, strict=True)]
+    """Each is what the other side's is, as far as both go."""
+    return [f"{a} = {b}" for a, b in zip(left, right, strict=False)]
 
 
 def conjoin(*parts: Sequence[str]) -> str:

@@ -47,6 +47,8 @@ def _layout(storage: Storage) -> Iterator[str]:
         yield f"as [{', '.join(map(str, storage.layout))}]"
     for axis, factor, offset in storage.aligns:
         yield f"align {axis}: {factor}+{offset}"
+    if storage.alias:
+        yield f"in the place of {storage.alias}"
     if storage.slots > 1:
         yield f"x {storage.slots} slots"
     if storage.bank is not None:
@@ -82,6 +84,8 @@ def _block(state: State, block: Block, pad: str) -> Iterator[str]:
     text = _statement(state, block)
     if block.store_predicate is not None:
         text += f"  store if {block.store_predicate}"
+    for loop, later in block.shifts:
+        text += f"  {later} later in {loop}"
     if block.tensorized is not None:
         at = f"from {block.tensorized.loop}: " if block.tensorized.loop else ""
         text = f"{block.tensorized.intrinsic}  # {at}{text}"

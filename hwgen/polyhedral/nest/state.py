@@ -98,7 +98,8 @@ class Storage:
     `layout`: the storage's dimensions as expressions over `d0, d1, ...` (the tensor's indices),
     row-major, or () for the tensor's own. `aligns`: (axis, factor, offset): the stride of the axis
     is the least that holds the data and equals `offset` modulo `factor` (elements). `slots`: copies
-    of a tile alive at once. `bank`, `address`: fixed by hand, else chosen.
+    of a tile alive at once. `bank`, `address`: fixed by hand, else chosen. `alias`: the tensor in
+    whose place it is, whose storage then is its own.
     """
 
     tensor: str
@@ -108,6 +109,7 @@ class Storage:
     slots: int = 1
     bank: int | None = None
     address: int | None = None
+    alias: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +152,8 @@ class Tensorized:
 class Block:
     """Instances of a stage. `part`: "whole" (an update that initialises at its first
     contribution), or one of the two after `decompose_reduction`. `store_predicate`: which of the
-    instances that hold the same result write it."""
+    instances that hold the same result write it. `shifts`: by loop around it, how many iterations
+    later than its own it runs."""
 
     stage: str
     part: Literal["whole", "init", "update"]
@@ -158,6 +161,7 @@ class Block:
     predicate: tuple[Expr, ...] = ()
     store_predicate: Expr | None = None
     tensorized: Tensorized | None = None
+    shifts: tuple[tuple[str, int], ...] = ()
 
     @property
     def name(self) -> str:
@@ -188,6 +192,12 @@ class Site:
     @property
     def extents(self) -> dict[str, int]:
         return {x.name: x.extent for x in self.loops}
+
+    @property
+    def delays(self) -> tuple[int, ...]:
+        """Of each loop, how many iterations later than its own the block runs."""
+        shifts = dict(self.block.shifts)
+        return tuple(shifts.get(n, 0) for n in self.names)
 
 
 @dataclass(frozen=True)

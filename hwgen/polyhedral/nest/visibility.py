@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hwgen.errors import HwgenError
+from hwgen.polyhedral.nest.aliases import shared_homes
 from hwgen.polyhedral.nest.legality import Homes, check, touches
 from hwgen.polyhedral.nest.limits import check_limits
 from hwgen.polyhedral.nest.places import check_places
@@ -31,7 +32,7 @@ def resolve(state: State, hardware: HardwareSpec) -> tuple[State, Homes]:
     machine = hardware.processor
     if machine is None:
         check_places(state, hardware)
-        return state, check(state)
+        return state, shared_homes(state, check(state))
     _check_lanes(state, machine)
     limits: dict[str, int] = {}
     for tensor in state.stage:

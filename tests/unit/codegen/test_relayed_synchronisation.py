@@ -15,6 +15,7 @@ from hwgen.codegen.allocation import allocate
 from hwgen.codegen.image_layout import image_layouts
 from hwgen.codegen.layout import buffer_layouts
 from hwgen.codegen.program import Pop, Push, SyncNode
+from hwgen.codegen.short_program import ShortProgram
 from hwgen.codegen.sites import Site, build_sites
 from hwgen.codegen.synchronisation import SyncSite, synchronise
 from hwgen.errors import HwgenError
@@ -92,12 +93,12 @@ def test_shortened_loops_stand_for_whole_loops(kind: str, value: str) -> None:
     compared = 0
     for sites in programs(value)[::6]:
         try:
-            short = synchronise(hardware, sites)
+            short = synchronise(hardware, ShortProgram(sites))
         except HwgenError as error:
             if error.code != "H611":
                 raise
             continue
-        whole = synchronise(hardware, sites, reach=1 << 20)
+        whole = synchronise(hardware, ShortProgram(sites, 1 << 20))
         assert instances(short) == instances(whole)
         counts = [sum(isinstance(n, k) for n, _, _ in instances(short)) for k in (Push, Pop)]
         assert counts[0] == counts[1]

@@ -16,6 +16,7 @@ from hwgen.codegen.allocation import allocate
 from hwgen.codegen.image_layout import image_layouts
 from hwgen.codegen.layout import buffer_layouts
 from hwgen.codegen.program import Pop, Push, SyncNode
+from hwgen.codegen.short_program import ShortProgram
 from hwgen.codegen.sites import Site, build_sites
 from hwgen.codegen.synchronisation import SyncSite, synchronise
 from hwgen.polyhedral.matching import match
@@ -85,15 +86,15 @@ def test_shortened_loops_stand_for_whole_loops(
     found = programs(*case)
     sites = found[number % len(found)]
     hardware = replace(chip(), synchronization=KINDS[kind] or chip().synchronization)
-    short = synchronise(hardware, sites)
-    whole = synchronise(hardware, sites, reach=1 << 20)
+    short = synchronise(hardware, ShortProgram(sites))
+    whole = synchronise(hardware, ShortProgram(sites, 1 << 20))
     assert instances(short) == instances(whole)
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_pushes_and_pops_balance(case: tuple[str, tuple[tuple[str, int], ...]]) -> None:
     for sites in programs(*case)[:10]:
-        tokens = synchronise(chip(), sites)
+        tokens = synchronise(chip(), ShortProgram(sites))
         nodes = [node for node, _, _ in instances(tokens)]
         for edge in {(n.source, n.target) for n in nodes if isinstance(n, Push)}:
             counts = [sum(n == kind(*edge) for n in nodes) for kind in (Push, Pop)]

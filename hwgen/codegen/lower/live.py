@@ -1,0 +1,114 @@
+"""When buffers are alive, and their addresses.
+
+A buffer lives from the first call that touches it to the last, in the order of the text; through
+all of a loop that it outlives. Units work ahead of each other, so that what shares room waits: all
+buffers have their own where there is enough of it, else those inside different loops share, and
+only then those in different parts of one body.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from hwgen.codegen.allocation import place_in
+from hwgen.codegen.lower.cover import BlockCall
+from hwgen.codegen.lower.nests import Leaf, Nest, Piece
+from hwgen.codegen.lower.places import Place
+from hwgen.codegen.placement import Wanted
+from hwgen.codegen.program import Buffer
+from hwgen.errors import HwgenError
+from hwgen.spec.hardware import HardwareSpec, Memory
+
+
+@dataclass(frozen=True, slots=True)
+class _Life:
+    """First and last leaf of a buffer's life, and those of the loops around its home."""
+
+    first: int
+    last: int
+    around: tuple[int, int]
+
+
+def addresses(
+    pieces: Sequence[Piece],
+    calls: Mapping[str, BlockCall],
+    places: Mapping[str, Place],
+    hardware: HardwareSpec,
+) -> dict[str, Buffer]:
+    """Every buffer at its address, by its name.
+
+    Raises:
+        HwgenError: H502 where the buffers of a memory do not fit it.
+    """
+    lives = _lives(pieces, calls, places)
+    result: dict[str, Buffer] = {}
+    for memory in hardware.memories:
+        inside = {p.name: p for p in places.values() if p.memory == memory.name and not p.image}
+        mine = [(p, lives[name]) for name, p in inside.items() if name in lives]
+        result |= {b.name: b for b in _placed(memory, mine)}
+    return {p.name: result[p.name] for p in places.values() if p.name in result}
+
+
+def _placed(memory: Memory, wanted: Sequence[tuple[Place, _Life]]) -> list[Buffer]:
+    """The buffers of a memory, sharing as little of it as there is room for."""
+    apart = [_wanted(place, 0, 0) for place, _ in wanted]
+    by_loop = [_wanted(place, *life.around) for place, life in wanted]
+    tight = [_wanted(place, life.first, life.last) for place, life in wanted]
+    for attempt in (apart, by_loop):
+        try:
+            return list(place_in(memory, attempt, {}))
+        except HwgenError as error:
+            if error.code != "H502":
+                raise
+    return list(place_in(memory, tight, {}))
+
+
+def _wanted(place: Place, first: int, last: int) -> Wanted:
+    return Wanted(place.name, place.tensor, place.layout, first, last, place.reach)
+
+
+def _lives(
+    pieces: Sequence[Piece], calls: Mapping[str, BlockCall], places: Mapping[str, Place]
+) -> dict[str, _Life]:
+    found: dict[str, _Life] = {}
+    for number, leaf, around in _numbered(pieces, 0, ()):
+        touched = [places[a.tensor] for a in calls[leaf.block.name].operands]
+        for place in {p.name: p for p in touched}.values():
+            tensor, home = place.name, place.home
+            outlived = [span for name, span in around if name not in home]
+            first, last = outlived[0] if outlived else (number, number)
+            inside = [span for name, span in around if name in home]
+            whole = inside[0] if inside else (first, last)
+            if inside and (place.slots > 1 or leaf.block.shifts):
+                first, last = whole  # Its life goes on in the next iteration.
+            known = found.get(tensor, _Life(first, last, whole))
+            found[tensor] = _Life(
+                min(known.first, first),
+                max(known.last, last),
+                (min(known.around[0], whole[0]), max(known.around[1], whole[1])),
+            )
+    return found
+
+
+_Around = tuple[tuple[str, tuple[int, int]], ...]
+
+
+def _numbered(
+    pieces: Sequence[Piece], number: int, around: _Around
+) -> Iterator[tuple[int, Leaf, _Around]]:
+    """Every leaf with its number and, of each loop around it, those of its first and last leaf."""
+    for piece in pieces:
+        match piece:
+            case Leaf():
+                yield number, piece, around
+                number += 1
+            case Nest():
+                count = _count(piece)
+                span = (number, number + count - 1)
+                yield from _numbered(piece.body, number, (*around, (piece.name, span)))
+                number += count
+
+
+def _count(piece: Piece) -> int:
+    return 1 if isinstance(piece, Leaf) else sum(map(_count, piece.body))

@@ -1,0 +1,134 @@
+"""From a legal tree in which every block has its calls to the program that runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count, groupby
+
+from hwgen.codegen.c_names import kernel_name
+from hwgen.codegen.configuration import configured
+from hwgen.codegen.lower.cover import Covered, covered
+from hwgen.codegen.lower.live import addresses
+from hwgen.codegen.lower.nests import peeled
+from hwgen.codegen.lower.places import Place, places
+from hwgen.codegen.lower.sites import Builder, CallSite, Item
+from hwgen.codegen.lower.stream import Stream
+from hwgen.codegen.lowering import call_of, check_capacity, folded, numbered, repeated
+from hwgen.codegen.program import If, KernelProgram, Loop, MicroKernelDef, Node, SyncNode
+from hwgen.codegen.reach import check_reach
+from hwgen.codegen.short_program import Box
+from hwgen.codegen.synchronisation import SyncSite, synchronise
+from hwgen.polyhedral.nest.legality import Homes
+from hwgen.polyhedral.nest.state import State, conjunction
+from hwgen.spec.expression import Binary, Const, Expr, Name
+from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.workload import Workload
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A program, and what was decided on the way to it."""
+
+    covered: Covered
+    places: Mapping[str, Place]
+    program: KernelProgram
+
+
+def lower_tree(workload: Workload, hardware: HardwareSpec, state: State, homes: Homes) -> Lowered:
+    """The program of a legal state; `homes`: the loops around the buffer of each tensor.
+
+    Raises:
+        HwgenError: H421 to H423 blocks that their calls do not run; H502, H503, H511 buffers that
+            cannot be; H61x where the chip cannot order, address or hold the calls.
+    """
+    cover = covered(state, homes, hardware)
+    where = places(cover, hardware)
+    pieces = peeled(cover.state.root)
+    buffers = addresses(pieces, cover.calls, where, hardware)
+    items = Builder(cover, where, buffers).items(pieces)
+    stream = Stream(items)
+    images = [p.image for p in where.values() if p.image is not None]
+    check_reach(workload, images, stream.sites)
+    kernels: list[MicroKernelDef] = []
+    emission = _Emission(kernels, _by_site(synchronise(hardware, stream)))
+    body = emission.nodes(items)
+    check_capacity(hardware, kernels)
+    program = KernelProgram(
+        name=kernel_name(workload, hardware),
+        hardware=hardware.name,
+        workload=workload.name,
+        inputs=tuple(t.name for t in workload.inputs),
+        outputs=tuple(t.name for t in workload.outputs),
+        images=tuple(images),
+        buffers=tuple(buffers.values()),
+        kernels=tuple(kernels),
+        body=numbered(folded(body), set(), count(len(stream.sites))),
+    )
+    return Lowered(cover, where, configured(program, hardware))
+
+
+def _by_site(syncs: Iterable[SyncSite]) -> dict[tuple[int, bool], list[SyncSite]]:
+    found: dict[tuple[int, bool], list[SyncSite]] = {}
+    for sync in syncs:
+        found.setdefault((sync.site, sync.before), []).append(sync)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Emission:
+    """The nodes of a tree of sites, synchronisation around the calls that need it."""
+
+    kernels: list[MicroKernelDef]
+    syncs: Mapping[tuple[int, bool], Sequence[SyncSite]]
+
+    def nodes(self, items: Sequence[Item]) -> tuple[Node, ...]:
+        result: list[Node] = []
+        for item in items:
+            if isinstance(item, CallSite):
+                result += self._site(item)
+            else:
+                loop = item.loop
+                body = self.nodes(item.items)
+                result.append(Loop(loop.name, Const(loop.low), Const(loop.high), body))
+        return tuple(result)
+
+    def _site(self, site: CallSite) -> tuple[Node, ...]:
+        call = repeated(site, call_of(site, self.kernels))
+        before, after = (self.syncs.get((site.index, side), ()) for side in (True, False))
+        nodes = (*_waits(site, before), call, *_waits(site, after))
+        guard = conjunction(site.guards)
+        return nodes if guard is None else (If(guard, nodes),)
+
+
+def _waits(site: CallSite, syncs: Sequence[SyncSite]) -> tuple[Node, ...]:
+    """The synchronisation on one side of a call, each where it is needed."""
+    result: list[Node] = []
+    for condition, group in groupby(syncs, lambda s: _where(site, s.boxes)):
+        nodes: tuple[SyncNode, ...] = tuple(s.node for s in group)
+        result += nodes if condition is None else (If(condition, nodes),)
+    return tuple(result)
+
+
+def _where(site: CallSite, boxes: Sequence[Box]) -> Expr | None:
+    """The condition that loops are in one of some boxes; None where they always are."""
+    found: Expr | None = None
+    for box in boxes:
+        parts: list[Expr] = []
+        for loop, (low, high, step) in zip(site.loops, box, strict=True):
+            name = Name(loop.name)
+            if high == low + 1 and loop.high > loop.low + 1:
+                parts.append(Binary("==", name, Const(low)))
+                continue
+            if low > loop.low:
+                parts.append(Binary(">=", name, Const(low)))
+            if (high - 1 - low) // step * step + step + low < loop.high:
+                parts.append(Binary("<=", name, Const(high - 1)))
+            if step > 1:
+                parts.append(Binary("==", Binary("%", name, Const(step)), Const(low % step)))
+        if not parts:
+            return None
+        here = conjunction(tuple(parts))
+        assert here is not None
+        found = here if found is None else Binary("or", found, here)
+    return found

@@ -1,0 +1,263 @@
+"""Call sites of a tree: every leaf's loops either stay around its calls or are absorbed by them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+
+from hwgen.codegen.absorption import Absorption, Part, Walk, absorb_in_parts
+from hwgen.codegen.lower.cover import BlockCall, Covered
+from hwgen.codegen.lower.nests import Leaf, Nest, Piece
+from hwgen.codegen.lower.places import Place
+from hwgen.codegen.program import Buffer
+from hwgen.codegen.sites import Address, Touch, modulo
+from hwgen.errors import HwgenError
+from hwgen.polyhedral.affine import Affine, affine, combine
+from hwgen.polyhedral.nest.build import unique
+from hwgen.polyhedral.nest.state import Stage
+from hwgen.polyhedral.nest.terms import apply, simplify
+from hwgen.polyhedral.operations import Operation
+from hwgen.spec.expression import Access, Expr, names
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """A loop that stays around calls: `for name in low ..< high`."""
+
+    name: str
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, slots=True)
+class CallSite:
+    """Calls that differ in the loops around them alone. `repeats`: the variables of the loops that
+    are left of those it absorbs; `guards`: where it runs at all."""
+
+    index: int
+    operation: Operation
+    absorbed: Absorption
+    addresses: tuple[Address, ...]
+    touches: tuple[Touch, ...]
+    loops: tuple[Around, ...]
+    repeats: tuple[str, ...]
+    guards: tuple[Expr, ...] = ()
+    lanes: tuple[int, ...] = ()
+
+    @property
+    def unit(self) -> str:
+        return self.operation.intrinsic.unit
+
+    @property
+    def ranges(self) -> tuple[tuple[int, int], ...]:
+        """The half-open intervals of the loops around it."""
+        return tuple((x.low, x.high) for x in self.loops)
+
+    @property
+    def counters(self) -> tuple[str, ...]:
+        """Variables of its addresses."""
+        return (*self.repeats, *(x.name for x in self.loops))
+
+    @property
+    def spans(self) -> dict[str, tuple[int, int]]:
+        """The half-open interval that each of these runs over."""
+        found = {x.name: (x.low, x.high) for x in self.loops}
+        walks = zip(self.repeats, self.absorbed.outer, strict=True)
+        return found | {name: (0, w.extent) for name, w in walks}
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """A loop around sites."""
+
+    loop: Around
+    items: tuple[Item, ...]
+
+
+Item = Body | CallSite
+
+
+def sites_of(items: Sequence[Item]) -> Iterator[CallSite]:
+    """Every site, in textual order."""
+    for item in items:
+        match item:
+            case CallSite():
+                yield item
+            case Body():
+                yield from sites_of(item.items)
+
+
+@dataclass
+class Builder:
+    """One walk over a peeled tree."""
+
+    covered: Covered
+    places: Mapping[str, Place]
+    buffers: Mapping[str, Buffer]
+    numbers: Iterator[int] = field(default_factory=count)
+
+    def items(self, pieces: Sequence[Piece], around: tuple[Around, ...] = ()) -> tuple[Item, ...]:
+        """The tree of sites."""
+        result: list[Item] = []
+        for piece in pieces:
+            chain = _chain(piece)
+            if chain is not None:
+                result += self._calls(*chain, around)
+                continue
+            assert isinstance(piece, Nest)
+            here = Around(piece.name, piece.low, piece.high)
+            result.append(Body(here, self.items(piece.body, (*around, here))))
+        return tuple(result)
+
+    def _calls(
+        self, chain: Sequence[Nest], leaf: Leaf, around: tuple[Around, ...]
+    ) -> Iterator[Item]:
+        """The calls of a leaf in the loops directly around it."""
+        call = self.covered.calls[leaf.block.name]
+        lanes = {loop for _, loop in call.lanes if loop}
+        offsets = [self._offset(leaf, a) for a in call.operands]
+        turns = [self._later(leaf, self.places[a.tensor].turn) for a in call.operands]
+        kept = {n for g in leaf.guards for n in names(g)}
+        kept |= {n for turn in turns for n in turn.names}
+        self._check_lanes(leaf, call, chain, kept)
+        inside = [x for x in chain if x.name not in kept and x.name not in lanes]
+        outside = tuple(
+            Around(x.name, x.low, x.high) for x in chain if x.name in kept and x.name not in lanes
+        )
+        walks = [
+            Walk(x.high - x.low, tuple(o.coefficient(x.name) for o in offsets)) for x in inside
+        ]
+        start = {x.name: x.low for x in inside} | dict.fromkeys(lanes, 0)
+        start |= {x.name: x.low for x in (*around, *outside) if x.high == x.low + 1}
+        fixed = [o.fix(start) for o in offsets]
+        turns = [turn.fix(start) for turn in turns]
+        found: list[Item] = []
+        for part in absorb_in_parts(call.intrinsic, walks):
+            found.append(self._site(leaf, call, fixed, turns, part, (*around, *outside)))
+        for loop in reversed(outside):
+            found = [Body(loop, tuple(found))]
+        yield from found
+
+    def _check_lanes(
+        self, leaf: Leaf, call: BlockCall, chain: Sequence[Nest], kept: set[str]
+    ) -> None:
+        extents = dict(call.intrinsic.iterators)
+        spans = {x.name: x.high - x.low for x in chain}
+        for iterator, loop in call.lanes:
+            if loop and (loop in kept or spans.get(loop, 0) != extents[iterator]):
+                raise HwgenError(
+                    "H423",
+                    f"{leaf.block.name} ends within the lanes of {call.intrinsic.name}",
+                    found=f"{loop}: {spans.get(loop, 0)} of {extents[iterator]}",
+                    allowed="whole lanes in every call",
+                    repair="pad the loop to a multiple of the lanes before splitting it",
+                )
+
+    def _offset(self, leaf: Leaf, access: Access) -> Affine:
+        """The entry of an access from the first of its slot, over loops."""
+        extents = self.covered.state.extents
+        indices = [apply(i, leaf.block.binding, extents) for i in access.indices]
+        place = self.places[access.tensor]
+        entry = simplify(place.offset(indices, extents), extents)
+        lanes = {x for _, x in self.covered.calls[leaf.block.name].lanes if x}
+        found = affine(entry)
+        if found is None or lanes & set(found.names):
+            raise HwgenError(
+                "H423",
+                f"{leaf.block.name} has no entry of {place.name} for each call",
+                found=f"entry {entry}",
+                allowed="a sum of loops, the same for all lanes of a call",
+                repair="split loops to multiples of the lanes' extents",
+            )
+        return self._later(leaf, found)
+
+    @staticmethod
+    def _later(leaf: Leaf, function: Affine) -> Affine:
+        """A function of a block's own iterations, over the loops that it runs later in."""
+        constant = function.constant
+        for loop, later in leaf.block.shifts:
+            constant -= function.coefficient(loop) * later
+        return Affine(function.terms, constant)
+
+    def _site(
+        self,
+        leaf: Leaf,
+        call: BlockCall,
+        offsets: Sequence[Affine],
+        turns: Sequence[Affine],
+        part: Part,
+        around: tuple[Around, ...],
+    ) -> CallSite:
+        block = leaf.block
+        stage = self.covered.state.stage[block.stage]
+        absorbed = part.absorbed
+        taken = {x.name for x in around}
+        repeats: list[str] = []
+        for n in range(len(absorbed.outer)):
+            repeats.append(unique(f"call{n}", taken))
+            taken.add(repeats[-1])
+        addresses: list[Address] = []
+        touches: list[Touch] = []
+        for k, (operand, access) in enumerate(
+            zip(call.intrinsic.operands, call.operands, strict=True)
+        ):
+            moved = zip(repeats, absorbed.outer, strict=True)
+            terms = [*offsets[k].terms, *((n, w.strides[k]) for n, w in moved)]
+            constant = offsets[k].constant + part.offsets[k]
+            place = self.places[access.tensor]
+            buffer = self.buffers.get(place.name)
+            writes = access.tensor == block.stage and operand.access != "read"
+            if buffer is None:
+                addresses.append(Address(place.name, combine(terms, constant), None, 1, 0))
+                if place.image is not None and place.image.role == "temporary":
+                    touches.append(_offchip(place, write=writes))
+                continue
+            slot = modulo(turns[k], place.slots)
+            constant += buffer.base + (0 if slot.terms else slot.constant * buffer.stride)
+            turn = slot if slot.terms else None
+            offset = combine(terms, constant)
+            addresses.append(Address(place.name, offset, turn, place.slots, buffer.stride))
+            touches.append(
+                Touch(
+                    place.name,
+                    turns[k],
+                    place.slots,
+                    writes,
+                    place.memory,
+                    buffer.base,
+                    buffer.slot_entries,
+                    buffer.stride,
+                )
+            )
+        operation = Operation(
+            block.name, _statement(stage), "map", call.intrinsic,
+            tuple(a.tensor for a in call.operands), call.immediates, (),
+        )  # fmt: skip
+        return CallSite(
+            next(self.numbers), operation, absorbed, tuple(addresses), tuple(touches), around,
+            tuple(repeats), leaf.guards,
+        )  # fmt: skip
+
+
+def _statement(stage: Stage) -> str:
+    return stage.tensor
+
+
+def _offchip(place: Place, *, write: bool) -> Touch:
+    """An access to what goes through off-chip memory, which is a place of its own."""
+    assert place.image is not None
+    entries = place.image.entries
+    where = f"image {place.name}"
+    return Touch(place.name, Affine(()), 1, write, where, 0, entries, entries, True, offchip=True)
+
+
+def _chain(piece: Piece) -> tuple[list[Nest], Leaf] | None:
+    """The loops around a leaf that hold nothing else; None where there are several leaves."""
+    chain: list[Nest] = []
+    while isinstance(piece, Nest):
+        chain.append(piece)
+        if len(piece.body) != 1:
+            return None
+        (piece,) = piece.body
+    return chain, piece

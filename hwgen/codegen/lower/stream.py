@@ -1,0 +1,122 @@
+"""A tree of sites with its loops cut short, and what each call conflicts with.
+
+As in `short_program`: what synchronisation is needed depends on counters near the ends of their
+ranges alone, so it is found on loops cut to their first and last iterations and a period between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from math import lcm
+
+from hwgen.codegen.lower.sites import Around, Body, CallSite, Item, sites_of
+from hwgen.codegen.short_program import (
+    Box,
+    Counters,
+    Instance,
+    Record,
+    Span,
+    has_triangle,
+    joined,
+    latest,
+    segments,
+)
+from hwgen.spec.expression import evaluate, names
+
+
+class Stream:
+    """`reach`: iterations that each end of a cut loop keeps; by default what the slots require.
+    `period`: iterations after which what is needed repeats, or a divisor of their number."""
+
+    def __init__(self, items: Sequence[Item], reach: int | None = None, period: int = 1) -> None:
+        self.items = tuple(items)
+        self.sites = list(sites_of(items))
+        slots = [t.slots for s in self.sites for t in s.touches]
+        if reach is None:
+            # Order that goes through a third unit reaches a generation of its buffers further.
+            reach = 1 + max(slots, default=1) * (2 if has_triangle(self.sites) else 1)
+        # A cut changes no counter's remainder by the period, so that slots stay the same.
+        self.reach, self.period = reach, lcm(period, *slots)
+        self.segments = segments(self.sites)
+        self.whole = {n for s in self.sites for g in s.guards for n in names(g)}
+        self.short = [[self._cut(x) for x in s.loops] for s in self.sites]
+
+    def cut(self, reach: int, period: int = 1) -> Stream:
+        """The same program, its loops cut elsewhere."""
+        return Stream(self.items, reach, period)
+
+    def offchip(self) -> Stream:
+        """The same program, what its calls touch on the chip left out."""
+        return Stream([_offchip(item) for item in self.items])
+
+    def _cut(self, loop: Around) -> int:
+        count = loop.high - loop.low
+        if loop.name in self.whole:
+            return count
+        ends = 2 * self.reach
+        return min(count, ends + self.period + (count - ends) % self.period)
+
+    def instances(self) -> list[Instance]:
+        """Every call in stream order."""
+        found: list[Instance] = []
+        seen: dict[tuple[str, int], Record] = {}  # by memory and start of a segment
+        for site, counters, values in self._stream(self.items, (), {}):
+            touched: list[tuple[bool, Record]] = []
+            for touch in site.touches:
+                slot = touch.turn.fix(values).constant % touch.slots
+                for key in self.segments[touch.buffer, slot]:
+                    touched.append((touch.write, seen.setdefault(key, Record())))
+            conflicts = latest(site.unit, len(found), touched)
+            found.append(Instance(site.index, site.unit, counters, conflicts))
+        return found
+
+    def _stream(
+        self, items: Sequence[Item], counters: Counters, values: Mapping[str, int]
+    ) -> Iterator[tuple[CallSite, Counters, Mapping[str, int]]]:
+        for item in items:
+            match item:
+                case CallSite():
+                    if all(evaluate(g, values) for g in item.guards):
+                        yield item, counters, values
+                case Body(loop, inside):
+                    for c in range(self._cut(loop)):
+                        here = {**values, loop.name: self._real(loop, c)}
+                        yield from self._stream(inside, (*counters, c), here)
+
+    def _real(self, loop: Around, counter: int) -> int:
+        """The loop's value; in the middle, the first that it stands for."""
+        count, short = loop.high - loop.low, self._cut(loop)
+        behind = counter >= self.reach + self.period
+        return loop.low + counter + (count - short if behind else 0)
+
+    def real(self, call: Instance) -> Counters:
+        """The values of the loops around a call; in the middle, the first that it stands for."""
+        pairs = zip(self.sites[call.site].loops, call.counters, strict=True)
+        return tuple(self._real(loop, c) for loop, c in pairs)
+
+    def boxes(self, points: Collection[Counters], site: int) -> tuple[Box, ...]:
+        """Boxes of the loops' values that shortened counters of a site stand for."""
+        found: list[Box] = []
+        loops = self.sites[site].loops
+        for counters in sorted(points):
+            box: list[Span] = []
+            for loop, c in zip(loops, counters, strict=True):
+                value, short = self._real(loop, c), self._cut(loop)
+                end = self.reach + self.period
+                if short == loop.high - loop.low or not self.reach <= c < end:
+                    box.append((value, value + 1, 1))
+                else:
+                    box.append((value, loop.high - (short - end), self.period))
+            found.append(tuple(box))
+        for dimension in reversed(range(len(loops))):
+            found = joined(found, dimension, self.period)
+        return tuple(sorted(found))
+
+
+def _offchip(item: Item) -> Item:
+    match item:
+        case CallSite():
+            return replace(item, touches=tuple(t for t in item.touches if t.offchip))
+        case Body():
+            return replace(item, items=tuple(_offchip(i) for i in item.items))

@@ -1,0 +1,84 @@
+"""What every compiled kernel has, whatever made its schedule: a program, its C, its cycles."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from hwgen.codegen.emit_c import CSource, emit
+from hwgen.codegen.program import KernelProgram
+from hwgen.model.bound import Bound
+from hwgen.model.timing import TimingResult
+from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.workload import Workload
+
+if TYPE_CHECKING:
+    from hwgen.compilation import Compilation
+    from hwgen.polyhedral.scop import ScopStatement
+
+
+@dataclass(frozen=True)
+class Compiled(ABC):
+    """A kernel for one workload on one chip with units."""
+
+    workload: Workload
+    hardware: HardwareSpec
+
+    @property
+    @abstractmethod
+    def program(self) -> KernelProgram:
+        """All that was decided."""
+
+    @cached_property
+    @abstractmethod
+    def timing(self) -> TimingResult:
+        """Its modelled time, unit by unit."""
+
+    @cached_property
+    @abstractmethod
+    def bound(self) -> Bound:
+        """Cycles below which no schedule of these intrinsics can get."""
+
+    @cached_property
+    @abstractmethod
+    def statements(self) -> tuple[ScopStatement, ...]:
+        """What it computes."""
+
+    @cached_property
+    @abstractmethod
+    def main_intrinsic(self) -> str:
+        """The intrinsic that does most of the arithmetic."""
+
+    @abstractmethod
+    def stage(self, name: str) -> str:
+        """The artefact of a stage as text.
+
+        Raises:
+            HwgenError: H007 where there is no such stage.
+        """
+
+    @property
+    def cycles(self) -> int:
+        """Modelled cycles of the whole kernel."""
+        return self.timing.cycles
+
+    @property
+    def parts(self) -> tuple[Compilation, ...]:
+        """Its phases, each as if it were a kernel, where it was searched for phase by phase."""
+        return ()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Where it moves more than must be moved, and why."""
+        return ()
+
+    @property
+    def ended_by(self) -> tuple[str, ...]:
+        """What ended its search before that had looked at all that it meant to."""
+        return ()
+
+    @cached_property
+    def source(self) -> CSource:
+        return emit(self.program, self.hardware, self.workload)

@@ -1,0 +1,129 @@
+"""Tensors in the place of others: whether what was there is dead by then."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hwgen.errors import HwgenError
+from hwgen.polyhedral import isl
+from hwgen.polyhedral.nest.edit import refuse
+from hwgen.polyhedral.nest.legality import Homes, overtaken, violation
+from hwgen.polyhedral.nest.relations import Side, before, conjoin, equal, same
+from hwgen.polyhedral.nest.state import Site, State
+
+
+def root(state: State, tensor: str) -> str:
+    """The tensor whose buffer one is stored in: its own where it is in no other's place."""
+    while state.storage[tensor].alias:
+        tensor = state.storage[tensor].alias
+    return tensor
+
+
+def shared_homes(state: State, homes: Homes) -> Homes:
+    """Homes of tensors that share a place: of all of them, the outermost.
+
+    Raises:
+        HwgenError: H411 where one still needs what another overwrites; H413 one in the place of
+            what has none, or another form.
+    """
+    aliased = [s.tensor for s in state.storages if s.alias]
+    if not aliased:
+        return homes
+    result = dict(homes)
+    for tensor in aliased:
+        _check_alike(state, tensor)
+    groups: dict[str, list[str]] = {}
+    for tensor in (s.tensor for s in state.stages):
+        groups.setdefault(root(state, tensor), []).append(tensor)
+    for group in (g for g in groups.values() if len(g) > 1):
+        depth = min(len(homes[t]) for t in group)
+        for tensor in group:
+            result[tensor] = homes[tensor][:depth]
+            broken = violation(state, state.stage[tensor], depth, output=False)
+            broken = broken or overtaken(state, group, depth)
+            if broken is not None:
+                raise _refusal(tensor, str(broken))
+        for tensor in group:
+            if state.storage[tensor].alias:
+                _check_dead(state, group, tensor, depth)
+    return result
+
+
+def _check_alike(state: State, tensor: str) -> None:
+    of = state.storage[tensor].alias
+    mine, other = state.tensor.get(tensor), state.tensor.get(of)
+    assert mine is not None
+    if other is None or of not in state.stage or other.role != "intermediate":
+        raise refuse(
+            f"{tensor} cannot be in the place of {of}",
+            f"{of} has no buffer of its own",
+            "an intermediate tensor",
+            "alias again, to a tensor that there is",
+        )
+    if (mine.shape, mine.dtype) != (other.shape, other.dtype):
+        raise refuse(
+            f"{tensor} cannot be in the place of {of}",
+            f"{mine.dtype}{list(mine.shape)} and {other.dtype}{list(other.shape)}",
+            "tensors of one shape and type",
+            "alias a tensor of the same shape and type",
+        )
+
+
+def _check_dead(state: State, group: list[str], tensor: str, depth: int) -> None:
+    """What was in the place of a tensor is neither read nor written once that is."""
+    at = group.index(tensor)
+    writers = [s for s in state.sites if s.block.stage == tensor]
+    for earlier in group[:at]:
+        for writer in writers:
+            for other in state.sites:
+                _check_pair(state, writer, other, earlier, depth)
+
+
+def _check_pair(state: State, writer: Site, other: Site, earlier: str, depth: int) -> None:
+    w, o = Side(state, writer, "'"), Side(state, other, "''")
+    accesses = [o.stage.target] if other.block.stage == earlier else []
+    if other.block.part != "init":
+        accesses += [r for r in o.stage.reads if r.tensor == earlier]
+    own = writer.block.name == other.block.name
+    for access in accesses:
+        order = before(w, o, depth)
+        if own:
+            # Calls take their iterations in any order.
+            order = "(" + " or ".join(
+                f"{a} != {b}" for a, b in zip(w.names, o.names, strict=True)
+            ) + ")" if w.names else "0 = 1"  # fmt: skip
+        clash = isl.some_pair(
+            f"{{ {w.tuple} -> {o.tuple} : "
+            + conjoin(
+                w.domain,
+                o.domain,
+                same(w, o, depth),
+                equal(w.element(w.stage.target), o.element(access)),
+                [order],
+            )
+            + " }"
+        )
+        if clash is not None:
+            (_, x), (_, y) = clash
+            first = ", ".join(f"{n}={v}" for n, v in zip(writer.names, x, strict=True))
+            second = ", ".join(f"{n}={v}" for n, v in zip(other.names, y, strict=True))
+            raise _refusal(
+                w.stage.tensor,
+                f"{writer.block.name}[{first}] overwrites an element of {earlier} that "
+                f"{other.block.name}[{second}] uses",
+            )
+
+
+def _refusal(tensor: str, found: str) -> HwgenError:
+    return HwgenError(
+        "H411",
+        f"{tensor} cannot be in the place of another tensor",
+        found=found,
+        allowed="the place of one that nothing uses any more",
+        repair=f"a buffer of its own for {tensor}",
+    )
+
+
+def places_of(state: State) -> Mapping[str, str]:
+    """By tensor, the one whose buffer it is stored in."""
+    return {s.tensor: root(state, s.tensor) for s in state.storages}

@@ -1,0 +1,98 @@
+"""A schedule for a chip with units, carried through to a program as the tree that it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from hwgen.codegen.lower.program import Lowered, lower_tree
+from hwgen.codegen.program import Call, KernelProgram, SyncNode
+from hwgen.compiled import Compiled
+from hwgen.errors import HwgenError
+from hwgen.model.bound import Bound, lower_bound
+from hwgen.model.counting import total
+from hwgen.model.timing import TimingResult, estimate_cycles
+from hwgen.polyhedral import isl
+from hwgen.polyhedral.scop import ScopStatement, build_scop
+from hwgen.schedule import Schedule
+from hwgen.spec.expression import Expr, evaluate
+
+STAGES = ("schedule", "layout", "allocate", "lower", "emit", "model", "script")
+
+
+@dataclass(frozen=True)
+class TreeCompilation(Compiled):
+    """A kernel whose schedule was made edit by edit."""
+
+    schedule: Schedule
+    lowered: Lowered
+
+    @property
+    def program(self) -> KernelProgram:
+        return self.lowered.program
+
+    @cached_property
+    def timing(self) -> TimingResult:
+        return estimate_cycles(self.program, self.hardware)
+
+    @cached_property
+    def bound(self) -> Bound:
+        return lower_bound(self.program, self.hardware)
+
+    @cached_property
+    def statements(self) -> tuple[ScopStatement, ...]:
+        return build_scop(self.workload).statements
+
+    @cached_property
+    def main_intrinsic(self) -> str:
+        def counted(node: Call | SyncNode) -> tuple[Expr, ...] | None:
+            if not isinstance(node, Call):
+                return None
+            here = any(o.buffer in self.program.image for o in node.operands)
+            return None if here else node.extents
+
+        def leaf(node: Call | SyncNode, values: Mapping[str, int]) -> Mapping[str, int]:
+            assert isinstance(node, Call)
+            iterations = 1
+            for extent in node.extents:
+                iterations *= int(evaluate(extent, values))
+            return {node.intrinsic: iterations}
+
+        found = total(self.program.body, counted, leaf)
+        names = [i.name for i in self.hardware.intrinsics]
+        return max(names, key=lambda n: found.get(n, 0))
+
+    def stage(self, name: str) -> str:
+        places = self.lowered.places.values()
+        artefacts: dict[str, Callable[[], object]] = {
+            "schedule": lambda: self.schedule,
+            "layout": lambda: "\n".join(str(p.layout) for p in places if p.image is None),
+            "allocate": lambda: "\n".join(f"{b.place} {b.name}" for b in self.program.buffers),
+            "lower": lambda: self.program,
+            "emit": lambda: self.source.c,
+            "model": lambda: self.source.model,
+            "script": self.schedule.trace,
+        }
+        if name not in artefacts:
+            raise HwgenError(
+                "H007",
+                f"a kernel that a script makes has no stage {name}",
+                field="--stage",
+                found=name,
+                allowed=", ".join(STAGES),
+                repair="name one of the stages",
+            )
+        return str(artefacts[name]())
+
+
+def compile_tree(schedule: Schedule) -> TreeCompilation:
+    """Compile a schedule for a chip with units as it is.
+
+    Raises:
+        HwgenError: as `lower_tree`.
+    """
+    workload, hardware = schedule.workload, schedule.hardware
+    with isl.bounded():
+        lowered = lower_tree(workload, hardware, schedule.resolved, schedule.homes)
+    return TreeCompilation(workload, hardware, schedule, lowered)
