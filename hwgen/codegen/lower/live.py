@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hwgen.codegen.allocation import place_in
-from hwgen.codegen.lower.cover import BlockCall
+from hwgen.codegen.lower.blocks import BlockCall
 from hwgen.codegen.lower.nests import Leaf, Nest, Piece
 from hwgen.codegen.lower.places import Place
 from hwgen.codegen.placement import Wanted

@@ -12,7 +12,7 @@ from math import lcm, prod
 
 from hwgen.codegen.layout import BufferLayout
 from hwgen.codegen.layout_order import dense
-from hwgen.codegen.lower.cover import BlockCall, Covered
+from hwgen.codegen.lower.blocks import BlockCall, Covered
 from hwgen.codegen.nest.boxes import Use, box, uses
 from hwgen.codegen.program import Image
 from hwgen.errors import HwgenError
@@ -21,6 +21,7 @@ from hwgen.polyhedral.nest.aliases import places_of
 from hwgen.polyhedral.nest.limits import aligned
 from hwgen.polyhedral.nest.state import Site, State, Storage, Tensor
 from hwgen.polyhedral.nest.terms import simplify
+from hwgen.polyhedral.scop import View
 from hwgen.spec.expression import Access, Binary, Const, Expr, Name, add, multiply, names
 from hwgen.spec.hardware import HardwareSpec, Operand
 
@@ -107,7 +108,8 @@ def places(covered: Covered, hardware: HardwareSpec) -> dict[str, Place]:
         storage = state.storage.get(tensor.name, Storage(tensor.name))
         memory = operands[0].memory
         if hardware.memory[memory].kind == "offchip":
-            result[tensor.name] = _image(tensor, operands[0], cut, hardware)
+            view = covered.views.get(tensor.name)
+            result[tensor.name] = _image(tensor, operands[0], cut, hardware, view)
         else:
             result[tensor.name] = _buffer(
                 covered, tensor, storage, found[tensor.name], operands, cut, hardware
@@ -159,7 +161,9 @@ def _sizes(rank: int, cut: Cut) -> tuple[int, ...]:
     return tuple(prod(n for d, n in cut if d == dimension) for dimension in range(rank))
 
 
-def _image(tensor: Tensor, operand: Operand, cut: Cut, hardware: HardwareSpec) -> Place:
+def _image(
+    tensor: Tensor, operand: Operand, cut: Cut, hardware: HardwareSpec, view: View | None
+) -> Place:
     """A tensor in off-chip memory: entries in the tensor's order, then an entry's lanes."""
     rank = len(tensor.shape)
     sizes = _sizes(rank, cut)
@@ -173,11 +177,20 @@ def _image(tensor: Tensor, operand: Operand, cut: Cut, hardware: HardwareSpec) -
                 expression = add(multiply(expression, Const(extent)), Name(f"p{rank + position}"))
         index.append(expression)
     role = "temporary" if tensor.role == "intermediate" else tensor.role
+    if view is not None:
+        role = "input"
+        index = [f.expression({f"d{d}": e for d, e in enumerate(index)}) for f in view.indices]
     memory = hardware.memory[operand.memory]
     reached = memory.shared and hardware.code.handles_are_pointers
-    same = role != "temporary" and all(n == 1 for n in sizes) and operand.dtype == tensor.dtype
+    same = (
+        view is None
+        and role != "temporary"
+        and all(n == 1 for n in sizes)
+        and operand.dtype == tensor.dtype
+    )
     image = Image(
-        f"{tensor.name}_image", tensor.name, role, operand.dtype, counts, lanes, tuple(index), 0,
+        f"{tensor.name}_image", view.source if view is not None else tensor.name, role,
+        operand.dtype, counts, lanes, tuple(index), view.fill if view is not None else 0,
         in_place=reached and same, memory=operand.memory,
         shape=tensor.shape if role == "temporary" else (),
     )  # fmt: skip

@@ -8,7 +8,7 @@ from itertools import count, groupby
 
 from hwgen.codegen.c_names import kernel_name
 from hwgen.codegen.configuration import configured
-from hwgen.codegen.lower.cover import Covered, covered
+from hwgen.codegen.lower.blocks import Covered, covered
 from hwgen.codegen.lower.live import addresses
 from hwgen.codegen.lower.nests import peeled
 from hwgen.codegen.lower.places import Place, places
@@ -21,6 +21,7 @@ from hwgen.codegen.short_program import Box
 from hwgen.codegen.synchronisation import SyncSite, synchronise
 from hwgen.polyhedral.nest.legality import Homes
 from hwgen.polyhedral.nest.state import State, conjunction
+from hwgen.polyhedral.scop import build_scop
 from hwgen.spec.expression import Binary, Const, Expr, Name
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
@@ -42,7 +43,7 @@ def lower_tree(workload: Workload, hardware: HardwareSpec, state: State, homes: 
         HwgenError: H421 to H423 blocks that their calls do not run; H502, H503, H511 buffers that
             cannot be; H61x where the chip cannot order, address or hold the calls.
     """
-    cover = covered(state, homes, hardware)
+    cover = covered(state, homes, hardware, build_scop(workload).view)
     where = places(cover, hardware)
     pieces = peeled(cover.state.root)
     buffers = addresses(pieces, cover.calls, where, hardware)

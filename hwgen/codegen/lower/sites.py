@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from hwgen.codegen.absorption import Absorption, Part, Walk, absorb_in_parts
-from hwgen.codegen.lower.cover import BlockCall, Covered
+from hwgen.codegen.lower.blocks import BlockCall, Covered
 from hwgen.codegen.lower.nests import Leaf, Nest, Piece
 from hwgen.codegen.lower.places import Place
 from hwgen.codegen.program import Buffer

@@ -60,12 +60,14 @@ def _check_alike(state: State, tensor: str) -> None:
             "an intermediate tensor",
             "alias again, to a tensor that there is",
         )
-    if (mine.shape, mine.dtype) != (other.shape, other.dtype):
+    memories = state.storage[tensor].memory, state.storage[of].memory
+    if mine.shape != other.shape or memories[0] != memories[1]:
         raise refuse(
             f"{tensor} cannot be in the place of {of}",
-            f"{mine.dtype}{list(mine.shape)} and {other.dtype}{list(other.shape)}",
-            "tensors of one shape and type",
-            "alias a tensor of the same shape and type",
+            f"{list(mine.shape)} in {memories[0] or 'no memory'} and {list(other.shape)} in "
+            f"{memories[1] or 'no memory'}",
+            "tensors of one shape in one memory",
+            "alias a tensor of the same shape in the same memory",
         )
 
 

@@ -1,0 +1,343 @@
+"""One call a block: a stage that several intrinsics compute together becomes one stage for each.
+
+What one call leaves for the next is a tensor of its own, in the memory where the next one reads it.
+The loops directly around the block are then as many nests, one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import permutations
+
+from hwgen.codegen.lower.cover import Step, steps_of, written_operand
+from hwgen.errors import HwgenError
+from hwgen.polyhedral.nest.aliases import root, shared_homes
+from hwgen.polyhedral.nest.build import unique
+from hwgen.polyhedral.nest.legality import Homes
+from hwgen.polyhedral.nest.state import (
+    Block,
+    Loop,
+    Node,
+    Site,
+    Stage,
+    State,
+    Storage,
+    Tensor,
+    map_blocks,
+    map_loops,
+)
+from hwgen.polyhedral.nest.tensorize import steps
+from hwgen.polyhedral.scop import View
+from hwgen.spec.expression import Access, Const, Expr, Name, names, replace_access, substitute, walk
+from hwgen.spec.hardware import HardwareSpec, Intrinsic, Operand
+
+
+@dataclass(frozen=True, slots=True)
+class BlockCall:
+    """What runs the instances of a block. `operands`: the access, over the stage's iterators, that
+    each of the intrinsic's stands for; `lanes`: the loop that each of its iterators is ("" where
+    one lane does)."""
+
+    intrinsic: Intrinsic
+    operands: tuple[Access, ...]
+    immediates: tuple[tuple[str, int | float], ...]
+    lanes: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Covered:
+    """A state in which every block is one call, by the block's name. `views`: by tensor, how the
+    host lays an input out for it; nothing on the chip computes it."""
+
+    state: State
+    homes: Homes
+    calls: Mapping[str, BlockCall]
+    views: Mapping[str, View]
+
+
+def covered(
+    state: State, homes: Homes, hardware: HardwareSpec, views: Mapping[str, View]
+) -> Covered:
+    """Every block with its call; `views`: tensors that only move an input's elements.
+
+    Raises:
+        HwgenError: H411 a call in the place of what is still needed; H421 a block without
+            intrinsics; H422 one that its intrinsics do not compute.
+    """
+    calls: dict[str, BlockCall] = {}
+    homes = dict(homes)
+    views = {t: v for t, v in views.items() if _is_view(state, t)}
+    state = replace(state, root=map_blocks(state.root, lambda b: None if b.stage in views else b))
+    for name in [s.block.name for s in state.sites]:
+        site = state.site[name]
+        state, mine = _split(state, homes, site, steps_of(state, site, hardware), hardware)
+        calls |= mine
+    return Covered(state, shared_homes(state, homes), calls, views)
+
+
+def _is_view(state: State, tensor: str) -> bool:
+    """Whether the host is to lay a tensor out: no call computes it into a memory of the chip."""
+    mine = [s.block for s in state.sites if s.block.stage == tensor]
+    return not state.storage[tensor].memory and all(b.tensorized is None for b in mine)
+
+
+def _split(
+    state: State,
+    homes: dict[str, tuple[str, ...]],
+    site: Site,
+    found: list[Step],
+    hardware: HardwareSpec,
+) -> tuple[State, dict[str, BlockCall]]:
+    """A state in which a block's calls are blocks, and these calls."""
+    depth = _depth(state, homes, site)
+    stage = state.stage[site.block.stage]
+    taken = {*(t.name for t in state.tensors), *state.loop}
+    named: dict[str, str] = {}
+    for step in found[:-1]:
+        named[step.target.tensor] = unique(f"{stage.tensor}_{step.intrinsic.name}", taken)
+        taken.add(named[step.target.tensor])
+    found = [_renamed(step, named) for step in found]
+    places = _places(state, stage, found)
+    extents = dict(stage.iterators)
+    nests: list[Node] = []
+    calls: dict[str, BlockCall] = {}
+    for step in found[:-1]:
+        tensor = step.target.tensor
+        iterators = tuple((n, extents[n]) for i in step.target.indices for n in names(i))
+        chain, block, own = _copied(site, depth, tensor, taken, {n for n, _ in iterators})
+        taken |= {x.name for x in chain}
+        calls[tensor] = _call(own, step)
+        nests.append(_nest(chain, block))
+        memory = written_operand(step.intrinsic).memory
+        dtype = hardware.memory[memory].dtype or state.tensor[stage.tensor].dtype
+        state = _with_stage(
+            state,
+            stage,
+            Stage(tensor, iterators, step.target, "=", _value(step)),
+            Tensor(tensor, dtype, tuple(e for _, e in iterators), "intermediate"),
+            Storage(tensor, memory, alias=places.get(tensor, "")),
+        )
+        homes[tensor] = homes.get(places.get(tensor, ""), site.names[:depth])
+    last = found[-1]
+    calls[site.block.name] = _call(site, last)
+    if stage.tensor in places:
+        storage = state.storage[stage.tensor]
+        state = state.with_storage(replace(storage, alias=places[stage.tensor]))
+    if len(found) > 1 or last.in_place:
+        reads = replace(state.stage[stage.tensor], value=_value(last))
+        state = replace(
+            state, stages=tuple(reads if s.tensor == stage.tensor else s for s in state.stages)
+        )
+        state = replace(state, root=_inserted(state.root, site, depth, tuple(nests)))
+    return state, calls
+
+
+def _call(site: Site, step: Step) -> BlockCall:
+    lanes = _lanes(site, step.operands, step.intrinsic)
+    return BlockCall(step.intrinsic, step.operands, step.immediates, lanes)
+
+
+def _renamed(step: Step, named: Mapping[str, str]) -> Step:
+    """The same step, what calls leave for each other with their own names."""
+
+    def own(access: Access) -> Access:
+        return Access(named.get(access.tensor, access.tensor), access.indices)
+
+    return replace(
+        step,
+        target=own(step.target),
+        operands=tuple(map(own, step.operands)),
+        in_place=named.get(step.in_place, step.in_place),
+    )
+
+
+def _value(step: Step) -> Expr:
+    """What a call computes, over its operands' accesses."""
+    table = dict(zip((o.name for o in step.intrinsic.operands), step.operands, strict=True))
+    if step.in_place:
+        table[written_operand(step.intrinsic).name] = Access(step.in_place, step.target.indices)
+    value = substitute(step.pattern, {n: Const(v) for n, v in step.immediates})
+    for node in [n for n in walk(value) if isinstance(n, Access)]:
+        value = replace_access(value, node, table[node.tensor])
+    return value
+
+
+def _places(state: State, stage: Stage, found: Sequence[Step]) -> dict[str, str]:
+    """The tensor in whose place each of some calls writes, where it is in another's: where the
+    intrinsic works in place, and where what it leaves fits into the place of the stage's own result
+    and nothing there is read later."""
+    own = {s.target.tensor for s in found}
+    groups = [{t} for t in sorted(own)]
+
+    def join(a: str, b: str) -> None:
+        mine = next((g for g in groups if a in g), {a})
+        other = next((g for g in groups if b in g), {b})
+        if mine is not other:
+            groups[:] = [g for g in groups if g is not mine and g is not other]
+            groups.append(mine | other)
+
+    for step in found:
+        if step.in_place:
+            join(step.target.tensor, step.in_place)
+    for number, step in enumerate(found[:-1]):
+        if _fits(state, stage, step, found[number + 1 :]):
+            join(step.target.tensor, stage.tensor)
+    result: dict[str, str] = {}
+    for group in groups:
+        before = sorted(group - own)
+        others = [s.target.tensor for s in found if s.target.tensor in group]
+        place = before[0] if before else stage.tensor if stage.tensor in group else others[0]
+        taken = {root(state, t) for t in before}
+        for tensor in others:
+            known = root(state, tensor) if tensor in state.storage else tensor
+            if tensor != place and known not in taken:
+                result[tensor] = place
+    return result
+
+
+def _fits(state: State, stage: Stage, step: Step, later: Sequence[Step]) -> bool:
+    """Whether what a call leaves for others may be where the stage's own result will be."""
+    place = root(state, stage.tensor)
+    rest = {a.tensor for s in later for a in s.operands} - {stage.tensor}
+    return (
+        not stage.reduces
+        and state.storage[stage.tensor].memory == written_operand(step.intrinsic).memory
+        and step.target.indices == stage.target.indices
+        and all(isinstance(i, Name) for i in stage.target.indices)
+        and state.tensor[stage.tensor].shape
+        == tuple(dict(stage.iterators)[n] for i in stage.target.indices for n in names(i))
+        and place not in {root(state, t) for t in rest if t in state.storage}
+    )
+
+
+def _with_stage(
+    state: State, before: Stage, stage: Stage, tensor: Tensor, storage: Storage
+) -> State:
+    at = [s.tensor for s in state.stages].index(before.tensor)
+    return replace(
+        state,
+        tensors=(*state.tensors, tensor),
+        stages=(*state.stages[:at], stage, *state.stages[at:]),
+        storages=(*state.storages, storage),
+    )
+
+
+def _depth(state: State, homes: Homes, site: Site) -> int:
+    """How many loops around a block stay around all of its calls: those that hold other blocks too,
+    or around which a tensor that it touches lives."""
+    around = [n for n, x in enumerate(site.loops, 1) if len(x.body) > 1]
+    stage = state.stage[site.block.stage]
+    for tensor in (stage.tensor, *(r.tensor for r in stage.reads)):
+        home = homes.get(tensor, ())
+        around += [n for n, x in enumerate(site.loops, 1) if x.name in home]
+    return max(around, default=0)
+
+
+def _copied(
+    site: Site, depth: int, tensor: str, taken: set[str], used: set[str]
+) -> tuple[tuple[Loop, ...], Block, Site]:
+    """The loops inside `depth` and the block of another stage over some of its iterators."""
+    bindings = tuple((n, e) for n, e in site.block.bindings if n in used)
+    needed = {n for _, e in bindings for n in names(e)}
+    needed |= {n for p in site.block.predicate for n in names(p)}
+    table: dict[str, Expr] = {}
+    chain: list[Loop] = []
+    seen = set(taken)
+    for loop in site.loops[depth:]:
+        if loop.name in needed:
+            fresh = unique(f"{loop.name}_{tensor}", seen)
+            seen.add(fresh)
+            table[loop.name] = Name(fresh)
+            chain.append(replace(loop, name=fresh, body=()))
+    block = Block(
+        tensor,
+        "whole",
+        tuple((n, substitute(e, table)) for n, e in bindings),
+        tuple(substitute(p, table) for p in site.block.predicate),
+        tensorized=site.block.tensorized,
+        shifts=tuple((str(table.get(n, n)), later) for n, later in site.block.shifts),
+    )
+    marked = block.tensorized
+    if marked is not None and marked.loop in table:
+        block = replace(block, tensorized=replace(marked, loop=str(table[marked.loop])))
+    own = Site(block, (*site.loops[:depth], *chain), ())
+    return tuple(chain), block, own
+
+
+def _nest(chain: Sequence[Loop], block: Block) -> Node:
+    node: Node = block
+    for loop in reversed(chain):
+        node = replace(loop, body=(node,))
+    return node
+
+
+def _inserted(
+    root: tuple[Node, ...], site: Site, depth: int, nests: tuple[Node, ...]
+) -> tuple[Node, ...]:
+    """The tree with nests before the one of a block."""
+    at = site.places[depth]
+    if not depth:
+        return (*root[:at], *nests, *root[at:])
+    wanted = site.loops[depth - 1].name
+
+    def edit(loop: Loop) -> tuple[Node, ...]:
+        if loop.name != wanted:
+            return (loop,)
+        return (replace(loop, body=(*loop.body[:at], *nests, *loop.body[at:])),)
+
+    return map_loops(root, edit)
+
+
+# Lanes
+
+
+def _lanes(
+    site: Site, operands: Sequence[Access], intrinsic: Intrinsic
+) -> tuple[tuple[str, str], ...]:
+    """The loop that each iterator of an intrinsic is, from the block's marked loop inwards.
+
+    Raises:
+        HwgenError: H422 where loops are no lanes of it.
+    """
+    marked = site.block.tensorized
+    assert marked is not None
+    inside = site.names[site.names.index(marked.loop) :] if marked.loop in site.names else ()
+    chain = [n for n in inside if site.extents[n] > 1]
+    iterators = intrinsic.iterators
+    for chosen in permutations(range(len(iterators)), len(chain)):
+        rest = [e for n, (_, e) in enumerate(iterators) if n not in chosen]
+        fits = all(iterators[i][1] == site.extents[n] for i, n in zip(chosen, chain, strict=True))
+        if not fits or any(e > 1 for e in rest):
+            continue
+        lanes = {name: "" for name, _ in iterators}
+        lanes |= {iterators[i][0]: n for i, n in zip(chosen, chain, strict=True)}
+        if all(
+            _moves_along(site, access, operand, lanes)
+            for operand, access in zip(intrinsic.operands, operands, strict=True)
+        ):
+            return tuple(lanes.items())
+    raise HwgenError(
+        "H422",
+        f"the loops of {site.block.name} from {marked.loop or 'none'} inwards are no lanes of "
+        f"{intrinsic.name}",
+        found=", ".join(f"{n}: {site.extents[n]}" for n in chain) or "no loop",
+        allowed=", ".join(f"{n}: {e}" for n, e in iterators) or "no lanes",
+        repair="split loops to the lanes' extents, and reorder those to the inside",
+    )
+
+
+def _moves_along(site: Site, access: Access, operand: Operand, lanes: Mapping[str, str]) -> bool:
+    """Whether an access moves with a loop exactly where the operand's index has its iterator, and
+    then by single steps of one index."""
+    inner = {x for x in lanes.values() if x}
+    for iterator, loop in lanes.items():
+        if not loop:
+            continue
+        step = steps(site, access, loop, inner)
+        if step is None:
+            return False
+        moved = [s for s in step if s]
+        if (iterator in operand.indices) != bool(moved) or moved not in ([], [1]):
+            return False
+    return True
