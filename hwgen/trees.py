@@ -64,7 +64,7 @@ class TreeCompilation(Compiled):
         return max(names, key=lambda n: found.get(n, 0))
 
     def stage(self, name: str) -> str:
-        places = self.lowered.places.values()
+        places = self.lowered.places
         artefacts: dict[str, Callable[[], object]] = {
             "schedule": lambda: self.schedule,
             "layout": lambda: "\n".join(str(p.layout) for p in places if p.image is None),

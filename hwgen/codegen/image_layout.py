@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import prod
+from typing import Protocol
 
 from hwgen.codegen.layout_order import dense
 from hwgen.codegen.program import Image
@@ -25,6 +26,15 @@ from hwgen.polyhedral.semantics import operand_iterators
 from hwgen.spec.expression import Binary, Const, Expr, Name, add, multiply
 from hwgen.spec.hardware import HardwareSpec, Intrinsic, Operand
 from hwgen.spec.workload import Tensor
+
+
+class Array(Protocol):
+    """A tensor, of whatever tree."""
+
+    @property
+    def dtype(self) -> str: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +177,7 @@ def keeps_order(image: Image, shape: tuple[int, ...]) -> bool:
     return all(a > b for a, b in pairwise([*moved, 0]))
 
 
-def is_tensor(image: Image, tensor: Tensor) -> bool:
+def is_tensor(image: Image, tensor: Array) -> bool:
     """Whether an image is its tensor as the host has it: the same elements in the same order,
     nothing between, before or behind them."""
     extents = (*image.outer, *image.lanes)

@@ -43,7 +43,7 @@ def padding_problem(
                 contents[operand.name] = held
         exact = not any(o.dtype.startswith(("float", "bfloat")) for o in anchor.intrinsic.operands)
         if not any(
-            op == "+=" and _evaluated(value, contents, exact) == 0
+            op == "+=" and evaluated(value, contents, exact) == 0
             for op, value in updates(anchor.intrinsic)
         ):
             return f"what the lanes past the end of {iterator} hold would change the result"
@@ -96,7 +96,7 @@ def _origin(selection: Selection, storage: str) -> str:
     return storage
 
 
-def _evaluated(value: Expr, contents: Mapping[str, int | float], exact: bool) -> int | float | None:
+def evaluated(value: Expr, contents: Mapping[str, int | float], exact: bool) -> int | float | None:
     """A value from what its operands hold, None where unknown. `exact`: 0 times anything is 0."""
     match value:
         case Const(number):
@@ -104,14 +104,14 @@ def _evaluated(value: Expr, contents: Mapping[str, int | float], exact: bool) ->
         case Access(operand, _):
             return contents.get(operand)
         case Cast(_, operand):
-            return _evaluated(operand, contents, exact)
+            return evaluated(operand, contents, exact)
         case Binary("*", left, right):
-            a, b = (_evaluated(p, contents, exact) for p in (left, right))
+            a, b = (evaluated(p, contents, exact) for p in (left, right))
             if exact and 0 in (a, b):
                 return 0
             return None if a is None or b is None else a * b
         case Binary("+" | "-" as op, left, right):
-            a, b = (_evaluated(p, contents, exact) for p in (left, right))
+            a, b = (evaluated(p, contents, exact) for p in (left, right))
             if a is None or b is None:
                 return None
             return a + b if op == "+" else a - b

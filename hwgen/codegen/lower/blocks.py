@@ -306,9 +306,7 @@ def _lanes(
     chain = [n for n in inside if site.extents[n] > 1]
     iterators = intrinsic.iterators
     for chosen in permutations(range(len(iterators)), len(chain)):
-        rest = [e for n, (_, e) in enumerate(iterators) if n not in chosen]
-        fits = all(iterators[i][1] == site.extents[n] for i, n in zip(chosen, chain, strict=True))
-        if not fits or any(e > 1 for e in rest):
+        if any(iterators[i][1] != site.extents[n] for i, n in zip(chosen, chain, strict=True)):
             continue
         lanes = {name: "" for name, _ in iterators}
         lanes |= {iterators[i][0]: n for i, n in zip(chosen, chain, strict=True)}

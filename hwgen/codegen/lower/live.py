@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from hwgen.codegen.allocation import place_in
 from hwgen.codegen.lower.blocks import BlockCall
 from hwgen.codegen.lower.nests import Leaf, Nest, Piece
-from hwgen.codegen.lower.places import Place
+from hwgen.codegen.lower.places import Place, Places
 from hwgen.codegen.placement import Wanted
 from hwgen.codegen.program import Buffer
 from hwgen.errors import HwgenError
@@ -33,7 +33,7 @@ class _Life:
 def addresses(
     pieces: Sequence[Piece],
     calls: Mapping[str, BlockCall],
-    places: Mapping[str, Place],
+    places: Places,
     hardware: HardwareSpec,
 ) -> dict[str, Buffer]:
     """Every buffer at its address, by its name.
@@ -69,11 +69,12 @@ def _wanted(place: Place, first: int, last: int) -> Wanted:
 
 
 def _lives(
-    pieces: Sequence[Piece], calls: Mapping[str, BlockCall], places: Mapping[str, Place]
+    pieces: Sequence[Piece], calls: Mapping[str, BlockCall], places: Places
 ) -> dict[str, _Life]:
     found: dict[str, _Life] = {}
     for number, leaf, around in _numbered(pieces, 0, ()):
-        touched = [places[a.tensor] for a in calls[leaf.block.name].operands]
+        block = leaf.block.name
+        touched = [places[block, k] for k in range(len(calls[block].operands))]
         for place in {p.name: p for p in touched}.values():
             tensor, home = place.name, place.home
             outlived = [span for name, span in around if name not in home]

@@ -8,13 +8,13 @@ first and last iterations of a software pipeline.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from hwgen.codegen.nest.conditions import conjuncts, implied
 from hwgen.polyhedral.nest.state import Block, Loop, Node, Site, blocks, sites
-from hwgen.polyhedral.nest.terms import simplify
+from hwgen.polyhedral.nest.terms import addends, simplify
 from hwgen.spec.expression import Binary, BinaryOp, Const, Expr, Name, add, names, substitute
 
 MOST_PEELED = 4
@@ -45,15 +45,16 @@ class Nest:
 Piece = Nest | Leaf
 
 
-def peeled(root: Sequence[Node]) -> tuple[Piece, ...]:
-    """The same instances in the same order, with as few conditions as can be."""
+def peeled(root: Sequence[Node], whole: Mapping[str, Collection[str]]) -> tuple[Piece, ...]:
+    """The same instances in the same order, with as few conditions as can be. `whole`: by block,
+    loops of lanes that run to their end wherever one of them does."""
     found = list(sites(tuple(root)))
     spans: dict[str, tuple[int, int]] = {}
     for site in found:
         for loop, later in zip(site.loops, site.delays, strict=True):
             early, late = spans.get(loop.name, (later, loop.extent + later))
             spans[loop.name] = min(early, later), max(late, loop.extent + later)
-    conditions = {s.block.name: _conditions(s, spans) for s in found}
+    conditions = {s.block.name: _conditions(s, spans, whole.get(s.block.name, ())) for s in found}
     return tuple(_Peeling(spans, conditions).pieces(root, {}))
 
 
@@ -67,11 +68,12 @@ def leaves(pieces: Sequence[Piece]) -> Iterator[Leaf]:
                 yield from leaves(piece.body)
 
 
-def _conditions(site: Site, spans: Ranges) -> tuple[Expr, ...]:
+def _conditions(site: Site, spans: Ranges, whole: Collection[str]) -> tuple[Expr, ...]:
     """Where a block runs, over its loops: where its predicate holds of its own iterations, which
     are those that its loops have by themselves."""
     own = _own(site.block)
     found = [c for p in site.block.predicate for c in conjuncts(substitute(p, own))]
+    found = [_for_any(c, {n: site.extents[n] for n in whole}) for c in found]
     for loop in site.loops:
         low, high = spans[loop.name]
         value = own.get(loop.name, Name(loop.name))
@@ -79,6 +81,21 @@ def _conditions(site: Site, spans: Ranges) -> tuple[Expr, ...]:
             found.append(Binary(">=", value, Const(0)))
             found.append(Binary("<", value, Const(loop.extent)))
     return tuple(dict.fromkeys(found))
+
+
+def _for_any(condition: Expr, lanes: Mapping[str, int]) -> Expr:
+    """The condition that another one holds for at least one lane."""
+    match condition:
+        case Binary("<" | "<=" | ">" | ">=" as op, left, right):
+            slack = Binary("-", left, right)
+            for coefficient, term in addends(simplify(slack, lanes)):
+                if isinstance(term, Name) and term.name in lanes:
+                    least = (coefficient > 0) == (op in ("<", "<="))
+                    value = 0 if least else lanes[term.name] - 1
+                    condition = substitute(condition, {term.name: Const(value)})
+            return condition
+        case _:
+            return condition
 
 
 def _own(block: Block) -> dict[str, Expr]:

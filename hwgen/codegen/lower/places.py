@@ -1,7 +1,8 @@
 """Where tensors live: buffers on the chip and images off it, as steps of their coordinates.
 
-A tensor's dimension along which an entry's lanes run is cut by them: its coordinate counts entries.
-A buffer holds the box of coordinates that its home's inside touches, one for each of its slots.
+A tensor's dimension along which an entry's lanes run is cut by them: its coordinate counts entries,
+and where the lanes of an operand are several entries (rows), those follow each other. A buffer
+holds the box of coordinates that its home's inside touches, one for each of its slots.
 """
 
 from __future__ import annotations
@@ -12,30 +13,33 @@ from math import lcm, prod
 
 from hwgen.codegen.layout import BufferLayout
 from hwgen.codegen.layout_order import dense
-from hwgen.codegen.lower.blocks import BlockCall, Covered
+from hwgen.codegen.lower.blocks import Covered
+from hwgen.codegen.lower.cuts import Cut, cut_of, longest
+from hwgen.codegen.lower.images import image_of
+from hwgen.codegen.lower.lanes import Lanes
 from hwgen.codegen.nest.boxes import Use, box, uses
 from hwgen.codegen.program import Image
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.affine import Affine
 from hwgen.polyhedral.nest.aliases import places_of
 from hwgen.polyhedral.nest.limits import aligned
-from hwgen.polyhedral.nest.state import Site, State, Storage, Tensor
+from hwgen.polyhedral.nest.state import State, Storage, Tensor
 from hwgen.polyhedral.nest.terms import simplify
-from hwgen.polyhedral.scop import View
-from hwgen.spec.expression import Access, Binary, Const, Expr, Name, add, multiply, names
-from hwgen.spec.hardware import HardwareSpec, Operand
+from hwgen.spec.expression import Binary, Const, Expr, add, multiply, names
+from hwgen.spec.hardware import HardwareSpec, Memory, Operand
 
 NO_TURN = Affine(())
 
-Cut = tuple[tuple[int | None, int], ...]
-"""For each dimension of an entry: the tensor's dimension that its lanes run along, and how many."""
+Places = Mapping[tuple[str, int], "Place"]
+"""By block and number of its call's operand."""
 
 
 @dataclass(frozen=True)
 class Place:
     """A buffer or an image. `origins`: the index where its box begins; `sizes`: lanes that cut each
-    dimension; `counts` and `strides`, in entries, of the coordinates. `turn`: over loops, the
-    number of the tile in use, whose remainder by `slots` is its slot. `image`: where it is one."""
+    dimension, of which `rows` (dimension, extent, step) are entries of their own; `counts` and
+    `strides`, in entries, of the coordinates. `turn`: over loops, the number of the tile in use,
+    whose remainder by `slots` is its slot. `image`: where it is one."""
 
     name: str
     tensor: str
@@ -44,6 +48,7 @@ class Place:
     sizes: tuple[int, ...]
     counts: tuple[int, ...]
     strides: tuple[int, ...]
+    rows: tuple[tuple[int | None, int, int], ...] = ()
     home: tuple[str, ...] = ()
     slots: int = 1
     turn: Affine = NO_TURN
@@ -54,21 +59,24 @@ class Place:
     def offset(self, indices: Sequence[Expr], extents: Mapping[str, int]) -> Expr:
         """The entry of an element, from the first of its slot."""
         result: Expr = Const(0)
-        for index, origin, size, stride in zip(
-            indices, self.origins, self.sizes, self.strides, strict=True
-        ):
-            distance: Expr = Binary("-", index, origin)
-            if size > 1:
-                distance = Binary("//", distance, Const(size))
-            result = add(result, multiply(distance, Const(stride)))
+        distances = [
+            Binary("-", index, origin) for index, origin in zip(indices, self.origins, strict=True)
+        ]
+        for distance, size, stride in zip(distances, self.sizes, self.strides, strict=True):
+            whole: Expr = Binary("//", distance, Const(size)) if size > 1 else distance
+            result = add(result, multiply(whole, Const(stride)))
+        for dimension, extent, step in self.rows:
+            if dimension is not None and extent > 1:
+                row = Binary("%", distances[dimension], Const(extent))
+                result = add(result, multiply(row, Const(step)))
         return simplify(result, extents)
 
     @property
     def layout(self) -> BufferLayout:
         """What the allocation asks of it."""
         return BufferLayout(
-            self.name, self.memory, self.slots, self.counts, self.strides, self._text(), (),
-            self.granule,
+            self.name, self.memory, self.slots, self.counts, self.strides, self._text(),
+            tuple(extent for _, extent, _ in self.rows), self.granule,
         )  # fmt: skip
 
     def _text(self) -> str:
@@ -81,80 +89,100 @@ class Place:
             distance = name if origin == Const(0) else f"{name} - ({origin})"
             distance = f"floor(({distance})/{size})" if size > 1 else distance
             terms.append(f"{stride}*({distance})" if stride != 1 else f"{distance}")
+        terms += [f"{k}*({index[d]} mod {n})" for d, n, k in self.rows if d is not None and n > 1]
         slot = f"({self.turn}) mod {self.slots}" if self.slots > 1 else "0"
         parameters = sorted({n for o in self.origins for n in names(o)} | {*self.turn.names})
         head = f"[{', '.join(parameters)}] -> " if parameters else ""
-        body = f"{self.tensor}[{', '.join(index)}] -> {self.memory}[{slot}, {' + '.join(terms)}]"
+        entry = " + ".join(terms) or "0"
+        body = f"{self.tensor}[{', '.join(index)}] -> {self.memory}[{slot}, {entry}]"
         return f"{head}{{ {body} }}"
 
 
-def places(covered: Covered, hardware: HardwareSpec) -> dict[str, Place]:
-    """Where each tensor lives, by name; those in the place of another, where that does.
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """Operands that stand for one tensor in one form, how they cut it, and whose they are."""
+
+    cut: Cut
+    operands: list[Operand]
+    uses: list[tuple[str, int]]
+
+
+def places(covered: Covered, hardware: HardwareSpec, lanes: Lanes) -> Places:
+    """Where the tensor of each operand lives; one in the place of another, where that does.
 
     Raises:
-        HwgenError: H503 where calls disagree on the entries of a buffer.
+        HwgenError: H503 where calls disagree on the entries of a buffer, H504 of an output.
     """
     state = covered.state
     home = places_of(state)
     found: dict[str, list[Use]] = {}
     for use in uses(state, state.root):
         found.setdefault(home.get(use.access.tensor, use.access.tensor), []).append(use)
-    wanted = _wanted(covered, home)
-    result: dict[str, Place] = {}
-    for tensor in state.tensors:
-        if tensor.name not in wanted:
-            continue
-        operands, cut = wanted[tensor.name]
-        storage = state.storage.get(tensor.name, Storage(tensor.name))
-        memory = operands[0].memory
-        if hardware.memory[memory].kind == "offchip":
-            view = covered.views.get(tensor.name)
-            result[tensor.name] = _image(tensor, operands[0], cut, hardware, view)
-        else:
-            result[tensor.name] = _buffer(
-                covered, tensor, storage, found[tensor.name], operands, cut, hardware
-            )
-    return result | {t: result[r] for t, r in home.items() if r in result}
+    result: dict[tuple[str, int], Place] = {}
+    for name, forms in _wanted(covered, home, hardware).items():
+        tensor = state.tensor[name]
+        for number, held in enumerate(forms):
+            memory = hardware.memory[held.operands[0].memory]
+            if memory.kind == "offchip":
+                suffix = f"_{number + 1}" if number else ""
+                place = _image(covered, tensor, held, lanes, hardware, suffix)
+            else:
+                storage = state.storage.get(name, Storage(name))
+                place = _buffer(covered, tensor, storage, found[name], held, memory)
+            result |= dict.fromkeys(held.uses, place)
+    return result
 
 
-def _wanted(covered: Covered, home: Mapping[str, str]) -> dict[str, tuple[list[Operand], Cut]]:
-    """By tensor, the operands that stand for it, and how they cut it."""
-    result: dict[str, tuple[list[Operand], Cut]] = {}
+def _wanted(
+    covered: Covered, home: Mapping[str, str], hardware: HardwareSpec
+) -> dict[str, list[_Held]]:
+    """By tensor, the forms in which calls want it: one but of an input, which the host lays out
+    for each of them."""
+    result: dict[str, list[_Held]] = {}
     for site in covered.state.sites:
         call = covered.calls[site.block.name]
-        for operand, access in zip(call.intrinsic.operands, call.operands, strict=True):
-            cut = _cut(site, call, operand, access)
+        for k, (operand, access) in enumerate(
+            zip(call.intrinsic.operands, call.operands, strict=True)
+        ):
+            cut = cut_of(site, call, operand, access)
             tensor = home.get(access.tensor, access.tensor)
-            operands, known = result.setdefault(tensor, ([], cut))
-            if known != cut:
-                raise HwgenError(
-                    "H503",
-                    f"calls disagree on the entries of {access.tensor}",
-                    found=f"{_shown(known)}, and for {call.intrinsic.name} {_shown(cut)}",
-                    allowed="one layout for a tensor",
-                    repair=f"a copy of {access.tensor} for one of them (cache_read, cache_write)",
+            forms = result.setdefault(tensor, [])
+            several = _laid_out(covered, tensor)
+            use = (site.block.name, k)
+            for n, held in enumerate(forms):
+                same = (held.operands[0].memory, held.operands[0].dtype) == (
+                    operand.memory,
+                    operand.dtype,
                 )
-            operands.append(operand)
+                offchip = hardware.memory[operand.memory].kind == "offchip"
+                both = longest(held.cut, cut, exact=offchip) if same else None
+                if both is not None:
+                    forms[n] = _Held(both, [*held.operands, operand], [*held.uses, use])
+                    break
+            else:
+                if forms and not several:
+                    raise _differ(tensor, forms[0].cut, call.intrinsic.name, cut)
+                forms.append(_Held(cut, [operand], [use]))
     return result
+
+
+def _laid_out(covered: Covered, tensor: str) -> bool:
+    """Whether the host lays a tensor out, and may do so in several ways."""
+    return covered.state.tensor[tensor].role == "input" or tensor in covered.views
+
+
+def _differ(tensor: str, known: Cut, intrinsic: str, cut: Cut) -> HwgenError:
+    return HwgenError(
+        "H503",
+        f"calls disagree on the entries of {tensor}",
+        found=f"{_shown(known)}, and for {intrinsic} {_shown(cut)}",
+        allowed="one layout for a tensor that calls write",
+        repair=f"a copy of {tensor} for one of them (cache_read, cache_write)",
+    )
 
 
 def _shown(cut: Cut) -> str:
     return " x ".join(f"{n} of dimension {d}" if d is not None else str(n) for d, n in cut) or "1"
-
-
-def _cut(site: Site, call: BlockCall, operand: Operand, access: Access) -> Cut:
-    """How an operand's dimensions cut a tensor's."""
-    from hwgen.polyhedral.nest.tensorize import steps
-
-    lanes = dict(call.lanes)
-    inner = {x for x in lanes.values() if x}
-    result: list[tuple[int | None, int]] = []
-    for iterator, extent in zip(operand.indices, operand.shape, strict=True):
-        loop = lanes.get(iterator, "")
-        step = steps(site, access, loop, inner) if loop else None
-        moved = [d for d, s in enumerate(step or ()) if s]
-        result.append((moved[0] if moved else None, extent))
-    return tuple(result)
 
 
 def _sizes(rank: int, cut: Cut) -> tuple[int, ...]:
@@ -162,41 +190,28 @@ def _sizes(rank: int, cut: Cut) -> tuple[int, ...]:
 
 
 def _image(
-    tensor: Tensor, operand: Operand, cut: Cut, hardware: HardwareSpec, view: View | None
+    covered: Covered,
+    tensor: Tensor,
+    held: _Held,
+    lanes: Lanes,
+    hardware: HardwareSpec,
+    suffix: str,
 ) -> Place:
-    """A tensor in off-chip memory: entries in the tensor's order, then an entry's lanes."""
-    rank = len(tensor.shape)
-    sizes = _sizes(rank, cut)
-    counts = tuple(-(-e // n) for e, n in zip(tensor.shape, sizes, strict=True))
-    lanes = tuple(n for _, n in cut)
-    index: list[Expr] = []
-    for d in range(rank):
-        expression: Expr = Name(f"p{d}")
-        for position, (dimension, extent) in enumerate(cut):
-            if dimension == d and extent > 1:
-                expression = add(multiply(expression, Const(extent)), Name(f"p{rank + position}"))
-        index.append(expression)
-    role = "temporary" if tensor.role == "intermediate" else tensor.role
-    if view is not None:
-        role = "input"
-        index = [f.expression({f"d{d}": e for d, e in enumerate(index)}) for f in view.indices]
-    memory = hardware.memory[operand.memory]
-    reached = memory.shared and hardware.code.handles_are_pointers
-    same = (
-        view is None
-        and role != "temporary"
-        and all(n == 1 for n in sizes)
-        and operand.dtype == tensor.dtype
+    """A tensor in off-chip memory."""
+    sizes = _sizes(len(tensor.shape), held.cut)
+    padded = tuple(
+        -(-e // n) * n if lanes.padded(tensor.name, d) else e
+        for d, (e, n) in enumerate(zip(tensor.shape, sizes, strict=True))
     )
-    image = Image(
-        f"{tensor.name}_image", view.source if view is not None else tensor.name, role,
-        operand.dtype, counts, lanes, tuple(index), view.fill if view is not None else 0,
-        in_place=reached and same, memory=operand.memory,
-        shape=tensor.shape if role == "temporary" else (),
-    )  # fmt: skip
-    zero: tuple[Expr, ...] = (Const(0),) * rank
+    image = image_of(
+        tensor, held.operands[0], held.cut, padded, hardware, covered.views.get(tensor.name), suffix
+    )
+    zero: tuple[Expr, ...] = (Const(0),) * len(tensor.shape)
+    if hardware.memory[image.memory].by_element:
+        sizes = (1,) * len(sizes)
+    counts = image.outer
     return Place(
-        image.name, tensor.name, operand.memory, zero, sizes, counts, dense(counts), image=image
+        image.name, tensor.name, image.memory, zero, sizes, counts, dense(counts), image=image
     )
 
 
@@ -205,22 +220,25 @@ def _buffer(
     tensor: Tensor,
     storage: Storage,
     found: list[Use],
-    operands: Sequence[Operand],
-    cut: Cut,
-    hardware: HardwareSpec,
+    held: _Held,
+    memory: Memory,
 ) -> Place:
+    operands, rank = held.operands, len(tensor.shape)
     home = covered.homes.get(tensor.name, ())
     touched = box(found, home, tensor.shape)
-    sizes = _sizes(len(tensor.shape), cut)
+    sizes = _sizes(rank, held.cut)
     counts = tuple(-(-e // n) for e, n in zip(touched.extents, sizes, strict=True))
     slots = storage.slots if home else 1  # A tile that none follows needs one.
     turn = _turn(covered.state, home, slots) if slots > 1 else NO_TURN
-    memory = hardware.memory[operands[0].memory]
+    rows = held.cut[: len(held.cut) - len(memory.entry_shape)]
+    steps = dense([n for _, n in rows])
+    span = prod(n for _, n in rows)
     low = max(o.address.minimum for o in operands)
     high = min(memory.capacity_entries, *(o.address.maximum + 1 for o in operands))
     return Place(
         tensor.name, tensor.name, memory.name, touched.origins, sizes, counts,
-        aligned(counts, storage.aligns), home, slots, turn,
+        tuple(span * n for n in aligned(counts, storage.aligns)),
+        tuple((d, n, k) for (d, n), k in zip(rows, steps, strict=True)), home, slots, turn,
         lcm(*(o.address.step for o in operands)), range(low, max(low, high)),
     )  # fmt: skip
 

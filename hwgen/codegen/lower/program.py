@@ -9,6 +9,7 @@ from itertools import count, groupby
 from hwgen.codegen.c_names import kernel_name
 from hwgen.codegen.configuration import configured
 from hwgen.codegen.lower.blocks import Covered, covered
+from hwgen.codegen.lower.lanes import lanes_of
 from hwgen.codegen.lower.live import addresses
 from hwgen.codegen.lower.nests import peeled
 from hwgen.codegen.lower.places import Place, places
@@ -32,7 +33,7 @@ class Lowered:
     """A program, and what was decided on the way to it."""
 
     covered: Covered
-    places: Mapping[str, Place]
+    places: tuple[Place, ...]
     program: KernelProgram
 
 
@@ -44,12 +45,14 @@ def lower_tree(workload: Workload, hardware: HardwareSpec, state: State, homes: 
             cannot be; H61x where the chip cannot order, address or hold the calls.
     """
     cover = covered(state, homes, hardware, build_scop(workload).view)
-    where = places(cover, hardware)
-    pieces = peeled(cover.state.root)
+    lanes = lanes_of(cover)
+    where = places(cover, hardware, lanes)
+    pieces = peeled(cover.state.root, lanes.whole)
     buffers = addresses(pieces, cover.calls, where, hardware)
-    items = Builder(cover, where, buffers).items(pieces)
+    items = Builder(cover, where, lanes, buffers).items(pieces)
     stream = Stream(items)
-    images = [p.image for p in where.values() if p.image is not None]
+    held = tuple({p.name: p for p in where.values()}.values())
+    images = [p.image for p in held if p.image is not None]
     check_reach(workload, images, stream.sites)
     kernels: list[MicroKernelDef] = []
     emission = _Emission(kernels, _by_site(synchronise(hardware, stream)))
@@ -66,7 +69,7 @@ def lower_tree(workload: Workload, hardware: HardwareSpec, state: State, homes: 
         kernels=tuple(kernels),
         body=numbered(folded(body), set(), count(len(stream.sites))),
     )
-    return Lowered(cover, where, configured(program, hardware))
+    return Lowered(cover, held, configured(program, hardware))
 
 
 def _by_site(syncs: Iterable[SyncSite]) -> dict[tuple[int, bool], list[SyncSite]]:

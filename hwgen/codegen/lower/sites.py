@@ -8,8 +8,9 @@ from itertools import count
 
 from hwgen.codegen.absorption import Absorption, Part, Walk, absorb_in_parts
 from hwgen.codegen.lower.blocks import BlockCall, Covered
+from hwgen.codegen.lower.lanes import Lanes
 from hwgen.codegen.lower.nests import Leaf, Nest, Piece
-from hwgen.codegen.lower.places import Place
+from hwgen.codegen.lower.places import Place, Places
 from hwgen.codegen.program import Buffer
 from hwgen.codegen.sites import Address, Touch, modulo
 from hwgen.errors import HwgenError
@@ -18,7 +19,7 @@ from hwgen.polyhedral.nest.build import unique
 from hwgen.polyhedral.nest.state import Stage
 from hwgen.polyhedral.nest.terms import apply, simplify
 from hwgen.polyhedral.operations import Operation
-from hwgen.spec.expression import Access, Expr, names
+from hwgen.spec.expression import Access, Const, Expr, names, substitute
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,8 @@ class Builder:
     """One walk over a peeled tree."""
 
     covered: Covered
-    places: Mapping[str, Place]
+    places: Places
+    lanes: Lanes
     buffers: Mapping[str, Buffer]
     numbers: Iterator[int] = field(default_factory=count)
 
@@ -116,11 +118,12 @@ class Builder:
         """The calls of a leaf in the loops directly around it."""
         call = self.covered.calls[leaf.block.name]
         lanes = {loop for _, loop in call.lanes if loop}
-        offsets = [self._offset(leaf, a) for a in call.operands]
-        turns = [self._later(leaf, self.places[a.tensor].turn) for a in call.operands]
+        held = [self.places[leaf.block.name, k] for k in range(len(call.operands))]
+        offsets = [self._offset(leaf, a, p) for a, p in zip(call.operands, held, strict=True)]
+        turns = [self._later(leaf, place.turn) for place in held]
         kept = {n for g in leaf.guards for n in names(g)}
         kept |= {n for turn in turns for n in turn.names}
-        self._check_lanes(leaf, call, chain, kept)
+        taking = self._taking_part(leaf, call, chain, kept)
         inside = [x for x in chain if x.name not in kept and x.name not in lanes]
         outside = tuple(
             Around(x.name, x.low, x.high) for x in chain if x.name in kept and x.name not in lanes
@@ -133,34 +136,42 @@ class Builder:
         fixed = [o.fix(start) for o in offsets]
         turns = [turn.fix(start) for turn in turns]
         found: list[Item] = []
-        for part in absorb_in_parts(call.intrinsic, walks):
-            found.append(self._site(leaf, call, fixed, turns, part, (*around, *outside)))
+        for part in absorb_in_parts(call.intrinsic.narrowed(taking), walks):
+            here = (*around, *outside)
+            found.append(self._site(leaf, call, fixed, turns, part, here, taking))
         for loop in reversed(outside):
             found = [Body(loop, tuple(found))]
         yield from found
 
-    def _check_lanes(
+    def _taking_part(
         self, leaf: Leaf, call: BlockCall, chain: Sequence[Nest], kept: set[str]
-    ) -> None:
-        extents = dict(call.intrinsic.iterators)
-        spans = {x.name: x.high - x.low for x in chain}
-        for iterator, loop in call.lanes:
-            if loop and (loop in kept or spans.get(loop, 0) != extents[iterator]):
+    ) -> tuple[int, ...]:
+        """How many lanes of each iterator take part; () where all do."""
+        spans = {x.name: (x.low, x.high) for x in chain}
+        result: list[int] = []
+        for iterator, extent in call.intrinsic.iterators:
+            loop = dict(call.lanes)[iterator]
+            fewer = iterator in call.intrinsic.partial
+            low, high = spans.get(loop, (0, 0)) if loop else (0, 1 if fewer else extent)
+            if loop in kept or low or not high or (high < extent and not fewer):
                 raise HwgenError(
                     "H423",
                     f"{leaf.block.name} ends within the lanes of {call.intrinsic.name}",
-                    found=f"{loop}: {spans.get(loop, 0)} of {extents[iterator]}",
-                    allowed="whole lanes in every call",
+                    found=f"{loop}: {low}..{high - 1} of {extent}",
+                    allowed="the first lanes, or all where it has no field for fewer",
                     repair="pad the loop to a multiple of the lanes before splitting it",
                 )
+            result.append(high)
+        return () if result == [e for _, e in call.intrinsic.iterators] else tuple(result)
 
-    def _offset(self, leaf: Leaf, access: Access) -> Affine:
+    def _offset(self, leaf: Leaf, access: Access, place: Place) -> Affine:
         """The entry of an access from the first of its slot, over loops."""
         extents = self.covered.state.extents
         indices = [apply(i, leaf.block.binding, extents) for i in access.indices]
-        place = self.places[access.tensor]
         entry = simplify(place.offset(indices, extents), extents)
         lanes = {x for _, x in self.covered.calls[leaf.block.name].lanes if x}
+        if place.image is not None and not place.image.lanes:
+            entry = simplify(substitute(entry, dict.fromkeys(lanes, Const(0))), extents)
         found = affine(entry)
         if found is None or lanes & set(found.names):
             raise HwgenError(
@@ -188,6 +199,7 @@ class Builder:
         turns: Sequence[Affine],
         part: Part,
         around: tuple[Around, ...],
+        taking: tuple[int, ...],
     ) -> CallSite:
         block = leaf.block
         stage = self.covered.state.stage[block.stage]
@@ -205,7 +217,7 @@ class Builder:
             moved = zip(repeats, absorbed.outer, strict=True)
             terms = [*offsets[k].terms, *((n, w.strides[k]) for n, w in moved)]
             constant = offsets[k].constant + part.offsets[k]
-            place = self.places[access.tensor]
+            place = self.places[block.name, k]
             buffer = self.buffers.get(place.name)
             writes = access.tensor == block.stage and operand.access != "read"
             if buffer is None:
@@ -236,7 +248,7 @@ class Builder:
         )  # fmt: skip
         return CallSite(
             next(self.numbers), operation, absorbed, tuple(addresses), tuple(touches), around,
-            tuple(repeats), leaf.guards,
+            tuple(repeats), leaf.guards, taking,
         )  # fmt: skip
 
 

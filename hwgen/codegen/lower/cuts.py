@@ -1,0 +1,42 @@
+"""How the lanes of calls cut a tensor's dimensions."""
+
+from __future__ import annotations
+
+from hwgen.codegen.lower.blocks import BlockCall
+from hwgen.polyhedral.nest.state import Site
+from hwgen.polyhedral.nest.tensorize import steps
+from hwgen.spec.expression import Access
+from hwgen.spec.hardware import Operand
+
+Cut = tuple[tuple[int | None, int], ...]
+"""For each dimension of an operand: the tensor's dimension that its lanes run along (None where
+none does), and how many there are. The last ones are an entry's, those before are rows."""
+
+
+def cut_of(site: Site, call: BlockCall, operand: Operand, access: Access) -> Cut:
+    """How an operand's dimensions cut the tensor that it stands for."""
+    lanes = dict(call.lanes)
+    inner = {x for x in lanes.values() if x}
+    result: list[tuple[int | None, int]] = []
+    for iterator, extent in zip(operand.indices, operand.shape, strict=True):
+        dimension = moved(site, access, lanes.get(iterator, ""), inner)
+        result.append((dimension, extent))
+    return tuple(result)
+
+
+def moved(site: Site, access: Access, loop: str, inner: set[str]) -> int | None:
+    """The dimension that an access moves along with a loop; None where it does not."""
+    step = steps(site, access, loop, inner) if loop else None
+    found = [d for d, s in enumerate(step or ()) if s]
+    return found[0] if found else None
+
+
+def longest(one: Cut, other: Cut, *, exact: bool) -> Cut | None:
+    """The cut that serves both: one that covers fewer rows of a block is applied to each of them.
+    None where they are no parts of each other, or, with `exact`, not the same."""
+    if one == other:
+        return one
+    if exact:
+        return None
+    long, short = (one, other) if len(one) > len(other) else (other, one)
+    return long if long[len(long) - len(short) :] == short else None

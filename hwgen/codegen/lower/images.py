@@ -1,0 +1,98 @@
+"""Tensors as off-chip memory holds them: in their own order, an entry's lanes last."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+
+from hwgen.codegen.image_layout import is_tensor
+from hwgen.codegen.lower.cuts import Cut
+from hwgen.codegen.program import Image
+from hwgen.errors import HwgenError
+from hwgen.polyhedral.nest.state import Tensor
+from hwgen.polyhedral.scop import View
+from hwgen.spec.expression import Const, Expr, Name, add, multiply
+from hwgen.spec.hardware import HardwareSpec, Operand
+
+
+def image_of(
+    tensor: Tensor,
+    operand: Operand,
+    cut: Cut,
+    padded: Sequence[int],
+    hardware: HardwareSpec,
+    view: View | None,
+    suffix: str,
+) -> Image:
+    """The image of a tensor. `padded`: extents to which lanes that take part past its end reach;
+    `view`: what the host fills it from, where that is another tensor.
+
+    Raises:
+        HwgenError: H504 where lanes do not follow each other in a memory of single elements.
+    """
+    memory = hardware.memory[operand.memory]
+    rank = len(tensor.shape)
+    index: list[Expr] = []
+    if memory.by_element:
+        _check_last(tensor, operand, cut)
+        outer, lanes = tuple(padded), ()
+        index = [Name(f"p{d}") for d in range(rank)]
+    else:
+        sizes = [prod(n for d, n in cut if d == dimension) for dimension in range(rank)]
+        outer = tuple(-(-e // n) for e, n in zip(tensor.shape, sizes, strict=True))
+        lanes = tuple(n for _, n in cut)
+        index = [_element(d, rank, cut) for d in range(rank)]
+    shape = tensor.shape
+    if view is not None:
+        index = [f.expression({f"d{d}": e for d, e in enumerate(index)}) for f in view.indices]
+    for n, (dimension, extent) in enumerate(cut if lanes else ()):
+        if dimension is None and extent > 1:
+            # No iteration uses these lanes: they lie outside the tensor.
+            apart = multiply(Name(f"p{rank + n}"), Const(max(shape, default=1) + 1))
+            index[0] = add(index[0], apart)
+    role = tensor.role
+    image = Image(
+        f"{tensor.name}_image{suffix}",
+        view.source if view is not None else tensor.name,
+        "input" if view is not None else "temporary" if role == "intermediate" else role,
+        operand.dtype,
+        outer,
+        lanes,
+        tuple(index),
+        view.fill if view is not None else 0,
+        shape=tensor.shape if role == "intermediate" and view is None else (),
+        memory=operand.memory,
+    )
+    return _in_place(image, tensor, hardware, view)
+
+
+def _in_place(image: Image, tensor: Tensor, hardware: HardwareSpec, view: View | None) -> Image:
+    """The image as the caller's own array, where it is the same and calls reach it."""
+    memory = hardware.memory[image.memory]
+    reached = memory.shared and hardware.code.handles_are_pointers
+    if not reached or view is not None or image.role == "temporary":
+        return image
+    return replace(image, in_place=is_tensor(image, tensor))
+
+
+def _element(dimension: int, rank: int, cut: Cut) -> Expr:
+    """The tensor's index along a dimension at a position of the image."""
+    result: Expr = Name(f"p{dimension}")
+    for position, (along, extent) in enumerate(cut):
+        if along == dimension and extent > 1:
+            result = add(multiply(result, Const(extent)), Name(f"p{rank + position}"))
+    return result
+
+
+def _check_last(tensor: Tensor, operand: Operand, cut: Cut) -> None:
+    """Lanes of a call are neighbours in memory: they run along the last dimension."""
+    along = [d for d, n in cut if d is not None and n > 1]
+    if along and along != [len(tensor.shape) - 1]:
+        raise HwgenError(
+            "H504",
+            f"the lanes of {operand.name} are no neighbours in {tensor.name}",
+            found=f"lanes along dimension {', '.join(map(str, along))}",
+            allowed=f"lanes along the last of {len(tensor.shape)} dimensions",
+            repair=f"another order of the dimensions of {tensor.name}",
+        )

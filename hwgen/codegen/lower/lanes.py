@@ -1,0 +1,115 @@
+"""Lanes past the end: of which loops calls end exactly, and of which they do whole blocks.
+
+Where every call on some lanes can let fewer of them take part, each ends where its loop does.
+Where one cannot, all do whole blocks, and what lies past the end is padding: of images, zeros that
+the host puts there; of results, values that nobody reads. What is added up past the end must change
+nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from hwgen.codegen.lower.blocks import BlockCall, Covered
+from hwgen.codegen.lower.cuts import moved
+from hwgen.errors import HwgenError
+from hwgen.polyhedral.lane_padding import evaluated
+from hwgen.polyhedral.nest.aliases import places_of
+from hwgen.polyhedral.nest.state import Site
+from hwgen.polyhedral.semantics import updates
+from hwgen.spec.expression import Access, names
+
+Key = tuple[str, str] | tuple[str, int]
+"""A block and a loop of lanes, or a tensor and a dimension."""
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """`whole`: by block, loops of lanes of which every call does all; `dimensions`: of tensors,
+    those that such lanes run along."""
+
+    whole: Mapping[str, frozenset[str]]
+    dimensions: frozenset[tuple[str, int]]
+
+    def padded(self, tensor: str, dimension: int) -> bool:
+        """Whether lanes may reach past the end of a dimension."""
+        return (tensor, dimension) in self.dimensions
+
+
+def lanes_of(covered: Covered) -> Lanes:
+    """How each block's lanes end.
+
+    Raises:
+        HwgenError: H423 where lanes past the end would change a sum.
+    """
+    home = places_of(covered.state)
+    groups: dict[Key, set[Key]] = {}
+    able: dict[Key, bool] = {}
+    for site in covered.state.sites:
+        call = covered.calls[site.block.name]
+        lanes = {loop for _, loop in call.lanes if loop}
+        for iterator, loop in call.lanes:
+            if not loop:
+                continue
+            key = (site.block.name, loop)
+            able[key] = iterator in call.intrinsic.partial
+            group = groups.setdefault(key, {key})
+            for operand, access in zip(call.intrinsic.operands, call.operands, strict=True):
+                along = moved(site, access, loop, lanes) if iterator in operand.indices else None
+                if along is not None:
+                    tensor: Key = (home.get(access.tensor, access.tensor), along)
+                    group |= groups.get(tensor, {tensor})
+                    groups |= dict.fromkeys(group, group)
+    whole: dict[str, set[str]] = {}
+    dimensions: set[tuple[str, int]] = set()
+    for site in covered.state.sites:
+        call = covered.calls[site.block.name]
+        for iterator, loop in call.lanes:
+            if loop and not all(able.get(k, True) for k in groups[site.block.name, loop]):
+                whole.setdefault(site.block.name, set()).add(loop)
+                for k in groups[site.block.name, loop]:
+                    if isinstance(k[1], int):
+                        dimensions.add((k[0], k[1]))
+                _check_neutral(covered, site, call, iterator, loop)
+    return Lanes({b: frozenset(x) for b, x in whole.items()}, frozenset(dimensions))
+
+
+def _check_neutral(covered: Covered, site: Site, call: BlockCall, iterator: str, loop: str) -> None:
+    """What lanes past the end add to a sum changes nothing."""
+    cuts = any(loop in names(p) for p in site.block.predicate)
+    target = call.intrinsic.semantics[0].target.tensor
+    own = next(o for o in call.intrinsic.operands if o.name == target)
+    stage = covered.state.stage[site.block.stage]
+    if not cuts or iterator in own.indices or not stage.reduces:
+        return
+    contents: dict[str, int | float] = {}
+    for operand, access in zip(call.intrinsic.operands, call.operands, strict=True):
+        held = _past_the_end(covered, access)
+        if iterator in operand.indices and held is not None:
+            contents[operand.name] = held
+    exact = not any("float" in o.dtype for o in call.intrinsic.operands)
+    if stage.ordered or not any(
+        op == "+=" and evaluated(value, contents, exact) == 0
+        for op, value in updates(call.intrinsic)
+    ):
+        raise HwgenError(
+            "H423",
+            f"lanes of {call.intrinsic.name} past the end of {loop} would change {stage.tensor}",
+            found=f"operands that hold {', '.join(map(str, contents.values())) or 'data'} there",
+            allowed="zeros there, or lanes of which fewer take part",
+            repair="pad the loop, or an extent that is a multiple of the lanes",
+        )
+
+
+def _past_the_end(covered: Covered, access: Access) -> int | float | None:
+    """What the host puts past the end of what a tensor is a copy of; None where it is data."""
+    stage = covered.state.stage.get(access.tensor)
+    while stage is not None and isinstance(stage.value, Access) and not stage.reduces:
+        source = stage.value.tensor
+        if source in covered.views:
+            return covered.views[source].fill
+        if covered.state.tensor[source].role == "input":
+            return 0
+        stage = covered.state.stage.get(source)
+    return None
