@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import permutations
 
+from hwgen.codegen.lower.assignments import assigned
 from hwgen.codegen.lower.cover import Step, steps_of, written_operand
-from hwgen.errors import HwgenError
 from hwgen.polyhedral.nest.aliases import root, shared_homes
 from hwgen.polyhedral.nest.build import unique
 from hwgen.polyhedral.nest.legality import Homes
@@ -27,10 +26,9 @@ from hwgen.polyhedral.nest.state import (
     map_blocks,
     map_loops,
 )
-from hwgen.polyhedral.nest.tensorize import steps
 from hwgen.polyhedral.scop import View
 from hwgen.spec.expression import Access, Const, Expr, Name, names, replace_access, substitute, walk
-from hwgen.spec.hardware import HardwareSpec, Intrinsic, Operand
+from hwgen.spec.hardware import HardwareSpec, Intrinsic
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +71,8 @@ def covered(
         site = state.site[name]
         state, mine = _split(state, homes, site, steps_of(state, site, hardware), hardware)
         calls |= mine
+    lanes = assigned(state, {b: (c.intrinsic, c.operands) for b, c in calls.items()})
+    calls = {b: replace(c, lanes=lanes[b]) for b, c in calls.items()}
     return Covered(state, shared_homes(state, homes), calls, views)
 
 
@@ -90,7 +90,7 @@ def _split(
     hardware: HardwareSpec,
 ) -> tuple[State, dict[str, BlockCall]]:
     """A state in which a block's calls are blocks, and these calls."""
-    depth = _depth(state, homes, site)
+    depth = depth_of(state, homes, site)
     stage = state.stage[site.block.stage]
     taken = {*(t.name for t in state.tensors), *state.loop}
     named: dict[str, str] = {}
@@ -105,10 +105,12 @@ def _split(
     for step in found[:-1]:
         tensor = step.target.tensor
         iterators = tuple((n, extents[n]) for i in step.target.indices for n in names(i))
-        chain, block, own = _copied(site, depth, tensor, taken, {n for n, _ in iterators})
+        own = replace(site.block, stage=tensor, part="whole")
+        used = {n for n, _ in iterators}
+        chain, block, _ = copied(replace(site, block=own), depth, tensor, taken, used)
         taken |= {x.name for x in chain}
-        calls[tensor] = _call(own, step)
-        nests.append(_nest(chain, block))
+        calls[tensor] = _call(step)
+        nests.append(nest(chain, block))
         memory = written_operand(step.intrinsic).memory
         dtype = hardware.memory[memory].dtype or state.tensor[stage.tensor].dtype
         state = _with_stage(
@@ -120,7 +122,7 @@ def _split(
         )
         homes[tensor] = homes.get(places.get(tensor, ""), site.names[:depth])
     last = found[-1]
-    calls[site.block.name] = _call(site, last)
+    calls[site.block.name] = _call(last)
     if stage.tensor in places:
         storage = state.storage[stage.tensor]
         state = state.with_storage(replace(storage, alias=places[stage.tensor]))
@@ -129,13 +131,12 @@ def _split(
         state = replace(
             state, stages=tuple(reads if s.tensor == stage.tensor else s for s in state.stages)
         )
-        state = replace(state, root=_inserted(state.root, site, depth, tuple(nests)))
+        state = replace(state, root=inserted(state.root, site, depth, tuple(nests)))
     return state, calls
 
 
-def _call(site: Site, step: Step) -> BlockCall:
-    lanes = _lanes(site, step.operands, step.intrinsic)
-    return BlockCall(step.intrinsic, step.operands, step.immediates, lanes)
+def _call(step: Step) -> BlockCall:
+    return BlockCall(step.intrinsic, step.operands, step.immediates, ())
 
 
 def _renamed(step: Step, named: Mapping[str, str]) -> Step:
@@ -223,7 +224,7 @@ def _with_stage(
     )
 
 
-def _depth(state: State, homes: Homes, site: Site) -> int:
+def depth_of(state: State, homes: Homes, site: Site) -> int:
     """How many loops around a block stay around all of its calls: those that hold other blocks too,
     or around which a tensor that it touches lives."""
     around = [n for n, x in enumerate(site.loops, 1) if len(x.body) > 1]
@@ -234,10 +235,11 @@ def _depth(state: State, homes: Homes, site: Site) -> int:
     return max(around, default=0)
 
 
-def _copied(
+def copied(
     site: Site, depth: int, tensor: str, taken: set[str], used: set[str]
-) -> tuple[tuple[Loop, ...], Block, Site]:
-    """The loops inside `depth` and the block of another stage over some of its iterators."""
+) -> tuple[tuple[Loop, ...], Block, dict[str, str]]:
+    """Loops of other names for those inside `depth` that some iterators of a block need, the block
+    in them, and the names."""
     bindings = tuple((n, e) for n, e in site.block.bindings if n in used)
     needed = {n for _, e in bindings for n in names(e)}
     needed |= {n for p in site.block.predicate for n in names(p)}
@@ -250,29 +252,26 @@ def _copied(
             seen.add(fresh)
             table[loop.name] = Name(fresh)
             chain.append(replace(loop, name=fresh, body=()))
-    block = Block(
-        tensor,
-        "whole",
-        tuple((n, substitute(e, table)) for n, e in bindings),
-        tuple(substitute(p, table) for p in site.block.predicate),
-        tensorized=site.block.tensorized,
+    block = replace(
+        site.block,
+        bindings=tuple((n, substitute(e, table)) for n, e in bindings),
+        predicate=tuple(substitute(p, table) for p in site.block.predicate),
         shifts=tuple((str(table.get(n, n)), later) for n, later in site.block.shifts),
     )
     marked = block.tensorized
     if marked is not None and marked.loop in table:
         block = replace(block, tensorized=replace(marked, loop=str(table[marked.loop])))
-    own = Site(block, (*site.loops[:depth], *chain), ())
-    return tuple(chain), block, own
+    return tuple(chain), block, {n: str(e) for n, e in table.items()}
 
 
-def _nest(chain: Sequence[Loop], block: Block) -> Node:
+def nest(chain: Sequence[Loop], block: Block) -> Node:
     node: Node = block
     for loop in reversed(chain):
         node = replace(loop, body=(node,))
     return node
 
 
-def _inserted(
+def inserted(
     root: tuple[Node, ...], site: Site, depth: int, nests: tuple[Node, ...]
 ) -> tuple[Node, ...]:
     """The tree with nests before the one of a block."""
@@ -290,52 +289,3 @@ def _inserted(
 
 
 # Lanes
-
-
-def _lanes(
-    site: Site, operands: Sequence[Access], intrinsic: Intrinsic
-) -> tuple[tuple[str, str], ...]:
-    """The loop that each iterator of an intrinsic is, from the block's marked loop inwards.
-
-    Raises:
-        HwgenError: H422 where loops are no lanes of it.
-    """
-    marked = site.block.tensorized
-    assert marked is not None
-    inside = site.names[site.names.index(marked.loop) :] if marked.loop in site.names else ()
-    chain = [n for n in inside if site.extents[n] > 1]
-    iterators = intrinsic.iterators
-    for chosen in permutations(range(len(iterators)), len(chain)):
-        if any(iterators[i][1] != site.extents[n] for i, n in zip(chosen, chain, strict=True)):
-            continue
-        lanes = {name: "" for name, _ in iterators}
-        lanes |= {iterators[i][0]: n for i, n in zip(chosen, chain, strict=True)}
-        if all(
-            _moves_along(site, access, operand, lanes)
-            for operand, access in zip(intrinsic.operands, operands, strict=True)
-        ):
-            return tuple(lanes.items())
-    raise HwgenError(
-        "H422",
-        f"the loops of {site.block.name} from {marked.loop or 'none'} inwards are no lanes of "
-        f"{intrinsic.name}",
-        found=", ".join(f"{n}: {site.extents[n]}" for n in chain) or "no loop",
-        allowed=", ".join(f"{n}: {e}" for n, e in iterators) or "no lanes",
-        repair="split loops to the lanes' extents, and reorder those to the inside",
-    )
-
-
-def _moves_along(site: Site, access: Access, operand: Operand, lanes: Mapping[str, str]) -> bool:
-    """Whether an access moves with a loop exactly where the operand's index has its iterator, and
-    then by single steps of one index."""
-    inner = {x for x in lanes.values() if x}
-    for iterator, loop in lanes.items():
-        if not loop:
-            continue
-        step = steps(site, access, loop, inner)
-        if step is None:
-            return False
-        moved = [s for s in step if s]
-        if (iterator in operand.indices) != bool(moved) or moved not in ([], [1]):
-            return False
-    return True

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from hwgen.codegen.lower.blocks import BlockCall
+from collections.abc import Sequence
+
 from hwgen.polyhedral.nest.state import Site
 from hwgen.polyhedral.nest.tensorize import steps
 from hwgen.spec.expression import Access
@@ -13,9 +14,10 @@ Cut = tuple[tuple[int | None, int], ...]
 none does), and how many there are. The last ones are an entry's, those before are rows."""
 
 
-def cut_of(site: Site, call: BlockCall, operand: Operand, access: Access) -> Cut:
-    """How an operand's dimensions cut the tensor that it stands for."""
-    lanes = dict(call.lanes)
+def cut_of(site: Site, given: Sequence[tuple[str, str]], operand: Operand, access: Access) -> Cut:
+    """How an operand's dimensions cut the tensor that it stands for; `given`: the loop that each
+    iterator is."""
+    lanes = dict(given)
     inner = {x for x in lanes.values() if x}
     result: list[tuple[int | None, int]] = []
     for iterator, extent in zip(operand.indices, operand.shape, strict=True):
@@ -40,3 +42,8 @@ def longest(one: Cut, other: Cut, *, exact: bool) -> Cut | None:
         return None
     long, short = (one, other) if len(one) > len(other) else (other, one)
     return long if long[len(long) - len(short) :] == short else None
+
+
+def sizes_of(rank: int, cut: Cut) -> tuple[int, ...]:
+    """How many lanes cut each dimension of a tensor; those of a diagonal run along it together."""
+    return tuple(next((n for d, n in cut if d == dim), 1) for dim in range(rank))

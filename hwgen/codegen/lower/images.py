@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from math import prod
 
 from hwgen.codegen.image_layout import is_tensor
-from hwgen.codegen.lower.cuts import Cut
+from hwgen.codegen.lower.cuts import Cut, sizes_of
 from hwgen.codegen.program import Image
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.nest.state import Tensor
 from hwgen.polyhedral.scop import View
-from hwgen.spec.expression import Const, Expr, Name, add, multiply
+from hwgen.spec.expression import Binary, Const, Expr, Name, add, multiply
 from hwgen.spec.hardware import HardwareSpec, Operand
 
 
@@ -39,18 +38,14 @@ def image_of(
         outer, lanes = tuple(padded), ()
         index = [Name(f"p{d}") for d in range(rank)]
     else:
-        sizes = [prod(n for d, n in cut if d == dimension) for dimension in range(rank)]
-        outer = tuple(-(-e // n) for e, n in zip(tensor.shape, sizes, strict=True))
+        outer = tuple(-(-e // n) for e, n in zip(tensor.shape, sizes_of(rank, cut), strict=True))
         lanes = tuple(n for _, n in cut)
         index = [_element(d, rank, cut) for d in range(rank)]
-    shape = tensor.shape
     if view is not None:
         index = [f.expression({f"d{d}": e for d, e in enumerate(index)}) for f in view.indices]
-    for n, (dimension, extent) in enumerate(cut if lanes else ()):
-        if dimension is None and extent > 1:
-            # No iteration uses these lanes: they lie outside the tensor.
-            apart = multiply(Name(f"p{rank + n}"), Const(max(shape, default=1) + 1))
-            index[0] = add(index[0], apart)
+    for apart in _idle(rank, cut) if lanes else ():
+        # No iteration uses these lanes: they lie outside the tensor.
+        index[0] = add(index[0], multiply(apart, Const(2 * max(tensor.shape, default=1))))
     role = tensor.role
     image = Image(
         f"{tensor.name}_image{suffix}",
@@ -78,11 +73,22 @@ def _in_place(image: Image, tensor: Tensor, hardware: HardwareSpec, view: View |
 
 def _element(dimension: int, rank: int, cut: Cut) -> Expr:
     """The tensor's index along a dimension at a position of the image."""
-    result: Expr = Name(f"p{dimension}")
+    whole = Name(f"p{dimension}")
     for position, (along, extent) in enumerate(cut):
         if along == dimension and extent > 1:
-            result = add(multiply(result, Const(extent)), Name(f"p{rank + position}"))
-    return result
+            return add(multiply(whole, Const(extent)), Name(f"p{rank + position}"))
+    return whole
+
+
+def _idle(rank: int, cut: Cut) -> Iterator[Expr]:
+    """What is zero in those lanes only that an iteration uses: the first of a dimension along which
+    no loop runs, and a diagonal."""
+    along = [d for d, _ in cut]
+    for n, (dimension, extent) in enumerate(cut):
+        if dimension is None and extent > 1:
+            yield Name(f"p{rank + n}")
+        elif dimension is not None and along.index(dimension) < n:
+            yield Binary("-", Name(f"p{rank + n}"), Name(f"p{rank + along.index(dimension)}"))
 
 
 def _check_last(tensor: Tensor, operand: Operand, cut: Cut) -> None:

@@ -53,7 +53,7 @@ def lanes_of(covered: Covered) -> Lanes:
             if not loop:
                 continue
             key = (site.block.name, loop)
-            able[key] = iterator in call.intrinsic.partial
+            able[key] = able.get(key, True) and iterator in call.intrinsic.partial
             group = groups.setdefault(key, {key})
             for operand, access in zip(call.intrinsic.operands, call.operands, strict=True):
                 along = moved(site, access, loop, lanes) if iterator in operand.indices else None
@@ -66,7 +66,11 @@ def lanes_of(covered: Covered) -> Lanes:
     for site in covered.state.sites:
         call = covered.calls[site.block.name]
         for iterator, loop in call.lanes:
-            if loop and not all(able.get(k, True) for k in groups[site.block.name, loop]):
+            along = [i for i, x in call.lanes if x == loop]
+            exact = loop and all(able.get(k, True) for k in groups[site.block.name, loop])
+            if loop and len(along) > 1:
+                _check_neutral(covered, site, call, iterator, loop)
+            if loop and not exact:
                 whole.setdefault(site.block.name, set()).add(loop)
                 for k in groups[site.block.name, loop]:
                     if isinstance(k[1], int):
@@ -78,15 +82,18 @@ def lanes_of(covered: Covered) -> Lanes:
 def _check_neutral(covered: Covered, site: Site, call: BlockCall, iterator: str, loop: str) -> None:
     """What lanes past the end add to a sum changes nothing."""
     cuts = any(loop in names(p) for p in site.block.predicate)
+    along = [i for i, x in call.lanes if x == loop]
     target = call.intrinsic.semantics[0].target.tensor
     own = next(o for o in call.intrinsic.operands if o.name == target)
     stage = covered.state.stage[site.block.stage]
-    if not cuts or iterator in own.indices or not stage.reduces:
+    diagonal = any(i in own.indices for i in along)
+    if not (cuts or diagonal) or iterator in own.indices or not stage.reduces:
         return
     contents: dict[str, int | float] = {}
     for operand, access in zip(call.intrinsic.operands, call.operands, strict=True):
         held = _past_the_end(covered, access)
-        if iterator in operand.indices and held is not None:
+        both = not diagonal or all(i in operand.indices for i in along)
+        if iterator in operand.indices and both and held is not None:
             contents[operand.name] = held
     exact = not any("float" in o.dtype for o in call.intrinsic.operands)
     if stage.ordered or not any(

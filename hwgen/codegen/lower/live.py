@@ -8,13 +8,14 @@ only then those in different parts of one body.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hwgen.codegen.allocation import place_in
 from hwgen.codegen.lower.blocks import BlockCall
 from hwgen.codegen.lower.nests import Leaf, Nest, Piece
 from hwgen.codegen.lower.places import Place, Places
+from hwgen.codegen.overlap import Slot
 from hwgen.codegen.placement import Wanted
 from hwgen.codegen.program import Buffer
 from hwgen.errors import HwgenError
@@ -30,11 +31,16 @@ class _Life:
     around: tuple[int, int]
 
 
+Together = Callable[[Memory], Mapping[tuple[Slot, Slot], float]]
+"""Of a memory with several banks: for how long units use two slots at once."""
+
+
 def addresses(
     pieces: Sequence[Piece],
     calls: Mapping[str, BlockCall],
     places: Places,
     hardware: HardwareSpec,
+    together: Together,
 ) -> dict[str, Buffer]:
     """Every buffer at its address, by its name.
 
@@ -46,22 +52,39 @@ def addresses(
     for memory in hardware.memories:
         inside = {p.name: p for p in places.values() if p.memory == memory.name and not p.image}
         mine = [(p, lives[name]) for name, p in inside.items() if name in lives]
-        result |= {b.name: b for b in _placed(memory, mine)}
+        result |= {b.name: b for b in _placed(memory, mine, together)}
     return {p.name: result[p.name] for p in places.values() if p.name in result}
 
 
-def _placed(memory: Memory, wanted: Sequence[tuple[Place, _Life]]) -> list[Buffer]:
+def apart(places: Places) -> dict[str, Buffer]:
+    """Every buffer, as if memories had no end: to see how they are used."""
+    result: dict[str, Buffer] = {}
+    base = 0
+    for place in {p.name: p for p in places.values() if p.image is None}.values():
+        entries = place.layout.slot_entries
+        result[place.name] = Buffer(
+            place.name, place.memory, place.tensor, base, place.slots, entries
+        )
+        base += entries * place.slots
+    return result
+
+
+def _placed(
+    memory: Memory, wanted: Sequence[tuple[Place, _Life]], together: Together
+) -> list[Buffer]:
     """The buffers of a memory, sharing as little of it as there is room for."""
-    apart = [_wanted(place, 0, 0) for place, _ in wanted]
+    several = memory.banks is not None and memory.banks.count > 1 and wanted
+    meeting: Mapping[tuple[Slot, Slot], float] = together(memory) if several else {}
+    alone = [_wanted(place, 0, 0) for place, _ in wanted]
     by_loop = [_wanted(place, *life.around) for place, life in wanted]
     tight = [_wanted(place, life.first, life.last) for place, life in wanted]
-    for attempt in (apart, by_loop):
+    for attempt in (alone, by_loop):
         try:
-            return list(place_in(memory, attempt, {}))
+            return list(place_in(memory, attempt, meeting))
         except HwgenError as error:
             if error.code != "H502":
                 raise
-    return list(place_in(memory, tight, {}))
+    return list(place_in(memory, tight, meeting))
 
 
 def _wanted(place: Place, first: int, last: int) -> Wanted:

@@ -8,13 +8,13 @@ holds the box of coordinates that its home's inside touches, one for each of its
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import lcm, prod
 
 from hwgen.codegen.layout import BufferLayout
 from hwgen.codegen.layout_order import dense
 from hwgen.codegen.lower.blocks import Covered
-from hwgen.codegen.lower.cuts import Cut, cut_of, longest
+from hwgen.codegen.lower.cuts import Cut, cut_of, longest, sizes_of
 from hwgen.codegen.lower.images import image_of
 from hwgen.codegen.lower.lanes import Lanes
 from hwgen.codegen.nest.boxes import Use, box, uses
@@ -24,8 +24,8 @@ from hwgen.polyhedral.affine import Affine
 from hwgen.polyhedral.nest.aliases import places_of
 from hwgen.polyhedral.nest.limits import aligned
 from hwgen.polyhedral.nest.state import State, Storage, Tensor
-from hwgen.polyhedral.nest.terms import simplify
-from hwgen.spec.expression import Binary, Const, Expr, add, multiply, names
+from hwgen.polyhedral.nest.terms import interval, simplify
+from hwgen.spec.expression import Binary, Const, Expr, Name, add, multiply, names, substitute
 from hwgen.spec.hardware import HardwareSpec, Memory, Operand
 
 NO_TURN = Affine(())
@@ -39,7 +39,9 @@ class Place:
     """A buffer or an image. `origins`: the index where its box begins; `sizes`: lanes that cut each
     dimension, of which `rows` (dimension, extent, step) are entries of their own; `counts` and
     `strides`, in entries, of the coordinates. `turn`: over loops, the number of the tile in use,
-    whose remainder by `slots` is its slot. `image`: where it is one."""
+    whose remainder by `slots` is its slot. `image`: where it is one. `dimensions`: of a layout by
+    hand, over the distances `d0, d1, ...` from the origin, of which then `counts` and `strides`
+    are."""
 
     name: str
     tensor: str
@@ -55,21 +57,34 @@ class Place:
     granule: int = 1
     reach: range = range(0)
     image: Image | None = None
+    dimensions: tuple[Expr, ...] = ()
 
-    def offset(self, indices: Sequence[Expr], extents: Mapping[str, int]) -> Expr:
-        """The entry of an element, from the first of its slot."""
+    def block(self, indices: Sequence[Expr], extents: Mapping[str, int]) -> Expr:
+        """The first entry of an element's block of lanes, from the first of its slot."""
         result: Expr = Const(0)
-        distances = [
-            Binary("-", index, origin) for index, origin in zip(indices, self.origins, strict=True)
-        ]
+        distances = self._distances(indices)
+        if self.dimensions:
+            table = {f"d{d}": e for d, e in enumerate(distances)}
+            for dimension, stride in zip(self.dimensions, self.strides, strict=True):
+                result = add(result, multiply(substitute(dimension, table), Const(stride)))
+            return simplify(result, extents)
         for distance, size, stride in zip(distances, self.sizes, self.strides, strict=True):
-            whole: Expr = Binary("//", distance, Const(size)) if size > 1 else distance
+            whole = Binary("//", distance, Const(size)) if size > 1 else distance
             result = add(result, multiply(whole, Const(stride)))
+        return simplify(result, extents)
+
+    def row(self, indices: Sequence[Expr], extents: Mapping[str, int]) -> Expr:
+        """An element's entry, from the first of its block."""
+        result: Expr = Const(0)
+        distances = self._distances(indices)
         for dimension, extent, step in self.rows:
             if dimension is not None and extent > 1:
                 row = Binary("%", distances[dimension], Const(extent))
                 result = add(result, multiply(row, Const(step)))
         return simplify(result, extents)
+
+    def _distances(self, indices: Sequence[Expr]) -> list[Expr]:
+        return [Binary("-", index, at) for index, at in zip(indices, self.origins, strict=True)]
 
     @property
     def layout(self) -> BufferLayout:
@@ -81,10 +96,15 @@ class Place:
 
     def _text(self) -> str:
         """isl text of the map from the tensor's index to slot and entry."""
-        index = [f"i{d}" for d in range(len(self.counts))]
+        index = [f"i{d}" for d in range(len(self.origins))]
         terms: list[str] = []
-        for name, origin, size, stride in zip(
-            index, self.origins, self.sizes, self.strides, strict=True
+        if self.dimensions:
+            entry = self.block([Name(n) for n in index], dict.fromkeys(index, 1 << 30))
+            terms.append(str(entry))
+        for name, origin, size, stride in (
+            ()
+            if self.dimensions
+            else zip(index, self.origins, self.sizes, self.strides, strict=True)
         ):
             distance = name if origin == Const(0) else f"{name} - ({origin})"
             distance = f"floor(({distance})/{size})" if size > 1 else distance
@@ -144,7 +164,7 @@ def _wanted(
         for k, (operand, access) in enumerate(
             zip(call.intrinsic.operands, call.operands, strict=True)
         ):
-            cut = cut_of(site, call, operand, access)
+            cut = cut_of(site, call.lanes, operand, access)
             tensor = home.get(access.tensor, access.tensor)
             forms = result.setdefault(tensor, [])
             several = _laid_out(covered, tensor)
@@ -185,10 +205,6 @@ def _shown(cut: Cut) -> str:
     return " x ".join(f"{n} of dimension {d}" if d is not None else str(n) for d, n in cut) or "1"
 
 
-def _sizes(rank: int, cut: Cut) -> tuple[int, ...]:
-    return tuple(prod(n for d, n in cut if d == dimension) for dimension in range(rank))
-
-
 def _image(
     covered: Covered,
     tensor: Tensor,
@@ -198,7 +214,7 @@ def _image(
     suffix: str,
 ) -> Place:
     """A tensor in off-chip memory."""
-    sizes = _sizes(len(tensor.shape), held.cut)
+    sizes = sizes_of(len(tensor.shape), held.cut)
     padded = tuple(
         -(-e // n) * n if lanes.padded(tensor.name, d) else e
         for d, (e, n) in enumerate(zip(tensor.shape, sizes, strict=True))
@@ -226,7 +242,7 @@ def _buffer(
     operands, rank = held.operands, len(tensor.shape)
     home = covered.homes.get(tensor.name, ())
     touched = box(found, home, tensor.shape)
-    sizes = _sizes(rank, held.cut)
+    sizes = sizes_of(rank, held.cut)
     counts = tuple(-(-e // n) for e, n in zip(touched.extents, sizes, strict=True))
     slots = storage.slots if home else 1  # A tile that none follows needs one.
     turn = _turn(covered.state, home, slots) if slots > 1 else NO_TURN
@@ -235,12 +251,45 @@ def _buffer(
     span = prod(n for _, n in rows)
     low = max(o.address.minimum for o in operands)
     high = min(memory.capacity_entries, *(o.address.maximum + 1 for o in operands))
-    return Place(
+    dimensions = _dimensions(tensor, storage, sizes)
+    if dimensions:
+        spans = {f"d{d}": n for d, n in enumerate(counts)}
+        dimensions = tuple(simplify(e, spans) for e in dimensions)
+        counts = tuple(interval(e, spans)[1] + 1 for e in dimensions)
+    place = Place(
         tensor.name, tensor.name, memory.name, touched.origins, sizes, counts,
         tuple(span * n for n in aligned(counts, storage.aligns)),
         tuple((d, n, k) for (d, n), k in zip(rows, steps, strict=True)), home, slots, turn,
         lcm(*(o.address.step for o in operands)), range(low, max(low, high)),
+        dimensions=dimensions,
     )  # fmt: skip
+    return replace(place, reach=_fixed(place, storage, memory))
+
+
+def _dimensions(tensor: Tensor, storage: Storage, sizes: Sequence[int]) -> tuple[Expr, ...]:
+    """A storage's own dimensions, over the distances from the box's origin; () for the tensor's."""
+    if storage.layout and any(n > 1 for n in sizes):
+        raise HwgenError(
+            "H503",
+            f"{tensor.name} has a layout of single elements",
+            found=f"[{', '.join(map(str, storage.layout))}]",
+            allowed=f"the layout of entries that its calls take, {list(sizes)} elements each",
+            repair="leave the layout to the calls, or a memory that addresses single elements",
+        )
+    return storage.layout
+
+
+def _fixed(place: Place, storage: Storage, memory: Memory) -> range:
+    """The entries where a buffer may be: those that the user put it into."""
+    reach = place.reach
+    if storage.address is not None:
+        start = storage.address // memory.entry_bytes
+        reach = range(start, min(reach.stop, start + place.slots * place.layout.slot_entries))
+    elif storage.bank is not None and memory.banks is not None:
+        size = memory.banks.entries
+        low, high = storage.bank * size, (storage.bank + 1) * size
+        reach = range(max(reach.start, low), min(reach.stop, high))
+    return reach
 
 
 def _turn(state: State, home: Sequence[str], slots: int) -> Affine:

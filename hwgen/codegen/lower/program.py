@@ -8,14 +8,17 @@ from itertools import count, groupby
 
 from hwgen.codegen.c_names import kernel_name
 from hwgen.codegen.configuration import configured
+from hwgen.codegen.lower.beginnings import begun
 from hwgen.codegen.lower.blocks import Covered, covered
 from hwgen.codegen.lower.lanes import lanes_of
-from hwgen.codegen.lower.live import addresses
+from hwgen.codegen.lower.live import addresses, apart
+from hwgen.codegen.lower.meetings import meetings
 from hwgen.codegen.lower.nests import peeled
 from hwgen.codegen.lower.places import Place, places
 from hwgen.codegen.lower.sites import Builder, CallSite, Item
 from hwgen.codegen.lower.stream import Stream
 from hwgen.codegen.lowering import call_of, check_capacity, folded, numbered, repeated
+from hwgen.codegen.overlap import Slot
 from hwgen.codegen.program import If, KernelProgram, Loop, MicroKernelDef, Node, SyncNode
 from hwgen.codegen.reach import check_reach
 from hwgen.codegen.short_program import Box
@@ -24,7 +27,7 @@ from hwgen.polyhedral.nest.legality import Homes
 from hwgen.polyhedral.nest.state import State, conjunction
 from hwgen.polyhedral.scop import build_scop
 from hwgen.spec.expression import Binary, Const, Expr, Name
-from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.hardware import HardwareSpec, Memory
 from hwgen.spec.workload import Workload
 
 
@@ -44,11 +47,16 @@ def lower_tree(workload: Workload, hardware: HardwareSpec, state: State, homes: 
         HwgenError: H421 to H423 blocks that their calls do not run; H502, H503, H511 buffers that
             cannot be; H61x where the chip cannot order, address or hold the calls.
     """
-    cover = covered(state, homes, hardware, build_scop(workload).view)
+    cover = begun(covered(state, homes, hardware, build_scop(workload).view), hardware)
     lanes = lanes_of(cover)
     where = places(cover, hardware, lanes)
     pieces = peeled(cover.state.root, lanes.whole)
-    buffers = addresses(pieces, cover.calls, where, hardware)
+
+    def together(memory: Memory) -> Mapping[tuple[Slot, Slot], float]:
+        items = Builder(cover, where, lanes, apart(where)).items(pieces)
+        return meetings(Stream(items), memory)
+
+    buffers = addresses(pieces, cover.calls, where, hardware, together)
     items = Builder(cover, where, lanes, buffers).items(pieces)
     stream = Stream(items)
     held = tuple({p.name: p for p in where.values()}.values())

@@ -19,7 +19,7 @@ from hwgen.polyhedral.nest.build import unique
 from hwgen.polyhedral.nest.state import Stage
 from hwgen.polyhedral.nest.terms import apply, simplify
 from hwgen.polyhedral.operations import Operation
-from hwgen.spec.expression import Access, Const, Expr, names, substitute
+from hwgen.spec.expression import Access, Const, Expr, add, names, substitute
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,12 +168,15 @@ class Builder:
         """The entry of an access from the first of its slot, over loops."""
         extents = self.covered.state.extents
         indices = [apply(i, leaf.block.binding, extents) for i in access.indices]
-        entry = simplify(place.offset(indices, extents), extents)
         lanes = {x for _, x in self.covered.calls[leaf.block.name].lanes if x}
+        first = dict.fromkeys(lanes, Const(0))
+        entry = place.block(indices, extents)
         if place.image is not None and not place.image.lanes:
-            entry = simplify(substitute(entry, dict.fromkeys(lanes, Const(0))), extents)
+            entry = substitute(entry, first)
+        apart = lanes & set(names(entry))
+        entry = simplify(add(entry, substitute(place.row(indices, extents), first)), extents)
         found = affine(entry)
-        if found is None or lanes & set(found.names):
+        if found is None or apart:
             raise HwgenError(
                 "H423",
                 f"{leaf.block.name} has no entry of {place.name} for each call",

@@ -153,7 +153,7 @@ class Block:
     """Instances of a stage. `part`: "whole" (an update that initialises at its first
     contribution), or one of the two after `decompose_reduction`. `store_predicate`: which of the
     instances that hold the same result write it. `shifts`: by loop around it, how many iterations
-    later than its own it runs."""
+    later than its own it runs. `copy`: which, of several blocks for one part, in lowering."""
 
     stage: str
     part: Literal["whole", "init", "update"]
@@ -162,10 +162,13 @@ class Block:
     store_predicate: Expr | None = None
     tensorized: Tensorized | None = None
     shifts: tuple[tuple[str, int], ...] = ()
+    copy: str = ""
 
     @property
     def name(self) -> str:
         """Unique in a state."""
+        if self.copy:
+            return f"{self.stage}_{self.copy}"
         return f"{self.stage}_init" if self.part == "init" else self.stage
 
     @property

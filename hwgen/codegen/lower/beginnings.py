@@ -1,0 +1,76 @@
+"""Sums that begin with their first contribution: by an intrinsic that sets where another adds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from hwgen.codegen.lower.blocks import BlockCall, Covered, copied, depth_of, inserted, nest
+from hwgen.errors import HwgenError
+from hwgen.polyhedral.nest.reductions import beginning
+from hwgen.polyhedral.nest.relations import carried
+from hwgen.polyhedral.nest.state import Block, Node, Site, map_blocks
+from hwgen.polyhedral.semantics import setting
+from hwgen.spec.expression import Binary, Const, Expr, Name
+from hwgen.spec.hardware import HardwareSpec
+
+
+def begun(covered: Covered, hardware: HardwareSpec) -> Covered:
+    """The same with the first contributions to each sum, where no block begins it, as blocks of
+    their own, before the rest.
+
+    Raises:
+        HwgenError: H424 where no intrinsic begins a sum so.
+    """
+    for site in covered.state.sites:
+        stage = covered.state.stage[site.block.stage]
+        if stage.reduces and site.block.part == "whole":
+            covered = _begun(covered, covered.state.site[site.block.name], hardware)
+    return covered
+
+
+def _begun(covered: Covered, site: Site, hardware: HardwareSpec) -> Covered:
+    state, call = covered.state, covered.calls[site.block.name]
+    stage = state.stage[site.block.stage]
+    start = beginning(stage, state.tensor[stage.tensor].dtype).value
+    first = None if stage.ordered else setting(hardware, call.intrinsic, start)
+    if first is None:
+        raise HwgenError(
+            "H424",
+            f"nothing begins the sums of {stage.tensor}",
+            found=f"{call.intrinsic.name}, which adds to what is there",
+            allowed=f"an intrinsic that does the same to {start}, or a block that sets it",
+            repair=f"decompose_reduction({stage.tensor!r}, ...), and tensorize what it makes",
+        )
+    depth = depth_of(state, covered.homes, site)
+    lanes = {x for _, x in call.lanes if x}
+    mine = carried(state, site) - lanes
+    over = [x.name for x in site.loops if x.name in mine and x.extent > 1]
+    taken = {*(t.name for t in state.tensors), *state.loop}
+    used = {n for n, _ in site.block.bindings}
+    nests: list[Node] = []
+    calls = dict(covered.calls)
+    for part, conditions in _parts(over):
+        name = f"{stage.tensor}_{part}"
+        block = replace(site.block, predicate=(*site.block.predicate, *conditions), copy=part)
+        chain, made, renamed = copied(replace(site, block=block), depth, name, taken, used)
+        taken |= {x.name for x in chain}
+        intrinsic = first if part == "first" else call.intrinsic
+        own = tuple((i, renamed.get(x, x)) for i, x in call.lanes)
+        calls[made.name] = BlockCall(intrinsic, call.operands, call.immediates, own)
+        nests.append(nest(chain, made))
+    root = inserted(state.root, site, depth, tuple(nests))
+
+    def rest(block: Block) -> Node | None:
+        return None if block.name == site.block.name else block
+
+    del calls[site.block.name]
+    return replace(covered, state=replace(state, root=map_blocks(root, rest)), calls=calls)
+
+
+def _parts(loops: list[str]) -> Iterator[tuple[str, tuple[Expr, ...]]]:
+    """The first iteration of some loops, and the others in as many boxes as there are loops."""
+    zero = [Binary("==", Name(n), Const(0)) for n in loops]
+    yield "first", tuple(zero)
+    for k, name in enumerate(loops):
+        yield f"rest{k + 1}", (*zero[:k], Binary(">=", Name(name), Const(1)))
