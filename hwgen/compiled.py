@@ -12,7 +12,7 @@ from hwgen.codegen.program import KernelProgram
 from hwgen.model.bound import Bound
 from hwgen.model.timing import TimingResult
 from hwgen.spec.hardware import HardwareSpec
-from hwgen.spec.workload import Workload
+from hwgen.spec.workload import Statement, Workload
 
 if TYPE_CHECKING:
     from hwgen.compilation import Compilation
@@ -43,7 +43,7 @@ class Compiled(ABC):
 
     @cached_property
     @abstractmethod
-    def statements(self) -> tuple[ScopStatement, ...]:
+    def statements(self) -> tuple[ScopStatement | Statement, ...]:
         """What it computes."""
 
     @cached_property

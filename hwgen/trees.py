@@ -14,9 +14,10 @@ from hwgen.model.bound import Bound, lower_bound
 from hwgen.model.counting import total
 from hwgen.model.timing import TimingResult, estimate_cycles
 from hwgen.polyhedral import isl
-from hwgen.polyhedral.scop import ScopStatement, build_scop
+from hwgen.polyhedral.scop import views_of
 from hwgen.schedule import Schedule
 from hwgen.spec.expression import Expr, evaluate
+from hwgen.spec.workload import Statement
 
 STAGES = ("schedule", "layout", "allocate", "lower", "emit", "model", "script")
 
@@ -41,8 +42,9 @@ class TreeCompilation(Compiled):
         return lower_bound(self.program, self.hardware)
 
     @cached_property
-    def statements(self) -> tuple[ScopStatement, ...]:
-        return build_scop(self.workload).statements
+    def statements(self) -> tuple[Statement, ...]:
+        moved = views_of(self.workload)
+        return tuple(s for s in self.workload.statements if s.target.tensor not in moved)
 
     @cached_property
     def main_intrinsic(self) -> str:

@@ -206,6 +206,22 @@ def build_scop(workload: Workload) -> Scop:
     return Scop(workload, tuple(statements), tuple(views.values()), tuple(sorted(dtypes.items())))
 
 
+def views_of(workload: Workload) -> dict[str, View]:
+    """The views of inputs that statements make, by the tensor that each defines alone.
+
+    Raises:
+        HwgenError: H402.
+    """
+    targets = [s.target.tensor for s in workload.statements]
+    dtypes = {t.name: t.dtype for t in workload.tensors}
+    views: dict[str, View] = {}
+    for statement in workload.statements:
+        view = _view(statement, workload, views, dtypes)
+        if view is not None and targets.count(view.tensor) == 1:
+            views[view.tensor] = view
+    return views
+
+
 def view_statements(workload: Workload) -> tuple[Statement, ...]:
     """Statements that only move an input's elements, into tensors that no other one writes.
 

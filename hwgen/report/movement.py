@@ -14,6 +14,7 @@ from hwgen.polyhedral.scop import ScopStatement
 from hwgen.spec.expression import Binary, Cast, Expr, Unary, evaluate
 from hwgen.spec.expression import Call as Function
 from hwgen.spec.hardware import HardwareSpec, Operand
+from hwgen.spec.workload import Statement
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,7 @@ def compulsory_bytes(program: KernelProgram, hardware: HardwareSpec) -> dict[str
     return dict(found)
 
 
-def arithmetic(statements: Iterable[ScopStatement]) -> int:
+def arithmetic(statements: Iterable[ScopStatement | Statement]) -> int:
     """Scalar operations of a computation: a multiply-add is two, a conversion none."""
     return sum(
         prod(extent for _, extent in s.loops) * (_operations(s.value) + (s.op != "="))

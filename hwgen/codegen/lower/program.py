@@ -25,7 +25,7 @@ from hwgen.codegen.short_program import Box
 from hwgen.codegen.synchronisation import SyncSite, synchronise
 from hwgen.polyhedral.nest.legality import Homes
 from hwgen.polyhedral.nest.state import State, conjunction
-from hwgen.polyhedral.scop import build_scop
+from hwgen.polyhedral.scop import views_of
 from hwgen.spec.expression import Binary, Const, Expr, Name
 from hwgen.spec.hardware import HardwareSpec, Memory
 from hwgen.spec.workload import Workload
@@ -47,7 +47,7 @@ def lower_tree(workload: Workload, hardware: HardwareSpec, state: State, homes: 
         HwgenError: H421 to H423 blocks that their calls do not run; H502, H503, H511 buffers that
             cannot be; H61x where the chip cannot order, address or hold the calls.
     """
-    cover = begun(covered(state, homes, hardware, build_scop(workload).view), hardware)
+    cover = begun(covered(state, homes, hardware, views_of(workload)), hardware)
     lanes = lanes_of(cover)
     where = places(cover, hardware, lanes)
     pieces = peeled(cover.state.root, lanes.whole)
