@@ -15,6 +15,7 @@ from hwgen.codegen.lower.live import addresses, apart
 from hwgen.codegen.lower.meetings import meetings
 from hwgen.codegen.lower.nests import peeled
 from hwgen.codegen.lower.places import Place, places
+from hwgen.codegen.lower.siblings import in_order
 from hwgen.codegen.lower.sites import Builder, CallSite, Item
 from hwgen.codegen.lower.stream import Stream
 from hwgen.codegen.lowering import call_of, check_capacity, folded, numbered, repeated
@@ -47,6 +48,7 @@ def lower_tree(workload: Workload, hardware: HardwareSpec, state: State, homes: 
         HwgenError: H421 to H423 blocks that their calls do not run; H502, H503, H511 buffers that
             cannot be; H61x where the chip cannot order, address or hold the calls.
     """
+    state = in_order(state, workload)
     cover = begun(covered(state, homes, hardware, views_of(workload)), hardware)
     lanes = lanes_of(cover)
     where = places(cover, hardware, lanes)

@@ -35,12 +35,14 @@ def shared_homes(state: State, homes: Homes) -> Homes:
     groups: dict[str, list[str]] = {}
     for tensor in (s.tensor for s in state.stages):
         groups.setdefault(root(state, tensor), []).append(tensor)
-    for group in (g for g in groups.values() if len(g) > 1):
+    for place, group in groups.items():
+        if len(group) == 1:
+            continue
         depth = min(len(homes[t]) for t in group)
         for tensor in group:
             result[tensor] = homes[tensor][:depth]
             broken = violation(state, state.stage[tensor], depth, output=False)
-            broken = broken or overtaken(state, group, depth)
+            broken = broken or overtaken(state, group, depth, place)
             if broken is not None:
                 raise _refusal(tensor, str(broken))
         for tensor in group:

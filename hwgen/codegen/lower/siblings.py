@@ -1,0 +1,79 @@
+"""The order of what stands side by side in a body, where nothing else decides it.
+
+Two nests that share no tensor which one of them writes may run in either order. Whatever edits made
+them, they stand in one: that in which the workload's statements take up what they make.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from hwgen.polyhedral.nest.aliases import places_of
+from hwgen.polyhedral.nest.state import Loop, Node, State, blocks
+from hwgen.spec.workload import Workload
+
+_Rank = tuple[int, ...]
+
+
+def in_order(state: State, workload: Workload) -> State:
+    """The same state, the nests of every body in the order of the workload."""
+    home = places_of(state)
+    ordering = _Ordering(state, _ranks(state, workload), home)
+    return replace(state, root=ordering.sorted(state.root))
+
+
+def _ranks(state: State, workload: Workload) -> dict[str, _Rank]:
+    """Where each stage belongs: at its statement, or before the stage that first takes it up."""
+    declared = {s.target.tensor: n for n, s in enumerate(workload.statements)}
+    known: dict[str, _Rank] = {t: (n,) for t, n in declared.items() if t in state.stage}
+
+    def rank(tensor: str) -> _Rank:
+        if tensor not in known:
+            known[tensor] = (len(declared),)  # Of what nothing takes up.
+            found = [
+                (*rank(reader.tensor), n)
+                for reader in state.readers(tensor)
+                for n, access in enumerate(reader.reads)
+                if access.tensor == tensor
+            ]
+            known[tensor] = min(found, default=known[tensor])
+        return known[tensor]
+
+    return {s.tensor: rank(s.tensor) for s in state.stages}
+
+
+@dataclass(frozen=True, slots=True)
+class _Ordering:
+    state: State
+    ranks: Mapping[str, _Rank]
+    home: Mapping[str, str]
+
+    def sorted(self, nodes: Sequence[Node]) -> tuple[Node, ...]:
+        inner = [replace(n, body=self.sorted(n.body)) if isinstance(n, Loop) else n for n in nodes]
+        left = [(self._key(n), *self._touched(n), n) for n in inner]
+        result: list[Node] = []
+        while left:
+            ready = [
+                k
+                for k, (_, reads, writes, _) in enumerate(left)
+                if all(writes.isdisjoint(r | w) and reads.isdisjoint(w) for _, r, w, _ in left[:k])
+            ]
+            chosen = min(ready, key=lambda k: (left[k][0], k))
+            result.append(left.pop(chosen)[3])
+        return tuple(result)
+
+    def _key(self, node: Node) -> tuple[_Rank, str]:
+        """The first place at which anything of a nest belongs."""
+        return min((self.ranks[b.stage], b.name) for b in blocks((node,)))
+
+    def _touched(self, node: Node) -> tuple[frozenset[str], frozenset[str]]:
+        """The places that a nest reads and writes."""
+        reads: set[str] = set()
+        writes: set[str] = set()
+        for block in blocks((node,)):
+            stage = self.state.stage[block.stage]
+            writes.add(self.home.get(stage.tensor, stage.tensor))
+            if block.part != "init":
+                reads |= {self.home.get(r.tensor, r.tensor) for r in stage.reads}
+        return frozenset(reads), frozenset(writes)
