@@ -24,7 +24,7 @@ def shared_homes(state: State, homes: Homes) -> Homes:
 
     Raises:
         HwgenError: H411 where one still needs what another overwrites; H413 one in the place of
-            what has none, or another form.
+            what has none, or another form or memory.
     """
     aliased = [s.tensor for s in state.storages if s.alias]
     if not aliased:
@@ -40,12 +40,11 @@ def shared_homes(state: State, homes: Homes) -> Homes:
         for tensor in group:
             result[tensor] = homes[tensor][:depth]
             broken = violation(state, state.stage[tensor], depth, output=False)
-            broken = broken or overtaken(state, group, depth)
+            broken = broken or overtaken(state, [root(state, tensor), *group], depth)
             if broken is not None:
                 raise _refusal(tensor, str(broken))
         for tensor in group:
-            if state.storage[tensor].alias:
-                _check_dead(state, group, tensor, depth)
+            _check_dead(state, group, tensor, depth)
     return result
 
 
@@ -66,6 +65,16 @@ def _check_alike(state: State, tensor: str) -> None:
             f"{mine.dtype}{list(mine.shape)} and {other.dtype}{list(other.shape)}",
             "tensors of one shape and type",
             "alias a tensor of the same shape and type",
+        )
+    memory, place = (state.storage[t].memory for t in (tensor, of))
+    if memory != place:
+        raise refuse(
+            f"{tensor} cannot be in the place of {of}",
+            f"{memory or 'the default memory'} and {place or 'the default memory'}",
+            "tensors in one memory",
+            f"set_scope({tensor!r}, {place!r}) first"
+            if place
+            else f"set_scope({of!r}, {memory!r})",
         )
 
 
