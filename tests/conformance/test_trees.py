@@ -18,7 +18,7 @@ from hwgen.pipeline import compile_kernel
 from hwgen.schedule import Schedule
 from hwgen.scripting import compile_script, script_of
 from hwgen.spec.hardware import HardwareSpec
-from hwgen.spec.load import load_hardware, load_workload
+from hwgen.spec.load import load_hardware, load_workload, make_workload
 from hwgen.spec.workload import Workload
 from hwgen.trees import TreeCompilation, compile_tree
 from hwgen.verify.data import draw_inputs
@@ -196,3 +196,109 @@ def test_the_order_of_independent_lines_changes_nothing(script: str) -> None:
         again += str(schedule) in texts
         assert texts.setdefault(str(schedule), made) == made
     assert again >= PERMUTATIONS // 5
+
+
+def chain(script: str) -> TreeCompilation:
+    """Three statements of one row after the other, each reading what the last one made."""
+    shape = "float32[9, 16]"
+    steps = make_workload(
+        "steps",
+        tensors=dict.fromkeys(("a", "b", "t", "c"), shape),
+        compute=["b[i, j] = a[i, j] * 2", "t[i, j] = b[i, j] + 1", "c[i, j] = t[i, j] * 3"],
+    )
+    return compile_tree(Schedule(steps, chip()).replay(script))
+
+
+INSIDE = """\
+c_local = s.cache_write('c', 'local')
+{loops}
+s.compute_at(c_local, inner)
+s.set_scope('t', 'local')
+s.set_scope('b', 'local')
+s.compute_at('t', inner)
+s.compute_at('b', inner)
+a_local = s.cache_read('a', 'local')
+s.compute_at(a_local, inner)
+{edits}
+s.tensorize(a_local, 'load')
+s.tensorize('b', 'mul_imm')
+s.tensorize('t', 'add_imm')
+s.tensorize(c_local, 'mul_imm')
+s.tensorize('c', 'store')
+"""
+ONE = "inner, c_0_i = s.split('c_0', factor=2)"
+TWO = "outer, inner, c_0_i, c_1_i = s.tile('c_0', 'c_1', 2, 4)"
+TENSORS = ("a_local", "b", "t", "c_local")
+
+
+@pytest.mark.parametrize(
+    ("user", "maker", "slots"),
+    [
+        ((0, 1), (0, 0), 2),
+        ((1, 0), (0, 0), 4),
+        ((1, 0), (0, 0), 5),
+        ((1, -3), (0, 0), 2),
+        ((1, -3), (0, 0), 4),
+        ((1, 0), (0, 2), 3),
+        ((1, 0), (0, 3), 2),
+        ((3, 2), (1, 3), 3),
+        ((60, 0), (0, 0), 2),
+    ],
+)
+def test_shifts_over_two_loops(user: tuple[int, int], maker: tuple[int, int], slots: int) -> None:
+    """Tails and more iterations later than there are, too."""
+    lines = [f"s.double_buffer(c_local, {slots})"]
+    for stage, shifts in (("'c'", user), ("c_local", maker)):
+        for loop, later in zip(("outer", "inner"), shifts, strict=True):
+            lines.append(f"s.shift({stage}, {loop}, {later})")
+    assert right(chain(INSIDE.format(loops=TWO, edits="\n".join(lines))))
+
+
+def test_tensors_off_chip_in_one_place() -> None:
+    """One image holds both."""
+    kernel = chain("""\
+b_local = s.cache_write('b', 'local')
+t_local = s.cache_write('t', 'local')
+c_local = s.cache_write('c', 'local')
+a_local = s.cache_read('a', 'local')
+b_again = s.cache_read('b', 'local')
+t_again = s.cache_read('t', 'local')
+s.alias('t', 'b')
+s.tensorize(a_local, 'load')
+s.tensorize(b_local, 'mul_imm')
+s.tensorize('b', 'store')
+s.tensorize(b_again, 'load')
+s.tensorize(t_local, 'add_imm')
+s.tensorize('t', 'store')
+s.tensorize(t_again, 'load')
+s.tensorize(c_local, 'mul_imm')
+s.tensorize('c', 'store')
+""")
+    assert [i.name for i in kernel.program.images] == ["a_image", "b_image", "c_image"]
+    assert right(kernel)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_is_shifted_and_shared_it_is_right(seed: int) -> None:
+    """Slots, places and shifts drawn at random; those that are legal are taken."""
+    draws = random.Random(seed)
+    loops, names = draws.choice(((ONE, ("inner",)), (TWO, ("outer", "inner"))))
+    edits = [f"s.double_buffer('{t}', {draws.randint(1, 4)})" for t in TENSORS]
+    edits += [f"s.alias('{x}', '{y}')" for x, y in [draws.sample(TENSORS, 2)] * draws.randint(0, 1)]
+    for loop in names:
+        later = 0
+        for stage in (*TENSORS, "c"):
+            later += draws.choice((0, 0, 1, 2) if loop == names[0] else (0, 0, 1, -1, -3))
+            edits.append(f"s.shift('{stage}', {loop}, {later})")
+    taken: list[str] = []
+    for edit in reversed(edits):  # Of shifts, those of readers first.
+        try:
+            chain(INSIDE.format(loops=loops, edits="\n".join([*taken, edit])))
+        except HwgenError as error:
+            if error.code not in ("H411", "H413"):
+                raise
+            continue
+        taken.append(edit)
+    assert len(taken) > len(TENSORS)
+    kernel = chain(INSIDE.format(loops=loops, edits="\n".join(taken)))
+    examine(kernel, draw_inputs(kernel.workload, seed), "python")

@@ -48,7 +48,7 @@ def lower_tree(workload: Workload, hardware: HardwareSpec, state: State, homes: 
     buffers = addresses(pieces, cover.calls, where, hardware)
     items = Builder(cover, where, buffers).items(pieces)
     stream = Stream(items)
-    images = [p.image for p in where.values() if p.image is not None]
+    images = list({p.name: p.image for p in where.values() if p.image is not None}.values())
     check_reach(workload, images, stream.sites)
     kernels: list[MicroKernelDef] = []
     emission = _Emission(kernels, _by_site(synchronise(hardware, stream)))
