@@ -105,6 +105,8 @@ def compile_schedule(schedule: Schedule) -> Compiled:
 def _compile(schedule: Schedule, script: str, file: str) -> Compiled:
     """Compile the schedule that a script makes: as one of the tilings that a search looks at where
     it is one, else as the tree that it is."""
+    if _is_no_tiling(schedule):
+        return compile_tree(schedule)
     try:
         return _compile_tiling(schedule, script, file)
     except HwgenError as error:
@@ -116,6 +118,13 @@ def _compile(schedule: Schedule, script: str, file: str) -> Compiled:
             if physical.code in OF_TREES:
                 raise physical from None
         raise
+
+
+def _is_no_tiling(schedule: Schedule) -> bool:
+    """Whether a schedule says what no tiling can."""
+    storages = schedule.state.storages
+    by_hand = any(s.alias or s.layout or (s.bank, s.address) != (None, None) for s in storages)
+    return by_hand or any(s.block.shifts for s in schedule.state.sites)
 
 
 def _compile_tiling(schedule: Schedule, script: str, file: str) -> Compilation:

@@ -353,6 +353,12 @@ class CallDraws:
         slots = self.draws((2, 2, 3, 1, 0)) if tiles or self.draws.chance(6) else 1
         yield Call("double_buffer", (tensor, slots))
 
+    def _shift(self) -> Calls:
+        yield Call("shift", (self.stage(), self.loop(), self.draws((1, 2, -1, 0, 65))))
+
+    def _alias(self) -> Calls:
+        yield Call("alias", (self.inner(), self.inner()))
+
     def _storage_align(self) -> Calls:
         tensor = self.inner()
         state = self.schedule.state

@@ -129,6 +129,7 @@ def test_the_script_says_the_padding_and_gives_it_again() -> None:
     script = script_of(kernel)
     assert "s.storage_align(b_local, 0, 16, " in script
     again = compile_script(kernel.workload, kernel.hardware, script)
+    assert isinstance(again, Compilation)
     assert (again.cycles, again.layouts) == (kernel.cycles, kernel.layouts)
     assert str(again.program) == str(kernel.program)
 
@@ -143,6 +144,7 @@ def test_a_script_decides_itself() -> None:
     other = script.replace("(b_local, 0, 16, 1)", "(b_local, 0, 32, 3)")
     assert other != script
     made = compile_script(kernel.workload, kernel.hardware, other)
+    assert isinstance(made, Compilation)
     assert made.layouts["b_local"].strides == (35, 1)
     assert made.cycles == kernel.cycles  # 35 = 3 modulo 16: every bank once
     examine(made, draw_inputs(made.workload, 1))
@@ -236,6 +238,7 @@ def test_a_kernel_that_gcc_12_gets_wrong() -> None:
     workload = statements(shapes, "y[m, n] += a[m, k] * b[n, k]")
     hardware = chip(BANKS=5, RUN=4, ENTRIES=10000, LANES=8, IN_FLIGHT=1)
     kernel = compile_script(workload, hardware, PADDED_SUMS)
+    assert isinstance(kernel, Compilation)
     assert kernel.layouts["y_acc_local"].strides == (56, 4)
     for engine in ("python", "c"):
         examine(kernel, draw_inputs(workload, 1, "small"), engine)
@@ -268,6 +271,7 @@ def test_entries_of_several_elements_are_padded_whole(given: str, step: int) -> 
     made = compile_script(
         kernel.workload, kernel.hardware, f"{script}s.storage_align(b_local, {given})"
     )
+    assert isinstance(made, Compilation)
     assert step in made.layouts["b_local"].strides
     examine(made, draw_inputs(made.workload, 0))
 

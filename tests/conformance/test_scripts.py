@@ -138,6 +138,7 @@ def test_two_changed_lines_make_another_right_kernel() -> None:
     script = edited(script, "s.split('c_0', factor=64)", "s.split('c_0', factor=32)")
     script = edited(script, "s.split(k_o, factor=2)", "s.split(k_o, factor=4)")
     other = compile_script(found.workload, found.hardware, script)
+    assert isinstance(other, Compilation)
     assert other.schedule.tiling.tile["m"] == 32
     assert other.schedule.tiling.tile["k"] == 4
     assert other.cycles != found.cycles

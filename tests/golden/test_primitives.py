@@ -71,6 +71,18 @@ CASES: dict[str, tuple[Workload, str, str, str]] = {
         "s.bind('c_i', 'blockIdx.x')\ns.compute_at('b', 'c_i')\ns.set_scope('b', 'shared')",
         "s.set_address('b', 256)",
     ),
+    "shift": (
+        toy.CHAIN,
+        "npu",
+        "s.compute_at('b', 'c_i')\ns.set_scope('b', 'local')\ns.double_buffer('b')",
+        "s.shift('c', 'c_i', 1)",
+    ),
+    "alias": (
+        toy.STEPS,
+        "npu",
+        "s.set_scope('b', 'local')\ns.set_scope('t', 'local')",
+        "s.alias('t', 'b')",
+    ),
 }
 
 

@@ -58,10 +58,11 @@ def test_chips_workloads_and_schemas_are_in_the_package(unpacked: Path) -> None:
     tops = sorted(p.name.partition("-")[0] for p in unpacked.iterdir())
     assert tops == ["hwgen", "hwgen"], "the package, and what pip keeps about it"
     wanted = {
-        f"{folder}/{p.name}": p.read_bytes()
+        f"{folder}/{p.relative_to(ROOT / folder).as_posix()}": p.read_bytes()
         for folder, pattern in (
             ("hw_specs", "*.yaml"),
             ("workloads", "*.yaml"),
+            ("workloads", "schedules/*"),
             ("docs", "*.schema.json"),
         )
         for p in (ROOT / folder).glob(pattern)

@@ -73,7 +73,7 @@ def covered(
         calls |= mine
     lanes = assigned(state, {b: (c.intrinsic, c.operands) for b, c in calls.items()})
     calls = {b: replace(c, lanes=lanes[b]) for b, c in calls.items()}
-    return Covered(state, shared_homes(state, homes), calls, views)
+    return Covered(state, shared_homes(state, homes, typed=False), calls, views)
 
 
 def _is_view(state: State, tensor: str) -> bool:

@@ -19,19 +19,20 @@ def root(state: State, tensor: str) -> str:
     return tensor
 
 
-def shared_homes(state: State, homes: Homes) -> Homes:
-    """Homes of tensors that share a place: of all of them, the outermost.
+def shared_homes(state: State, homes: Homes, *, typed: bool = True) -> Homes:
+    """Homes of tensors that share a place: of all of them, the outermost. `typed`: they are of one
+    type too; where calls hold values, all are of their memory's.
 
     Raises:
         HwgenError: H411 where one still needs what another overwrites; H413 one in the place of
-            what has none, or another form.
+            what has none, or another form or memory.
     """
     aliased = [s.tensor for s in state.storages if s.alias]
     if not aliased:
         return homes
     result = dict(homes)
     for tensor in aliased:
-        _check_alike(state, tensor)
+        _check_alike(state, tensor, typed=typed)
     groups: dict[str, list[str]] = {}
     for tensor in (s.tensor for s in state.stages):
         groups.setdefault(root(state, tensor), []).append(tensor)
@@ -42,16 +43,15 @@ def shared_homes(state: State, homes: Homes) -> Homes:
         for tensor in group:
             result[tensor] = homes[tensor][:depth]
             broken = violation(state, state.stage[tensor], depth, output=False)
-            broken = broken or overtaken(state, group, depth, place)
+            broken = broken or overtaken(state, [place, *group], depth)
             if broken is not None:
                 raise _refusal(tensor, str(broken))
         for tensor in group:
-            if state.storage[tensor].alias:
-                _check_dead(state, group, tensor, depth)
+            _check_dead(state, group, tensor, depth)
     return result
 
 
-def _check_alike(state: State, tensor: str) -> None:
+def _check_alike(state: State, tensor: str, *, typed: bool) -> None:
     of = state.storage[tensor].alias
     mine, other = state.tensor.get(tensor), state.tensor.get(of)
     assert mine is not None
@@ -62,14 +62,22 @@ def _check_alike(state: State, tensor: str) -> None:
             "an intermediate tensor",
             "alias again, to a tensor that there is",
         )
-    memories = state.storage[tensor].memory, state.storage[of].memory
-    if mine.shape != other.shape or memories[0] != memories[1]:
+    if mine.shape != other.shape or (typed and mine.dtype != other.dtype):
         raise refuse(
             f"{tensor} cannot be in the place of {of}",
-            f"{list(mine.shape)} in {memories[0] or 'no memory'} and {list(other.shape)} in "
-            f"{memories[1] or 'no memory'}",
-            "tensors of one shape in one memory",
-            "alias a tensor of the same shape in the same memory",
+            f"{mine.dtype}{list(mine.shape)} and {other.dtype}{list(other.shape)}",
+            "tensors of one shape and type",
+            "alias a tensor of the same shape and type",
+        )
+    memory, place = (state.storage[t].memory for t in (tensor, of))
+    if memory != place:
+        raise refuse(
+            f"{tensor} cannot be in the place of {of}",
+            f"{memory or 'the default memory'} and {place or 'the default memory'}",
+            "tensors in one memory",
+            f"set_scope({tensor!r}, {place!r}) first"
+            if place
+            else f"set_scope({of!r}, {memory!r})",
         )
 
 

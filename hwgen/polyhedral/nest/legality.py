@@ -121,22 +121,25 @@ def violation(state: State, stage: Stage, depth: int, *, output: bool) -> Violat
     return found
 
 
-def overtaken(
-    state: State, tensors: Sequence[str], depth: int, place: str = ""
-) -> Violation | None:
-    """A slot of tensors in one place (that of the first, or of `place`) is taken again, by a tile
-    as many further as there are slots, before its last use; their home is the outermost `depth`
-    loops."""
-    slots = state.storage[place or tensors[0]].slots
+def overtaken(state: State, tensors: Sequence[str], depth: int) -> Violation | None:
+    """A slot of tensors in the place of the first is taken again, by a tile as many further as
+    there are slots, before its last use; their home is the outermost `depth` loops."""
+    slots = state.storage[tensors[0]].slots
     users = [s for s in state.sites if any(touches(state, s, t) for t in tensors)]
     for writer in (s for s in users if s.block.stage in tensors):
         for user in users:
-            ahead = 0
+            ahead, wraps = 0, False
             for loop, mine, other in zip(
                 writer.loops[:depth], writer.delays, user.delays, strict=False
             ):
-                ahead = ahead * loop.extent + other - mine
-            if ahead > slots or (ahead == slots and user.places[depth:] >= writer.places[depth:]):
+                later = other - mine
+                if wraps:
+                    later = loop.extent - 1
+                elif ahead > 0 > later:  # Before the first one's use, a whole row has been made.
+                    wraps, later = True, -1
+                ahead = ahead * loop.extent + later
+            last = wraps or user.places[depth:] >= writer.places[depth:]
+            if ahead > slots or (ahead == slots and last):
                 return Violation(
                     f"{user.block.name} uses a tile of {tensors[0]} {ahead} iterations after "
                     f"{writer.block.name} has made one, and there are {slots} slots",

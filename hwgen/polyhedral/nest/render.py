@@ -85,7 +85,7 @@ def _block(state: State, block: Block, pad: str) -> Iterator[str]:
     if block.store_predicate is not None:
         text += f"  store if {block.store_predicate}"
     for loop, later in block.shifts:
-        text += f"  {later} later in {loop}"
+        text += f"  {abs(later)} {'later' if later > 0 else 'earlier'} in {loop}"
     if block.tensorized is not None:
         at = f"from {block.tensorized.loop}: " if block.tensorized.loop else ""
         text = f"{block.tensorized.intrinsic}  # {at}{text}"

@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parents[3]
 SPECS = {
     "cpu": ROOT / "hw_specs" / "cpu_generic.yaml",
     "cuda": ROOT / "hw_specs" / "cuda_generic.yaml",
+    "npu": ROOT / "hw_specs" / "npu_shared_buffer.yaml",
     "gemv": ROOT / "tests" / "specs" / "cpu_gemv.yaml",
 }
 
@@ -116,4 +117,34 @@ TWO = make(
     "two",
     {"a": "float32[8]", "b": "float32[8]", "c": "float32[8]", "d": "float32[8]"},
     ["b[i] = a[i] * 2", "c[i] = b[i] + 1", "d[i] = b[i] + 2"],
+)
+
+REUSE = make(
+    "reuse",
+    {
+        "a": "float32[64, 48]",
+        "b": "float32[64, 48]",
+        "t": "float32[64, 48]",
+        "c": "float32[64, 48]",
+    },
+    ["b[i, j] = a[i, j] * 2", "t[i, j] = b[i, j] + 1", "c[i, j] = t[i, j] * b[i, j]"],
+)
+"""b is read again once t has been made of it."""
+
+STEPS = make(
+    "steps",
+    {
+        "a": "float32[64, 48]",
+        "b": "float32[64, 48]",
+        "t": "float32[64, 48]",
+        "c": "float32[64, 48]",
+    },
+    ["b[i, j] = a[i, j] * 2", "t[i, j] = b[i, j] + 1", "c[i, j] = t[i, j] * 3"],
+)
+"""Each tensor is read once, to make the next."""
+
+MIXED = make(
+    "mixed",
+    {"a": "int8[16]", "b": "int32[16]", "c": "int32[16]"},
+    ["b[i] = int32(a[i])", "c[i] = b[i] + 1"],
 )

@@ -1,0 +1,315 @@
+"""Schedules that no tiling says, lowered as trees of loops: shipped scripts, and others."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from hwgen.compiled import Compiled
+from hwgen.errors import HwgenError
+from hwgen.model.compiled import have_compiler
+from hwgen.model.traffic import TensorTraffic, off_chip_traffic
+from hwgen.pipeline import compile_kernel
+from hwgen.schedule import Schedule
+from hwgen.scripting import compile_script, script_of
+from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.load import load_hardware, load_workload, make_workload
+from hwgen.spec.workload import Workload
+from hwgen.trees import TreeCompilation, compile_tree
+from hwgen.verify.data import draw_inputs
+from hwgen.verify.examine import examine
+from tests.sampling import QUICK
+
+ROOT = Path(__file__).resolve().parents[2]
+SCHEDULES = ROOT / "workloads" / "schedules"
+SHIPPED: dict[str, tuple[str, dict[str, int]]] = {
+    "mlp_shared_rows": ("mlp", {"M": 256}),
+    "attention_rows": ("attention", {"L": 128}),
+    "layernorm_rows": ("layernorm", {"M": 256}),
+}
+"""By script: the workload that it is for, and sizes that are quickly run."""
+
+PERMUTATIONS = 20
+
+
+@cache
+def chip() -> HardwareSpec:
+    return load_hardware(ROOT / "hw_specs" / "npu_shared_buffer.yaml")
+
+
+def workload(script: str, sizes: dict[str, int] | None = None) -> Workload:
+    name, small = SHIPPED[script]
+    return load_workload(ROOT / "workloads" / f"{name}.yaml", small if sizes is None else sizes)
+
+
+def text(script: str) -> str:
+    return (SCHEDULES / f"{script}.script").read_text(encoding="utf-8")
+
+
+def edits(script: str) -> list[str]:
+    return [x for x in text(script).splitlines() if not x.startswith("#")]
+
+
+def compiled(script: str, lines: Sequence[str]) -> Compiled:
+    return compile_script(workload(script), chip(), "".join(f"{x}\n" for x in lines))
+
+
+def crossings(kernel: Compiled) -> dict[str, TensorTraffic]:
+    found = off_chip_traffic(kernel.program, kernel.hardware, kernel.workload)
+    return {t.tensor: t for t in found}
+
+
+def right(kernel: Compiled) -> bool:
+    """It computes what its workload says, on whichever engines there are."""
+    engine = "both" if have_compiler() else "python"
+    examine(kernel, draw_inputs(kernel.workload, 1), engine)
+    return True
+
+
+def test_every_script_is_tried() -> None:
+    tried = {*SHIPPED, "two_convolutions"}
+    assert {p.name for p in SCHEDULES.glob("*.script")} == {f"{s}.script" for s in tried}
+
+
+def test_rows_between_two_convolutions_stay_on_the_chip() -> None:
+    """Rows are computed again where two blocks of the second one's rows need them."""
+    given = load_workload(SCHEDULES / "two_convolutions.yaml", {"H": 8, "W": 6, "C": 16})
+    kernel = compile_script(given, chip(), text("two_convolutions"))
+    found = crossings(kernel)
+    assert {n: t.times for n, t in found.items() if n != "x"} == {"w1": 1, "w2": 1, "y": 1}
+    assert found["x"].times == (8 // 2) * 6 / 12  # blocks of two rows, each from six of twelve
+    assert right(kernel)
+
+
+@pytest.mark.parametrize("script", SHIPPED)
+def test_a_shipped_script_is_right(script: str) -> None:
+    kernel = compile_script(workload(script), chip(), text(script))
+    assert isinstance(kernel, TreeCompilation)
+    assert right(kernel)
+    assert kernel.cycles >= kernel.bound.cycles
+
+
+@pytest.mark.parametrize("script", SHIPPED)
+def test_the_file_says_how_it_is_compiled(script: str) -> None:
+    head = "".join(x[1:].rstrip("\\") for x in text(script).splitlines() if x.startswith("#"))
+    name, sizes = SHIPPED[script]
+    assert f"--spec {chip().name} --workload {name} " in head
+    assert f"--script workloads/schedules/{script}.script" in head
+    assert re.findall(r"--set (\w+)=\d+", head) == list(sizes)
+
+
+@pytest.mark.parametrize("script", ["mlp_shared_rows", "layernorm_rows"])
+def test_each_byte_crosses_the_bus_once(script: str) -> None:
+    found = crossings(compiled(script, edits(script)))
+    tensors = workload(script)
+    assert set(found) == {t.name for t in (*tensors.inputs, *tensors.outputs)}
+    for tensor in tensors.inputs:
+        traffic = found[tensor.name]
+        assert (traffic.loaded, traffic.stored) == (traffic.size, 0), tensor.name
+    for tensor in tensors.outputs:
+        traffic = found[tensor.name]
+        assert (traffic.loaded, traffic.stored) == (0, traffic.size), tensor.name
+
+
+def test_what_is_between_the_steps_of_attention_stays_on_the_chip() -> None:
+    kernel = compiled("attention_rows", edits("attention_rows"))
+    found = crossings(kernel)
+    assert {i.role for i in kernel.program.images} == {"input", "output"}
+    assert list(found) == ["q", "k", "v", "y"]
+    rows = 32
+    assert {n: t.times for n, t in found.items()} == {"q": 1, "k": 1, "v": 128 / rows, "y": 1}
+
+
+@pytest.mark.parametrize(
+    ("script", "sizes", "most"),
+    [
+        ("mlp_shared_rows", {"M": 4096}, 1.05),
+        ("attention_rows", {"L": 512}, 2.4),
+        ("layernorm_rows", {"M": 4096}, 1.05),
+    ],
+)
+def test_it_is_faster_than_what_the_search_finds(
+    script: str, sizes: dict[str, int], most: float
+) -> None:
+    """At the sizes of the file's command, and not far from what no kernel can beat."""
+    large = workload(script, sizes)
+    kernel = compile_script(large, chip(), text(script))
+    assert kernel.cycles < 0.6 * compile_kernel(large, chip(), options=QUICK).cycles
+    assert kernel.cycles < most * kernel.bound.cycles
+
+
+@pytest.mark.parametrize("script", SHIPPED)
+def test_the_schedule_alone_makes_the_same_program(script: str) -> None:
+    kernel = compiled(script, edits(script))
+    schedule = Schedule(workload(script), chip()).replay(text(script))
+    assert compile_tree(schedule).source.c == kernel.source.c
+    assert compiled(script, script_of(kernel).splitlines()).source.c == kernel.source.c
+
+
+def fewer() -> list[tuple[str, str]]:
+    """Scripts, and lines that they can do without."""
+    found: list[tuple[str, str]] = []
+    for script in SHIPPED:
+        found += [(script, x) for x in edits(script) if ".double_buffer(" in x]
+        found += [(script, word) for word in (".shift(", ".double_buffer(")]
+    return found
+
+
+@pytest.mark.parametrize(("script", "without"), fewer())
+def test_with_fewer_slots_or_no_shifts_it_is_slower(script: str, without: str) -> None:
+    """A buffer whose slots no longer suffice for the shifts lives further out."""
+    lines = edits(script)
+    left = [x for x in lines if without not in x]
+    assert len(left) < len(lines)
+    kernel = compiled(script, left)
+    assert right(kernel)
+    assert kernel.cycles > compiled(script, lines).cycles
+
+
+def permuted(lines: Sequence[str], draws: random.Random) -> list[str]:
+    """Lines in another order, each after those whose results it uses; near or far from its own."""
+    far = draws.choice((2, 4, 8, 16))
+    wanted = [n + far * draws.random() for n in range(len(lines))]
+    made: dict[str, int] = {}
+    needs: list[set[int]] = []
+    for n, line in enumerate(lines):
+        results, assigns, call = line.rpartition(" = s.")
+        used = re.findall(r"\w+", re.sub(r"'[^']*'", "", call))
+        needs.append({made[name] for name in used if name in made})
+        if assigns:
+            made |= dict.fromkeys(results.split(", "), n)
+    order: list[int] = []
+    while len(order) < len(lines):
+        ready = [n for n in range(len(lines)) if n not in order and needs[n] <= {*order}]
+        order.append(min(ready, key=lambda n: wanted[n]))
+    return [lines[n] for n in order]
+
+
+@pytest.mark.parametrize("script", SHIPPED)
+def test_the_order_of_independent_lines_changes_nothing(script: str) -> None:
+    lines = edits(script)
+    first = Schedule(workload(script), chip()).replay("\n".join(lines))
+    texts = {str(first): compile_tree(first).source.c}
+    again = 0
+    for seed in range(PERMUTATIONS):
+        other = permuted(lines, random.Random(seed))
+        assert sorted(other) == sorted(lines)
+        try:
+            schedule = Schedule(workload(script), chip()).replay("\n".join(other))
+        except HwgenError:
+            continue  # An edit's place is among those that it changes, too.
+        made = compile_tree(schedule).source.c
+        again += str(schedule) in texts
+        assert texts.setdefault(str(schedule), made) == made
+    assert again >= PERMUTATIONS // 5
+
+
+def chain(script: str) -> TreeCompilation:
+    """Three statements of one row after the other, each reading what the last one made."""
+    shape = "float32[9, 16]"
+    steps = make_workload(
+        "steps",
+        tensors=dict.fromkeys(("a", "b", "t", "c"), shape),
+        compute=["b[i, j] = a[i, j] * 2", "t[i, j] = b[i, j] + 1", "c[i, j] = t[i, j] * 3"],
+    )
+    return compile_tree(Schedule(steps, chip()).replay(script))
+
+
+INSIDE = """\
+c_local = s.cache_write('c', 'local')
+{loops}
+s.compute_at(c_local, inner)
+s.set_scope('t', 'local')
+s.set_scope('b', 'local')
+s.compute_at('t', inner)
+s.compute_at('b', inner)
+a_local = s.cache_read('a', 'local')
+s.compute_at(a_local, inner)
+{edits}
+s.tensorize(a_local, 'load')
+s.tensorize('b', 'mul_imm')
+s.tensorize('t', 'add_imm')
+s.tensorize(c_local, 'mul_imm')
+s.tensorize('c', 'store')
+"""
+ONE = "inner, c_0_i = s.split('c_0', factor=2)"
+TWO = "outer, inner, c_0_i, c_1_i = s.tile('c_0', 'c_1', 2, 4)"
+TENSORS = ("a_local", "b", "t", "c_local")
+
+
+@pytest.mark.parametrize(
+    ("user", "maker", "slots"),
+    [
+        ((0, 1), (0, 0), 2),
+        ((1, 0), (0, 0), 4),
+        ((1, 0), (0, 0), 5),
+        ((1, -3), (0, 0), 2),
+        ((1, -3), (0, 0), 4),
+        ((1, 0), (0, 2), 3),
+        ((1, 0), (0, 3), 2),
+        ((3, 2), (1, 3), 3),
+        ((60, 0), (0, 0), 2),
+    ],
+)
+def test_shifts_over_two_loops(user: tuple[int, int], maker: tuple[int, int], slots: int) -> None:
+    """Tails and more iterations later than there are, too."""
+    lines = [f"s.double_buffer(c_local, {slots})"]
+    for stage, shifts in (("'c'", user), ("c_local", maker)):
+        for loop, later in zip(("outer", "inner"), shifts, strict=True):
+            lines.append(f"s.shift({stage}, {loop}, {later})")
+    assert right(chain(INSIDE.format(loops=TWO, edits="\n".join(lines))))
+
+
+def test_tensors_off_chip_in_one_place() -> None:
+    """One image holds both."""
+    kernel = chain("""\
+b_local = s.cache_write('b', 'local')
+t_local = s.cache_write('t', 'local')
+c_local = s.cache_write('c', 'local')
+a_local = s.cache_read('a', 'local')
+b_again = s.cache_read('b', 'local')
+t_again = s.cache_read('t', 'local')
+s.alias('t', 'b')
+s.tensorize(a_local, 'load')
+s.tensorize(b_local, 'mul_imm')
+s.tensorize('b', 'store')
+s.tensorize(b_again, 'load')
+s.tensorize(t_local, 'add_imm')
+s.tensorize('t', 'store')
+s.tensorize(t_again, 'load')
+s.tensorize(c_local, 'mul_imm')
+s.tensorize('c', 'store')
+""")
+    assert [i.name for i in kernel.program.images] == ["a_image", "b_image", "c_image"]
+    assert right(kernel)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_is_shifted_and_shared_it_is_right(seed: int) -> None:
+    """Slots, places and shifts drawn at random; those that are legal are taken."""
+    draws = random.Random(seed)
+    loops, names = draws.choice(((ONE, ("inner",)), (TWO, ("outer", "inner"))))
+    edits = [f"s.double_buffer('{t}', {draws.randint(1, 4)})" for t in TENSORS]
+    edits += [f"s.alias('{x}', '{y}')" for x, y in [draws.sample(TENSORS, 2)] * draws.randint(0, 1)]
+    for loop in names:
+        later = 0
+        for stage in (*TENSORS, "c"):
+            later += draws.choice((0, 0, 1, 2) if loop == names[0] else (0, 0, 1, -1, -3))
+            edits.append(f"s.shift('{stage}', {loop}, {later})")
+    taken: list[str] = []
+    for edit in reversed(edits):  # Of shifts, those of readers first.
+        try:
+            chain(INSIDE.format(loops=loops, edits="\n".join([*taken, edit])))
+        except HwgenError as error:
+            if error.code not in ("H411", "H413"):
+                raise
+            continue
+        taken.append(edit)
+    assert len(taken) > len(TENSORS)
+    kernel = chain(INSIDE.format(loops=loops, edits="\n".join(taken)))
+    examine(kernel, draw_inputs(kernel.workload, seed), "python")
