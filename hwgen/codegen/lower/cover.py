@@ -95,6 +95,14 @@ def _steps(state: State, site: Site, hardware: HardwareSpec) -> list[_Step]:
             allowed="an intrinsic for every block",
             repair=f"tensorize({(site.names or (block.name,))[-1]!r}, ...)",
         )
+    if stage.reduces and block.part == "whole":
+        raise HwgenError(
+            "H421",
+            f"no call begins {block.name}",
+            found=f"{stage}, which begins with its first contribution",
+            allowed=f"a block that puts {beginning(stage, state.tensor[stage.tensor].dtype)} there",
+            repair=f"decompose_reduction({stage.tensor!r}, {(site.names or ('',))[0]!r})",
+        )
     pool = [hardware.intrinsic[n] for n in block.tensorized.intrinsic.split()]
     search = _Search(state, stage, hardware)
     for found in search.root(block, pool):
@@ -196,7 +204,8 @@ class _Search:
             return  # Two operands that are both computed first: no chip needs it so far.
         ((operand, value),) = wanted
         used = tuple(n for n, _ in self.stage.iterators if n in names(value))
-        target = Access(f"<{operand}>", tuple(Name(n) for n in used))
+        # What is left tells the calls apart whose operands have one name.
+        target = Access(f"<{operand} of {len(rest)}>", tuple(Name(n) for n in used))
         for n, other in enumerate(rest):
             only = written(other)
             if only is None or only[0].op != "=":

@@ -7,7 +7,7 @@ A buffer holds the box of coordinates that its home's inside touches, one for ea
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import lcm, prod
 
 from hwgen.codegen.layout import BufferLayout
@@ -22,7 +22,7 @@ from hwgen.polyhedral.nest.limits import aligned
 from hwgen.polyhedral.nest.state import Site, State, Storage, Tensor
 from hwgen.polyhedral.nest.terms import simplify
 from hwgen.spec.expression import Access, Binary, Const, Expr, Name, add, multiply, names
-from hwgen.spec.hardware import HardwareSpec, Operand
+from hwgen.spec.hardware import HardwareSpec, Memory, Operand
 
 NO_TURN = Affine(())
 
@@ -205,11 +205,24 @@ def _buffer(
     memory = hardware.memory[operands[0].memory]
     low = max(o.address.minimum for o in operands)
     high = min(memory.capacity_entries, *(o.address.maximum + 1 for o in operands))
-    return Place(
+    place = Place(
         tensor.name, tensor.name, memory.name, touched.origins, sizes, counts,
         aligned(counts, storage.aligns), home, slots, turn,
         lcm(*(o.address.step for o in operands)), range(low, max(low, high)),
     )  # fmt: skip
+    return replace(place, reach=_chosen(storage, place, memory))
+
+
+def _chosen(storage: Storage, place: Place, memory: Memory) -> range:
+    """The entries that calls reach of those that the schedule says a buffer is in."""
+    low, high = place.reach.start, place.reach.stop
+    if storage.bank is not None and memory.banks is not None:
+        size = memory.banks.entries
+        low, high = max(low, storage.bank * size), min(high, (storage.bank + 1) * size)
+    if storage.address is not None:
+        first = storage.address // memory.entry_bytes
+        low, high = max(low, first), min(high, first + place.slots * place.layout.slot_entries)
+    return range(low, max(low, high))
 
 
 def _turn(state: State, home: Sequence[str], slots: int) -> Affine:

@@ -44,8 +44,7 @@ def shared_homes(state: State, homes: Homes) -> Homes:
             if broken is not None:
                 raise _refusal(tensor, str(broken))
         for tensor in group:
-            if state.storage[tensor].alias:
-                _check_dead(state, group, tensor, depth)
+            _check_dead(state, group, tensor, depth)
     return result
 
 
@@ -66,6 +65,14 @@ def _check_alike(state: State, tensor: str) -> None:
             f"{mine.dtype}{list(mine.shape)} and {other.dtype}{list(other.shape)}",
             "tensors of one shape and type",
             "alias a tensor of the same shape and type",
+        )
+    memories = [state.storage[t].memory for t in (tensor, of)]
+    if memories[0] != memories[1]:
+        raise refuse(
+            f"{tensor} cannot be in the place of {of}",
+            " and ".join(m or "the default memory" for m in memories),
+            "tensors in one memory",
+            f"set_scope({tensor!r}, {memories[1]!r})" if memories[1] else "another tensor",
         )
 
 
