@@ -353,6 +353,22 @@ class CallDraws:
         slots = self.draws((2, 2, 3, 1, 0)) if tiles or self.draws.chance(6) else 1
         yield Call("double_buffer", (tensor, slots))
 
+    def _shift(self) -> Calls:
+        stage = self.stage_with_block()
+        chain = self.chain(stage)
+        loop = self.draws(chain) if chain and not self.draws.chance(20) else self.loop()
+        yield Call("shift", (stage, loop, self.draws((1, 2, 0, -1, 99))))
+
+    def _alias(self) -> Calls:
+        tensor, of = self.inner(), self.inner()
+        state = self.schedule.state
+        alike = [
+            t.name
+            for t in state.tensors
+            if t.role == "intermediate" and t.shape == state.tensor[tensor].shape
+        ]
+        yield Call("alias", (tensor, self.draws(alike) if alike else of))
+
     def _storage_align(self) -> Calls:
         tensor = self.inner()
         state = self.schedule.state
