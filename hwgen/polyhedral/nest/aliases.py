@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from os.path import commonprefix
 
 from hwgen.errors import HwgenError
 from hwgen.polyhedral import isl
@@ -14,13 +15,11 @@ from hwgen.polyhedral.nest.state import Site, State
 
 def root(state: State, tensor: str) -> str:
     """The tensor whose buffer one is stored in: its own where it is in no other's place."""
-    while state.storage[tensor].alias:
-        tensor = state.storage[tensor].alias
-    return tensor
+    return state.place(tensor).tensor
 
 
 def shared_homes(state: State, homes: Homes) -> Homes:
-    """Homes of tensors that share a place: of all of them, the outermost.
+    """Homes of tensors that share a place: the loops that are around those of all of them.
 
     Raises:
         HwgenError: H411 where one still needs what another overwrites; H413 one in the place of
@@ -36,7 +35,7 @@ def shared_homes(state: State, homes: Homes) -> Homes:
     for tensor in (s.tensor for s in state.stages):
         groups.setdefault(root(state, tensor), []).append(tensor)
     for group in (g for g in groups.values() if len(g) > 1):
-        depth = min(len(homes[t]) for t in group)
+        depth = len(commonprefix([homes[t] for t in group]))
         for tensor in group:
             result[tensor] = homes[tensor][:depth]
             broken = violation(state, state.stage[tensor], depth, output=False)

@@ -102,6 +102,72 @@ def test_a_place_that_a_later_stage_takes_too_early() -> None:
     right(add("s.alias('a_local', 'c_local')"))
 
 
+def chain(script: str) -> Schedule:
+    """y from u from t, tile by tile."""
+    begin = """
+    x_local = s.cache_read('x', 'local')
+    s.set_scope('t', 'local')
+    s.set_scope('u', 'local')
+    y_local = s.cache_write('y', 'local')
+    o, _ = s.split('y_i', factor=4)
+    s.compute_at('u', o)
+    s.compute_at('t', o)
+    s.tensorize(x_local, 'load')
+    s.tensorize('t', 'relu')
+    s.tensorize('u', 'exp')
+    s.tensorize(y_local, 'add')
+    s.tensorize('y', 'store')
+    """
+    compute = ["t[i] = max(x[i], 0)", "u[i] = exp(t[i])", "y[i] = u[i] + x[i]"]
+    return scheduled(dedent(begin) + script, compute, **dict.fromkeys("xtuy", "float32[18]"))
+
+
+def test_slots_of_a_place_are_those_of_the_tensor_that_it_is_of() -> None:
+    later = "s.shift('u', o, 1)\ns.shift(y_local, o, 1)\n"
+    one = right(chain(f"s.alias('t', 'u')\ns.double_buffer('t', 3)\n{later}"))
+    assert one.schedule.homes["t"] == ()
+    two = right(chain(f"s.alias('t', 'u')\ns.double_buffer('u', 2)\n{later}"))
+    assert two.schedule.homes["t"] == ("y_i_o",)
+    assert [b.slots for b in two.program.buffers if b.name == "u"] == [2]
+
+
+def test_a_place_that_tensors_of_different_loops_share() -> None:
+    script = """
+    x_local = s.cache_read('x', 'local')
+    z_local = s.cache_read('z', 'local')
+    s.set_scope('t', 'local')
+    s.set_scope('u', 'local')
+    y_local = s.cache_write('y', 'local')
+    v_local = s.cache_write('v', 'local')
+    s.compute_at('t', 'i')
+    s.compute_at('u', 'v_i')
+    u_init = s.decompose_reduction('u', 'u_j')
+    s.double_buffer('t', 2)
+    s.double_buffer('u', 2)
+    s.shift(v_local, 'v_i', 1)
+    s.tensorize(x_local, 'load')
+    s.tensorize(z_local, 'load')
+    s.tensorize('t', 'relu')
+    s.tensorize(u_init, 'zero')
+    s.tensorize('u', 'row_sum')
+    s.tensorize(y_local, 'add')
+    s.tensorize(v_local, 'add')
+    s.tensorize('y', 'store')
+    s.tensorize('v', 'store')
+    """
+    compute = [
+        "t[j] = max(x[0, j], 0)",
+        "y[i, j] = t[j] + x[i, j]",
+        "u[j] += z[k, j]",
+        "v[i, j] = u[j] + z[i, j]",
+    ]
+    tensors = dict.fromkeys("xzyv", "float32[4, 18]") | dict.fromkeys("tu", "float32[18]")
+    schedule = scheduled(script, compute, **tensors)
+    right(schedule)
+    # One place lives through the kernel: every iteration of v_i would add to the same sums.
+    assert code(schedule.alias, "u", "t") == "H411"
+
+
 def test_a_place_in_another_memory() -> None:
     script = "t_local = s.cache_write('t', 'local')"
     schedule = scheduled(
