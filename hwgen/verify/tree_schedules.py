@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from random import Random
 
+from hwgen.codegen.lower.program import lower_tree
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.nest.build import build_state
 from hwgen.polyhedral.nest.reductions import beginning
@@ -21,10 +22,10 @@ from hwgen.polyhedral.unify import unify
 from hwgen.schedule import Schedule
 from hwgen.spec.expression import Access, Expr
 from hwgen.spec.find import find_workload
-from hwgen.spec.hardware import HardwareSpec, Intrinsic, Operand
+from hwgen.spec.hardware import HardwareSpec, Intrinsic, Memory, Operand
 from hwgen.spec.load import parse_workload
 from hwgen.spec.source import read_document
-from hwgen.trees import TreeCompilation, compile_tree
+from hwgen.trees import TreeCompilation
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import Engine, examine
 from hwgen.verify.nest_calls import Call, CallDraws, Calls
@@ -44,9 +45,10 @@ MOST_CALLS = 4
 """Intrinsics that share the work of one stage."""
 
 OFTEN = (
-    ("split", 6), ("reorder", 4), ("fuse", 1), ("tile", 1), ("compute_at", 6), ("gather", 6),
-    ("compute_root", 1), ("decompose_reduction", 3), ("double_buffer", 4), ("shift", 3),
-    ("pipeline", 4), ("alias", 6), ("storage_align", 2), ("set_address", 2),
+    ("split", 4), ("reorder", 4), ("fuse", 1), ("tile", 1), ("compute_at", 6), ("gather", 10),
+    ("compute_root", 1), ("decompose_reduction", 3), ("double_buffer", 3), ("shift", 4),
+    ("pipeline", 8), ("alias", 6), ("storage_align", 2), ("set_address", 2), ("rfactor", 1),
+    ("compute_inline", 1), ("transform_layout", 1), ("pad", 1), ("create_group", 1),
 )  # fmt: skip
 WEIGHTED = tuple(name for name, count in OFTEN for _ in range(count))
 
@@ -147,7 +149,7 @@ class TreeDraws(CallDraws):
             later.append((later[-1] if later else 0) + self.draws((0, 0, 1)))
         for stage in stages:
             if state.storage[stage].memory:
-                yield Call("double_buffer", (stage, self.draws((later[-1] + 1, 2, 3))))
+                yield Call("double_buffer", (stage, self.draws((later[-1] + 1, 2, 1))))
         for stage, iterations in reversed(list(zip(stages, later, strict=True))):
             if iterations:
                 yield Call("shift", (stage, loop, min(iterations, 2)))
@@ -339,7 +341,9 @@ def drawn_workload(draws: Draws) -> Data:
 
 def shipped(name: str) -> Data:
     """A shipped workload as plain data."""
-    return dict(read_document(find_workload(name)).data)
+    data = read_document(find_workload(name)).data
+    assert isinstance(data, dict)
+    return data
 
 
 # One schedule
@@ -370,28 +374,66 @@ def drawn(seed: int, hardware: HardwareSpec) -> Case:
 
 
 def outcome(case: Case, hardware: HardwareSpec, engine: Engine = "python") -> str:
-    """The code with which a case is refused in the lowering; empty where it is right.
+    """The code with which a case is refused in the lowering; empty where it is right, with as much
+    room as there is and, where it still fits, with less.
 
     Raises:
         FindingError: what is neither.
     """
     schedule, _ = replayed(case, hardware)
+    found, code = _compiled(schedule, hardware)
+    if found is None:
+        return code
+    _check(found, case.seed, engine)
+    less, _ = _compiled(schedule, _with_less_room(found, case.seed))
+    if less is not None:
+        _check(less, case.seed, "python")
+    return ""
+
+
+def _compiled(schedule: Schedule, hardware: HardwareSpec) -> tuple[TreeCompilation | None, str]:
+    """A schedule on a chip like its own, or the code with which that is refused.
+
+    Raises:
+        FindingError: any other code, or a crash.
+    """
+    workload = schedule.workload
     try:
-        compilation = compile_tree(schedule)
+        lowered = lower_tree(workload, hardware, schedule.resolved, schedule.homes)
     except HwgenError as error:
         if error.code in (*PHYSICAL, *LACKING):
-            return error.code
+            return None, error.code
         raise FindingError("refused", crash_text(error)) from error
     except Exception as error:
         raise FindingError("lowering", crash_text(error)) from error
+    return TreeCompilation(workload, hardware, schedule, lowered), ""
+
+
+def _with_less_room(compilation: TreeCompilation, seed: int) -> HardwareSpec:
+    """The chip with memories in which not all buffers have room of their own."""
+    random = Random(seed)
+
+    def smaller(memory: Memory) -> Memory:
+        sizes = [b.entries for b in compilation.program.buffers if b.memory == memory.name]
+        if not sizes:
+            return memory
+        return replace(memory, capacity_entries=random.randint(max(sizes), sum(sizes)))
+
+    hardware = compilation.hardware
+    return replace(hardware, memories=tuple(map(smaller, hardware.memories)))
+
+
+def _check(compilation: TreeCompilation, seed: int, engine: Engine) -> None:
+    """Raises:
+    FindingError: what is wrong with a program.
+    """
     try:
-        examine(compilation, draw_inputs(compilation.workload, case.seed), engine)
+        examine(compilation, draw_inputs(compilation.workload, seed), engine)
     except HwgenError as error:
         raise FindingError("wrong", " ".join(str(error).split())) from error
     except Exception as error:
         raise FindingError("checking", crash_text(error)) from error
     _check_addresses(compilation)
-    return ""
 
 
 def _check_addresses(compilation: TreeCompilation) -> None:
