@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from os.path import commonprefix
+from itertools import takewhile
 
 from hwgen.errors import HwgenError
 from hwgen.polyhedral import isl
@@ -35,7 +35,9 @@ def shared_homes(state: State, homes: Homes) -> Homes:
     for tensor in (s.tensor for s in state.stages):
         groups.setdefault(root(state, tensor), []).append(tensor)
     for group in (g for g in groups.values() if len(g) > 1):
-        depth = len(commonprefix([homes[t] for t in group]))
+        side_by_side = zip(*(homes[t] for t in group), strict=False)
+        around = takewhile(lambda loops: len(set(loops)) == 1, side_by_side)
+        depth = sum(1 for _ in around)
         for tensor in group:
             result[tensor] = homes[tensor][:depth]
             broken = violation(state, state.stage[tensor], depth, output=False)
