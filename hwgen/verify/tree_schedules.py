@@ -48,7 +48,7 @@ OFTEN = (
     ("split", 4), ("reorder", 4), ("fuse", 1), ("tile", 1), ("compute_at", 6), ("gather", 10),
     ("compute_root", 1), ("decompose_reduction", 3), ("double_buffer", 3), ("shift", 4),
     ("pipeline", 8), ("alias", 6), ("storage_align", 2), ("set_address", 2), ("rfactor", 1),
-    ("compute_inline", 1), ("transform_layout", 1), ("pad", 1), ("create_group", 1),
+    ("compute_inline", 1), ("transform_layout", 1), ("create_group", 1),
 )  # fmt: skip
 WEIGHTED = tuple(name for name, count in OFTEN for _ in range(count))
 
@@ -158,6 +158,19 @@ class TreeDraws(CallDraws):
         return [s for s in self.schedule.state.sites if loop in s.names]
 
     # One edit
+
+    def _rfactor(self) -> Calls:
+        before = set(self.schedule.state.stage)
+        yield from CallDraws._rfactor(self)
+        for stage in self.schedule.state.stages:
+            if stage.tensor not in before:
+                yield Call("set_scope", (stage.tensor, self.memory()))
+
+    def _compute_inline(self) -> Calls:
+        state = self.schedule.state
+        found = [s.tensor for s in state.stages if s.kind == "compute" and not s.reduces]
+        if found:
+            yield Call("compute_inline", (self.draws(found),))
 
     def _set_address(self) -> Calls:
         held = self._held()
@@ -324,7 +337,7 @@ OWN: tuple[Data, ...] = (
 )
 
 EXTENTS = (4, 1, 2, 3, 5, 7, 8, 12, 16, 17, 20, 33)
-MOST_POINTS = 20_000
+MOST_POINTS = 8_000
 """Of one statement's domain."""
 
 

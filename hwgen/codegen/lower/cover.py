@@ -133,7 +133,9 @@ class _Search:
         return str(self.stage)
 
     def root(self, block: Block, pool: Sequence[Intrinsic]) -> Iterator[list[_Step]]:
-        """Every way to compute a block with all of some intrinsics."""
+        """Every way to compute a block with all of some intrinsics; what begins a sum is one."""
+        if block.part == "init" and len(pool) > 1:
+            return
         stage = self.stage
         value = normalise(stage.value, self.dtypes)
         for n, intrinsic in enumerate(pool):

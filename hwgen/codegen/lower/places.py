@@ -91,7 +91,8 @@ def places(covered: Covered, hardware: HardwareSpec) -> dict[str, Place]:
     """Where each tensor lives, by name; those in the place of another, where that does.
 
     Raises:
-        HwgenError: H503 where calls disagree on the entries of a buffer.
+        HwgenError: H423 a layout of another kind; H503 where calls disagree on the entries of a
+            buffer.
     """
     state = covered.state
     home = places_of(state)
@@ -196,6 +197,14 @@ def _buffer(
     cut: Cut,
     hardware: HardwareSpec,
 ) -> Place:
+    if storage.layout:
+        raise HwgenError(
+            "H423",
+            f"{tensor.name} is not stored row by row",
+            found=f"layout [{', '.join(map(str, storage.layout))}]",
+            allowed="the tensor's own dimensions in their order, aligned or not",
+            repair=f"storage_align({tensor.name!r}, axis, factor) spreads rows",
+        )
     home = covered.homes.get(tensor.name, ())
     touched = box(found, home, tensor.shape)
     sizes = _sizes(len(tensor.shape), cut)

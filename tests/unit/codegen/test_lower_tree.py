@@ -92,6 +92,21 @@ def test_a_sum_that_no_call_begins() -> None:
     assert code(compile_tree, schedule) == "H421"
 
 
+def test_a_sum_that_several_calls_begin() -> None:
+    script = """
+    x_local = s.cache_read('x', 'local')
+    y_init = s.decompose_reduction('y', 'm')
+    s.tensorize(y_init, 'zero', 'store')
+    s.tensorize('y', 'row_sum')
+    s.tensorize(x_local, 'load')
+    """
+    schedule = scheduled(script, ["y[m] += x[m, n]"], x="float32[3, 7]", y="float32[3]")
+    with pytest.raises(HwgenError) as caught:
+        compile_tree(schedule)
+    assert caught.value.code == "H422"
+    assert "zero, store do not compute y_init" in str(caught.value)
+
+
 # Places
 
 
@@ -194,3 +209,8 @@ def test_addresses_set_by_hand() -> None:
 )
 def test_addresses_where_buffers_cannot_be(script: str) -> None:
     assert code(compile_tree, add(script)) == "H502"
+
+
+def test_a_layout_that_is_not_heeded_is_refused() -> None:
+    right(add("s.storage_align('a_local', 0, 8, 3)"))
+    assert code(compile_tree, add("s.transform_layout('a_local', '[i, j] -> [j, i]')")) == "H423"
