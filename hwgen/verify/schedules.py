@@ -127,11 +127,12 @@ def make(schedule: Schedule, call: Call) -> str:
             raise FindingError("changed", f"{call} is refused but changes the schedule") from error
         return error.code
     except Exception as error:
-        raise FindingError("crash", f"{call}: {_crash(error)}") from error
+        raise FindingError("crash", f"{call}: {crash_text(error)}") from error
     return ""
 
 
-def _crash(error: Exception) -> str:
+def crash_text(error: Exception) -> str:
+    """What an unexpected exception says, and where it was raised."""
     where = error.__traceback__
     while where is not None and where.tb_next is not None:
         where = where.tb_next
@@ -154,7 +155,7 @@ def check_history(schedule: Schedule, calls: Sequence[Call], before_last: str) -
     except HwgenError as error:
         raise FindingError("replay", f"its own trace is refused: {error}") from error
     except Exception as error:
-        raise FindingError("replay", _crash(error)) from error
+        raise FindingError("replay", crash_text(error)) from error
     if str(again) != present:
         raise FindingError("replay", "its trace gives another schedule")
     if calls:
@@ -199,7 +200,7 @@ def lowered(schedule: Schedule, seed: int) -> Kernel:
     except HwgenError:
         raise
     except Exception as error:
-        raise FindingError("lowering", _crash(error)) from error
+        raise FindingError("lowering", crash_text(error)) from error
     floats = any(is_float(t.dtype) for t in workload.tensors)
     inputs = draw_inputs(workload, seed, "small" if floats or seed % 2 else "random")
     return Kernel(workload, source, inputs, run_reference(workload, inputs))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import takewhile
 
 from hwgen.errors import HwgenError
 from hwgen.polyhedral import isl
@@ -14,9 +15,7 @@ from hwgen.polyhedral.nest.state import Site, State
 
 def root(state: State, tensor: str) -> str:
     """The tensor whose buffer one is stored in: its own where it is in no other's place."""
-    while state.storage[tensor].alias:
-        tensor = state.storage[tensor].alias
-    return tensor
+    return state.place(tensor).tensor
 
 
 def shared_homes(state: State, homes: Homes, *, typed: bool = True) -> Homes:

@@ -248,6 +248,13 @@ class State:
     def readers(self, tensor: str) -> tuple[Stage, ...]:
         return tuple(s for s in self.stages if any(r.tensor == tensor for r in s.reads))
 
+    def place(self, tensor: str) -> Storage:
+        """The storage that a tensor has, or that of the tensor in whose place it is."""
+        found = self.storage[tensor]
+        while found.alias in self.storage:
+            found = self.storage[found.alias]
+        return found
+
     def with_storage(self, storage: Storage) -> State:
         rest = tuple(s for s in self.storages if s.tensor != storage.tensor)
         return replace(self, storages=(*rest, storage))

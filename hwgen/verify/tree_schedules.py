@@ -1,0 +1,485 @@
+"""Random schedules of chips with units: stages on the chip, each with calls that compute it.
+
+What is drawn is complete, but what an edit makes of it may be more than the chip can run: then the
+lowering says so. What is lowered must compute the reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from math import prod
+from random import Random
+
+from hwgen.codegen.lower.program import lower_tree
+from hwgen.errors import HwgenError
+from hwgen.polyhedral.nest.build import build_state
+from hwgen.polyhedral.nest.reductions import beginning
+from hwgen.polyhedral.nest.state import Block, Site, State
+from hwgen.polyhedral.normal_form import normalise
+from hwgen.polyhedral.semantics import updates, written
+from hwgen.polyhedral.unify import unify
+from hwgen.schedule import Schedule
+from hwgen.spec.expression import Access, Expr
+from hwgen.spec.find import find_workload
+from hwgen.spec.hardware import HardwareSpec, Intrinsic, Memory, Operand
+from hwgen.spec.load import parse_workload
+from hwgen.spec.source import read_document
+from hwgen.trees import TreeCompilation
+from hwgen.verify.data import draw_inputs
+from hwgen.verify.examine import Engine, examine
+from hwgen.verify.nest_calls import Call, CallDraws, Calls
+from hwgen.verify.nest_workloads import Data, Draws
+from hwgen.verify.schedules import Case, FindingError, crash_text, make, replayed
+
+PHYSICAL = ("H502", "H611", "H612", "H613", "H614", "H615", "H616")
+"""What the chip cannot run, however it is written."""
+
+LACKING = ("H421", "H422", "H423", "H503")
+"""What the lowering says it cannot do."""
+
+MOST_EDITS = 14
+"""Edits between the caches and the calls."""
+
+MOST_CALLS = 4
+"""Intrinsics that share the work of one stage."""
+
+OFTEN = (
+    ("split", 4), ("reorder", 4), ("fuse", 1), ("tile", 1), ("compute_at", 6), ("gather", 10),
+    ("compute_root", 1), ("decompose_reduction", 3), ("double_buffer", 3), ("shift", 4),
+    ("pipeline", 8), ("alias", 6), ("storage_align", 2), ("set_address", 2), ("rfactor", 1),
+    ("compute_inline", 1), ("transform_layout", 1), ("create_group", 1),
+)  # fmt: skip
+WEIGHTED = tuple(name for name, count in OFTEN for _ in range(count))
+
+
+@dataclass(slots=True)
+class TreeDraws(CallDraws):
+    """Draws the calls of one schedule: caches, edits of loops and buffers, intrinsics."""
+
+    def begun(self) -> Calls:
+        """Every tensor on the chip, as a rule: caches of the arrays, scopes, or a way through
+        off-chip memory for what is in between."""
+        state = self.schedule.state
+        for tensor in state.tensors:
+            match tensor.role:
+                case "output" if state.stage[tensor.name].reduces or not self.draws.chance(8):
+                    yield Call("cache_write", (tensor.name, self.memory()))
+                case "intermediate" if self.draws.chance(8):
+                    yield Call("cache_write", (tensor.name, self.memory()))
+                    yield Call("cache_read", (tensor.name, self.memory()))
+                case "intermediate":
+                    yield Call("set_scope", (tensor.name, self.memory()))
+                case "input":
+                    yield from self._cached(tensor.name)
+                case _:
+                    continue
+
+    def _cached(self, tensor: str) -> Calls:
+        readers = [s.tensor for s in self.schedule.state.readers(tensor)]
+        if len(readers) == 1 or self.draws.chance(2):
+            yield Call("cache_read", (tensor, self.memory()))
+            return
+        for reader in readers:
+            yield Call("cache_read", (tensor, self.memory()), (("readers", (reader,)),))
+
+    def calls(self) -> Calls:
+        """One edit, or several that only make sense together."""
+        made: Callable[[], Calls] = getattr(self, f"_{self.draws(WEIGHTED)}")
+        yield from made()
+
+    def ended(self) -> Calls:
+        """Reductions that begin apart, and the calls of every block."""
+        state = self.schedule.state
+        for site in state.sites:
+            if state.stage[site.block.stage].reduces and site.block.part == "whole":
+                for loop in self.draws.shuffled(site.names):
+                    if self.schedule.state.site[site.block.name].block.part == "whole":
+                        yield Call("decompose_reduction", (site.block.stage, loop))
+        for site in self.schedule.state.sites:
+            if site.block.tensorized is None:
+                found = sorted(set(covers(self.schedule.state, site.block, self.schedule.hardware)))
+                if found:
+                    yield Call("tensorize", (site.block.name, *self.draws(found)))
+
+    # Names
+
+    def memory(self) -> str:
+        chip = self.schedule.hardware
+        return self.draws([m.name for m in chip.memories if m.kind != "offchip"])
+
+    def _held(self) -> list[str]:
+        """Tensors in buffers of ours."""
+        return [s.tensor for s in self.schedule.state.storages if s.memory]
+
+    # Edits that come together
+
+    def _gather(self) -> Calls:
+        """Stages from a reader backwards, computed inside one of its loops."""
+        state = self.schedule.state
+        reader = self.draws([s.tensor for s in state.stages])
+        chain = self.chain(reader)
+        if not chain:
+            return
+        loop = self.draws(chain[: 1 + len(chain) // 2])
+        if self.extent(loop) > 1 and not self.draws.chance(3):
+            before = set(self.chain(reader))
+            yield Call("split", (loop,), (("factor", self.factor(loop)),))
+            made = [n for n in self.chain(reader) if n not in before]
+            loop = made[0] if made else loop
+            if self.draws.chance(2):
+                yield Call("reorder", (loop, *(n for n in self.chain(reader) if n != loop)))
+        wanted = {reader}
+        for stage in reversed(self.schedule.state.stages):
+            readers = {s.tensor for s in self.schedule.state.readers(stage.tensor)}
+            if readers & wanted and not self.draws.chance(5):
+                yield Call("compute_at", (stage.tensor, loop))
+                wanted.add(stage.tensor)
+
+    def _pipeline(self) -> Calls:
+        """The stages inside a loop, each as late as those before it or later, with the slots."""
+        state = self.schedule.state
+        fits = [n for n in state.loop if len({s.block.stage for s in self._inside(n)}) > 1]
+        if not fits:
+            return
+        loop = self.draws(fits)
+        stages = list(dict.fromkeys(s.block.stage for s in self._inside(loop)))
+        later: list[int] = []
+        for _ in stages:
+            later.append((later[-1] if later else 0) + self.draws((0, 0, 1)))
+        for stage in stages:
+            if state.storage[stage].memory:
+                yield Call("double_buffer", (stage, self.draws((later[-1] + 1, 2, 1))))
+        for stage, iterations in reversed(list(zip(stages, later, strict=True))):
+            if iterations:
+                yield Call("shift", (stage, loop, min(iterations, 2)))
+
+    def _inside(self, loop: str) -> list[Site]:
+        return [s for s in self.schedule.state.sites if loop in s.names]
+
+    # One edit
+
+    def _rfactor(self) -> Calls:
+        before = set(self.schedule.state.stage)
+        yield from CallDraws._rfactor(self)
+        for stage in self.schedule.state.stages:
+            if stage.tensor not in before:
+                yield Call("set_scope", (stage.tensor, self.memory()))
+
+    def _compute_inline(self) -> Calls:
+        state = self.schedule.state
+        found = [s.tensor for s in state.stages if s.kind == "compute" and not s.reduces]
+        if found:
+            yield Call("compute_inline", (self.draws(found),))
+
+    def _set_address(self) -> Calls:
+        held = self._held()
+        if held:
+            yield Call("set_address", (self.draws(held), self.draws((0, 4, 256, 4096, 262140))))
+
+
+# What computes a block
+
+
+def covers(state: State, block: Block, hardware: HardwareSpec) -> Iterator[tuple[str, ...]]:
+    """Intrinsics that compute a block together, in all ways."""
+    stage = state.stage[block.stage]
+    dtypes = {t.name: t.dtype for t in state.tensors}
+    if block.part == "init":
+        value, op = beginning(stage, dtypes[stage.tensor]), "="
+    else:
+        value, op = normalise(stage.value, dtypes), stage.op
+    yield from _Covers(state, hardware, dtypes).found(value, op, stage.tensor, MOST_CALLS)
+
+
+@dataclass(frozen=True, slots=True)
+class _Covers:
+    state: State
+    hardware: HardwareSpec
+    dtypes: dict[str, str]
+
+    def found(self, value: Expr, op: str, target: str, most: int) -> Iterator[tuple[str, ...]]:
+        """Every way to put a value somewhere ("": wherever the next call takes it up)."""
+        for intrinsic in self.hardware.intrinsics:
+            fields = {i.name: i for i in intrinsic.immediates}
+            for pattern, result in _patterns(intrinsic, op):
+                copies = isinstance(pattern, Access) and not isinstance(value, Access)
+                if not self._holds(result, target) or (copies and not self._offchip(result)):
+                    continue
+                for way in unify(pattern, value, fields, self.dtypes):
+                    inside = [v for _, v in way.operands if not isinstance(v, Access)]
+                    fits = all(
+                        self._holds(intrinsic.operand(o), v.tensor)
+                        for o, v in way.operands
+                        if isinstance(v, Access)
+                    )
+                    if fits and not inside:
+                        yield (intrinsic.name,)
+                    elif fits and len(inside) == 1 and most > 1:
+                        for first in self.found(inside[0], "=", "", most - 1):
+                            yield (*first, intrinsic.name)
+
+    def _offchip(self, operand: Operand) -> bool:
+        return self.hardware.memory[operand.memory].kind == "offchip"
+
+    def _holds(self, operand: Operand, tensor: str) -> bool:
+        if not tensor:
+            return not self._offchip(operand)
+        memory = self.state.storage[tensor].memory if tensor in self.state.storage else ""
+        return operand.memory == memory if memory else self._offchip(operand)
+
+
+def _patterns(intrinsic: Intrinsic, op: str) -> Iterator[tuple[Expr, Operand]]:
+    """The values that an intrinsic puts, or adds, somewhere."""
+    only = written(intrinsic)
+    if only is None:
+        return
+    result = intrinsic.operand(only[1])
+    if op == "=" and only[0].op == "=":
+        yield only[0].value, result
+    elif op != "=":
+        for other, value in updates(intrinsic):
+            if other == op:
+                yield value, result
+
+
+# Workloads
+
+SHIPPED = ("linear_relu", "mlp", "layernorm", "attention")
+"""Files whose sizes are drawn anew."""
+
+OWN: tuple[Data, ...] = (
+    {
+        "name": "gemm",
+        "sizes": {"M": 1, "N": 1, "K": 1},
+        "tensors": {"a": "float32[M, K]", "b": "float32[K, N]", "c": "float32[M, N]"},
+        "compute": ["c[m, n] += a[m, k] * b[k, n]"],
+    },
+    {
+        "name": "add",
+        "sizes": {"M": 1, "N": 1},
+        "tensors": {"a": "float32[M, N]", "b": "float32[M, N]", "c": "float32[M, N]"},
+        "compute": ["c[m, n] = a[m, n] + b[m, n]"],
+    },
+    {
+        "name": "softmax",
+        "sizes": {"M": 1, "N": 1},
+        "tensors": {
+            "x": "float32[M, N]",
+            "top": "float32[M]",
+            "e": "float32[M, N]",
+            "z": "float32[M]",
+            "y": "float32[M, N]",
+        },
+        "compute": [
+            "top[m] max= x[m, n]",
+            "e[m, n] = exp(x[m, n] - top[m])",
+            "z[m] += e[m, n]",
+            "y[m, n] = e[m, n] / z[m]",
+        ],
+    },
+    {
+        "name": "two_convolutions",
+        "sizes": {"H": 1, "C": 1, "D": 1},
+        "tensors": {
+            "x": "float32[H + 4, H + 4, C]",
+            "w1": "float32[3, 3, C, D]",
+            "w2": "float32[3, 3, D]",
+            "s": "float32[H + 2, H + 2, D]",
+            "t": "float32[H + 2, H + 2, D]",
+            "y": "float32[H, H]",
+        },
+        "compute": [
+            "s[i, j, d] += x[i + p, j + q, c] * w1[p, q, c, d]",
+            "t[i, j, d] = max(s[i, j, d], 0)",
+            "y[i, j] += t[i + p, j + q, d] * w2[p, q, d]",
+        ],
+    },
+    {
+        "name": "two_readers",
+        "sizes": {"M": 1, "N": 1, "K": 1},
+        "tensors": {
+            "x": "float32[M, K]",
+            "w": "float32[K, N]",
+            "s": "float32[M, N]",
+            "u": "float32[M, N]",
+            "v": "float32[M]",
+            "y": "float32[M, N]",
+        },
+        "compute": [
+            "s[m, n] += x[m, k] * w[k, n]",
+            "u[m, n] = max(s[m, n], 0)",
+            "v[m] += s[m, n]",
+            "y[m, n] = u[m, n] * v[m]",
+        ],
+    },
+    {
+        "name": "neighbours",
+        "sizes": {"M": 1, "N": 1},
+        "tensors": {
+            "x": "float32[M + 3, N]",
+            "t": "float32[M + 3, N]",
+            "u": "float32[M + 1, N]",
+            "y": "float32[M, N]",
+        },
+        "compute": [
+            "t[m, n] = x[m, n] * 0.5 + 1",
+            {"do": "u[m, n] max= t[m + d, n]", "loops": {"m": "M + 1", "n": "N", "d": 3}},
+            "y[m, n] = u[m, n] - u[m + 1, n]",
+        ],
+    },
+    {
+        "name": "highest",
+        "sizes": {"M": 1, "N": 1},
+        "tensors": {"x": "float32[M, N, 3]", "t": "float32[M, N]", "y": "float32[M]"},
+        "compute": ["t[m, n] max= x[m, n, k]", "y[m] max= t[m, n]"],
+    },
+)
+
+EXTENTS = (4, 1, 2, 3, 5, 7, 8, 12, 16, 17, 20, 33)
+MOST_POINTS = 8_000
+"""Of one statement's domain."""
+
+
+def drawn_workload(draws: Draws) -> Data:
+    """A workload of a size that is soon run."""
+    chosen = draws(range(len(SHIPPED) + len(OWN)))
+    data = shipped(SHIPPED[chosen]) if chosen < len(SHIPPED) else OWN[chosen - len(SHIPPED)]
+    while True:
+        data = {**data, "sizes": {n: draws(EXTENTS) for n in data["sizes"]}}
+        stages = build_state(parse_workload(data)).stages
+        if all(prod(e for _, e in s.iterators) <= MOST_POINTS for s in stages):
+            return data
+
+
+def shipped(name: str) -> Data:
+    """A shipped workload as plain data."""
+    data = read_document(find_workload(name)).data
+    assert isinstance(data, dict)
+    return data
+
+
+# One schedule
+
+
+def drawn(seed: int, hardware: HardwareSpec) -> Case:
+    """A random case of a seed; its calls are those that were taken.
+
+    Raises:
+        FindingError: a call that crashes, or is refused and leaves a trace.
+    """
+    draws = Draws(Random(seed).randrange)
+    data = drawn_workload(draws)
+    schedule = Schedule(parse_workload(data), hardware)
+    source = TreeDraws(draws, schedule)
+    taken: list[Call] = []
+
+    def made(calls: Iterator[Call]) -> None:
+        for call in calls:
+            if not make(schedule, call):
+                taken.append(call)
+
+    made(source.begun())
+    for _ in range(draws(range(MOST_EDITS + 1))):
+        made(source.calls())
+    made(source.ended())
+    return Case(data, tuple(taken), seed)
+
+
+def outcome(case: Case, hardware: HardwareSpec, engine: Engine = "python") -> str:
+    """The code with which a case is refused in the lowering; empty where it is right, with as much
+    room as there is and, where it still fits, with less.
+
+    Raises:
+        FindingError: what is neither.
+    """
+    schedule, _ = replayed(case, hardware)
+    found, code = _compiled(schedule, hardware)
+    if found is None:
+        return code
+    _check(found, case.seed, engine)
+    less, _ = _compiled(schedule, _with_less_room(found, case.seed))
+    if less is not None:
+        _check(less, case.seed, "python")
+    return ""
+
+
+def _compiled(schedule: Schedule, hardware: HardwareSpec) -> tuple[TreeCompilation | None, str]:
+    """A schedule on a chip like its own, or the code with which that is refused.
+
+    Raises:
+        FindingError: any other code, or a crash.
+    """
+    workload = schedule.workload
+    try:
+        lowered = lower_tree(workload, hardware, schedule.resolved, schedule.homes)
+    except HwgenError as error:
+        if error.code in (*PHYSICAL, *LACKING):
+            return None, error.code
+        raise FindingError("refused", crash_text(error)) from error
+    except Exception as error:
+        raise FindingError("lowering", crash_text(error)) from error
+    return TreeCompilation(workload, hardware, schedule, lowered), ""
+
+
+def _with_less_room(compilation: TreeCompilation, seed: int) -> HardwareSpec:
+    """The chip with memories in which not all buffers have room of their own."""
+    random = Random(seed)
+
+    def smaller(memory: Memory) -> Memory:
+        sizes = [b.entries for b in compilation.program.buffers if b.memory == memory.name]
+        if not sizes:
+            return memory
+        return replace(memory, capacity_entries=random.randint(max(sizes), sum(sizes)))
+
+    hardware = compilation.hardware
+    return replace(hardware, memories=tuple(map(smaller, hardware.memories)))
+
+
+def _check(compilation: TreeCompilation, seed: int, engine: Engine) -> None:
+    """Raises:
+    FindingError: what is wrong with a program.
+    """
+    try:
+        examine(compilation, draw_inputs(compilation.workload, seed), engine)
+    except HwgenError as error:
+        raise FindingError("wrong", " ".join(str(error).split())) from error
+    except Exception as error:
+        raise FindingError("checking", crash_text(error)) from error
+    _check_addresses(compilation)
+
+
+def _check_addresses(compilation: TreeCompilation) -> None:
+    """What was put at an address is there.
+
+    Raises:
+        FindingError: where it is not.
+    """
+    state, hardware = compilation.schedule.resolved, compilation.hardware
+    for buffer in compilation.program.buffers:
+        address = state.storage[buffer.tensor].address if buffer.tensor in state.storage else None
+        found = buffer.base * hardware.memory[buffer.memory].entry_bytes
+        if address not in (None, found):
+            raise FindingError("address", f"{buffer.name} is at byte {found} and not at {address}")
+
+
+def reduced_case(case: Case, hardware: HardwareSpec, engine: Engine = "python") -> Case:
+    """The case with as few calls as fail in the same way."""
+    kind = failure(case, hardware, engine).partition(":")[0]
+    smaller = True
+    while kind and smaller:
+        smaller = False
+        for n in reversed(range(len(case.calls))):
+            simpler = replace(case, calls=(*case.calls[:n], *case.calls[n + 1 :]))
+            if failure(simpler, hardware, engine).partition(":")[0] == kind:
+                case, smaller = simpler, True
+    return case
+
+
+def failure(case: Case, hardware: HardwareSpec, engine: Engine = "python") -> str:
+    """What is wrong with a case, kind first; empty where it is refused or right."""
+    try:
+        outcome(case, hardware, engine)
+    except FindingError as finding:
+        return str(finding)
+    return ""
