@@ -94,7 +94,7 @@ def test_a_failure_is_reduced(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_address_that_is_not_heeded_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def anywhere(_: object, place: places.Place, __: object) -> range:
+    def anywhere(place: places.Place, _: object, __: object) -> range:
         return place.reach
 
     data = {
@@ -112,5 +112,5 @@ def test_an_address_that_is_not_heeded_is_found(monkeypatch: pytest.MonkeyPatch)
     )
     case = Case(data, calls)
     assert outcome(case, npu(0)) == ""
-    monkeypatch.setattr(places, "_chosen", anywhere)
+    monkeypatch.setattr(places, "_fixed", anywhere)
     assert failure(case, npu(0)) == "address: x_local is at byte 0 and not at 256"

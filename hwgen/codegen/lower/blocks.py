@@ -126,12 +126,13 @@ def _split(
     if stage.tensor in places:
         storage = state.storage[stage.tensor]
         state = state.with_storage(replace(storage, alias=places[stage.tensor]))
-    if len(found) > 1 or last.in_place:
+    if nests:
+        state = replace(state, root=inserted(state.root, site, depth, tuple(nests)))
+    if site.block.part != "init" and (nests or last.in_place):
         reads = replace(state.stage[stage.tensor], value=_value(last))
         state = replace(
             state, stages=tuple(reads if s.tensor == stage.tensor else s for s in state.stages)
         )
-        state = replace(state, root=inserted(state.root, site, depth, tuple(nests)))
     return state, calls
 
 

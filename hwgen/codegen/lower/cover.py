@@ -50,14 +50,6 @@ def steps_of(state: State, site: Site, hardware: HardwareSpec) -> list[Step]:
             allowed="an intrinsic for every block",
             repair=f"tensorize({(site.names or (block.name,))[-1]!r}, ...)",
         )
-    if stage.reduces and block.part == "whole":
-        raise HwgenError(
-            "H421",
-            f"no call begins {block.name}",
-            found=f"{stage}, which begins with its first contribution",
-            allowed=f"a block that puts {beginning(stage, state.tensor[stage.tensor].dtype)} there",
-            repair=f"decompose_reduction({stage.tensor!r}, {(site.names or ('',))[0]!r})",
-        )
     pool = [hardware.intrinsic[n] for n in block.tensorized.intrinsic.split()]
     search = _Search(state, stage, block, hardware)
     for found, left in search.root(pool):

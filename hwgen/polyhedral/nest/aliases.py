@@ -19,8 +19,9 @@ def root(state: State, tensor: str) -> str:
 
 
 def shared_homes(state: State, homes: Homes, *, typed: bool = True) -> Homes:
-    """Homes of tensors that share a place: of all of them, the outermost. `typed`: they are of one
-    type too; where calls hold values, all are of their memory's.
+    """Homes of tensors that share a place: the loops around those of all of them.
+
+    `typed`: they are of one type too; where calls hold values, all are of their memory's.
 
     Raises:
         HwgenError: H411 where one still needs what another overwrites; H413 one in the place of
@@ -38,7 +39,8 @@ def shared_homes(state: State, homes: Homes, *, typed: bool = True) -> Homes:
     for place, group in groups.items():
         if len(group) == 1:
             continue
-        depth = min(len(homes[t]) for t in group)
+        side_by_side = zip(*(homes[t] for t in group), strict=False)
+        depth = sum(1 for _ in takewhile(lambda loops: len(set(loops)) == 1, side_by_side))
         for tensor in group:
             result[tensor] = homes[tensor][:depth]
             broken = violation(state, state.stage[tensor], depth, output=False)

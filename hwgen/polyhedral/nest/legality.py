@@ -124,7 +124,7 @@ def violation(state: State, stage: Stage, depth: int, *, output: bool) -> Violat
 def overtaken(state: State, tensors: Sequence[str], depth: int) -> Violation | None:
     """A slot of tensors in the place of the first is taken again, by a tile as many further as
     there are slots, before its last use; their home is the outermost `depth` loops."""
-    slots = state.storage[tensors[0]].slots
+    slots = state.place(tensors[0]).slots
     users = [s for s in state.sites if any(touches(state, s, t) for t in tensors)]
     for writer in (s for s in users if s.block.stage in tensors):
         for user in users:

@@ -89,7 +89,7 @@ def test_a_sum_that_no_call_begins() -> None:
     s.tensorize(x_local, 'load')
     """
     schedule = scheduled(script, ["y[m] += x[m, n]"], x="float32[3, 7]", y="float32[3]")
-    assert code(compile_tree, schedule) == "H421"
+    assert code(compile_tree, schedule) == "H424"
 
 
 def test_a_sum_that_several_calls_begin() -> None:
@@ -101,10 +101,7 @@ def test_a_sum_that_several_calls_begin() -> None:
     s.tensorize(x_local, 'load')
     """
     schedule = scheduled(script, ["y[m] += x[m, n]"], x="float32[3, 7]", y="float32[3]")
-    with pytest.raises(HwgenError) as caught:
-        compile_tree(schedule)
-    assert caught.value.code == "H422"
-    assert "zero, store do not compute y_init" in str(caught.value)
+    assert code(compile_tree, schedule) == "H422"
 
 
 # Places
@@ -211,6 +208,8 @@ def test_addresses_where_buffers_cannot_be(script: str) -> None:
     assert code(compile_tree, add(script)) == "H502"
 
 
-def test_a_layout_that_is_not_heeded_is_refused() -> None:
+def test_layouts_by_hand() -> None:
     right(add("s.storage_align('a_local', 0, 8, 3)"))
-    assert code(compile_tree, add("s.transform_layout('a_local', '[i, j] -> [j, i]')")) == "H423"
+    turned = right(add("s.transform_layout('a_local', '[i, j] -> [j, i]')"))
+    plain = right(add(""))
+    assert turned.source.c != plain.source.c
