@@ -205,7 +205,7 @@ def _buffer_banks(subject: Subject) -> Iterator[Problem]:
 
 def _buffers_disjoint(subject: Subject) -> Iterator[Problem]:
     """Buffers in one place are in use one after the other: what comes back to one, in the text or
-    in the next iteration of a loop, first writes it."""
+    in the next iteration of a loop, first writes it, and all of it."""
     program = subject.program
     ordered = sorted(program.buffers, key=lambda b: (b.memory, b.base, b.name))
     for one, other in combinations(ordered, 2):
@@ -215,7 +215,7 @@ def _buffers_disjoint(subject: Subject) -> Iterator[Problem]:
         if apart:
             continue
         last = ""
-        for name, access in _uses(subject, program.body, (one.name, other.name)):
+        for name, access, _ in _uses(subject, program.body, (one.name, other.name)):
             if last and name != last and access != "write":
                 yield (
                     "two buffers overlap",
@@ -228,26 +228,32 @@ def _buffers_disjoint(subject: Subject) -> Iterator[Problem]:
 
 
 def _uses(
-    subject: Subject, nodes: tuple[Node, ...], names: tuple[str, str]
-) -> Iterator[tuple[str, str]]:
-    """The accesses to some buffers in textual order, those of a loop twice; of one call, writes
-    last."""
+    subject: Subject, nodes: tuple[Node, ...], pair: tuple[str, str]
+) -> Iterator[tuple[str, str, frozenset[str]]]:
+    """The accesses to two buffers in textual order with the loops that move them, those of a loop
+    twice; of one call, writes last. What writes another part in each iteration of a loop around
+    both buffers is no write of a whole."""
     for node in nodes:
         match node:
             case Call():
                 rules = subject.hardware.intrinsic[node.intrinsic].operands
                 found = [
-                    (o.buffer, rule.access)
+                    (o.buffer, rule.access, frozenset(names(o.address)))
                     for o, rule in zip(node.operands, rules, strict=True)
-                    if o.buffer in names
+                    if o.buffer in pair
                 ]
                 yield from sorted(found, key=lambda use: use[1] == "write")
-            case Loop(_, _, _, body):
-                inside = list(_uses(subject, body, names))
+            case Loop(variable, _, _, body):
+                inside = list(_uses(subject, body, pair))
+                if len({buffer for buffer, _, _ in inside}) > 1:
+                    inside = [
+                        (b, "update" if variable in moving else access, moving)
+                        for b, access, moving in inside
+                    ]
                 yield from (*inside, *inside)
             case If(_, then, otherwise):
-                yield from _uses(subject, then, names)
-                yield from _uses(subject, otherwise, names)
+                yield from _uses(subject, then, pair)
+                yield from _uses(subject, otherwise, pair)
             case _:
                 pass
 

@@ -55,11 +55,11 @@ def lower_tree(workload: Workload, hardware: HardwareSpec, state: State, homes: 
     pieces = peeled(cover.state.root, lanes.whole)
 
     def together(memory: Memory) -> Mapping[tuple[Slot, Slot], float]:
-        items = Builder(cover, where, lanes, apart(where)).items(pieces)
+        items = Builder(cover, where, apart(where)).items(pieces)
         return meetings(Stream(items), memory)
 
     buffers = addresses(pieces, cover.calls, where, hardware, together)
-    items = Builder(cover, where, lanes, buffers).items(pieces)
+    items = Builder(cover, where, buffers).items(pieces)
     stream = Stream(items)
     held = tuple({p.name: p for p in where.values()}.values())
     images = [p.image for p in held if p.image is not None]

@@ -8,7 +8,6 @@ from itertools import count
 
 from hwgen.codegen.absorption import Absorption, Part, Walk, absorb_in_parts
 from hwgen.codegen.lower.blocks import BlockCall, Covered
-from hwgen.codegen.lower.lanes import Lanes
 from hwgen.codegen.lower.nests import Leaf, Nest, Piece
 from hwgen.codegen.lower.places import Place, Places
 from hwgen.codegen.program import Buffer
@@ -16,7 +15,6 @@ from hwgen.codegen.sites import Address, Touch, modulo
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.affine import Affine, affine, combine
 from hwgen.polyhedral.nest.build import unique
-from hwgen.polyhedral.nest.state import Stage
 from hwgen.polyhedral.nest.terms import apply, simplify
 from hwgen.polyhedral.operations import Operation
 from hwgen.spec.expression import Access, Const, Expr, add, names, substitute
@@ -95,7 +93,6 @@ class Builder:
 
     covered: Covered
     places: Places
-    lanes: Lanes
     buffers: Mapping[str, Buffer]
     numbers: Iterator[int] = field(default_factory=count)
 
@@ -205,7 +202,6 @@ class Builder:
         taking: tuple[int, ...],
     ) -> CallSite:
         block = leaf.block
-        stage = self.covered.state.stage[block.stage]
         absorbed = part.absorbed
         taken = {x.name for x in around}
         repeats: list[str] = []
@@ -246,17 +242,13 @@ class Builder:
                 )
             )
         operation = Operation(
-            block.name, _statement(stage), "map", call.intrinsic,
+            block.name, block.stage, "map", call.intrinsic,
             tuple(a.tensor for a in call.operands), call.immediates, (),
         )  # fmt: skip
         return CallSite(
             next(self.numbers), operation, absorbed, tuple(addresses), tuple(touches), around,
             tuple(repeats), leaf.guards, taking,
         )  # fmt: skip
-
-
-def _statement(stage: Stage) -> str:
-    return stage.tensor
 
 
 def _offchip(place: Place, *, write: bool) -> Touch:
