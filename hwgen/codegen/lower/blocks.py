@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from hwgen.codegen.lower.assignments import assigned
 from hwgen.codegen.lower.cover import Step, steps_of, written_operand
+from hwgen.errors import HwgenError
 from hwgen.polyhedral.nest.aliases import root, shared_homes
 from hwgen.polyhedral.nest.build import unique
 from hwgen.polyhedral.nest.legality import Homes
@@ -63,13 +64,33 @@ def covered(
         HwgenError: H411 a call in the place of what is still needed; H421 a block without
             intrinsics; H422 one that its intrinsics do not compute.
     """
+    views = {t: v for t, v in views.items() if _is_view(state, t)}
+    root = map_blocks(state.root, lambda b: None if b.stage in views else b)
+    state = replace(state, root=root)
+    try:
+        return _covered(state, homes, hardware, views, together=True)
+    except HwgenError as error:
+        if error.code != "H411":
+            raise
+        return _covered(state, homes, hardware, views, together=False)
+
+
+def _covered(
+    state: State,
+    homes: Homes,
+    hardware: HardwareSpec,
+    views: Mapping[str, View],
+    *,
+    together: bool,
+) -> Covered:
+    """`together`: what calls leave for each other is in the place of their result, where it fits;
+    what is computed several times may have to be apart."""
     calls: dict[str, BlockCall] = {}
     homes = dict(homes)
-    views = {t: v for t, v in views.items() if _is_view(state, t)}
-    state = replace(state, root=map_blocks(state.root, lambda b: None if b.stage in views else b))
     for name in [s.block.name for s in state.sites]:
         site = state.site[name]
-        state, mine = _split(state, homes, site, steps_of(state, site, hardware), hardware)
+        found = steps_of(state, site, hardware)
+        state, mine = _split(state, homes, site, found, hardware, together=together)
         calls |= mine
     lanes = assigned(state, {b: (c.intrinsic, c.operands) for b, c in calls.items()})
     calls = {b: replace(c, lanes=lanes[b]) for b, c in calls.items()}
@@ -88,6 +109,8 @@ def _split(
     site: Site,
     found: list[Step],
     hardware: HardwareSpec,
+    *,
+    together: bool,
 ) -> tuple[State, dict[str, BlockCall]]:
     """A state in which a block's calls are blocks, and these calls."""
     depth = depth_of(state, homes, site)
@@ -98,7 +121,7 @@ def _split(
         named[step.target.tensor] = unique(f"{stage.tensor}_{step.intrinsic.name}", taken)
         taken.add(named[step.target.tensor])
     found = [_renamed(step, named) for step in found]
-    places = _places(state, stage, found)
+    places = _places(state, stage, found, together=together)
     extents = dict(stage.iterators)
     nests: list[Node] = []
     calls: dict[str, BlockCall] = {}
@@ -165,7 +188,7 @@ def _value(step: Step) -> Expr:
     return value
 
 
-def _places(state: State, stage: Stage, found: Sequence[Step]) -> dict[str, str]:
+def _places(state: State, stage: Stage, found: Sequence[Step], *, together: bool) -> dict[str, str]:
     """The tensor in whose place each of some calls writes, where it is in another's: where the
     intrinsic works in place, and where what it leaves fits into the place of the stage's own result
     and nothing there is read later."""
@@ -183,7 +206,7 @@ def _places(state: State, stage: Stage, found: Sequence[Step]) -> dict[str, str]
         if step.in_place:
             join(step.target.tensor, step.in_place)
     for number, step in enumerate(found[:-1]):
-        if _fits(state, stage, step, found[number + 1 :]):
+        if together and _fits(state, stage, step, found[number + 1 :]):
             join(step.target.tensor, stage.tensor)
     result: dict[str, str] = {}
     for group in groups:

@@ -20,6 +20,9 @@ from hwgen.spec.expression import Binary, BinaryOp, Const, Expr, Name, add, name
 MOST_PEELED = 4
 """Iterations, in each of which a condition holds for other inner ones, that stand apart each."""
 
+ANY_EXTENT = 1 << 30
+"""Of a loop whose range shall decide nothing."""
+
 Ranges = Mapping[str, tuple[int, int]]
 """By loop, the half-open interval that it runs over."""
 
@@ -86,9 +89,10 @@ def _conditions(site: Site, spans: Ranges, whole: Collection[str]) -> tuple[Expr
 def _for_any(condition: Expr, lanes: Mapping[str, int]) -> Expr:
     """The condition that another one holds for at least one lane."""
     match condition:
-        case Binary("<" | "<=" | ">" | ">=" as op, left, right):
+        case Binary("<" | "<=" | ">" | ">=" as op, left, right) if lanes:
             slack = Binary("-", left, right)
-            for coefficient, term in addends(simplify(slack, lanes)):
+            extents = dict.fromkeys(names(slack), ANY_EXTENT) | dict(lanes)
+            for coefficient, term in addends(simplify(slack, extents)):
                 if isinstance(term, Name) and term.name in lanes:
                     least = (coefficient > 0) == (op in ("<", "<="))
                     value = 0 if least else lanes[term.name] - 1

@@ -99,7 +99,9 @@ class Place:
         index = [f"i{d}" for d in range(len(self.origins))]
         terms: list[str] = []
         if self.dimensions:
-            entry = self.block([Name(n) for n in index], dict.fromkeys(index, 1 << 30))
+            outside = {n for o in self.origins for n in names(o)}
+            extents = dict.fromkeys([*index, *outside], 1 << 30)
+            entry = self.block([Name(n) for n in index], extents)
             terms.append(str(entry))
         for name, origin, size, stride in (
             ()
