@@ -16,6 +16,7 @@ from time import perf_counter
 
 from processor import gflops, product
 
+from hwgen.errors import HwgenError
 from hwgen.model.bank_cycles import shared_banks
 from hwgen.model.compiled import compile_model, have_compiler
 from hwgen.model.functional import run
@@ -25,7 +26,10 @@ from hwgen.model.traffic import off_chip_traffic
 from hwgen.pipeline import Candidate, Compilation, PhasedCompilation, compile_kernel
 from hwgen.report.table import Cell, table
 from hwgen.report.text import measure
+from hwgen.scripting import compile_script
+from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload, parse_workload
+from hwgen.spec.workload import Workload
 
 ROOT = Path(__file__).resolve().parent.parent
 SPEC = ROOT / "hw_specs" / "vta.yaml"
@@ -48,6 +52,12 @@ CONVOLUTIONS = (
     (14, 256, 512, 3, 1, 2),
     (14, 256, 512, 1, 0, 2),
     (7, 512, 512, 3, 1, 1),
+)
+BY_HAND: tuple[tuple[str, str, Sizes], ...] = (
+    ("mlp_shared_rows", "mlp", {"M": 4096}),
+    ("attention_rows", "attention", {"L": 512}),
+    ("layernorm_rows", "layernorm", {"M": 4096}),
+    ("two_convolutions", "two_convolutions", {"H": 56, "W": 56, "C": 32}),
 )
 CUBE = {"M": 256, "N": 256, "K": 256}
 LARGE = {"M": 8192, "N": 8192, "K": 8192}
@@ -164,6 +174,31 @@ def kept() -> str:
     return table(header, rows)
 
 
+def by_hand() -> str:
+    """Schedules by hand (`workloads/schedules/`) and the search's cycles (npu_shared_buffer)."""
+    chip = load_hardware(ROOT / "hw_specs" / "npu_shared_buffer.yaml")
+    folder = ROOT / "workloads" / "schedules"
+    rows: list[list[Cell]] = []
+    for script, name, sizes in BY_HAND:
+        path = folder if (folder / f"{name}.yaml").exists() else folder.parent
+        workload = load_workload(path / f"{name}.yaml", sizes)
+        made = compile_script(workload, chip, (folder / f"{script}.script").read_text())
+        moved = off_chip_traffic(made.program, made.hardware, made.workload)
+        row: list[Cell] = [script, shape(sizes), made.cycles, made.cycles / made.bound.cycles]
+        row += [sum(t.loaded + t.stored for t in moved), sum(t.size for t in moved)]
+        rows.append([*row, _searched(workload, chip)])
+    header = ("script", "sizes", "cycles", "of bound", "off-chip bytes", "in + out", "search")
+    return table(header, rows)
+
+
+def _searched(workload: Workload, chip: HardwareSpec) -> Cell:
+    """Cycles of what the search finds; a dash where it finds nothing."""
+    try:
+        return compile_kernel(workload, chip).cycles
+    except HwgenError as error:
+        return f"- ({error.code})"
+
+
 def banks() -> str:
     """Tiles of 64 x 128 and 128 x 64: loads into one bank beside work in the other; and in one."""
     path, sizes = ROOT / "workloads" / "matmul.yaml", {"M": 512, "N": 512, "K": 1024}
@@ -225,6 +260,7 @@ SECTIONS: tuple[Callable[[], str], ...] = (
     steady_state,
     simulation,
     kept,
+    by_hand,
     banks,
     padding,
     processor,
