@@ -9,7 +9,7 @@ from hwgen.errors import HwgenError
 from hwgen.polyhedral.nest.reductions import beginning
 from hwgen.polyhedral.nest.state import Block, Site, Stage, State
 from hwgen.polyhedral.normal_form import normalise
-from hwgen.polyhedral.semantics import updates, written
+from hwgen.polyhedral.semantics import updates, widens, written
 from hwgen.polyhedral.unify import unify
 from hwgen.polyhedral.value_range import value_range, within
 from hwgen.spec.expression import Access, Cast, Expr, Name, names
@@ -57,10 +57,10 @@ def steps_of(state: State, site: Site, hardware: HardwareSpec) -> list[Step]:
             return found
     raise HwgenError(
         "H422",
-        f"{', '.join(x.name for x in pool)} do not compute {block.name}",
+        f"{', '.join(x.name for x in pool)} cannot compute {block.name}",
         found=search.shown(),
         allowed="; ".join(f"{x.name}: {x.semantics[0]}" for x in pool),
-        repair="the intrinsics that --stage script names for this stage, on the same memories",
+        repair="other intrinsics, or tensors in the memories and of the types that these take",
     )
 
 
@@ -197,7 +197,16 @@ class _Search:
         memory = self.state.storage[tensor].memory if tensor in self.state.storage else ""
         if memory:
             return operand.memory == memory
-        return self.hardware.memory[operand.memory].kind == "offchip"
+        offchip = self.hardware.memory[operand.memory].kind == "offchip"
+        return offchip and self._as_stored(operand, tensor)
+
+    def _as_stored(self, operand: Operand, tensor: str) -> bool:
+        """Whether an operand may stand for a tensor in off-chip memory: in its type, or of what the
+        host lays out in one that holds all of its values."""
+        dtype = self.dtypes[tensor]
+        if self.state.tensor[tensor].role == "output" or operand.access != "read":
+            return dtype == operand.dtype
+        return widens(dtype, operand.dtype) and is_float(dtype) == is_float(operand.dtype)
 
 
 def written_operand(intrinsic: Intrinsic) -> Operand:
