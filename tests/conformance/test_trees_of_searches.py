@@ -1,0 +1,53 @@
+"""What the search finds, printed as a script and lowered as the tree that it makes: right, on every
+chip with units, at sizes that end within lanes and tiles; and about as fast as its tiling."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hwgen.model.compiled import have_compiler
+from hwgen.pipeline import compile_kernel
+from hwgen.schedule import Schedule
+from hwgen.scripting import script_of
+from hwgen.spec.load import load_hardware, load_workload
+from hwgen.trees import compile_tree
+from hwgen.verify.data import draw_inputs
+from hwgen.verify.examine import examine
+from tests.sampling import QUICK
+
+ROOT = Path(__file__).resolve().parents[2]
+
+PAIRS: tuple[tuple[str, str, dict[str, int]], ...] = (
+    ("gemmini", "conv2d_scaled", {"C": 7, "O": 5, "H": 9}),
+    ("npu_shared_buffer", "attention", {"L": 64}),
+    ("npu_shared_buffer", "layernorm", {"M": 9}),
+    ("npu_shared_buffer", "matmul", {"M": 33, "N": 45, "K": 29}),
+    ("tpu_v1", "add", {"M": 3, "N": 300}),
+    ("tpu_v1", "conv2d", {"C": 5, "O": 7, "H": 9}),
+    ("tpu_v1", "depthwise_conv2d", {"C": 20, "H": 9}),
+    ("tpu_v1", "gemm_requant", {"M": 3, "N": 40, "K": 50}),
+    ("vta", "add", {"M": 7, "N": 19}),
+    ("vta", "conv2d_requant", {"C": 20, "O": 24, "H": 9}),
+    ("vta", "depthwise_conv2d", {"C": 20, "H": 9}),
+    ("vta", "gemm", {"M": 3, "N": 40, "K": 50}),
+    ("vta", "gemm_requant", {"M": 5, "N": 33, "K": 17}),
+    ("vta", "relu", {"M": 7, "N": 19}),
+    ("vtcm_two_banks", "matmul", {"M": 33, "N": 45, "K": 29}),
+)
+
+SLOWER = {"gemmini": 2.0}
+"""A host that issues in order waits where loads do not run ahead over the ends of loops."""
+
+
+@pytest.mark.parametrize(("chip", "name", "sizes"), PAIRS, ids=str)
+def test_the_tree_of_a_search_is_right(chip: str, name: str, sizes: dict[str, int]) -> None:
+    hardware = load_hardware(ROOT / "hw_specs" / f"{chip}.yaml")
+    path = ROOT / "workloads" / f"{name}.yaml"
+    known = dict(load_workload(path).sizes)
+    workload = load_workload(path, {n: v for n, v in sizes.items() if n in known})
+    found = compile_kernel(workload, hardware, options=QUICK)
+    tree = compile_tree(Schedule(workload, hardware).replay(script_of(found)))
+    examine(tree, draw_inputs(workload, 2), "both" if have_compiler() else "python")
+    assert tree.cycles <= SLOWER.get(chip, 1.05) * found.cycles
