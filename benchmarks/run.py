@@ -175,7 +175,7 @@ def kept() -> str:
 
 
 def by_hand() -> str:
-    """Schedules by hand (`workloads/schedules/`) and the search's cycles (npu_shared_buffer)."""
+    """Schedules by hand (`workloads/schedules/`), their own bounds, and the search's cycles."""
     chip = load_hardware(ROOT / "hw_specs" / "npu_shared_buffer.yaml")
     folder = ROOT / "workloads" / "schedules"
     rows: list[list[Cell]] = []
@@ -187,7 +187,7 @@ def by_hand() -> str:
         row: list[Cell] = [script, shape(sizes), made.cycles, made.cycles / made.bound.cycles]
         row += [sum(t.loaded + t.stored for t in moved), sum(t.size for t in moved)]
         rows.append([*row, _searched(workload, chip)])
-    header = ("script", "sizes", "cycles", "of bound", "off-chip bytes", "in + out", "search")
+    header = ("script", "sizes", "cycles", "of its bound", "off-chip bytes", "in + out", "search")
     return table(header, rows)
 
 

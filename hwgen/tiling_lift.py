@@ -71,16 +71,16 @@ def lift(
         except HwgenError as error:
             refused = refused or error
             continue
-        difference = _difference(str(again), str(schedule))
-        if not difference:
+        differs = difference(str(again), str(schedule))
+        if not differs:
             return list(tilings)
         pairs = zip(again.edits(), edits, strict=False)
         same = next((n for n, (a, b) in enumerate(pairs) if a != b), 0)
         if same > furthest:
-            furthest, refused = same, _refusal(*difference)
+            furthest, refused = same, _refusal(*differs)
             if file:
                 refused = refused.at(Location(file, line_of(script, same)))
-        refused = refused or _refusal(*difference)
+        refused = refused or _refusal(*differs)
     calls = Reader(schedule.state, phases[0].scop, phases[0].first).calls_text()
     raise refused or _refusal(calls, "calls of intrinsics that together cover every statement")
 
@@ -123,7 +123,7 @@ def _in_parts(stage: str, axis: int, factor: int, offset: int, size: int) -> Hwg
     )
 
 
-def _difference(canonical: str, given: str) -> tuple[str, str] | tuple[()]:
+def difference(canonical: str, given: str) -> tuple[str, str] | tuple[()]:
     """The first line in which a schedule differs from that of its tiling, and what that one has of
     the same loop, call or buffer there."""
     theirs, mine = canonical.splitlines(), given.splitlines()

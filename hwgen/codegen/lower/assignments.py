@@ -37,7 +37,7 @@ def assigned(state: State, calls: Operands) -> dict[str, Lanes]:
         intrinsic, accesses = calls[block]
         cuts = [_cuts(state.site[block], intrinsic, accesses, home, w) for w in ways[block]]
         agrees = [
-            all(t not in known or longest(known[t], c, exact=False) for t, c in cut.items())
+            all(longest(known.get(t, c), c, exact=False) is not None for t, c in cut.items())
             for cut in cuts
         ]
         best = agrees.index(True) if True in agrees else 0

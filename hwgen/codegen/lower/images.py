@@ -9,6 +9,7 @@ from hwgen.codegen.image_layout import is_tensor
 from hwgen.codegen.lower.cuts import Cut, sizes_of
 from hwgen.codegen.program import Image
 from hwgen.errors import HwgenError
+from hwgen.polyhedral.affine import affine
 from hwgen.polyhedral.nest.state import Tensor
 from hwgen.polyhedral.scop import View
 from hwgen.spec.expression import Binary, Const, Expr, Name, add, multiply
@@ -22,10 +23,12 @@ def image_of(
     padded: Sequence[int],
     hardware: HardwareSpec,
     view: View | None,
+    source: Tensor,
     suffix: str,
 ) -> Image:
     """The image of a tensor. `padded`: extents to which lanes that take part past its end reach;
-    `view`: what the host fills it from, where that is another tensor.
+    `view`: how the host fills it from another tensor, `source`, which is the tensor itself where
+    there is none.
 
     Raises:
         HwgenError: H504 where lanes do not follow each other in a memory of single elements.
@@ -45,11 +48,11 @@ def image_of(
         index = [f.expression({f"d{d}": e for d, e in enumerate(index)}) for f in view.indices]
     for apart in _idle(rank, cut) if lanes else ():
         # No iteration uses these lanes: they lie outside the tensor.
-        index[0] = add(index[0], multiply(apart, Const(2 * max(tensor.shape, default=1))))
+        index[0] = add(index[0], multiply(apart, Const(_beyond(index[0], outer, lanes, source))))
     role = tensor.role
     image = Image(
         f"{tensor.name}_image{suffix}",
-        view.source if view is not None else tensor.name,
+        source.name,
         "input" if view is not None else "temporary" if role == "intermediate" else role,
         operand.dtype,
         outer,
@@ -78,6 +81,15 @@ def _element(dimension: int, rank: int, cut: Cut) -> Expr:
         if along == dimension and extent > 1:
             return add(multiply(whole, Const(extent)), Name(f"p{rank + position}"))
     return whole
+
+
+def _beyond(index: Expr, outer: Sequence[int], lanes: Sequence[int], source: Tensor) -> int:
+    """A distance by which no first index stays inside the tensor, whichever way it is moved."""
+    function = affine(index)
+    assert function is not None, "images index tensors by sums of positions"
+    ranges = {f"p{n}": extent for n, extent in enumerate((*outer, *lanes))}
+    low, high = function.interval(ranges)
+    return max(source.shape[0] - low, high + 1)
 
 
 def _idle(rank: int, cut: Cut) -> Iterator[Expr]:

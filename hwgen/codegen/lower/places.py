@@ -221,9 +221,9 @@ def _image(
         -(-e // n) * n if lanes.padded(tensor.name, d) else e
         for d, (e, n) in enumerate(zip(tensor.shape, sizes, strict=True))
     )
-    image = image_of(
-        tensor, held.operands[0], held.cut, padded, hardware, covered.views.get(tensor.name), suffix
-    )
+    view = covered.views.get(tensor.name)
+    source = covered.state.tensor[view.source] if view is not None else tensor
+    image = image_of(tensor, held.operands[0], held.cut, padded, hardware, view, source, suffix)
     zero: tuple[Expr, ...] = (Const(0),) * len(tensor.shape)
     if hardware.memory[image.memory].by_element:
         sizes = (1,) * len(sizes)

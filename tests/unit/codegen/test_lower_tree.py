@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
 from hwgen import HwgenError, Schedule, load_hardware
+from hwgen.codegen.lower.images import image_of
+from hwgen.polyhedral.affine import Affine
+from hwgen.polyhedral.nest.state import Tensor
+from hwgen.polyhedral.scop import View
+from hwgen.spec.expression import evaluate
 from hwgen.spec.load import parse_workload
 from hwgen.trees import TreeCompilation, compile_tree
 from hwgen.verify.data import draw_inputs
@@ -213,3 +219,16 @@ def test_layouts_by_hand() -> None:
     turned = right(add("s.transform_layout('a_local', '[i, j] -> [j, i]')"))
     plain = right(add(""))
     assert turned.source.c != plain.source.c
+
+
+def test_lanes_that_nothing_uses_lie_outside_of_what_a_view_strides_over() -> None:
+    vta = load_hardware(ROOT / "hw_specs" / "vta.yaml")
+    operand = vta.intrinsic["load_wgt"].operand("src")
+    source = Tensor("x", "int8", (64,), "input")
+    rows = Tensor("rows", "int8", (16,), "intermediate")
+    view = View("rows", "x", (Affine((("d0", 4),)),), 0)
+    image = image_of(rows, operand, ((None, 16), (0, 16)), (16,), vta, view, source, "")
+    (index,) = image.index
+    for lane, position in product(range(16), range(16)):
+        at = evaluate(index, {"p0": 0, "p1": lane, "p2": position})
+        assert (0 <= at < 64) == (lane == 0)
