@@ -190,7 +190,7 @@ def with_the_librarys_tiles(kernel: Kernel) -> tuple[str, int | str]:
     p = kernel.theirs
     i, j, k = choose_tiles_of(p)
     given = {"m": i * DIM, "n": j, "k": k}
-    base = c.schedule.tiling
+    base = c.tiling
     if base.match.count["m"] != p.m:
         return f"{i}, {j}, {k}", "the factors are exchanged"
     count = base.match.count

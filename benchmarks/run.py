@@ -207,9 +207,9 @@ def banks() -> str:
         chip = load_hardware(ROOT / "hw_specs" / "vtcm_two_banks.yaml", {"banks": count})
         found = compile_kernel(load_workload(path, sizes), chip)
         storages = {n: 3 if found.match.selection.storage(n).memory == "vtcm" else 2
-                    for n, _ in found.schedule.tiling.depths}  # fmt: skip
+                    for n, _ in found.tiling.depths}  # fmt: skip
         tiling = replace(
-            found.schedule.tiling,
+            found.tiling,
             tiles=(("k", 128), ("m", 64), ("n", 64)),
             order=("m", "n"),
             depths=tuple(storages.items()),
@@ -231,9 +231,9 @@ def padding() -> str:
     compute = ["y[m, n] = a[m, n] + b[n, m]"]
     workload = parse_workload({"name": "added", "tensors": shapes, "compute": compute})
     found = compile_kernel(workload, chip)
-    dense = replace(found.schedule.tiling, aligns=())
+    dense = replace(found.tiling, aligns=())
     rows: list[list[Cell]] = []
-    for tiling in (found.schedule.tiling, dense):
+    for tiling in (found.tiling, dense):
         c = compile_kernel(workload, chip, Candidate(tiling, 0.0))
         busy = c.kernel.timing.unit("vector").busy
         waited = sum(s.lost for s in shared_banks(c.program, chip))

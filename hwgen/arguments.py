@@ -12,7 +12,11 @@ from types import NoneType, UnionType
 from typing import Any, Concatenate, ParamSpec, Protocol, SupportsIndex, TypeVar, cast, get_args
 
 from hwgen.errors import HwgenError
+from hwgen.polyhedral.nest.edit import refuse
+from hwgen.polyhedral.nest.terms import not_quasi_affine
 from hwgen.script import Argument, Edit
+from hwgen.spec.expression import Expr
+from hwgen.spec.grammar import ExpressionError, parse_expression
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -134,3 +138,51 @@ def _handles(result: object, schedule: Edited) -> object:
             return tuple(_handles(r, schedule) for r in cast("tuple[object, ...]", result))
         case _:
             return result
+
+
+def check_affine(expr: Expr, condition: bool = False) -> None:
+    """Raises:
+    HwgenError: H413 with the part that isl could not reason about.
+    """
+    part = not_quasi_affine(expr, condition)
+    if part:
+        raise refuse(
+            f"{expr} is not {'a condition on' if condition else 'an expression of'} indices",
+            part,
+            "sums, products with a number, // and % by a positive number"
+            + (", compared and joined by and, or, not" if condition else ""),
+            '"i == 0"' if condition else '"[i, j] -> [j // 16, i, j % 16]"',
+        )
+
+
+def parsed(text: str) -> Expr:
+    """Raises:
+    HwgenError: H02x, without a place: that is the script's line, where there is one.
+    """
+    try:
+        return parse_expression(text)
+    except ExpressionError as error:
+        known = error.diagnostic
+        raise HwgenError(
+            known.code,
+            known.message,
+            field=text if len(text) <= 80 else f"{text[:77]}...",
+            found=known.found,
+            allowed=known.allowed,
+            repair=known.repair,
+        ) from error
+
+
+def parse_layout(text: str) -> tuple[tuple[str, ...], tuple[Expr, ...]]:
+    left, arrow, right = text.partition("->")
+    left, right = left.strip(), right.strip()
+    bracketed = all(t.startswith("[") and t.endswith("]") for t in (left, right))
+    if not arrow or not bracketed:
+        raise refuse(
+            "this is not a layout",
+            repr(text),
+            "[names] -> [expressions]",
+            '"[i, j] -> [j // 16, i, j % 16]"',
+        )
+    variables = tuple(v.strip() for v in left[1:-1].split(","))
+    return variables, tuple(parsed(p.strip()) for p in right[1:-1].split(","))

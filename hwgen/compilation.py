@@ -2,37 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 
-from hwgen.codegen.allocation import Allocation, allocate
-from hwgen.codegen.image_layout import ImageLayout, image_layouts
-from hwgen.codegen.layout import BufferLayout, buffer_layouts
-from hwgen.codegen.lowering import lower
+from hwgen.codegen.layout import BufferLayout
 from hwgen.codegen.padding import padded
 from hwgen.codegen.program import KernelProgram
-from hwgen.codegen.reach import check_reach
-from hwgen.codegen.short_program import ShortProgram
-from hwgen.codegen.sites import Site, build_sites
-from hwgen.codegen.synchronisation import synchronise
 from hwgen.compiled import Compiled
 from hwgen.errors import HwgenError
 from hwgen.model.bound import Bound, least_bound, lower_bound
-from hwgen.model.timing import TimingResult, estimate_cycles
+from hwgen.model.timing import TimingResult
 from hwgen.model.traffic import off_chip_traffic
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.dependences import Dependences
 from hwgen.polyhedral.explain import Explanation, explain
 from hwgen.polyhedral.matching import Match
-from hwgen.polyhedral.schedule import ScheduleTree, build_schedule
+from hwgen.polyhedral.operations import NOTHING_SHARED, Sharing
 from hwgen.polyhedral.scop import Scop, ScopStatement
 from hwgen.polyhedral.search import Candidate, SearchResult
+from hwgen.polyhedral.search_choose import OF_TREES
 from hwgen.polyhedral.select import every_match
 from hwgen.polyhedral.tiling import Tiling
+from hwgen.schedule import Schedule
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
+from hwgen.tiling_script import apply_tiling
+from hwgen.tilings import Tiled, build_tiling
+from hwgen.trees import TreeCompilation, compile_tree
 
 STAGES = (
     "scop",
@@ -47,27 +45,24 @@ STAGES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One phase of a kernel: its tiling, and how its tensors and buffers are laid out."""
-
-    tiling: Tiling
-    images: Mapping[str, ImageLayout]
-    layouts: Mapping[str, BufferLayout]
-
-
 @dataclass(frozen=True)
 class Kernel:
-    """One schedule carried through to a program, with its modelled cycles."""
+    """A tiling carried through to a program: as the tree that primitives make it, or as it is.
+    `tiling`: that of the phase that takes longest, where there are several."""
 
-    schedule: ScheduleTree
-    images: dict[str, ImageLayout]
-    layouts: dict[str, BufferLayout]
-    allocation: Allocation
+    tiling: Tiling
+    made: TreeCompilation | Tiled
     program: KernelProgram
     timing: TimingResult
-    offchip_bytes: int = 0
+    offchip_bytes: int
     """Bytes that all calls move between the chip and its images."""
+
+    @classmethod
+    def of(cls, tiling: Tiling, made: TreeCompilation | Tiled) -> Kernel:
+        """The kernel of a tiling."""
+        moved = off_chip_traffic(made.program, made.hardware, made.workload)
+        total = sum(t.loaded + t.stored for t in moved)
+        return cls(tiling, made, made.program, made.timing, total)
 
     @property
     def cycles(self) -> int:
@@ -115,24 +110,21 @@ class Compilation(Compiled):
         return self.kernel.timing
 
     @property
+    def tiling(self) -> Tiling:
+        return self.kernel.tiling
+
+    @property
     def match(self) -> Match:
-        return self.kernel.schedule.tiling.match
+        return self.tiling.match
 
     @property
     def program(self) -> KernelProgram:
         return self.kernel.program
 
     @property
-    def schedule(self) -> ScheduleTree:
-        return self.kernel.schedule
-
-    @property
-    def layouts(self) -> dict[str, BufferLayout]:
-        return self.kernel.layouts
-
-    @property
-    def allocation(self) -> Allocation:
-        return self.kernel.allocation
+    def layouts(self) -> Mapping[str, BufferLayout]:
+        """How each buffer is laid out, by its name."""
+        return self.kernel.made.layouts
 
     @cached_property
     def bound(self) -> Bound:
@@ -163,9 +155,9 @@ class Compilation(Compiled):
             "scop": lambda: self.scop,
             "dependences": lambda: self.dependences,
             "match": lambda: self.match,
-            "schedule": lambda: f"{self.search}\n{self.schedule}",
-            "layout": lambda: "\n".join(map(str, self.layouts.values())),
-            "allocate": lambda: self.allocation,
+            "schedule": lambda: f"{self.search}\n{self.kernel.made.stage(name)}",
+            "layout": lambda: self.kernel.made.stage(name),
+            "allocate": lambda: self.kernel.made.stage(name),
             "lower": lambda: self.program,
             "emit": lambda: self.source.c,
             "model": lambda: self.source.model,
@@ -187,32 +179,48 @@ def build(
     workload: Workload,
     hardware: HardwareSpec,
     scop: Scop,
-    order: Dependences,
     candidate: Candidate,
+    sharing: Sharing = NOTHING_SHARED,
 ) -> Kernel:
-    """Carry one schedule through to a program."""
+    """Carry one schedule through to a program. `sharing`: what a phase has in common with others.
+
+    Raises:
+        HwgenError: as `compile_tree`, `build_tiling`.
+    """
     tiling = candidate.tiling
-    tree = build_schedule(scop, tiling, order)
-    images = image_layouts(scop, hardware, tiling.match)
-    part = Part(tiling, images, buffer_layouts(tiling, images))
-    return assemble(workload, hardware, [part], tree)
+    try:
+        return Kernel.of(tiling, _tree(workload, hardware, scop, tiling, sharing))
+    except HwgenError as error:
+        if error.code not in (*OF_TREES, "H502"):
+            raise
+    return Kernel.of(tiling, build_tiling(workload, hardware, scop, tiling))
+
+
+def _tree(
+    workload: Workload, hardware: HardwareSpec, scop: Scop, tiling: Tiling, sharing: Sharing
+) -> TreeCompilation:
+    shared = [s for s in tiling.match.selection.storages if s.shape]
+    stays = {s.tensor: s.memory for s in shared if s.tensor in sharing.leaves}
+    schedule = Schedule(workload, hardware, dict(sharing.takes) | stays)
+    apply_tiling(schedule, scop, tiling, sharing.leaves)
+    return compile_tree(schedule)
 
 
 def build_padded(
     workload: Workload,
     hardware: HardwareSpec,
     scop: Scop,
-    order: Dependences,
     candidate: Candidate,
+    sharing: Sharing = NOTHING_SHARED,
 ) -> Kernel:
     """Carry one schedule through to a program, its buffers padded against bank conflicts where that
     is faster: rows that are apart may take more calls, or shorter bursts."""
     tiling = padded(scop, hardware, candidate.tiling)
-    dense = build(workload, hardware, scop, order, candidate)
+    dense = build(workload, hardware, scop, candidate, sharing)
     if tiling is candidate.tiling:
         return dense
     try:
-        apart = build(workload, hardware, scop, order, replace(candidate, tiling=tiling))
+        apart = build(workload, hardware, scop, replace(candidate, tiling=tiling), sharing)
     except HwgenError as error:
         if error.code not in ("H502", "H616"):
             raise
@@ -220,40 +228,3 @@ def build_padded(
         # further in an image than addresses go.
         return dense
     return apart if apart.cycles < dense.cycles else dense
-
-
-def assemble(
-    workload: Workload, hardware: HardwareSpec, parts: Sequence[Part], tree: ScheduleTree
-) -> Kernel:
-    """One program of all parts, one after the other; `tree` is the schedule that it shows.
-
-    Raises:
-        HwgenError: H502 where buffers do not fit, H503 where phases differ in a layout, H61x where
-            the chip cannot order, address or hold the calls.
-    """
-    try:
-        allocation = allocate(hardware, [(p.tiling, p.layouts) for p in parts])
-    except HwgenError as error:
-        tensor = workload.tensor.get(error.diagnostic.field.removeprefix("tensors."))
-        raise error.at(tensor.location if tensor else workload.location) from None
-    sites: list[Site] = []
-    for phase, part in enumerate(parts):
-        sites += build_sites(
-            hardware, part.tiling, part.images, part.layouts, allocation, phase, len(sites)
-        )
-    by_name: dict[str, ImageLayout] = {}
-    for layout in (i for part in parts for i in part.images.values()):
-        # What one phase stores and others load is one image, as the store lays it out.
-        by_name.setdefault(layout.image.name, layout)
-    images = list(by_name.values())
-    check_reach(workload, [layout.image for layout in images], sites)
-    syncs = synchronise(hardware, ShortProgram(sites))
-    program = lower(workload, hardware, images, allocation, sites, syncs)
-    layouts = {
-        allocation.buffer(name, phase): layout
-        for phase, part in enumerate(parts)
-        for name, layout in part.layouts.items()
-    }
-    timing = estimate_cycles(program, hardware)
-    moved = sum(t.loaded + t.stored for t in off_chip_traffic(program, hardware, workload))
-    return Kernel(tree, by_name, layouts, allocation, program, timing, moved)

@@ -18,8 +18,8 @@ from hwgen.codegen.nest.program import NestProgram
 from hwgen.codegen.nest.races import check
 from hwgen.errors import HwgenError
 from hwgen.model.nest_cost import NestCost, estimate_nest, nest_bound
-from hwgen.nest_refit import nest_exceeds
 from hwgen.schedule import Schedule
+from hwgen.script_refit import exceeds
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.processor import Processor
 from hwgen.spec.workload import Workload
@@ -127,7 +127,7 @@ def compile_nest(
             # What the automatic part asked for does not fit after all: take its last edit back.
             if report is None or len(schedule.trace().splitlines()) <= given:
                 if error.code == "H513" and script is not None:
-                    raise nest_exceeds(schedule, script, file, error) from None
+                    raise exceeds(schedule, script, file, error, _lowered) from None
                 raise
             schedule.undo()
             undone = "edits at the end were taken back: their kernel cannot be lowered"
@@ -147,3 +147,7 @@ def _processor(hardware: HardwareSpec) -> Processor:
             repair="use compile_kernel",
         )
     return hardware.processor
+
+
+def _lowered(schedule: Schedule) -> NestProgram:
+    return lower_nest(schedule.resolved, schedule.homes, schedule.hardware)

@@ -86,7 +86,7 @@ def compile_phase(
     groups = islice(_accepted(ranked, scop, refused) if refused else ranked, MATCHES)
     usual = options.slots == SLOTS and options.work == WORK
     if options.cache is None or sharing != NOTHING_SHARED or not usual:
-        return _search(*parts, groups, options, alone=sharing == NOTHING_SHARED)[0]
+        return _search(*parts, groups, options, sharing)[0]
     key = options.cache.key(workload, hardware)
     matches: list[list[Match]] = []
     known = options.cache.read(key)
@@ -95,7 +95,7 @@ def compile_phase(
         found = known.restore(hardware, matches)
         try:
             if found is not None:
-                kernel = build_padded(*parts, found.candidates[0])
+                kernel = build_padded(workload, hardware, scop, found.candidates[0])
                 if kernel.cycles == found.cycles:
                     return Compilation(*parts, tuple(matches[-1]), found, kernel)
         except HwgenError as error:
@@ -104,7 +104,7 @@ def compile_phase(
     result, group = _search(*parts, chain(matches, groups), options)
     if not any(cut.startswith(TIME_LIMIT) for cut in result.search.cuts):
         position = result.matches.index(result.match)
-        options.cache.write(key, group, position, result.search, result.schedule.tiling)
+        options.cache.write(key, group, position, result.search, result.tiling)
     return result
 
 
@@ -168,12 +168,11 @@ def _search(
     order: Dependences,
     groups: Iterable[list[Match]],
     options: SearchOptions,
-    *,
-    alone: bool = True,
+    sharing: Sharing = NOTHING_SHARED,
 ) -> tuple[Compilation, int]:
     """The best kernel over all groups of matches, and its group's number."""
     simulated: Callable[[Candidate], Kernel | _Rival] = partial(
-        build_padded, workload, hardware, scop, order
+        build_padded, workload, hardware, scop, sharing=sharing
     )
     best: Kernel | None = None
     best_host = 0
@@ -209,5 +208,6 @@ def _search(
         assert refused is not None
         raise refused
     total = replace(total, cycles=best.cycles)
+    alone = sharing == NOTHING_SHARED
     found = Compilation(workload, hardware, scop, order, tuple(group), total, best, alone)
     return found.bounded, chosen

@@ -13,22 +13,27 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from hwgen.codegen.image_layout import ImageLayout, image_layouts, images_refused, keeps_order
-from hwgen.codegen.layout import buffer_layouts
 from hwgen.codegen.temporaries import check_written, shared_image, written_part
-from hwgen.compilation import Compilation, Part, assemble, build
+from hwgen.compilation import Compilation, Kernel
 from hwgen.errors import HwgenError
 from hwgen.model.bound import lower_bound
 from hwgen.phase import SearchOptions, compile_phase
 from hwgen.polyhedral.explain import Explanation
 from hwgen.polyhedral.matching import Match
+from hwgen.polyhedral.nest.build import stage_of
 from hwgen.polyhedral.operations import Sharing
-from hwgen.polyhedral.phases import Phase
+from hwgen.polyhedral.phases import Phase, split_phases
 from hwgen.polyhedral.scop import Scop, build_scop
-from hwgen.polyhedral.search import Candidate
+from hwgen.polyhedral.search_choose import OF_TREES
+from hwgen.polyhedral.tiling import Tiling
+from hwgen.schedule import Schedule
 from hwgen.spec.expression import Access, walk
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 from hwgen.spilling import ALL_KEPT, Choice, Refused, Spill, cheapest
+from hwgen.tiling_script import PhasePlan, apply_tilings
+from hwgen.tilings import Tiled, join_tilings
+from hwgen.trees import TreeCompilation, compile_tree
 
 OF_ALL = ("H502", "H612", "H613", "H615")
 """Errors of all phases together that fewer slots may mend: room, programs of calls, flags."""
@@ -36,7 +41,7 @@ OF_ALL = ("H502", "H612", "H613", "H615")
 OF_JOINING = (*OF_ALL, "H503", "H504", "H505", "H611", "H614", "H616")
 """Why phases that compile each by itself make no kernel together, so that others are tried."""
 
-OF_PHASES = ("scop", "dependences", "match", "schedule", "layout")
+OF_PHASES = ("scop", "dependences", "match")
 """Stages that each phase has by itself."""
 
 
@@ -221,7 +226,7 @@ class PhaseSearch:
             stored |= {n: images[n] for n in phase.leaves if n in choice.spilled}
             for storage in compiled.match.selection.storages:
                 if storage.shape and storage.tensor not in held:
-                    entries = compiled.schedule.tiling.entries(storage.name)
+                    entries = compiled.tiling.entries(storage.name)
                     ends = last[storage.tensor]
                     held[storage.tensor] = _Held(storage.memory, entries, number, ends)
         return _Found(tuple(found), tuple(held))
@@ -231,9 +236,10 @@ class PhaseSearch:
         try:
             return join(self.workload, self.hardware, found, choice.spills)
         except HwgenError as error:
-            if error.code != "H502" or not any(c.schedule.tiling.aligns for c in found):
+            if error.code != "H502" or not any(c.tiling.aligns for c in found):
                 raise
-        return join(self.workload, self.hardware, [_dense(c) for c in found], choice.spills)
+        dense = [replace(c.tiling, aligns=()) for c in found]
+        return join(self.workload, self.hardware, found, choice.spills, dense)
 
     def _phase(
         self, number: int, sharing: Sharing, taken: _Taken, fetched: _Stored, plain: bool
@@ -263,16 +269,6 @@ class PhaseSearch:
         """The part of a tensor that the phase which leaves it writes (`written_part`)."""
         phase = next(p for p in self.phases if tensor in p.leaves)
         return written_part(self.workload.tensor[tensor], build_scop(phase.workload).statements)
-
-
-def _dense(compiled: Compilation) -> Compilation:
-    """The same phase without padding in its buffers."""
-    tiling = compiled.schedule.tiling
-    if not tiling.aligns:
-        return compiled
-    candidate = Candidate(replace(tiling, aligns=()), 0.0)
-    parts = (compiled.workload, compiled.hardware, compiled.scop, compiled.dependences)
-    return replace(compiled, kernel=build(*parts, candidate))
 
 
 def _compiled(
@@ -353,21 +349,29 @@ def join(
     hardware: HardwareSpec,
     found: Sequence[Compilation],
     spills: Sequence[Spill] = (),
+    tilings: Sequence[Tiling] = (),
 ) -> PhasedCompilation:
-    """One kernel of all phases; `spills` go through off-chip memory between them.
+    """One kernel of all phases; `spills` go through off-chip memory between them; `tilings`: the
+    phases' own by default.
 
     Raises:
-        HwgenError: as `assemble`; H504 where phases store and load a tensor in different layouts.
+        HwgenError: as `compile_tree`, `join_tilings`.
     """
-    images = [_images(compiled, number) for number, compiled in enumerate(found)]
-    for spill in spills:
-        _share_image(workload, spill.tensor, images)
-    parts: list[Part] = []
-    for compiled, mine in zip(found, images, strict=True):
-        tiling = compiled.schedule.tiling
-        parts.append(Part(tiling, mine, buffer_layouts(tiling, mine)))
+    chosen = tilings or [c.tiling for c in found]
     longest = max(found, key=lambda c: c.cycles)
-    kernel = assemble(workload, hardware, parts, longest.schedule)
+    spilled = tuple(s.tensor for s in spills)
+    scops = [c.scop for c in found]
+    made: TreeCompilation | Tiled
+    try:
+        schedule = Schedule(workload, hardware)
+        apply_tilings(schedule, plans_of(schedule, scops, chosen, spilled))
+        made = compile_tree(schedule)
+    except HwgenError as error:
+        if error.code not in (*OF_TREES, "H502"):
+            raise
+        both = list(zip(scops, chosen, strict=True))
+        made = join_tilings(workload, hardware, both, spilled, found.index(longest))
+    kernel = Kernel.of(longest.tiling, made)
     search = sum((c.search for c in found[1:]), found[0].search)
     bound = lower_bound(kernel.program, hardware).cycles
     search = replace(search, cycles=kernel.cycles, bound=bound)
@@ -385,24 +389,21 @@ def join(
     )
 
 
-def _images(compilation: Compilation, phase: int) -> dict[str, ImageLayout]:
-    """The phase's images under names of their own."""
-    layouts = image_layouts(compilation.scop, compilation.hardware, compilation.match)
-    return {
-        key: replace(layout, image=replace(layout.image, name=f"p{phase}_{layout.image.name}"))
-        for key, layout in layouts.items()
-    }
-
-
-def _share_image(workload: Workload, tensor: str, images: Sequence[dict[str, ImageLayout]]) -> None:
-    """Let all phases use one image of a tensor, in place."""
-    uses = [
-        (layouts, key, layout)
-        for layouts in images
-        for key, layout in layouts.items()
-        if layout.image.tensor == tensor
+def plans_of(
+    schedule: Schedule, scops: Sequence[Scop], tilings: Sequence[Tiling], spilled: Sequence[str]
+) -> list[PhasePlan]:
+    """The tilings of all phases of an unedited schedule, as primitives are to make them."""
+    phases = split_phases(schedule.workload)
+    made = zip(phases, scops, tilings, stages_of(schedule, phases), strict=True)
+    return [
+        PhasePlan(scop, tiling, first, tuple(t for t in phase.leaves if t not in spilled))
+        for phase, scop, tiling, first in made
     ]
-    (_, _, stored), *loads = uses
-    shared = shared_image(workload.tensor[tensor], stored, [layout for _, _, layout in loads])
-    for (layouts, key, _), layout in zip(uses, shared, strict=True):
-        layouts[key] = layout
+
+
+def stages_of(schedule: Schedule, phases: Sequence[Phase]) -> list[tuple[str, ...]]:
+    """The stages of each phase's statements, in an unedited schedule. Phases may have one in
+    common: a view of an input."""
+    names = stage_of(schedule.workload, schedule.state)
+    stage = dict(zip(schedule.workload.statements, names, strict=True))
+    return [tuple(stage[s] for s in phase.workload.statements) for phase in phases]

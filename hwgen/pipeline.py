@@ -55,7 +55,7 @@ def compile_kernel(
         if schedule is not None:
             scop = build_scop(workload)
             order = dependences(scop)
-            run = partial(build, workload, hardware, scop, order)
+            run = partial(build, workload, hardware, scop)
             try:
                 kernel = run(schedule)
             except HwgenError as error:

@@ -12,21 +12,20 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from hwgen.arguments import Handle, primitive
+from hwgen.arguments import Handle, check_affine, parse_layout, parsed, primitive
 from hwgen.errors import HwgenError
 from hwgen.polyhedral import isl
-from hwgen.polyhedral.nest import copies, layouts, loop_edits, placement, reductions
-from hwgen.polyhedral.nest.build import build_state
+from hwgen.polyhedral.nest import copies, layouts, loop_edits, pipelines, placement, reductions
+from hwgen.polyhedral.nest.build import build_state, check_whole
 from hwgen.polyhedral.nest.edit import check_tensor, find_loop, refuse
 from hwgen.polyhedral.nest.legality import Homes
 from hwgen.polyhedral.nest.render import buffer_text, render
+from hwgen.polyhedral.nest.seeds import start_from
 from hwgen.polyhedral.nest.state import State
 from hwgen.polyhedral.nest.tensorize import tensorize
-from hwgen.polyhedral.nest.terms import not_quasi_affine
 from hwgen.polyhedral.nest.visibility import resolve
 from hwgen.script import Argument, Edit, read, write
-from hwgen.spec.expression import Expr
-from hwgen.spec.grammar import ExpressionError, parse_expression, suggestion
+from hwgen.spec.grammar import suggestion
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.processor import LoopKind, Processor
 from hwgen.spec.workload import Workload
@@ -36,7 +35,7 @@ PRIMITIVES = (
     "compute_root", "fuse", "split", "reorder", "tile", "unroll", "vectorize", "bind", "parallel",
     "pragma", "prefetch", "tensorize", "rfactor", "set_store_predicate", "create_group",
     "double_buffer", "transform_layout", "set_bank", "pad", "decompose_reduction", "set_address",
-    "shift", "alias",
+    "shift", "sink", "alias", "retain", "start_from",
 )  # fmt: skip
 """What a script may call."""
 
@@ -61,15 +60,23 @@ class Schedule:
     >>> print(s)
     """
 
-    def __init__(self, workload: Workload, hardware: HardwareSpec) -> None:
-        """Each statement gets a nest of its own, in textual order.
+    def __init__(
+        self,
+        workload: Workload,
+        hardware: HardwareSpec,
+        resident: Mapping[str, str] | None = None,
+    ) -> None:
+        """Each statement gets a nest of its own, in textual order. `resident`: the memories of
+        inputs that are on the chip already, and of outputs that stay there.
 
         Raises:
             HwgenError: H410.
         """
         self.workload = workload
         self.hardware = hardware
-        state = build_state(workload)
+        if not hardware.units:
+            check_whole(workload)
+        state = build_state(workload, resident)
         self._deferred = False
         with isl.bounded():
             self._steps = [_Step(state, *resolve(state, hardware), None)]
@@ -403,6 +410,21 @@ class Schedule:
         return name
 
     @primitive
+    def start_from(self, stage: str, tensor: str) -> None:
+        """A sum of integers starts from what its only reader adds to it; a maximum or minimum,
+        from the first of its terms."""
+        machine = self.hardware.processor
+        if machine is not None and not self.hardware.units:
+            raise refuse(
+                f"sums on {self.hardware.name} start from their neutral element",
+                "a processor without units",
+                "chips whose accumulators are loaded",
+                "leave this primitive out",
+            )
+        state = start_from(self.state, stage, tensor)
+        self._commit(state, "start_from", (stage, tensor), {})
+
+    @primitive
     def rfactor(self, stage: str, loop: str, axis: int = 0) -> str:
         """A reduction loop as a dimension (place `axis`) of partial results, reduced afterwards."""
         state, name = reductions.rfactor(self.state, stage, loop, axis)
@@ -413,8 +435,8 @@ class Schedule:
     @primitive
     def set_store_predicate(self, stage: str, condition: str) -> None:
         """Only instances for which a condition over loops holds (`"tx == 0"`) write the result."""
-        wanted = _parsed(condition)
-        _check_affine(wanted, condition=True)
+        wanted = parsed(condition)
+        check_affine(wanted, condition=True)
         state = reductions.set_store_predicate(self.state, stage, wanted)
         self._commit(state, "set_store_predicate", (stage, condition), {})
 
@@ -492,11 +514,21 @@ class Schedule:
         )
 
     @primitive
-    def shift(self, tensor: str, loop: str, iterations: int) -> None:
+    def shift(self, tensor: str, loop: str | Sequence[str], iterations: int) -> None:
         """A stage's block runs so many iterations of a loop later than its own (software
-        pipelining): another unit then works on the next ones meanwhile."""
-        state = loop_edits.shift(self.state, self.hardware, tensor, loop, iterations)
-        self._commit(state, "shift", (tensor, loop, iterations), {})
+        pipelining): another unit then works on the next ones meanwhile. Of several loops inside
+        one another: over the ends of the inner ones, into the next iteration of the outer."""
+        loops = (loop,) if isinstance(loop, str) else tuple(loop)
+        state = pipelines.shift(self.state, self.hardware, tensor, loops, iterations)
+        given = loops[0] if len(loops) == 1 else loops
+        self._commit(state, "shift", (tensor, given, iterations), {})
+
+    @primitive
+    def sink(self, tensor: str, loop: str, at: str) -> None:
+        """A block's nest stands at the end of the body of a loop beside it, or directly around it,
+        and runs in the `"first"` or `"last"` iteration of each loop that it gets into."""
+        state = pipelines.sink(self.state, self.hardware, tensor, loop, at)
+        self._commit(state, "sink", (tensor, loop, at), {})
 
     @primitive
     def storage_align(self, tensor: str, axis: int, factor: int, offset: int = 0) -> None:
@@ -507,9 +539,9 @@ class Schedule:
     @primitive
     def transform_layout(self, tensor: str, layout: str) -> None:
         """Store a tensor otherwise: `"[i, j] -> [j // 16, i, j % 16]"`."""
-        variables, dimensions = _parse_layout(layout)
+        variables, dimensions = parse_layout(layout)
         for dimension in dimensions:
-            _check_affine(dimension)
+            check_affine(dimension)
         state = layouts.transform_layout(self.state, tensor, variables, dimensions)
         self._commit(state, "transform_layout", (tensor, layout), {})
 
@@ -518,6 +550,11 @@ class Schedule:
         """Store a tensor in the place of another that nothing uses any more by then."""
         state = copies.alias(self.state, self.hardware, tensor, of)
         self._commit(state, "alias", (tensor, of), {})
+
+    @primitive
+    def retain(self, tensor: str, loop: str) -> None:
+        """Compute a stage in a loop's first iteration alone: its buffer stays for the others."""
+        self._commit(copies.retain(self.state, tensor, loop), "retain", (tensor, loop), {})
 
     @primitive
     def set_bank(self, tensor: str, bank: int) -> None:
@@ -535,51 +572,3 @@ class Schedule:
     def pad(self, loop: str, multiple: int) -> None:
         """A loop runs over the next multiple; operands are padded so that no result changes."""
         self._commit(layouts.pad(self.state, loop, multiple), "pad", (loop, multiple), {})
-
-
-def _check_affine(expr: Expr, condition: bool = False) -> None:
-    """Raises:
-    HwgenError: H413 with the part that isl could not reason about.
-    """
-    part = not_quasi_affine(expr, condition)
-    if part:
-        raise refuse(
-            f"{expr} is not {'a condition on' if condition else 'an expression of'} indices",
-            part,
-            "sums, products with a number, // and % by a positive number"
-            + (", compared and joined by and, or, not" if condition else ""),
-            '"i == 0"' if condition else '"[i, j] -> [j // 16, i, j % 16]"',
-        )
-
-
-def _parsed(text: str) -> Expr:
-    """Raises:
-    HwgenError: H02x, without a place: that is the script's line, where there is one.
-    """
-    try:
-        return parse_expression(text)
-    except ExpressionError as error:
-        known = error.diagnostic
-        raise HwgenError(
-            known.code,
-            known.message,
-            field=text if len(text) <= 80 else f"{text[:77]}...",
-            found=known.found,
-            allowed=known.allowed,
-            repair=known.repair,
-        ) from error
-
-
-def _parse_layout(text: str) -> tuple[tuple[str, ...], tuple[Expr, ...]]:
-    left, arrow, right = text.partition("->")
-    left, right = left.strip(), right.strip()
-    bracketed = all(t.startswith("[") and t.endswith("]") for t in (left, right))
-    if not arrow or not bracketed:
-        raise refuse(
-            "this is not a layout",
-            repr(text),
-            "[names] -> [expressions]",
-            '"[i, j] -> [j // 16, i, j % 16]"',
-        )
-    variables = tuple(v.strip() for v in left[1:-1].split(","))
-    return variables, tuple(_parsed(p.strip()) for p in right[1:-1].split(","))

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
 
-from hwgen.capacity_script import Given, beginning_exceeds, exceeds
+from hwgen.capacity_script import Given, beginning_exceeds
+from hwgen.capacity_script import exceeds as tiles_exceed
 from hwgen.compilation import Compilation, Kernel, build
 from hwgen.compiled import Compiled
 from hwgen.errors import HwgenError, Location
 from hwgen.phase import DEFAULTS, SearchOptions
-from hwgen.phased import PhasedCompilation, inputs_of, join, sharing_of
+from hwgen.phased import PhasedCompilation, inputs_of, join, plans_of, sharing_of, stages_of
 from hwgen.pipeline import compile_kernel
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.dependences import Dependences, dependences
@@ -21,16 +22,17 @@ from hwgen.polyhedral.operations import NOTHING_SHARED, Sharing
 from hwgen.polyhedral.phases import Phase, split_phases
 from hwgen.polyhedral.scop import Scop, build_scop
 from hwgen.polyhedral.search import Candidate, SearchResult, Watch, search
-from hwgen.polyhedral.search_choose import LIMITS
+from hwgen.polyhedral.search_choose import LIMITS, OF_TREES
 from hwgen.polyhedral.select import every_match, select
 from hwgen.polyhedral.tiling import Tiling
 from hwgen.schedule import Schedule
 from hwgen.script import Edit, line_of, write
+from hwgen.script_refit import exceeds
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 from hwgen.spilling import Choice, Spill
 from hwgen.tiling_lift import Reading, lift, own_stages, reader_of, readings
-from hwgen.tiling_script import PhasePlan, apply_tiling, apply_tilings
+from hwgen.tiling_script import apply_tiling, apply_tilings
 from hwgen.trees import TreeCompilation, compile_tree
 
 NO_KERNEL = (
@@ -38,12 +40,6 @@ NO_KERNEL = (
     *("H502", "H503", "H504", "H505", "H611", "H612", "H613", "H614", "H615", "H616"),
 )
 """Why a chip has no kernel for a workload; any other error is a defect, and told."""
-
-OF_TILINGS = ("H401", "H404", "H406", "H408", "H409", "H419", "H420", "H503", "H504")
-"""What a tiling cannot be, though a tree may."""
-
-OF_TREES = ("H502", "H611", "H612", "H613", "H614", "H615", "H616")
-"""What no chip can run, however it is written."""
 
 GROUPS = 3
 """Groups of matches considered, the best first."""
@@ -61,23 +57,17 @@ def script_of(compilation: Compiled) -> str:
     if isinstance(compilation, TreeCompilation):
         return compilation.schedule.trace()
     assert isinstance(compilation, Compilation)
-    schedule = Schedule(compilation.workload, compilation.hardware)
-    found = compilation.phases if isinstance(compilation, PhasedCompilation) else (compilation,)
-    phases = split_phases(compilation.workload)
-    spilled: set[str] = set()
+    made = compilation.kernel.made
+    if isinstance(made, TreeCompilation):
+        return made.schedule.trace()
+    found = compilation.parts
+    spilled: tuple[str, ...] = ()
     if isinstance(compilation, PhasedCompilation):
-        spilled = {s.tensor for s in compilation.spills}
-    plans = [
-        PhasePlan(c.scop, c.schedule.tiling, first, _kept(phase, spilled))
-        for c, phase, first in zip(found, phases, _stages(schedule, phases), strict=True)
-    ]
-    apply_tilings(schedule, plans)
+        spilled = tuple(s.tensor for s in compilation.spills)
+    schedule = Schedule(compilation.workload, compilation.hardware)
+    scops, tilings = [c.scop for c in found], [c.tiling for c in found]
+    apply_tilings(schedule, plans_of(schedule, scops, tilings, spilled))
     return schedule.trace()
-
-
-def _kept(phase: Phase, spilled: Collection[str]) -> tuple[str, ...]:
-    """What a phase leaves on the chip."""
-    return tuple(t for t in phase.leaves if t not in spilled)
 
 
 def compile_script(
@@ -103,56 +93,46 @@ def compile_schedule(schedule: Schedule) -> Compiled:
 
 
 def _compile(schedule: Schedule, script: str, file: str) -> Compiled:
-    """Compile the schedule that a script makes: as one of the tilings that a search looks at where
-    it is one, else as the tree that it is."""
-    if _is_no_tiling(schedule):
-        return compile_tree(schedule)
+    """Compile the schedule that a script makes: the tree that it is, or a tiling that is none."""
     try:
-        return _compile_tiling(schedule, script, file)
+        return compile_tree(schedule)
     except HwgenError as error:
-        if error.code not in OF_TILINGS:
+        if error.code == "H502":
+            raise _exceeds(schedule, script, file, error) from None
+        if error.code not in OF_TREES or _is_no_tiling(schedule):
             raise
-        try:
-            return compile_tree(schedule)
-        except HwgenError as physical:
-            if physical.code in OF_TREES:
-                raise physical from None
-        raise
+    return _compile_tiling(schedule, script, file)
 
 
-def _is_no_tiling(schedule: Schedule) -> bool:
-    """Whether a schedule says what no tiling can."""
-    storages = schedule.state.storages
-    by_hand = any(s.alias or s.layout or (s.bank, s.address) != (None, None) for s in storages)
-    return by_hand or any(s.block.shifts for s in schedule.state.sites)
+def _exceeds(schedule: Schedule, script: str, file: str, error: HwgenError) -> HwgenError:
+    """The error of buffers that exceed a memory, with the nearest that fit: of a tiling, by what
+    its tiles take; else by trying some."""
+    if not _is_no_tiling(schedule):
+        with isl.bounded():
+            better = _tiles_exceed(schedule, script, file, error)
+        if better is not None:
+            return better
+    return exceeds(schedule, script, file, error, compile_tree)
 
 
-def _compile_tiling(schedule: Schedule, script: str, file: str) -> Compilation:
-    """Compile a schedule that is a tiling of each phase."""
-    with isl.bounded():
+def _tiles_exceed(
+    schedule: Schedule, script: str, file: str, error: HwgenError
+) -> HwgenError | None:
+    try:
         phases = _read(schedule)
         ways = readings(schedule, phases)
-        try:
-            tilings = lift(schedule, phases, ways, script, file)
-        except HwgenError as error:
-            # No tiling has a loop over a single tile, but that tile may be just too large.
-            if error.code != "H420" or not all(ways):
-                raise
-            # Which of several ways it is, as factors that commute, its calls alone do not say.
-            for tilings in _near(ways):
-                given = Given(schedule, phases, tilings, script, file)
-                better = exceeds(given, partial(_joined, schedule, phases), _lifted, error)
-                if better is not None:
-                    raise better from None
+    except HwgenError as unread:
+        if unread.code not in NO_KERNEL:
             raise
-        try:
-            return _joined(schedule, phases, tilings)
-        except HwgenError as error:
-            if error.code != "H502":
-                raise
-            given = Given(schedule, phases, tilings, script, file)
-            better = exceeds(given, partial(_joined, schedule, phases), _lifted, error)
-            raise better or error from None
+        return None
+    # Which of several ways it is, as factors that commute, its calls alone do not say; and no
+    # tiling has a loop over a single tile, but that tile may be just too large.
+    for tilings in _near(ways) if all(ways) else ():
+        given = Given(schedule, phases, tilings, script, file)
+        better = tiles_exceed(given, partial(_joined, schedule, phases), _lifted, error)
+        if better is not None:
+            return better
+    return None
 
 
 def _near(ways: Sequence[Sequence[Tiling]]) -> Iterator[list[Tiling]]:
@@ -169,17 +149,34 @@ def _lifted(schedule: Schedule) -> list[Tiling]:
     return lift(schedule, phases, readings(schedule, phases))
 
 
+def _is_no_tiling(schedule: Schedule) -> bool:
+    """Whether a schedule says what no tiling can."""
+    storages = schedule.state.storages
+    by_hand = any(s.alias or s.layout or (s.bank, s.address) != (None, None) for s in storages)
+    if schedule.hardware.pipelined:
+        return by_hand  # Its tilings have loads ahead and stores behind.
+    return by_hand or any(s.block.shifts or s.block.band for s in schedule.state.sites)
+
+
+def _compile_tiling(schedule: Schedule, script: str, file: str) -> Compilation:
+    """Compile a schedule that is a tiling of each phase."""
+    with isl.bounded():
+        phases = _read(schedule)
+        tilings = lift(schedule, phases, readings(schedule, phases), script, file)
+        return _joined(schedule, phases, tilings)
+
+
 def _read(schedule: Schedule) -> list[Reading]:
     """What a schedule's phases may be."""
     workload, hardware = schedule.workload, schedule.hardware
     phases = split_phases(workload)
     found: list[Reading] = []
-    stages = _stages(Schedule(workload, hardware), phases)
+    stages = stages_of(Schedule(workload, hardware), phases)
     for number, (phase, first) in enumerate(zip(phases, stages, strict=True)):
         sharing = _sharing(schedule, phases, stages, number)
         scop = build_scop(phase.workload)
         matches = every_match(scop, hardware, sharing)
-        found.append(Reading(scop, matches, first, sharing.leaves))
+        found.append(Reading(scop, matches, first, sharing))
     return found
 
 
@@ -192,15 +189,6 @@ def _joined(
         return found[0]
     spills = _choice(schedule, split_phases(schedule.workload)).spills
     return join(schedule.workload, schedule.hardware, found, spills)
-
-
-def _stages(schedule: Schedule, phases: Sequence[Phase]) -> list[tuple[str, ...]]:
-    """The stages of each phase's statements, in an unedited schedule. Phases may have one in
-    common: a view of an input."""
-    stage = dict(
-        zip(schedule.workload.statements, (s.tensor for s in schedule.state.stages), strict=True)
-    )
-    return [tuple(stage[s] for s in phase.workload.statements) for phase in phases]
 
 
 def _sharing(
@@ -254,7 +242,7 @@ def _built(
         scop = reading.scop
         parts = (scop.workload, hardware, scop, dependences(scop))
         candidate = _candidate(tiling)
-        kernel = build(*parts, candidate)
+        kernel = build(scop.workload, hardware, scop, candidate, reading.sharing)
         found.append(Compilation(*parts, (tiling.match,), SearchResult((candidate,)), kernel))
     return found
 
@@ -320,7 +308,7 @@ def complete_script(
                     if isinstance(candidate, tuple):
                         furthest = max(furthest, candidate)
                         continue
-                    kernel = build(*parts, candidate)
+                    kernel = build(workload, hardware, scop, candidate)
                     if best is None or kernel.cycles < best[0].cycles:
                         best = kernel, found, group
     if best is None and too_large is not None:

@@ -17,7 +17,7 @@ from hwgen.polyhedral.nest.build import build_state
 from hwgen.polyhedral.nest.edit import main_site
 from hwgen.polyhedral.nest.state import Site, State
 from hwgen.polyhedral.nest.terms import addends
-from hwgen.polyhedral.operations import Selection, Storage
+from hwgen.polyhedral.operations import NOTHING_SHARED, Selection, Sharing, Storage
 from hwgen.polyhedral.scop import Scop, ScopStatement
 from hwgen.polyhedral.tiling import Align, Tiling
 from hwgen.schedule import Schedule
@@ -32,12 +32,16 @@ WAYS = 4
 @dataclass(frozen=True, slots=True)
 class Reading:
     """A phase of the schedule: its scop, the matches that its calls may be, the best first, and
-    the `first` and `leaves` of its `PhasePlan`."""
+    the `first` of its `PhasePlan`, and what it shares with other phases."""
 
     scop: Scop
     matches: Iterable[Match]
     first: tuple[str, ...]
-    leaves: tuple[str, ...] = ()
+    sharing: Sharing = NOTHING_SHARED
+
+    @property
+    def leaves(self) -> tuple[str, ...]:
+        return self.sharing.leaves
 
 
 def readings(schedule: Schedule, phases: Sequence[Reading]) -> list[list[Tiling]]:

@@ -8,17 +8,18 @@ packed by the host.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeVar
 
 from hwgen.errors import HwgenError
+from hwgen.polyhedral.nest.build import stage_of
 from hwgen.polyhedral.operations import Operation, Storage
 from hwgen.polyhedral.scop import Scop, ScopStatement
 from hwgen.polyhedral.tiling import Tiling
 from hwgen.schedule import Schedule
-from hwgen.spec.expression import names
+from hwgen.spec.expression import Access, names
 from hwgen.spec.hardware import HardwareSpec
 
 K = TypeVar("K", int, str)
@@ -51,14 +52,16 @@ class PhasePlan:
     leaves: tuple[str, ...] = ()
 
 
-def apply_tiling(schedule: Schedule, scop: Scop, tiling: Tiling) -> None:
-    """Edit a fresh schedule of the scop's workload into the tiling.
+def apply_tiling(
+    schedule: Schedule, scop: Scop, tiling: Tiling, leaves: tuple[str, ...] = ()
+) -> None:
+    """Edit a fresh schedule of the scop's workload into the tiling; `leaves`: see `PhasePlan`.
 
     Raises:
         HwgenError: H419 where primitives cannot say it.
     """
-    first = tuple(x.tensor for x in schedule.state.stages)
-    apply_tilings(schedule, [PhasePlan(scop, tiling, first)])
+    first = stage_of(schedule.workload, schedule.state)
+    apply_tilings(schedule, [PhasePlan(scop, tiling, first, leaves)])
 
 
 def apply_tilings(schedule: Schedule, plans: Sequence[PhasePlan]) -> None:
@@ -98,11 +101,14 @@ class _Writer:
 
     def write(self) -> None:
         self._check_chain()
+        self._start()
         loops = self._tile_root()
         results = self._results(loops)
         for storage in self._loaded():
-            self._cache(storage, loops)
+            self._cache(storage, loops, results)
         self._buffers(results)
+        if self.hardware.pipelined:
+            self._pipeline(loops, results)
         self._tensorize(results)
 
     @cached_property
@@ -132,7 +138,18 @@ class _Writer:
         return self.first[self.scop.workload.statements.index(statement.source)]
 
     def _of(self, statement: ScopStatement, *kinds: str) -> list[Operation]:
-        return [o for o in self.operations if o.statement == statement.name and o.kind in kinds]
+        mine = [o for o in self.operations if o.statement == statement.name and o.kind in kinds]
+        return [o for o in mine if o not in self.loads]
+
+    def _start(self) -> None:
+        """What sums start from that is added to them afterwards."""
+        selection = self.tiling.match.selection
+        for operation in self.operations if selection.start else ():
+            statement = next(x for x in self.statements if x.name == operation.statement)
+            if operation.kind == "init":
+                held = {x.name for x in selection.storages}
+                addend = next(s for s in operation.storages if s not in held)
+                self.schedule.start_from(self._stage(statement), addend)
 
     # Root: the stage that stores
 
@@ -142,7 +159,7 @@ class _Writer:
         tensor = self._stage(last)
         hidden = last.name.endswith("_out") and len(self.scop.statements) > 1
         if self.leaving:
-            s.set_scope(tensor, self._target_memory(last))
+            self._scope(tensor, self._target_memory(last))
             axes = self._own(tensor, last)
         elif hidden or self._of(last, "map"):
             memory = self._target_memory(last) if not hidden else self._hidden_memory(last)
@@ -170,6 +187,10 @@ class _Writer:
             s.decompose_reduction(tensor, inside[0])
         return spatial
 
+    def _scope(self, tensor: str, memory: str) -> None:
+        if self.schedule.state.storage[tensor].memory != memory:
+            self.schedule.set_scope(tensor, memory)
+
     def _hidden_memory(self, last: ScopStatement) -> str:
         update = next(x for x in self.scop.statements if x.target.tensor == last.reads[0].tensor)
         return self._target_memory(update)
@@ -182,12 +203,11 @@ class _Writer:
 
     def _axes(self, statement: ScopStatement, loops: tuple[str, ...]) -> list[tuple[str, str]]:
         """The scop's loop and the copy's for every dimension of a stored tensor."""
-        result: list[tuple[str, str]] = []
-        for index, loop in zip(statement.target.indices, loops, strict=True):
-            if len(index.names) > 1 or any(c != 1 for _, c in index.terms) or index.constant:
-                raise inexpressible("an output is not indexed by plain loops", str(index))
-            result += [(n, loop) for n in index.names]
-        return result
+        stage = self.schedule.state.stage[self.moved]
+        place = {n: d for d, i in enumerate(stage.target.indices) for n in names(i)}
+        over = dict(zip(sorted(place, key=lambda n: place[n]), loops, strict=False))
+        pairs = zip(statement.loops, self._iterators(self.moved, statement), strict=True)
+        return [(mine, over[n]) for (mine, _), (n, _) in pairs if n in over]
 
     def _split_lanes(self, loop: str, lanes: int) -> tuple[str, list[str]]:
         if lanes == 1:
@@ -224,7 +244,7 @@ class _Writer:
                     f"read {' and '.join(r.tensor for r in statement.reads)} in place of {tensor}",
                 )
             else:
-                s.set_scope(tensor, self._target_memory(statement))
+                self._scope(tensor, self._target_memory(statement))
             results[statement.name] = tensor
             inner = any(self.tiling.match.selection.inner(o) for o in self._of(statement, "map"))
             place = (loops + reduction)[-1:] if inner and not statement.accumulates else loops[-1:]
@@ -288,21 +308,51 @@ class _Writer:
 
     def _loaded(self) -> list[Storage]:
         selection = self.tiling.match.selection
-        loads = [o for o in self.operations if o.kind == "load"]
-        found: list[Storage] = []
-        for operation in loads:
-            name = next(n for n in operation.storages if n in self.tiling.depth)
-            found.append(selection.storage(name))
-        tensors = [x.tensor for x in found]
-        if len(set(tensors)) < len(tensors):
-            raise inexpressible("a tensor is loaded in two ways", ", ".join(tensors))
+        return [selection.storage(_written(o)) for o in self.loads]
+
+    @cached_property
+    def loads(self) -> tuple[Operation, ...]:
+        """The operations that bring a tensor nearer: from off-chip memory, or between memories."""
+        return tuple(o for o in self.operations if o.kind == "load" or self._is_move(o))
+
+    def _is_move(self, operation: Operation) -> bool:
+        """Whether an operation copies what a statement reads from one memory to another."""
+        held = {x.name: x for x in self.tiling.match.selection.storages}
+        copies = isinstance(operation.intrinsic.semantics[0].value, Access)
+        if operation.kind != "map" or not copies or not held.keys() >= {*operation.storages}:
+            return False
+        statement = next(x for x in self.scop.statements if x.name == operation.statement)
+        tensors = {held[n].tensor for n in operation.storages}
+        return (
+            len(tensors) == 1
+            and len(operation.storages) == 2
+            and (statement.target.tensor not in tensors)
+        )
+
+    @cached_property
+    def sources(self) -> dict[str, str]:
+        """The storage that each is loaded from, where that is on the chip."""
+        found: dict[str, str] = {}
+        for load in self.loads:
+            into = _written(load)
+            for held in load.storages:
+                if held in self._depths and held != into:
+                    found[into] = held
         return found
 
-    def _cache(self, storage: Storage, loops: list[str]) -> None:
+    @cached_property
+    def _depths(self) -> frozenset[str]:
+        return frozenset(self.tiling.depth)
+
+    def _cache(self, storage: Storage, loops: list[str], results: Mapping[str, str]) -> None:
         s = self.schedule
-        name = s.cache_read(storage.tensor, storage.memory, self._readers(storage))
+        source = self.caches.get(self.sources.get(storage.name, ""), storage.tensor)
+        readers = self._readers(storage, source, results)
+        name = s.cache_read(source, storage.memory, readers)
         depth = self.tiling.depth[storage.name]
         around = loops + self.reduction
+        if depth > len(around):
+            raise inexpressible("a tile loop is none of the last stage's", storage.name)
         if depth:
             s.compute_at(name, around[depth - 1])
         block = s.state.site[name].block
@@ -310,7 +360,8 @@ class _Writer:
         blocks: list[str] = []
         rows: list[str] = []
         lanes: list[str] = []
-        called = self._called(next(o for o in self.operations if storage.name in o.storages))
+        load = next(o for o in self.loads if _written(o) == storage.name)
+        called = self._called(load)
         lane_loops = [n for n in self.tiling.match.storage_lane[storage.name] if n]
         for index, (iterator, _) in zip(
             storage.indices, s.state.stage[name].iterators, strict=True
@@ -326,17 +377,62 @@ class _Writer:
         self._reorder([*blocks, *rows, *lanes])
         self.lanes[name] = lanes
         self.caches[storage.name] = name
+        if self.tiling.kept(storage.name):
+            turning = self.tiling.turning(storage.name)
+            for loop, tile in zip(around, self.tiling.loops[:depth], strict=False):
+                if tile not in turning:
+                    s.retain(name, loop)
 
     def _called(self, operation: Operation) -> set[str]:
         """The loops that are lanes of an operation's calls."""
         return {loop for _, loop in self.tiling.match.lane[operation.name] if loop}
 
-    def _readers(self, storage: Storage) -> tuple[str, ...]:
-        """Who reads a cache: all, or this phase alone where others load the tensor themselves."""
-        stages = self.schedule.state.readers(storage.tensor)
+    def _readers(
+        self, storage: Storage, source: str, results: Mapping[str, str]
+    ) -> tuple[str, ...]:
+        """Who reads a cache: all, or this phase alone where others load the tensor themselves; of
+        several caches of one tensor, those whose calls take this one.
+
+        Raises:
+            HwgenError: H419 where one stage reads a tensor in two caches.
+        """
+        stages = [x.tensor for x in self.schedule.state.readers(source)]
         mine = {*self.first, self.moved}
-        ours = tuple(x.tensor for x in stages if x.tensor in mine)
+        taken = self._takers({storage.name})
+        other = {
+            n
+            for n in self._depths
+            if n in self._alike_storages(storage)
+            and storage.name not in self._on_the_way(n)
+            and n not in self._on_the_way(storage.name)
+        }
+        others = self._takers(other) if other else set[str]()
+        if both := sorted(taken & others):
+            raise inexpressible("a stage reads a tensor in two caches", ", ".join(both))
+        taking = {results[n] for n in taken if n in results}
+        ours = tuple(x for x in stages if x in mine and (x in taking or not others))
         return () if storage.shape or len(ours) == len(stages) else ours
+
+    def _alike_storages(self, storage: Storage) -> set[str]:
+        """The storages that hold the same tensor."""
+        storages = self.tiling.match.selection.storages
+        return {x.name for x in storages if x.tensor == storage.tensor}
+
+    def _on_the_way(self, storage: str) -> tuple[str, ...]:
+        """A storage and those that it is loaded from, the last one first."""
+        found = [storage]
+        while found[-1] in self.sources:
+            found.append(self.sources[found[-1]])
+        return tuple(found)
+
+    def _takers(self, storages: Collection[str]) -> set[str]:
+        """The statements whose calls read storages, or what is loaded from these."""
+        return {
+            o.statement
+            for o in self.operations
+            for n in o.storages
+            if o not in self.loads and not {*self._on_the_way(n)}.isdisjoint(storages)
+        }
 
     # Buffers and calls
 
@@ -352,11 +448,14 @@ class _Writer:
         return results[first.statement]
 
     def _buffers(self, results: dict[str, str]) -> None:
-        slots = self._alike(results, "slots", self.tiling.slot)
+        held = {x.name for x in self.tiling.match.selection.storages}
+        slot = {n: c for n, c in self.tiling.slot.items() if n in held}
+        turns = {n: 1 if self.tiling.kept(n) else c for n, c in slot.items()}
+        slots = self._alike(results, "slots", turns)
         for tensor, count in sorted(slots.items()):
             if count > 1:
                 self.schedule.double_buffer(tensor, count)
-        self._alike(results, "padding", {name: self._padding(name) for name in self.tiling.slot})
+        self._alike(results, "padding", {name: self._padding(name) for name in slot})
         for align in self.tiling.aligns:
             size = self.tiling.match.entry_elements(align.storage)
             tensor = self.knob(align.storage, results)
@@ -390,6 +489,43 @@ class _Writer:
                 )
         return found
 
+    # Where a host that issues calls in order puts them, so that no unit waits for it
+
+    def _pipeline(self, loops: list[str], results: Mapping[str, str]) -> None:
+        """Loads run a tile ahead, stores and what begins the next sums a tile behind, with the
+        first work of the tile there."""
+        s = self.schedule
+        around = loops + self.reduction
+        for operation in self.operations:
+            if operation.kind == "load" and self._moves(operation):
+                storage = next(n for n in operation.storages if n in self.caches)
+                self._shift(self.caches[storage], around[: self.tiling.depth[storage]], -1)
+        sums = [results[x.name] for x in self.statements if self._of(x, "update")]
+        inner = [n for n in around if sums and n in s.loops(sums[-1])]
+        for kind, where, later in (("store", "last", 1), ("init", "first", -1)):
+            for statement in self.statements if loops and sums else ():
+                moving = [o for o in self._of(statement, kind) if self._moves(o)]
+                tensor = self._stage(statement)
+                block = tensor if kind == "store" else f"{results[statement.name]}_init"
+                if moving and block in s.state.site:
+                    s.sink(block, inner[-1], where)
+                    self._shift(block, inner if kind == "store" else loops, later)
+
+    def _shift(self, block: str, loops: list[str], iterations: int) -> None:
+        if loops:
+            self.schedule.shift(block, loops[0] if len(loops) == 1 else loops, iterations)
+
+    def _moves(self, operation: Operation) -> bool:
+        """Whether an operation is to stand in another tile than its own: a load or store of another
+        unit than those that compute, with a slot to spare."""
+        computing = {o.intrinsic.unit for o in self.operations if o.kind in ("update", "map")}
+        onchip = {n for n in operation.storages if n in self.tiling.slot}
+        loaded = {n for o in self.operations if o.kind == "load" for n in o.storages}
+        if operation.kind == "store" and onchip & loaded:
+            return False  # What it reads would have to stay longer than loads let it.
+        apart = bool(computing) and operation.intrinsic.unit not in computing
+        return apart and all(self.tiling.slot[n] > 1 for n in onchip)
+
     def _tensorize(self, results: dict[str, str]) -> None:
         s = self.schedule
         for statement in self.statements:
@@ -404,10 +540,9 @@ class _Writer:
             if store:
                 stored = self._stage(statement)
                 self._call(stored, self.lanes[stored], store)
-        for operation in self.operations:
-            if operation.kind == "load":
-                name = next(n for n in operation.storages if n in self.caches)
-                self._call(self.caches[name], self.lanes[self.caches[name]], [operation])
+        for operation in self.loads:
+            name = self.caches[_written(operation)]
+            self._call(name, self.lanes[name], [operation])
 
     def _init_lanes(self, tensor: str) -> list[str]:
         made = self.schedule.state.site[f"{tensor}_init"].names
@@ -416,3 +551,9 @@ class _Writer:
     def _call(self, block: str, lanes: list[str], operations: list[Operation]) -> None:
         intrinsics = [o.intrinsic.name for o in operations]
         self.schedule.tensorize(lanes[0] if lanes else block, *intrinsics)
+
+
+def _written(operation: Operation) -> str:
+    """The storage that an operation's intrinsic writes."""
+    names = [o.name for o in operation.intrinsic.operands]
+    return operation.storages[names.index(operation.intrinsic.semantics[0].target.tensor)]

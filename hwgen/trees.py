@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from hwgen.codegen.layout import BufferLayout
 from hwgen.codegen.lower.program import Lowered, lower_tree
 from hwgen.codegen.program import Call, KernelProgram, SyncNode
 from hwgen.compiled import Compiled
@@ -37,6 +38,11 @@ class TreeCompilation(Compiled):
     def timing(self) -> TimingResult:
         return estimate_cycles(self.program, self.hardware)
 
+    @property
+    def layouts(self) -> Mapping[str, BufferLayout]:
+        """How each buffer is laid out, by its name."""
+        return {p.name: p.layout for p in self.lowered.places if p.image is None}
+
     @cached_property
     def bound(self) -> Bound:
         return lower_bound(self.program, self.hardware)
@@ -66,10 +72,9 @@ class TreeCompilation(Compiled):
         return max(names, key=lambda n: found.get(n, 0))
 
     def stage(self, name: str) -> str:
-        places = self.lowered.places
         artefacts: dict[str, Callable[[], object]] = {
             "schedule": lambda: self.schedule,
-            "layout": lambda: "\n".join(str(p.layout) for p in places if p.image is None),
+            "layout": lambda: "\n".join(map(str, self.layouts.values())),
             "allocate": lambda: "\n".join(f"{b.place} {b.name}" for b in self.program.buffers),
             "lower": lambda: self.program,
             "emit": lambda: self.source.c,

@@ -61,7 +61,8 @@ def check_nest(program: nest.NestProgram) -> None:
         HwgenError: H617.
     """
     for buffer in program.buffers:
-        check_elements(buffer.name, buffer.elements)
+        if buffer.tensor:
+            check_elements(buffer.name, buffer.elements)
     for node, ranges in _nodes(program.body, {}):
         if isinstance(node, nest.For):
             check_extent(node.variable, node.extent)

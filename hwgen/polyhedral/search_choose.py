@@ -12,6 +12,9 @@ from hwgen.polyhedral.search import SCHEDULE_WORK, TOO_LONG, Candidate, SearchRe
 from hwgen.polyhedral.search_refine import keepers, neighbours
 from hwgen.spec.hardware import HardwareSpec
 
+OF_TREES = ("H301", "H410", "H411", "H413", "H419", "H421", "H422", "H423", "H424", "H503", "H504")
+"""Errors of a tiling that is no tree, or of a tree that calls do not run."""
+
 LIMITS = ("H405", "H502", "H611", "H612", "H613", "H614", "H615", "H616")
 """Errors of one schedule that another may not have."""
 

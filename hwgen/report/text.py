@@ -92,7 +92,7 @@ def _section(title: str, lines: Iterable[str]) -> str:
 
 
 def _tiles(c: Compilation) -> list[str]:
-    tiling = c.schedule.tiling
+    tiling = c.tiling
     lines: list[str] = []
     for loop in tiling.loops:
         lanes = tiling.match.block.get(loop.loop, 1)

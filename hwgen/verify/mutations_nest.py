@@ -15,8 +15,11 @@ from hwgen.codegen.nest.program import (
     Launch,
     NestProgram,
     Node,
+    Routine,
 )
 from hwgen.spec.expression import Const, add
+
+IN_PLACE = "in another's place:"
 
 Change = Callable[[Node], tuple[Node, ...] | None]
 """What stands in a node's place; None where the defect is not possible there."""
@@ -35,6 +38,19 @@ def nest_mutations(program: NestProgram) -> Iterator[tuple[str, NestProgram]]:
             yield name, replace(program, body=body)
             number += 1
 
+    yield from _moved(program)
+
+
+def _moved(program: NestProgram) -> Iterator[tuple[str, NestProgram]]:
+    """Every buffer of a room or pool in the place of each other one there."""
+    placed = [b for b in program.buffers if b.address_bytes is not None]
+    for buffer in placed:
+        rest = [b for b in placed if (b.memory, b.within) == (buffer.memory, buffer.within)]
+        for place in sorted({b.address_bytes or 0 for b in rest} - {buffer.address_bytes}):
+            moved = replace(buffer, address_bytes=place)
+            found = tuple(moved if b == buffer else b for b in program.buffers)
+            yield f"{IN_PLACE} {buffer.name} at {place}", replace(program, buffers=found)
+
 
 def _changed(body: tuple[Node, ...], change: Change, left: list[int]) -> tuple[Node, ...]:
     """The nodes, the `left[0]`-th that can be changed; it is -1 afterwards."""
@@ -47,7 +63,7 @@ def _changed(body: tuple[Node, ...], change: Change, left: list[int]) -> tuple[N
                 result += changed
                 continue
         match node:
-            case For() | If() | Allocate() | Keep() | Launch():
+            case For() | If() | Allocate() | Keep() | Launch() | Routine():
                 result.append(replace(node, body=_changed(node.body, change, left)))
             case _:
                 result.append(node)

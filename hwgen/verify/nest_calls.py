@@ -359,6 +359,15 @@ class CallDraws:
     def _alias(self) -> Calls:
         yield Call("alias", (self.inner(), self.inner()))
 
+    def _retain(self) -> Calls:
+        yield Call("retain", (self.stage(), self.loop()))
+
+    def _start_from(self) -> Calls:
+        yield Call("start_from", (self.stage(), self.inner()))
+
+    def _sink(self) -> Calls:
+        yield Call("sink", (self.stage(), self.loop(), self.draws(("last", "first", "middle"))))
+
     def _storage_align(self) -> Calls:
         tensor = self.inner()
         state = self.schedule.state

@@ -63,6 +63,7 @@ def check_buffers(workload: Workload, buffers: Sequence[Buffer]) -> None:
     Raises:
         HwgenError: H792.
     """
+    buffers = [b for b in buffers if b.tensor]
     total = sum(b.elements for b in buffers)
     if total <= MAX_ELEMENTS:
         return

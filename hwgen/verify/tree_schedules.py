@@ -15,6 +15,7 @@ from hwgen.codegen.lower.program import lower_tree
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.nest.build import build_state
 from hwgen.polyhedral.nest.reductions import beginning
+from hwgen.polyhedral.nest.relations import shared
 from hwgen.polyhedral.nest.state import Block, Site, State
 from hwgen.polyhedral.normal_form import normalise
 from hwgen.polyhedral.semantics import updates, written
@@ -102,6 +103,11 @@ class TreeDraws(CallDraws):
                 if found:
                     yield Call("tensorize", (site.block.name, *self.draws(found)))
 
+    def pipelined(self) -> Calls:
+        """Blocks that run later over the ends of loops, or further in."""
+        for _ in range(self.draws((0, 1, 2, 3))):
+            yield from self._sunk() if self.draws.chance(3) else self._banded()
+
     # Names
 
     def memory(self) -> str:
@@ -153,6 +159,37 @@ class TreeDraws(CallDraws):
         for stage, iterations in reversed(list(zip(stages, later, strict=True))):
             if iterations:
                 yield Call("shift", (stage, loop, min(iterations, 2)))
+
+    def _banded(self) -> Calls:
+        """The stages inside some loops, each as late as those before it or later, with the slots;
+        counted from any of them."""
+        state = self.schedule.state
+        site = self.draws(state.sites)
+        common = max((shared(site, s) for s in state.sites if s is not site), default=0)
+        if common < 2:
+            return
+        first = self.draws(range(common - 1))
+        band = site.names[first : self.draws(range(first + 2, common + 1))]
+        stages = list(dict.fromkeys(s.block.stage for s in self._inside(band[-1])))
+        later: list[int] = []
+        for _ in stages:
+            later.append((later[-1] if later else 0) + self.draws((0, 1, 0, 2)))
+        for stage in stages:
+            if state.storage[stage].memory:
+                yield Call("double_buffer", (stage, self.draws((later[-1] + 1, 2, 3))))
+        now = self.draws([0, *later])
+        order = list(zip(stages, later, strict=True))
+        for stage, iterations in [p for p in order if p[1] < now] + order[::-1]:
+            if iterations != now:
+                yield Call("shift", (stage, band, iterations - now))
+
+    def _sunk(self) -> Calls:
+        """A block's nest inside a loop beside it."""
+        site, other = self.draws(self.schedule.state.sites), self.draws(self.schedule.state.sites)
+        beside = other.names[shared(site, other) :]
+        if site is not other and beside:
+            at = self.draws(("last", "last", "first"))
+            yield Call("sink", (site.block.name, self.draws(beside), at))
 
     def _inside(self, loop: str) -> list[Site]:
         return [s for s in self.schedule.state.sites if loop in s.names]
@@ -383,6 +420,7 @@ def drawn(seed: int, hardware: HardwareSpec) -> Case:
     for _ in range(draws(range(MOST_EDITS + 1))):
         made(source.calls())
     made(source.ended())
+    made(source.pipelined())
     return Case(data, tuple(taken), seed)
 
 
@@ -457,7 +495,7 @@ def _check_addresses(compilation: TreeCompilation) -> None:
     """
     state, hardware = compilation.schedule.resolved, compilation.hardware
     for buffer in compilation.program.buffers:
-        address = state.storage[buffer.tensor].address if buffer.tensor in state.storage else None
+        address = state.storage[buffer.name].address if buffer.name in state.storage else None
         found = buffer.base * hardware.memory[buffer.memory].entry_bytes
         if address not in (None, found):
             raise FindingError("address", f"{buffer.name} is at byte {found} and not at {address}")

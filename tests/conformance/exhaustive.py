@@ -17,7 +17,6 @@ import hwgen
 from hwgen.errors import HwgenError
 from hwgen.phase import MATCHES
 from hwgen.pipeline import Compilation, build
-from hwgen.polyhedral.dependences import dependences
 from hwgen.polyhedral.matching import Match, ranked_matches
 from hwgen.polyhedral.operations import Operation
 from hwgen.polyhedral.scop import build_scop
@@ -86,7 +85,6 @@ def judge(case: Case, every_match: bool = False) -> Outcome:
     chosen = hwgen.compile_kernel(workload, hardware)
     seconds = process_time() - start
     scop = build_scop(workload)
-    order = dependences(scop)
     groups = ranked_matches(scop, select(scop, hardware))
     points = refused = 0
     best: int | None = None
@@ -96,7 +94,7 @@ def judge(case: Case, every_match: bool = False) -> Outcome:
         for tiling in schedules(match):
             points += 1
             try:
-                cycles = build(workload, hardware, scop, order, Candidate(tiling, 0.0)).cycles
+                cycles = build(workload, hardware, scop, Candidate(tiling, 0.0)).cycles
             except HwgenError as error:
                 if error.code not in REFUSED:
                     raise

@@ -46,7 +46,7 @@ def tiled(banks: int, sizes: tuple[int, int, int] = SIZES) -> Compilation:
     """Tiles of 64 x 128 and 128 x 64 in two slots each."""
     found = searched(sizes, 2)
     tiling = replace(
-        found.schedule.tiling,
+        found.tiling,
         tiles=(("k", 128), ("m", 64), ("n", 64)),
         order=("m", "n"),
         depths=(("c_acc_vmem", 2), ("a_vtcm", 3), ("b_vtcm", 3)),
@@ -157,7 +157,7 @@ def test_a_buffer_loaded_once_is_in_the_way_of_others_once(order: tuple[str, str
     being loaded: four banks are enough for what is filled and what is read at one time."""
     found = searched((48, 80, 96), 4)
     tiling = replace(
-        found.schedule.tiling,
+        found.tiling,
         tiles=(("k", 32), ("m", 48), ("n", 40)),
         order=("m", "n"),
         depths=(("c_acc_vmem", 1), *((name, 2) for name in order)),

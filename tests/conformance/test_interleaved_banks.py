@@ -28,6 +28,7 @@ from hwgen.scripting import compile_script, script_of
 from hwgen.spec.hardware import Access, Banks, HardwareSpec
 from hwgen.spec.load import load_hardware, parse_workload
 from hwgen.spec.workload import Workload
+from hwgen.trees import TreeCompilation
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
 from tests.sampling import QUICK
@@ -60,14 +61,14 @@ def searched(m: int = 256, n: int = 256, banks: int = 16) -> Compilation:
 
 def with_aligns(kernel: Compilation, *aligns: Align) -> Compilation:
     """The same tiles with other padding, or with none."""
-    tiling = replace(kernel.schedule.tiling, aligns=aligns)
+    tiling = replace(kernel.tiling, aligns=aligns)
     return compile_kernel(kernel.workload, kernel.hardware, Candidate(tiling, 0.0))
 
 
 def squares(size: int) -> Compilation:
     """Square tiles, padded as is best for them."""
     found = searched()
-    tiling = replace(found.schedule.tiling, tiles=(("m", size), ("n", size)), aligns=())
+    tiling = replace(found.tiling, tiles=(("m", size), ("n", size)), aligns=())
     tiling = padded(found.scop, found.hardware, tiling)
     return compile_kernel(found.workload, found.hardware, Candidate(tiling, 0.0))
 
@@ -120,7 +121,7 @@ def test_pages_show_what_calls_lose_to_their_own_accesses() -> None:
 def test_the_search_finds_a_kernel_without_conflicts() -> None:
     kernel = searched()
     assert shared_banks(kernel.program, kernel.hardware) == ()
-    assert kernel.schedule.tiling.aligns
+    assert kernel.tiling.aligns
     assert kernel.cycles < 0.8 * with_aligns(squares(32)).cycles
 
 
@@ -129,7 +130,7 @@ def test_the_script_says_the_padding_and_gives_it_again() -> None:
     script = script_of(kernel)
     assert "s.storage_align(b_local, 0, 16, " in script
     again = compile_script(kernel.workload, kernel.hardware, script)
-    assert isinstance(again, Compilation)
+    assert isinstance(again, TreeCompilation)
     assert (again.cycles, again.layouts) == (kernel.cycles, kernel.layouts)
     assert str(again.program) == str(kernel.program)
 
@@ -144,7 +145,7 @@ def test_a_script_decides_itself() -> None:
     other = script.replace("(b_local, 0, 16, 1)", "(b_local, 0, 32, 3)")
     assert other != script
     made = compile_script(kernel.workload, kernel.hardware, other)
-    assert isinstance(made, Compilation)
+    assert isinstance(made, TreeCompilation)
     assert made.layouts["b_local"].strides == (35, 1)
     assert made.cycles == kernel.cycles  # 35 = 3 modulo 16: every bank once
     examine(made, draw_inputs(made.workload, 1))
@@ -163,7 +164,7 @@ def test_padding_that_does_not_fit_is_an_error_of_capacity() -> None:
 def test_a_full_memory_leaves_no_room_for_padding() -> None:
     """Tiles of 16 x 85 leave 32 entries, and a padded one takes 84 more in each of two slots."""
     found = searched()
-    tiling = replace(found.schedule.tiling, tiles=(("m", 16), ("n", 85)), aligns=())
+    tiling = replace(found.tiling, tiles=(("m", 16), ("n", 85)), aligns=())
     entries = [tiling.slot[s] * tiling.entries(s) for s in ("a_local", "b_local", "y_local")]
     assert sum(entries) == 8192 - 32
     assert padded(found.scop, found.hardware, tiling).aligns == ()
@@ -194,12 +195,12 @@ def test_padding_stays_only_where_the_kernel_is_faster() -> None:
     """Rows that are apart are short bursts, which a bus with few in flight takes long for."""
     shapes = {"a": "16, 256", "b": "256, 16", "y": "16, 256"}
     kernel = compile_kernel(statements(shapes, TRANSPOSED), chip(IN_FLIGHT=1), options=QUICK)
-    tiling = replace(kernel.schedule.tiling, aligns=())
+    tiling = replace(kernel.tiling, aligns=())
     apart = padded(kernel.scop, kernel.hardware, tiling)
     assert apart.aligns
     other = compile_kernel(kernel.workload, kernel.hardware, Candidate(apart, 0.0))
     assert kernel.cycles < 0.8 * other.cycles
-    assert not kernel.schedule.tiling.aligns
+    assert not kernel.tiling.aligns
 
 
 def test_padding_that_fits_its_phase_and_not_the_kernel_is_left_out() -> None:
@@ -238,8 +239,8 @@ def test_a_kernel_that_gcc_12_gets_wrong() -> None:
     workload = statements(shapes, "y[m, n] += a[m, k] * b[n, k]")
     hardware = chip(BANKS=5, RUN=4, ENTRIES=10000, LANES=8, IN_FLIGHT=1)
     kernel = compile_script(workload, hardware, PADDED_SUMS)
-    assert isinstance(kernel, Compilation)
-    assert kernel.layouts["y_acc_local"].strides == (56, 4)
+    assert isinstance(kernel, TreeCompilation)
+    assert kernel.layouts["y_local"].strides == (56, 4)
     for engine in ("python", "c"):
         examine(kernel, draw_inputs(workload, 1, "small"), engine)
 
@@ -368,6 +369,6 @@ def test_an_align_takes_the_least_step(factor: int, entries: int, data: st.DataO
 
 
 def test_dense_tilings_print_no_padding() -> None:
-    tiling: Tiling = with_aligns(squares(32)).schedule.tiling
+    tiling: Tiling = with_aligns(squares(32)).tiling
     assert "steps of" not in str(tiling)
-    assert "dimension 0 in steps of 16*n + 1 entries" in str(squares(32).schedule.tiling)
+    assert "dimension 0 in steps of 16*n + 1 entries" in str(squares(32).tiling)

@@ -170,7 +170,7 @@ def test_a_tensor_that_is_kept_whole_has_no_slots() -> None:
     )
     found = compile_kernel(workload, parse_hardware(spec), options=QUICK)
     examine(found, draw_inputs(workload, 1))
-    first = found.parts[0].schedule.tiling
+    first = found.parts[0].tiling
     whole = [s.name for s in first.match.selection.storages if s.shape]
     assert whole
     assert all((first.depth[n], first.slot[n]) == (0, 1) for n in whole)

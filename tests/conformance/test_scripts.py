@@ -14,6 +14,7 @@ from hwgen.schedule import Schedule
 from hwgen.scripting import compile_script, complete_script, script_of
 from hwgen.spec.load import load_hardware, load_workload, make_workload
 from hwgen.tiling_script import apply_tiling
+from hwgen.trees import TreeCompilation
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
 from tests.samples import PAIRS
@@ -138,9 +139,9 @@ def test_two_changed_lines_make_another_right_kernel() -> None:
     script = edited(script, "s.split('c_0', factor=64)", "s.split('c_0', factor=32)")
     script = edited(script, "s.split(k_o, factor=2)", "s.split(k_o, factor=4)")
     other = compile_script(found.workload, found.hardware, script)
-    assert isinstance(other, Compilation)
-    assert other.schedule.tiling.tile["m"] == 32
-    assert other.schedule.tiling.tile["k"] == 4
+    assert isinstance(other, TreeCompilation)
+    extents = other.schedule.state.extents
+    assert (extents["c_0_i"], extents["k_o_i"]) == (32, 4)
     assert other.cycles != found.cycles
     examine(other, draw_inputs(other.workload, 7))
 
@@ -227,7 +228,7 @@ def test_buffers_of_one_stage_have_the_same_slots_and_padding() -> None:
     found = compile_kernel(
         workload, load_hardware(ROOT / "hw_specs" / "vtcm_two_banks.yaml"), options=QUICK
     )
-    tiling = found.schedule.tiling
+    tiling = found.tiling
     made = [s.name for s in found.match.selection.storages if s.tensor == "y"]
     assert len(made) == 2
 

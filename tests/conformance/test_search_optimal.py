@@ -19,10 +19,10 @@ def test_there_are_enough_spaces() -> None:
 def test_choice_is_close_to_the_best_schedule(case: Case) -> None:
     found = judge(case)
     search = found.compilation.search
-    assert found.ratio <= WITHIN, found.compilation.schedule.tiling
+    assert found.ratio <= WITHIN, found.compilation.tiling
     assert found.seconds <= SECONDS
     assert found.below == (), "a schedule beats the bound that prunes"
     assert search.exhausted
     assert search.cycles == found.compilation.cycles >= search.bound > 0
     assert search.left_out == 0
-    assert str(found.compilation.schedule.tiling) in map(str, schedules(found.compilation.match))
+    assert str(found.compilation.tiling) in map(str, schedules(found.compilation.match))

@@ -103,7 +103,7 @@ def test_barriers_of_double_buffers_stand_in_every_second_iteration() -> None:
     """What one wait covers needs no other; a loop long enough to be cut shows the pattern."""
     c = hwgen.compile_kernel(gemm(8, 64, 448), chip("two_stage_barrier"), options=QUICK)
     check_minimal(c.program, c.hardware)
-    assert "if k_tile >= 2 and k_tile % 2 == 0:\n      barrier core" in str(c.program)
+    assert "if k_o_o >= 2 and k_o_o % 2 == 0:\n      barrier core" in str(c.program)
 
 
 @pytest.mark.parametrize("flags", [1, 2])

@@ -21,6 +21,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 PAIRS: tuple[tuple[str, str, dict[str, int]], ...] = (
     ("gemmini", "conv2d_scaled", {"C": 7, "O": 5, "H": 9}),
+    ("gemmini", "gemm_scaled", {"M": 70, "N": 90, "K": 150}),
+    ("gemmini", "gemm_scaled", {"M": 256, "N": 256, "K": 256}),
     ("npu_shared_buffer", "attention", {"L": 64}),
     ("npu_shared_buffer", "layernorm", {"M": 9}),
     ("npu_shared_buffer", "matmul", {"M": 33, "N": 45, "K": 29}),
@@ -37,8 +39,9 @@ PAIRS: tuple[tuple[str, str, dict[str, int]], ...] = (
     ("vtcm_two_banks", "matmul", {"M": 33, "N": 45, "K": 29}),
 )
 
-SLOWER = {"gemmini": 2.0}
-"""A host that issues in order waits where loads do not run ahead over the ends of loops."""
+SLOWER = {"gemmini": 1.08}
+"""Where a tile takes several calls, what was computed last is stored behind all of them, not behind
+the first."""
 
 
 @pytest.mark.parametrize(("chip", "name", "sizes"), PAIRS, ids=str)

@@ -72,7 +72,7 @@ def compiled(which: Case, options: SearchOptions = QUICK) -> Compilation:
     found = compile_kernel(workload, chip(), options=options)
     if which.schedule is None:
         return found
-    tiling = found.schedule.tiling
+    tiling = found.tiling
     given = which.schedule
     sizes = {loop: -(-tiling.match.count[loop] // count) for loop, count in given.tiles}
     tiling = replace(

@@ -92,7 +92,7 @@ def test_kernel(which: Case) -> None:
         assert bytes_moved == simulated.traffic_bytes("dram", direction=direction)
     assert sum(map(sum, found.traffic.values())) == sum(map(sum, images))
     if which.schedule is not None:
-        loops = {x.loop: x.count for x in c.schedule.tiling.loops}
+        loops = {x.loop: x.count for x in c.tiling.loops}
         assert loops == dict(which.schedule.tiles)
 
 
@@ -346,5 +346,5 @@ def test_nothing_on_chip_is_allocated(which: Case) -> None:
     copies = [-(-n // 64) * 64 if tensor in packed else n for tensor, n in images.items()]
     assert sizes == sorted([*images.values(), *copies])
     for buffer in c.program.buffers:
-        assert buffer.name not in re.sub(r"\w+_image\w*", "", text)
+        assert not re.search(rf"\w[\s*]+{buffer.name}\s*(\[|=|;)", text)
     assert not re.findall(r"^\s*(?:static )?\w+ \w+\[\d+\]", text, flags=re.MULTILINE)

@@ -77,6 +77,19 @@ CASES: dict[str, tuple[Workload, str, str, str]] = {
         "s.compute_at('b', 'c_i')\ns.set_scope('b', 'local')\ns.double_buffer('b')",
         "s.shift('c', 'c_i', 1)",
     ),
+    "sink": (
+        toy.MATMUL,
+        "npu",
+        "c = s.cache_write('c', 'local')\ns.split('k', factor=16)\ns.reorder('k_o', 'i', 'j')",
+        "s.sink('c', 'k_o', 'last')",
+    ),
+    "retain": (
+        toy.MATMUL,
+        "npu",
+        "s.cache_read('b', 'local')\ns.compute_at('b_local', 'i')",
+        "s.retain('b_local', 'i')",
+    ),
+    "start_from": (toy.BIASED, "npu", "", "s.start_from('acc', 'bias')"),
     "alias": (
         toy.STEPS,
         "npu",

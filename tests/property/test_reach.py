@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import product
@@ -12,24 +12,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import hwgen.compilation
+import hwgen.codegen.lower.program
+import hwgen.tilings
 from hwgen.codegen.absorption import Absorption, Walk
-from hwgen.codegen.allocation import Allocation
-from hwgen.codegen.image_layout import ImageLayout
-from hwgen.codegen.lowering import lower
-from hwgen.codegen.program import KernelLoop, KernelProgram
-from hwgen.codegen.reach import reach
-from hwgen.codegen.sites import Address, Site
-from hwgen.codegen.synchronisation import SyncSite
+from hwgen.codegen.lower.sites import Around, CallSite
+from hwgen.codegen.lowering import Calls
+from hwgen.codegen.program import Image, KernelLoop, KernelProgram
+from hwgen.codegen.reach import check_reach, reach
+from hwgen.codegen.sites import Address
 from hwgen.model.geometry import reach as ends_of
 from hwgen.model.trace import CallEvent, calls
 from hwgen.pipeline import compile_kernel
 from hwgen.polyhedral.affine import combine
-from hwgen.polyhedral.tiling import TileLoop
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload
 from hwgen.spec.ranges import Range
 from hwgen.spec.workload import Workload
+from hwgen.tilings import build_tiling
+from hwgen.trees import TreeCompilation, compile_tree
 from tests.sampling import QUICK
 
 ROOT = Path(__file__).parents[2]
@@ -38,7 +38,7 @@ RELAXED = settings(deadline=None, derandomize=True)
 Ranges = dict[Hashable, list[Range]]
 """By calls that look alike, the range of each operand's addresses."""
 
-Lowered = tuple[KernelProgram, HardwareSpec, Sequence[Site]]
+Lowered = tuple[KernelProgram, HardwareSpec, Sequence[Calls]]
 """A program, its chip, and the sites that it was lowered from."""
 
 extents = st.one_of(st.integers(2, 40), st.sampled_from((63, 64, 100, 128, 257)))
@@ -59,28 +59,26 @@ SHAPES = {
 def lowered(chip: str, workload: str, sizes: dict[str, int]) -> Lowered:
     """The kernel that the search takes."""
     hardware = load_hardware(ROOT / "hw_specs" / f"{chip}.yaml")
-    known: list[tuple[KernelProgram, Sequence[Site]]] = []
+    known: list[Sequence[Calls]] = []
 
-    def recorded(
-        workload: Workload,
-        hardware: HardwareSpec,
-        images: Sequence[ImageLayout],
-        allocation: Allocation,
-        sites: Sequence[Site],
-        syncs: Sequence[SyncSite],
-    ) -> KernelProgram:
-        program = lower(workload, hardware, images, allocation, sites, syncs)
-        known.append((program, sites))
-        return program
+    def recorded(workload: Workload, images: Collection[Image], sites: Sequence[Calls]) -> None:
+        known.append(sites)
+        check_reach(workload, images, sites)
 
+    text = ROOT / "workloads" / f"{workload}.yaml"
+    found = compile_kernel(load_workload(text, sizes), hardware, options=QUICK)
+    made = found.kernel.made
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(hwgen.compilation, "lower", recorded)
-        text = ROOT / "workloads" / f"{workload}.yaml"
-        program = compile_kernel(load_workload(text, sizes), hardware, options=QUICK).program
-    return program, hardware, next(s for p, s in known if p is program)
+        patch.setattr(hwgen.codegen.lower.program, "check_reach", recorded)
+        patch.setattr(hwgen.tilings, "check_reach", recorded)
+        if isinstance(made, TreeCompilation):
+            program = compile_tree(made.schedule).program
+        else:
+            program = build_tiling(found.workload, hardware, found.scop, found.tiling).program
+    return program, hardware, known[-1]
 
 
-def stated(sites: Sequence[Site]) -> Ranges:
+def stated(sites: Sequence[Calls]) -> Ranges:
     """What the sites say."""
     found: Ranges = {}
     for site in sites:
@@ -147,31 +145,31 @@ def test_the_range_is_that_of_the_calls(pair: tuple[str, str], data: st.DataObje
 
 
 @cache
-def sample() -> Site:
+def sample() -> CallSite:
     """A site whose intrinsic has an operand that moves."""
     _, _, sites = lowered("vtcm_two_banks", "matmul", {"M": 16, "N": 16, "K": 16})
+    assert isinstance(sites[0], CallSite)
     return sites[0]
 
 
 @st.composite
-def moving(draw: st.DrawFn) -> Site:
-    """A site with tile loops, loops around the call, and slots that any of them turn."""
+def moving(draw: st.DrawFn) -> CallSite:
+    """A site with loops that stay around it, others around the call, and slots that any turn."""
     spans = draw(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 5)), max_size=3))
-    ranges = tuple((low, low + count) for low, count in spans)
-    loops = tuple(TileLoop(f"l{n}", 1, high, 1) for n, (_, high) in enumerate(ranges))
+    loops = tuple(Around(f"l{n}", low, low + count) for n, (low, count) in enumerate(spans))
     steps = st.integers(-9, 9)
     outer = tuple(
         Walk(draw(st.integers(1, 4)), (draw(steps),)) for _ in range(draw(st.integers(0, 2)))
     )
     slots = draw(st.integers(1, 5))
-    counters = [f"{loop.loop}_tile" for loop in loops]
+    counters = [loop.name for loop in loops]
     offset = [(name, draw(steps)) for name in counters]
     offset += [(f"call{n}", walk.strides[0]) for n, walk in enumerate(outer)]
     turn = combine([(name, draw(st.integers(0, 6))) for name in counters], draw(steps))
     return replace(
         sample(),
-        ranges=ranges,
         loops=loops,
+        repeats=tuple(f"call{n}" for n in range(len(outer))),
         absorbed=Absorption((), (), outer),
         addresses=(
             Address(
@@ -187,11 +185,9 @@ def moving(draw: st.DrawFn) -> Site:
 
 @given(moving())
 @settings(RELAXED, max_examples=300)
-def test_slots_that_turn_with_what_moves(site: Site) -> None:
+def test_slots_that_turn_with_what_moves(site: CallSite) -> None:
     (address,) = site.addresses
-    spans = {
-        f"{x.loop}_tile": range(*span) for x, span in zip(site.loops, site.ranges, strict=True)
-    }
+    spans = {x.name: range(x.low, x.high) for x in site.loops}
     spans |= {f"call{n}": range(walk.extent) for n, walk in enumerate(site.absorbed.outer)}
     found: list[int] = []
     for point in product(*spans.values()):

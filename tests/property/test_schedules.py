@@ -61,7 +61,7 @@ SHIM = Target(
         (CPU, HOST, 55, 1, "split tile fuse reorder parallel vectorize compute_at cache_read pad"),
         (CPU, HOST, 55, 2, "compute_inline compute_root rfactor decompose_reduction cache_write"),
         (CALLS, HOST, 50, 3, "tensorize double_buffer transform_layout storage_align prefetch"),
-        (CUDA, SHIM, 40, 15, "bind unroll set_scope set_store_predicate create_group pragma"),
+        (CUDA, SHIM, 40, 16, "bind unroll set_scope set_store_predicate create_group pragma"),
     ],
     ids=["cpu", "cpu again", "calls", "cuda"],
 )

@@ -16,6 +16,7 @@ from hwgen.spec.load import load_hardware
 from hwgen.verify.nest_calls import Call
 from hwgen.verify.schedules import Case, FindingError
 from hwgen.verify.tree_schedules import LACKING, PHYSICAL, drawn, failure, outcome, reduced_case
+from tests.hosts import behind_a_host
 from tests.sampling import EVERYTHING
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -43,6 +44,17 @@ def test_random_trees(block: int) -> None:
             pytest.fail(f"seed {seed}: {finding}\n{case.data}\n{case.script()}")
     assert set(found) <= {"", *PHYSICAL, *LACKING}
     assert found[""] >= 0.6 * SEEDS, found
+
+
+def test_random_trees_behind_a_host() -> None:
+    """Blocks that run later have conditions there, and loops are not cut for them."""
+    for seed in range(SEEDS):
+        chip = behind_a_host(EDGES[seed % len(EDGES)])
+        case = drawn(seed, chip)
+        try:
+            assert outcome(case, chip) in ("", *PHYSICAL, *LACKING)
+        except FindingError as finding:
+            pytest.fail(f"seed {seed}: {finding}\n{case.data}\n{case.script()}")
 
 
 @pytest.mark.parametrize("seed", [10011, 10162, 10308])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hwgen import nest_pipeline, nest_refit, scripting
+from hwgen import nest_pipeline, script_refit, scripting
 from hwgen.codegen import layout_order
 from hwgen.errors import HwgenError
 from hwgen.nest_pipeline import compile_nest
@@ -38,13 +38,14 @@ def test_of_a_processors_lowering(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(calls) == 1
 
 
-def test_of_a_schedule_that_is_made_to_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nest_refit, "lower_nest", _fail)
+def test_of_a_schedule_that_is_made_to_fit() -> None:
     hardware = load_hardware(ROOT / "hw_specs/cpu_generic.yaml")
     tensors = {"a": "int32[8]", "b": "int32[8]"}
     workload = parse_workload({"name": "copy", "tensors": tensors, "compute": ["b[i] = a[i] + 1"]})
     with pytest.raises(HwgenError) as raised:
-        nest_refit._fits(Schedule(workload, hardware), "")  # pyright: ignore[reportPrivateUsage]
+        script_refit._fits(  # pyright: ignore[reportPrivateUsage]
+            Schedule(workload, hardware), {}, "", _fail
+        )
     assert raised.value.code == DEFECT
 
 

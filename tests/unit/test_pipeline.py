@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import hwgen
-from hwgen.pipeline import Compilation
+from hwgen.trees import TreeCompilation
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -38,6 +38,6 @@ def test_a_schedule_made_by_hand_is_compiled() -> None:
     s.tensorize(n_i, "store_out")
     s.tensorize(loaded_lanes, "load_acc")
     kernel = hwgen.compile_schedule(s)
-    assert isinstance(kernel, Compilation)
-    assert kernel.schedule.tiling.tile["m"] == 7
+    assert isinstance(kernel, TreeCompilation)
+    assert kernel.schedule is s
     assert kernel.cycles >= hwgen.compile_kernel(workload, chip).cycles

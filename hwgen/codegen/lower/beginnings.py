@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
+from itertools import takewhile
 
 from hwgen.codegen.lower.blocks import BlockCall, Covered, copied, depth_of, inserted, nest
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.nest.reductions import beginning
 from hwgen.polyhedral.nest.relations import carried
-from hwgen.polyhedral.nest.state import Block, Node, Site, map_blocks
+from hwgen.polyhedral.nest.state import Block, Node, Site, blocks, map_blocks, map_loops
 from hwgen.polyhedral.semantics import setting
 from hwgen.spec.expression import Binary, Const, Expr, Name
 from hwgen.spec.hardware import HardwareSpec
@@ -32,8 +33,9 @@ def begun(covered: Covered, hardware: HardwareSpec) -> Covered:
 def _begun(covered: Covered, site: Site, hardware: HardwareSpec) -> Covered:
     state, call = covered.state, covered.calls[site.block.name]
     stage = state.stage[site.block.stage]
-    start = beginning(stage, state.tensor[stage.tensor].dtype).value
-    first = None if stage.ordered else setting(hardware, call.intrinsic, start)
+    start = beginning(stage, state.tensor[stage.tensor].dtype)
+    number = start.value if isinstance(start, Const) and not stage.ordered else None
+    first = None if number is None else setting(hardware, call.intrinsic, number)
     if first is None:
         raise HwgenError(
             "H424",
@@ -65,7 +67,27 @@ def _begun(covered: Covered, site: Site, hardware: HardwareSpec) -> Covered:
         return None if block.name == site.block.name else block
 
     del calls[site.block.name]
-    return replace(covered, state=replace(state, root=map_blocks(root, rest)), calls=calls)
+    root = _late_between(map_blocks(root, rest), {f"{stage.tensor}_{p}" for p, _ in _parts(over)})
+    return replace(covered, state=replace(state, root=root), calls=calls)
+
+
+def _late_between(root: tuple[Node, ...], parts: Collection[str]) -> tuple[Node, ...]:
+    """What runs later than its own iterations, behind the parts of a sum, comes right behind the
+    first of them: it is of another tile, and its unit can begin once that unit has.
+
+    A host that issues in order is not held up by it then.
+    """
+
+    def arranged(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+        mine = [n for n, x in enumerate(nodes) if {b.name for b in blocks((x,))} <= {*parts}]
+        if len(mine) < 2:
+            return nodes
+        end = mine[-1] + 1
+        late = list(takewhile(lambda x: all(b.lag > 0 for b in blocks((x,))), nodes[end:]))
+        begun = mine[0] + 1
+        return (*nodes[:begun], *late, *nodes[begun:end], *nodes[end + len(late) :])
+
+    return arranged(map_loops(root, lambda x: (replace(x, body=arranged(x.body)),)))
 
 
 def _parts(loops: list[str]) -> Iterator[tuple[str, tuple[Expr, ...]]]:

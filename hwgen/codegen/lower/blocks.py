@@ -135,12 +135,15 @@ def _split(
         calls[tensor] = _call(step)
         nests.append(nest(chain, block))
         memory = written_operand(step.intrinsic).memory
+        # It is indexed as the stage's tensor is, or by its own iterators.
+        alike = step.target.indices == stage.target.indices
+        shape = state.tensor[stage.tensor].shape if alike else tuple(e for _, e in iterators)
         dtype = hardware.memory[memory].dtype or state.tensor[stage.tensor].dtype
         state = _with_stage(
             state,
             stage,
             Stage(tensor, iterators, step.target, "=", _value(step)),
-            Tensor(tensor, dtype, tuple(e for _, e in iterators), "intermediate"),
+            Tensor(tensor, dtype, shape, "intermediate"),
             Storage(tensor, memory, alias=places.get(tensor, "")),
         )
         homes[tensor] = homes.get(places.get(tensor, ""), site.names[:depth])
@@ -266,7 +269,7 @@ def copied(
     in them, and the names."""
     bindings = tuple((n, e) for n, e in site.block.bindings if n in used)
     needed = {n for _, e in bindings for n in names(e)}
-    needed |= {n for p in site.block.predicate for n in names(p)}
+    needed |= {n for p in site.block.predicate for n in names(p)} | {*site.block.band}
     table: dict[str, Expr] = {}
     chain: list[Loop] = []
     seen = set(taken)
@@ -281,6 +284,7 @@ def copied(
         bindings=tuple((n, substitute(e, table)) for n, e in bindings),
         predicate=tuple(substitute(p, table) for p in site.block.predicate),
         shifts=tuple((str(table.get(n, n)), later) for n, later in site.block.shifts),
+        band=tuple(str(table.get(n, n)) for n in site.block.band),
     )
     marked = block.tensorized
     if marked is not None and marked.loop in table:

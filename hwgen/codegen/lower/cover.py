@@ -12,7 +12,7 @@ from hwgen.polyhedral.normal_form import normalise
 from hwgen.polyhedral.semantics import updates, widens, written
 from hwgen.polyhedral.unify import unify
 from hwgen.polyhedral.value_range import value_range, within
-from hwgen.spec.expression import Access, Cast, Expr, Name, names
+from hwgen.spec.expression import Access, Binary, Call, Cast, Const, Expr, Name, names
 from hwgen.spec.hardware import HardwareSpec, Intrinsic, Operand
 from hwgen.spec.typecheck import integer_range, is_float
 
@@ -51,6 +51,14 @@ def steps_of(state: State, site: Site, hardware: HardwareSpec) -> list[Step]:
             repair=f"tensorize({(site.names or (block.name,))[-1]!r}, ...)",
         )
     pool = [hardware.intrinsic[n] for n in block.tensorized.intrinsic.split()]
+    if stage.ordered:
+        raise HwgenError(
+            "H422",
+            f"{block.name} takes each value from the last one, in order",
+            found=str(stage),
+            allowed="stages whose contributions may come in any order",
+            repair="a schedule as the automatic scheduler makes it",
+        )
     search = _Search(state, stage, block, hardware)
     for found, left in search.root(pool):
         if not left:
@@ -96,6 +104,7 @@ class _Search:
         """The block's value, also without an outermost cast that changes nothing."""
         if self.block.part == "init":
             yield self._start
+            yield from self._harmless()
             return
         value = normalise(self.stage.value, self.dtypes)
         yield value
@@ -106,6 +115,32 @@ class _Search:
                     yield inner
             case _:
                 pass
+
+    def _harmless(self) -> Iterator[Expr]:
+        """Other numbers that sums may start from, as no term is beyond them; and what makes one of
+        them from a number that an intrinsic sets."""
+        start, stage = self._start, self.stage
+        if not isinstance(start, Const):
+            return
+        last = start.value
+        terms = value_range(stage.value, self.dtypes)
+        if stage.op in ("max=", "min=") and terms is not None and isinstance(last, int):
+            last = terms[0] if stage.op == "max=" else terms[1]
+        low, high = sorted((start.value, last))
+        numbers = [
+            only[0].value.value
+            for i in self.hardware.intrinsics
+            if (only := written(i)) is not None and isinstance(only[0].value, Const)
+        ]
+        for number in dict.fromkeys(numbers):
+            if low <= number <= high and number != start.value:
+                yield Const(number)
+        for number in dict.fromkeys(numbers):
+            for goal in dict.fromkeys((start.value, last)):
+                if isinstance(number, int) and isinstance(goal, int):
+                    yield Binary("+", Const(number), Const(goal - number))
+                    yield Call("max", (Const(number), Const(goal)))
+                    yield Call("min", (Const(number), Const(goal)))
 
     def _patterns(self, intrinsic: Intrinsic) -> Iterator[Expr]:
         """The values that an intrinsic may put where the block does."""

@@ -41,7 +41,7 @@ def image_of(
         outer, lanes = tuple(padded), ()
         index = [Name(f"p{d}") for d in range(rank)]
     else:
-        outer = tuple(-(-e // n) for e, n in zip(tensor.shape, sizes_of(rank, cut), strict=True))
+        outer = tuple(-(-e // n) for e, n in zip(padded, sizes_of(rank, cut), strict=True))
         lanes = tuple(n for _, n in cut)
         index = [_element(d, rank, cut) for d in range(rank)]
     if view is not None:

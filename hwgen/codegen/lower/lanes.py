@@ -17,8 +17,9 @@ from hwgen.errors import HwgenError
 from hwgen.polyhedral.lane_padding import evaluated
 from hwgen.polyhedral.nest.aliases import places_of
 from hwgen.polyhedral.nest.state import Site
+from hwgen.polyhedral.nest.terms import addends, simplify
 from hwgen.polyhedral.semantics import updates
-from hwgen.spec.expression import Access, names
+from hwgen.spec.expression import Access, Name, names, substitute
 
 Key = tuple[str, str] | tuple[str, int]
 """A block and a loop of lanes, or a tensor and a dimension."""
@@ -27,14 +28,14 @@ Key = tuple[str, str] | tuple[str, int]
 @dataclass(frozen=True)
 class Lanes:
     """`whole`: by block, loops of lanes of which every call does all; `dimensions`: of tensors,
-    those that such lanes run along."""
+    those that such lanes run along, and how many lanes there are."""
 
     whole: Mapping[str, frozenset[str]]
-    dimensions: frozenset[tuple[str, int]]
+    dimensions: Mapping[tuple[str, int], int]
 
-    def padded(self, tensor: str, dimension: int) -> bool:
-        """Whether lanes may reach past the end of a dimension."""
-        return (tensor, dimension) in self.dimensions
+    def padding(self, tensor: str, dimension: int) -> int:
+        """What a dimension is to be a multiple of, as lanes reach past its end."""
+        return self.dimensions.get((tensor, dimension), 1)
 
 
 def lanes_of(covered: Covered) -> Lanes:
@@ -62,7 +63,7 @@ def lanes_of(covered: Covered) -> Lanes:
                     group |= groups.get(tensor, {tensor})
                     groups |= dict.fromkeys(group, group)
     whole: dict[str, set[str]] = {}
-    dimensions: set[tuple[str, int]] = set()
+    dimensions: dict[tuple[str, int], int] = {}
     for site in covered.state.sites:
         call = covered.calls[site.block.name]
         for iterator, loop in call.lanes:
@@ -74,9 +75,49 @@ def lanes_of(covered: Covered) -> Lanes:
                 whole.setdefault(site.block.name, set()).add(loop)
                 for k in groups[site.block.name, loop]:
                     if isinstance(k[1], int):
-                        dimensions.add((k[0], k[1]))
+                        dimensions[k[0], k[1]] = site.extents[loop]
                 _check_neutral(covered, site, call, iterator, loop)
-    return Lanes({b: frozenset(x) for b, x in whole.items()}, frozenset(dimensions))
+    _fill_rows(covered, whole, dimensions)
+    return Lanes({b: frozenset(x) for b, x in whole.items()}, dimensions)
+
+
+def _fill_rows(
+    covered: Covered, whole: dict[str, set[str]], dimensions: dict[tuple[str, int], int]
+) -> None:
+    """What calls take past the end in whole blocks, others fill row by row."""
+    home = places_of(covered.state)
+    changed = True
+    while changed:
+        changed = False
+        for site in covered.state.sites:
+            call = covered.calls[site.block.name]
+            lanes = {loop for _, loop in call.lanes if loop}
+            along = [(home.get(access.tensor, access.tensor), access) for access in call.operands]
+            for loop in site.loops:
+                if loop.name in lanes or loop.name in whole.get(site.block.name, ()):
+                    continue
+                found = [(t, moved(site, a, loop.name, {loop.name})) for t, a in along]
+                keys = [(t, d) for t, d in found if d is not None]
+                if not any(dimensions.get(k) == loop.extent > 1 for k in keys):
+                    continue
+                if not all(_is_inner(site, a, loop.name) for _, a in along):
+                    continue
+                whole.setdefault(site.block.name, set()).add(loop.name)
+                dimensions |= {k: loop.extent for k in keys if k not in dimensions}
+                changed = True
+
+
+def _is_inner(site: Site, access: Access, loop: str) -> bool:
+    """Whether a loop runs within blocks: where it moves an index, by ones, and all else that does
+    by multiples of its extent."""
+    extent = site.extents[loop]
+    for index in access.indices:
+        value = simplify(substitute(index, site.block.binding), site.extents)
+        terms = addends(value)
+        mine = [c for c, t in terms if t == Name(loop)]
+        if mine and (mine != [1] or any(c % extent for c, t in terms if t != Name(loop))):
+            return False
+    return True
 
 
 def _check_neutral(covered: Covered, site: Site, call: BlockCall, iterator: str, loop: str) -> None:
@@ -117,6 +158,6 @@ def _past_the_end(covered: Covered, access: Access) -> int | float | None:
         if source in covered.views:
             return covered.views[source].fill
         if covered.state.tensor[source].role == "input":
-            return 0
+            return None if covered.state.storage[source].memory else 0
         stage = covered.state.stage.get(source)
     return None

@@ -12,19 +12,22 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from hwgen.codegen.nest.conditions import conjuncts, implied
-from hwgen.polyhedral.nest.state import Block, Loop, Node, Site, blocks, sites
-from hwgen.polyhedral.nest.terms import addends, simplify
-from hwgen.spec.expression import Binary, BinaryOp, Const, Expr, Name, add, names, substitute
+from hwgen.codegen.lower.ranges import (
+    Condition,
+    Ranges,
+    bounded,
+    bounds,
+    decided,
+    for_any,
+    is_bound,
+    parts_of,
+)
+from hwgen.codegen.nest.conditions import conjuncts
+from hwgen.polyhedral.nest.state import Block, Loop, Node, Site, alone, blocks, sites
+from hwgen.spec.expression import Binary, Const, Expr, Name, add, substitute
 
 MOST_PEELED = 4
 """Iterations, in each of which a condition holds for other inner ones, that stand apart each."""
-
-ANY_EXTENT = 1 << 30
-"""Of a loop whose range shall decide nothing."""
-
-Ranges = Mapping[str, tuple[int, int]]
-"""By loop, the half-open interval that it runs over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,71 +51,68 @@ class Nest:
 Piece = Nest | Leaf
 
 
-def peeled(root: Sequence[Node], whole: Mapping[str, Collection[str]]) -> tuple[Piece, ...]:
-    """The same instances in the same order, with as few conditions as can be. `whole`: by block,
-    loops of lanes that run to their end wherever one of them does."""
-    found = list(sites(tuple(root)))
+def peeled(
+    root: Sequence[Node],
+    whole: Mapping[str, Collection[str]],
+    *,
+    guarded: bool = False,
+    ordered: Collection[str] = (),
+) -> tuple[Piece, ...]:
+    """The same instances, with as few conditions as can be; those of different blocks in the same
+    order. `whole`: by block, loops of lanes that run to their end wherever one of them does;
+    `guarded`: what runs later than its own iterations has conditions rather than that loops are cut
+    for it; `ordered`: stages whose own instances stay in order, too."""
+    found = [_timed(s, whole.get(s.block.name, ())) for s in sites(tuple(root))]
     spans: dict[str, tuple[int, int]] = {}
-    for site in found:
-        for loop, later in zip(site.loops, site.delays, strict=True):
-            early, late = spans.get(loop.name, (later, loop.extent + later))
-            spans[loop.name] = min(early, later), max(late, loop.extent + later)
-    conditions = {s.block.name: _conditions(s, spans, whole.get(s.block.name, ())) for s in found}
-    return tuple(_Peeling(spans, conditions).pieces(root, {}))
+    for timed in found:
+        for name, (low, high) in timed.ranges.items():
+            early, late = spans.get(name, (low, high))
+            spans[name] = min(early, low), max(late, high)
+    conditions = {id(t.block): [Condition.of(c) for c in _conditions(t, spans)] for t in found}
+    return tuple(_Peeling(spans, conditions, guarded, ordered).pieces(root, {}))
 
 
-def leaves(pieces: Sequence[Piece]) -> Iterator[Leaf]:
-    """Every leaf, in textual order."""
-    for piece in pieces:
-        match piece:
-            case Leaf():
-                yield piece
-            case Nest():
-                yield from leaves(piece.body)
+@dataclass(frozen=True, slots=True)
+class _Timed:
+    """A block, when it may run by loop, and where it does beyond that."""
+
+    block: Block
+    ranges: Ranges
+    others: tuple[Expr, ...]
 
 
-def _conditions(site: Site, spans: Ranges, whole: Collection[str]) -> tuple[Expr, ...]:
-    """Where a block runs, over its loops: where its predicate holds of its own iterations, which
-    are those that its loops have by themselves."""
-    own = _own(site.block)
-    found = [c for p in site.block.predicate for c in conjuncts(substitute(p, own))]
-    found = [_for_any(c, {n: site.extents[n] for n in whole}) for c in found]
-    for loop in site.loops:
-        low, high = spans[loop.name]
-        value = own.get(loop.name, Name(loop.name))
-        if (low, high) != (0, loop.extent):
-            found.append(Binary(">=", value, Const(0)))
-            found.append(Binary("<", value, Const(loop.extent)))
+def _timed(site: Site, whole: Collection[str]) -> _Timed:
+    """What a block's predicate, over its own iterations, says of those in which it runs."""
+    block = site.block
+    found = [c for p in block.predicate for c in conjuncts(p)]
+    lanes = {n: site.extents[n] for n in whole}
+    found = [for_any(c, lanes) for c in found]
+    own = {n: bounded(found, n, 0, extent) for n, extent in site.extents.items()}
+    later = dict(zip(site.names, site.delays, strict=True))
+    moved: dict[str, Expr] = {n: add(Name(n), Const(-k)) for n, k in later.items() if k}
+    moved |= {n: Const(low) for n, (low, high) in own.items() if high == low + 1}
+    others = [c for c in found if not is_bound(c) and decided(c, own) is not True]
+    ranges = {n: (low + later[n], high + later[n]) for n, (low, high) in own.items()}
+    return _Timed(block, ranges, tuple(substitute(c, moved) for c in others))
+
+
+def _conditions(timed: _Timed, spans: Ranges) -> tuple[Expr, ...]:
+    """Where a block runs, over its loops."""
+    found = list(timed.others)
+    for name, own in timed.ranges.items():
+        found += bounds(name, own, spans[name])
     return tuple(dict.fromkeys(found))
-
-
-def _for_any(condition: Expr, lanes: Mapping[str, int]) -> Expr:
-    """The condition that another one holds for at least one lane."""
-    match condition:
-        case Binary("<" | "<=" | ">" | ">=" as op, left, right) if lanes:
-            slack = Binary("-", left, right)
-            extents = dict.fromkeys(names(slack), ANY_EXTENT) | dict(lanes)
-            for coefficient, term in addends(simplify(slack, extents)):
-                if isinstance(term, Name) and term.name in lanes:
-                    least = (coefficient > 0) == (op in ("<", "<="))
-                    value = 0 if least else lanes[term.name] - 1
-                    condition = substitute(condition, {term.name: Const(value)})
-            return condition
-        case _:
-            return condition
-
-
-def _own(block: Block) -> dict[str, Expr]:
-    """A block's own iteration of the loops that it runs later in."""
-    return {n: add(Name(n), Const(-later)) for n, later in block.shifts}
 
 
 @dataclass(frozen=True, slots=True)
 class _Peeling:
-    """One walk over a tree. `spans`: of each loop; `conditions`: of each block."""
+    """One walk over a tree. `spans`: of each loop; `conditions`: of each block, by its identity:
+    to hash it takes long."""
 
     spans: Ranges
-    conditions: Mapping[str, tuple[Expr, ...]]
+    conditions: Mapping[int, Sequence[Condition]]
+    guarded: bool
+    ordered: Collection[str]
 
     def pieces(self, nodes: Sequence[Node], ranges: Ranges) -> Iterator[Piece]:
         for node in nodes:
@@ -120,39 +120,72 @@ class _Peeling:
                 case Block():
                     yield from self.leaf(node, ranges)
                 case Loop(name):
-                    conditions = [
-                        c
-                        for b in blocks((node,))
-                        for c in self.conditions[b.name]
-                        if name in names(c)
-                    ]
-                    within = {**self.spans, **ranges}
-                    for low, high in _segments(name, self.spans[name], conditions, within):
+                    for low, high in self._parts(node, ranges):
                         body = tuple(self.pieces(node.body, {**ranges, name: (low, high)}))
-                        if body:
+                        if self._is_free(node):  # Each part of the loops inside may be one call.
+                            yield from (Nest(name, low, high, (piece,)) for piece in body)
+                        elif body:
                             yield Nest(name, low, high, body)
+
+    def _is_free(self, loop: Loop) -> bool:
+        """Whether all inside is one block, whose instances may run in any order."""
+        block = alone(loop)
+        return block is not None and block.stage not in self.ordered
+
+    def _parts(self, loop: Loop, ranges: Ranges) -> Iterator[tuple[int, int]]:
+        """The parts of a loop's range. A condition of a block that others do not mind, which run
+        throughout, stays with the block; where there are no such others, it cuts the loop."""
+        within = {**self.spans, **ranges}
+        held = list(blocks((loop,)))
+        strong = [c for b in held for c in self._about(b, loop, within, weak=False)]
+        for low, high in _segments(loop.name, self.spans[loop.name], strong, within):
+            here = {**within, loop.name: (low, high)}
+            inside = [b for b in held if self._runs(b, here)]
+            weak = [self._about(b, loop, here, weak=True) for b in inside]
+            found = [c for w in weak for c in w] if all(weak) else []
+            yield from _segments(loop.name, (low, high), found, here)
+
+    def _runs(self, block: Block, ranges: Ranges) -> bool:
+        """Whether a block may run at all."""
+        return all(c.holds(ranges) is not False for c in self.conditions[id(block)])
+
+    def _about(self, block: Block, loop: Loop, ranges: Ranges, *, weak: bool) -> list[Condition]:
+        """The conditions on a loop that are open, of a block that may run."""
+        if not self._runs(block, ranges):
+            return []
+        mine = [c for c in self.conditions[id(block)] if loop.name in c.loops]
+        mine = [c for c in mine if c.holds(ranges) is None]
+        return [c for c in mine if self._is_weak(block, c.expr) == weak]
+
+    def _is_weak(self, block: Block, condition: Expr) -> bool:
+        """Whether a condition holds of one iteration, or only of a block that has been moved."""
+        match condition:
+            case Binary("==", Name(), Const()):
+                return True
+            case _:
+                return self.guarded and bool(block.shifts) and is_bound(condition)
 
     def leaf(self, block: Block, ranges: Ranges) -> Iterator[Leaf]:
         guards: list[Expr] = []
-        for condition in self.conditions[block.name]:
-            match decided(condition, ranges):
+        for condition in self.conditions[id(block)]:
+            match condition.holds(ranges):
                 case True:
                     continue
                 case False:
                     return
                 case None:
-                    guards.append(condition)
+                    guards.append(condition.expr)
         yield Leaf(block, tuple(guards))
 
 
 def _segments(
-    loop: str, span: tuple[int, int], conditions: Sequence[Expr], ranges: Ranges
+    loop: str, span: tuple[int, int], conditions: Sequence[Condition], ranges: Ranges
 ) -> Iterator[tuple[int, int]]:
     """The parts of a loop's range; a few iterations that differ stand apart each."""
     cuts = {*span}
     mixed: set[tuple[int, int]] = set()
     for condition in dict.fromkeys(conditions):
-        for low, high, holds in _known(condition, loop, *span, ranges):
+        for low, high, holds in parts_of(condition, loop, *span, ranges):
             cuts |= {low, high}
             if holds is None:
                 mixed.add((low, high))
@@ -163,77 +196,3 @@ def _segments(
             yield from ((n, n + 1) for n in range(low, high))
         else:
             yield low, high
-
-
-def _known(
-    condition: Expr, loop: str, low: int, high: int, ranges: Ranges
-) -> list[tuple[int, int, bool | None]]:
-    """Parts of a range in which a condition holds always, never, or as inner loops decide."""
-
-    def over(a: int, b: int) -> bool | None:
-        return decided(condition, {**ranges, loop: (a, b)})
-
-    whole = over(low, high)
-    if (
-        whole is not None
-        or high - low == 1
-        or (over(low, low + 1), over(high - 1, high))
-        == (
-            None,
-            None,
-        )
-    ):
-        return [(low, high, whole)]
-    middle = (low + high) // 2
-    first, *rest = _known(condition, loop, middle, high, ranges)
-    found = _known(condition, loop, low, middle, ranges)
-    if found[-1][2] == first[2]:
-        found[-1] = (found[-1][0], first[1], first[2])
-    else:
-        found.append(first)
-    return [*found, *rest]
-
-
-_OPPOSITE: dict[str, BinaryOp] = {
-    "<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "==",
-}  # fmt: skip
-
-
-def decided(condition: Expr, ranges: Ranges) -> bool | None:
-    """Whether a condition holds wherever loops are in these ranges, nowhere there, or neither."""
-    used = [n for n in dict.fromkeys(names(condition)) if n in ranges]
-    shifted = {n: add(Name(n), Const(ranges[n][0])) for n in used if ranges[n][0]}
-    extents = {n: ranges[n][1] - ranges[n][0] for n in used}
-    condition = substitute(condition, shifted)
-    if _holds(condition, extents):
-        return True
-    return False if _fails(condition, extents) else None
-
-
-def _holds(condition: Expr, extents: Mapping[str, int]) -> bool:
-    match condition:
-        case Binary("and", left, right):
-            return _holds(left, extents) and _holds(right, extents)
-        case Binary("or", left, right):
-            return _holds(left, extents) or _holds(right, extents)
-        case Binary("!=", left, right):
-            return any(
-                implied(Binary(op, simplify(left, extents), simplify(right, extents)), extents)
-                for op in ("<", ">")
-            )
-        case Binary("<" | "<=" | ">" | ">=" | "==" as op, left, right):
-            return implied(Binary(op, simplify(left, extents), simplify(right, extents)), extents)
-        case _:
-            return False
-
-
-def _fails(condition: Expr, extents: Mapping[str, int]) -> bool:
-    match condition:
-        case Binary("and", left, right):
-            return _fails(left, extents) or _fails(right, extents)
-        case Binary("or", left, right):
-            return _fails(left, extents) and _fails(right, extents)
-        case Binary(op, left, right) if op in _OPPOSITE:
-            return _holds(Binary(_OPPOSITE[op], left, right), extents)
-        case _:
-            return False

@@ -17,12 +17,12 @@ from hwgen.codegen.lower.blocks import Covered
 from hwgen.codegen.lower.cuts import Cut, cut_of, longest, sizes_of
 from hwgen.codegen.lower.images import image_of
 from hwgen.codegen.lower.lanes import Lanes
-from hwgen.codegen.nest.boxes import Use, box, uses
+from hwgen.codegen.lower.tiles import tiled
+from hwgen.codegen.nest.boxes import Box, Use, box, uses
 from hwgen.codegen.program import Image
 from hwgen.errors import HwgenError
-from hwgen.polyhedral.affine import Affine
+from hwgen.polyhedral.affine import Affine, combine
 from hwgen.polyhedral.nest.aliases import places_of
-from hwgen.polyhedral.nest.limits import aligned
 from hwgen.polyhedral.nest.state import State, Storage, Tensor
 from hwgen.polyhedral.nest.terms import interval, simplify
 from hwgen.spec.expression import Binary, Const, Expr, Name, add, multiply, names, substitute
@@ -41,7 +41,7 @@ class Place:
     `strides`, in entries, of the coordinates. `turn`: over loops, the number of the tile in use,
     whose remainder by `slots` is its slot. `image`: where it is one. `dimensions`: of a layout by
     hand, over the distances `d0, d1, ...` from the origin, of which then `counts` and `strides`
-    are."""
+    are. `aligns`: of a coordinate, what its stride is modulo what, in entries."""
 
     name: str
     tensor: str
@@ -58,6 +58,7 @@ class Place:
     reach: range = range(0)
     image: Image | None = None
     dimensions: tuple[Expr, ...] = ()
+    aligns: tuple[tuple[int, int, int], ...] = ()
 
     def block(self, indices: Sequence[Expr], extents: Mapping[str, int]) -> Expr:
         """The first entry of an element's block of lanes, from the first of its slot."""
@@ -68,23 +69,58 @@ class Place:
             for dimension, stride in zip(self.dimensions, self.strides, strict=True):
                 result = add(result, multiply(substitute(dimension, table), Const(stride)))
             return simplify(result, extents)
-        for distance, size, stride in zip(distances, self.sizes, self.strides, strict=True):
-            whole = Binary("//", distance, Const(size)) if size > 1 else distance
-            result = add(result, multiply(whole, Const(stride)))
+        for value, stride in zip(self._blocks(distances), self.strides, strict=True):
+            result = add(result, multiply(value, Const(stride)))
         return simplify(result, extents)
 
     def row(self, indices: Sequence[Expr], extents: Mapping[str, int]) -> Expr:
         """An element's entry, from the first of its block."""
         result: Expr = Const(0)
-        distances = self._distances(indices)
-        for dimension, extent, step in self.rows:
-            if dimension is not None and extent > 1:
-                row = Binary("%", distances[dimension], Const(extent))
-                result = add(result, multiply(row, Const(step)))
+        for value, (_, _, step) in zip(self._rows(indices), self.rows, strict=True):
+            result = add(result, multiply(value, Const(step)))
         return simplify(result, extents)
+
+    def coordinates(self, indices: Sequence[Expr], extents: Mapping[str, int]) -> list[Expr]:
+        """The number of an element's block of lanes along each dimension."""
+        return [simplify(value, extents) for value in self._blocks(self._distances(indices))]
+
+    def row_coordinates(self, indices: Sequence[Expr], extents: Mapping[str, int]) -> list[Expr]:
+        """Its number in the block along each dimension that has rows."""
+        return [simplify(value, extents) for value in self._rows(indices)]
+
+    def _blocks(self, distances: Sequence[Expr]) -> list[Expr]:
+        pairs = zip(distances, self.sizes, strict=True)
+        return [Binary("//", d, Const(size)) if size > 1 else d for d, size in pairs]
+
+    def _rows(self, indices: Sequence[Expr]) -> list[Expr]:
+        distances = self._distances(indices)
+        return [
+            Const(0) if d is None or extent == 1 else Binary("%", distances[d], Const(extent))
+            for d, extent, _ in self.rows
+        ]
 
     def _distances(self, indices: Sequence[Expr]) -> list[Expr]:
         return [Binary("-", index, at) for index, at in zip(indices, self.origins, strict=True)]
+
+    @property
+    def span(self) -> int:
+        """Entries of a block of lanes."""
+        return prod(extent for _, extent, _ in self.rows)
+
+    def arranged(self, order: Sequence[int], padded: int | None = None) -> tuple[int, ...]:
+        """Strides of the coordinates in an order, the last one inside; dense where no align says
+        otherwise. All but the innermost `padded` coordinates move by multiples of what addresses
+        are counted in; left out: none need to."""
+        wanted = {axis: (factor, offset) for axis, factor, offset in self.aligns}
+        strides = [0] * len(self.counts)
+        inside = self.span
+        for n, d in enumerate(reversed(order)):
+            factor, offset = wanted.get(d, (1, 0))
+            strides[d] = inside + (offset - inside) % factor
+            if padded is not None and n >= padded:
+                strides[d] = -(-strides[d] // self.granule) * self.granule
+            inside = strides[d] * self.counts[d]
+        return tuple(strides)
 
     @property
     def layout(self) -> BufferLayout:
@@ -140,6 +176,7 @@ def places(covered: Covered, hardware: HardwareSpec, lanes: Lanes) -> Places:
     found: dict[str, list[Use]] = {}
     for use in uses(state, state.root):
         found.setdefault(home.get(use.access.tensor, use.access.tensor), []).append(use)
+    _check_idle_rows(covered, home, hardware)
     result: dict[tuple[str, int], Place] = {}
     for name, forms in _wanted(covered, home, hardware).items():
         tensor = state.tensor[name]
@@ -188,9 +225,33 @@ def _wanted(
     return result
 
 
+def _check_idle_rows(covered: Covered, home: Mapping[str, str], hardware: HardwareSpec) -> None:
+    """What a call reads in rows along which no loop runs, all that write it write too."""
+    least: dict[str, Cut] = {}
+    readers: list[tuple[str, str, Cut]] = []
+    for site in covered.state.sites:
+        call = covered.calls[site.block.name]
+        pairs = zip(call.intrinsic.operands, call.operands, strict=True)
+        for operand, access in pairs:
+            if hardware.memory[operand.memory].kind == "offchip":
+                continue
+            cut = cut_of(site, call.lanes, operand, access)
+            name = home.get(access.tensor, access.tensor)
+            if operand.access != "read":
+                least[name] = min(least.get(name, cut), cut, key=len)
+            if operand.access != "write":
+                readers.append((name, call.intrinsic.name, cut))
+    for name, intrinsic, cut in readers:
+        written = least.get(name, cut)
+        if any(d is None and n > 1 for d, n in cut[: len(cut) - len(written)]):
+            raise _differ(name, written, intrinsic, cut)
+
+
 def _laid_out(covered: Covered, tensor: str) -> bool:
     """Whether the host lays a tensor out, and may do so in several ways."""
-    return covered.state.tensor[tensor].role == "input" or tensor in covered.views
+    resident = tensor in covered.state.storage and covered.state.storage[tensor].memory
+    is_input = covered.state.tensor[tensor].role == "input" and not resident
+    return is_input or tensor in covered.views
 
 
 def _differ(tensor: str, known: Cut, intrinsic: str, cut: Cut) -> HwgenError:
@@ -217,10 +278,9 @@ def _image(
 ) -> Place:
     """A tensor in off-chip memory."""
     sizes = sizes_of(len(tensor.shape), held.cut)
-    padded = tuple(
-        -(-e // n) * n if lanes.padded(tensor.name, d) else e
-        for d, (e, n) in enumerate(zip(tensor.shape, sizes, strict=True))
-    )
+    multiples = [lanes.padding(tensor.name, d) for d in range(len(sizes))]
+    multiples = [lcm(n, m) if m > 1 else 1 for n, m in zip(sizes, multiples, strict=True)]
+    padded = tuple(-(-e // m) * m for e, m in zip(tensor.shape, multiples, strict=True))
     view = covered.views.get(tensor.name)
     source = covered.state.tensor[view.source] if view is not None else tensor
     image = image_of(tensor, held.operands[0], held.cut, padded, hardware, view, source, suffix)
@@ -243,14 +303,15 @@ def _buffer(
 ) -> Place:
     operands, rank = held.operands, len(tensor.shape)
     home = covered.homes.get(tensor.name, ())
-    touched = box(found, home, tensor.shape)
+    around = tiled(covered.state, tensor.name, home)
+    touched = box(found, around, tensor.shape)
     sizes = sizes_of(rank, held.cut)
     counts = tuple(-(-e // n) for e, n in zip(touched.extents, sizes, strict=True))
     slots = storage.slots if home else 1  # A tile that none follows needs one.
     turn = _turn(covered.state, home, slots) if slots > 1 else NO_TURN
+    slots, turn = _by_tile(covered.state, around[len(home) :], touched, slots, turn)
     rows = held.cut[: len(held.cut) - len(memory.entry_shape)]
     steps = dense([n for _, n in rows])
-    span = prod(n for _, n in rows)
     low = max(o.address.minimum for o in operands)
     high = min(memory.capacity_entries, *(o.address.maximum + 1 for o in operands))
     dimensions = _dimensions(tensor, storage, sizes)
@@ -259,12 +320,13 @@ def _buffer(
         dimensions = tuple(simplify(e, spans) for e in dimensions)
         counts = tuple(interval(e, spans)[1] + 1 for e in dimensions)
     place = Place(
-        tensor.name, tensor.name, memory.name, touched.origins, sizes, counts,
-        tuple(span * n for n in aligned(counts, storage.aligns)),
+        tensor.name, _origin(covered.state, tensor.name), memory.name, touched.origins,
+        sizes, counts, (),
         tuple((d, n, k) for (d, n), k in zip(rows, steps, strict=True)), home, slots, turn,
         lcm(*(o.address.step for o in operands)), range(low, max(low, high)),
-        dimensions=dimensions,
+        dimensions=dimensions, aligns=_aligns(storage, memory),
     )  # fmt: skip
+    place = replace(place, strides=place.arranged(range(len(counts))))
     return replace(place, reach=_fixed(place, storage, memory))
 
 
@@ -281,6 +343,29 @@ def _dimensions(tensor: Tensor, storage: Storage, sizes: Sequence[int]) -> tuple
     return storage.layout
 
 
+def _origin(state: State, tensor: str) -> str:
+    """What a buffer holds a part of: the tensor that it is a copy of, or that is a copy of it."""
+    while True:
+        stage = state.stage.get(tensor)
+        copies = [s for s in state.readers(tensor) if s.kind == "copy"]
+        if stage is not None and stage.kind == "copy" and stage.reads:
+            tensor = stage.reads[0].tensor
+        elif len(copies) == len(state.readers(tensor)) == 1 and stage is not None:
+            if state.tensor[copies[0].tensor].role != "output":
+                return tensor
+            return copies[0].tensor
+        else:
+            return tensor
+
+
+def _aligns(storage: Storage, memory: Memory) -> tuple[tuple[int, int, int], ...]:
+    """A storage's strides by hand, in entries of its memory."""
+    size = 1 if memory.by_element else memory.entry_elements
+    return tuple(
+        (d, lcm(factor, size) // size, offset // size) for d, factor, offset in storage.aligns
+    )
+
+
 def _fixed(place: Place, storage: Storage, memory: Memory) -> range:
     """The entries where a buffer may be: those that the user put it into."""
     reach = place.reach
@@ -292,6 +377,20 @@ def _fixed(place: Place, storage: Storage, memory: Memory) -> range:
         low, high = storage.bank * size, (storage.bank + 1) * size
         reach = range(max(reach.start, low), min(reach.stop, high))
     return reach
+
+
+def _by_tile(
+    state: State, loops: Sequence[str], touched: Box, slots: int, turn: Affine
+) -> tuple[int, Affine]:
+    """Slots, and the number of the one in use, where each tile over some loops has its own."""
+    moving = {n for o in touched.origins for n in names(o)}
+    terms: list[tuple[str, int]] = []
+    tiles = 1
+    for name in reversed([n for n in loops if n in moving]):
+        terms.append((name, tiles))
+        tiles *= state.loop[name].extent
+    outer = [(n, c * tiles) for n, c in turn.terms]
+    return slots * tiles, combine([*outer, *terms], turn.constant * tiles)
 
 
 def _turn(state: State, home: Sequence[str], slots: int) -> Affine:

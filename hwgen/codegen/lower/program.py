@@ -8,12 +8,14 @@ from itertools import count, groupby
 
 from hwgen.codegen.c_names import kernel_name
 from hwgen.codegen.configuration import configured
+from hwgen.codegen.lower.bands import unbanded
 from hwgen.codegen.lower.beginnings import begun
 from hwgen.codegen.lower.blocks import Covered, covered
 from hwgen.codegen.lower.lanes import lanes_of
 from hwgen.codegen.lower.live import addresses, apart
 from hwgen.codegen.lower.meetings import meetings
 from hwgen.codegen.lower.nests import peeled
+from hwgen.codegen.lower.orders import in_best_order
 from hwgen.codegen.lower.places import Place, places
 from hwgen.codegen.lower.siblings import in_order
 from hwgen.codegen.lower.sites import Builder, CallSite, Item
@@ -51,8 +53,11 @@ def lower_tree(workload: Workload, hardware: HardwareSpec, state: State, homes: 
     state = in_order(state, workload)
     cover = begun(covered(state, homes, hardware, views_of(workload)), hardware)
     lanes = lanes_of(cover)
-    where = places(cover, hardware, lanes)
-    pieces = peeled(cover.state.root, lanes.whole)
+    where = in_best_order(cover, places(cover, hardware, lanes), lanes.whole)
+    guarded = hardware.pipelined
+    root = unbanded(cover.state.root, lanes.whole, guarded=guarded)
+    ordered = {s.tensor for s in cover.state.stages if s.ordered}
+    pieces = peeled(root, lanes.whole, guarded=guarded, ordered=ordered)
 
     def together(memory: Memory) -> Mapping[tuple[Slot, Slot], float]:
         items = Builder(cover, where, apart(where)).items(pieces)

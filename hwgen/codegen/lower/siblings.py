@@ -74,6 +74,5 @@ class _Ordering:
         for block in blocks((node,)):
             stage = self.state.stage[block.stage]
             writes.add(self.home.get(stage.tensor, stage.tensor))
-            if block.part != "init":
-                reads |= {self.home.get(r.tensor, r.tensor) for r in stage.reads}
+            reads |= {self.home.get(r.tensor, r.tensor) for r in stage.reads_in(block.part)}
         return frozenset(reads), frozenset(writes)

@@ -10,6 +10,7 @@ from hwgen.codegen.absorption import Absorption, Part, Walk, absorb_in_parts
 from hwgen.codegen.lower.blocks import BlockCall, Covered
 from hwgen.codegen.lower.nests import Leaf, Nest, Piece
 from hwgen.codegen.lower.places import Place, Places
+from hwgen.codegen.lower.ranges import Ranges, bounded
 from hwgen.codegen.program import Buffer
 from hwgen.codegen.sites import Address, Touch, modulo
 from hwgen.errors import HwgenError
@@ -60,8 +61,8 @@ class CallSite:
 
     @property
     def spans(self) -> dict[str, tuple[int, int]]:
-        """The half-open interval that each of these runs over."""
-        found = {x.name: (x.low, x.high) for x in self.loops}
+        """The half-open interval that each of these runs over, where the site runs."""
+        found = _spans(self.loops, self.guards)
         walks = zip(self.repeats, self.absorbed.outer, strict=True)
         return found | {name: (0, w.extent) for name, w in walks}
 
@@ -77,6 +78,19 @@ class Body:
 Item = Body | CallSite
 
 
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What has been found out about operands, by block and number: their entries, where their place
+    has some strides; and their coordinates, where these are affine."""
+
+    entries: dict[tuple[str, int, tuple[int, ...]], Affine]
+    coordinates: dict[tuple[str, int], tuple[Affine, ...] | None]
+
+    @classmethod
+    def nothing(cls) -> Known:
+        return cls({}, {})
+
+
 def sites_of(items: Sequence[Item]) -> Iterator[CallSite]:
     """Every site, in textual order."""
     for item in items:
@@ -89,12 +103,15 @@ def sites_of(items: Sequence[Item]) -> Iterator[CallSite]:
 
 @dataclass
 class Builder:
-    """One walk over a peeled tree."""
+    """One walk over a peeled tree. `only`: the blocks whose sites are wanted, if not all; `known`:
+    what has been found out about entries before."""
 
     covered: Covered
     places: Places
     buffers: Mapping[str, Buffer]
     numbers: Iterator[int] = field(default_factory=count)
+    only: frozenset[str] | None = None
+    known: Known = field(default_factory=Known.nothing)
 
     def items(self, pieces: Sequence[Piece], around: tuple[Around, ...] = ()) -> tuple[Item, ...]:
         """The tree of sites."""
@@ -113,10 +130,13 @@ class Builder:
         self, chain: Sequence[Nest], leaf: Leaf, around: tuple[Around, ...]
     ) -> Iterator[Item]:
         """The calls of a leaf in the loops directly around it."""
+        if self.only is not None and leaf.block.name not in self.only:
+            return
         call = self.covered.calls[leaf.block.name]
         lanes = {loop for _, loop in call.lanes if loop}
         held = [self.places[leaf.block.name, k] for k in range(len(call.operands))]
-        offsets = [self._offset(leaf, a, p) for a, p in zip(call.operands, held, strict=True)]
+        pairs = zip(call.operands, held, strict=True)
+        offsets = [self._offset(leaf, k, a, p) for k, (a, p) in enumerate(pairs)]
         turns = [self._later(leaf, place.turn) for place in held]
         kept = {n for g in leaf.guards for n in names(g)}
         kept |= {n for turn in turns for n in turn.names}
@@ -129,12 +149,13 @@ class Builder:
             Walk(x.high - x.low, tuple(o.coefficient(x.name) for o in offsets)) for x in inside
         ]
         start = {x.name: x.low for x in inside} | dict.fromkeys(lanes, 0)
-        start |= {x.name: x.low for x in (*around, *outside) if x.high == x.low + 1}
+        here = (*around, *outside)
+        spans = _spans(here, leaf.guards)
+        start |= {n: low for n, (low, high) in spans.items() if high == low + 1}
         fixed = [o.fix(start) for o in offsets]
         turns = [turn.fix(start) for turn in turns]
         found: list[Item] = []
         for part in absorb_in_parts(call.intrinsic.narrowed(taking), walks):
-            here = (*around, *outside)
             found.append(self._site(leaf, call, fixed, turns, part, here, taking))
         for loop in reversed(outside):
             found = [Body(loop, tuple(found))]
@@ -161,8 +182,43 @@ class Builder:
             result.append(high)
         return () if result == [e for _, e in call.intrinsic.iterators] else tuple(result)
 
-    def _offset(self, leaf: Leaf, access: Access, place: Place) -> Affine:
+    def _offset(self, leaf: Leaf, operand: int, access: Access, place: Place) -> Affine:
         """The entry of an access from the first of its slot, over loops."""
+        key = leaf.block.name, operand, place.strides
+        if key not in self.known.entries:
+            found = self._coordinates(leaf, operand, access, place)
+            if found is None:
+                self.known.entries[key] = self._entry(leaf, access, place)
+            else:
+                steps = (*place.strides, *(step for _, _, step in place.rows))
+                pairs = list(zip(found, steps, strict=True))
+                terms = [(n, c * s) for f, s in pairs for n, c in f.terms]
+                self.known.entries[key] = combine(terms, sum(f.constant * s for f, s in pairs))
+        return self._later(leaf, self.known.entries[key])
+
+    def _coordinates(
+        self, leaf: Leaf, operand: int, access: Access, place: Place
+    ) -> tuple[Affine, ...] | None:
+        """The block of lanes that an access is in, by dimension, and its row there; None where some
+        of them are not affine, though their sum may be."""
+        if place.image is not None or place.dimensions:
+            return None
+        key = leaf.block.name, operand
+        if key not in self.known.coordinates:
+            extents = self.covered.state.extents
+            indices = [apply(i, leaf.block.binding, extents) for i in access.indices]
+            lanes = {x for _, x in self.covered.calls[leaf.block.name].lanes if x}
+            found: list[Affine | None] = []
+            for value in place.coordinates(indices, extents):
+                found.append(None if lanes & set(names(value)) else affine(value))
+            first = dict.fromkeys(lanes, Const(0))
+            for value in place.row_coordinates(indices, extents):
+                found.append(affine(simplify(substitute(value, first), extents)))
+            known = tuple(f for f in found if f is not None)
+            self.known.coordinates[key] = known if len(known) == len(found) else None
+        return self.known.coordinates[key]
+
+    def _entry(self, leaf: Leaf, access: Access, place: Place) -> Affine:
         extents = self.covered.state.extents
         indices = [apply(i, leaf.block.binding, extents) for i in access.indices]
         lanes = {x for _, x in self.covered.calls[leaf.block.name].lanes if x}
@@ -181,7 +237,7 @@ class Builder:
                 allowed="a sum of loops, the same for all lanes of a call",
                 repair="split loops to multiples of the lanes' extents",
             )
-        return self._later(leaf, found)
+        return found
 
     @staticmethod
     def _later(leaf: Leaf, function: Affine) -> Affine:
@@ -225,8 +281,12 @@ class Builder:
                     touches.append(_offchip(place, write=writes))
                 continue
             slot = modulo(turns[k], place.slots)
-            constant += buffer.base + (0 if slot.terms else slot.constant * buffer.stride)
-            turn = slot if slot.terms else None
+            kept = _never_again(slot, _spans(around, leaf.guards), place.slots)
+            constant += buffer.base
+            if kept:
+                constant += slot.constant * buffer.stride
+                terms += [(n, c * buffer.stride) for n, c in slot.terms]
+            turn = None if kept else slot
             offset = combine(terms, constant)
             addresses.append(Address(place.name, offset, turn, place.slots, buffer.stride))
             touches.append(
@@ -239,6 +299,7 @@ class Builder:
                     buffer.base,
                     buffer.slot_entries,
                     buffer.stride,
+                    kept,
                 )
             )
         operation = Operation(
@@ -249,6 +310,18 @@ class Builder:
             next(self.numbers), operation, absorbed, tuple(addresses), tuple(touches), around,
             tuple(repeats), leaf.guards, taking,
         )  # fmt: skip
+
+
+def _spans(loops: Sequence[Around], guards: Sequence[Expr]) -> dict[str, tuple[int, int]]:
+    """The part of each loop's range in which guards that compare it with a number hold."""
+    return {x.name: bounded(guards, x.name, x.low, x.high) for x in loops}
+
+
+def _never_again(slot: Affine, spans: Ranges, slots: int) -> bool:
+    """Whether slots are taken in order and none twice."""
+    low, high = slot.fix({}).interval({n: high - low for n, (low, high) in spans.items()})
+    first = sum(slot.coefficient(n) * low for n, (low, _) in spans.items())
+    return low + first >= 0 and high + first < slots
 
 
 def _offchip(place: Place, *, write: bool) -> Touch:

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import lcm
 
+from hwgen.codegen.lower.ranges import bounded, is_bound
 from hwgen.codegen.lower.sites import Around, Body, CallSite, Item, sites_of
 from hwgen.codegen.short_program import (
     Box,
@@ -22,7 +23,8 @@ from hwgen.codegen.short_program import (
     latest,
     segments,
 )
-from hwgen.spec.expression import evaluate, names
+from hwgen.codegen.sites import Touch
+from hwgen.spec.expression import Expr, evaluate, names
 
 
 class Stream:
@@ -32,14 +34,14 @@ class Stream:
     def __init__(self, items: Sequence[Item], reach: int | None = None, period: int = 1) -> None:
         self.items = tuple(items)
         self.sites = list(sites_of(items))
-        slots = [t.slots for s in self.sites for t in s.touches]
+        slots = [t.slots for s in self.sites for t in s.touches if not t.kept]
         if reach is None:
             # Order that goes through a third unit reaches a generation of its buffers further.
             reach = 1 + max(slots, default=1) * (2 if has_triangle(self.sites) else 1)
         # A cut changes no counter's remainder by the period, so that slots stay the same.
         self.reach, self.period = reach, lcm(period, *slots)
         self.segments = segments(self.sites)
-        self.whole = {n for s in self.sites for g in s.guards for n in names(g)}
+        self.whole = {n for s in self.sites for g in s.guards for n in _deciding(g, s.loops)}
         self.short = [[self._cut(x) for x in s.loops] for s in self.sites]
 
     def cut(self, reach: int, period: int = 1) -> Stream:
@@ -64,12 +66,26 @@ class Stream:
         for site, counters, values in self._stream(self.items, (), {}):
             touched: list[tuple[bool, Record]] = []
             for touch in site.touches:
-                slot = touch.turn.fix(values).constant % touch.slots
-                for key in self.segments[touch.buffer, slot]:
-                    touched.append((touch.write, seen.setdefault(key, Record())))
+                for slot in self._slots(site, touch, counters, values):
+                    for key in self.segments[touch.buffer, slot]:
+                        touched.append((touch.write, seen.setdefault(key, Record())))
             conflicts = latest(site.unit, len(found), touched)
             found.append(Instance(site.index, site.unit, counters, conflicts))
         return found
+
+    def _slots(
+        self, site: CallSite, touch: Touch, counters: Counters, values: Mapping[str, int]
+    ) -> list[int]:
+        """The slots in use: one; of a buffer whose tiles each have their own, those of all real
+        iterations that the counters stand for."""
+        if not touch.kept:
+            return [touch.turn.fix(values).constant % touch.slots]
+        found = [touch.turn.constant]
+        for loop, counter in zip(site.loops, counters, strict=True):
+            step = touch.turn.coefficient(loop.name)
+            if step:
+                found = [v + step * r for v in found for r in range(*self._span(loop, counter))]
+        return [v % touch.slots for v in found]
 
     def _stream(
         self, items: Sequence[Item], counters: Counters, values: Mapping[str, int]
@@ -95,23 +111,35 @@ class Stream:
         pairs = zip(self.sites[call.site].loops, call.counters, strict=True)
         return tuple(self._real(loop, c) for loop, c in pairs)
 
+    def _span(self, loop: Around, counter: int) -> Span:
+        """The loop's values that a counter stands for."""
+        value, short = self._real(loop, counter), self._cut(loop)
+        end = self.reach + self.period
+        if short == loop.high - loop.low or not self.reach <= counter < end:
+            return value, value + 1, 1
+        return value, loop.high - (short - end), self.period
+
     def boxes(self, points: Collection[Counters], site: int) -> tuple[Box, ...]:
         """Boxes of the loops' values that shortened counters of a site stand for."""
         found: list[Box] = []
         loops = self.sites[site].loops
         for counters in sorted(points):
-            box: list[Span] = []
-            for loop, c in zip(loops, counters, strict=True):
-                value, short = self._real(loop, c), self._cut(loop)
-                end = self.reach + self.period
-                if short == loop.high - loop.low or not self.reach <= c < end:
-                    box.append((value, value + 1, 1))
-                else:
-                    box.append((value, loop.high - (short - end), self.period))
+            box = [self._span(loop, c) for loop, c in zip(loops, counters, strict=True)]
             found.append(tuple(box))
         for dimension in reversed(range(len(loops))):
             found = joined(found, dimension, self.period)
         return tuple(sorted(found))
+
+
+def _deciding(guard: Expr, loops: Sequence[Around]) -> tuple[str, ...]:
+    """The loops in whose middle a guard may hold of some iterations and not of others: unless it
+    changes next to an end of their range."""
+    for loop in loops:
+        if is_bound(guard) and loop.name in names(guard):
+            low, high = bounded([guard], loop.name, loop.low, loop.high)
+            ends = (loop.low, loop.low + 1, loop.high - 1, loop.high)
+            return () if low in ends and high in ends else (loop.name,)
+    return tuple(names(guard))
 
 
 def _offchip(item: Item) -> Item:

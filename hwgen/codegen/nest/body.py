@@ -14,7 +14,6 @@ from hwgen.codegen.nest.program import (
     Allocate,
     Assign,
     Barrier,
-    Buffer,
     CombineAcrossThreads,
     For,
     If,
@@ -24,8 +23,9 @@ from hwgen.codegen.nest.program import (
     NestProgram,
     Node,
     PrefetchOf,
-    nodes,
+    Routine,
 )
+from hwgen.codegen.nest.scopes import scope
 from hwgen.codegen.templates import Fields, render
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.nest.state import conjunction
@@ -42,7 +42,7 @@ from hwgen.spec.expression import (
 )
 from hwgen.spec.expression import Assign as Semantics
 from hwgen.spec.hardware import HardwareSpec, Intrinsic
-from hwgen.spec.processor import Level, Processor
+from hwgen.spec.processor import Processor
 
 INDEX = "int64_t"
 """Type of loop variables and addresses."""
@@ -92,16 +92,17 @@ class Identifiers:
 
 @dataclass(slots=True)
 class BodyText:
-    """Writes nodes. `launch`: what starts one, given the loops of the host around it."""
+    """Writes nodes. `function`: defines a node's, and gives the lines that call it."""
 
     program: NestProgram
     hardware: HardwareSpec
     processor: Processor
     names: Identifiers
     helpers: Helpers
-    launch: Callable[[Launch], list[str]] | None = None
+    function: Callable[[BodyText, Launch | Routine], list[str]] | None = None
     ranges: dict[str, Interval] = field(default_factory=dict[str, Interval])
     kept: dict[Access, str] = field(default_factory=dict[Access, str])
+    pointers: set[str] = field(default_factory=set[str])
 
     def lines(self, body: tuple[Node, ...]) -> list[str]:
         return [line for node in body for line in self._node(node)]
@@ -115,7 +116,7 @@ class BodyText:
             case Assign():
                 return [self._assign(node)]
             case Allocate(name, body):
-                return self._allocate(self.program.buffer[name], body)
+                return scope(self, self.program.buffer[name], body)
             case Keep(target, body):
                 return self._keep(target, body)
             case Barrier():
@@ -127,9 +128,9 @@ class BodyText:
                 return self._call(node)
             case CombineAcrossThreads():
                 return self._combine(node)
-            case Launch():
-                assert self.launch is not None
-                return self.launch(node)
+            case Launch() | Routine():
+                assert self.function is not None
+                return self.function(self, node)
 
     def template(
         self, text: str, label: str, values: Mapping[str, object] | None = None
@@ -157,50 +158,6 @@ class BodyText:
             lines += self.template(kind.emit, f"processor.loops.{kind.name}.emit", values)
         head = f"for ({INDEX} {variable} = 0; {variable} < {bound}; ++{variable}) {{"
         return [*lines, head, *indent(self.lines(node.body)), "}"]
-
-    # Buffers
-
-    def _allocate(self, buffer: Buffer, body: tuple[Node, ...]) -> list[str]:
-        memory = self.processor.workspace[buffer.memory]
-        values = self._buffer_values(buffer)
-        label = f"memories.{memory.name}"
-        return [
-            "{",
-            *indent(
-                [
-                    *self.template(memory.allocate, f"{label}.allocate", values),
-                    *self.lines(body),
-                    *self.template(memory.free, f"{label}.free", values),
-                ]
-            ),
-            "}",
-        ]
-
-    def _buffer_values(self, buffer: Buffer) -> dict[str, object]:
-        values: dict[str, object] = {
-            "type": C_TYPES[buffer.dtype],
-            "name": self.names.buffer(buffer.name),
-            "elements": buffer.elements,
-            "bytes": buffer.bytes,
-        }
-        if buffer.address_bytes is not None:
-            values["address_bytes"] = buffer.address_bytes
-        return values
-
-    def pools(self, levels: tuple[Level, ...], body: tuple[Node, ...]) -> list[str]:
-        """The arrays that hold all buffers of some memories, for the buffers of a body."""
-        owned = [self.program.buffer[n.buffer] for n in nodes(body) if isinstance(n, Allocate)]
-        lines: list[str] = []
-        for memory in self.processor.workspaces:
-            ends = [
-                b.address_bytes + b.bytes
-                for b in owned
-                if b.memory == memory.name and b.address_bytes is not None
-            ]
-            if memory.shared_by in levels and memory.pool and ends:
-                label = f"memories.{memory.name}.pool"
-                lines += self.template(memory.pool, label, {"bytes": max(ends)})
-        return lines
 
     # Statements
 

@@ -62,8 +62,7 @@ def block_uses(state: State, block: Block, around: tuple[Loop, ...]) -> list[Use
         return Access(access.tensor, indices)
 
     found = [Use(block, around, over_loops(stage.target), True)]
-    if block.part != "init":
-        found += [Use(block, around, over_loops(r), False) for r in stage.reads]
+    found += [Use(block, around, over_loops(r), False) for r in stage.reads_in(block.part)]
     return found
 
 

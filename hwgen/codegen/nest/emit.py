@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from hwgen.codegen.c_names import C_TYPES, NameTable, comment, indent, kernel_name
 from hwgen.codegen.c_reserved import reserved_words
 from hwgen.codegen.nest.body import INDEX, BodyText, Identifiers, as_lambda, helpers
-from hwgen.codegen.nest.names import allocated, touched, variables
-from hwgen.codegen.nest.program import Buffer, Launch, NestProgram
+from hwgen.codegen.nest.names import allocated, touched, variables, written
+from hwgen.codegen.nest.program import Buffer, Launch, NestProgram, Routine
+from hwgen.codegen.nest.scopes import pools
 from hwgen.codegen.nest.workarounds import around_functions
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.processor import Processor
@@ -73,12 +74,12 @@ class _File:
             }
         self.functions: list[str] = []
         self.host = self._writer()
-        self.host.launch = self._launch
 
     def _writer(self) -> BodyText:
         return BodyText(
-            self.program, self.hardware, self.processor, self.identifiers, helpers(self.name)
-        )
+            self.program, self.hardware, self.processor, self.identifiers, helpers(self.name),
+            self._function,
+        )  # fmt: skip
 
     def text(self, summary: str) -> str:
         code = self.hardware.code
@@ -137,9 +138,9 @@ class _File:
         linkage = 'extern "C" ' if own and self.processor.language == "c++" else ""
         return f"{linkage}void {self.name}({', '.join(parameters)})"
 
-    def _parameter(self, buffer: Buffer, *, restrict: bool) -> str:
+    def _parameter(self, buffer: Buffer, *, restrict: bool, read: bool = False) -> str:
         word = "restrict " if self.processor.language == "c" else "__restrict__ "
-        const = "const " if buffer.role == "input" else ""
+        const = "const " if read or buffer.role == "input" else ""
         kind = C_TYPES[buffer.dtype]
         return f"{const}{kind} *{word if restrict else ''}{self.identifiers.buffer(buffer.name)}"
 
@@ -159,7 +160,8 @@ class _File:
             lines += host.template(code.allocate, "code.allocate", values)
             if name in self.program.inputs:
                 lines += host.template(code.to_device, "code.to_device", values)
-        lines += host.pools(("kernel",) if self.processor.launch else _ALL, self.program.body)
+        levels = ("kernel",) if self.processor.launch else _ALL
+        lines += pools(host, levels, self.program.body)
         lines += host.lines(self.program.body)
         lines += host.template(code.epilogue, "code.epilogue")
         for name in self.program.outputs if self.handles else ():
@@ -172,10 +174,33 @@ class _File:
         host, handle = self.identifiers.buffer(name), self.handles[name]
         return {"buffer": handle, "bytes": self.program.buffer[name].bytes, "host": host}
 
-    # Functions that blocks run
+    # Functions of their own
+
+    def _function(self, caller: BodyText, node: Launch | Routine) -> list[str]:
+        """Define the function of a node; the lines that start it."""
+        return self._launch(node) if isinstance(node, Launch) else self._routine(caller, node)
+
+    def _routine(self, caller: BodyText, routine: Routine) -> list[str]:
+        name = self.identifiers.function(f"{self.name}_{routine.name}")
+        own, body = allocated(routine.body), routine.body
+        inside, writes, used = touched(body) - own, written(body), variables(body)
+        passed = [b for b in self.program.buffers if b.name in inside]
+        within = {self.program.buffer[n].within for n in own} - own
+        rooms = [b for b in self.program.buffers if b.name in within]
+        outer = [v for v in caller.ranges if v in used]
+        writer = self._writer()
+        writer.helpers, writer.ranges = caller.helpers, {v: caller.ranges[v] for v in outer}
+        lines = writer.lines(body)
+        parameters = [self._parameter(b, restrict=True, read=b.name not in writes) for b in passed]
+        parameters += [self._parameter(b, restrict=False) for b in rooms]
+        parameters += [f"{INDEX} {self.identifiers.variable(v)}" for v in outer]
+        head = f"static void {name}({', '.join(parameters)})"
+        self.functions.append("\n".join([head, "{", *indent(lines), "}"]))
+        arguments = [self.identifiers.buffer(b.name) for b in (*passed, *rooms)]
+        arguments += [self.identifiers.variable(v) for v in outer]
+        return [f"{name}({', '.join(arguments)});"]
 
     def _launch(self, launch: Launch) -> list[str]:
-        """Define the function of a launch; the lines that start it."""
         name = self.identifiers.function(launch.name)
         used = variables(launch.body)
         inside = touched(launch.body) - allocated(launch.body)
@@ -199,7 +224,7 @@ class _File:
         inner = [
             *writer.template(prologue, "processor.function_prologue"),
             *coordinates,
-            *writer.pools(("block", "thread"), launch.body),
+            *pools(writer, ("block", "thread"), launch.body),
             *(line for text in writer.helpers.definitions() for line in as_lambda(text)),
             *body,
         ]

@@ -12,6 +12,7 @@ from hwgen.codegen.nest.program import (
     Keep,
     Launch,
     Node,
+    Routine,
 )
 from hwgen.spec.expression import Access, names, walk
 
@@ -33,7 +34,7 @@ def _kept(node: Node, in_order: tuple[str, ...]) -> Node:
             if target is not None:
                 return Keep(target, (node,))
             return replace(node, body=keep(node.body, in_order))
-        case If() | Allocate() | Launch():
+        case If() | Allocate() | Launch() | Routine():
             return replace(node, body=keep(node.body, in_order))
         case _:
             return node

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from hwgen.codegen.limits import check_nest
-from hwgen.codegen.nest import pools
+from hwgen.codegen.nest import pools, rooms
 from hwgen.codegen.nest.boxes import Use, block_uses, uses
 from hwgen.codegen.nest.combine import Gathering
 from hwgen.codegen.nest.conditions import least, needed, upper_bound
@@ -33,6 +33,7 @@ from hwgen.codegen.nest.program import (
     OperandOf,
     PrefetchOf,
 )
+from hwgen.codegen.nest.routines import outlined
 from hwgen.codegen.nest.storage import Placed, place
 from hwgen.codegen.nest.walls import walls
 from hwgen.errors import HwgenError
@@ -95,6 +96,8 @@ def lower_nest(state: State, homes: Homes, hardware: HardwareSpec) -> NestProgra
         extra = {n: buffers[n] for n in lowering.extra}
         barriers = walls(state, processor, placed, extra, plan)
         body = Lowering(state, processor, placed, plan, barriers).program()
+    body, buffers = rooms.share(body, buffers, processor)
+    body = outlined(body, buffers, processor)
     program = NestProgram(
         state.name,
         hardware.name,

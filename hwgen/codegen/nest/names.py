@@ -16,6 +16,7 @@ from hwgen.codegen.nest.program import (
     Launch,
     Node,
     PrefetchOf,
+    Routine,
     nodes,
 )
 from hwgen.spec.expression import Access, Expr, Name, names, walk
@@ -40,7 +41,7 @@ def expressions(node: Node) -> Iterator[Expr]:
             yield from (node.partial, node.target, *node.participates, *node.stores)
             yield from (Name(n) for n, _ in (*node.coordinates, *node.others))
             yield Access(node.scratch, ())
-        case Allocate() | Barrier() | Launch():
+        case Allocate() | Barrier() | Launch() | Routine():
             return
 
 
@@ -53,6 +54,20 @@ def touched(body: tuple[Node, ...]) -> frozenset[str]:
         for part in walk(expr)
         if isinstance(part, Access)
     )
+
+
+def written(body: tuple[Node, ...]) -> frozenset[str]:
+    """Every buffer that the nodes write."""
+    found: set[str] = set()
+    for node in nodes(body):
+        match node:
+            case Assign(_, target) | CombineAcrossThreads(target=target) | Keep(target):
+                found.add(target.tensor)
+            case IntrinsicCall():
+                found.add(node.meaning.target.tensor)
+            case _:
+                pass
+    return frozenset(found)
 
 
 def allocated(body: tuple[Node, ...]) -> frozenset[str]:

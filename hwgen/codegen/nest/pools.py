@@ -1,13 +1,14 @@
 """Addresses of buffers in memories that are one array, and whether all fits.
 
-Buffers whose scopes are not inside one another are never alive together and may share bytes.
+Buffers that are never live together may share bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from hwgen.codegen.nest.lives import Life, lives
 from hwgen.codegen.nest.program import Allocate, Buffer, Node, inner
 from hwgen.errors import HwgenError
 from hwgen.spec.processor import Processor, Workspace
@@ -19,58 +20,71 @@ def plan(
     """Every allocated buffer, with an address where its memory is a pool.
 
     Raises:
-        HwgenError: H513 buffers alive together exceed their memory; H514 an address that was set
-            by hand does not fit; H515 a bank that does not exist.
+        HwgenError: H513 buffers alive together exceed their pool; H514 an address that was set by
+            hand does not fit; H515 a bank that does not exist.
     """
-    chains = list(_chains(body, ()))
+    live = lives(body, processor)
     result = dict(buffers)
     for memory in processor.workspaces:
-        own = [tuple(n for n in c if buffers[n].memory == memory.name) for c in chains]
-        own = [c for c in own if c]
-        order = list(dict.fromkeys(n for c in own for n in c))
+        order = [n for n in live if buffers[n].memory == memory.name]
         for name in order:
             _check_bank(buffers[name], memory)
         if memory.pool:
-            _place(order, own, result, memory)
-        _check_capacity(own, result, memory)
-        if not memory.pool:
-            for name in order:
-                if buffers[name].address_bytes is not None:
-                    raise _misplaced(buffers[name], f"{memory.name} has no fixed addresses")
+            _place(order, live, result, memory)
+            _check_capacity(order, live, result, memory)
+            continue
+        for name in order:
+            if buffers[name].address_bytes is not None:
+                raise _misplaced(buffers[name], f"{memory.name} has no fixed addresses")
     return result
 
 
-def _chains(body: tuple[Node, ...], outer: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """Buffers that are alive together, one tuple per innermost scope."""
+def chains(body: tuple[Node, ...], outer: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Buffers whose scopes are inside one another, one tuple per innermost scope."""
     for node in body:
         if isinstance(node, Allocate):
             yield (*outer, node.buffer)
-            yield from _chains(node.body, (*outer, node.buffer))
+            yield from chains(node.body, (*outer, node.buffer))
         else:
-            yield from _chains(inner(node), outer)
+            yield from chains(inner(node), outer)
 
 
 def _place(
-    order: list[str], chains: list[tuple[str, ...]], result: dict[str, Buffer], memory: Workspace
+    order: list[str], live: Mapping[str, Life], result: dict[str, Buffer], memory: Workspace
 ) -> None:
-    """First fit, those with an address first, then in the order of their scopes."""
-    done: list[str] = []
+    """Those with an address first, then in the order of their scopes, or the larger first where
+    that takes less."""
     fixed = [n for n in order if result[n].address_bytes is not None]
-    for name in fixed + [n for n in order if n not in fixed]:
-        buffer = result[name]
-        together = [n for n in done if any(n in c and name in c for c in chains)]
-        taken = [(_start(result[n]), _start(result[n]) + result[n].bytes, n) for n in together]
-        if name in fixed:
+    free = [n for n in order if n not in fixed]
+    larger = sorted(free, key=lambda n: -result[n].bytes)
+    found = [_placed([*fixed, *o], live, result, memory) for o in (free, larger)]
+    result.update(min(found, key=lambda f: max((_stop(b) for b in f.values()), default=0)))
+
+
+def _placed(
+    order: list[str], live: Mapping[str, Life], given: Mapping[str, Buffer], memory: Workspace
+) -> dict[str, Buffer]:
+    """First fit in an order."""
+    done: dict[str, Buffer] = {}
+    for name in order:
+        buffer = given[name]
+        together = [b for n, b in done.items() if live[n].meets(live[name])]
+        taken = [(_start(b), _stop(b), b.name) for b in together]
+        if buffer.address_bytes is not None:
             _check_fixed(buffer, taken, memory)
+            done[name] = buffer
         else:
-            address = _first(buffer, taken, memory)
-            result[name] = replace(buffer, address_bytes=address)
-        done.append(name)
+            done[name] = replace(buffer, address_bytes=_first(buffer, taken, memory))
+    return done
 
 
 def _start(buffer: Buffer) -> int:
     assert buffer.address_bytes is not None
     return buffer.address_bytes
+
+
+def _stop(buffer: Buffer) -> int:
+    return _start(buffer) + buffer.bytes
 
 
 def _first(buffer: Buffer, taken: list[tuple[int, int, str]], memory: Workspace) -> int:
@@ -134,31 +148,28 @@ def _check_fixed(buffer: Buffer, taken: list[tuple[int, int, str]], memory: Work
 
 
 def _check_capacity(
-    chains: list[tuple[str, ...]], buffers: Mapping[str, Buffer], memory: Workspace
+    order: list[str], live: Mapping[str, Life], buffers: Mapping[str, Buffer], memory: Workspace
 ) -> None:
-    if not memory.capacity_bytes:
+    if not memory.capacity_bytes or not order:
         return
-    align = memory.align_bytes
+    last = max(order, key=lambda n: _stop(buffers[n]))
+    used = _stop(buffers[last])
+    if used > memory.capacity_bytes:
+        raise exceeded(memory, used, [buffers[n] for n in order if live[n].meets(live[last])])
 
-    def used(chain: tuple[str, ...]) -> int:
-        found = [buffers[n] for n in chain]
-        if memory.pool:
-            return max(_start(b) + b.bytes for b in found)
-        return sum(-(-b.bytes // align) * align for b in found)
 
-    most = max(chains, key=lambda chain: (used(chain), len(chain)), default=())
-    if most and used(most) > memory.capacity_bytes:
-        shown = "; ".join(
-            f"{b.name} {b.bytes} bytes ({b.slots} x {b.slot_elements} {b.dtype})"
-            for b in (buffers[n] for n in most)
-        )
-        raise HwgenError(
-            "H513",
-            f"buffers exceed {memory.name}",
-            location=memory.location,
-            field=f"memories.{memory.name}",
-            found=f"{used(most)} bytes, aligned to {align}: {shown}",
-            allowed=f"{memory.capacity_bytes} bytes of {memory.name} ({memory.location})",
-            repair=f"smaller tiles, fewer slots, another memory for one of them, or a memory "
-            f"{memory.name} of at least {used(most)} bytes",
-        )
+def exceeded(memory: Workspace, used: int, found: Sequence[Buffer]) -> HwgenError:
+    """The error of buffers that are alive together and exceed their memory."""
+    shown = "; ".join(
+        f"{b.name} {b.bytes} bytes ({b.slots} x {b.slot_elements} {b.dtype})" for b in found
+    )
+    return HwgenError(
+        "H513",
+        f"buffers exceed {memory.name}",
+        location=memory.location,
+        field=f"memories.{memory.name}",
+        found=f"{used} bytes, aligned to {memory.align_bytes}: {shown}",
+        allowed=f"{memory.capacity_bytes} bytes of {memory.name} ({memory.location})",
+        repair=f"smaller tiles, fewer slots, another memory for one of them, or a memory "
+        f"{memory.name} of at least {used} bytes",
+    )

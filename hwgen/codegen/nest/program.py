@@ -18,7 +18,8 @@ from hwgen.spec.expression import DTYPES, Access, Expr, UpdateOp
 class Buffer:
     """One array of `elements`. `memory`: "" is the caller's array, else a workspace. `extents` and
     `strides` (elements) of its storage dimensions; `slots` copies of that follow one another.
-    `address_bytes`: in a memory that is one pool."""
+    `address_bytes`: in a memory that is one pool, or in the room `within` which it lies. A room is
+    a buffer of no tensor that holds others."""
 
     name: str
     tensor: str
@@ -30,6 +31,7 @@ class Buffer:
     slots: int = 1
     bank: int | None = None
     address_bytes: int | None = None
+    within: str = ""
 
     @property
     def slot_elements(self) -> int:
@@ -46,7 +48,7 @@ class Buffer:
     def __str__(self) -> str:
         text = f"{self.name}: {self.dtype}{list(self.extents)} strides {list(self.strides)}"
         text += f" x {self.slots}" if self.slots > 1 else ""
-        text += f" in {self.memory or 'the caller'}"
+        text += f" in {self.within or self.memory or 'the caller'}"
         return text + (f" at {self.address_bytes}" if self.address_bytes is not None else "")
 
 
@@ -162,6 +164,15 @@ class Launch:
     body: tuple[Node, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Routine:
+    """A function of its own, in which no array reaches into another. `name`: by a buffer
+    that it writes."""
+
+    name: str
+    body: tuple[Node, ...]
+
+
 Node = (
     For
     | If
@@ -173,6 +184,7 @@ Node = (
     | IntrinsicCall
     | CombineAcrossThreads
     | Launch
+    | Routine
 )
 
 
@@ -207,7 +219,7 @@ def nodes(body: tuple[Node, ...]) -> Iterator[Node]:
 def inner(node: Node) -> tuple[Node, ...]:
     """The nodes directly inside one."""
     match node:
-        case For() | If() | Allocate() | Keep() | Launch():
+        case For() | If() | Allocate() | Keep() | Launch() | Routine():
             return node.body
         case Assign() | Barrier() | PrefetchOf() | IntrinsicCall() | CombineAcrossThreads():
             return ()
@@ -247,3 +259,5 @@ def _head(node: Node) -> str:
             return f"{target} = {op} of {partial} over {over}{where}"
         case Launch(name, coordinates, _):
             return f"launch {name} " + ", ".join(f"{v}: {e}" for _, v, e in coordinates)
+        case Routine(name, _):
+            return f"routine for {name}"

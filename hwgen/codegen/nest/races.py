@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from math import prod
 
+from hwgen.codegen.nest import tenants
 from hwgen.codegen.nest.program import (
     Allocate,
     Assign,
@@ -26,6 +27,7 @@ from hwgen.codegen.nest.program import (
     NestProgram,
     Node,
     PrefetchOf,
+    Routine,
     nodes,
 )
 from hwgen.errors import HwgenError
@@ -62,7 +64,7 @@ def check(program: NestProgram, processor: Processor, steps: int = STEPS) -> Non
     Raises:
         HwgenError: H757 with what is wrong.
     """
-    found: list[str] = []
+    found = tenants.findings(program, processor)
     for whole in (True, False):
         run = _Run(program, processor, found, whole=whole, left=steps)
         try:
@@ -82,9 +84,10 @@ def check(program: NestProgram, processor: Processor, steps: int = STEPS) -> Non
 
 
 def findings(program: NestProgram, processor: Processor) -> list[str]:
-    """What is wrong: elements outside of buffers, reads of what was never written, races between
-    threads or blocks, barriers that not all threads of a block reach. Each once, in order."""
-    run = _Run(program, processor, [])
+    """What is wrong: buffers in each other's place, elements outside of buffers, reads of what was
+    never written, races between threads or blocks, barriers that not all threads of a block reach.
+    Each once, in order."""
+    run = _Run(program, processor, tenants.findings(program, processor))
     run.host(program.body, {})
     return list(dict.fromkeys(run.found))
 
@@ -94,7 +97,8 @@ class _Run:
     program: NestProgram
     processor: Processor
     found: list[str]
-    written: set[Cell] = field(default_factory=set[Cell])
+    written: dict[Cell, str] = field(default_factory=dict[Cell, str])
+    """What was written, and by which name: buffers may take turns in one place."""
     whole: bool = True
     """Else only corners of loops are run, so that what they read may have been written outside."""
     left: int | None = None
@@ -136,25 +140,18 @@ class _Run:
         if not self.whole:
             return
         elements = range(self.program.buffer[buffer].elements)
-        if len(elements) <= len(self.written):
-            self.written.difference_update(self.cells(buffer, elements))
-            return
-        found = self.program.buffer[buffer]
-        if found.address_bytes is None:
-            name, own = buffer, elements
-        else:
-            name = f"@{found.memory}"
-            own = range(found.address_bytes, found.address_bytes + found.bytes)
-        self.written = {c for c in self.written if c[0] != name or c[1] not in own}
+        own = self.cells(buffer, elements) if len(elements) <= len(self.written) else self.written
+        for cell in [c for c in own if self.written.get(c) == buffer]:
+            del self.written[cell]
 
     def serial(self, touch: Touch) -> None:
         if not self.inside(touch):
             return
-        cells = list(self.cells(touch.buffer, (touch.element,)))
-        if touch.writes:
-            self.written.update(cells)
-        else:
-            self.check_written(touch, cells)
+        for cell in self.cells(touch.buffer, (touch.element,)):
+            if touch.writes:
+                self.written[cell] = touch.buffer
+            else:
+                self.check_written(touch, cell)
 
     def inside(self, touch: Touch) -> bool:
         buffer = self.program.buffer[touch.buffer]
@@ -163,13 +160,13 @@ class _Run:
         self.found.append(f"{touch.buffer}[{touch.element}] is outside of {buffer.elements}")
         return False
 
-    def check_written(self, touch: Touch, cells: list[Cell]) -> None:
+    def check_written(self, touch: Touch, cell: Cell) -> None:
         known = self.program.buffer[touch.buffer].role == "input" or not self.whole
-        if not known and not self.written.issuperset(cells):
+        if not known and self.written.get(cell) != touch.buffer:
             self.found.append(f"{touch.buffer} is read where nothing was written")
 
     def cells(self, name: str, elements: range | tuple[int, ...]) -> Iterator[Cell]:
-        """Elements as what they occupy: bytes of a pool, or elements of the buffer."""
+        """Elements as what they occupy: bytes of a pool or a room, or elements of the buffer."""
         buffer = self.program.buffer[name]
         if buffer.address_bytes is None:
             yield from ((name, e) for e in elements)
@@ -177,7 +174,8 @@ class _Run:
         size = DTYPES[buffer.dtype]
         for e in elements:
             start = buffer.address_bytes + e * size
-            yield from ((f"@{buffer.memory}", b) for b in range(start, start + size))
+            place = f"@{buffer.within or buffer.memory}"
+            yield from ((place, b) for b in range(start, start + size))
 
     # Blocks and threads
 
@@ -197,7 +195,7 @@ class _Run:
     def block(
         self, running: list[Steps], number: int, owners: dict[Cell, tuple[int, bool]]
     ) -> None:
-        private: list[set[Cell]] = [set() for _ in running]
+        private: list[dict[Cell, str]] = [{} for _ in running]
         while True:
             phase: dict[Cell, list[tuple[int, Touch]]] = {}
             waits: list[int] = []
@@ -207,12 +205,12 @@ class _Run:
                 self.check_cell(cell, touches)
                 self.check_owner(cell, touches, number, owners)
             for cell, touches in phase.items():
-                if any(t.writes for _, t in touches):
-                    self.written.add(cell)
-            for cell, touches in phase.items():
+                # Where several threads meet, none of them writes what another reads.
                 for _, touch in touches:
-                    if not touch.writes:
-                        self.check_written(touch, [cell])
+                    if touch.writes:
+                        self.written[cell] = touch.buffer
+                    else:
+                        self.check_written(touch, cell)
             if len(set(waits)) > 1:
                 self.found.append("threads of a block wait at different barriers, or some do not")
                 return
@@ -223,7 +221,7 @@ class _Run:
         self,
         steps: Steps,
         thread: int,
-        private: set[Cell],
+        private: dict[Cell, str],
         phase: dict[Cell, list[tuple[int, Touch]]],
     ) -> int:
         """Run one thread to its next barrier; its number, 0 at the end."""
@@ -232,16 +230,17 @@ class _Run:
                 return id(step)
             if isinstance(step, Allocate):
                 if self.level(step.buffer) == "thread":
-                    private.difference_update([c for c in private if c[0] == step.buffer])
+                    for cell in [c for c, n in private.items() if n == step.buffer]:
+                        del private[cell]
                 continue
             if not self.inside(step):
                 continue
             if self.level(step.buffer) == "thread":
-                cell = (step.buffer, step.element)
-                if step.writes:
-                    private.add(cell)
-                elif cell not in private and self.whole:
-                    self.found.append(f"{step.buffer} is read where nothing was written")
+                for cell in self.cells(step.buffer, (step.element,)):
+                    if step.writes:
+                        private[cell] = step.buffer
+                    elif private.get(cell) != step.buffer and self.whole:
+                        self.found.append(f"{step.buffer} is read where nothing was written")
                 continue
             for cell in self.cells(step.buffer, (step.element,)):
                 phase.setdefault(cell, []).append((thread, step))
@@ -301,7 +300,7 @@ class _Run:
                 case Allocate(_, inside):
                     yield node
                     yield from self.steps(inside, values)
-                case Keep(_, inside):
+                case Keep(_, inside) | Routine(_, inside):
                     yield from self.steps(inside, values)
                 case Assign():
                     yield from _assign(node, values)

@@ -172,6 +172,16 @@ def _check_shared(
                     allowed=f"a memory that workers of level {kind.level} share",
                     repair=f"compute {tensor} inside {loop.name}, or another memory",
                 )
+    kinds = {x: processor.loop.get(state.loop[x].kind) for x in home}
+    many = next((x for x, k in kinds.items() if k is not None and k.kind != "unroll"), "")
+    if workspace.pool and not processor.launch and many:
+        raise HwgenError(
+            "H512",
+            f"{tensor} in {memory} would be one buffer for all iterations of {many}",
+            found=f"its home is inside {many} ({state.loop[many].kind}), and {memory} is one array",
+            allowed="a home outside of loops whose iterations run at once",
+            repair="another memory",
+        )
     inside = [x for x in home if _bound(state, x, processor)]
     for loop in inside:
         if processor.loop[state.loop[loop].kind].level in _FINER[workspace.shared_by]:

@@ -56,7 +56,8 @@ def _check_alike(state: State, tensor: str, *, typed: bool) -> None:
     of = state.storage[tensor].alias
     mine, other = state.tensor.get(tensor), state.tensor.get(of)
     assert mine is not None
-    if other is None or of not in state.stage or other.role != "intermediate":
+    over = any(s.over == tensor for s in state.stages)
+    if other is None or of not in state.stage or not (over or other.role == "intermediate"):
         raise refuse(
             f"{tensor} cannot be in the place of {of}",
             f"{of} has no buffer of its own",
@@ -95,8 +96,7 @@ def _check_dead(state: State, group: list[str], tensor: str, depth: int) -> None
 def _check_pair(state: State, writer: Site, other: Site, earlier: str, depth: int) -> None:
     w, o = Side(state, writer, "'"), Side(state, other, "''")
     accesses = [o.stage.target] if other.block.stage == earlier else []
-    if other.block.part != "init":
-        accesses += [r for r in o.stage.reads if r.tensor == earlier]
+    accesses += [r for r in o.stage.reads_in(other.block.part) if r.tensor == earlier]
     own = writer.block.name == other.block.name
     for access in accesses:
         order = before(w, o, depth)

@@ -3,7 +3,7 @@ by one stage (a statement that rewrites a tensor defines a new one)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.nest.state import (
@@ -32,15 +32,16 @@ from hwgen.spec.typecheck import is_float
 from hwgen.spec.workload import Statement, Workload
 
 
-def build_state(workload: Workload) -> State:
-    """Every statement as a stage with a nest of its own.
-
-    Raises:
-        HwgenError: H410 where a statement rewrites only a part of a tensor.
-    """
+def build_state(workload: Workload, resident: Mapping[str, str] | None = None) -> State:
+    """Every statement as a stage with a nest of its own. `resident`: the memories of inputs that
+    are on the chip already, and of outputs that stay there."""
     last = {s.target.tensor: n for n, s in enumerate(workload.statements)}
     current = {t.name: t.name for t in workload.inputs}
-    tensors = {t.name: Tensor(t.name, t.dtype, t.shape, t.role) for t in workload.tensors}
+    staying = {t.name for t in workload.outputs} & {*(resident or {})}
+    tensors = {
+        t.name: Tensor(t.name, t.dtype, t.shape, "intermediate" if t.name in staying else t.role)
+        for t in workload.tensors
+    }
     stages: list[Stage] = []
     for number, statement in enumerate(workload.statements):
         written = statement.target.tensor
@@ -48,8 +49,9 @@ def build_state(workload: Workload) -> State:
         if statement.ordered:
             value = replace_access(value, statement.target, RUNNING)
         value = rename_tensors(value, current)
-        if written in current:
-            _check_whole(statement, tensors[written])
+        over = ""
+        if written in current and not _is_whole(statement, tensors[written]):
+            over = current[written]
         start = None
         if statement.ordered:
             start, value = _started(statement, value, current[written], stages, tensors)
@@ -61,11 +63,28 @@ def build_state(workload: Workload) -> State:
             )
         current[written] = name
         target = Access(name, statement.target.indices)
-        stages.append(Stage(name, statement.loops, target, statement.op, value, start=start))
+        made = Stage(name, statement.loops, target, statement.op, value, start=start, over=over)
+        stages.append(made)
     taken = set(tensors)
     root = tuple(nest(stage, taken) for stage in stages)
-    storages = tuple(Storage(n) for n in tensors)
+    over = {s.over: s.tensor for s in stages if s.over}
+    storages = tuple(
+        Storage(n, (resident or {}).get(n, ""), alias=over.get(n, "")) for n in tensors
+    )
     return State(workload.name, tuple(tensors.values()), tuple(stages), root, storages)
+
+
+def stage_of(workload: Workload, state: State) -> tuple[str, ...]:
+    """The stage of each statement in the first state; "" for one that only sets what another's
+    elements begin with."""
+    last = {s.target.tensor: n for n, s in enumerate(workload.statements)}
+    found: list[str] = []
+    for number, statement in enumerate(workload.statements):
+        name = statement.target.tensor
+        if number != last[name]:
+            name = f"{name}_{number}"
+        found.append(name if name in state.stage else "")
+    return tuple(found)
 
 
 def _started(
@@ -93,24 +112,37 @@ def _started(
     return zero, replace_access(value, RUNNING, chosen)
 
 
-def _check_whole(statement: Statement, tensor: Tensor) -> None:
+def _is_whole(statement: Statement, tensor: Tensor) -> bool:
+    """Whether a statement writes every element of a tensor."""
     indices = statement.target.indices
     extents = dict(statement.loops)
     plain = [i.name for i in indices if isinstance(i, Name)]
-    whole = len(set(plain)) == len(plain) and all(
+    return len(set(plain)) == len(plain) and all(
         extents[i.name] == e if isinstance(i, Name) else (i, e) == (Const(0), 1)
         for i, e in zip(indices, tensor.shape, strict=True)
     )
-    if not whole:
-        raise HwgenError(
-            "H410",
-            f"{tensor.name} is rewritten in part",
-            location=statement.location,
-            field="compute",
-            found=str(statement),
-            allowed=f"a statement that writes every element of {tensor.name}, or another tensor",
-            repair="give the part a tensor of its own",
-        )
+
+
+def check_whole(workload: Workload) -> None:
+    """Raises:
+    HwgenError: H410 where a statement rewrites only a part of a tensor.
+    """
+    written: set[str] = set()
+    for statement in workload.statements:
+        declared = workload.tensor[statement.target.tensor]
+        tensor = Tensor(declared.name, declared.dtype, declared.shape, declared.role)
+        if tensor.name in written and not _is_whole(statement, tensor):
+            raise HwgenError(
+                "H410",
+                f"{tensor.name} is rewritten in part",
+                location=statement.location,
+                field="compute",
+                found=str(statement),
+                allowed=f"a statement that writes every element of {tensor.name}, or another "
+                "tensor",
+                repair="give the part a tensor of its own",
+            )
+        written.add(tensor.name)
 
 
 def rename_tensors(expr: Expr, names: dict[str, str]) -> Expr:

@@ -28,7 +28,7 @@ from hwgen.polyhedral.nest.state import (
     blocks,
     map_blocks,
 )
-from hwgen.spec.expression import Access, Name
+from hwgen.spec.expression import Access, Binary, Const, Name, names, substitute
 from hwgen.spec.hardware import HardwareSpec
 
 
@@ -61,9 +61,11 @@ def cache_read(state: State, tensor: str, memory: str, readers: Sequence[str]) -
         if s.tensor in chosen:
             if stage not in stages:
                 stages.append(stage)
-            stages.append(
-                replace(s, value=replace_reads(s.value, tensor, lambda a: Access(name, a.indices)))
-            )
+            value = replace_reads(s.value, tensor, lambda a: Access(name, a.indices))
+            seed = s.seed
+            if seed is not None and seed.tensor == tensor:
+                seed = Access(name, seed.indices)
+            stages.append(replace(s, value=value, seed=seed))
         else:
             stages.append(s)
 
@@ -92,6 +94,21 @@ def _copy(target: str, source: str, shape: Sequence[int]) -> Stage:
     return Stage(target, iterators, Access(target, indices), "=", Access(source, indices), "copy")
 
 
+def _copied(stage: Stage, target: str, source: str) -> Stage:
+    """A copy of what a stage writes, which now has another name; its loops in the order of the
+    tensor's dimensions."""
+    places = {n: d for d, i in enumerate(stage.target.indices) for n in names(i)}
+    spatial = sorted(stage.spatial, key=lambda x: places[x[0]])
+    made = {n: f"{target}_{places[n]}" for n, _ in spatial}
+    if len(set(made.values())) < len(made):
+        made = {n: f"{target}_{k}" for k, (n, _) in enumerate(spatial)}
+    indices = tuple(
+        substitute(i, {n: Name(x) for n, x in made.items()}) for i in stage.target.indices
+    )
+    iterators = tuple((made[n], e) for n, e in spatial)
+    return Stage(target, iterators, Access(target, indices), "=", Access(source, indices), "copy")
+
+
 def cache_write(state: State, tensor: str, memory: str) -> tuple[State, str]:
     """The stage of a tensor writes to a memory instead, and a copy moves the result.
 
@@ -108,8 +125,11 @@ def cache_write(state: State, tensor: str, memory: str) -> tuple[State, str]:
         )
     result = state.tensor[tensor]
     name = unique(f"{tensor}_{memory}", state.tensor)
-    moved = replace(stage, tensor=name, target=Access(name, stage.target.indices))
-    copy = _copy(tensor, name, result.shape)
+    moved = replace(stage, tensor=name, target=Access(name, stage.target.indices), over="")
+    plain = [i.name for i in stage.target.indices if isinstance(i, Name)]
+    whole = len(set(plain)) == len(stage.target.indices) == len(result.shape)
+    copy = _copy(tensor, name, result.shape) if whole else _copied(stage, tensor, name)
+    copy = replace(copy, over=stage.over)
     stages: list[Stage] = []
     for s in state.stages:
         stages += [moved, copy] if s.tensor == tensor else [s]
@@ -196,6 +216,40 @@ def double_buffer(state: State, tensor: str, slots: int) -> State:
             f"{tensor} cannot have {slots} slots", str(slots), "1..64", "2 is double buffering"
         )
     return state.with_storage(replace(state.storage[tensor], slots=slots))
+
+
+def retain(state: State, tensor: str, loop: str) -> State:
+    """What the first iteration of a loop computes of a tensor stays for the others.
+
+    Raises:
+        HwgenError: H413, H414.
+    """
+    check_inner(state, tensor, "retained")
+    find_stage(state, tensor)
+    find_loop(state, loop)
+    mine = [s for s in state.sites if s.block.stage == tensor]
+    for site in mine:
+        if loop not in site.names:
+            raise refuse(
+                f"{loop} is not around {tensor}", loop, ", ".join(site.names) or "no loop is",
+                f"compute_at({tensor!r}, {loop!r}) first",
+            )  # fmt: skip
+        moved = [i for i, e in site.block.bindings if loop in names(e)]
+        if moved:
+            raise refuse(
+                f"{loop} computes another part of {tensor} in each iteration",
+                f"{moved[0]} = {site.block.binding[moved[0]]}",
+                "a loop whose iterations all compute the same",
+                "retain it over a loop that does not move it",
+            )
+    first = Binary("==", Name(loop), Const(0))
+
+    def once(block: Block) -> Block:
+        if block.stage != tensor or first in block.predicate:
+            return block
+        return replace(block, predicate=(*block.predicate, first))
+
+    return replace(state, root=map_blocks(state.root, once))
 
 
 def alias(state: State, hardware: HardwareSpec, tensor: str, of: str) -> State:

@@ -7,7 +7,8 @@ tensor (a common prefix of the loops around its accesses),
 1. whatever an instance reads was produced before it in the same iteration of the home;
 2. a reduction adds each contribution once per home iteration, after its initialisation and before
    any reader there; in the iterators' order where it must;
-3. an output's home is the whole kernel, and every element of it is computed;
+3. the home of an output, and of what nobody reads, is the whole kernel, and every element of it is
+   computed;
 4. loops that do not run in order carry no conflict on a tensor that lives outside them;
 5. where blocks run later than their own iterations, a slot is read to the end before another
    iteration of the home takes it.
@@ -19,9 +20,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
+from math import prod
 
 from hwgen.errors import HwgenError
 from hwgen.polyhedral import isl
+from hwgen.polyhedral.nest.pipelines import check_shifts
 from hwgen.polyhedral.nest.relations import (
     SEQUENTIAL,
     Side,
@@ -64,14 +68,15 @@ def check(state: State, depths: Mapping[str, int] | None = None) -> Homes:
         HwgenError: H411 a broken dependence, H412 a conflict between iterations that run at once;
             both with two instances.
     """
+    check_shifts(state)
     for site in state.sites:
-        _check_shifts(site)
         _check_inside(state, site)
     homes: Homes = {}
     for stage in state.stages:
         homes[stage.tensor] = _home(state, stage, (depths or {}).get(stage.tensor, 99))
     for site in state.sites:
         _check_store(state, site)
+        _check_written(state, site)
     _check_parallel(state, homes)
     return homes
 
@@ -79,7 +84,10 @@ def check(state: State, depths: Mapping[str, int] | None = None) -> Homes:
 def _home(state: State, stage: Stage, limit: int) -> tuple[str, ...]:
     accesses = [s for s in state.sites if touches(state, s, stage.tensor)]
     depth = min(limit, *(shared(accesses[0], s) for s in accesses), len(accesses[0].loops))
-    output = state.tensor[stage.tensor].role == "output"
+    # What nobody reads is for later.
+    output = state.tensor[stage.tensor].role == "output" or not any(
+        touches(state, s, stage.tensor) for s in state.sites if s.block.stage != stage.tensor
+    )
     found: Violation | None = None
     for d in (0,) if output else range(depth, -1, -1):
         found = violation(state, stage, d, output=output) or overtaken(state, [stage.tensor], d)
@@ -100,7 +108,9 @@ def touches(state: State, site: Site, tensor: str) -> bool:
     if site.block.stage == tensor:
         return True
     stage = state.stage[site.block.stage]
-    return site.block.part != "init" and any(r.tensor == tensor for r in stage.reads)
+    return any(
+        tensor in state.versions.get(r.tensor, (r.tensor,)) for r in stage.reads_in(site.block.part)
+    )
 
 
 def violation(state: State, stage: Stage, depth: int, *, output: bool) -> Violation | None:
@@ -114,9 +124,9 @@ def violation(state: State, stage: Stage, depth: int, *, output: bool) -> Violat
     if output:
         found = _coverage(state, compute)
     for reader in state.sites:
-        if found is None and reader.block.part != "init":
-            for access in state.stage[reader.block.stage].reads:
-                if access.tensor == stage.tensor:
+        if found is None:
+            for access in state.stage[reader.block.stage].reads_in(reader.block.part):
+                if stage.tensor in state.versions.get(access.tensor, ()):
                     found = found or _flow(state, compute, reader, access, depth)
     return found
 
@@ -126,42 +136,41 @@ def overtaken(state: State, tensors: Sequence[str], depth: int) -> Violation | N
     there are slots, before its last use; their home is the outermost `depth` loops."""
     slots = state.place(tensors[0]).slots
     users = [s for s in state.sites if any(touches(state, s, t) for t in tensors)]
-    for writer in (s for s in users if s.block.stage in tensors):
-        for user in users:
-            ahead, wraps = 0, False
-            for loop, mine, other in zip(
-                writer.loops[:depth], writer.delays, user.delays, strict=False
-            ):
-                later = other - mine
-                if wraps:
-                    later = loop.extent - 1
-                elif ahead > 0 > later:  # Before the first one's use, a whole row has been made.
-                    wraps, later = True, -1
-                ahead = ahead * loop.extent + later
-            last = wraps or user.places[depth:] >= writer.places[depth:]
-            if ahead > slots or (ahead == slots and last):
-                return Violation(
-                    f"{user.block.name} uses a tile of {tensors[0]} {ahead} iterations after "
-                    f"{writer.block.name} has made one, and there are {slots} slots",
-                    user.block.name,
-                    writer.block.name,
-                )
+    if not depth or not any(s.block.shifts or s.block.band for s in users):
+        return None
+    for user, writer in product(users, users):
+        if writer.block.stage not in tensors:
+            continue
+        u, w = Side(state, user, "'"), Side(state, writer, "''")
+        ahead = f"{_tile(w, depth)} - ({_tile(u, depth)})"
+        pair = isl.some_pair(
+            f"{{ {u.tuple} -> {w.tuple} : "
+            + conjoin(u.domain, w.domain, [f"{ahead} >= {slots}", f"({ahead}) mod {slots} = 0"])
+            + f" and not {before(u, w)} }}"
+        )
+        if pair is not None:
+            further = _further(user, pair, depth)
+            return Violation(
+                f"{user.block.name} uses a tile of {tensors[0]} after {writer.block.name} has made "
+                f"the one {further} iterations later, and there are {slots} slots",
+                *_pair(pair, u.names, w.names),
+            )
     return None
 
 
-def _check_shifts(site: Site) -> None:
-    """Shifts are of loops around the block that run in order."""
-    plain = {x.name for x in site.loops if x.kind in SEQUENTIAL}
-    for loop, later in site.block.shifts:
-        if loop not in plain:
-            raise HwgenError(
-                "H413",
-                f"{site.block.name} runs {later} iterations later in {loop}, which is no loop in "
-                "order around it any more",
-                found=f"loops {', '.join(site.names) or 'none'}",
-                allowed="edits that leave the loop as it is",
-                repair="shift last",
-            )
+def _tile(side: Side, depth: int) -> str:
+    """The number of the tile that an instance touches, of a tensor with this home."""
+    extents = [x.extent for x in side.site.loops[:depth]]
+    return " + ".join(f"{prod(extents[n + 1 :])}*{x}" for n, x in enumerate(side.names[:depth]))
+
+
+def _further(site: Site, pair: isl.Pair, depth: int) -> int:
+    """How many tiles further the second of two instances is."""
+    (_, first), (_, second) = pair
+    result = 0
+    for loop, a, b in zip(site.loops[:depth], first, second, strict=False):
+        result = result * loop.extent + b - a
+    return result
 
 
 def _domain(stage: Stage, suffix: str) -> list[str]:
@@ -317,11 +326,9 @@ def _early_readers(state: State, compute: Site, depth: int) -> Violation | None:
     """No contribution runs after a reader of its element in the same home iteration."""
     w = Side(state, compute, "'")
     for reader in state.sites:
-        if reader.block.part == "init":
-            continue
         r = Side(state, reader, "''")
-        for access in r.stage.reads:
-            if access.tensor != w.stage.tensor:
+        for access in r.stage.reads_in(reader.block.part):
+            if w.stage.tensor not in state.versions.get(access.tensor, ()):
                 continue
             elements = equal(r.element(access), w.element(w.stage.target))
             late = isl.some_pair(
@@ -356,6 +363,45 @@ def _check_inside(state: State, site: Site) -> None:
                 allowed=f"instances within {iterator}: 0..{extent - 1}",
                 repair="a guard around the block",
             )
+
+
+def _check_written(state: State, site: Site) -> None:
+    """Of a tensor that stages write in part, nothing else is read."""
+    side = Side(state, site, "'")
+    for access in side.stage.reads_in(site.block.part):
+        versions = [state.stage[t] for t in state.versions.get(access.tensor, ())]
+        if not versions or any(_is_whole(state, s) for s in versions):
+            continue
+        rank = ", ".join(f"e{d}" for d in range(len(access.indices)))
+        at = [f"e{d}" for d in range(len(access.indices))]
+        read = (
+            f"{{ [{rank}] : exists ({', '.join(side.names) or 'z'} : "
+            f"{conjoin(side.domain, equal(at, side.element(access)))}) }}"
+        )
+        written = "; ".join(
+            f"[{rank}] : exists ({', '.join(f'{n}{POINT}' for n, _ in s.iterators) or 'z'} : "
+            f"{conjoin(_domain(s, POINT), equal(at, _elements(s, s.target, POINT)))})"
+            for s in versions
+        )
+        stray = isl.some_point(read, f"{{ {written} }}")
+        if stray is not None:
+            raise HwgenError(
+                "H411",
+                f"{site.block.name} reads what nothing writes",
+                found=f"{access.tensor}[{', '.join(map(str, stray[1]))}]",
+                allowed="elements that a statement writes",
+                repair=f"compute {site.block.stage} at a loop of what reads it, as far as needed",
+            )
+
+
+def _is_whole(state: State, stage: Stage) -> bool:
+    """Whether a stage writes every element of its tensor."""
+    extents = dict(stage.iterators)
+    plain = [i.name for i in stage.target.indices if isinstance(i, Name)]
+    return len(set(plain)) == len(plain) and all(
+        extents[i.name] == e if isinstance(i, Name) else e == 1
+        for i, e in zip(stage.target.indices, state.tensor[stage.tensor].shape, strict=True)
+    )
 
 
 def _check_store(state: State, site: Site) -> None:
@@ -410,7 +456,7 @@ def _check_conflict(
     depth = w.site.names.index(loop)
     if shared(writer, other) <= depth:
         return
-    accesses = [r for r in o.stage.reads if r.tensor == tensor and other.block.part != "init"]
+    accesses = [r for r in o.stage.reads_in(other.block.part) if r.tensor == tensor]
     if other.block.stage == tensor:
         accesses.append(o.stage.target)
     for access in accesses:

@@ -13,17 +13,15 @@ from hwgen.polyhedral.nest.edit import (
     check_not_tensorized,
     check_plain,
     find_loop,
-    find_stage,
     fresh,
     path,
     refuse,
     replace_loop,
     substitute_loops,
 )
-from hwgen.polyhedral.nest.state import Block, Loop, Node, State, map_blocks
+from hwgen.polyhedral.nest.state import Block, Loop, Node, State
 from hwgen.polyhedral.nest.terms import simplify
 from hwgen.spec.expression import Binary, Const, Expr, Name
-from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.processor import LoopKind, Pragma, Processor
 
 MAX_UNROLL = 4096
@@ -289,51 +287,3 @@ def _example(pragma: Pragma) -> str:
     if pragma.values is None:
         return repr(pragma.name)
     return f"{pragma.name!r}, {4 if 4 in pragma.values else pragma.values.minimum}"
-
-
-MAX_SHIFT = 64
-"""Iterations by which a block may run later or earlier than its own."""
-
-
-def shift(state: State, hardware: HardwareSpec, tensor: str, loop: str, iterations: int) -> State:
-    """A stage's blocks, or the one that begins its sums, run `iterations` of a loop later.
-
-    Raises:
-        HwgenError: H413, H414.
-    """
-    find_loop(state, loop)
-    mine = [s for s in state.sites if tensor in (s.block.name, s.block.stage)]
-    if not mine:
-        find_stage(state, tensor)
-    if not hardware.units:
-        raise refuse(
-            f"{tensor} cannot run later than its iteration",
-            f"{hardware.name}, whose processor runs one thing after the other",
-            "chips with units, which work on several iterations at once",
-            f"prefetch({tensor!r}, {loop!r}, ...)",
-        )
-    if abs(iterations) > MAX_SHIFT:
-        raise refuse(
-            f"{tensor} cannot run so much later",
-            str(iterations),
-            f"-{MAX_SHIFT}..{MAX_SHIFT}",
-            "as many iterations as buffers have slots",
-        )
-    outside = next((s for s in mine if loop not in s.names), None)
-    if outside is not None:
-        raise refuse(
-            f"{outside.block.name} is not inside {loop}",
-            f"loops {', '.join(outside.names) or 'none'}",
-            "a loop around the block",
-            f"compute_at({tensor!r}, {loop!r}) first",
-        )
-    names = {s.block.name for s in mine}
-
-    def changed(block: Block) -> Block:
-        if block.name not in names:
-            return block
-        rest = [(n, k) for n, k in block.shifts if n != loop]
-        shifts = tuple(sorted([*rest, *([(loop, iterations)] if iterations else [])]))
-        return replace(block, shifts=shifts)
-
-    return replace(state, root=map_blocks(state.root, changed))

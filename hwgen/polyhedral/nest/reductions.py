@@ -42,8 +42,10 @@ def neutral(op: UpdateOp, dtype: str) -> Const:
     return Const(low if op == "max=" else high)
 
 
-def beginning(stage: Stage, dtype: str) -> Const:
+def beginning(stage: Stage, dtype: str) -> Const | Access:
     """What the elements of a reduction start from."""
+    if stage.seed is not None:
+        return stage.seed
     return neutral(stage.op, dtype) if stage.start is None else stage.start
 
 
@@ -109,12 +111,17 @@ def _initialisation(state: State, stage: Stage, site: Site, depth: int) -> Node:
             extents = extents | {name: loop.extent}
             bindings[loop.name] = Name(name)
     inner = {x.name for x in site.loops[depth:]}
-    known = (inner & used) | {x.name for x in site.loops[:depth]}
+    outside = {x.name for x in site.loops[:depth]}
+    known = (inner & used) | outside
+    banded = bool(site.block.band) and outside.issuperset(site.block.band)
     block = Block(
         stage.tensor,
         "init",
         tuple((i, apply(e, bindings, extents)) for i, e in site.block.bindings if i in spatial),
         tuple(apply(p, bindings, extents) for p in site.block.predicate if set(names(p)) <= known),
+        shifts=tuple((n, k) for n, k in site.block.shifts if n in outside),
+        band=site.block.band if banded else (),
+        lag=site.block.lag if banded else 0,
     )
     node: Node = block
     for name, extent in reversed(made):

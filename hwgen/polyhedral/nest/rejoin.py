@@ -20,9 +20,11 @@ T = TypeVar("T")
 def rejoined(site: Site, depth: int) -> Site:
     """The same instances of a block with fewer loops inside the outermost `depth` ones.
 
-    Nothing changes where the block divides nothing, or where threads store what they combined.
+    Nothing changes where the block divides nothing, where threads store what they combined, or
+    where a band of further loops says when it runs.
     """
-    divided = site.block.store_predicate is None and any(
+    free = site.block.store_predicate is None and {*site.block.band} <= {*site.names[:depth]}
+    divided = free and any(
         isinstance(n, Binary) and n.op in ("//", "%") for e in _used(site.block) for n in walk(e)
     )
     while divided:

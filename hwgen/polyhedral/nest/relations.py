@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 from hwgen.polyhedral.nest.rejoin import rejoined
 from hwgen.polyhedral.nest.state import Block, Loop, Site, Stage, State
@@ -41,6 +42,22 @@ class Side:
         """When an instance runs, by loop: iterations of it."""
         pairs = zip(self.names, self.site.delays, strict=True)
         return tuple(f"{n} + {later}" if later else n for n, later in pairs)
+
+    def time(self, start: int, stop: int) -> str:
+        """When an instance runs in the loops from one to before another, as one number: iterations
+        of the last of them."""
+        loops, lag = self.site.loops, self.site.delays[start]
+        end = start + 1
+        if self.site.start == start:
+            end, lag = start + len(self.block.band), self.block.lag
+        inside = [x.extent for x in loops[start : max(end, stop)]]
+        terms = [
+            f"{prod(inside[n + 1 :])}*{name}"
+            for n, name in enumerate(self.names[start : max(end, stop)])
+        ]
+        linear = f"{' + '.join(terms)} + {lag * prod(inside[end - start :])}"
+        further = prod(inside[stop - start :])
+        return f"floor(({linear})/{further})" if further > 1 else f"({linear})"
 
     @property
     def tuple(self) -> str:
@@ -115,15 +132,22 @@ def same(a: Side, b: Side, depth: int) -> list[str]:
 def before(a: Side, b: Side, depth: int = 0) -> str:
     """Condition: an instance of `a` runs before one of `b`, the outermost `depth` loops equal."""
     common = shared(a.site, b.site)
-    for mine, other in zip(a.site.delays[:depth], b.site.delays[:depth], strict=True):
+    starts = [x.site.start for x in (a, b) if x.site.start is not None]
+    start = min([common, *starts])
+    outside = min(depth, start)
+    for mine, other in zip(a.site.delays[:outside], b.site.delays[:outside], strict=True):
         if mine != other:
             return "0 = 0" if mine < other else "0 = 1"
-    at = equal(a.times, b.times)
+    mine, other = (list(x.times[:start]) for x in (a, b))
+    if start < common:
+        mine.append(a.time(start, common))
+        other.append(b.time(start, common))
+    at = equal(mine, other)
     ways: list[str] = []
-    for d in range(depth, common):
-        ways.append(" and ".join([*at[depth:d], f"{a.times[d]} < {b.times[d]}"]))
+    for d in range(outside, len(at)):
+        ways.append(" and ".join([*at[outside:d], f"{mine[d]} < {other[d]}"]))
     if a.site.places[common] < b.site.places[common]:
-        ways.append(" and ".join(at[depth:common]) or "0 = 0")
+        ways.append(" and ".join(at[outside:]) or "0 = 0")
     if not ways:
         return "0 = 1"
     return "(" + " or ".join(f"({w})" for w in ways) + ")"

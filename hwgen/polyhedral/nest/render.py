@@ -85,18 +85,25 @@ def _block(state: State, block: Block, pad: str) -> Iterator[str]:
     if block.store_predicate is not None:
         text += f"  store if {block.store_predicate}"
     for loop, later in block.shifts:
-        text += f"  {abs(later)} {'later' if later > 0 else 'earlier'} in {loop}"
+        text += _later(later, loop)
+    if block.band:
+        text += _later(block.lag, ", ".join(block.band))
     if block.tensorized is not None:
         at = f"from {block.tensorized.loop}: " if block.tensorized.loop else ""
         text = f"{block.tensorized.intrinsic}  # {at}{text}"
     yield pad + text
 
 
+def _later(iterations: int, loops: str) -> str:
+    return f"  {abs(iterations)} {'later' if iterations > 0 else 'earlier'} in {loops}"
+
+
 def _statement(state: State, block: Block) -> str:
     stage = state.stage[block.stage]
     target: Expr = bound(state, block, stage.target)
     if block.part == "init":
-        return f"{target} = {beginning(stage, state.tensor[stage.tensor].dtype)}"
+        start = bound(state, block, beginning(stage, state.tensor[stage.tensor].dtype))
+        return f"{target} = {start}"
     op = stage.op if block.part == "update" or not stage.reduces else f"{stage.op}(init)"
     return f"{target} {op} {bound(state, block, stage.spelt)}"
 

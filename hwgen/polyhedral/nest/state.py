@@ -45,7 +45,9 @@ class Stage:
     """`target op value` over `iterators` (name, extent), spatial ones first. An update starts from
     the operation's neutral element. `start`: with `=`, what elements begin with that take new
     values from their last ones (`RUNNING`), iteration by iteration in the iterators' order.
-    `kind`: what scheduling added it for."""
+    `kind`: what scheduling added it for. `seed`: with `+=`, the caller's element that a sum starts
+    from in the neutral one's place. `over`: the tensor of which it keeps the elements that it does
+    not write, in whose place it therefore is."""
 
     tensor: str
     iterators: tuple[tuple[str, int], ...]
@@ -54,6 +56,8 @@ class Stage:
     value: Expr
     kind: Literal["compute", "copy"] = "compute"
     start: Const | None = None
+    seed: Access | None = None
+    over: str = ""
 
     @property
     def ordered(self) -> bool:
@@ -80,6 +84,11 @@ class Stage:
         """Distinct accesses of the value, in order of appearance."""
         found = (n for n in walk(self.value) if isinstance(n, Access) and n != RUNNING)
         return tuple(dict.fromkeys(found))
+
+    def reads_in(self, part: str) -> tuple[Access, ...]:
+        """What the instances of a part read: an initialisation, what sums start from."""
+        seed = () if self.seed is None else (self.seed,)
+        return {"init": seed, "update": self.reads}.get(part, (*self.reads, *seed))
 
     @property
     def spelt(self) -> Expr:
@@ -153,7 +162,8 @@ class Block:
     """Instances of a stage. `part`: "whole" (an update that initialises at its first
     contribution), or one of the two after `decompose_reduction`. `store_predicate`: which of the
     instances that hold the same result write it. `shifts`: by loop around it, how many iterations
-    later than its own it runs. `copy`: which, of several blocks for one part, in lowering."""
+    later than its own it runs; `lag`: how many later in the order of the loops of `band`, over the
+    ends of all but the outermost. `copy`: which, of several blocks for one part, in lowering."""
 
     stage: str
     part: Literal["whole", "init", "update"]
@@ -162,6 +172,8 @@ class Block:
     store_predicate: Expr | None = None
     tensorized: Tensorized | None = None
     shifts: tuple[tuple[str, int], ...] = ()
+    band: tuple[str, ...] = ()
+    lag: int = 0
     copy: str = ""
 
     @property
@@ -198,9 +210,14 @@ class Site:
 
     @property
     def delays(self) -> tuple[int, ...]:
-        """Of each loop, how many iterations later than its own the block runs."""
+        """Of each loop, how many iterations later than its own the block runs, its band apart."""
         shifts = dict(self.block.shifts)
         return tuple(shifts.get(n, 0) for n in self.names)
+
+    @property
+    def start(self) -> int | None:
+        """The place of its band's outermost loop, which must be around it; None without a band."""
+        return self.names.index(self.block.band[0]) if self.block.band else None
 
 
 @dataclass(frozen=True)
@@ -245,8 +262,16 @@ class State:
     def extents(self) -> dict[str, int]:
         return {n: x.extent for n, x in self.loop.items()}
 
+    @cached_property
+    def versions(self) -> dict[str, tuple[str, ...]]:
+        """By tensor, itself and those of which it keeps elements."""
+        found: dict[str, tuple[str, ...]] = {}
+        for stage in self.stages:
+            found[stage.tensor] = (stage.tensor, *found.get(stage.over, ()))
+        return found
+
     def readers(self, tensor: str) -> tuple[Stage, ...]:
-        return tuple(s for s in self.stages if any(r.tensor == tensor for r in s.reads))
+        return tuple(s for s in self.stages if any(r.tensor == tensor for r in s.reads_in("whole")))
 
     def place(self, tensor: str) -> Storage:
         """The storage that a tensor has, or that of the tensor in whose place it is."""
@@ -276,6 +301,15 @@ def blocks(nodes: tuple[Node, ...]) -> Iterator[Block]:
                 yield node
             case Loop():
                 yield from blocks(node.body)
+
+
+def alone(node: Node) -> Block | None:
+    """The only block under a node; None where there are several."""
+    while isinstance(node, Loop):
+        if len(node.body) != 1:
+            return None
+        (node,) = node.body
+    return node
 
 
 def sites(

@@ -74,7 +74,7 @@ def test_a_changed_number_makes_another_kernel(script: str, file: Path, capsys: 
     changed = SPLIT.sub("2", script)
     file.write_text(changed)
     assert generated(file, capsys, "--no-auto", "--stage", "script") == changed
-    assert "4 tiles of 32" in generated(file, capsys, "--no-auto")
+    assert "for c_n_o_o in 0..<4:" in generated(file, capsys, "--no-auto")
     assert main(["simulate", *KERNEL, "--script", str(file), "--no-auto"]) == 0
     shown = capsys.readouterr().out
     assert "equal to the reference, bit for bit" in shown

@@ -13,16 +13,15 @@ from tests.unit.nest.toy import (
     MATMUL,
     MATVEC,
     MAX,
-    MIXED,
     NORM,
     ONCE,
-    REUSE,
     ROWSUM,
     SLIDING,
     TWO,
     WINDOWS,
     refusal,
 )
+from tests.unit.nest.unit_refusals import OF_UNITS
 
 CASES: dict[str, list[tuple[Workload, str, str, str, str]]] = {
     "cache_read": [
@@ -247,89 +246,7 @@ CASES: dict[str, list[tuple[Workload, str, str, str, str]]] = {
     "set_address": [
         (CHAIN, "cpu", "s.set_address('b', -64)", "H413", "byte -64"),
     ],
-    "shift": [
-        (CHAIN, "npu", "s.shift('c', 'k', 1)", "H414", "k"),
-        (CHAIN, "npu", "s.shift('d', 'c_i', 1)", "H414", "d"),
-        (CHAIN, "npu", "s.shift('a', 'i', 1)", "H414", "a is an input: no stage computes it"),
-        (CHAIN, "npu", "s.shift('c', 'j', 1)", "H413", "loops c_i, c_j"),
-        (CHAIN, "npu", "s.shift('c', 'c_i', 65)", "H413", "65"),
-        (CHAIN, "npu", "s.shift('c', 'c_i', -65)", "H413", "-65"),
-        (
-            CHAIN,
-            "cpu",
-            "s.shift('c', 'c_i', 1)",
-            "H413",
-            "cpu_generic, whose processor runs one thing after the other",
-        ),
-        (
-            CHAIN,
-            "npu",
-            "s.compute_at('b', 'c_i')\ns.shift('b', 'c_i', 1)",
-            "H411",
-            "c[c_i=0, c_j=0] reads b before what it needs has run: c[c_i=0, c_j=0] and b[i=0, j=0]",
-        ),
-        (
-            ROWSUM,
-            "npu",
-            "s.decompose_reduction('b', 'k')\ns.shift('b_init', 'i', 1)",
-            "H411",
-            "an initialisation comes after a contribution: b_init[i=0] and b[i=0, k=0]",
-        ),
-    ],
-    "alias": [
-        (CHAIN, "npu", "s.alias('c', 'b')", "H413", "c is an output: the caller's array"),
-        (CHAIN, "npu", "s.alias('b', 'c')", "H413", "c is an output: the caller's array"),
-        (CHAIN, "npu", "s.alias('b', 'a')", "H413", "a is an input: the caller's array"),
-        (CHAIN, "npu", "s.alias('b', 'd')", "H414", "d"),
-        (CHAIN, "npu", "s.alias('b', 'b')", "H413", "b in the place of b"),
-        (
-            REUSE,
-            "npu",
-            "s.set_scope('b', 'local')\ns.set_scope('t', 'local')\n"
-            "c_local = s.cache_write('c', 'local')\n"
-            "s.alias('c_local', 't')\ns.alias('t', 'c_local')",
-            "H413",
-            "c_local in the place of t",
-        ),
-        (
-            REUSE,
-            "cpu",
-            "s.alias('t', 'b')",
-            "H413",
-            "cpu_generic, whose processor allocates each buffer while it is in use",
-        ),
-        (
-            NORM,
-            "npu",
-            "s.set_scope('t', 'local')\ns.cache_read('a', 'local')\ns.alias('t', 'a_local')",
-            "H413",
-            "float32[16] and float32[16, 32]",
-        ),
-        (
-            MIXED,
-            "npu",
-            "s.set_scope('b', 'local')\ns.cache_read('a', 'local')\ns.alias('b', 'a_local')",
-            "H413",
-            "int32[16] and int8[16]",
-        ),
-        (
-            REUSE,
-            "npu",
-            "s.set_scope('b', 'local')\ns.alias('t', 'b')",
-            "H413",
-            "the default memory and local",
-        ),
-        *(
-            (
-                REUSE,
-                "npu",
-                f"s.set_scope('b', 'local')\ns.set_scope('t', 'local')\n{edit}",
-                "H411",
-                "t[t_i=0, t_j=0] overwrites an element of b that c[c_i=0, c_j=0] uses",
-            )
-            for edit in ("s.alias('t', 'b')", "s.alias('b', 't')")
-        ),
-    ],
+    **OF_UNITS,
 }
 """Per primitive: a workload, a chip, a script whose last line is refused, the code, what was found.
 Where a dependence is at stake (H411, H412), `found` names two instances between which it breaks."""

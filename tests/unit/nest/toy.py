@@ -60,6 +60,17 @@ GROUP = make(
     },
     ["D[i, j] = A[i, j] + B[i, j]", "E[i, j] = D[i, j] + B[i, j]", "F[i] += E[i, k]"],
 )
+BIASED = make(
+    "biased",
+    {
+        "x": "int32[16, 8]",
+        "w": "int32[8, 12]",
+        "bias": "int32[12]",
+        "acc": "int32[16, 12]",
+        "y": "int32[16, 12]",
+    },
+    ["acc[i, j] += x[i, k] * w[k, j]", "y[i, j] = max(acc[i, j] + bias[j], 0)"],
+)
 NORM = make(
     "norm",
     {

@@ -88,7 +88,7 @@ def test_a_chip_that_adds_in_order_does_it_bit_for_bit(
     """The last one does not fit on the chip: its reduction runs in tiles, in order."""
     workload = saturating(c, k, begin=begin, order=order)
     compilation = compile_kernel(workload, changed(mat="4 KiB" if k < 32 else "64 B"))
-    loops = [x.loop for x in compilation.schedule.tiling.loops]
+    loops = [x.loop for x in compilation.tiling.loops]
     assert ("c" in loops and "k" in loops) == (k == 32)
     inputs = random_inputs(workload, 1)
     examine(compilation, inputs)

@@ -143,9 +143,7 @@ def test_the_result_reads_as_a_paragraph() -> None:
 
 def test_a_given_schedule_is_not_searched_for() -> None:
     c = compiled("gemm")
-    other = hwgen.compile_kernel(
-        c.workload, c.hardware, schedule=Candidate(c.schedule.tiling, cycles=1.0)
-    )
+    other = hwgen.compile_kernel(c.workload, c.hardware, schedule=Candidate(c.tiling, cycles=1.0))
     assert other.cycles == c.cycles
     assert str(other.search) == "search: none, the schedule was given"
 
@@ -173,7 +171,7 @@ def test_a_large_space_is_restricted_and_a_small_one_whole() -> None:
 
 
 def test_neighbours_differ_in_one_thing_and_fit() -> None:
-    tiling = compiled("add").schedule.tiling
+    tiling = compiled("add").tiling
     found = list(neighbours(chip(), tiling))
     assert found
     assert str(tiling) not in {str(t) for t in found}
@@ -189,7 +187,7 @@ def test_a_short_last_tile_can_be_the_better_one() -> None:
     workload = hwgen.load_workload(ROOT / "workloads" / "relu.yaml", {"M": 8, "N": 80})
     found = hwgen.compile_kernel(workload, chip())
     assert found.search.beside > 0
-    assert [(x.tile, x.last) for x in found.schedule.tiling.loops] == [(5, 3)]
+    assert [(x.tile, x.last) for x in found.tiling.loops] == [(5, 3)]
 
 
 def test_an_expired_watch_says_its_limit() -> None:

@@ -54,7 +54,7 @@ def tiled_kernel(sizes: tuple[int, int, int], tiles: tuple[int, int, int]) -> Co
         ROOT / "workloads" / "matmul.yaml", dict(zip("MNK", sizes, strict=True))
     )
     found = compile_kernel(workload, chip(), options=QUICK)
-    tiling = found.schedule.tiling
+    tiling = found.tiling
     names = [n for n, _ in tiling.depths]
     wanted = dict(zip("mnk", tiles, strict=True))
     tiling = replace(

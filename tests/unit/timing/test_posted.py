@@ -229,7 +229,7 @@ def test_the_estimate_of_a_single_slot() -> None:
     """Each tile of sums waits until the last has left its slot, not until it is written."""
     made = waiting_gemm()
     slow = made.hardware
-    match, tiling = made.match, made.schedule.tiling
+    match, tiling = made.match, made.tiling
     store = next(o for o in match.selection.operations if o.kind == "store")
     # Rows one by one: four blocks that are one burst.
     tiles = dict(match.count) | {n: 1 for n in tiling.order if match.count[n] == 32}

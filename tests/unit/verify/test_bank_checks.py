@@ -65,7 +65,7 @@ def test_what_is_wrong_is_named() -> None:
     named = refused("a_vtcm", banks=(1, 0)).diagnostic
     assert named.code == "H741"
     assert "slots begin in banks 0, 1, named are 1, 0" in named.found
-    both = refused("c_acc_vmem", banks=(0,)).diagnostic
+    both = refused("c_vmem", banks=(0,)).diagnostic
     assert (both.code, both.allowed) == ("H741", "no banks")
     overlap = refused("a_vtcm", slot_stride=8000).diagnostic
     assert (overlap.code, "overlap" in overlap.message) == ("H732", True)

@@ -390,7 +390,7 @@ def test_options_that_contradict(arguments: list[str], capsys: pytest.CaptureFix
 
 def test_a_mutation_of_tokens_leaves_the_calls_as_they_are() -> None:
     """In this draw a condition decides on calls and on their tokens at once."""
-    draw = draw_of(3021)
+    draw = draw_of(3120)
     chip, workload = draw.data
     hardware = parse_hardware(chip)
     program = compile_ranked(parse_workload(workload), hardware, draw.rank).program

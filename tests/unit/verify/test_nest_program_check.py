@@ -21,7 +21,7 @@ from hwgen.spec.load import load_hardware, load_workload, parse_workload
 from hwgen.spec.processor import Processor
 from hwgen.spec.workload import Workload
 from hwgen.verify.examine_nest import examine_nest
-from hwgen.verify.mutations_nest import nest_mutations
+from hwgen.verify.mutations_nest import IN_PLACE, nest_mutations
 from tests.unit.codegen_nest import samples
 from tests.unit.codegen_nest.test_threads import tiled
 
@@ -57,7 +57,14 @@ def test_defects_of_a_small_program_are_found() -> None:
             assert refused or name != "dropped barrier"
             found[name] += refused
     assert found["dropped barrier"] == 2
-    assert found.keys() == {"dropped barrier", "dropped guard", "one more iteration", BESIDE}
+    moved = {f"{IN_PLACE} a_scratch at 0", f"{IN_PLACE} b_scratch at 32"}
+    assert found.keys() == {
+        "dropped barrier",
+        "dropped guard",
+        "one more iteration",
+        BESIDE,
+        *moved,
+    }
     assert all(found.values())
 
 

@@ -1,0 +1,133 @@
+"""The order of a buffer's coordinates: the one with the fewest calls, as the steps that hardware
+loops take are limited. In doubt, that of the tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import permutations
+from math import prod
+
+from hwgen.codegen.lower.blocks import Covered
+from hwgen.codegen.lower.live import apart
+from hwgen.codegen.lower.nests import Piece, peeled
+from hwgen.codegen.lower.places import Place, Places
+from hwgen.codegen.lower.sites import Builder, CallSite, Known, sites_of
+from hwgen.errors import HwgenError
+from hwgen.polyhedral.nest.state import map_blocks
+from hwgen.spec.hardware import Intrinsic
+
+FREE_STEPS = 64
+"""A hardware loop whose steps of an operand have at least so many values leaves its order free."""
+
+MAX_PERMUTED = 5
+"""Coordinates of a buffer of which every order is tried."""
+
+ROUNDS = 2
+"""How often each buffer's order is reconsidered, given the others'."""
+
+
+def in_best_order(covered: Covered, places: Places, whole: Mapping[str, Collection[str]]) -> Places:
+    """The same places, buffers laid out for the calls on them. `whole`: see `peeled`."""
+    found = {p.name: p for p in places.values()}
+    particular = [p.name for p in found.values() if _is_particular(covered, places, p)]
+    if not particular:
+        return places
+    # When a block runs decides nothing about its calls.
+    root = map_blocks(covered.state.root, lambda b: replace(b, shifts=(), band=(), lag=0))
+    ordered = {s.tensor for s in covered.state.stages if s.ordered}
+    search = _Search(covered, peeled(root, whole, ordered=ordered))
+    for _ in range(ROUNDS if len(particular) > 1 else 1):
+        for name in particular:
+            users = frozenset(block for (block, _), p in places.items() if p.name == name)
+            ways = [replace(found[name], strides=strides) for strides in _ways(found[name])]
+            costs = [search.calls(_with(places, found | {name: w}), users) for w in ways]
+            found[name] = ways[costs.index(min(costs))]
+    return _with(places, found)
+
+
+def _with(places: Places, found: Mapping[str, Place]) -> Places:
+    return {use: found[p.name] for use, p in places.items()}
+
+
+class _Search:
+    """What calls an order takes."""
+
+    def __init__(self, covered: Covered, pieces: Sequence[Piece]) -> None:
+        self.covered, self.pieces = covered, pieces
+        self.known = Known.nothing()
+
+    def calls(self, places: Places, users: frozenset[str]) -> float:
+        """Calls of some blocks in all iterations."""
+        builder = Builder(self.covered, places, apart(places), only=users, known=self.known)
+        try:
+            sites = list(sites_of(builder.items(self.pieces)))
+        except HwgenError as error:
+            if error.code != "H614":
+                raise
+            return float("inf")
+        if not all(map(_begins, sites)):
+            return float("inf")
+        return sum(s.absorbed.issued * prod(x.high - x.low for x in s.loops) for s in sites)
+
+
+def _begins(site: CallSite) -> bool:
+    """Whether calls begin where the address fields of their operands may."""
+    for operand, address in zip(site.operation.intrinsic.operands, site.addresses, strict=True):
+        step = operand.address.step
+        moving = [c for n, c in address.offset.terms if n not in site.repeats]
+        moving += [address.slot_stride] if address.turn is not None else []
+        if any(c % step for c in moving):
+            return False
+    return True
+
+
+def _is_particular(covered: Covered, places: Places, place: Place) -> bool:
+    """Whether some hardware loop takes few steps of a buffer, or its blocks are no whole multiples
+    of what addresses are counted in."""
+    if place.image is not None or place.dimensions:
+        return False
+    if place.span % place.granule:
+        return True
+    if sum(n > 1 for n in place.counts) < 2:
+        return False
+    return any(
+        _takes_few(call.intrinsic, call.intrinsic.operands[k].name)
+        for (block, k), p in places.items()
+        if p.name == place.name
+        for call in [covered.calls[block]]
+    )
+
+
+def _takes_few(intrinsic: Intrinsic, operand: str) -> bool:
+    rules = (x.stride(operand) for x in intrinsic.loops if not x.software)
+    return any(
+        rule.range.maximum > 0
+        and not rule.dense_after
+        and (rule.range.gaps or rule.range.maximum - rule.range.minimum < FREE_STEPS)
+        for rule in rules
+    )
+
+
+def _ways(place: Place) -> Iterator[tuple[int, ...]]:
+    """The strides of every order; dense first, then rows of more and more coordinates apart, so
+    that calls begin where addresses may."""
+    whole = place.span % place.granule == 0
+    rank = len(place.counts)
+    for padded in (None,) if whole else (None, *reversed(range(rank))):
+        for order in _orders(place.counts):
+            yield place.arranged(order, padded)
+
+
+def _orders(counts: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """The tensor's order first."""
+    rank = len(counts)
+    moving = [d for d in range(rank) if counts[d] > 1]
+    still = [d for d in range(rank) if counts[d] == 1]
+    if len(moving) <= MAX_PERMUTED:
+        for order in permutations(moving):
+            yield (*still, *order)
+        return
+    for d in reversed(moving):
+        yield (*still, *(n for n in moving if n != d), d)

@@ -1,0 +1,185 @@
+"""Conditions over loops that run over ranges: where they hold always, never, or sometimes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from hwgen.codegen.nest.conditions import conjuncts, implied
+from hwgen.polyhedral.affine import Affine, affine
+from hwgen.polyhedral.nest.terms import addends, simplify
+from hwgen.spec.expression import Binary, BinaryOp, Const, Expr, Name, add, names, substitute
+
+ANY_EXTENT = 1 << 30
+"""Of a loop whose range shall decide nothing."""
+
+Ranges = Mapping[str, tuple[int, int]]
+"""By loop, the half-open interval that it runs over."""
+
+
+def is_bound(condition: Expr) -> bool:
+    """Whether a condition compares one loop with a number."""
+    match condition:
+        case Binary("==" | "<" | "<=" | ">" | ">=", Name(), Const(int())):
+            return True
+        case _:
+            return False
+
+
+def bounded(conditions: Iterable[Expr], loop: str, low: int, high: int) -> tuple[int, int]:
+    """The part of a loop's range in which conditions that compare it with a number hold."""
+    for condition in conditions:
+        for part in conjuncts(condition):
+            match part:
+                case Binary("==", Name(name), Const(int(value))) if name == loop:
+                    low, high = max(low, value), min(high, value + 1)
+                case Binary("<" | "<=" as op, Name(name), Const(int(value))) if name == loop:
+                    high = min(high, value + (op == "<="))
+                case Binary(">" | ">=" as op, Name(name), Const(int(value))) if name == loop:
+                    low = max(low, value + (op == ">"))
+                case _:
+                    pass
+    return low, max(low, high)
+
+
+def bounds(loop: str, own: tuple[int, int], span: tuple[int, int]) -> list[Expr]:
+    """The conditions that a loop over a span is in a part of it."""
+    (low, high), (first, end) = own, span
+    if high == low + 1 and own != span:
+        return [Binary("==", Name(loop), Const(low))]
+    found: list[Expr] = []
+    if low > first:
+        found.append(Binary(">=", Name(loop), Const(low)))
+    if high < end:
+        found.append(Binary("<", Name(loop), Const(high)))
+    return found
+
+
+def for_any(condition: Expr, lanes: Mapping[str, int]) -> Expr:
+    """The condition that another one holds for at least one lane."""
+    match condition:
+        case Binary("<" | "<=" | ">" | ">=" as op, left, right) if lanes:
+            slack = Binary("-", left, right)
+            extents = dict.fromkeys(names(slack), ANY_EXTENT) | dict(lanes)
+            for coefficient, term in addends(simplify(slack, extents)):
+                if isinstance(term, Name) and term.name in lanes:
+                    least = (coefficient > 0) == (op in ("<", "<="))
+                    value = 0 if least else lanes[term.name] - 1
+                    condition = substitute(condition, {term.name: Const(value)})
+            return condition
+        case _:
+            return condition
+
+
+@dataclass(frozen=True, eq=False)
+class Condition:
+    """A condition, and what is asked of it again and again. `slack`: where it compares affine
+    functions, the first less the second."""
+
+    expr: Expr
+    loops: frozenset[str]
+    op: str
+    slack: Affine | None
+
+    @classmethod
+    def of(cls, expr: Expr) -> Condition:
+        loops = frozenset(names(expr))
+        match expr:
+            case Binary("<" | "<=" | ">" | ">=" | "==" as op, left, right):
+                free = dict.fromkeys(loops, ANY_EXTENT)
+                return cls(expr, loops, op, affine(simplify(Binary("-", left, right), free)))
+            case _:
+                return cls(expr, loops, "", None)
+
+    def holds(self, ranges: Ranges) -> bool | None:
+        """Whether it holds wherever loops are in these ranges, nowhere there, or neither."""
+        if self.slack is None:
+            return decided(self.expr, ranges)
+        low = high = self.slack.constant
+        for name, coefficient in self.slack.terms:
+            first, end = ranges[name]
+            ends = coefficient * first, coefficient * (end - 1)
+            low, high = low + min(ends), high + max(ends)
+        match self.op:
+            case "<":
+                always, never = high < 0, low >= 0
+            case "<=":
+                always, never = high <= 0, low > 0
+            case ">":
+                always, never = low > 0, high <= 0
+            case ">=":
+                always, never = low >= 0, high < 0
+            case _:
+                always, never = low == high == 0, low > 0 or high < 0
+        return True if always else False if never else None
+
+
+def parts_of(
+    condition: Condition, loop: str, low: int, high: int, ranges: Ranges
+) -> list[tuple[int, int, bool | None]]:
+    """Parts of a range in which a condition holds always, never, or as inner loops decide."""
+
+    def over(a: int, b: int) -> bool | None:
+        return condition.holds({**ranges, loop: (a, b)})
+
+    whole = over(low, high)
+    open_ends = (over(low, low + 1), over(high - 1, high)) == (None, None)
+    if whole is not None or high - low == 1 or open_ends:
+        return [(low, high, whole)]
+    middle = (low + high) // 2
+    first, *rest = parts_of(condition, loop, middle, high, ranges)
+    found = parts_of(condition, loop, low, middle, ranges)
+    if found[-1][2] == first[2]:
+        found[-1] = (found[-1][0], first[1], first[2])
+    else:
+        found.append(first)
+    return [*found, *rest]
+
+
+_OPPOSITE: dict[str, BinaryOp] = {
+    "<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "==",
+}  # fmt: skip
+
+
+def decided(condition: Expr, ranges: Ranges) -> bool | None:
+    """Whether a condition holds wherever loops are in these ranges, nowhere there, or neither."""
+    if is_bound(condition) and (loop := names(condition)[0]) in ranges:
+        low, high = ranges[loop]
+        part = bounded([condition], loop, low, high)
+        return True if part == (low, high) else False if part[0] == part[1] else None
+    used = [n for n in dict.fromkeys(names(condition)) if n in ranges]
+    shifted = {n: add(Name(n), Const(ranges[n][0])) for n in used if ranges[n][0]}
+    extents = {n: ranges[n][1] - ranges[n][0] for n in used}
+    condition = substitute(condition, shifted)
+    if _holds(condition, extents):
+        return True
+    return False if _fails(condition, extents) else None
+
+
+def _holds(condition: Expr, extents: Mapping[str, int]) -> bool:
+    match condition:
+        case Binary("and", left, right):
+            return _holds(left, extents) and _holds(right, extents)
+        case Binary("or", left, right):
+            return _holds(left, extents) or _holds(right, extents)
+        case Binary("!=", left, right):
+            return any(
+                implied(Binary(op, simplify(left, extents), simplify(right, extents)), extents)
+                for op in ("<", ">")
+            )
+        case Binary("<" | "<=" | ">" | ">=" | "==" as op, left, right):
+            return implied(Binary(op, simplify(left, extents), simplify(right, extents)), extents)
+        case _:
+            return False
+
+
+def _fails(condition: Expr, extents: Mapping[str, int]) -> bool:
+    match condition:
+        case Binary("and", left, right):
+            return _fails(left, extents) or _fails(right, extents)
+        case Binary("or", left, right):
+            return _fails(left, extents) and _fails(right, extents)
+        case Binary(op, left, right) if op in _OPPOSITE:
+            return _holds(Binary(_OPPOSITE[op], left, right), extents)
+        case _:
+            return False

@@ -1,0 +1,43 @@
+"""Buffers that outlive the loops around all that uses them, tile by tile."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hwgen.polyhedral.nest.aliases import places_of
+from hwgen.polyhedral.nest.legality import touches, violation
+from hwgen.polyhedral.nest.relations import shared
+from hwgen.polyhedral.nest.state import Block, State, map_blocks
+from hwgen.spec.expression import Binary, Const, Name
+
+
+def tiled(state: State, tensor: str, home: tuple[str, ...]) -> tuple[str, ...]:
+    """The loops whose iterations each use a tile of their own of a tensor's buffer: those around
+    its home, and those inside it that only the first iterations of others keep from being.
+
+    What is computed in the first iteration of a loop alone, and stays, is read tile by tile in the
+    others. Without that condition each tile's home were inside.
+    """
+    home_of = places_of(state)
+    if [t for t, place in home_of.items() if place == home_of.get(tensor, tensor)] != [tensor]:
+        return home
+    sites = [s for s in state.sites if touches(state, s, tensor)]
+    depth = min(shared(sites[0], s) for s in sites)
+    depth = min(depth, len(sites[0].names))
+    around = sites[0].names[:depth]
+    if depth <= len(home) or tensor not in state.stage:
+        return home
+    first = {Binary("==", Name(n), Const(0)) for n in around[len(home) :]}
+
+    def always(block: Block) -> Block:
+        if block.stage != tensor:
+            return block
+        return replace(block, predicate=tuple(p for p in block.predicate if p not in first))
+
+    whole = replace(state, root=map_blocks(state.root, always))
+    if whole.root == state.root:
+        return home
+    for d in range(depth, len(home), -1):
+        if violation(whole, state.stage[tensor], d, output=False) is None:
+            return around[:d]
+    return home
