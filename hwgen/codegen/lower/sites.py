@@ -319,7 +319,7 @@ def _spans(loops: Sequence[Around], guards: Sequence[Expr]) -> dict[str, tuple[i
 
 def _never_again(slot: Affine, spans: Ranges, slots: int) -> bool:
     """Whether slots are taken in order and none twice."""
-    low, high = slot.fix({}).interval({n: high - low for n, (low, high) in spans.items()})
+    low, high = slot.interval({n: high - low for n, (low, high) in spans.items()})
     first = sum(slot.coefficient(n) * low for n, (low, _) in spans.items())
     return low + first >= 0 and high + first < slots
 

@@ -16,6 +16,7 @@ from hwgen.polyhedral.nest.state import (
     Storage,
     Tensor,
     conjunction,
+    covers,
 )
 from hwgen.spec.expression import (
     Access,
@@ -50,7 +51,8 @@ def build_state(workload: Workload, resident: Mapping[str, str] | None = None) -
             value = replace_access(value, statement.target, RUNNING)
         value = rename_tensors(value, current)
         over = ""
-        if written in current and not _is_whole(statement, tensors[written]):
+        indices, extents = statement.target.indices, dict(statement.loops)
+        if written in current and not covers(indices, extents, tensors[written].shape):
             over = current[written]
         start = None
         if statement.ordered:
@@ -112,26 +114,15 @@ def _started(
     return zero, replace_access(value, RUNNING, chosen)
 
 
-def _is_whole(statement: Statement, tensor: Tensor) -> bool:
-    """Whether a statement writes every element of a tensor."""
-    indices = statement.target.indices
-    extents = dict(statement.loops)
-    plain = [i.name for i in indices if isinstance(i, Name)]
-    return len(set(plain)) == len(plain) and all(
-        extents[i.name] == e if isinstance(i, Name) else (i, e) == (Const(0), 1)
-        for i, e in zip(indices, tensor.shape, strict=True)
-    )
-
-
 def check_whole(workload: Workload) -> None:
     """Raises:
     HwgenError: H410 where a statement rewrites only a part of a tensor.
     """
     written: set[str] = set()
     for statement in workload.statements:
-        declared = workload.tensor[statement.target.tensor]
-        tensor = Tensor(declared.name, declared.dtype, declared.shape, declared.role)
-        if tensor.name in written and not _is_whole(statement, tensor):
+        tensor = workload.tensor[statement.target.tensor]
+        whole = covers(statement.target.indices, dict(statement.loops), tensor.shape)
+        if tensor.name in written and not whole:
             raise HwgenError(
                 "H410",
                 f"{tensor.name} is rewritten in part",

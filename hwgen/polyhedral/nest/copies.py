@@ -26,6 +26,7 @@ from hwgen.polyhedral.nest.state import (
     Storage,
     Tensor,
     blocks,
+    covers,
     map_blocks,
 )
 from hwgen.spec.expression import Access, Binary, Const, Name, names, substitute
@@ -126,8 +127,7 @@ def cache_write(state: State, tensor: str, memory: str) -> tuple[State, str]:
     result = state.tensor[tensor]
     name = unique(f"{tensor}_{memory}", state.tensor)
     moved = replace(stage, tensor=name, target=Access(name, stage.target.indices), over="")
-    plain = [i.name for i in stage.target.indices if isinstance(i, Name)]
-    whole = len(set(plain)) == len(stage.target.indices) == len(result.shape)
+    whole = covers(stage.target.indices, dict(stage.iterators), result.shape)
     copy = _copy(tensor, name, result.shape) if whole else _copied(stage, tensor, name)
     copy = replace(copy, over=stage.over)
     stages: list[Stage] = []

@@ -37,7 +37,7 @@ from hwgen.polyhedral.nest.relations import (
     same,
     shared,
 )
-from hwgen.polyhedral.nest.state import Site, Stage, State
+from hwgen.polyhedral.nest.state import Site, Stage, State, covers
 from hwgen.polyhedral.nest.terms import interval, isl_text
 from hwgen.spec.expression import Access, Name, substitute
 
@@ -370,7 +370,9 @@ def _check_written(state: State, site: Site) -> None:
     side = Side(state, site, "'")
     for access in side.stage.reads_in(site.block.part):
         versions = [state.stage[t] for t in state.versions.get(access.tensor, ())]
-        if not versions or any(_is_whole(state, s) for s in versions):
+        shape = state.tensor[access.tensor].shape
+        whole = (covers(s.target.indices, dict(s.iterators), shape) for s in versions)
+        if not versions or any(whole):
             continue
         rank = ", ".join(f"e{d}" for d in range(len(access.indices)))
         at = [f"e{d}" for d in range(len(access.indices))]
@@ -392,16 +394,6 @@ def _check_written(state: State, site: Site) -> None:
                 allowed="elements that a statement writes",
                 repair=f"compute {site.block.stage} at a loop of what reads it, as far as needed",
             )
-
-
-def _is_whole(state: State, stage: Stage) -> bool:
-    """Whether a stage writes every element of its tensor."""
-    extents = dict(stage.iterators)
-    plain = [i.name for i in stage.target.indices if isinstance(i, Name)]
-    return len(set(plain)) == len(plain) and all(
-        extents[i.name] == e if isinstance(i, Name) else e == 1
-        for i, e in zip(stage.target.indices, state.tensor[stage.tensor].shape, strict=True)
-    )
 
 
 def _check_store(state: State, site: Site) -> None:

@@ -8,7 +8,7 @@ constant extent. One block instance runs for each point of its loops at which `p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
@@ -18,6 +18,7 @@ from hwgen.spec.expression import (
     Binary,
     Const,
     Expr,
+    Name,
     UpdateOp,
     names,
     replace_access,
@@ -45,9 +46,9 @@ class Stage:
     """`target op value` over `iterators` (name, extent), spatial ones first. An update starts from
     the operation's neutral element. `start`: with `=`, what elements begin with that take new
     values from their last ones (`RUNNING`), iteration by iteration in the iterators' order.
-    `kind`: what scheduling added it for. `seed`: with `+=`, the caller's element that a sum starts
-    from in the neutral one's place. `over`: the tensor of which it keeps the elements that it does
-    not write, in whose place it therefore is."""
+    `kind`: what scheduling added it for. `seed`: the element of another tensor that a sum, or a
+    greatest or least element, starts from in the neutral one's place. `over`: the tensor of which
+    it keeps the elements that it does not write, in whose place it therefore is."""
 
     tensor: str
     iterators: tuple[tuple[str, int], ...]
@@ -352,6 +353,15 @@ def map_blocks(nodes: tuple[Node, ...], edit: Callable[[Block], Node | None]) ->
                 if body:
                     result.append(replace(node, body=body))
     return tuple(result)
+
+
+def covers(indices: Sequence[Expr], extents: Mapping[str, int], shape: Sequence[int]) -> bool:
+    """Whether indices, over iterators of these extents, take every element of an array once."""
+    plain = [i.name for i in indices if isinstance(i, Name)]
+    return len(set(plain)) == len(plain) and all(
+        extents[i.name] == e if isinstance(i, Name) else (i, e) == (Const(0), 1)
+        for i, e in zip(indices, shape, strict=True)
+    )
 
 
 def conjunction(conditions: tuple[Expr, ...]) -> Expr | None:
