@@ -11,6 +11,7 @@ import typer
 from hwgen.cli.guard import guarded
 from hwgen.cli.pictures import Pictures
 from hwgen.cli.searching import Search
+from hwgen.cli.target import Target
 from hwgen.spec.find import SPEC_FOLDER, shipped_in
 
 STAGES = (
@@ -34,6 +35,13 @@ class Engine(str, Enum):
     BOTH = "both"
     PYTHON = "python"
     C = "c"
+
+
+class TargetName(str, Enum):
+    """What `generate` writes C for."""
+
+    HOST = "host"
+    FIRMWARE = "firmware"
 
 
 class Data(str, Enum):
@@ -289,6 +297,7 @@ def schema(
         "generate --spec CHIP --workload gemm --stage script > gemm.py",
         "generate --spec CHIP --workload gemm --script gemm.py --no-auto",
         "generate --spec LOOPS --workload gemm --stage script",
+        "generate --spec CHIP --workload gemm --target firmware --weights b=b.npy -o firmware",
         "generate --spec CHIP            (every workload that the chip can run)",
     )
 )
@@ -320,7 +329,23 @@ def generate(
             "--output",
             metavar="DIR",
             parser=_path,
-            help="Write NAME.c, NAME.h and NAME_model.c here.",
+            help="Write NAME.c, NAME.h and NAME_model.c here; for firmware also what a program "
+            "needs to take them in.",
+        ),
+    ] = None,
+    target: Annotated[
+        TargetName,
+        typer.Option(
+            help="firmware: nothing takes memory from a heap; the caller gives a workspace."
+        ),
+    ] = TargetName.HOST,
+    weights: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option(
+            "--weights",
+            metavar="T=FILE.npy",
+            help="With --target firmware: values of a constant, compiled in as the chip reads "
+            "them; may be repeated.",
         ),
     ] = None,
     report: ReportOption = None,
@@ -336,6 +361,9 @@ def generate(
     """
     if script is not None and len(workloads or []) != 1:
         raise typer.BadParameter("a script is for one workload", param_hint="'--script'")
+    if weights and (target is not TargetName.FIRMWARE or len(workloads or []) != 1):
+        said = "they are compiled into the firmware of one workload"
+        raise typer.BadParameter(said, param_hint="'--weights'")
     with guarded():
         from hwgen.cli import generate as body
         from hwgen.cli.nest import Script
@@ -343,7 +371,10 @@ def generate(
         search = Search(search_seconds, cached=not no_cache)
         pictures = Pictures(report, trace)
         asked = Script(script, auto=not no_auto)
-        body.generate(spec, workloads or [], settings or [], stage, output, search, pictures, asked)
+        made_for = Target(target is TargetName.FIRMWARE, tuple(weights or ()))
+        body.generate(
+            spec, workloads or [], settings or [], stage, output, search, pictures, asked, made_for
+        )
 
 
 @app.command(

@@ -11,14 +11,16 @@ import typer
 from hwgen.cli.app import NEST_STAGES, STAGES
 from hwgen.cli.nest import NO_SCRIPT, Script
 from hwgen.cli.nest import generate as generate_nest
-from hwgen.cli.output import write_files
+from hwgen.cli.output import add_files, write_files
 from hwgen.cli.pictures import Pictures
 from hwgen.cli.resolve import Request, WorkloadRequest, resolve
 from hwgen.cli.searching import Search, searching
+from hwgen.cli.target import HOST, Target, report_files, weights_of
 from hwgen.errors import HwgenError, Location
 from hwgen.spec.find import nearest
 
 if TYPE_CHECKING:
+    from hwgen.cli.firmware import FirmwareKernel
     from hwgen.compiled import Compiled
     from hwgen.spec.hardware import HardwareSpec
     from hwgen.spec.workload import Workload
@@ -42,13 +44,14 @@ def generate(
     search: Search,
     pictures: Pictures,
     script: Script = NO_SCRIPT,
+    target: Target = HOST,
 ) -> None:
     """Compile every workload asked for; write and report only once all of them are compiled."""
     request = resolve(spec, workloads, settings)
     hardware = load(request)
     if hardware.processor is not None and not hardware.units:
         pictures.refuse(hardware.name)
-        generate_nest(request, hardware, stage, output, search, script)
+        generate_nest(request, hardware, stage, output, search, script, target)
         return
     if stage is not None and stage not in STAGES:
         close = nearest(stage, STAGES)
@@ -60,14 +63,22 @@ def generate(
             allowed=", ".join(STAGES),
             repair="leave it out" if loops else f"did you mean {close}?" if close else "",
         )
+    weights = weights_of(request, target)
     compiled, refused = _compile_all(request, hardware, search, script)
+    firmware: list[FirmwareKernel] = []
+    if target.firmware:
+        from hwgen.cli.firmware import of_units
+
+        firmware = [of_units(c, weights) for c in compiled]
+    files = _files(compiled, firmware, hardware)
     if output is not None:
-        _write(output, compiled)
+        write_files(output, files)
     drawn = pictures.write(compiled)
     if stage is not None:
-        _show_stage(stage, compiled, every=request.every)
+        _show_stage(stage, compiled, firmware, every=request.every)
     else:
-        _report(request, compiled, refused, output)
+        _report(request, compiled, refused)
+        report_files(firmware, output, files)
         for line in drawn:
             typer.echo(line)
     broken = [e for _, e in refused if e.code.startswith((*_BAD_FILE, *_OF_PROGRAM))]
@@ -168,29 +179,30 @@ def _check(made: Compiled, workload: Path) -> None:
         raise error.at(Location(str(workload))) from error
 
 
-def _write(folder: Path, compiled: Sequence[Compiled]) -> None:
+def _files(
+    compiled: Sequence[Compiled], firmware: Sequence[FirmwareKernel], hardware: HardwareSpec
+) -> dict[str, str]:
+    if firmware:
+        from hwgen.cli.firmware import firmware_files
+
+        return firmware_files(firmware, hardware)
     files: dict[str, str] = {}
     for c in compiled:
-        name = c.source.function
-        if f"{name}.c" in files:
-            raise HwgenError(
-                "H009",
-                f"two workloads are called {name}",
-                repair="compile them into different folders",
-            )
-        files[f"{name}.c"] = c.source.c
-        files[f"{name}.h"] = c.source.header
-        files[f"{name}_model.c"] = c.source.model
-    write_files(folder, files)
+        made = c.source
+        texts = {".c": made.c, ".h": made.header, "_model.c": made.model}
+        add_files(files, made.function, {f"{made.function}{end}": x for end, x in texts.items()})
+    return files
 
 
-def _show_stage(stage: str, compiled: Sequence[Compiled], *, every: bool) -> None:
+def _show_stage(
+    stage: str, compiled: Sequence[Compiled], firmware: Sequence[FirmwareKernel], *, every: bool
+) -> None:
     from hwgen.report.text import stage_text
 
-    for c in compiled:
+    for n, c in enumerate(compiled):
         heading = f"== {c.workload.name}\n" if len(compiled) > 1 else ""
         try:
-            text = stage_text(c, stage)
+            text = (firmware[n].stage(stage) if firmware else "") or stage_text(c, stage)
         except HwgenError as error:
             if not every:
                 raise
@@ -203,7 +215,6 @@ def _report(
     request: Request,
     compiled: Sequence[Compiled],
     refused: Sequence[tuple[Path, HwgenError]],
-    output: Path | None,
 ) -> None:
     from hwgen.report.text import describe, measure, refusals, results
 
@@ -215,7 +226,3 @@ def _report(
         typer.echo(results(measured))
     if refused:
         typer.echo("\n" + refusals([(path.stem, error) for path, error in refused]))
-    if output is not None:
-        names = [f"{m.compilation.source.function}{end}" for m in measured
-                 for end in (".c", ".h", "_model.c")]  # fmt: skip
-        typer.echo(f"wrote {', '.join(names)} to {output}" if names else "nothing to write")

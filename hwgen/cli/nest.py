@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING
 import typer
 
 from hwgen.cli.app import NEST_STAGES
-from hwgen.cli.output import write_files
+from hwgen.cli.output import add_files, write_files
 from hwgen.cli.resolve import Request, WorkloadRequest
 from hwgen.cli.searching import Search
+from hwgen.cli.target import Target, report_files, weights_of
 from hwgen.errors import HwgenError, Location
 from hwgen.model.numeric import Array
 from hwgen.spec.find import nearest
 
 if TYPE_CHECKING:
+    from hwgen.cli.firmware import FirmwareKernel
     from hwgen.nest_pipeline import NestCompilation
     from hwgen.spec.hardware import HardwareSpec
     from hwgen.spec.workload import Workload
@@ -71,6 +73,7 @@ def generate(
     output: Path | None,
     search: Search,
     script: Script,
+    target: Target,
 ) -> None:
     """Compile every workload asked for; write and report only once all of them are compiled."""
     if stage is not None and stage not in NEST_STAGES:
@@ -82,24 +85,32 @@ def generate(
             allowed=", ".join(NEST_STAGES),
             repair=f"did you mean {close}?" if close else "",
         )
+    weights = weights_of(request, target)
     compiled: list[NestCompilation] = []
+    firmware: list[FirmwareKernel] = []
     refused: list[tuple[Path, HwgenError]] = []
     for wanted in request.workloads:
         try:
-            compiled.append(_compile(wanted, hardware, search, script))
+            made = _compile(wanted, hardware, search, script)
+            if target.firmware:
+                from hwgen.cli.firmware import of_processor
+
+                firmware.append(of_processor(made, weights))
+            compiled.append(made)
         except HwgenError as error:
             if not request.every:
                 raise
             refused.append((wanted.path, error))
-    written = _write(output, compiled, hardware) if output is not None else []
+    files = _files(compiled, firmware, hardware)
+    if output is not None:
+        write_files(output, files)
     if stage is not None:
-        _show(stage, compiled)
+        _show(stage, compiled, firmware)
         for path, error in refused:
             typer.echo(f"{path}: not compiled: {error.diagnostic.message}", err=True)
         return
     _report(request, compiled, refused)
-    if output is not None:
-        typer.echo(f"wrote {', '.join(written)} to {output}" if written else "nothing to write")
+    report_files(firmware, output, files)
 
 
 def _compile(
@@ -115,31 +126,36 @@ def _compile(
     return compile_nest(workload, hardware, script.read(), script.auto, str(script.path), options)
 
 
-def _write(folder: Path, compiled: Sequence[NestCompilation], hardware: HardwareSpec) -> list[str]:
+def _files(
+    compiled: Sequence[NestCompilation],
+    firmware: Sequence[FirmwareKernel],
+    hardware: HardwareSpec,
+) -> dict[str, str]:
+    if firmware:
+        from hwgen.cli.firmware import firmware_files
+
+        return firmware_files(firmware, hardware)
     assert hardware.processor is not None
     files: dict[str, str] = {}
     for c in compiled:
         name = c.source.name
-        if f"{name}.h" in files:
-            raise HwgenError(
-                "H009",
-                f"two workloads are called {name}",
-                repair="compile them into different folders",
-            )
-        files[f"{name}{hardware.processor.suffix}"] = c.source.text
-        files[f"{name}.h"] = c.source.header
-    write_files(folder, files)
-    return list(files)
+        own = {f"{name}{hardware.processor.suffix}": c.source.text, f"{name}.h": c.source.header}
+        add_files(files, name, own)
+    return files
 
 
-def _show(stage: str, compiled: Sequence[NestCompilation]) -> None:
+def _show(
+    stage: str, compiled: Sequence[NestCompilation], firmware: Sequence[FirmwareKernel]
+) -> None:
     from hwgen.report.chip import summary
     from hwgen.report.workload import workload_text
 
-    for c in compiled:
+    for n, c in enumerate(compiled):
         heading = f"== {c.workload.name}\n" if len(compiled) > 1 else ""
-        loaded = stage == "load"
-        text = f"{workload_text(c.workload)}\n\n{summary(c.hardware)}" if loaded else c.stage(stage)
+        text = firmware[n].stage(stage) if firmware else ""
+        if stage == "load":
+            text = f"{workload_text(c.workload)}\n\n{summary(c.hardware)}"
+        text = text or c.stage(stage)
         typer.echo(heading + text.rstrip("\n"))
 
 

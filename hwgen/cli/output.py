@@ -18,7 +18,9 @@ def write_files(folder: Path, files: Mapping[str, str | Writer]) -> list[Path]:
     Raises:
         HwgenError: H009 where something cannot be written; the folder is then as it was.
     """
-    new = [p for p in (folder, *folder.parents) if not p.exists()]
+    within = {p for name in files for p in (folder / name).parents if p.is_relative_to(folder)}
+    folders = (*sorted(within, reverse=True), *folder.parents)
+    new = [p for p in folders if not p.exists()]
     scratch: Path | None = None
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -27,6 +29,8 @@ def write_files(folder: Path, files: Mapping[str, str | Writer]) -> list[Path]:
             target = folder / name
             if target.is_dir():
                 raise IsADirectoryError(21, "a directory has the file's name", str(target))
+            for place in (folder, scratch):
+                (place / name).parent.mkdir(parents=True, exist_ok=True)
             if isinstance(content, str):
                 (scratch / name).write_text(content, encoding="utf-8", newline="\n")
             else:
@@ -51,3 +55,18 @@ def write_files(folder: Path, files: Mapping[str, str | Writer]) -> list[Path]:
     finally:
         if scratch is not None:
             shutil.rmtree(scratch, ignore_errors=True)
+
+
+def add_files(files: dict[str, str], kernel: str, own: Mapping[str, str]) -> None:
+    """Add a kernel's files to those of others.
+
+    Raises:
+        HwgenError: H009 where another one has its name.
+    """
+    if not files.keys().isdisjoint(own):
+        raise HwgenError(
+            "H009",
+            f"two workloads are called {kernel}",
+            repair="compile them into different folders",
+        )
+    files.update(own)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import typer
 
+from hwgen.cli.arrays import read_inputs
 from hwgen.cli.generate import compile_scripted, load
 from hwgen.cli.nest import NO_SCRIPT, Script
 from hwgen.cli.nest import simulate as simulate_nest
@@ -17,14 +18,10 @@ from hwgen.cli.output import Writer, write_files
 from hwgen.cli.pictures import Pictures
 from hwgen.cli.resolve import resolve
 from hwgen.cli.searching import Search, searching
-from hwgen.errors import HwgenError, Location
-from hwgen.model.numeric import STORAGE, Array
-from hwgen.spec.find import nearest
-from hwgen.spec.regular_file import check_regular
+from hwgen.model.numeric import Array
 from hwgen.verify.data import Style, draw_inputs
 
 if TYPE_CHECKING:
-    from hwgen.spec.workload import Tensor, Workload
     from hwgen.verify.examine import Engine
 
 
@@ -102,63 +99,3 @@ def _saver(array: Array) -> Writer:
             np.save(stream, array, allow_pickle=False)
 
     return save
-
-
-def read_inputs(texts: Sequence[str], workload: Workload) -> dict[str, Array]:
-    """The arrays of `TENSOR=FILE.npy` texts.
-
-    Raises:
-        HwgenError: H008 where a text, a file or an array does not fit the workload.
-    """
-    declared = {t.name: t for t in workload.inputs}
-    found: dict[str, Array] = {}
-    for text in texts:
-        name, equals, file = text.partition("=")
-        if not equals or not name or not file:
-            raise HwgenError(
-                "H008", "--input needs a tensor and a file", found=text, allowed="TENSOR=FILE.npy"
-            )
-        if name not in declared:
-            close = nearest(name, declared)
-            raise HwgenError(
-                "H008",
-                f"{workload.name} has no input {name}",
-                found=f"--input {text}",
-                allowed=", ".join(declared) or "no inputs",
-                repair=f"did you mean {close}={file}?" if close else "",
-            )
-        if name in found:
-            raise HwgenError("H008", f"--input gives {name} twice", found=f"--input {text}")
-        found[name] = _read(Path(file), declared[name])
-    return found
-
-
-def _read(path: Path, tensor: Tensor) -> Array:
-    allowed = f"{tensor.dtype}{list(tensor.shape)} as NumPy's save() writes it"
-    try:
-        check_regular(path, path.stat().st_mode)  # Opening a pipe would wait for its other end.
-        # Mapped, so that a header that promises too much costs nothing.
-        array: Array = np.lib.format.open_memmap(path, mode="r")
-    except OSError as error:
-        reason = (error.strerror or type(error).__name__).lower()
-        raise HwgenError(
-            "H008", f"cannot read the array: {reason}", location=Location(str(path))
-        ) from error
-    except (ValueError, EOFError, MemoryError, OverflowError, SyntaxError) as error:
-        raise HwgenError(
-            "H008",
-            f"not a .npy file that can be read for {tensor.name}",
-            location=Location(str(path)),
-            found=" ".join(str(error).split())[:120],
-            allowed=allowed,
-        ) from error
-    if array.shape != tensor.shape or array.dtype != STORAGE[tensor.dtype]:
-        raise HwgenError(
-            "H008",
-            f"the array does not fit input {tensor.name}",
-            location=Location(str(path)),
-            found=f"{array.dtype}{list(array.shape)}",
-            allowed=allowed,
-            repair="convert it, or set the sizes with --set",
-        )
-    return np.ascontiguousarray(array)

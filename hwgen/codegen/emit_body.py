@@ -7,7 +7,7 @@ from typing import Protocol
 
 from hwgen.codegen.c_expr import HELPERS, Helpers, IndexText, Interval, bounds, fits_int32
 from hwgen.codegen.c_names import NameTable, comment, indent
-from hwgen.codegen.program import Call, If, KernelProgram, Loop, Node, Sync, SyncNode, calls
+from hwgen.codegen.program import Call, If, Image, KernelProgram, Loop, Node, Sync, SyncNode, calls
 from hwgen.spec.expression import Expr
 
 
@@ -30,8 +30,7 @@ class BodyWriter:
 
     def lines(self, body: tuple[Node, ...]) -> list[str]:
         """C statements for the whole body."""
-        narrow = all(fits_int32(e, r) for e, r in index_expressions(body, {}))
-        self._loop_type = "int" if narrow else "int64_t"
+        self._loop_type = "int" if narrow_body(body) else "int64_t"
         return self._nodes(body, ())
 
     def _text(self) -> IndexText:
@@ -103,9 +102,14 @@ def index_expressions(
                 pass
 
 
-def index_helpers(prefix: str) -> Helpers:
-    """A collector for the helpers of loop expressions."""
-    return Helpers(prefix, HELPERS)
+def narrow_body(body: tuple[Node, ...]) -> bool:
+    """Whether 32 bits hold every value of the body's index expressions."""
+    return all(fits_int32(e, r) for e, r in index_expressions(body, {}))
+
+
+def index_helpers(prefix: str, index: str) -> Helpers:
+    """A collector for the helpers of loop expressions, over the C type `index`."""
+    return Helpers(prefix, {n: text.replace("int64_t", index) for n, text in HELPERS.items()})
 
 
 def tables(program: KernelProgram) -> list[str]:
@@ -113,12 +117,7 @@ def tables(program: KernelProgram) -> list[str]:
     named = [*program.images, *program.buffers, *program.kernels]
     width = max((len(n.name) for n in named), default=0)
     rows: list[str] = ["Off-chip images (addresses count entries of the last brackets' shape):"]
-    for image in program.images:
-        outer, lanes = ("".join(f"[{n}]" for n in s) for s in (image.outer, image.lanes))
-        rows.append(
-            f"  {image.name:<{width}}  {image.dtype} {outer} {lanes}, {image.bytes} bytes, "
-            f"{image.role} {image.tensor}{', in place' if image.in_place else ''}"
-        )
+    rows += [f"  {image.name:<{width}}  {image_text(image)}" for image in program.images]
     rows.append("On-chip buffers, each at a constant address of its memory:")
     for b in program.buffers:
         slots = f"{b.slots} slots of {b.slot_entries}" if b.slots > 1 else "one slot"
@@ -139,6 +138,15 @@ def tables(program: KernelProgram) -> list[str]:
             f"{loops}, {_count(len(k.bases), 'variant')}"
         )
     return [f" * {comment(row)}".rstrip() for row in rows]
+
+
+def image_text(image: Image) -> str:
+    """An image's shape, size and tensor in words."""
+    outer, lanes = ("".join(f"[{n}]" for n in s) for s in (image.outer, image.lanes))
+    return (
+        f"{image.dtype} {outer} {lanes}, {image.bytes} bytes, "
+        f"{image.role} {image.tensor}{', in place' if image.in_place else ''}"
+    )
 
 
 def _count(number: int, what: str) -> str:

@@ -11,15 +11,17 @@ from dataclasses import dataclass
 from math import prod
 
 from hwgen.codegen.c_reserved import reserved_words
-from hwgen.codegen.emit_host import header, host_plan
+from hwgen.codegen.emit_host import header
 from hwgen.codegen.emit_model import emit_model
 from hwgen.codegen.emit_vendor import emit_vendor
+from hwgen.codegen.firmware import firmware_header, in_workspace, pack_file
+from hwgen.codegen.host_plan import HostPlan, host_plan
 from hwgen.codegen.limits import check_kernel
 from hwgen.codegen.program import Call, KernelProgram, calls
 from hwgen.codegen.software_loops import written_out
 from hwgen.errors import HwgenError
 from hwgen.spec.hardware import HardwareSpec
-from hwgen.spec.workload import Workload
+from hwgen.spec.workload import Tensor, Workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,19 @@ class CSource:
     model: str
 
 
+@dataclass(frozen=True)
+class FirmwareSource:
+    """The C text of one kernel that takes no memory from a heap.
+
+    `source`: its functions, without parameters for what is compiled in. `pack`: a file of the
+    functions that pack constants; "" where there are none to pack. `plan`: where its images lie.
+    """
+
+    source: CSource
+    pack: str
+    plan: HostPlan
+
+
 def emit(program: KernelProgram, hardware: HardwareSpec, workload: Workload) -> CSource:
     """The kernel as C, for the vendor's runtime and for the model.
 
@@ -61,27 +76,61 @@ def emit(program: KernelProgram, hardware: HardwareSpec, workload: Workload) -> 
         HwgenError: H601 a template fails; H602 the program and the spec do not fit together; H617 a
             number that C cannot hold.
     """
+    plan, written = _plans(program, hardware, workload)
+    summary = f"{plan.name}: {workload.name} on {hardware.name}."
+    return _source(plan, written, hardware, summary, header(plan, summary))
+
+
+def emit_firmware(
+    program: KernelProgram,
+    hardware: HardwareSpec,
+    workload: Workload,
+    compiled_in: frozenset[str] = frozenset(),
+) -> FirmwareSource:
+    """The kernel as C in a workspace of the caller's; `compiled_in`: constants whose values are in
+    a file of their own.
+
+    Raises:
+        HwgenError: as `emit`.
+    """
+    plan, written = (
+        in_workspace(p, hardware, compiled_in) for p in _plans(program, hardware, workload)
+    )
+    summary = f"{plan.name}: {workload.name} on {hardware.name}, for firmware."
+    text = firmware_header(plan, hardware, summary)
+    source = _source(plan, written, hardware, summary, text)
+    return FirmwareSource(source, pack_file(plan, summary), plan)
+
+
+def _plans(
+    program: KernelProgram, hardware: HardwareSpec, workload: Workload
+) -> tuple[HostPlan, HostPlan]:
+    """Of the program, and of the same with its C loops written out."""
     _check(program, hardware)
     check_kernel(program)
     reserved = reserved_words(hardware)
-    plan = host_plan(program, workload, reserved)
     written = host_plan(written_out(program, hardware), workload, reserved)
-    summary = f"{plan.name}: {workload.name} on {hardware.name}."
+    return host_plan(program, workload, reserved), written
 
-    def parameters(tensors: Sequence[str]) -> tuple[Parameter, ...]:
+
+def _source(
+    plan: HostPlan, written: HostPlan, hardware: HardwareSpec, summary: str, declared: str
+) -> CSource:
+    def parameters(tensors: Sequence[Tensor]) -> tuple[Parameter, ...]:
         return tuple(
             Parameter(
                 t.name, t.dtype, t.shape, t.constant, plan.in_place(t), t in plan.packed_tensors
             )
-            for t in (workload.tensor[name] for name in tensors)
+            for t in tensors
+            if not plan.compiled_in(t.name)
         )
 
     return CSource(
         plan.name,
-        parameters(program.inputs),
-        parameters(program.outputs),
+        parameters(plan.inputs),
+        parameters(plan.outputs),
         emit_vendor(written, hardware, summary),
-        header(plan, summary),
+        declared,
         emit_model(plan, hardware, summary),
     )
 

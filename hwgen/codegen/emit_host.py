@@ -6,114 +6,11 @@ what runs between packing and unpacking.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-from hwgen.codegen.c_names import C_TYPES, NameTable, Reserved, comment, indent
-from hwgen.codegen.program import Image, KernelProgram
-from hwgen.spec.workload import Tensor, Workload
-
-_BLOB_ALIGNMENT_BYTES = 64
-
-
-@dataclass(frozen=True)
-class HostPlan:
-    """What the C functions of one kernel are called and take."""
-
-    program: KernelProgram
-    name: str
-    inputs: tuple[Tensor, ...]
-    outputs: tuple[Tensor, ...]
-    identifiers: NameTable
-
-    @property
-    def staged(self) -> tuple[Image, ...]:
-        """The images that the host gives room; the others are in place."""
-        return tuple(i for i in self.program.images if not i.in_place)
-
-    def staged_of(self, tensor: str) -> tuple[Image, ...]:
-        return tuple(i for i in self.staged if i.tensor == tensor)
-
-    def in_place(self, tensor: Tensor) -> bool:
-        """Whether an image of a tensor is the tensor itself; another one may be packed."""
-        return any(i.in_place for i in self.program.images if i.tensor == tensor.name)
-
-    @property
-    def packed_tensors(self) -> tuple[Tensor, ...]:
-        """The constants that are packed once, in a function of their own."""
-        constants = [t for t in self.inputs if t.constant]
-        return tuple(t for t in constants if self.staged_of(t.name) or not self.in_place(t))
-
-    def blob_offset(self, image: Image) -> int:
-        """Bytes from the start of a tensor's packed blob to one of its images."""
-        offset = 0
-        for other in self.staged_of(image.tensor):
-            if other.name == image.name:
-                break
-            offset += _aligned(other.bytes)
-        return offset
-
-    def blob_bytes(self, tensor: str) -> int:
-        return sum(_aligned(i.bytes) for i in self.staged_of(tensor))
-
-    def parameter(self, tensor: Tensor) -> str:
-        """`const T *name` for an input, `T *name` for an output."""
-        const = "const " if tensor.role == "input" else ""
-        return f"{const}{C_TYPES[tensor.dtype]} *{self.identifiers[tensor.name]}"
-
-    def packed(self, tensor: Tensor) -> str:
-        return self.identifiers.with_suffix(tensor.name, "packed")
-
-    @property
-    def signature(self) -> str:
-        parameters = [self.parameter(t) for t in self.inputs + self.outputs]
-        return f"int {self.name}({', '.join(parameters)})"
-
-    @property
-    def prepacked_signature(self) -> str:
-        parameters = [declaration for declaration, _ in self._prepacked()]
-        return f"int {self.name}_prepacked({', '.join(parameters)})"
-
-    @property
-    def prepacked_arguments(self) -> tuple[str, ...]:
-        """What `NAME` gives to `NAME_prepacked`."""
-        return tuple(argument for _, argument in self._prepacked())
-
-    def _prepacked(self) -> Iterator[tuple[str, str]]:
-        """Each parameter of `NAME_prepacked` and its name; a tensor may be there both ways."""
-        for tensor in self.inputs + self.outputs:
-            packed = tensor in self.packed_tensors
-            if not packed or self.in_place(tensor):
-                yield self.parameter(tensor), self.identifiers[tensor.name]
-            if packed:
-                yield f"const void *{self.packed(tensor)}", self.packed(tensor)
-
-    def staging(self, image: Image) -> str:
-        """The host pointer to an image's bytes."""
-        if image.in_place:
-            return self.identifiers[image.tensor]
-        return self.identifiers.with_suffix(image.name, "host")
-
-
-def host_plan(program: KernelProgram, workload: Workload, reserved: Reserved) -> HostPlan:
-    """Names and parameters of the kernel's C functions; `reserved` words name nothing of ours."""
-    identifiers = NameTable(reserved)
-    name = identifiers.function(program.name)
-    # First come what a caller sees, so that all files of a kernel agree on it.
-    for wanted in (*program.inputs, *program.outputs, *(i.name for i in program.images)):
-        assert identifiers[wanted]
-    return HostPlan(
-        program,
-        name,
-        tuple(workload.tensor[t] for t in program.inputs),
-        tuple(workload.tensor[t] for t in program.outputs),
-        identifiers,
-    )
-
-
-def _aligned(size_bytes: int) -> int:
-    return -(-size_bytes // _BLOB_ALIGNMENT_BYTES) * _BLOB_ALIGNMENT_BYTES
-
+from hwgen.codegen.c_names import C_TYPES, comment, indent
+from hwgen.codegen.host_plan import HostPlan, workspace_rule
+from hwgen.spec.workload import Tensor
 
 # --- entry points --------------------------------------------------------------------------------
 
@@ -121,7 +18,7 @@ def _aligned(size_bytes: int) -> int:
 @dataclass(frozen=True, slots=True)
 class Execution:
     """What a target does between packing and unpacking; `upload` and `download` name only images
-    that are not in place.
+    that have a buffer of the device's.
 
     `acquire` runs when the staging buffers stand; `ready`, a C condition, tells whether it worked;
     `upload` follows each image's packing, then `run`, `download` before each image's unpacking;
@@ -140,11 +37,12 @@ class Execution:
 
 
 def entry_points(plan: HostPlan, execution: Execution) -> list[str]:
-    """`NAME`, and where an input is constant `NAME_prepacked` and the packing functions."""
+    """`NAME`, and where an input is constant `NAME_prepacked` and the packing functions; with a
+    workspace `NAME` alone, which takes constants as they are packed."""
     lines: list[str] = []
-    for tensor in plan.packed_tensors:
-        lines += _pack_functions(plan, tensor)
-    if plan.packed_tensors:
+    if plan.packed_tensors and plan.workspace is None:
+        for tensor in plan.packed_tensors:
+            lines += [*_packed_bytes(plan, tensor), *pack_function(plan, tensor)]
         lines += [plan.prepacked_signature, "{", *indent(_body(plan, execution)), "}", ""]
         lines += [plan.signature, "{", *indent(_wrapper(plan)), "}"]
     else:
@@ -152,8 +50,24 @@ def entry_points(plan: HostPlan, execution: Execution) -> list[str]:
     return lines
 
 
-def _pack_functions(plan: HostPlan, tensor: Tensor) -> list[str]:
-    name = f"{plan.name}_pack_{plan.identifiers[tensor.name]}"
+def _packed_bytes(plan: HostPlan, tensor: Tensor) -> list[str]:
+    return [
+        f"size_t {plan.name}_packed_bytes_{plan.identifiers[tensor.name]}(void)",
+        "{",
+        f"  return {plan.blob_bytes(tensor.name)};",
+        "}",
+        "",
+    ]
+
+
+def pack_signature(plan: HostPlan, tensor: Tensor) -> str:
+    """Of the function that packs a constant."""
+    name = plan.identifiers[tensor.name]
+    return f"void {plan.name}_pack_{name}({plan.parameter(tensor)}, void *packed)"
+
+
+def pack_function(plan: HostPlan, tensor: Tensor) -> list[str]:
+    """The function that packs a constant."""
     calls = [
         f"{plan.name}_fill_{plan.identifiers[i.name]}({plan.identifiers[tensor.name]}, "
         f"({C_TYPES[i.dtype]} *)(void *)((char *)packed + {plan.blob_offset(i)}));"
@@ -161,12 +75,7 @@ def _pack_functions(plan: HostPlan, tensor: Tensor) -> list[str]:
     ]
     unused = [] if calls else [f"(void){plan.identifiers[tensor.name]};", "(void)packed;"]
     return [
-        f"size_t {plan.name}_packed_bytes_{plan.identifiers[tensor.name]}(void)",
-        "{",
-        f"  return {plan.blob_bytes(tensor.name)};",
-        "}",
-        "",
-        f"void {name}({plan.parameter(tensor)}, void *packed)",
+        pack_signature(plan, tensor),
         "{",
         *indent(calls or unused),
         "}",
@@ -182,9 +91,13 @@ def _body(plan: HostPlan, execution: Execution) -> list[str]:
     owned: list[str] = []
     for image in plan.staged:
         host, element = plan.staging(image), C_TYPES[image.dtype]
-        if image.name in execution.unstaged:
+        place = plan.workspace.offsets.get(image.name) if plan.workspace else None
+        if image.name in execution.unstaged or plan.compiled_in(image.tensor):
             continue
-        if image.tensor in constant:
+        if place is not None and plan.workspace is not None:
+            room = f"((char *){plan.workspace.pointer} + {place})"
+            declared.append(f"{element} *{host} = ({element} *)(void *){room};")
+        elif image.tensor in constant:
             packed = plan.packed(next(t for t in plan.inputs if t.name == image.tensor))
             declared.append(
                 f"const {element} *{host} = (const {element} *)(const void *)"
@@ -194,10 +107,17 @@ def _body(plan: HostPlan, execution: Execution) -> list[str]:
             declared.append(f"{element} *{host} = malloc({image.bytes});")
             owned.append(host)
     used = {i.tensor for i in plan.program.images}
-    unused = [t for t in plan.inputs + plan.outputs if t.name not in used]
+    unused = [
+        plan.packed(t) if t.constant else identifiers[t.name]
+        for t in sorted(plan.inputs + plan.outputs, key=lambda t: t.constant)
+        if t.name not in used and not plan.compiled_in(t.name)
+    ]
+    if plan.workspace and not plan.workspace.offsets:
+        unused.append(plan.workspace.pointer)
     inner: list[str] = []
     for image in plan.program.images:
-        if image.role == "input" and not image.in_place and image.tensor not in constant:
+        given = image.name in plan.direct or image.tensor in constant
+        if image.role == "input" and not given:
             inner.append(
                 f"{plan.name}_fill_{identifiers[image.name]}"
                 f"({identifiers[image.tensor]}, {plan.staging(image)});"
@@ -226,8 +146,7 @@ def _body(plan: HostPlan, execution: Execution) -> list[str]:
     return [
         *([declared_status] if declared_status else []),
         *declared,
-        *(f"(void){identifiers[t.name]};" for t in unused if not t.constant),
-        *(f"(void){plan.packed(t)};" for t in unused if t.constant),
+        *(f"(void){name};" for name in unused),
         *([f"if ({' && '.join(owned)}) {{", *indent(body), "}"] if owned else body),
         *(f"free({host});" for host in reversed(owned)),
         "return status;" if declared_status else "return 0;",
@@ -261,22 +180,7 @@ def _wrapper(plan: HostPlan) -> list[str]:
 
 def header(plan: HostPlan, summary: str) -> str:
     """The C header; C++ can include it too."""
-    guard = f"{plan.name}_H_INCLUDED"
-    lines = [
-        f"/* {comment(summary)} */",
-        f"#ifndef {guard}",
-        f"#define {guard}",
-        "",
-        "#include <stddef.h>",
-        "#include <stdint.h>",
-        "",
-        "#ifdef __cplusplus",
-        'extern "C" {',
-        "#endif",
-        "",
-        *_contract(plan),
-        f"{plan.signature};",
-    ]
+    lines = [*contract(plan, "memory cannot be allocated"), f"{plan.signature};"]
     for tensor in plan.packed_tensors:
         name = plan.identifiers[tensor.name]
         lines += [
@@ -285,7 +189,7 @@ def header(plan: HostPlan, summary: str) -> str:
             f"size_t {plan.name}_packed_bytes_{name}(void);",
             "",
             f"/* Packs {name} once for {plan.name}_prepacked; align `packed` like malloc does. */",
-            f"void {plan.name}_pack_{name}({plan.parameter(tensor)}, void *packed);",
+            f"{pack_signature(plan, tensor)};",
         ]
     if plan.packed_tensors:
         packed = ", ".join(plan.identifiers[t.name] for t in plan.packed_tensors)
@@ -294,30 +198,48 @@ def header(plan: HostPlan, summary: str) -> str:
             f"/* Like {plan.name}, with {packed} already packed. */",
             f"{plan.prepacked_signature};",
         ]
-    lines += ["", "#ifdef __cplusplus", "}", "#endif", "", f"#endif /* {guard} */", ""]
+    return framed(plan.name, [f"/* {comment(summary)} */"], ["<stddef.h>", "<stdint.h>"], lines)
+
+
+def framed(name: str, head: list[str], includes: list[str], body: list[str]) -> str:
+    """A header of these declarations, for C and C++."""
+    guard = f"{name}_H_INCLUDED"
+    lines = [*head, f"#ifndef {guard}", f"#define {guard}", ""]
+    lines += [*(f"#include {header}" for header in includes), ""]
+    lines += ["#ifdef __cplusplus", 'extern "C" {', "#endif", "", *body, ""]
+    lines += ["#ifdef __cplusplus", "}", "#endif", "", f"#endif /* {guard} */", ""]
     return "\n".join(lines)
 
 
-def _contract(plan: HostPlan) -> list[str]:
+def contract(plan: HostPlan, failure: str) -> list[str]:
+    """The comment before `NAME`; `failure`: when it returns non-zero."""
+
     def shape(tensor: Tensor) -> str:
         return plan.identifiers[tensor.name] + "".join(f"[{n}]" for n in tensor.shape)
 
-    reads = ", ".join(shape(t) for t in plan.inputs)
+    own, room = plan.workspace, list[str]()
+    if own is not None:
+        room = workspace_rule(plan.name, own.pointer, own.bytes)
+    reads = ", ".join(shape(t) for t in plan.inputs if not plan.compiled_in(t.name))
     writes = ", ".join(shape(t) for t in plan.outputs)
     return [
         f"/* Reads {reads or 'nothing'}; writes {writes}; all row-major.",
         *_borrowed(plan),
-        " * Returns 0, or non-zero when memory cannot be allocated. */",
+        *room,
+        f" * Returns 0{f', or non-zero when {failure}' if failure else ''}. */",
     ]
 
 
 def _borrowed(plan: HostPlan) -> list[str]:
     """What holds for arrays of the caller's that the chip itself reads and writes."""
-    found = [t for t in plan.inputs + plan.outputs if plan.in_place(t)]
+    borrowed = {i.tensor for i in plan.program.images if i.name in plan.direct & plan.resident}
+    borrowed -= {t for t in borrowed if plan.compiled_in(t)}
+    found = [t for t in plan.inputs + plan.outputs if t.name in borrowed]
     if not found:
         return []
     names = ", ".join(plan.identifiers[t.name] for t in found)
-    lines = [f" * In place: {names}; aligned as malloc aligns."]
+    like = "a workspace is" if plan.workspace else "malloc aligns"
+    lines = [f" * In place: {names}; aligned as {like}."]
     if any(t.role == "output" for t in found):
         lines.append(" * No output may overlap an input.")
     return lines

@@ -11,8 +11,9 @@ from hwgen.codegen.c_expr import IndexText
 from hwgen.codegen.c_names import C_TYPES, NameTable, Reserved, immediate_text, indent
 from hwgen.codegen.c_reserved import MODEL_PREFIX
 from hwgen.codegen.emit_body import BodyWriter, index_helpers, tables
-from hwgen.codegen.emit_host import Execution, HostPlan, entry_points
+from hwgen.codegen.emit_host import Execution, entry_points
 from hwgen.codegen.emit_sync import FlagCounters
+from hwgen.codegen.host_plan import HostPlan
 from hwgen.codegen.model_intrinsic import IntrinsicFunctions
 from hwgen.codegen.packing import (
     missing_entry,
@@ -55,7 +56,7 @@ CODES: dict[int, str] = {
 def emit_model(plan: HostPlan, hardware: HardwareSpec, summary: str) -> str:
     """The standalone model file."""
     writer = _Model(plan, hardware)
-    helpers = index_helpers(plan.name)
+    helpers = index_helpers(plan.name, plan.index)
     own = frozenset((*writer.images.values(), *writer.flags.names))
     names = NameTable(Reserved(own, (f"{MODEL_PREFIX}_", f"{plan.name}_")))
     body = BodyWriter(writer, helpers, names).lines(plan.program.body)
@@ -78,6 +79,7 @@ def emit_model(plan: HostPlan, hardware: HardwareSpec, summary: str) -> str:
     for definition in helpers.definitions():
         lines += [definition, ""]
     lines += functions
+    lines += [f"extern {declaration};" for _, declaration in plan.constants()]
     lines += packs
     lines += writer.run(body)
     lines += ["", *entry_points(plan, writer.execution())]
@@ -383,5 +385,26 @@ class _Model:
         return tuple(i for i in self.plan.program.images if i.role == "output")
 
     def execution(self) -> Execution:
-        staged = ", ".join(self.plan.staging(i) for i in self.plan.program.images)
-        return Execution((), "", (), (f"status = {self.prefix}_run({staged});",), (), (), True)
+        """The run on the staged images. In a workspace an output's staging may be an input's, which
+        the chip still reads: then the output has memory of its own until the run is over."""
+        plan = self.plan
+        places = frozenset(plan.workspace.offsets if plan.workspace else ())
+        apart = {
+            i.name: plan.identifiers.with_suffix(i.name, "chip")
+            for i in self._outputs()
+            if i.name in places and i.name not in plan.resident
+        }
+        given = [apart.get(i.name, plan.staging(i)) for i in plan.program.images]
+        images = [i for i in plan.program.images if i.name in apart]
+        return Execution(
+            tuple(f"{C_TYPES[i.dtype]} *{apart[i.name]} = malloc({i.bytes});" for i in images),
+            " && ".join(apart.values()),
+            (),
+            (f"status = {self.prefix}_run({', '.join(given)});",),
+            tuple(
+                (i.name, (f"memcpy({plan.staging(i)}, {apart[i.name]}, {i.bytes});",))
+                for i in images
+            ),
+            tuple(f"free({name});" for name in reversed(apart.values())),
+            True,
+        )

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hwgen.codegen.c_expr import IndexText
-from hwgen.codegen.c_names import indent
+from hwgen.codegen.c_names import indent, words
 from hwgen.codegen.call_values import immediate_values, loop_values
 from hwgen.codegen.emit_body import BodyWriter, index_helpers, tables
-from hwgen.codegen.emit_host import Execution, HostPlan, entry_points
+from hwgen.codegen.emit_host import Execution, entry_points
 from hwgen.codegen.emit_sync import FlagCounters, written
+from hwgen.codegen.host_plan import HostPlan
 from hwgen.codegen.packing import packing, pads
 from hwgen.codegen.program import (
     Call,
@@ -24,16 +25,21 @@ from hwgen.codegen.program import (
 )
 from hwgen.codegen.templates import Fields, argument, render
 from hwgen.spec.expression import Binary, Const, Expr, add
-from hwgen.spec.hardware import HardwareSpec, Intrinsic
+from hwgen.spec.hardware import CodeTemplates, HardwareSpec, Intrinsic
 
 
 def emit_vendor(plan: HostPlan, hardware: HardwareSpec, summary: str) -> str:
     """The `.c` file: micro-kernels, packing, the device's part, entry points."""
     writer = _Vendor(plan, hardware)
-    helpers = index_helpers(plan.name)
+    helpers = index_helpers(plan.name, plan.index)
     body = BodyWriter(writer, helpers, plan.identifiers).lines(plan.program.body)
     packs = packing(plan, helpers)
-    includes = dict.fromkeys(["<stdint.h>", "<stdlib.h>", "<string.h>", *hardware.code.includes])
+    standard = ["<stdint.h>", "<stdlib.h>", "<string.h>"]
+    own: list[str] = []
+    if plan.workspace is not None:
+        own = [f'"{plan.name}.h"']
+        standard = [h for h in standard if h != "<stdlib.h>" or writer.uses_the_heap]
+    includes = dict.fromkeys([*standard, *hardware.code.includes, *own])
     lines = [
         f"/* {summary}",
         " *",
@@ -61,7 +67,7 @@ class _Vendor:
         self.plan, self.hardware = plan, hardware
         self.parameters: dict[str, object] = dict(hardware.parameters)
         identifiers = plan.identifiers
-        self.handles = {i.name: identifiers.with_suffix(i.name, "dev") for i in plan.program.images}
+        self.handles = {i.name: handle(plan, i) for i in plan.program.images}
         self.kernels = {
             k.name: identifiers.fresh(f"{plan.name}_{k.name}", own=True)
             for k in plan.program.kernels
@@ -163,68 +169,59 @@ class _Vendor:
         """The function that drives the chip."""
         code = self.hardware.code
         values = self.parameters
-        declared = [
-            self._declare(self.handles[i.name], constant=i.in_place and i.role == "input")
-            for i in self.plan.program.images
-        ]
-        arguments = ", ".join(declared) or "void"
         used = {o.buffer for c in calls(self.plan.program.body) for o in c.operands}
         unused = [f"(void){handle};" for name, handle in self.handles.items() if name not in used]
         prologue = self._render(code.prologue, values, "code.prologue").split("\n")
         epilogue = self._render(code.epilogue, values, "code.epilogue").split("\n")
         return [
-            f"static void {self.plan.name}_run({arguments})",
+            f"{'static ' if self.plan.workspace is None else ''}{run_signature(self.plan, code)}",
             "{",
             *indent([*self.flags.declarations(), *unused]),
             *indent([*_nonempty(prologue), *body, *_nonempty(epilogue)]),
             "}",
         ]
 
-    def _declare(self, handle: str, *, constant: bool = False) -> str:
-        kind = self._kind(constant=constant)
-        return f"{kind}{handle}" if kind.endswith("*") else f"{kind} {handle}"
-
-    def _kind(self, *, constant: bool) -> str:
-        """The type of handles, or of those that point to what is not written."""
-        kind = self.hardware.code.handle_type.strip()
-        return f"const {kind}" if constant and "const" not in kind else kind
-
     def _given(self, image: Image) -> str:
         """What the entry point gives to `run`: a handle, or the caller's own pointer."""
-        if not image.in_place:
+        if image.name not in self.plan.resident:
             return self.handles[image.name]
         constant, pointer = image.role == "input", self.plan.staging(image)
-        kind = self._kind(constant=constant)
+        kind = _kind(self.hardware.code, constant=constant)
         void = f"{'const ' if constant else ''}void *"
         return pointer if kind == void else f"({kind})({void}){pointer}"
 
     def execution(self) -> Execution:
-        """Allocation of the images that are not in place and the copies around the run."""
+        """Allocation of the images that have buffers of the device's, and the copies around the
+        run."""
         code = self.hardware.code
-        staged = self.plan.staged
-        acquire = [f"{self._declare(self.handles[i.name])} = 0;" for i in staged]
+        held = self.plan.on_device
+        acquire = [f"{_declare(code, self.handles[i.name])} = 0;" for i in held]
         release: list[str] = []
         upload: list[tuple[str, tuple[str, ...]]] = []
         download: list[tuple[str, tuple[str, ...]]] = []
-        for image in staged:
-            handle = self.handles[image.name]
+        for image in self.plan.program.images:
+            zero = f"memset({self.plan.staging(image)}, 0, {image.bytes});"
+            if image.name in self.plan.resident:
+                if pads(image):
+                    upload.append((image.name, (zero,)))
+                continue
+            buffer = self.handles[image.name]
             memory = self.hardware.off_chip(image.memory)
             values = {
                 **self.parameters,
-                "buffer": handle,
+                "buffer": buffer,
                 "memory": Fields({"name": memory.name, **dict(memory.identifiers)}),
                 "bytes": image.bytes,
                 "host": self.plan.staging(image),
             }
             acquire += self._render(code.allocate, values, "code.allocate").split("\n")
             free = self._render(code.free, values, "code.free").split("\n")
-            release = [f"if ({handle}) {{", *indent(free), "}", *release]
+            release = [f"if ({buffer}) {{", *indent(free), "}", *release]
             if image.role == "input":
                 lines = self._render(code.to_device, values, "code.to_device").split("\n")
                 upload.append((image.name, tuple(lines)))
             elif pads(image):
                 # What lies past the tensor's end comes from here, the rest is stored by the chip.
-                zero = f"memset({self.plan.staging(image)}, 0, {image.bytes});"
                 lines = self._render(code.to_device, values, "code.to_device").split("\n")
                 upload.append((image.name, (zero, *lines)))
             elif image.role == "output":
@@ -233,14 +230,54 @@ class _Vendor:
         arguments = ", ".join(self._given(i) for i in self.plan.program.images)
         return Execution(
             tuple(acquire),
-            " && ".join(self.handles[i.name] for i in staged),
+            " && ".join(self.handles[i.name] for i in held),
             tuple(upload),
             (f"{self.plan.name}_run({arguments});",),
             tuple(download),
             tuple(release),
             False,
-            frozenset(i.name for i in staged if i.role == "temporary" and not pads(i)),
+            unstaged(self.plan),
         )
+
+    @property
+    def uses_the_heap(self) -> bool:
+        """Whether the spec's text names functions of <stdlib.h>, which it may take as included."""
+        execution = self.execution()
+        return not _HEAP.isdisjoint(words((*execution.acquire, *execution.release)))
+
+
+_HEAP = frozenset(("malloc", "calloc", "aligned_alloc", "free", "abort", "exit"))
+
+
+def handle(plan: HostPlan, image: Image) -> str:
+    """The variable that stands for an image in calls."""
+    return plan.identifiers.with_suffix(image.name, "dev")
+
+
+def run_signature(plan: HostPlan, code: CodeTemplates) -> str:
+    """Of the function that drives the chip: a handle per image."""
+    declared = [
+        _declare(code, handle(plan, i), constant=i.name in plan.resident and i.role == "input")
+        for i in plan.program.images
+    ]
+    return f"void {plan.name}_run({', '.join(declared) or 'void'})"
+
+
+def unstaged(plan: HostPlan) -> frozenset[str]:
+    """The images whose bytes the host never holds."""
+    held = (i for i in plan.on_device if i.role == "temporary" and not pads(i))
+    return frozenset(i.name for i in held)
+
+
+def _declare(code: CodeTemplates, name: str, *, constant: bool = False) -> str:
+    kind = _kind(code, constant=constant)
+    return f"{kind}{name}" if kind.endswith("*") else f"{kind} {name}"
+
+
+def _kind(code: CodeTemplates, *, constant: bool) -> str:
+    """The type of handles, or of those that point to what is not written."""
+    kind = code.handle_type.strip()
+    return f"const {kind}" if constant and "const" not in kind else kind
 
 
 def _before(address: Expr, entries: int) -> Expr:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from hwgen.codegen.c_expr import Helpers, IndexText, Interval, bounds, fold, integer
+from hwgen.codegen.c_expr import Helpers, IndexText, Interval, bounds, fits_int32, fold, integer
 from hwgen.codegen.c_names import C_TYPES, comment, indent
-from hwgen.codegen.emit_host import HostPlan
+from hwgen.codegen.host_plan import HostPlan
 from hwgen.codegen.layout_order import dense
 from hwgen.codegen.program import Image
 from hwgen.spec.expression import Binary, Const, Expr, Name, names, substitute
@@ -15,15 +15,30 @@ from hwgen.spec.workload import Tensor
 
 
 def packing(plan: HostPlan, helpers: Helpers) -> list[str]:
-    """One static function per image that is not in place: `NAME_fill_IMAGE` for inputs,
-    `NAME_unpack_IMAGE` for outputs."""
+    """One static function per image that the kernel's function packs or unpacks:
+    `NAME_fill_IMAGE` for inputs, `NAME_unpack_IMAGE` for outputs."""
+    elsewhere = plan.packed_tensors if plan.workspace else ()
+    return packing_of(plan, helpers, [t for t in plan.inputs + plan.outputs if t not in elsewhere])
+
+
+def packing_of(plan: HostPlan, helpers: Helpers, tensors: Sequence[Tensor]) -> list[str]:
+    """The same functions for some of the tensors."""
     lines: list[str] = []
     for image in plan.staged:
-        if image.role == "temporary":
-            continue
-        tensor = next(t for t in plan.inputs + plan.outputs if t.name == image.tensor)
-        lines += [*_Packing(plan, image, tensor, helpers).function(), ""]
+        tensor = next((t for t in tensors if t.name == image.tensor), None)
+        if tensor is not None and image.role != "temporary":
+            lines += [*_Packing(plan, image, tensor, helpers).function(), ""]
     return lines
+
+
+def narrow(plan: HostPlan) -> bool:
+    """Whether 32 bits hold every offset that packing computes."""
+    tensors = {t.name: t for t in plan.inputs + plan.outputs}
+    return all(
+        _Packing(plan, image, tensors[image.tensor], Helpers(plan.name, {})).narrow
+        for image in plan.staged
+        if image.tensor in tensors
+    )
 
 
 class _Packing:
@@ -138,7 +153,7 @@ class _Packing:
             ]
         body += self._level(depth + 1)
         return [
-            f"for (int64_t {variable} = 0; {variable} < {integer(extent)}; ++{variable}) {{",
+            f"{self._for(variable, integer(extent))} {{",
             *indent(body),
             "}",
         ]
@@ -146,7 +161,10 @@ class _Packing:
     def _fill(self, target: str, count: int) -> list[str]:
         if self.image.fill == 0:
             return [f"memset({target}, 0, {count} * sizeof *{target});"]
-        return [f"for (int64_t i = 0; i < {count}; ++i)", f"  {target}[i] = {self._fill_text()};"]
+        return [self._for("i", str(count)), f"  {target}[i] = {self._fill_text()};"]
+
+    def _for(self, variable: str, stop: str, start: str = "0") -> str:
+        return f"for ({self.plan.index} {variable} = {start}; {variable} < {stop}; ++{variable})"
 
     def _fill_text(self) -> str:
         fill = self.image.fill
@@ -154,11 +172,21 @@ class _Packing:
 
     def _offset(self, without: str | None = None) -> str:
         """Element offset in the tensor; with `without`, the part that does not depend on it."""
+        return self.text(self._element(without))
+
+    def _element(self, without: str | None = None) -> Expr:
         total: Expr = Const(0)
         for expr, stride in zip(self.index, self.strides, strict=True):
             part = substitute(expr, {without: Const(0)}) if without else expr
             total = fold(Binary("+", total, Binary("*", part, Const(stride))))
-        return self.text(total)
+        return total
+
+    @property
+    def narrow(self) -> bool:
+        """Whether every index, offset and count fits 32 bits."""
+        elements = max(prod(self.extents), prod(self.tensor.shape))
+        whole = (*self.index, self._element())
+        return elements < 1 << 31 and all(fits_int32(e, self.ranges) for e in whole)
 
     def _innermost(self, variable: str, extent: int) -> list[str]:
         last = len(self.variables) - 1
@@ -172,7 +200,7 @@ class _Packing:
             if lines:
                 return [*lines, advance]
         guard = " && ".join(conditions)
-        head = f"for (int64_t {variable} = 0; {variable} < {integer(extent)}; ++{variable})"
+        head = self._for(variable, integer(extent))
         if self.packs:
             value = f"from[{self._offset()}]"
             if guard:
@@ -198,13 +226,13 @@ class _Packing:
         start = self.text(fold(substitute(self.index[k], {variable: Const(0)})))
         size = self.tensor.shape[k]
         lines = [
-            f"int64_t n = {size} - ({start});",
+            f"{self.plan.index} n = {size} - ({start});",
             f"n = n < 0 ? 0 : n > {extent} ? {extent} : n;",
             *self._copy(base, "n"),
         ]
         if self.packs:
             lines += [
-                f"for (int64_t i = n; i < {extent}; ++i)",
+                self._for("i", str(extent), "n"),
                 f"  to[i] = {self._fill_text()};",
             ]
         return lines
@@ -215,7 +243,7 @@ class _Packing:
         if self.image.dtype != self.tensor.dtype:
             at = f"from[{base} + i]" if self.packs else "from[i]"
             to = "to[i]" if self.packs else f"to[{base} + i]"
-            return [f"for (int64_t i = 0; i < {count}; ++i)", f"  {to} = {at};"]
+            return [self._for("i", count), f"  {to} = {at};"]
         if count.isdigit():
             first, second = ("to", f"&{source}") if self.packs else (f"&{target}", "from")
             return [f"memcpy({first}, {second}, {int(count)} * sizeof({element}));"]

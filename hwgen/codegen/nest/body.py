@@ -10,6 +10,7 @@ from math import inf, prod
 from hwgen.codegen.c_expr import HELPERS, Helpers, IndexText, Interval
 from hwgen.codegen.c_names import C_TYPES, NameTable, indent
 from hwgen.codegen.c_value import HALVES, ValueText, promoted, value_helpers
+from hwgen.codegen.nest.firmware import HEAP, INDEX, Room
 from hwgen.codegen.nest.program import (
     Allocate,
     Assign,
@@ -44,14 +45,12 @@ from hwgen.spec.expression import Assign as Semantics
 from hwgen.spec.hardware import HardwareSpec, Intrinsic
 from hwgen.spec.processor import Processor
 
-INDEX = "int64_t"
-"""Type of loop variables and addresses."""
 
-
-def helpers(prefix: str) -> Helpers:
+def helpers(prefix: str, index: str = INDEX) -> Helpers:
     """A collector over the functions that index and value expressions need."""
     library = dict(value_helpers(prefix).library)
-    return Helpers(prefix, {**library, "min": HELPERS["min"], "max": HELPERS["max"]})
+    own = {name: HELPERS[name].replace(INDEX, index) for name in ("min", "max")}
+    return Helpers(prefix, {**library, **own})
 
 
 _FUNCTION = re.compile(r"static inline (\w+) (\w+)\((.*)\)\n(\{.*\})", re.DOTALL)
@@ -92,7 +91,8 @@ class Identifiers:
 
 @dataclass(slots=True)
 class BodyText:
-    """Writes nodes. `function`: defines a node's, and gives the lines that call it."""
+    """Writes nodes. `function`: defines a node's, and gives the lines that call it. `room`: where
+    buffers lie that would come from an allocator."""
 
     program: NestProgram
     hardware: HardwareSpec
@@ -103,6 +103,7 @@ class BodyText:
     ranges: dict[str, Interval] = field(default_factory=dict[str, Interval])
     kept: dict[Access, str] = field(default_factory=dict[Access, str])
     pointers: set[str] = field(default_factory=set[str])
+    room: Room = HEAP
 
     def lines(self, body: tuple[Node, ...]) -> list[str]:
         return [line for node in body for line in self._node(node)]
@@ -156,7 +157,7 @@ class BodyText:
         if kind is not None:
             values = {"extent": node.extent, "variable": variable}
             lines += self.template(kind.emit, f"processor.loops.{kind.name}.emit", values)
-        head = f"for ({INDEX} {variable} = 0; {variable} < {bound}; ++{variable}) {{"
+        head = f"for ({self.room.index} {variable} = 0; {variable} < {bound}; ++{variable}) {{"
         return [*lines, head, *indent(self.lines(node.body)), "}"]
 
     # Statements

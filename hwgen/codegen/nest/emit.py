@@ -7,11 +7,14 @@ processor comes from the templates of its spec.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hwgen.codegen.c_names import C_TYPES, NameTable, comment, indent, kernel_name
 from hwgen.codegen.c_reserved import reserved_words
-from hwgen.codegen.nest.body import INDEX, BodyText, Identifiers, as_lambda, helpers
+from hwgen.codegen.emit_host import framed
+from hwgen.codegen.nest.body import BodyText, Identifiers, as_lambda, helpers
+from hwgen.codegen.nest.firmware import HEAP, Room, firmware_header, room
 from hwgen.codegen.nest.names import allocated, touched, variables, written
 from hwgen.codegen.nest.program import Buffer, Launch, NestProgram, Routine
 from hwgen.codegen.nest.scopes import pools
@@ -33,22 +36,55 @@ class NestSource:
     outputs: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class NestFirmware:
+    """The generated file of a kernel that takes no memory from an allocator. `source`: its inputs
+    are those that are not compiled in; `constants`: those that are, with their declarations;
+    `parameters`: what tensors are called."""
+
+    source: NestSource
+    room: Room
+    constants: tuple[tuple[str, str], ...]
+    parameters: Mapping[str, str]
+
+
 def emit_nest(program: NestProgram, hardware: HardwareSpec, workload: Workload) -> NestSource:
     """The program as one file, and a header for it.
 
     Raises:
         HwgenError: H601 a template fails.
     """
+    writer = _file(program, hardware, workload)
+    summary = f"{writer.name}: {workload.name} on {hardware.name}."
+    return writer.source(summary)
+
+
+def emit_nest_firmware(
+    program: NestProgram,
+    hardware: HardwareSpec,
+    workload: Workload,
+    compiled_in: frozenset[str] = frozenset(),
+) -> NestFirmware:
+    """The program as one file that works in a workspace of the caller's, and a header for it.
+
+    Raises:
+        HwgenError: H041, H042 where there is none; H601 a template fails.
+    """
+    writer = _file(program, hardware, workload)
+    pointer = writer.identifiers.fresh("workspace")
+    writer.room = room(program, hardware, pointer, compiled_in)
+    writer.host = writer.writer()
+    summary = f"{writer.name}: {workload.name} on {hardware.name}, for firmware."
+    parameters = {n: writer.identifiers.buffer(n) for n in writer.arrays}
+    return NestFirmware(writer.source(summary), writer.room, writer.constants(), parameters)
+
+
+def _file(program: NestProgram, hardware: HardwareSpec, workload: Workload) -> _File:
     processor = hardware.processor
     assert processor is not None, "lowered for a processor"
     table = NameTable(reserved_words(hardware))
-    identifiers = Identifiers(table)
     name = table.function(kernel_name(workload, hardware))
-    writer = _File(program, hardware, processor, identifiers, name)
-    summary = f"{writer.name}: {workload.name} on {hardware.name}."
-    return NestSource(
-        writer.text(summary), writer.header(summary), writer.name, program.inputs, program.outputs
-    )
+    return _File(program, hardware, processor, Identifiers(table), name)
 
 
 class _File:
@@ -73,18 +109,38 @@ class _File:
                 n: identifiers.fresh(f"{identifiers.buffer(n)}_device") for n in self.arrays
             }
         self.functions: list[str] = []
-        self.host = self._writer()
+        self.room = HEAP
+        self.host = self.writer()
 
-    def _writer(self) -> BodyText:
+    def writer(self) -> BodyText:
         return BodyText(
-            self.program, self.hardware, self.processor, self.identifiers, helpers(self.name),
-            self._function,
+            self.program, self.hardware, self.processor, self.identifiers,
+            helpers(self.name, self.room.index), self._function, room=self.room,
         )  # fmt: skip
+
+    def source(self, summary: str) -> NestSource:
+        inputs = tuple(n for n in self.program.inputs if n not in self.room.compiled_in)
+        return NestSource(
+            self.text(summary), self.header(summary), self.name, inputs, self.program.outputs
+        )
+
+    def constants(self) -> tuple[tuple[str, str], ...]:
+        """The inputs that are compiled in, each with its array's declaration."""
+        inputs = (self.program.buffer[n] for n in self.program.inputs)
+        return tuple(
+            (b.name, f"const {C_TYPES[b.dtype]} {self._constant(b.name)}[{b.elements}]")
+            for b in inputs
+            if b.name in self.room.compiled_in
+        )
+
+    def _constant(self, name: str) -> str:
+        return f"{self.name}_const_{self.identifiers.buffer(name)}"
 
     def text(self, summary: str) -> str:
         code = self.hardware.code
         body = self._host_body()
-        includes = dict.fromkeys(["<math.h>", "<stdint.h>", *code.includes])
+        own = [f'"{self.name}.h"'] if self.room.pointer else []
+        includes = dict.fromkeys(["<math.h>", "<stdint.h>", *code.includes, *own])
         definitions = self.host.template(code.definitions, "code.definitions")
         # Where blocks run, another compiler than the host's vectorises nothing.
         before, after = ("", "") if self.processor.launch else around_functions(self.program)
@@ -103,38 +159,26 @@ class _File:
         return [[text] for text in self.functions]
 
     def header(self, summary: str) -> str:
-        guard = f"{self.name}_H_INCLUDED"
         shown = ", ".join(
             self.identifiers.buffer(n) + "".join(f"[{e}]" for e in self.program.buffer[n].extents)
             for n in self.arrays
+            if n not in self.room.compiled_in
         )
-        lines = [
-            f"/* {comment(summary)} */",
-            f"#ifndef {guard}",
-            f"#define {guard}",
-            "",
-            "#include <stdint.h>",
-            "",
-            "#ifdef __cplusplus",
-            'extern "C" {',
-            "#endif",
-            "",
-            f"/* {shown}: row-major, none overlaps another. */",
-            f"{self._signature(own=False)};",
-            "",
-            "#ifdef __cplusplus",
-            "}",
-            "#endif",
-            "",
-            f"#endif /* {guard} */",
-            "",
-        ]
-        return "\n".join(lines)
+        if self.room.pointer:
+            return firmware_header(
+                self.name, summary, self.room, [d for _, d in self.constants()], shown,
+                self._signature(own=False),
+            )  # fmt: skip
+        body = [f"/* {shown}: row-major, none overlaps another. */"]
+        body += [f"{self._signature(own=False)};"]
+        return framed(self.name, [f"/* {comment(summary)} */"], ["<stdint.h>"], body)
 
     # The function that the caller calls
 
     def _signature(self, *, own: bool) -> str:
-        parameters = [self._parameter(self.program.buffer[n], restrict=own) for n in self.arrays]
+        given = (n for n in self.arrays if n not in self.room.compiled_in)
+        parameters = [self._parameter(self.program.buffer[n], restrict=own) for n in given]
+        parameters += [f"void *{self.room.pointer}"] if self.room.pointer else []
         linkage = 'extern "C" ' if own and self.processor.language == "c++" else ""
         return f"{linkage}void {self.name}({', '.join(parameters)})"
 
@@ -147,7 +191,14 @@ class _File:
     def _host_body(self) -> list[str]:
         code, host = self.hardware.code, self.host
         used = touched(self.program.body)
-        lines = [f"(void){self.identifiers.buffer(n)};" for n in self.arrays if n not in used]
+        lines = [
+            f"{self._parameter(self.program.buffer[n], restrict=True)} = {self._constant(n)};"
+            for n in self.program.inputs
+            if n in self.room.compiled_in
+        ]
+        lines += [f"(void){self.identifiers.buffer(n)};" for n in self.arrays if n not in used]
+        if self.room.pointer and not self.room.places:
+            lines.append(f"(void){self.room.pointer};")
         if not self.processor.launch:
             prologue = self.processor.function_prologue
             lines += host.template(prologue, "processor.function_prologue")
@@ -188,16 +239,18 @@ class _File:
         within = {self.program.buffer[n].within for n in own} - own
         rooms = [b for b in self.program.buffers if b.name in within]
         outer = [v for v in caller.ranges if v in used]
-        writer = self._writer()
+        writer = self.writer()
         writer.helpers, writer.ranges = caller.helpers, {v: caller.ranges[v] for v in outer}
+        inner = [self.room.pointer] if not own.isdisjoint(self.room.places) else []
         lines = writer.lines(body)
         parameters = [self._parameter(b, restrict=True, read=b.name not in writes) for b in passed]
         parameters += [self._parameter(b, restrict=False) for b in rooms]
-        parameters += [f"{INDEX} {self.identifiers.variable(v)}" for v in outer]
+        parameters += [f"{self.room.index} {self.identifiers.variable(v)}" for v in outer]
+        parameters += [f"void *{pointer}" for pointer in inner]
         head = f"static void {name}({', '.join(parameters)})"
         self.functions.append("\n".join([head, "{", *indent(lines), "}"]))
         arguments = [self.identifiers.buffer(b.name) for b in (*passed, *rooms)]
-        arguments += [self.identifiers.variable(v) for v in outer]
+        arguments += [*(self.identifiers.variable(v) for v in outer), *inner]
         return [f"{name}({', '.join(arguments)});"]
 
     def _launch(self, launch: Launch) -> list[str]:
@@ -206,7 +259,7 @@ class _File:
         inside = touched(launch.body) - allocated(launch.body)
         passed = [b for b in self.program.buffers if b.name in inside]
         outer = [v for v in self.host.ranges if v in used]
-        writer = self._writer()
+        writer = self.writer()
         coordinates: list[str] = []
         for kind, variable, extent in launch.coordinates:
             label = f"processor.loops.{kind}.index"
@@ -214,11 +267,11 @@ class _File:
             writer.ranges[variable] = (0, extent - 1)
             if variable in used:
                 own = self.identifiers.variable(variable)
-                coordinates.append(f"const {INDEX} {own} = {index};")
+                coordinates.append(f"const {self.room.index} {own} = {index};")
         writer.ranges |= {v: self.host.ranges[v] for v in outer}
         body = writer.lines(launch.body)
         parameters = [self._parameter(b, restrict=True) for b in passed]
-        parameters += [f"{INDEX} {self.identifiers.variable(v)}" for v in outer]
+        parameters += [f"{self.room.index} {self.identifiers.variable(v)}" for v in outer]
         values = {"name": name, "parameters": ", ".join(parameters)}
         prologue = self.processor.function_prologue
         inner = [

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from hwgen.codegen.c_names import C_TYPES, indent
+from hwgen.codegen.nest.firmware import Room
 from hwgen.codegen.nest.program import Allocate, Buffer, NestProgram, Node, nodes
 from hwgen.codegen.nest.routines import at_home
 from hwgen.spec.expression import DTYPES
@@ -31,6 +32,9 @@ class Writer(Protocol):
     @property
     def pointers(self) -> set[str]: ...
 
+    @property
+    def room(self) -> Room: ...
+
     def template(
         self, text: str, label: str, values: Mapping[str, object] | None = None
     ) -> list[str]: ...
@@ -47,12 +51,19 @@ def scope(writer: Writer, buffer: Buffer, body: tuple[Node, ...]) -> list[str]:
     memory = writer.processor.workspace[buffer.memory]
     label = f"memories.{memory.name}"
     values = _values(writer, buffer)
-    lines = writer.template(memory.allocate, f"{label}.allocate", values)
+    given = writer.room.places.get(buffer.name)
+    if given is None:
+        lines = writer.template(memory.allocate, f"{label}.allocate", values)
+    else:
+        kind, own = C_TYPES[buffer.dtype], writer.names.buffer(buffer.name)
+        place = f"((char *){writer.room.pointer} + {given})"
+        lines = [f"{kind} *{own} = ({kind} *)(void *){place};"]
     members = [] if buffer.tensor else _members(writer, buffer, body)
     writer.pointers.update(b.name for b in members)
     lines += [_pointer(writer, b) for b in members]
     lines += writer.lines(body)
-    lines += writer.template(memory.free, f"{label}.free", values)
+    if given is None:
+        lines += writer.template(memory.free, f"{label}.free", values)
     # A room is around all of a body, which has braces already.
     return lines if not buffer.tensor else ["{", *indent(lines), "}"]
 

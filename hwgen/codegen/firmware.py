@@ -1,0 +1,174 @@
+"""Kernels without a heap: where their images lie, their header, and the packing of constants."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from hwgen.codegen.c_names import comment
+from hwgen.codegen.emit_body import image_text, index_helpers, narrow_body
+from hwgen.codegen.emit_host import contract, framed, pack_function, pack_signature
+from hwgen.codegen.emit_vendor import run_signature, unstaged
+from hwgen.codegen.host_plan import ALIGNMENT_BYTES, HostPlan, Workspace, aligned, workspace_macros
+from hwgen.codegen.image_identity import layout_number
+from hwgen.codegen.image_layout import is_tensor
+from hwgen.codegen.packing import narrow, packing_of, pads
+from hwgen.codegen.program import Image, calls
+from hwgen.spec.hardware import HardwareSpec
+
+
+def in_workspace(
+    plan: HostPlan, hardware: HardwareSpec, compiled_in: frozenset[str] = frozenset()
+) -> HostPlan:
+    """The plan with a workspace of the caller's in place of the heap.
+
+    The chip reads images where they lie in memory that the host shares; elsewhere an array that is
+    its image byte for byte is copied to the device as it is.
+    """
+    code, tensors = hardware.code, {t.name: t for t in plan.inputs + plan.outputs}
+
+    def shared(image: Image) -> bool:
+        return code.handles_are_pointers and hardware.off_chip(image.memory).shared
+
+    images = plan.program.images
+    resident = plan.resident | {i.name for i in images if shared(i)}
+    direct = plan.direct | {
+        i.name
+        for i in images
+        if i.name not in resident and i.tensor in tensors and is_tensor(i, tensors[i.tensor])
+    }
+    own = Workspace(plan.identifiers.fresh("workspace"), {}, 0, compiled_in)
+    plan = replace(plan, direct=direct, resident=resident, workspace=own)
+    offsets, end = _places(plan)
+    index = "int32_t" if narrow(plan) and narrow_body(plan.program.body) else plan.index
+    return replace(plan, workspace=replace(own, offsets=offsets, bytes=end), index=index)
+
+
+def _places(plan: HostPlan) -> tuple[dict[str, int], int]:
+    """Of each image in the workspace its offset, and the bytes of them all. What is copied to the
+    chip before it runs shares bytes with what is copied from it afterwards."""
+    packed = {t.name for t in plan.packed_tensors} | {i.tensor for i, _ in plan.constants()}
+    elsewhere = unstaged(plan)
+    staged = [i for i in plan.staged if i.tensor not in packed and i.name not in elsewhere]
+    copied = [i for i in staged if i.name not in plan.resident]
+    offsets: dict[str, int] = {}
+
+    def place(images: Iterable[Image], end: int) -> int:
+        for image in images:
+            offsets[image.name] = aligned(end)
+            end = aligned(end) + image.bytes
+        return end
+
+    end = max(
+        place((i for i in copied if i.role != "output"), 0),
+        place((i for i in copied if i.role == "output"), 0),
+    )
+    return offsets, place((i for i in staged if i.name in plan.resident), end)
+
+
+def pack_file(plan: HostPlan, summary: str) -> str:
+    """The functions that pack what is not compiled in; "" where there is nothing to pack."""
+    tensors = [t for t in plan.packed_tensors if not plan.compiled_in(t.name)]
+    if not tensors:
+        return ""
+    helpers = index_helpers(plan.name, plan.index)
+    functions = packing_of(plan, helpers, tensors)
+    lines = [
+        f"/* {comment(summary)}",
+        " *",
+        " * Packs constants, once; nothing else needs this file. */",
+        "#include <stdint.h>",
+        "#include <string.h>",
+        "",
+        *(f"{pack_signature(plan, t)};" for t in tensors),
+        "",
+        *(line for text in helpers.definitions() for line in (text, "")),
+        *functions,
+        *(line for t in tensors for line in pack_function(plan, t)),
+    ]
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+# --- header --------------------------------------------------------------------------------------
+
+
+def firmware_header(plan: HostPlan, hardware: HardwareSpec, summary: str) -> str:
+    """The header: sizes, what is compiled in, `NAME`, `NAME_run`."""
+    assert plan.workspace is not None
+    name, constants = plan.name, plan.constants()
+    body = workspace_macros(name, plan.workspace.bytes, ALIGNMENT_BYTES)
+    if constants:
+        body += [f"/* Compiled in, as the chip reads them: {name}_weights.c. */"]
+        body += [*(f"extern {declaration};" for _, declaration in constants), ""]
+    failure = "the chip's memory has no room for a buffer" if plan.on_device else ""
+    body += [*contract(plan, failure), f"{plan.signature};", ""]
+    for tensor in plan.packed_tensors:
+        if not plan.compiled_in(tensor.name):
+            own = plan.identifiers[tensor.name]
+            body += [
+                f"/* Packs {own} once, aligned as a workspace is; in {name}_pack.c. */",
+                f"#define {name}_PACKED_BYTES_{own} {max(plan.blob_bytes(tensor.name), 1)}",
+                f"{pack_signature(plan, tensor)};",
+                "",
+            ]
+    body += [*_run(plan), f"{run_signature(plan, hardware.code)};"]
+    includes = list(dict.fromkeys(["<stdint.h>", *hardware.code.includes]))
+    return framed(name, _head(plan, hardware, summary), includes, body)
+
+
+def _head(plan: HostPlan, hardware: HardwareSpec, summary: str) -> list[str]:
+    name = plan.name
+    files = [f"{name}.c", *([f"{name}_weights.c"] if plan.constants() else [])]
+    texts = [
+        summary,
+        "",
+        "Nothing here takes memory from a heap. Compile and link with",
+        f"  cc -std=c99 -O2 -ffreestanding -I VENDOR -c {' '.join(files)}",
+        "where VENDOR is the folder of the vendor's headers, and add the vendor's library. memcpy",
+        "and memset come from the C library, or are yours.",
+        "",
+    ]
+    if plan.on_device:
+        texts += [
+            f"The chip has memory of its own. {name} gets a buffer there for each image and gives",
+            f"it back, by the spec's code (`allocate`, `free`), and copies; {name}_run does not.",
+            "",
+        ]
+    if plan.program.kernels and any(c.kernel for c in calls(plan.program.body)):
+        texts += [
+            "Re-entrancy: the definitions of micro-kernels are the spec's and may keep handles in",
+            "static variables; nothing else that is static is ever written.",
+        ]
+    else:
+        texts += ["Re-entrancy: there is no static variable that is ever written."]
+    texts += [
+        "A call leaves nothing behind in the workspace. Calls that overlap in time need one each,",
+        f"and a {hardware.name} each: its memories, queues and registers are one state, so a call",
+        "must end before the next one on the same chip begins, from an interrupt too.",
+    ]
+    first, *rest = [comment(text) for text in texts]
+    return [f"/* {first}", *(f" * {text}".rstrip() for text in rest), " */"]
+
+
+def _run(plan: HostPlan) -> list[str]:
+    """What `NAME_run` takes, in words and as macros."""
+    tensors = {t.name: t for t in plan.inputs + plan.outputs}
+    width = max((len(i.name) for i in plan.program.images), default=0)
+    lines = [
+        "/* The kernel alone. It takes a buffer of the chip's for each image and neither packs,",
+        " * copies nor allocates; it returns when the chip has done all:",
+        *(f" *   {i.name:<{width}}  {comment(image_text(i))}" for i in plan.program.images),
+        " * Where LAYOUT of an output here is that of another kernel's input, that kernel can take",
+        " * the buffer as it is: the same elements lie at the same bytes. */",
+    ]
+    padded = [i.name for i in plan.program.images if pads(i)]
+    if padded:
+        lines[-1] = lines[-1].replace(" */", "")
+        lines += [f" * Zeros must be in {', '.join(padded)} before the first run. */"]
+    for image in plan.program.images:
+        own = plan.identifiers[image.name]
+        lines += [f"#define {plan.name}_BYTES_{own} {image.bytes}"]
+        if image.role != "temporary":
+            number = layout_number(image, tensors[image.tensor])
+            lines += [f"#define {plan.name}_LAYOUT_{own} 0x{number:08x}u"]
+    return lines

@@ -1,0 +1,119 @@
+"""What a folder of firmware kernels needs besides them: an example, a Makefile, a CMake file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+STUB_FOLDER = "stub"
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """An array that a kernel takes. `size`: its elements, as C text; `aligned`: as a workspace."""
+
+    name: str
+    kind: str
+    size: str
+    aligned: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A kernel of the folder. `sources`: the files that a program compiles besides `source`;
+    `model`: the file that takes the place of `source` on a host, "" where it is `source` itself.
+    `workspace`: what it is called; `workspace_bytes`: 0 where it may be null. `status`: whether
+    the kernel returns one."""
+
+    name: str
+    source: str
+    sources: tuple[str, ...]
+    model: str
+    arguments: tuple[Argument, ...]
+    workspace: str
+    workspace_bytes: int
+    status: bool
+
+
+def example(parts: Sequence[Part]) -> str:
+    """`main.c`: calls each kernel once, on zeros."""
+    lines = [
+        "/* Calls each kernel once, on zeros: where a program of your own begins. */",
+        *(f'#include "{part.name}.h"' for part in parts),
+        "",
+    ]
+    calls: list[str] = []
+    for n, part in enumerate(parts):
+
+        def own(name: str, before: str = f"k{n}_" if len(parts) > 1 else "") -> str:
+            return f"{before}{name}"
+
+        names: list[str] = []
+        for argument in part.arguments:
+            names.append(own(argument.name))
+            before = f"{part.name}_ALIGNED static " if argument.aligned else "static "
+            lines.append(f"{before}{argument.kind} {names[-1]}[{argument.size}];")
+        room = "0"
+        if part.workspace_bytes:
+            room = own(part.workspace)
+            size = f"{part.name}_WORKSPACE_BYTES"
+            lines.append(f"{part.name}_ALIGNED static unsigned char {room}[{size}];")
+        call = f"{part.name}({', '.join([*names, room])})"
+        calls += [f"if ({call} != 0)", "  return 1;"] if part.status else [f"{call};"]
+    calls.append("return 0;")
+    body = [f"  {line}" for line in calls]
+    return "\n".join([*lines, "", "int main(void)", "{", *body, "}", ""])
+
+
+def makefile(parts: Sequence[Part], standard: int) -> str:
+    """Objects and an archive with any compiler, the linked example, and the same on the host;
+    `standard`: 99 or 11, the C that the kernels are."""
+    sources = [s for part in parts for s in (part.source, *part.sources)]
+    models = [s for part in parts for s in (part.model or part.source, *part.sources)]
+    return f"""\
+# make CC=arm-none-eabi-gcc CFLAGS="-O2 -mcpu=cortex-m33" VENDOR=path/of/the/vendors/headers
+# make firmware.elf LDFLAGS="-T board.ld" LDLIBS=path/of/the/vendors/library.a
+# make host && ./host     (on this machine, against the C model; status 0: every check held)
+CFLAGS ?= -O2
+VENDOR ?= {STUB_FOLDER}
+FIRMWARE_FLAGS = -std=c{standard} -ffreestanding -I. -I$(VENDOR)
+SOURCES = {" ".join(sources)}
+OBJECTS = $(SOURCES:.c=.o)
+
+libkernels.a: $(OBJECTS)
+\t$(AR) rcs $@ $^
+
+%.o: %.c
+\t$(CC) $(FIRMWARE_FLAGS) $(CFLAGS) -c $< -o $@
+
+firmware.elf: main.o libkernels.a
+\t$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) -o $@
+
+host: main.c {" ".join(dict.fromkeys(models))}
+\t$(CC) -std=c{standard} -O2 -I. -I$(VENDOR) $^ -lm -o $@
+
+clean:
+\trm -f *.o libkernels.a firmware.elf host
+
+.PHONY: clean
+"""
+
+
+def cmake_file(parts: Sequence[Part], standard: int) -> str:
+    """A library for `add_subdirectory`."""
+    sources = "\n".join(f"  {s}" for part in parts for s in (part.source, *part.sources))
+    return f"""\
+# In a project of yours:
+#   add_subdirectory(this/folder)
+#   target_link_libraries(program PRIVATE hwgen_kernels)
+# with -DHWGEN_VENDOR=path/of/the/vendors/headers; left out: the stub.
+cmake_minimum_required(VERSION 3.13)
+project(hwgen_kernels C)
+set(HWGEN_VENDOR ${{CMAKE_CURRENT_SOURCE_DIR}}/{STUB_FOLDER} CACHE PATH "the vendor's headers")
+add_library(hwgen_kernels STATIC
+{sources}
+)
+target_include_directories(hwgen_kernels PUBLIC ${{CMAKE_CURRENT_SOURCE_DIR}} ${{HWGEN_VENDOR}})
+set_target_properties(hwgen_kernels PROPERTIES C_STANDARD {standard} C_EXTENSIONS OFF)
+target_compile_options(hwgen_kernels PRIVATE -ffreestanding)
+"""

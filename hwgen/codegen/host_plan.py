@@ -1,0 +1,210 @@
+"""What the C functions around a kernel are called and take, and where its images lie.
+
+A kernel of the host target takes memory from the heap; one of the firmware target has a `Workspace`
+of the caller's instead. All else is the same emitter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from hwgen.codegen.c_names import C_TYPES, NameTable, Reserved
+from hwgen.codegen.program import Image, KernelProgram
+from hwgen.spec.expression import DTYPES
+from hwgen.spec.workload import Tensor, Workload
+
+ALIGNMENT_BYTES = 64
+"""Of every image in a packed constant and in a workspace."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """Memory that the caller gives. `pointer`: the parameter's name. `offsets`: bytes from its
+    start to each image that is staged there. `compiled_in`: constants whose values are part of the
+    program, so that there is no parameter for them."""
+
+    pointer: str
+    offsets: Mapping[str, int]
+    bytes: int
+    compiled_in: frozenset[str]
+
+
+@dataclass(frozen=True)
+class HostPlan:
+    """Names, parameters and places.
+
+    `direct`: images that are the caller's array byte for byte. `resident`: those that the chip
+    reads and writes where the host has them; the others have a buffer of the device's.
+    `workspace`: None where what is staged comes from the heap. `index`: the C type of offsets.
+    """
+
+    program: KernelProgram
+    name: str
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    identifiers: NameTable
+    direct: frozenset[str]
+    resident: frozenset[str]
+    workspace: Workspace | None = None
+    index: str = "int64_t"
+
+    @property
+    def staged(self) -> tuple[Image, ...]:
+        """The images that the host gives room."""
+        return tuple(i for i in self.program.images if i.name not in self.direct)
+
+    @property
+    def on_device(self) -> tuple[Image, ...]:
+        """The images that have a buffer of the device's."""
+        return tuple(i for i in self.program.images if i.name not in self.resident)
+
+    def staged_of(self, tensor: str) -> tuple[Image, ...]:
+        return tuple(i for i in self.staged if i.tensor == tensor)
+
+    def in_place(self, tensor: Tensor) -> bool:
+        """Whether an image of a tensor is the tensor itself; another one may be packed."""
+        return any(i.name in self.direct for i in self.program.images if i.tensor == tensor.name)
+
+    @property
+    def packed_tensors(self) -> tuple[Tensor, ...]:
+        """The constants that are packed once, outside of the kernel's function."""
+        constants = [t for t in self.inputs if t.constant]
+        return tuple(t for t in constants if self.staged_of(t.name) or not self.in_place(t))
+
+    def compiled_in(self, tensor: str) -> bool:
+        """Whether a constant's values are part of the program."""
+        return self.workspace is not None and tensor in self.workspace.compiled_in
+
+    def blob_offset(self, image: Image) -> int:
+        """Bytes from the start of a tensor's packed blob to one of its images."""
+        offset = 0
+        for other in self.staged_of(image.tensor):
+            if other.name == image.name:
+                break
+            offset += aligned(other.bytes)
+        return offset
+
+    def blob_bytes(self, tensor: str) -> int:
+        return sum(aligned(i.bytes) for i in self.staged_of(tensor))
+
+    def parameter(self, tensor: Tensor) -> str:
+        """`const T *name` for an input, `T *name` for an output."""
+        const = "const " if tensor.role == "input" else ""
+        return f"{const}{C_TYPES[tensor.dtype]} *{self.identifiers[tensor.name]}"
+
+    def packed(self, tensor: Tensor) -> str:
+        return self.identifiers.with_suffix(tensor.name, "packed")
+
+    @property
+    def signature(self) -> str:
+        """Of `NAME`: the tensors; with a workspace what is packed already, and the workspace."""
+        if self.workspace is not None:
+            parameters = [declaration for declaration, _ in self._prepacked()]
+            return f"int {self.name}({', '.join([*parameters, f'void *{self.workspace.pointer}'])})"
+        parameters = [self.parameter(t) for t in self.inputs + self.outputs]
+        return f"int {self.name}({', '.join(parameters)})"
+
+    @property
+    def prepacked_signature(self) -> str:
+        parameters = [declaration for declaration, _ in self._prepacked()]
+        return f"int {self.name}_prepacked({', '.join(parameters)})"
+
+    @property
+    def prepacked_arguments(self) -> tuple[str, ...]:
+        """What `NAME` gives to `NAME_prepacked`."""
+        return tuple(argument for _, argument in self._prepacked())
+
+    def _prepacked(self) -> Iterator[tuple[str, str]]:
+        """Each parameter of `NAME_prepacked` and its name; a tensor may be there both ways."""
+        for tensor in self.inputs + self.outputs:
+            if self.compiled_in(tensor.name):
+                continue
+            packed = tensor in self.packed_tensors
+            if not packed or self.in_place(tensor):
+                yield self.parameter(tensor), self.identifiers[tensor.name]
+            if packed:
+                yield f"const void *{self.packed(tensor)}", self.packed(tensor)
+
+    def staging(self, image: Image) -> str:
+        """The host pointer to an image's bytes."""
+        if self.compiled_in(image.tensor):
+            return self.constant_name(image)
+        if image.name in self.direct:
+            return self.identifiers[image.tensor]
+        return self.identifiers.with_suffix(image.name, "host")
+
+    def constant_name(self, image: Image) -> str:
+        """The array with the values of an image that is compiled in."""
+        return f"{self.name}_const_{self.identifiers[image.name]}"
+
+    def constants(self) -> tuple[tuple[Image, str], ...]:
+        """The images that are compiled in, each with its array's declaration."""
+        return tuple(
+            (i, f"const {C_TYPES[i.dtype]} {self.constant_name(i)}[{i.bytes // DTYPES[i.dtype]}]")
+            for i in self.program.images
+            if self.compiled_in(i.tensor)
+        )
+
+
+def host_plan(program: KernelProgram, workload: Workload, reserved: Reserved) -> HostPlan:
+    """Names and parameters of the kernel's C functions; `reserved` words name nothing of ours."""
+    identifiers = NameTable(reserved)
+    name = identifiers.function(program.name)
+    # First come what a caller sees, so that all files of a kernel agree on it.
+    for wanted in (*program.inputs, *program.outputs, *(i.name for i in program.images)):
+        assert identifiers[wanted]
+    in_place = frozenset(i.name for i in program.images if i.in_place)
+    return HostPlan(
+        program,
+        name,
+        tuple(workload.tensor[t] for t in program.inputs),
+        tuple(workload.tensor[t] for t in program.outputs),
+        identifiers,
+        direct=in_place,
+        resident=in_place,
+    )
+
+
+def aligned(size_bytes: int) -> int:
+    """The bytes with those that follow them up to the next image."""
+    return -(-size_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+
+
+def alignment_macro(name: str, alignment: int = ALIGNMENT_BYTES) -> list[str]:
+    """`NAME_ALIGNED`, which begins a declaration."""
+    return [
+        f"#ifndef {name}_ALIGNED",
+        "#if defined(__cplusplus)",
+        f"#define {name}_ALIGNED alignas({alignment})",
+        "#elif defined(__STDC_VERSION__) && __STDC_VERSION__ >= 201112L",
+        f"#define {name}_ALIGNED _Alignas({alignment})",
+        "#elif defined(__GNUC__)",
+        f"#define {name}_ALIGNED __attribute__((aligned({alignment})))",
+        "#else",
+        f'#error "define {name}_ALIGNED: how this compiler aligns to {alignment} bytes"',
+        "#endif",
+        "#endif",
+    ]
+
+
+def workspace_macros(name: str, size: int, alignment: int) -> list[str]:
+    """What a caller needs to give a workspace, and a blank line."""
+    return [
+        f"#define {name}_WORKSPACE_BYTES {size}",
+        f"#define {name}_WORKSPACE_ALIGNMENT {alignment}",
+        "",
+        "/* Begins a declaration: aligned as a workspace is. */",
+        *alignment_macro(name, alignment),
+        "",
+    ]
+
+
+def workspace_rule(name: str, pointer: str, size: int) -> list[str]:
+    """Lines of a comment: what the caller's pointer must be."""
+    if not size:
+        return [f" * {pointer} may be null: it has no bytes."]
+    return [
+        f" * {pointer}: {name}_WORKSPACE_BYTES at a multiple of",
+        f" * {name}_WORKSPACE_ALIGNMENT, whatever is in them.",
+    ]

@@ -1,0 +1,97 @@
+"""Constants as C arrays: what the chip reads, packed before the program is compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hwgen.codegen.c_expr import integer
+from hwgen.codegen.c_names import comment, immediate_text
+from hwgen.codegen.host_plan import HostPlan, alignment_macro
+from hwgen.errors import HwgenError
+from hwgen.model.images import pack
+from hwgen.model.numeric import Array
+
+_COLUMNS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """An array that is compiled in. `declaration`: `const T NAME[N]`; `values`: of any shape,
+    16-bit floats as their bits; `dtype`: the data type that they have on the chip."""
+
+    declaration: str
+    dtype: str
+    values: Array
+
+
+def weights_file(name: str, summary: str, constants: Sequence[Constant]) -> str:
+    """A file that defines the arrays; values and not bytes, so that it serves any byte order.
+
+    Raises:
+        HwgenError: H043 a value that no C constant has.
+    """
+    bodies = [_initializer(c) for c in constants]
+    infinite = any("INFINITY" in body for body in bodies)
+    lines = [
+        f"/* {comment(summary)}",
+        " *",
+        " * Constants as the chip reads them; on a machine with flash they stay there. */",
+        *(["#include <math.h>"] if infinite else []),
+        "#include <stdint.h>",
+        "",
+        *alignment_macro(name),
+    ]
+    for constant, body in zip(constants, bodies, strict=True):
+        lines += ["", f"extern {constant.declaration};"]
+        lines += [f"{name}_ALIGNED {constant.declaration} = {{", body, "};"]
+    return "\n".join(lines) + "\n"
+
+
+def images_of(plan: HostPlan, arrays: Mapping[str, Array]) -> tuple[Constant, ...]:
+    """The images of tensors that are compiled in, with the values of the tensors in `arrays`.
+
+    Raises:
+        HwgenError: H725, H726 a tensor does not fit its image.
+    """
+    dtypes = {t.name: t.dtype for t in plan.inputs}
+    return tuple(
+        Constant(declaration, image.dtype, pack(image, arrays[image.tensor], dtypes[image.tensor]))
+        for image, declaration in plan.constants()
+    )
+
+
+def _initializer(constant: Constant) -> str:
+    flat = constant.values.ravel()
+    if constant.dtype in ("float32", "float64"):
+        if np.isnan(flat).any():
+            raise HwgenError(
+                "H043",
+                "a constant that is compiled in has a value that C has no text for",
+                field=constant.declaration,
+                found=f"NaN, {int(np.isnan(flat).sum())} of {flat.size} elements",
+                allowed="numbers and infinities",
+                repair="leave out --weights for this tensor, and pack it when the program runs",
+            )
+        return _wrapped(flat, lambda value: immediate_text(value, constant.dtype))
+    # The least integer of a width has no literal of its own: the minus is an operation.
+    return _wrapped(flat, _literal)
+
+
+def _literal(value: int | float) -> str:
+    return "(-INT64_C(9223372036854775807) - 1)" if value == -(1 << 63) else integer(int(value))
+
+
+def _wrapped(flat: Array, text: Callable[[int | float], str]) -> str:
+    """The values between commas, on lines of bounded length."""
+    lines: list[str] = []
+    line = " "
+    for value in flat.tolist():
+        word = f" {text(value)},"
+        if len(line) + len(word) > _COLUMNS:
+            lines.append(line)
+            line = " "
+        line += word
+    return "\n".join([*lines, line])
