@@ -17,7 +17,7 @@ from hwgen.errors import HwgenError
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.nest import copies, layouts, loop_edits, pipelines, placement, reductions
 from hwgen.polyhedral.nest.build import build_state, check_whole
-from hwgen.polyhedral.nest.edit import check_tensor, find_loop, refuse
+from hwgen.polyhedral.nest.edit import check_memory, check_tensor, find_loop, refuse
 from hwgen.polyhedral.nest.legality import Homes
 from hwgen.polyhedral.nest.render import buffer_text, render
 from hwgen.polyhedral.nest.seeds import start_from
@@ -35,7 +35,7 @@ PRIMITIVES = (
     "compute_root", "fuse", "split", "reorder", "tile", "unroll", "vectorize", "bind", "parallel",
     "pragma", "prefetch", "tensorize", "rfactor", "set_store_predicate", "create_group",
     "double_buffer", "transform_layout", "set_bank", "pad", "decompose_reduction", "set_address",
-    "shift", "sink", "alias", "retain", "start_from",
+    "shift", "sink", "alias", "retain", "start_from", "merge", "reindex_cache_read",
 )  # fmt: skip
 """What a script may call."""
 
@@ -300,6 +300,14 @@ class Schedule:
         return name
 
     @primitive
+    def merge(self, first: str, second: str) -> str:
+        """One loop for two of one extent beside each other, with the bodies of both."""
+        self._commit(
+            loop_edits.merge(self.state, first, second), "merge", (first, second), {}, (first,)
+        )
+        return first
+
+    @primitive
     def reorder(self, *loops: str) -> None:
         """The loops in this order, in the places that they hold now."""
         self._commit(loop_edits.reorder(self.state, loops), "reorder", loops, {})
@@ -453,21 +461,48 @@ class Schedule:
     # Buffers
 
     @primitive
-    def cache_read(self, tensor: str, memory: str, readers: str | Sequence[str] = ()) -> str:
-        """A copy of a tensor in a memory, which the readers (all if none named) read instead."""
+    def cache_read(
+        self, tensor: str, memory: str, readers: str | Sequence[str] = (), occurrence: int = 0
+    ) -> str:
+        """A copy of a tensor in a memory, which the readers (all if none named) read instead; of
+        several places in the value of one reader, that with number `occurrence`, from 1."""
         self._check_memory(memory)
         chosen = (readers,) if isinstance(readers, str) else tuple(readers)
-        state, name = copies.cache_read(self.state, tensor, memory, chosen)
+        state, name = copies.cache_read(self.state, tensor, memory, chosen, occurrence)
         keywords: dict[str, Argument] = {"readers": chosen} if chosen else {}
+        if occurrence:
+            keywords["occurrence"] = occurrence
         self._commit(state, "cache_read", (tensor, memory), keywords, (name,))
         return name
 
     @primitive
-    def cache_write(self, tensor: str, memory: str) -> str:
-        """A stage that computes into a memory first; a copy then moves the result."""
+    def reindex_cache_read(
+        self, tensor: str, memory: str, reader: str, occurrence: int = 0, whole: bool = False
+    ) -> str:
+        """A copy in a memory of what one reader reads of a tensor, laid out as it reads it, or with
+        `whole` as its result is, which then may take its place."""
         self._check_memory(memory)
-        state, name = copies.cache_write(self.state, tensor, memory)
-        self._commit(state, "cache_write", (tensor, memory), {}, (name,))
+        chosen = (tensor, memory, reader)
+        state, name = copies.reindex_cache_read(self.state, *chosen, occurrence, whole=whole)
+        given: dict[str, Argument] = {"occurrence": occurrence} if occurrence else {}
+        if whole:
+            given["whole"] = True
+        self._commit(state, "reindex_cache_read", chosen, given, (name,))
+        return name
+
+    @primitive
+    def cache_write(
+        self, tensor: str, memory: str, dtype: str = "", readers: str | Sequence[str] = ()
+    ) -> str:
+        """A stage that computes into a memory first; a copy then moves the result, and narrows it
+        where the stage is to keep `dtype` until then; `readers` read it from the memory."""
+        self._check_memory(memory)
+        chosen = (readers,) if isinstance(readers, str) else tuple(readers)
+        state, name = copies.cache_write(self.state, tensor, memory, dtype, chosen)
+        given: dict[str, Argument] = {"dtype": dtype} if dtype else {}
+        if chosen:
+            given["readers"] = chosen
+        self._commit(state, "cache_write", (tensor, memory), given, (name,))
         return name
 
     @primitive
@@ -479,18 +514,7 @@ class Schedule:
         )
 
     def _check_memory(self, memory: str) -> None:
-        machine = self.hardware.processor
-        known = [m.name for m in (machine.workspaces if machine else ())]
-        known += [m.name for m in self.hardware.memories if m.kind != "offchip"]
-        known = list(dict.fromkeys(known))
-        if memory not in known:
-            raise HwgenError(
-                "H414",
-                f"no memory {memory}",
-                found=memory,
-                allowed=", ".join(known) or "none",
-                repair=suggestion(memory, known) or "name one of the chip's memories",
-            )
+        check_memory(self.hardware, memory)
 
     @primitive
     def prefetch(self, tensor: str, loop: str, distance: int = 1) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, product
 
+from hwgen.codegen.lower.places import in_parts
 from hwgen.errors import HwgenError, Location
 from hwgen.polyhedral.fitting import Said
 from hwgen.polyhedral.matching import Match
@@ -112,18 +113,6 @@ def _refusal(found: str, allowed: str) -> HwgenError:
         allowed=allowed,
         repair="start from the script that --stage script prints, and change its numbers, order, "
         "places and slots",
-    )
-
-
-def _in_parts(stage: str, axis: int, factor: int, offset: int, size: int) -> HwgenError:
-    """The error of padding that does not consist of whole entries."""
-    whole = -(-factor // size) * size
-    return HwgenError(
-        "H420",
-        "the chip's calls cannot run this schedule",
-        found=f"axis {axis} of {stage} in steps of {factor}*n + {offset} elements",
-        allowed=f"multiples of {size} elements, one entry",
-        repair=f"storage_align({stage!r}, {axis}, {whole}, {offset // size * size})",
     )
 
 
@@ -358,7 +347,7 @@ class Reader:
             if not storage.shape:
                 for axis, factor, offset in self.state.storage[stage].aligns:
                     if factor % size or offset % size:
-                        raise _in_parts(stage, axis, factor, offset, size)
+                        raise in_parts(stage, axis, factor, offset, size)
                     aligns.append(Align(storage.name, axis, factor // size, offset // size))
         return Tiling(
             match,

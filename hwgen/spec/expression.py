@@ -180,21 +180,25 @@ def substitute(expr: Expr, bindings: Mapping[str, Expr]) -> Expr:
             return Access(tensor, tuple(substitute(i, bindings) for i in indices))
 
 
+def rewrite(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
+    """The expression with every part replaced by what `change` makes of it, inner ones first; what
+    is inside of indices is left."""
+    match expr:
+        case Access() | Const() | Name():
+            return change(expr)
+        case Binary(op, left, right):
+            return change(Binary(op, rewrite(left, change), rewrite(right, change)))
+        case Unary(op, operand):
+            return change(Unary(op, rewrite(operand, change)))
+        case Cast(dtype, operand):
+            return change(Cast(dtype, rewrite(operand, change)))
+        case Call(function, arguments):
+            return change(Call(function, tuple(rewrite(a, change) for a in arguments)))
+
+
 def map_accesses(expr: Expr, change: Callable[[Access], Expr]) -> Expr:
     """The expression with other values for its accesses, those inside of indices left."""
-    match expr:
-        case Access():
-            return change(expr)
-        case Const() | Name():
-            return expr
-        case Binary(op, left, right):
-            return Binary(op, map_accesses(left, change), map_accesses(right, change))
-        case Unary(op, operand):
-            return Unary(op, map_accesses(operand, change))
-        case Cast(dtype, operand):
-            return Cast(dtype, map_accesses(operand, change))
-        case Call(function, arguments):
-            return Call(function, tuple(map_accesses(a, change) for a in arguments))
+    return rewrite(expr, lambda part: change(part) if isinstance(part, Access) else part)
 
 
 def replace_access(expr: Expr, old: Access, new: Expr) -> Expr:

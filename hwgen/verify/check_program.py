@@ -41,7 +41,7 @@ from hwgen.model.numeric import Value, cast
 from hwgen.spec.expression import Access, Cast, Expr, names, walk
 from hwgen.spec.expression import Call as Function
 from hwgen.spec.hardware import HardwareSpec, Immediate, Intrinsic
-from hwgen.spec.workload import Workload
+from hwgen.spec.workload import Tensor, Workload
 from hwgen.verify.in_place import in_place_problems
 from hwgen.verify.lane_fields import lane_problems
 from hwgen.verify.same_fields import same_problems
@@ -383,7 +383,11 @@ def _images(subject: Subject) -> Iterator[Problem]:
 
 
 def _image_of_tensor(image: Image, workload: Workload) -> Iterator[Problem]:
-    tensor = workload.tensor.get(image.tensor)
+    if image.role == "temporary":
+        kept = (image.tensor, image.dtype, image.shape, "intermediate", False)
+        tensor = Tensor(*kept, workload.location)
+    else:
+        tensor = workload.tensor.get(image.tensor)
     if tensor is None or len(image.index) != len(tensor.shape):
         yield f"{image.name} does not fit its tensor", image.tensor, "a tensor of that rank"
         return

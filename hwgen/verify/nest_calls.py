@@ -316,6 +316,8 @@ class CallDraws:
         keywords: tuple[tuple[str, Argument], ...] = ()
         if len(readers) > 1 and self.draws.chance(2):
             keywords = (("readers", (self.draws(readers).tensor,)),)
+        if self.draws.chance(4):
+            keywords = (*keywords, ("occurrence", self.draws((1, 2))))
         before = set(state.stage)
         yield Call("cache_read", (tensor, self.memory()), keywords)
         state = self.schedule.state
@@ -324,10 +326,33 @@ class CallDraws:
             reader = self.draws(state.readers(made[0])).tensor
             yield Call("compute_at", (made[0], self.loop(reader)))
 
+    def _reindex_cache_read(self) -> Calls:
+        state = self.schedule.state
+        read = [t.name for t in state.tensors if state.readers(t.name)]
+        tensor = self.draws(read) if read else self.stage()
+        readers = [x.tensor for x in state.readers(tensor)] or [self.stage()]
+        keywords: tuple[tuple[str, Argument], ...] = ()
+        if self.draws.chance(2):
+            keywords = (("occurrence", self.draws((1, 2))),)
+        if self.draws.chance(3):
+            keywords = (*keywords, ("whole", True))
+        arguments = (tensor, self.memory(), self.draws(readers))
+        yield Call("reindex_cache_read", arguments, keywords)
+
+    def _merge(self) -> Calls:
+        extents = self.schedule.state.extents
+        first = self.loop()
+        alike = [n for n, e in extents.items() if e == extents.get(first) and n != first]
+        yield Call("merge", (first, self.draws(alike) if alike else self.loop()))
+
     def _cache_write(self) -> Calls:
         stage = self.stage()
         before = set(self.schedule.state.stage)
-        yield Call("cache_write", (stage, self.memory()))
+        readers = [x.tensor for x in self.schedule.state.readers(stage)]
+        keywords: tuple[tuple[str, Argument], ...] = ()
+        if readers and self.draws.chance(3):
+            keywords = (("readers", (self.draws(readers),)),)
+        yield Call("cache_write", (stage, self.memory()), keywords)
         made = [s for s in self.schedule.state.stage if s not in before]
         if made and self.draws.chance(2):
             yield Call("compute_at", (made[0], self.loop(stage)))

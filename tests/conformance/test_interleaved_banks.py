@@ -272,7 +272,7 @@ def test_entries_of_several_elements_are_padded_whole(given: str, step: int) -> 
     made = compile_script(
         kernel.workload, kernel.hardware, f"{script}s.storage_align(b_local, {given})"
     )
-    assert isinstance(made, Compilation)
+    assert isinstance(made, TreeCompilation)
     assert step in made.layouts["b_local"].strides
     examine(made, draw_inputs(made.workload, 0))
 

@@ -15,6 +15,12 @@ HERE = Path(__file__).parent / "primitives"
 
 CASES: dict[str, tuple[Workload, str, str, str]] = {
     "cache_read": (toy.MATMUL, "cpu", "", "s.cache_read('b', 'stack')"),
+    "reindex_cache_read": (
+        toy.BLUR,
+        "cpu",
+        "",
+        "s.reindex_cache_read('b', 'stack', 'c', occurrence=3)",
+    ),
     "cache_write": (toy.MATMUL, "cpu", "", "s.cache_write('c', 'stack')"),
     "set_scope": (toy.CHAIN, "cpu", "s.compute_at('b', 'c_i')", "s.set_scope('b', 'stack')"),
     "storage_align": (toy.CHAIN, "cpu", "", "s.storage_align('b', 0, 32, 8)"),
@@ -22,6 +28,7 @@ CASES: dict[str, tuple[Workload, str, str, str]] = {
     "compute_inline": (toy.CHAIN, "cpu", "", "s.compute_inline('b')"),
     "compute_root": (toy.CHAIN, "cpu", "s.compute_at('b', 'c_j')", "s.compute_root('b')"),
     "fuse": (toy.ROWSUM, "cpu", "", "s.fuse('i', 'k')"),
+    "merge": (toy.CHAIN, "cpu", "s.compute_root('b')", "s.merge('c_i', 'i')"),
     "split": (toy.ROWSUM, "cpu", "", "s.split('k', factor=20)"),
     "reorder": (toy.MATMUL, "cpu", "", "s.reorder('k', 'i')"),
     "tile": (toy.MATMUL, "cpu", "", "s.tile('i', 'j', 16, 32)"),

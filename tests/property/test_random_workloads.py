@@ -10,12 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hwgen.pipeline import compile_kernel
 from hwgen.polyhedral.search_choose import LIMITS
+from hwgen.scripting import compile_script, script_of
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, make_workload, parse_workload
+from hwgen.spec.workload import Workload
+from hwgen.trees import TreeCompilation
 from hwgen.verify.chips.workloads import random_workload
 from tests.property.oracle import SETTINGS, judge, read
-from tests.sampling import examples
+from tests.sampling import QUICK, examples
 
 SPEC = Path(__file__).parents[2] / "hw_specs" / "vta.yaml"
 
@@ -142,7 +146,7 @@ def chip(batch: int = 1) -> HardwareSpec:
     return load_hardware(SPEC, {"BATCH": batch})
 
 
-def verdict(text: Text, rank: int = 0, batch: int = 1) -> str:
+def given_as(text: Text) -> Workload:
     tensors, statements = ([p.strip() for p in t.split(";") if p.strip()] for t in text)
     compute: list[dict[str, object] | str] = []
     for statement in statements:
@@ -151,14 +155,25 @@ def verdict(text: Text, rank: int = 0, batch: int = 1) -> str:
         spelt = {name.strip(): int(extent) for name, extent in pairs}
         compute.append({"do": do.strip(), "loops": spelt} if loops else do)
     declared = dict(t.split(": ") for t in tensors)
-    workload = make_workload("given", tensors=declared, compute=compute)
-    return judge(workload, chip(batch), seed=rank, rank=rank)
+    return make_workload("given", tensors=declared, compute=compute)
+
+
+def verdict(text: Text, rank: int = 0, batch: int = 1) -> str:
+    return judge(given_as(text), chip(batch), seed=rank, rank=rank)
 
 
 @pytest.mark.parametrize("batch", [1, 2])
 @pytest.mark.parametrize("name", COMPILED)
 def test_workloads_that_were_once_wrong_or_refused(name: str, batch: int) -> None:
     assert verdict(COMPILED[name], batch=batch) == ""
+
+
+@pytest.mark.parametrize("name", COMPILED)
+def test_they_are_trees_that_their_scripts_make_again(name: str) -> None:
+    workload = given_as(COMPILED[name])
+    found = compile_kernel(workload, chip(1), options=QUICK)
+    assert isinstance(found.kernel.made, TreeCompilation)
+    assert compile_script(workload, chip(1), script_of(found)).source.c == found.source.c
 
 
 @pytest.mark.parametrize("rank", [1, 2, 3])

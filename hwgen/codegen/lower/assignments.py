@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import product
 
 from hwgen.codegen.lower.cuts import Cut, cut_of, longest
@@ -10,7 +10,7 @@ from hwgen.errors import HwgenError
 from hwgen.polyhedral.nest.aliases import places_of
 from hwgen.polyhedral.nest.state import Site, State
 from hwgen.polyhedral.nest.tensorize import steps
-from hwgen.spec.expression import Access
+from hwgen.spec.expression import Access, names
 from hwgen.spec.hardware import Intrinsic, Operand
 
 Lanes = tuple[tuple[str, str], ...]
@@ -20,32 +20,54 @@ Operands = Mapping[str, tuple[Intrinsic, tuple[Access, ...]]]
 """By block, its call's intrinsic and what its operands stand for."""
 
 
+def laid_out(state: State) -> set[str]:
+    """The tensors that the host lays out as each call wants them: off chip, and not computed."""
+    made = {x.block.stage for x in state.sites}
+    return {t.name for t in state.tensors if t.name not in made and not state.memory(t.name)}
+
+
 def assigned(state: State, calls: Operands) -> dict[str, Lanes]:
     """The lanes of each call: those that cut tensors as other calls do, where there is a choice.
 
     Raises:
         HwgenError: H422 where loops are no lanes of a call.
     """
-    home = places_of(state)
-    ways = {b: list(_ways(state.site[b], *call)) for b, call in calls.items()}
-    for block, found in ways.items():
-        if not found:
-            raise _no_lanes(state.site[block], calls[block][0])
+    host = laid_out(state)
+    home = {t: place for t, place in places_of(state).items() if t not in host}
+    ways: dict[str, list[Lanes]] = {}
+    moving: dict[str, int] = {}
+    for block, call in calls.items():
+        ways[block] = list(_ways(state.site[block], *call, None))
+        moving[block] = len(ways[block])
+        ways[block] += _ways(state.site[block], *call, host)
+        if not ways[block]:
+            raise _no_lanes(state.site[block], call[0])
+    cuts = {b: [_cuts(state.site[b], *calls[b], home, w) for w in ways[b]] for b in ways}
     known: dict[str, Cut] = {}
     result: dict[str, Lanes] = {}
-    for block in sorted(ways, key=lambda b: len(ways[b])):
-        intrinsic, accesses = calls[block]
-        cuts = [_cuts(state.site[block], intrinsic, accesses, home, w) for w in ways[block]]
-        agrees = [
-            all(longest(known.get(t, c), c, exact=False) is not None for t, c in cut.items())
-            for cut in cuts
-        ]
-        best = agrees.index(True) if True in agrees else 0
+    while len(result) < len(ways):
+        # What is decided for one call leaves fewer ways for those that touch the same tensors.
+        agreeing: dict[str, list[int]] = {}
+        for b in (b for b in ways if b not in result):
+            found = _agreeing(cuts[b], known)
+            # Operands that are laid out again take more room: only where nothing else agrees.
+            agreeing[b] = [n for n in found if n < moving[b]] or found
+        block = min(agreeing, key=lambda b: (len(agreeing[b]), len(ways[b])))
+        best = agreeing[block][0] if agreeing[block] else 0
         result[block] = ways[block][best]
-        for tensor, cut in cuts[best].items():
+        for tensor, cut in cuts[block][best].items():
             both = longest(known.get(tensor, cut), cut, exact=False)
             known[tensor] = both if both is not None else cut
     return {b: result[b] for b in calls}
+
+
+def _agreeing(cuts: Sequence[Mapping[str, Cut]], known: Mapping[str, Cut]) -> list[int]:
+    """The ways that cut tensors as is known of them."""
+    return [
+        n
+        for n, mine in enumerate(cuts)
+        if all(longest(known.get(t, c), c, exact=False) is not None for t, c in mine.items())
+    ]
 
 
 def _cuts(
@@ -63,15 +85,45 @@ def _cuts(
     }
 
 
-def _ways(site: Site, intrinsic: Intrinsic, operands: Sequence[Access]) -> Iterator[Lanes]:
+def misfit(
+    state: State,
+    site: Site,
+    intrinsic: Intrinsic,
+    operands: Sequence[Access],
+    used: Collection[str],
+) -> int:
+    """How well a call takes the loops of a block that move some iterators as its lanes: 0 where all
+    operands move with them, 1 where some are to be laid out again, 2 not at all."""
+    pairs = list(zip(intrinsic.operands, operands, strict=True))
+    binding = site.block.binding
+    needed = {n for i in used if i in binding for n in names(binding[i])}
+    needed |= {n for p in site.block.predicate for n in names(p)}
+    chain = [n for n in _chain(site) if n in needed]
+    for fit, again in enumerate((None, laid_out(state))):
+        for lanes in _assignments(intrinsic.iterators, chain, site.extents):
+            if all(_moves_along(site, a, o, lanes, again) for o, a in pairs):
+                return fit
+    return 2
+
+
+def _ways(
+    site: Site,
+    intrinsic: Intrinsic,
+    operands: Sequence[Access],
+    again: Collection[str] | None,
+) -> Iterator[Lanes]:
     """Every way to run a block's loops, from its marked one inwards, as the lanes of a call; two
-    iterators may be one loop, the diagonal of a block."""
+    iterators may be one loop, the diagonal of a block. Every operand moves with its lanes, or, with
+    `again`, some are laid out for that (`_moves_along`)."""
     chain = _chain(site)
+    pairs = list(zip(intrinsic.operands, operands, strict=True))
     for lanes in _assignments(intrinsic.iterators, chain, site.extents):
-        if all(
-            _moves_along(site, access, operand, lanes)
-            for operand, access in zip(intrinsic.operands, operands, strict=True)
-        ):
+        moves = all(_moves_along(site, a, o, lanes, None) for o, a in pairs)
+        if again is None:
+            fits = moves
+        else:
+            fits = not moves and all(_moves_along(site, a, o, lanes, again) for o, a in pairs)
+        if fits:
             yield tuple(lanes.items())
 
 
@@ -106,16 +158,27 @@ def _assignments(
     yield from sorted(found, key=lambda lanes: sum(map(bool, lanes.values())))
 
 
-def _moves_along(site: Site, access: Access, operand: Operand, lanes: Mapping[str, str]) -> bool:
+def _moves_along(
+    site: Site,
+    access: Access,
+    operand: Operand,
+    lanes: Mapping[str, str],
+    again: Collection[str] | None,
+) -> bool:
     """Whether an access moves with a loop exactly where the operand's index has an iterator that is
-    it, and then by single steps of one index."""
+    it, and then by single steps of one index. With `again`, what is only read may stand still too,
+    and tensors of it may move in any way, as the host lays them out."""
     inner = {x for x in lanes.values() if x}
+    may_stand = again is not None and operand.access == "read"
+    any_way = may_stand and again is not None and access.tensor in again
     for loop in inner:
         step = steps(site, access, loop, inner)
         if step is None:
             return False
         moved = [s for s in step if s]
         along = any(lanes.get(i) == loop for i in operand.indices)
-        if along != bool(moved) or moved not in ([], [1]):
+        if moved and not along:
+            return False
+        if (along and not moved and not may_stand) or (moved not in ([], [1]) and not any_way):
             return False
     return True

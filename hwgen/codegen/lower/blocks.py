@@ -7,7 +7,7 @@ The loops directly around the block are then as many nests, one after the other.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from hwgen.codegen.lower.assignments import assigned
 from hwgen.codegen.lower.cover import Step, steps_of, written_operand
@@ -47,12 +47,17 @@ class BlockCall:
 @dataclass(frozen=True)
 class Covered:
     """A state in which every block is one call, by the block's name. `views`: by tensor, how the
-    host lays an input out for it; nothing on the chip computes it."""
+    host lays an input out for it; nothing on the chip computes it. `again`: by tensor, the
+    positions of calls' operands, from the end, along which it holds elements several times, and
+    its dimensions of these."""
 
     state: State
     homes: Homes
     calls: Mapping[str, BlockCall]
     views: Mapping[str, View]
+    again: Mapping[str, tuple[tuple[int, int], ...]] = field(
+        default_factory=dict[str, tuple[tuple[int, int], ...]]
+    )
 
 
 def covered(
@@ -209,7 +214,10 @@ def _places(state: State, stage: Stage, found: Sequence[Step], *, together: bool
         if step.in_place:
             join(step.target.tensor, step.in_place)
     for number, step in enumerate(found[:-1]):
-        if together and _fits(state, stage, step, found[number + 1 :]):
+        later = {a.tensor for s in found[number + 1 :] for a in s.operands}
+        beside = next((g for g in groups if stage.tensor in g), {stage.tensor})
+        free = later.isdisjoint(beside - {stage.tensor, step.target.tensor})
+        if together and free and _fits(state, stage, step, found[number + 1 :]):
             join(step.target.tensor, stage.tensor)
     result: dict[str, str] = {}
     for group in groups:

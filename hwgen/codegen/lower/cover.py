@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from hwgen.codegen.lower.assignments import misfit
 from hwgen.errors import HwgenError
+from hwgen.polyhedral.nest.copies import target_first
 from hwgen.polyhedral.nest.reductions import beginning
 from hwgen.polyhedral.nest.state import Block, Site, Stage, State
 from hwgen.polyhedral.normal_form import normalise
@@ -51,18 +54,18 @@ def steps_of(state: State, site: Site, hardware: HardwareSpec) -> list[Step]:
             repair=f"tensorize({(site.names or (block.name,))[-1]!r}, ...)",
         )
     pool = [hardware.intrinsic[n] for n in block.tensorized.intrinsic.split()]
-    if stage.ordered:
-        raise HwgenError(
-            "H422",
-            f"{block.name} takes each value from the last one, in order",
-            found=str(stage),
-            allowed="stages whose contributions may come in any order",
-            repair="a schedule as the automatic scheduler makes it",
-        )
     search = _Search(state, stage, block, hardware)
-    for found, left in search.root(pool):
-        if not left:
-            return found
+    best: list[Step] | None = None
+    least = sys.maxsize
+    for found in (steps for steps, left in search.root(pool) if not left):
+        # Operands that commute are told apart by the lanes that they move with.
+        fit = _misfit(state, site, found) + 3 * _overwrites(state, stage, found)
+        if fit < least:
+            best, least = found, fit
+        if not fit:
+            break
+    if best is not None:
+        return best
     raise HwgenError(
         "H422",
         f"{', '.join(x.name for x in pool)} cannot compute {block.name}",
@@ -70,6 +73,36 @@ def steps_of(state: State, site: Site, hardware: HardwareSpec) -> list[Step]:
         allowed="; ".join(f"{x.name}: {x.semantics[0]}" for x in pool),
         repair="other intrinsics, or tensors in the memories and of the types that these take",
     )
+
+
+def _misfit(state: State, site: Site, steps: Sequence[Step]) -> int:
+    """How badly the calls of some steps take the block's loops as lanes, at worst."""
+    everything = [n for n, _ in state.stage[site.block.stage].iterators]
+    worst = 0
+    for step in steps:
+        last = step is steps[-1]
+        used = everything if last else [n for i in step.target.indices for n in names(i)]
+        worst = max(worst, misfit(state, site, step.intrinsic, step.operands, used))
+    return worst
+
+
+def _overwrites(state: State, stage: Stage, steps: Sequence[Step]) -> bool:
+    """Whether a step writes where a later one, or a later stage, still reads what was there."""
+    later = state.stages[state.stages.index(stage) + 1 :]
+    read = {r.tensor for s in later for r in s.reads_in("whole")}
+    for n, step in enumerate(steps):
+        rest = steps[n + 1 :]
+        after = {a.tensor for x in rest for a in x.operands} | {x.in_place for x in rest}
+        if step.in_place and step.in_place in read | after:
+            return True
+    return False
+
+
+def _spelt(value: Expr) -> Iterator[Expr]:
+    """A value, and how calls that add to what is there may copy it."""
+    yield value
+    if isinstance(value, Access):
+        yield Binary("+", Const(0), value)
 
 
 @dataclass
@@ -106,8 +139,8 @@ class _Search:
             yield self._start
             yield from self._harmless()
             return
-        value = normalise(self.stage.value, self.dtypes)
-        yield value
+        value = normalise(self.stage.spelt, self.dtypes)
+        yield from _spelt(value)
         match value:
             case Cast(dtype, inner) if not is_float(dtype):
                 held = value_range(inner, self.dtypes)
@@ -199,20 +232,34 @@ class _Search:
             return
         (operand, value), *others = wanted
         rule = intrinsic.operand(operand)
-        for steps, left, access in self._operand(rule, value, target, rest):
+        in_place = operand == written_operand(intrinsic).name
+        for steps, left, access in self._operand(rule, value, target, rest, in_place=in_place):
             for more, last, made in self._operands(intrinsic, others, target, left):
                 yield [*steps, *more], last, {operand: access, **made}
 
     def _operand(
-        self, rule: Operand, value: Expr, target: Access, rest: Sequence[Intrinsic]
+        self,
+        rule: Operand,
+        value: Expr,
+        target: Access,
+        rest: Sequence[Intrinsic],
+        *,
+        in_place: bool,
     ) -> Iterator[tuple[list[Step], list[Intrinsic], Access]]:
-        if isinstance(value, Access):
-            if self._holds(rule, value.tensor):
-                yield [], list(rest), value
-            return
+        """Every way to have one operand; `in_place`: the call writes its result there."""
+        if isinstance(value, Access) and self._holds(rule, value.tensor):
+            yield [], list(rest), value
         held = {n for i in target.indices for n in names(i)}
-        used = [n for n, _ in self.stage.iterators if n in names(value)]
-        indices = target.indices if set(used) == held else tuple(Name(n) for n in used)
+        used = [n for n in target_first(self.stage) if n in names(value)]
+        every = (*target.indices, *(Name(n) for n in used if n not in held))
+        forms = [every] if in_place or not used else [tuple(Name(n) for n in used), every]
+        for indices in dict.fromkeys(forms):
+            yield from self._between(rule, value, indices, rest)
+
+    def _between(
+        self, rule: Operand, value: Expr, indices: tuple[Expr, ...], rest: Sequence[Intrinsic]
+    ) -> Iterator[tuple[list[Step], list[Intrinsic], Access]]:
+        """Every way to compute what an operand stands for, as a tensor with these indices."""
         self.made += 1
         between = Access(f"<{self.made}>", indices)
         for n, other in enumerate(rest):
@@ -222,8 +269,9 @@ class _Search:
             if other.operand(only[1]).memory != rule.memory:
                 continue
             left = [*rest[:n], *rest[n + 1 :]]
-            for steps, last in self._applied(other, only[0].value, value, between, left):
-                yield steps, last, between
+            for spelt in _spelt(value):
+                for steps, last in self._applied(other, only[0].value, spelt, between, left):
+                    yield steps, last, between
 
     def _holds(self, operand: Operand, tensor: str) -> bool:
         """Whether an operand may be where a tensor is; what has no name yet may be anywhere."""

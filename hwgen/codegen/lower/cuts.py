@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from hwgen.polyhedral.nest.state import Site
 from hwgen.polyhedral.nest.tensorize import steps
@@ -14,14 +14,22 @@ Cut = tuple[tuple[int | None, int], ...]
 none does), and how many there are. The last ones are an entry's, those before are rows."""
 
 
-def cut_of(site: Site, given: Sequence[tuple[str, str]], operand: Operand, access: Access) -> Cut:
+def cut_of(
+    site: Site,
+    given: Sequence[tuple[str, str]],
+    operand: Operand,
+    access: Access,
+    again: Mapping[int, int] | None = None,
+) -> Cut:
     """How an operand's dimensions cut the tensor that it stands for; `given`: the loop that each
-    iterator is."""
+    iterator is; `again`: of positions from the end, the tensor's dimension where no loop runs."""
     lanes = dict(given)
     inner = {x for x in lanes.values() if x}
     result: list[tuple[int | None, int]] = []
-    for iterator, extent in zip(operand.indices, operand.shape, strict=True):
+    for n, (iterator, extent) in enumerate(zip(operand.indices, operand.shape, strict=True)):
         dimension = moved(site, access, lanes.get(iterator, ""), inner)
+        if dimension is None and again:
+            dimension = again.get(len(operand.indices) - n)
         result.append((dimension, extent))
     return tuple(result)
 

@@ -1,4 +1,4 @@
-"""Tensors as off-chip memory holds them: in their own order, an entry's lanes last."""
+"""Tensors as off-chip memory holds them: in their own order, the lanes of calls last."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import replace
 from hwgen.codegen.image_layout import is_tensor
 from hwgen.codegen.lower.cuts import Cut, sizes_of
 from hwgen.codegen.program import Image
-from hwgen.errors import HwgenError
 from hwgen.polyhedral.affine import affine
 from hwgen.polyhedral.nest.state import Tensor
 from hwgen.polyhedral.scop import View
@@ -29,26 +28,23 @@ def image_of(
     """The image of a tensor. `padded`: extents to which lanes that take part past its end reach;
     `view`: how the host fills it from another tensor, `source`, which is the tensor itself where
     there is none.
-
-    Raises:
-        HwgenError: H504 where lanes do not follow each other in a memory of single elements.
     """
-    memory = hardware.memory[operand.memory]
     rank = len(tensor.shape)
-    index: list[Expr] = []
-    if memory.by_element:
-        _check_last(tensor, operand, cut)
-        outer, lanes = tuple(padded), ()
-        index = [Name(f"p{d}") for d in range(rank)]
-    else:
+    order = axes(rank, cut, by_element=hardware.memory[operand.memory].by_element)
+    lanes = tuple(n for _, n in cut) if order is None else ()
+    if order is None:
         outer = tuple(-(-e // n) for e, n in zip(padded, sizes_of(rank, cut), strict=True))
-        lanes = tuple(n for _, n in cut)
         index = [_element(d, rank, cut) for d in range(rank)]
+    else:
+        outer = tuple(padded[d] for d in order)
+        index: list[Expr] = [Name(f"p{order.index(d)}") for d in range(rank)]
     if view is not None:
         index = [f.expression({f"d{d}": e for d, e in enumerate(index)}) for f in view.indices]
     for apart in _idle(rank, cut) if lanes else ():
         # No iteration uses these lanes: they lie outside the tensor.
         index[0] = add(index[0], multiply(apart, Const(_beyond(index[0], outer, lanes, source))))
+    if hardware.memory[operand.memory].by_element:
+        outer, lanes = (*outer, *lanes), ()
     role = tensor.role
     image = Image(
         f"{tensor.name}_image{suffix}",
@@ -63,6 +59,16 @@ def image_of(
         memory=operand.memory,
     )
     return _in_place(image, tensor, hardware, view)
+
+
+def axes(rank: int, cut: Cut, *, by_element: bool) -> tuple[int, ...] | None:
+    """The order of a tensor's dimensions where it is stored element by element, that along which
+    lanes run inside; None where it is stored in blocks of lanes, as they run along several."""
+    taken = [d for d, extent in cut if extent > 1]
+    if not by_element or len(taken) > 1 or None in taken:
+        return None
+    inner = [d for d in taken if d is not None]
+    return (*(d for d in range(rank) if d not in inner), *inner)
 
 
 def _in_place(image: Image, tensor: Tensor, hardware: HardwareSpec, view: View | None) -> Image:
@@ -101,16 +107,3 @@ def _idle(rank: int, cut: Cut) -> Iterator[Expr]:
             yield Name(f"p{rank + n}")
         elif dimension is not None and along.index(dimension) < n:
             yield Binary("-", Name(f"p{rank + n}"), Name(f"p{rank + along.index(dimension)}"))
-
-
-def _check_last(tensor: Tensor, operand: Operand, cut: Cut) -> None:
-    """Lanes of a call are neighbours in memory: they run along the last dimension."""
-    along = [d for d, n in cut if d is not None and n > 1]
-    if along and along != [len(tensor.shape) - 1]:
-        raise HwgenError(
-            "H504",
-            f"the lanes of {operand.name} are no neighbours in {tensor.name}",
-            found=f"lanes along dimension {', '.join(map(str, along))}",
-            allowed=f"lanes along the last of {len(tensor.shape)} dimensions",
-            repair=f"another order of the dimensions of {tensor.name}",
-        )

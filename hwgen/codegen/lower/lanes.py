@@ -9,7 +9,7 @@ nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hwgen.codegen.lower.blocks import BlockCall, Covered
 from hwgen.codegen.lower.cuts import moved
@@ -137,9 +137,10 @@ def _check_neutral(covered: Covered, site: Site, call: BlockCall, iterator: str,
         if iterator in operand.indices and both and held is not None:
             contents[operand.name] = held
     exact = not any("float" in o.dtype for o in call.intrinsic.operands)
+    # One that sets what it then adds to has two assignments.
+    adds = replace(call.intrinsic, semantics=call.intrinsic.semantics[-1:])
     if stage.ordered or not any(
-        op == "+=" and evaluated(value, contents, exact) == 0
-        for op, value in updates(call.intrinsic)
+        op == "+=" and evaluated(value, contents, exact) == 0 for op, value in updates(adds)
     ):
         raise HwgenError(
             "H423",

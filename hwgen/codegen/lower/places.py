@@ -13,9 +13,9 @@ from math import lcm, prod
 
 from hwgen.codegen.layout import BufferLayout
 from hwgen.codegen.layout_order import dense
-from hwgen.codegen.lower.blocks import Covered
+from hwgen.codegen.lower.blocks import BlockCall, Covered
 from hwgen.codegen.lower.cuts import Cut, cut_of, longest, sizes_of
-from hwgen.codegen.lower.images import image_of
+from hwgen.codegen.lower.images import axes, image_of
 from hwgen.codegen.lower.lanes import Lanes
 from hwgen.codegen.lower.tiles import tiled
 from hwgen.codegen.nest.boxes import Box, Use, box, uses
@@ -169,14 +169,13 @@ def places(covered: Covered, hardware: HardwareSpec, lanes: Lanes) -> Places:
     """Where the tensor of each operand lives; one in the place of another, where that does.
 
     Raises:
-        HwgenError: H503 where calls disagree on the entries of a buffer, H504 of an output.
+        HwgenError: H503 where calls disagree on the entries of a tensor that they write.
     """
     state = covered.state
     home = places_of(state)
     found: dict[str, list[Use]] = {}
     for use in uses(state, state.root):
         found.setdefault(home.get(use.access.tensor, use.access.tensor), []).append(use)
-    _check_idle_rows(covered, home, hardware)
     result: dict[tuple[str, int], Place] = {}
     for name, forms in _wanted(covered, home, hardware).items():
         tensor = state.tensor[name]
@@ -203,7 +202,11 @@ def _wanted(
         for k, (operand, access) in enumerate(
             zip(call.intrinsic.operands, call.operands, strict=True)
         ):
-            cut = cut_of(site, call.lanes, operand, access)
+            again = dict(covered.again.get(access.tensor, ()))
+            cut = cut_of(site, call.lanes, operand, access, again)
+            memory = hardware.memory[operand.memory]
+            if memory.kind == "offchip" and memory.by_element:
+                cut = _taken(call, operand, cut)
             tensor = home.get(access.tensor, access.tensor)
             forms = result.setdefault(tensor, [])
             several = _laid_out(covered, tensor)
@@ -225,26 +228,11 @@ def _wanted(
     return result
 
 
-def _check_idle_rows(covered: Covered, home: Mapping[str, str], hardware: HardwareSpec) -> None:
-    """What a call reads in rows along which no loop runs, all that write it write too."""
-    least: dict[str, Cut] = {}
-    readers: list[tuple[str, str, Cut]] = []
-    for site in covered.state.sites:
-        call = covered.calls[site.block.name]
-        pairs = zip(call.intrinsic.operands, call.operands, strict=True)
-        for operand, access in pairs:
-            if hardware.memory[operand.memory].kind == "offchip":
-                continue
-            cut = cut_of(site, call.lanes, operand, access)
-            name = home.get(access.tensor, access.tensor)
-            if operand.access != "read":
-                least[name] = min(least.get(name, cut), cut, key=len)
-            if operand.access != "write":
-                readers.append((name, call.intrinsic.name, cut))
-    for name, intrinsic, cut in readers:
-        written = least.get(name, cut)
-        if any(d is None and n > 1 for d, n in cut[: len(cut) - len(written)]):
-            raise _differ(name, written, intrinsic, cut)
+def _taken(call: BlockCall, operand: Operand, cut: Cut) -> Cut:
+    """The same with one lane of those along which no loop runs, where fewer may take part."""
+    fewer = [i in call.intrinsic.partial for i in operand.indices]
+    pairs = zip(cut, fewer, strict=True)
+    return tuple((d, 1 if d is None and few else n) for (d, n), few in pairs)
 
 
 def _laid_out(covered: Covered, tensor: str) -> bool:
@@ -285,12 +273,14 @@ def _image(
     source = covered.state.tensor[view.source] if view is not None else tensor
     image = image_of(tensor, held.operands[0], held.cut, padded, hardware, view, source, suffix)
     zero: tuple[Expr, ...] = (Const(0),) * len(tensor.shape)
-    if hardware.memory[image.memory].by_element:
+    order = axes(len(sizes), held.cut, by_element=hardware.memory[image.memory].by_element)
+    if order is not None:
         sizes = (1,) * len(sizes)
-    counts = image.outer
-    return Place(
-        image.name, tensor.name, image.memory, zero, sizes, counts, dense(counts), image=image
-    )
+    at = order or range(len(sizes))
+    steps = dense(image.outer)
+    counts = tuple(image.outer[at.index(d)] for d in range(len(sizes)))
+    strides = tuple(steps[at.index(d)] for d in range(len(sizes)))
+    return Place(image.name, tensor.name, image.memory, zero, sizes, counts, strides, image=image)
 
 
 def _buffer(
@@ -359,10 +349,27 @@ def _origin(state: State, tensor: str) -> str:
 
 
 def _aligns(storage: Storage, memory: Memory) -> tuple[tuple[int, int, int], ...]:
-    """A storage's strides by hand, in entries of its memory."""
+    """A storage's strides by hand, in entries of its memory.
+
+    Raises:
+        HwgenError: H420 where they part entries.
+    """
     size = 1 if memory.by_element else memory.entry_elements
-    return tuple(
-        (d, lcm(factor, size) // size, offset // size) for d, factor, offset in storage.aligns
+    for axis, factor, offset in storage.aligns:
+        if factor % size or offset % size:
+            raise in_parts(storage.tensor, axis, factor, offset, size)
+    return tuple((d, factor // size, offset // size) for d, factor, offset in storage.aligns)
+
+
+def in_parts(tensor: str, axis: int, factor: int, offset: int, size: int) -> HwgenError:
+    """The error of padding that does not consist of whole entries."""
+    whole = -(-factor // size) * size
+    return HwgenError(
+        "H420",
+        "the chip's calls cannot run this schedule",
+        found=f"axis {axis} of {tensor} in steps of {factor}*n + {offset} elements",
+        allowed=f"multiples of {size} elements, one entry",
+        repair=f"storage_align({tensor!r}, {axis}, {whole}, {offset // size * size})",
     )
 
 

@@ -17,6 +17,7 @@ from hwgen.codegen.lower.meetings import meetings
 from hwgen.codegen.lower.nests import peeled
 from hwgen.codegen.lower.orders import in_best_order
 from hwgen.codegen.lower.places import Place, places
+from hwgen.codegen.lower.repeats import spread
 from hwgen.codegen.lower.siblings import in_order
 from hwgen.codegen.lower.sites import Builder, CallSite, Item
 from hwgen.codegen.lower.stream import Stream
@@ -51,7 +52,8 @@ def lower_tree(workload: Workload, hardware: HardwareSpec, state: State, homes: 
             cannot be; H61x where the chip cannot order, address or hold the calls.
     """
     state = in_order(state, workload)
-    cover = begun(covered(state, homes, hardware, views_of(workload)), hardware)
+    cover = spread(covered(state, homes, hardware, views_of(workload)))
+    cover = begun(cover, hardware)
     lanes = lanes_of(cover)
     where = in_best_order(cover, places(cover, hardware, lanes), lanes.whole)
     guarded = hardware.pipelined

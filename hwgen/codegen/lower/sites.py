@@ -155,7 +155,9 @@ class Builder:
         fixed = [o.fix(start) for o in offsets]
         turns = [turn.fix(start) for turn in turns]
         found: list[Item] = []
-        for part in absorb_in_parts(call.intrinsic.narrowed(taking), walks):
+        stage = self.covered.state.stage[leaf.block.stage]
+        ordered = stage.ordered and leaf.block.part != "init"
+        for part in absorb_in_parts(call.intrinsic.narrowed(taking), walks, ordered=ordered):
             found.append(self._site(leaf, call, fixed, turns, part, here, taking))
         for loop in reversed(outside):
             found = [Body(loop, tuple(found))]

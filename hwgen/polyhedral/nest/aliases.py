@@ -64,7 +64,9 @@ def _check_alike(state: State, tensor: str, *, typed: bool) -> None:
             "an intermediate tensor",
             "alias again, to a tensor that there is",
         )
-    if mine.shape != other.shape or (typed and mine.dtype != other.dtype):
+    # Calls use entries of a box that holds what all of them touch.
+    fits = mine.shape == other.shape or (not typed and _within(mine.shape, other.shape))
+    if not fits or (typed and mine.dtype != other.dtype):
         raise refuse(
             f"{tensor} cannot be in the place of {of}",
             f"{mine.dtype}{list(mine.shape)} and {other.dtype}{list(other.shape)}",
@@ -81,6 +83,11 @@ def _check_alike(state: State, tensor: str, *, typed: bool) -> None:
             if place
             else f"set_scope({of!r}, {memory!r})",
         )
+
+
+def _within(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:
+    alike = len(shape) == len(other)
+    return alike and all(a <= b for a, b in zip(shape, other, strict=True))
 
 
 def _check_dead(state: State, group: list[str], tensor: str, depth: int) -> None:

@@ -22,12 +22,12 @@ from hwgen.spec.expression import (
     Access,
     Binary,
     Call,
-    Cast,
     Const,
     Expr,
     Name,
-    Unary,
+    map_accesses,
     replace_access,
+    walk,
 )
 from hwgen.spec.typecheck import is_float
 from hwgen.spec.workload import Statement, Workload
@@ -44,6 +44,7 @@ def build_state(workload: Workload, resident: Mapping[str, str] | None = None) -
         for t in workload.tensors
     }
     stages: list[Stage] = []
+    read: set[str] = set()
     for number, statement in enumerate(workload.statements):
         written = statement.target.tensor
         value = statement.value
@@ -52,11 +53,15 @@ def build_state(workload: Workload, resident: Mapping[str, str] | None = None) -
         value = rename_tensors(value, current)
         over = ""
         indices, extents = statement.target.indices, dict(statement.loops)
-        if written in current and not covers(indices, extents, tensors[written].shape):
-            over = current[written]
         start = None
         if statement.ordered:
             start, value = _started(statement, value, current[written], stages, tensors)
+        read |= {n.tensor for n in walk(value) if isinstance(n, Access)}
+        if written in current and current[written] in tensors:
+            # What nothing has read is in the same place too: it is an array of nobody.
+            whole = covers(indices, extents, tensors[written].shape)
+            if not whole or current[written] not in read:
+                over = current[written]
         name = written
         if number != last[written]:
             name = unique(f"{written}_{number}", tensors)
@@ -70,9 +75,11 @@ def build_state(workload: Workload, resident: Mapping[str, str] | None = None) -
     taken = set(tensors)
     root = tuple(nest(stage, taken) for stage in stages)
     over = {s.over: s.tensor for s in stages if s.over}
-    storages = tuple(
-        Storage(n, (resident or {}).get(n, ""), alias=over.get(n, "")) for n in tensors
-    )
+    held = dict(resident or {})
+    for stage in reversed(stages):
+        if stage.over and stage.tensor in held:
+            held[stage.over] = held[stage.tensor]
+    storages = tuple(Storage(n, held.get(n, ""), alias=over.get(n, "")) for n in tensors)
     return State(workload.name, tuple(tensors.values()), tuple(stages), root, storages)
 
 
@@ -138,19 +145,7 @@ def check_whole(workload: Workload) -> None:
 
 def rename_tensors(expr: Expr, names: dict[str, str]) -> Expr:
     """The expression with accesses to tensors renamed."""
-    match expr:
-        case Const() | Name():
-            return expr
-        case Access(tensor, indices):
-            return Access(names.get(tensor, tensor), indices)
-        case Unary(op, operand):
-            return Unary(op, rename_tensors(operand, names))
-        case Binary(op, left, right):
-            return Binary(op, rename_tensors(left, names), rename_tensors(right, names))
-        case Cast(dtype, operand):
-            return Cast(dtype, rename_tensors(operand, names))
-        case Call(function, arguments):
-            return Call(function, tuple(rename_tensors(a, names) for a in arguments))
+    return map_accesses(expr, lambda a: Access(names.get(a.tensor, a.tensor), a.indices))
 
 
 def unique(name: str, taken: Iterable[str]) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import count
 
 from hwgen.polyhedral.nest.build import unique
 from hwgen.polyhedral.nest.edit import (
@@ -29,12 +30,27 @@ from hwgen.polyhedral.nest.state import (
     covers,
     map_blocks,
 )
-from hwgen.spec.expression import Access, Binary, Const, Name, names, substitute
+from hwgen.polyhedral.nest.terms import interval
+from hwgen.spec.expression import (
+    Access,
+    Binary,
+    Cast,
+    Const,
+    Expr,
+    Name,
+    add,
+    names,
+    substitute,
+    walk,
+)
 from hwgen.spec.hardware import HardwareSpec
 
 
-def cache_read(state: State, tensor: str, memory: str, readers: Sequence[str]) -> tuple[State, str]:
-    """Readers read a copy of a tensor in a memory; the copy is a stage of its own.
+def cache_read(
+    state: State, tensor: str, memory: str, readers: Sequence[str], occurrence: int
+) -> tuple[State, str]:
+    """Readers read a copy of a tensor in a memory; the copy is a stage of its own. `occurrence`:
+    where in its value the only reader does, counted from 1; 0 for everywhere.
 
     Raises:
         HwgenError: H413, H414.
@@ -54,19 +70,18 @@ def cache_read(state: State, tensor: str, memory: str, readers: Sequence[str]) -
             ", ".join(reading) or "a tensor that some stage reads",
             f"cache_read({tensor!r}, {memory!r}) serves all readers",
         )
+    if occurrence:
+        _check_occurrence(state, tensor, chosen, occurrence)
     source = state.tensor[tensor]
     name = unique(f"{tensor}_{memory}", state.tensor)
-    stage = _copy(name, tensor, source.shape)
+    stage = _copy(name, tensor, _read_box(state, tensor, chosen))
     stages: list[Stage] = []
     for s in state.stages:
         if s.tensor in chosen:
             if stage not in stages:
                 stages.append(stage)
-            value = replace_reads(s.value, tensor, lambda a: Access(name, a.indices))
-            seed = s.seed
-            if seed is not None and seed.tensor == tensor:
-                seed = Access(name, seed.indices)
-            stages.append(replace(s, value=value, seed=seed))
+            made = _reading(s, tensor, _at(occurrence, lambda a: Access(name, a.indices)))
+            stages.append(replace(made, seed=s.seed) if occurrence else made)
         else:
             stages.append(s)
 
@@ -89,10 +104,121 @@ def cache_read(state: State, tensor: str, memory: str, readers: Sequence[str]) -
     return insert_nest(made, fresh_nest(made, stage), name), name
 
 
-def _copy(target: str, source: str, shape: Sequence[int]) -> Stage:
-    iterators = tuple((f"{target}_{d}", e) for d, e in enumerate(shape))
-    indices = tuple(Name(n) for n, _ in iterators)
+def _reading(stage: Stage, tensor: str, by: Callable[[Access], Access]) -> Stage:
+    """A stage that reads what `by` makes of its reads of a tensor."""
+    value = replace_reads(stage.value, tensor, by)
+    seed = stage.seed
+    if seed is not None and seed.tensor == tensor:
+        seed = by(seed)
+    return replace(stage, value=value, seed=seed)
+
+
+def _at(occurrence: int, change: Callable[[Access], Access]) -> Callable[[Access], Access]:
+    """A change of the access that comes so many calls on, from 1; with 0 of every one."""
+    seen = count(1)
+    return lambda access: change(access) if occurrence in (0, next(seen)) else access
+
+
+def _check_occurrence(state: State, tensor: str, readers: Sequence[str], occurrence: int) -> None:
+    for reader in readers:
+        places = [n for n in walk(state.stage[reader].value) if isinstance(n, Access)]
+        most = sum(n.tensor == tensor for n in places)
+        called = any(b.stage == reader and b.tensorized for b in blocks(state.root))
+        if called or not 1 <= occurrence <= most:
+            raise refuse(
+                f"{reader} has no {occurrence}. occurrence of {tensor}",
+                f"occurrence {occurrence}",
+                f"1..{most} of a reader that has no call yet",
+                f"cache_read({tensor!r}, memory, {reader!r}) serves all of them",
+            )
+
+
+def _copy(target: str, source: str, box: Sequence[tuple[int, int]]) -> Stage:
+    """A copy of the elements in a box: its first index and extent along each dimension."""
+    iterators = tuple((f"{target}_{d}", e) for d, (_, e) in enumerate(box))
+    pairs = zip(iterators, box, strict=True)
+    indices = tuple(add(Name(n), Const(low)) for (n, _), (low, _) in pairs)
     return Stage(target, iterators, Access(target, indices), "=", Access(source, indices), "copy")
+
+
+def _read_box(state: State, tensor: str, readers: Sequence[str]) -> list[tuple[int, int]]:
+    """The first index and the extent of what a copy of a tensor holds along each dimension: all,
+    or where statements write it in part, what readers use."""
+    shape = state.tensor[tensor].shape
+    written = [state.stage[t] for t in state.versions.get(tensor, ())]
+    whole = [(0, extent) for extent in shape]
+    if all(covers(s.target.indices, dict(s.iterators), shape) for s in written):
+        return whole
+    found: list[list[tuple[int, int]]] = [[] for _ in shape]
+    for stage in (state.stage[n] for n in readers):
+        for access in (a for a in stage.reads_in("whole") if a.tensor == tensor):
+            for d, index in enumerate(access.indices):
+                found[d].append(interval(index, dict(stage.iterators)))
+    box: list[tuple[int, int]] = []
+    for ranges, extent in zip(found, shape, strict=True):
+        low = max(0, min(a for a, _ in ranges))
+        box.append((low, min(extent - 1, max(b for _, b in ranges)) - low + 1))
+    return box
+
+
+def target_first(stage: Stage) -> list[str]:
+    """A stage's iterators: those of its target in the order of the indices, then the others."""
+    own = [n for i in stage.target.indices for n in names(i)]
+    return [*dict.fromkeys([*own, *(n for n, _ in stage.iterators)])]
+
+
+def reindex_cache_read(
+    state: State, tensor: str, memory: str, reader: str, occurrence: int, *, whole: bool
+) -> tuple[State, str]:
+    """A reader reads a copy of what it reads of a tensor, element by element of its iterators: of
+    those that move what it reads, and with `whole` of all that its result has. `occurrence`: as for
+    `cache_read`.
+
+    Raises:
+        HwgenError: H413, H414.
+    """
+    check_tensor(state, tensor)
+    stage = find_stage(state, reader)
+    if occurrence:
+        _check_occurrence(state, tensor, (reader,), occurrence)
+    places = [a for a in walk(stage.value) if isinstance(a, Access) and a.tensor == tensor]
+    reads = [*dict.fromkeys(places)] if not occurrence else [places[occurrence - 1]]
+    extents = dict(stage.iterators)
+    shape = state.tensor[tensor].shape
+    spans = [interval(i, extents) for i in reads[0].indices] if reads else []
+    inside = all(low >= 0 and high < e for (low, high), e in zip(spans, shape, strict=False))
+    called = any(b.stage == reader and b.tensorized for b in blocks(state.root))
+    if len(reads) != 1 or not inside or called:
+        raise refuse(
+            f"what {reader} reads of {tensor} cannot be laid out for it",
+            ", ".join(map(str, reads)) or "nothing",
+            "one access, inside the tensor, of a stage that has no call yet",
+            f"cache_read({tensor!r}, {memory!r})",
+        )
+    (read,) = reads
+    moving = {n for i in read.indices for n in names(i)}
+    moving |= {n for n, _ in stage.spatial} if whole else set()
+    used = [n for n in target_first(stage) if n in moving]
+    name = unique(f"{tensor}_{memory}", state.tensor)
+    iterators = tuple((f"{name}_{d}", extents[n]) for d, n in enumerate(used))
+    table = {n: Name(own) for n, (own, _) in zip(used, iterators, strict=True)}
+    target = Access(name, tuple(Name(n) for n, _ in iterators))
+    source = Access(tensor, tuple(substitute(i, table) for i in read.indices))
+    copy = Stage(name, iterators, target, "=", source, "copy")
+    own = Access(name, tuple(Name(n) for n in used))
+    value = replace_reads(stage.value, tensor, _at(occurrence, lambda _: own))
+    after = replace(stage, value=value)
+    stages: list[Stage] = []
+    for s in state.stages:
+        stages += [copy, after] if s is stage else [s]
+    held = Tensor(name, state.tensor[tensor].dtype, tuple(e for _, e in iterators), "intermediate")
+    made = replace(
+        state,
+        tensors=(*state.tensors, held),
+        stages=tuple(stages),
+        storages=(*state.storages, Storage(name, memory)),
+    )
+    return insert_nest(made, fresh_nest(made, copy), name), name
 
 
 def _copied(stage: Stage, target: str, source: str) -> Stage:
@@ -110,8 +236,12 @@ def _copied(stage: Stage, target: str, source: str) -> Stage:
     return Stage(target, iterators, Access(target, indices), "=", Access(source, indices), "copy")
 
 
-def cache_write(state: State, tensor: str, memory: str) -> tuple[State, str]:
-    """The stage of a tensor writes to a memory instead, and a copy moves the result.
+def cache_write(
+    state: State, tensor: str, memory: str, dtype: str, readers: Sequence[str]
+) -> tuple[State, str]:
+    """The stage of a tensor writes to a memory instead, and a copy moves the result; `dtype`: in
+    which type the stage does, so that the copy narrows it ("" for the tensor's); `readers`: stages
+    that read what is in the memory.
 
     Raises:
         HwgenError: H413, H414.
@@ -124,19 +254,35 @@ def cache_write(state: State, tensor: str, memory: str) -> tuple[State, str]:
             "stages whose loops are still free",
             "cache first, tensorize last",
         )
+    strangers = [n for n in readers if n not in {s.tensor for s in state.readers(tensor)}]
+    if strangers or (readers and dtype):
+        raise refuse(
+            f"{(strangers or readers)[0]} cannot read {tensor} in {memory}",
+            "another type there" if dtype else f"{strangers[0]} does not read {tensor}",
+            ", ".join(s.tensor for s in state.readers(tensor)) or "no reader",
+            f"cache_write({tensor!r}, {memory!r})",
+        )
     result = state.tensor[tensor]
     name = unique(f"{tensor}_{memory}", state.tensor)
     moved = replace(stage, tensor=name, target=Access(name, stage.target.indices), over="")
+    if dtype:
+        moved = replace(moved, value=_before_cast(stage, result.dtype, dtype))
     whole = covers(stage.target.indices, dict(stage.iterators), result.shape)
-    copy = _copy(tensor, name, result.shape) if whole else _copied(stage, tensor, name)
+    box = [(0, extent) for extent in result.shape]
+    copy = _copy(tensor, name, box) if whole else _copied(stage, tensor, name)
     copy = replace(copy, over=stage.over)
+    if dtype:
+        copy = replace(copy, value=Cast(result.dtype, copy.value))
     stages: list[Stage] = []
     for s in state.stages:
-        stages += [moved, copy] if s.tensor == tensor else [s]
+        if s.tensor in readers:
+            stages.append(_reading(s, tensor, lambda a: Access(name, a.indices)))
+        else:
+            stages += [moved, copy] if s.tensor == tensor else [s]
     root = map_blocks(state.root, lambda b: replace(b, stage=name) if b.stage == tensor else b)
     made = replace(
         state,
-        tensors=(*state.tensors, Tensor(name, result.dtype, result.shape, "intermediate")),
+        tensors=(*state.tensors, Tensor(name, dtype or result.dtype, result.shape, "intermediate")),
         stages=tuple(stages),
         storages=(*state.storages, Storage(name, memory)),
         root=root,
@@ -144,6 +290,19 @@ def cache_write(state: State, tensor: str, memory: str) -> tuple[State, str]:
     place = max(n for n, x in enumerate(root) if name in stages_of(x)) + 1
     node = fresh_nest(made, copy)
     return replace(made, root=(*root[:place], node, *root[place:])), name
+
+
+def _before_cast(stage: Stage, narrow: str, dtype: str) -> Expr:
+    """What a stage narrows, of a type."""
+    value = stage.value
+    if stage.reduces or not isinstance(value, Cast) or value.dtype != narrow or dtype == narrow:
+        raise refuse(
+            f"{stage.tensor} narrows nothing of type {dtype}",
+            str(stage),
+            f"a stage whose value is {narrow}(...), of another type inside",
+            f"cache_write({stage.tensor!r}, memory)",
+        )
+    return value.operand
 
 
 def set_scope(state: State, tensor: str, memory: str) -> State:

@@ -20,6 +20,7 @@ from hwgen.polyhedral.nest.state import (
 from hwgen.polyhedral.nest.terms import apply
 from hwgen.spec.expression import Expr
 from hwgen.spec.grammar import suggestion
+from hwgen.spec.hardware import HardwareSpec
 
 
 def refuse(message: str, found: str, allowed: str, repair: str, code: str = "H413") -> HwgenError:
@@ -67,6 +68,24 @@ def check_tensor(state: State, name: str) -> None:
     """
     if name not in state.tensor:
         raise _unknown("tensor", name, state.tensor, dict(state.gone).get(name, ""))
+
+
+def check_memory(hardware: HardwareSpec, memory: str) -> None:
+    """Raises:
+    HwgenError: H414 where the chip has no such memory.
+    """
+    machine = hardware.processor
+    known = [m.name for m in (machine.workspaces if machine else ())]
+    known += [m.name for m in hardware.memories if m.kind != "offchip"]
+    known = list(dict.fromkeys(known))
+    if memory not in known:
+        raise HwgenError(
+            "H414",
+            f"no memory {memory}",
+            found=memory,
+            allowed=", ".join(known) or "none",
+            repair=suggestion(memory, known) or "name one of the chip's memories",
+        )
 
 
 def fresh(name: str, state: State) -> str:

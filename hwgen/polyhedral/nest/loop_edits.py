@@ -19,7 +19,7 @@ from hwgen.polyhedral.nest.edit import (
     replace_loop,
     substitute_loops,
 )
-from hwgen.polyhedral.nest.state import Block, Loop, Node, State
+from hwgen.polyhedral.nest.state import Block, Loop, Node, State, loops, map_blocks
 from hwgen.polyhedral.nest.terms import simplify
 from hwgen.spec.expression import Binary, Const, Expr, Name
 from hwgen.spec.processor import LoopKind, Pragma, Processor
@@ -115,6 +115,53 @@ def fuse(state: State, outer: str, inner: str) -> tuple[State, str]:
 
     gone = (*state.gone, *((n, f"{outer} and {inner} were fused into {name}") for n in bindings))
     return replace(state, root=replace_loop(state.root, outer, edit), gone=gone), name
+
+
+def merge(state: State, first: str, second: str) -> State:
+    """One loop, of the first one's name and place, for two beside each other: in each iteration
+    their bodies, in the order in which they stand.
+
+    Raises:
+        HwgenError: H413, H414.
+    """
+    one, other = find_loop(state, first), find_loop(state, second)
+    for loop in (one, other):
+        check_plain(loop, "merged")
+        check_not_tensorized(state, loop.name)
+    above = [tuple(x.name for x in path(state.root, n)[:-1]) for n in (first, second)]
+    if first == second or above[0] != above[1] or one.extent != other.extent:
+        raise refuse(
+            f"{first} and {second} cannot be merged",
+            f"{one.extent} iterations inside {', '.join(above[0]) or 'nothing'}, {other.extent} "
+            f"inside {', '.join(above[1]) or 'nothing'}",
+            "two loops of one extent, inside the same loops",
+            "split them alike, and merge the loops around them first",
+        )
+
+    def renamed(block: Block) -> Block:
+        shifts = tuple((first if n == second else n, k) for n, k in block.shifts)
+        band = tuple(first if n == second else n for n in block.band)
+        return replace(block, shifts=shifts, band=band)
+
+    body = substitute_loops(other.body, {second: Name(first)}, state.extents)
+    body = map_blocks(body, renamed)
+    root = replace_loop(state.root, second, lambda _: ())
+    order = [x.name for x in loops(state.root) if x.name in (first, second)]
+
+    def edit(node: Loop) -> tuple[Node, ...]:
+        prefetches = {p.tensor: p for p in (*other.prefetches, *node.prefetches)}
+        pragmas = node.pragmas or other.pragmas
+        return (
+            replace(
+                node,
+                body=(*node.body, *body) if order[0] == first else (*body, *node.body),
+                pragmas=pragmas,
+                prefetches=tuple(prefetches.values()),
+            ),
+        )
+
+    gone = (*state.gone, (second, f"{second} was merged into {first}"))
+    return replace(state, root=replace_loop(root, first, edit), gone=gone)
 
 
 def _body(loop: Loop) -> str:

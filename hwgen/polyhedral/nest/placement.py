@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from hwgen.polyhedral.affine import affine
 from hwgen.polyhedral.nest.build import unique
 from hwgen.polyhedral.nest.edit import (
     check_tensor,
@@ -33,13 +34,12 @@ from hwgen.polyhedral.nest.terms import addends, interval, simplify, total
 from hwgen.spec.expression import (
     Access,
     Binary,
-    Call,
     Cast,
     Const,
     Expr,
     Name,
-    Unary,
     add,
+    map_accesses,
     names,
     substitute,
     walk,
@@ -166,14 +166,27 @@ def _boxes(state: State, stage: Stage, outer: Sequence[Loop]) -> dict[str, Box]:
             if access.tensor != stage.tensor:
                 continue
             for index, wrote in zip(access.indices, stage.target.indices, strict=True):
-                value = simplify(substitute(index, site.block.binding), extents)
-                key = wrote.name if isinstance(wrote, Name) else ""
+                needed = substitute(index, site.block.binding)
+                key, value = _solved(wrote, needed, extents)
                 wanted.setdefault(key, []).append(_parts(value, around, inner))
     return {
         n: _enclosing(wanted[n], e) if n in wanted else (Const(0), e)
         for n, e in stage.iterators
         if wanted
     }
+
+
+def _solved(wrote: Expr, value: Expr, extents: Mapping[str, int]) -> tuple[str, Expr]:
+    """The iterator of a target's index, and its value where the index has one; "" where it is not
+    one iterator, times a number and plus another, that this value always gives."""
+    function = affine(wrote)
+    if function is None or len(function.terms) != 1:
+        return "", simplify(value, extents)
+    (name, step), *_ = function.terms
+    found = addends(simplify(Binary("-", value, Const(function.constant)), extents))
+    if any(c % step for c, _ in found):
+        return "", simplify(value, extents)
+    return name, total([(c // step, term) for c, term in found])
 
 
 def _parts(value: Expr, around: set[str], inner: Mapping[str, int]) -> tuple[Expr, int, int] | None:
@@ -331,19 +344,7 @@ def _inlined_nodes(state: State, stage: Stage) -> Iterator[int]:
 
 def replace_reads(expr: Expr, tensor: str, by: Callable[[Access], Expr]) -> Expr:
     """The expression with every access to a tensor replaced by what `by` makes of it."""
-    match expr:
-        case Const() | Name():
-            return expr
-        case Access(name, _):
-            return by(expr) if name == tensor else expr
-        case Unary(op, operand):
-            return Unary(op, replace_reads(operand, tensor, by))
-        case Binary(op, left, right):
-            return Binary(op, replace_reads(left, tensor, by), replace_reads(right, tensor, by))
-        case Cast(dtype, operand):
-            return Cast(dtype, replace_reads(operand, tensor, by))
-        case Call(function, arguments):
-            return Call(function, tuple(replace_reads(a, tensor, by) for a in arguments))
+    return map_accesses(expr, lambda access: by(access) if access.tensor == tensor else access)
 
 
 def create_group(

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hwgen.polyhedral.nest.edit import check_tensor, find_stage, main_site, refuse
-from hwgen.polyhedral.nest.state import Stage, State
+from hwgen.polyhedral.nest.state import RUNNING, Stage, State
 from hwgen.polyhedral.unify import flatten, rebuild
 from hwgen.spec.expression import (
     Access,
@@ -23,6 +23,7 @@ from hwgen.spec.expression import (
     Name,
     Unary,
     names,
+    rewrite,
     substitute,
     walk,
 )
@@ -46,6 +47,8 @@ def start_from(state: State, tensor: str, of: str) -> State:
         and stage.value.tensor == of
     ):
         return _first_term(state, stage, stage.value)
+    if stage.ordered and (begun := _first_value(stage, of)) is not None:
+        return replace(state, stages=tuple(begun if s is stage else s for s in state.stages))
     _check(state, stage, of)
     (reader,) = state.readers(tensor)
     taken = _take(reader.value, tensor, of)
@@ -71,6 +74,25 @@ def start_from(state: State, tensor: str, of: str) -> State:
     seed = Access(of, tuple(substitute(i, table) for i in addend.indices))
     changed = {tensor: replace(stage, seed=seed), reader.tensor: replace(reader, value=value)}
     return replace(state, stages=tuple(changed.get(s.tensor, s) for s in state.stages))
+
+
+def _first_value(stage: Stage, of: str) -> Stage | None:
+    """A stage whose elements take new values in order, that reads what they begin with in its first
+    iteration, with that as its seed."""
+    seeds: list[Access] = []
+
+    def begun(node: Expr) -> Expr:
+        match node:
+            case Call("select", (_, Access(tensor, _) as first, running)):
+                if tensor == of and running == RUNNING:
+                    seeds.append(first)
+                    return RUNNING
+            case _:
+                pass
+        return node
+
+    value = rewrite(stage.value, begun)
+    return replace(stage, value=value, seed=seeds[0]) if len({*seeds}) == 1 else None
 
 
 def _first_term(state: State, stage: Stage, value: Access) -> State:

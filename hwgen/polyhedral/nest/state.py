@@ -281,6 +281,10 @@ class State:
             found = self.storage[found.alias]
         return found
 
+    def memory(self, tensor: str) -> str:
+        """The memory that a tensor is kept in; "" for the caller's array."""
+        return self.storage[tensor].memory if tensor in self.storage else ""
+
     def with_storage(self, storage: Storage) -> State:
         rest = tuple(s for s in self.storages if s.tensor != storage.tensor)
         return replace(self, storages=(*rest, storage))

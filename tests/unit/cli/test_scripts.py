@@ -11,10 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from hwgen import scripting
 from hwgen.cli import main
 from hwgen.cli.searching import Search, searching
+from hwgen.compiled import Compiled
 from hwgen.pipeline import SearchOptions
 from hwgen.spec.load import load_hardware
+from hwgen.tiling_loads import inexpressible
 from tests.samples import CHIPS_WITH_UNITS, ROOT
 
 CHIP = next(p for p in CHIPS_WITH_UNITS if p.stem == "vta")
@@ -180,6 +183,14 @@ def test_what_has_no_script_is_said_among_many(
     )
     monkeypatch.chdir(tmp_path)
     chip = shutil.copy(CHIP, tmp_path)
+    known = scripting.script_of
+
+    def script(found: Compiled) -> str:
+        if found.workload.name == "gram":
+            raise inexpressible("it is too large to say", "gram")
+        return known(found)
+
+    monkeypatch.setattr(scripting, "script_of", script)
     assert main(["generate", "--spec", str(chip), "--stage", "script", "--no-cache"]) == 0
     captured = capsys.readouterr()
     assert "== relu\n" in captured.out

@@ -9,6 +9,7 @@ import pytest
 from hwgen.schedule import PRIMITIVES
 from hwgen.spec.workload import Workload
 from tests.unit.nest.toy import (
+    BLUR,
     CHAIN,
     MATMUL,
     MATVEC,
@@ -94,6 +95,44 @@ CASES: dict[str, list[tuple[Workload, str, str, str, str]]] = {
     ],
     "fuse": [
         (MATMUL, "cpu", "s.fuse('i', 'k')", "H413", "the body of i is j"),
+    ],
+    "merge": [
+        (CHAIN, "cpu", "s.merge('i', 'd')", "H414", "d"),
+        (
+            CHAIN,
+            "cpu",
+            "s.merge('i', 'i')",
+            "H413",
+            "64 iterations inside nothing, 64 inside nothing",
+        ),
+        (
+            CHAIN,
+            "cpu",
+            "s.merge('i', 'c_j')",
+            "H413",
+            "64 iterations inside nothing, 48 inside c_i",
+        ),
+        (
+            CHAIN,
+            "cpu",
+            "s.split('i', factor=4)\ns.merge('i_o', 'c_i')",
+            "H413",
+            "16 iterations inside nothing, 64 inside nothing",
+        ),
+        (CHAIN, "cpu", "s.parallel('i')\ns.merge('i', 'c_i')", "H413", "a loop of kind parallel"),
+    ],
+    "reindex_cache_read": [
+        (
+            BLUR,
+            "cpu",
+            "s.reindex_cache_read('b', 'stack', 'c')",
+            "H413",
+            "b[i], b[i + 1], b[i + 2]",
+        ),
+        (BLUR, "cpu", "s.reindex_cache_read('a', 'stack', 'c')", "H413", "nothing"),
+        (BLUR, "cpu", "s.reindex_cache_read('b', 'stack', 'c', 4)", "H413", "occurrence 4"),
+        (BLUR, "cpu", "s.reindex_cache_read('b', 'heap', 'd')", "H414", "d"),
+        (BLUR, "cpu", "s.reindex_cache_read('b', 'stuck', 'c')", "H414", "stuck"),
     ],
     "split": [
         (

@@ -1,0 +1,243 @@
+"""The inputs of a tiling, made by primitives: a cache for each storage that it loads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from hwgen.errors import HwgenError
+from hwgen.polyhedral.affine import Affine, affine
+from hwgen.polyhedral.nest.build import stage_of
+from hwgen.polyhedral.nest.copies import target_first
+from hwgen.polyhedral.operations import Storage
+from hwgen.polyhedral.scop import ScopStatement
+from hwgen.polyhedral.tiling import Tiling
+from hwgen.schedule import Schedule
+from hwgen.spec.expression import Access, names, walk
+from hwgen.spec.hardware import HardwareSpec
+from hwgen.tiling_plan import TilingPlan, written_storage
+
+
+def inexpressible(
+    what: str,
+    found: str,
+    allowed: str = "stages that each store one tensor and read each tensor one way",
+    repair: str = "give the second use a tensor of its own",
+) -> HwgenError:
+    """The error of a tiling for which there are no primitives."""
+    return HwgenError(
+        "H419",
+        f"the schedule has no script: {what}",
+        found=found,
+        allowed=allowed,
+        repair=repair,
+    )
+
+
+@dataclass
+class LoadWriter:
+    """Edits of one phase. `first`: the stage, before any edit, of each of its workload's
+    statements; `storing`: the statements whose results leave the chip; `moved`: where stored
+    tensors are first computed, and `merged` the loops around that of outputs beside the last;
+    `reduction`: tile loops of the accumulation; `lanes`: lane loops of each stage; `caches`: the
+    stage that loads a storage."""
+
+    schedule: Schedule
+    plan: TilingPlan
+    first: tuple[str, ...]
+    storing: list[ScopStatement] = field(default_factory=list[ScopStatement])
+    moved: dict[str, str] = field(default_factory=dict[str, str])
+    merged: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    reduction: list[str] = field(default_factory=list[str])
+    lanes: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    caches: dict[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def tiling(self) -> Tiling:
+        return self.plan.tiling
+
+    @property
+    def hardware(self) -> HardwareSpec:
+        return self.schedule.hardware
+
+    def stage(self, statement: ScopStatement) -> str:
+        """The tensor of the stage that a statement of the scop comes from."""
+        return self.first[self.plan.scop.workload.statements.index(statement.source)]
+
+    def split_lanes(self, loop: str, lanes: int) -> tuple[str, list[str]]:
+        if lanes == 1:
+            return loop, []
+        outer, inner = self.schedule.split(loop, factor=lanes)
+        return outer, [inner]
+
+    def reorder(self, loops: list[str]) -> None:
+        present = [x for x in self.schedule.state.loop if x in loops]
+        if len(loops) > 1 and present != loops:
+            self.schedule.reorder(*loops)
+
+    def own_loops(self, tensor: str, statement: ScopStatement) -> list[tuple[str, str]]:
+        """The scop's loop and the stage's own loop for each iterator that has one."""
+        state = self.schedule.state
+        block = state.site[tensor].block
+        inside = self.inside(tensor)
+        result: list[tuple[str, str]] = []
+        for (mine, _), (iterator, _) in zip(
+            statement.loops, self.iterators(tensor, statement), strict=True
+        ):
+            found = [n for n in names(block.binding[iterator]) if n in inside]
+            result += [(mine, n) for n in found]
+        return result
+
+    def iterators(self, tensor: str, statement: ScopStatement) -> list[tuple[str, int]]:
+        """The stage's iterators, in the order of the statement's loops."""
+        iterators = self.schedule.state.stage[tensor].iterators
+        if len(iterators) == len(statement.loops):
+            return list(iterators)
+        kept = {n for i in statement.source.target.indices for n in names(i)}
+        return [(n, e) for n, e in iterators if n in kept or e == 1]
+
+    def inside(self, tensor: str) -> tuple[str, ...]:
+        """The loops that hold a stage's block alone."""
+        site = self.schedule.state.site[tensor]
+        return tuple(
+            x.name
+            for x in site.loops
+            if all(x.name not in o.names for o in self.schedule.state.sites if o is not site)
+        )
+
+    def cache(self, storage: Storage, loops: list[str], results: Mapping[str, str]) -> None:
+        s = self.schedule
+        source = self.caches.get(self.plan.sources.get(storage.name, "")) or self._version(storage)
+        readers, occurrence = self._readers(storage, source, results)
+        reader, indices, whole = self._reindexed(storage, source, (readers, occurrence), results)
+        if reader:
+            name = s.reindex_cache_read(source, storage.memory, reader, occurrence, whole)
+        else:
+            name = s.cache_read(source, storage.memory, readers, occurrence)
+        depth = self.tiling.depth[storage.name]
+        takers = {results[n] for n in self.plan.takers({storage.name}) if n in results}
+        around = loops + self.reduction
+        if len(takers) == 1 and takers <= {*self.merged}:
+            around = self.merged[min(takers)]
+        if depth > len(around):
+            raise inexpressible("a tile loop is none of the last stage's", storage.name)
+        if depth:
+            s.compute_at(name, around[depth - 1])
+        block = s.state.site[name].block
+        inside = self.inside(name)
+        blocks: list[str] = []
+        rows: list[str] = []
+        lanes: list[str] = []
+        load = next(o for o in self.plan.loads if written_storage(o) == storage.name)
+        called = self.plan.called(load)
+        lane_loops = [n for n in self.tiling.match.storage_lane[storage.name] if n]
+        for index, (iterator, _) in zip(indices, s.state.stage[name].iterators, strict=True):
+            own = [n for n in names(block.binding[iterator]) if n in inside]
+            cut = [n for n in index.names if n in lane_loops]
+            size = self.tiling.match.block.get(cut[0], 1) if cut else 1
+            for loop in own:
+                outer, lane = self.split_lanes(loop, size)
+                blocks.append(outer)
+                # A block may be several entries, of which a call fills fewer.
+                (lanes if called.issuperset(cut) else rows).extend(lane)
+        self.reorder([*blocks, *rows, *lanes])
+        self.lanes[name] = lanes
+        self.caches[storage.name] = name
+        if self.tiling.kept(storage.name):
+            turning = self.tiling.turning(storage.name)
+            for loop, tile in zip(around, self.tiling.loops[:depth], strict=False):
+                if tile not in turning:
+                    s.retain(name, loop)
+
+    def _reindexed(
+        self,
+        storage: Storage,
+        source: str,
+        given: tuple[Sequence[str], int],
+        results: Mapping[str, str],
+    ) -> tuple[str, Sequence[Affine], bool]:
+        """The only reader of a storage of which a lane is no step along one index, or in whose
+        place a result is that is indexed otherwise, so that it is laid out by the reader's
+        iterators; these, and whether by all of the result's. Else none, and its own indices."""
+        lanes = [n for n in self.tiling.match.storage_lane[storage.name] if n]
+        steps = [[c for i in storage.indices if (c := i.coefficient(n))] for n in lanes]
+        readers, occurrence = given
+        chosen = readers or [x.tensor for x in self.schedule.state.readers(source)]
+        takers = [x for x in self.plan.statements if results.get(x.name) in chosen]
+        if len(chosen) != 1 or len(takers) != 1:
+            return "", storage.indices, False
+        (taker,) = takers
+        aside = self.plan.overwritten(storage.name) and storage.indices != taker.target.indices
+        if all(s in ([], [1]) for s in steps) and not aside:
+            return "", storage.indices, False
+        stage = self.schedule.state.stage[chosen[0]]
+        reads = [n for n in walk(stage.value) if isinstance(n, Access) and n.tensor == source]
+        used = {n for i in reads[max(0, occurrence - 1)].indices for n in names(i)}
+        pairs = zip(taker.loops, self.iterators(chosen[0], taker), strict=True)
+        loop_of = {own: loop for (loop, _), (own, _) in pairs}
+        spatial = {n for n, _ in stage.spatial}
+        over = [n for n in target_first(stage) if n in (used | spatial if aside else used)]
+        indices = [Affine(((loop_of[n], 1),)) for n in over]
+        return chosen[0], indices, aside and not spatial <= used
+
+    def _version(self, storage: Storage) -> str:
+        """The tensor that a storage holds: of several that one name stands for in turn, that which
+        its readers read."""
+        workload, state = self.schedule.workload, self.schedule.state
+        pairs = zip(workload.statements, stage_of(workload, state), strict=True)
+        versions = {storage.tensor, *(n for x, n in pairs if x.target.tensor == storage.tensor)}
+        takers = self.plan.takers({storage.name})
+        stages = [self.stage(x) for x in self.plan.statements if x.name in takers]
+        reading = [state.stage[self.moved.get(n, n)] for n in stages]
+        read = {r.tensor for stage in reading for r in stage.reads_in("whole")}
+        return min(versions & read, default=storage.tensor)
+
+    def _readers(
+        self, storage: Storage, source: str, results: Mapping[str, str]
+    ) -> tuple[tuple[str, ...], int]:
+        """Who reads a cache: all, or this phase alone where others load the tensor themselves; of
+        several caches of one tensor, those whose calls take this one. Where one stage reads several
+        of them, in which place of its value, or 0 for all that are left.
+
+        Raises:
+            HwgenError: H419 where one of several stages reads a tensor in two caches.
+        """
+        stages = [x.tensor for x in self.schedule.state.readers(source)]
+        mine = {*self.first, *self.moved.values()}
+        held = self.plan.sources.get(storage.name, "")
+        beside = {
+            n
+            for n in (*self.plan.alike_storages(storage), held)
+            if n and storage.name not in self.plan.on_the_way(n) and (not held or n == held)
+        }
+        taken, others = self.plan.takers({storage.name}), self.plan.direct(beside, storage.name)
+        taking = {results[n] for n in taken if n in results}
+        ours = tuple(x for x in stages if x in mine and (x in taking or not others))
+        left = {n for n in beside if n not in self.caches or n == held}
+        if both := sorted(taken & others & self.plan.direct(left, storage.name)):
+            statements = {results[x.name]: x for x in self.plan.statements if x.name in results}
+            places = {self._occurrence(storage, source, x, statements[x]) for x in ours}
+            if len(places) != 1:
+                raise inexpressible("a stage reads a tensor in two caches", ", ".join(both))
+            return ours, places.pop()
+        if any(self._begins_off_chip(x, source) for x in ours):
+            return ours, 1
+        if storage.shape:
+            ours = tuple(x for x in stages if x not in self.caches.values())
+        everyone: tuple[str, ...] = ()
+        return (everyone if len(ours) == len(stages) else ours), 0
+
+    def _begins_off_chip(self, stage: str, source: str) -> bool:
+        """Whether the sums of a stage start from a tensor where it is off chip."""
+        seed = self.schedule.state.stage[stage].seed
+        return seed is not None and seed.tensor == source and source not in self.caches.values()
+
+    def _occurrence(self, storage: Storage, source: str, stage: str, mine: ScopStatement) -> int:
+        """The first place of a stage's value that reads the element that a storage holds."""
+        pairs = zip(mine.loops, self.iterators(stage, mine), strict=True)
+        names_of = {loop: iterator for (loop, _), (iterator, _) in pairs}
+        wanted = [f.rename(names_of) for f in storage.indices]
+        value = self.schedule.state.stage[stage].value
+        reads = [n for n in walk(value) if isinstance(n, Access) and n.tensor == source]
+        found = [n for n, a in enumerate(reads, 1) if [affine(i) for i in a.indices] == wanted]
+        return found[0] if found else 1
