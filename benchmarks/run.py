@@ -58,6 +58,7 @@ BY_HAND: tuple[tuple[str, str, Sizes], ...] = (
     ("attention_rows", "attention", {"L": 512}),
     ("layernorm_rows", "layernorm", {"M": 4096}),
     ("two_convolutions", "two_convolutions", {"H": 56, "W": 56, "C": 32}),
+    ("two_convolutions_rows", "two_convolutions", {"H": 56, "W": 56, "C": 32}),
 )
 CUBE = {"M": 256, "N": 256, "K": 256}
 LARGE = {"M": 8192, "N": 8192, "K": 8192}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from hwgen.errors import HwgenError
+    from hwgen.kernel import Kernel, build
     from hwgen.nest_pipeline import compile_nest
     from hwgen.pipeline import compile_kernel
     from hwgen.schedule import Schedule
@@ -18,8 +19,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "HwgenError",
+    "Kernel",
     "Schedule",
     "Workload",
+    "build",
     "compile_kernel",
     "compile_nest",
     "compile_schedule",
@@ -29,8 +32,10 @@ __all__ = [
 
 _HOMES = {
     "HwgenError": ("hwgen.errors", "HwgenError"),
+    "Kernel": ("hwgen.kernel", "Kernel"),
     "Schedule": ("hwgen.schedule", "Schedule"),
     "Workload": ("hwgen.spec.load", "make_workload"),
+    "build": ("hwgen.kernel", "build"),
     "compile_kernel": ("hwgen.pipeline", "compile_kernel"),
     "compile_nest": ("hwgen.nest_pipeline", "compile_nest"),
     "compile_schedule": ("hwgen.scripting", "compile_schedule"),

@@ -8,7 +8,6 @@ from functools import cached_property
 from math import prod
 
 from hwgen.codegen.layout import BufferLayout
-from hwgen.codegen.padding import padded
 from hwgen.codegen.program import KernelProgram
 from hwgen.compiled import Compiled
 from hwgen.errors import HwgenError
@@ -22,15 +21,14 @@ from hwgen.polyhedral.matching import Match
 from hwgen.polyhedral.operations import NOTHING_SHARED, Sharing
 from hwgen.polyhedral.scop import Scop, ScopStatement
 from hwgen.polyhedral.search import Candidate, SearchResult
-from hwgen.polyhedral.search_choose import OF_TREES
 from hwgen.polyhedral.select import every_match
 from hwgen.polyhedral.tiling import Tiling
 from hwgen.schedule import Schedule
 from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.shown import Brief
 from hwgen.spec.workload import Workload
 from hwgen.tiling_script import apply_tiling
-from hwgen.tilings import Tiled, build_tiling
-from hwgen.trees import TreeCompilation, compile_tree
+from hwgen.trees import TreeCompilation, compile_padded
 
 STAGES = (
     "scop",
@@ -45,24 +43,27 @@ STAGES = (
 )
 
 
-@dataclass(frozen=True)
-class Kernel:
-    """A tiling carried through to a program: as the tree that primitives make it, or as it is.
-    `tiling`: that of the phase that takes longest, where there are several."""
+@dataclass(frozen=True, repr=False)
+class Kernel(Brief):
+    """A tiling carried through to a program, as the tree that primitives make of it. `tiling`: that
+    of the phase that takes longest, where there are several."""
 
     tiling: Tiling
-    made: TreeCompilation | Tiled
+    made: TreeCompilation
     program: KernelProgram
     timing: TimingResult
     offchip_bytes: int
     """Bytes that all calls move between the chip and its images."""
 
     @classmethod
-    def of(cls, tiling: Tiling, made: TreeCompilation | Tiled) -> Kernel:
+    def of(cls, tiling: Tiling, made: TreeCompilation) -> Kernel:
         """The kernel of a tiling."""
         moved = off_chip_traffic(made.program, made.hardware, made.workload)
         total = sum(t.loaded + t.stored for t in moved)
         return cls(tiling, made, made.program, made.timing, total)
+
+    def brief(self) -> str:
+        return f"{self.program.name}: {self.cycles:,} cycles, {self.offchip_bytes:,} bytes off chip"
 
     @property
     def cycles(self) -> int:
@@ -70,7 +71,7 @@ class Kernel:
         return self.timing.cycles
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Compilation(Compiled):
     """Every artefact of one compilation, in pipeline order. `alone`: not a phase that has something
     in common with others, nor several phases."""
@@ -182,49 +183,15 @@ def build(
     candidate: Candidate,
     sharing: Sharing = NOTHING_SHARED,
 ) -> Kernel:
-    """Carry one schedule through to a program. `sharing`: what a phase has in common with others.
+    """Carry one schedule through to a program, its buffers padded where that is faster. `sharing`:
+    what a phase has in common with others.
 
     Raises:
-        HwgenError: as `compile_tree`, `build_tiling`.
+        HwgenError: as `apply_tiling`, `compile_tree`.
     """
     tiling = candidate.tiling
-    try:
-        return Kernel.of(tiling, _tree(workload, hardware, scop, tiling, sharing))
-    except HwgenError as error:
-        if error.code not in (*OF_TREES, "H502"):
-            raise
-    return Kernel.of(tiling, build_tiling(workload, hardware, scop, tiling))
-
-
-def _tree(
-    workload: Workload, hardware: HardwareSpec, scop: Scop, tiling: Tiling, sharing: Sharing
-) -> TreeCompilation:
     shared = [s for s in tiling.match.selection.storages if s.shape]
     stays = {s.tensor: s.memory for s in shared if s.tensor in sharing.leaves}
     schedule = Schedule(workload, hardware, dict(sharing.takes) | stays)
     apply_tiling(schedule, scop, tiling, sharing.leaves)
-    return compile_tree(schedule)
-
-
-def build_padded(
-    workload: Workload,
-    hardware: HardwareSpec,
-    scop: Scop,
-    candidate: Candidate,
-    sharing: Sharing = NOTHING_SHARED,
-) -> Kernel:
-    """Carry one schedule through to a program, its buffers padded against bank conflicts where that
-    is faster: rows that are apart may take more calls, or shorter bursts."""
-    tiling = padded(scop, hardware, candidate.tiling)
-    dense = build(workload, hardware, scop, candidate, sharing)
-    if tiling is candidate.tiling:
-        return dense
-    try:
-        apart = build(workload, hardware, scop, replace(candidate, tiling=tiling), sharing)
-    except HwgenError as error:
-        if error.code not in ("H502", "H616"):
-            raise
-        # There is room for the padding, but not where it is needed; or calls of fewer rows begin
-        # further in an image than addresses go.
-        return dense
-    return apart if apart.cycles < dense.cycles else dense
+    return Kernel.of(tiling, compile_padded(schedule))

@@ -12,6 +12,7 @@ from hwgen.codegen.program import KernelProgram
 from hwgen.model.bound import Bound
 from hwgen.model.timing import TimingResult
 from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.shown import Brief, assigned
 from hwgen.spec.workload import Statement, Workload
 
 if TYPE_CHECKING:
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
     from hwgen.polyhedral.scop import ScopStatement
 
 
-@dataclass(frozen=True)
-class Compiled(ABC):
+@dataclass(frozen=True, repr=False)
+class Compiled(Brief, ABC):
     """A kernel for one workload on one chip with units."""
 
     workload: Workload
@@ -59,6 +60,10 @@ class Compiled(ABC):
             HwgenError: H007 where there is no such stage.
         """
 
+    def brief(self) -> str:
+        by = f" ({self.bound.resource})" if self.bound.resource else ""
+        return kernel_brief(self.workload, self.hardware, self.cycles, f"{self.bound.cycles:,}{by}")
+
     @property
     def cycles(self) -> int:
         """Modelled cycles of the whole kernel."""
@@ -82,3 +87,17 @@ class Compiled(ABC):
     @cached_property
     def source(self) -> CSource:
         return emit(self.program, self.hardware, self.workload)
+
+    @property
+    def files(self) -> dict[str, str]:
+        """The kernel's files by name: C for the chip, its header, and the same on the C model."""
+        made = self.source
+        texts = {".c": made.c, ".h": made.header, "_model.c": made.model}
+        return {f"{made.function}{end}": text for end, text in texts.items()}
+
+
+def kernel_brief(workload: Workload, hardware: HardwareSpec, cycles: int, bound: str) -> str:
+    """A kernel in one line: of what, on what, and how fast."""
+    sizes = f", {assigned(workload.sizes)}" if workload.sizes else ""
+    figures = f"{cycles:,} cycles, lower bound {bound}"
+    return f"{workload.name} on {hardware.name}{sizes}: {figures}"

@@ -54,9 +54,10 @@ class HwgenError(Exception):
     """Every error that a user can cause; carries one `Diagnostic`, or those of one file: the first
     is what `code` and `diagnostic` mean, all are in `diagnostics` and in the text.
 
-    Codes: H00x command line and files, H01x YAML and JSON, H02x expressions, H03x fields,
-    H1xx spec, H2xx workload, H3xx matching, H4xx what one kernel can hold, and its schedule,
-    H5xx layout and allocation, H6xx emission and lowering, H7xx checks of programs and results.
+    Codes: H00x and H04x command line and files, H01x YAML and JSON, H02x expressions, H03x fields,
+    H05x calls from Python, H1xx spec, H2xx workload, H3xx matching, H4xx what one kernel can hold,
+    and its schedule, H5xx layout and allocation, H6xx emission and lowering, H7xx checks of
+    programs and results.
     Each has one meaning, which a table under `docs/` gives.
     """
 

@@ -16,12 +16,14 @@ from hwgen.codegen.nest.emit import NestSource, emit_nest
 from hwgen.codegen.nest.lower import lower_nest
 from hwgen.codegen.nest.program import NestProgram
 from hwgen.codegen.nest.races import check
+from hwgen.compiled import kernel_brief
 from hwgen.errors import HwgenError
 from hwgen.model.nest_cost import NestCost, estimate_nest, nest_bound
 from hwgen.schedule import Schedule
 from hwgen.script_refit import exceeds
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.processor import Processor
+from hwgen.spec.shown import Brief
 from hwgen.spec.workload import Workload
 
 CANNOT_BE_LOWERED = ("H51", "H62")
@@ -30,8 +32,8 @@ NEST_STAGES = ("state", "schedule", "script", "lower", "emit")
 """What `NestCompilation.stage` can show, in order."""
 
 
-@dataclass(frozen=True)
-class NestCompilation:
+@dataclass(frozen=True, repr=False)
+class NestCompilation(Brief):
     """Every artefact of one compilation, in pipeline order. `report`: None where the schedule was
     taken as the script left it."""
 
@@ -46,6 +48,15 @@ class NestCompilation:
     @cached_property
     def source(self) -> NestSource:
         return emit_nest(self.program, self.hardware, self.workload)
+
+    def brief(self) -> str:
+        return kernel_brief(self.workload, self.hardware, self.cycles, f"{self.bound:,}")
+
+    @property
+    def files(self) -> dict[str, str]:
+        """The kernel's files by name: its text and a header."""
+        made, suffix = self.source, _processor(self.hardware).suffix
+        return {f"{made.name}{suffix}": made.text, f"{made.name}.h": made.header}
 
     @cached_property
     def cost(self) -> NestCost:

@@ -9,7 +9,7 @@ from itertools import chain, islice
 
 from hwgen.cache import ScheduleCache
 from hwgen.codegen.image_layout import packed_bytes
-from hwgen.compilation import Compilation, Kernel, build_padded
+from hwgen.compilation import Compilation, Kernel, build
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.dependences import Dependences, dependences
 from hwgen.polyhedral.matching import Match, ranked_matches
@@ -95,7 +95,7 @@ def compile_phase(
         found = known.restore(hardware, matches)
         try:
             if found is not None:
-                kernel = build_padded(workload, hardware, scop, found.candidates[0])
+                kernel = build(workload, hardware, scop, found.candidates[0])
                 if kernel.cycles == found.cycles:
                     return Compilation(*parts, tuple(matches[-1]), found, kernel)
         except HwgenError as error:
@@ -172,7 +172,7 @@ def _search(
 ) -> tuple[Compilation, int]:
     """The best kernel over all groups of matches, and its group's number."""
     simulated: Callable[[Candidate], Kernel | _Rival] = partial(
-        build_padded, workload, hardware, scop, sharing=sharing
+        build, workload, hardware, scop, sharing=sharing
     )
     best: Kernel | None = None
     best_host = 0

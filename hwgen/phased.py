@@ -24,7 +24,7 @@ from hwgen.polyhedral.nest.build import stage_of
 from hwgen.polyhedral.operations import Sharing
 from hwgen.polyhedral.phases import Phase, split_phases
 from hwgen.polyhedral.scop import Scop, build_scop
-from hwgen.polyhedral.search_choose import OF_TREES
+from hwgen.polyhedral.search_choose import NO_TREE
 from hwgen.polyhedral.tiling import Tiling
 from hwgen.schedule import Schedule
 from hwgen.spec.expression import Access, walk
@@ -32,20 +32,19 @@ from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 from hwgen.spilling import ALL_KEPT, Choice, Refused, Spill, cheapest
 from hwgen.tiling_script import PhasePlan, apply_tilings
-from hwgen.tilings import Tiled, join_tilings
-from hwgen.trees import TreeCompilation, compile_tree
+from hwgen.trees import compile_padded
 
 OF_ALL = ("H502", "H612", "H613", "H615")
 """Errors of all phases together that fewer slots may mend: room, programs of calls, flags."""
 
-OF_JOINING = (*OF_ALL, "H503", "H504", "H505", "H611", "H614", "H616")
+OF_JOINING = (*OF_ALL, "H505", "H611", "H614", "H616", *NO_TREE)
 """Why phases that compile each by itself make no kernel together, so that others are tried."""
 
 OF_PHASES = ("scop", "dependences", "match")
 """Stages that each phase has by itself."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PhasedCompilation(Compilation):
     """A kernel of several phases. What only a phase has (scop, match, schedule) is that of the
     longest one; `phases` holds them all, as if each were a kernel. `spills`: what goes through
@@ -174,7 +173,7 @@ class PhaseSearch:
         if isinstance(found, Refused):
             return found
         try:
-            return self._joined(found.kernels, choice)
+            return join(self.workload, self.hardware, found.kernels, choice.spills)
         except HwgenError as error:
             if error.code not in OF_JOINING:
                 raise
@@ -198,7 +197,7 @@ class PhaseSearch:
         if isinstance(found, Refused):
             return None
         try:
-            return self._joined(found.kernels, choice)
+            return join(self.workload, self.hardware, found.kernels, choice.spills)
         except HwgenError as error:
             if error.code not in OF_JOINING:
                 raise
@@ -230,16 +229,6 @@ class PhaseSearch:
                     ends = last[storage.tensor]
                     held[storage.tensor] = _Held(storage.memory, entries, number, ends)
         return _Found(tuple(found), tuple(held))
-
-    def _joined(self, found: Sequence[Compilation], choice: Choice) -> PhasedCompilation:
-        """Padding that fits beside the buffers of its phase may not fit between those of all."""
-        try:
-            return join(self.workload, self.hardware, found, choice.spills)
-        except HwgenError as error:
-            if error.code != "H502" or not any(c.tiling.aligns for c in found):
-                raise
-        dense = [replace(c.tiling, aligns=()) for c in found]
-        return join(self.workload, self.hardware, found, choice.spills, dense)
 
     def _phase(
         self, number: int, sharing: Sharing, taken: _Taken, fetched: _Stored, plain: bool
@@ -349,29 +338,18 @@ def join(
     hardware: HardwareSpec,
     found: Sequence[Compilation],
     spills: Sequence[Spill] = (),
-    tilings: Sequence[Tiling] = (),
 ) -> PhasedCompilation:
-    """One kernel of all phases; `spills` go through off-chip memory between them; `tilings`: the
-    phases' own by default.
+    """One kernel of all phases; `spills` go through off-chip memory between them.
 
     Raises:
-        HwgenError: as `compile_tree`, `join_tilings`.
+        HwgenError: as `apply_tilings`, `compile_padded`.
     """
-    chosen = tilings or [c.tiling for c in found]
     longest = max(found, key=lambda c: c.cycles)
     spilled = tuple(s.tensor for s in spills)
-    scops = [c.scop for c in found]
-    made: TreeCompilation | Tiled
-    try:
-        schedule = Schedule(workload, hardware)
-        apply_tilings(schedule, plans_of(schedule, scops, chosen, spilled))
-        made = compile_tree(schedule)
-    except HwgenError as error:
-        if error.code not in (*OF_TREES, "H502"):
-            raise
-        both = list(zip(scops, chosen, strict=True))
-        made = join_tilings(workload, hardware, both, spilled, found.index(longest))
-    kernel = Kernel.of(longest.tiling, made)
+    scops, tilings = [c.scop for c in found], [c.tiling for c in found]
+    schedule = Schedule(workload, hardware)
+    apply_tilings(schedule, plans_of(schedule, scops, tilings, spilled))
+    kernel = Kernel.of(longest.tiling, compile_padded(schedule))
     search = sum((c.search for c in found[1:]), found[0].search)
     bound = lower_bound(kernel.program, hardware).cycles
     search = replace(search, cycles=kernel.cycles, bound=bound)

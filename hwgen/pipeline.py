@@ -14,7 +14,6 @@ from hwgen.polyhedral.dependences import dependences
 from hwgen.polyhedral.phases import split_phases
 from hwgen.polyhedral.scop import build_scop
 from hwgen.polyhedral.search import Candidate, SearchResult
-from hwgen.refit import tiling_exceeds
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 
@@ -55,13 +54,7 @@ def compile_kernel(
         if schedule is not None:
             scop = build_scop(workload)
             order = dependences(scop)
-            run = partial(build, workload, hardware, scop)
-            try:
-                kernel = run(schedule)
-            except HwgenError as error:
-                if error.code != "H502":
-                    raise
-                raise tiling_exceeds(hardware, schedule.tiling, run, error) from None
+            kernel = build(workload, hardware, scop, schedule)
             matches, given = (schedule.tiling.match,), SearchResult((schedule,))
             return Compilation(workload, hardware, scop, order, matches, given, kernel)
         phases = split_phases(workload)

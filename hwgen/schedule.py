@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 from hwgen.arguments import Handle, check_affine, parse_layout, parsed, primitive
-from hwgen.errors import HwgenError
+from hwgen.errors import HwgenError, Location
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.nest import copies, layouts, loop_edits, pipelines, placement, reductions
 from hwgen.polyhedral.nest.build import build_state, check_whole
@@ -24,20 +25,12 @@ from hwgen.polyhedral.nest.seeds import start_from
 from hwgen.polyhedral.nest.state import State
 from hwgen.polyhedral.nest.tensorize import tensorize
 from hwgen.polyhedral.nest.visibility import resolve
-from hwgen.script import Argument, Edit, read, write
+from hwgen.script import PRIMITIVES, Argument, Edit, line_of, read, write
 from hwgen.spec.grammar import suggestion
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.processor import LoopKind, Processor
+from hwgen.spec.shown import Printed
 from hwgen.spec.workload import Workload
-
-PRIMITIVES = (
-    "cache_read", "cache_write", "set_scope", "storage_align", "compute_at", "compute_inline",
-    "compute_root", "fuse", "split", "reorder", "tile", "unroll", "vectorize", "bind", "parallel",
-    "pragma", "prefetch", "tensorize", "rfactor", "set_store_predicate", "create_group",
-    "double_buffer", "transform_layout", "set_bank", "pad", "decompose_reduction", "set_address",
-    "shift", "sink", "alias", "retain", "start_from", "merge", "reindex_cache_read",
-)  # fmt: skip
-"""What a script may call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +43,7 @@ class _Step:
     edit: Edit | None
 
 
-class Schedule:
+class Schedule(Printed):
     """A schedule of a workload for a chip. Loops and tensors are named by strings that stay valid
     until an edit replaces them; primitives return the names of what they make.
 
@@ -77,7 +70,7 @@ class Schedule:
         if not hardware.units:
             check_whole(workload)
         state = build_state(workload, resident)
-        self._deferred = False
+        self._deferred, self._blamed = False, -1
         with isl.bounded():
             self._steps = [_Step(state, *resolve(state, hardware), None)]
 
@@ -128,10 +121,8 @@ class Schedule:
     def __str__(self) -> str:
         return render(self.resolved, self._steps[-1].homes)
 
-    def _repr_html_(self) -> str:
-        from html import escape
-
-        return f"<pre>{escape(str(self))}</pre>"
+    def brief(self) -> str:
+        return f"{self.workload.name} on {self.hardware.name}: {len(self.edits())} edits"
 
     # History
 
@@ -156,6 +147,12 @@ class Schedule:
         """The edits so far, as a script that `replay` understands."""
         return write(self.edits())
 
+    def copy(self) -> Schedule:
+        """The same schedule, to be edited apart."""
+        made = copy(self)
+        made._steps = [*self._steps]
+        return made
+
     def edits(self) -> list[Edit]:
         """The edits so far, as data."""
         return [s.edit for s in self._steps if s.edit is not None]
@@ -166,17 +163,14 @@ class Schedule:
         Raises:
             HwgenError: H418 where the text is no script; what the primitives raise.
         """
-        before = list(self._steps)
+        self._blamed = -1
         try:
             with self.batch():
                 read(script, file, self._call)
         except HwgenError as error:
-            if error.diagnostic.location is None and not self._deferred:
-                try:  # Refused at the end: once more, edit by edit, which tells the line.
-                    read(script, file, self._call)
-                finally:
-                    self._steps = before
-            raise
+            if self._blamed < 0:
+                raise
+            raise error.at(Location(file, line_of(script, self._blamed), 1)) from None
         return self
 
     @contextmanager
@@ -186,7 +180,7 @@ class Schedule:
         What counts is the schedule at the end: an edit that broke it may be mended by a later one.
 
         Raises:
-            HwgenError: of the first edit that is refused.
+            HwgenError: of the edit from which on the schedule is refused so.
         """
         before, outer = list(self._steps), self._deferred
         self._deferred = True
@@ -201,15 +195,22 @@ class Schedule:
             self._deferred = outer
 
     def _settle(self, before: Sequence[_Step]) -> None:
-        """Check what a batch made: only its end, and each step where that is refused."""
+        """Check what a batch made: only its end, and backwards from there where that is refused."""
         made = [s for s in self._steps if not any(s is old for old in before)] or self._steps[-1:]
         with isl.bounded():
             try:
                 resolved, homes = resolve(made[-1].state, self.hardware)
-            except HwgenError:
-                for step in made:
-                    resolve(step.state, self.hardware)
-                raise
+            except HwgenError as error:
+                self._blamed, refused = len(made) - 1, error
+                for number in reversed(range(len(made) - 1)):
+                    try:
+                        resolve(made[number].state, self.hardware)
+                        break
+                    except HwgenError as earlier:
+                        if earlier.code != error.code:
+                            break
+                        self._blamed, refused = number, earlier
+                raise refused from None
         self._steps[-1] = _Step(made[-1].state, resolved, homes, made[-1].edit)
 
     def _call(

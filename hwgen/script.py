@@ -10,8 +10,20 @@ import ast
 import keyword
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from hwgen.errors import HwgenError, Location
+from hwgen.spec.regular_file import read_regular
+from hwgen.spec.source import MAX_BYTES
+
+PRIMITIVES = (
+    "cache_read", "cache_write", "set_scope", "storage_align", "compute_at", "compute_inline",
+    "compute_root", "fuse", "split", "reorder", "tile", "unroll", "vectorize", "bind", "parallel",
+    "pragma", "prefetch", "tensorize", "rfactor", "set_store_predicate", "create_group",
+    "double_buffer", "transform_layout", "set_bank", "pad", "decompose_reduction", "set_address",
+    "shift", "sink", "alias", "retain", "start_from", "merge", "reindex_cache_read",
+)  # fmt: skip
+"""What a script may call."""
 
 MAX_SHOWN = 80
 """Characters of a script that an error shows."""
@@ -79,6 +91,24 @@ def read(text: str, file: str, call: Call) -> None:
     names: dict[str, Argument] = {}
     for line in module.body:
         _statement(line, _Source(text, file), names, call)
+
+
+def read_file(path: Path) -> str:
+    """A script's text.
+
+    Raises:
+        HwgenError: H001, H013, H418 where it cannot be read.
+    """
+    try:
+        return read_regular(path, MAX_BYTES).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise HwgenError(
+            "H418",
+            "this is not a schedule script",
+            location=Location(str(path)),
+            found="bytes that are not UTF-8",
+            allowed="text",
+        ) from error
 
 
 def line_of(text: str, number: int) -> int:

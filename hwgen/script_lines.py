@@ -27,6 +27,14 @@ def with_lines(script: str, lines: Mapping[int, str]) -> str:
     return "".join(f"{line}\n" for line in text)
 
 
+def behind_line(script: str, number: int, line: str) -> str:
+    """The script with one edit more, behind one counted from 0."""
+    text = script.splitlines()
+    last = calls(script)[number]
+    text.insert(last.end_lineno or last.lineno, line)
+    return "".join(f"{x}\n" for x in text)
+
+
 def edited(call: ast.stmt, values: Mapping[Argument, int]) -> str:
     """An edit with other values of some arguments, by position and name."""
     results = ""

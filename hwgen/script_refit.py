@@ -1,29 +1,31 @@
-"""Scripts whose buffers exceed a memory: one near them that fits.
+"""Scripts whose buffers exceed a memory: the nearest one that fits.
 
-What a schedule takes is known only once it is lowered, so few are looked at: tiles and slots of the
-script are halved, first one, then two of them, until the buffers fit; of a single number that was
-halved, the largest value that fits is then found by bisection.
+What a schedule takes is known only once it is lowered. It falls when a tile or a number of slots
+gets smaller, so each number of the script is halved until the buffers fit; the largest value that
+does is then found by bisection, and the smallest change of all is taken. Where no number alone is
+enough, several are halved together; and where no numbers are, a copy is made further inside.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import combinations, islice, product
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import combinations
 
 from hwgen.errors import HwgenError, Location
+from hwgen.polyhedral.nest.edit import main_site
 from hwgen.schedule import Schedule
 from hwgen.script import Edit
-from hwgen.script_lines import Argument, calls, edited, with_lines
+from hwgen.script_lines import Argument, behind_line, calls, edited, with_lines
 
-TRIES = 16
+TRIES = 80
 """Schedules that are lowered."""
 
-TOGETHER = 2
+TOGETHER = 3
 """Numbers changed at most."""
 
-
-REFUSED = ("H41", "H42", "H50", "H51", "H61", "H62")
+REFUSED = ("H30", "H40", "H41", "H42", "H50", "H51", "H61", "H62")
 """Beginnings of the codes of schedules that are not legal, or cannot be lowered."""
 
 
@@ -36,8 +38,118 @@ class _Number:
     value: int
 
 
+_Values = dict[_Number, int]
+"""What some numbers become."""
+
 Lower = Callable[[Schedule], object]
 """Lowers a schedule, or raises."""
+
+
+@dataclass
+class _Script:
+    """A script that does not fit. `code`: of its error; `tries`: schedules lowered until now."""
+
+    schedule: Schedule
+    text: str
+    lower: Lower
+    code: str
+    tries: int = 0
+    known: dict[str, str] = field(default_factory=dict[str, str])
+
+    def lines(self, values: _Values) -> dict[int, str]:
+        """The edits that have to be written otherwise."""
+        wanted: dict[int, dict[Argument, int]] = {}
+        for number, value in values.items():
+            wanted.setdefault(number.edit, {})[number.argument] = value
+        # `edited` changes its argument.
+        return {n: edited(calls(self.text)[n], wanted[n]) for n in sorted(wanted)}
+
+    def _code(self, values: _Values) -> str:
+        return self.refusal(with_lines(self.text, self.lines(values)))
+
+    def refusal(self, script: str) -> str:
+        """The code of why a script is refused, or any where no more are tried; else empty."""
+        if script in self.known:
+            return self.known[script]
+        if self.tries == TRIES:
+            return "tries"
+        self.tries += 1
+        made = Schedule(self.schedule.workload, self.schedule.hardware)
+        code = ""
+        try:
+            self.lower(made.replay(script))
+        except HwgenError as error:
+            if not error.code.startswith(REFUSED):
+                raise
+            code = error.code
+        return self.known.setdefault(script, code)
+
+    def nearest(self) -> _Values:
+        """The smallest change that fits, of those tried; none where there is none."""
+        numbers = [*_numbers(self.schedule.edits())]
+        found: list[_Values] = []
+        least: _Values = {}
+        """Of each number alone that is not enough, the smallest value that is legal."""
+        for number in reversed(numbers):  # inner tiles first
+            for value in _halves(number.value):
+                code = self._code({number: value})
+                if not code:
+                    found.append(self._grown({number: value}, number))
+                    break
+                if code == self.code:
+                    least[number] = value
+        for count in range(2, TOGETHER + 1):
+            for chosen in combinations(least, count) if not found else ():
+                if not self._code({n: least[n] for n in chosen}):
+                    found.append(self._halved({n: least[n] for n in chosen}))
+        none: _Values = {}
+        return min(found, key=_change, default=none)
+
+    def closer(self) -> tuple[int, str] | None:
+        """An edit behind another, that makes a copy inside loops of its only reader."""
+        state = self.schedule.state
+        for number, edit in enumerate(self.schedule.edits()):
+            if edit.primitive != "cache_read" or self.schedule.homes[edit.results[0]]:
+                continue
+            copied = edit.results[0]
+            readers = state.readers(copied)
+            for loop in main_site(state, readers[0].tensor).names if len(readers) == 1 else ():
+                line = f"s.compute_at({copied!r}, {loop!r})"
+                if not self.refusal(behind_line(self.text, number, line)):
+                    return number, line
+        return None
+
+    def _halved(self, least: _Values) -> _Values:
+        """Several numbers halved in turn, the largest first, until they fit, as those in `least`
+        do; then each as large as the others let it."""
+        values = {n: n.value for n in least}
+        while self._code(values):
+            larger = [n for n in values if values[n] > least[n]]
+            if not larger:
+                return least
+            largest = max(larger, key=lambda n: values[n])
+            values[largest] = max(least[largest], values[largest] // 2)
+        for number in least:
+            values = self._grown(values, number)
+        return values
+
+    def _grown(self, values: _Values, number: _Number) -> _Values:
+        """The same with the largest value of a number that fits, below its own."""
+        low, high = values[number], min(number.value, 2 * values[number] + 2)
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self._code(values | {number: middle}):
+                high = middle
+            else:
+                low = middle
+        return values | {number: low}
+
+
+def _halves(value: int) -> Iterator[int]:
+    """Half of a number, half of that, and so on to 1."""
+    while value > 1:
+        value //= 2
+        yield value
 
 
 def exceeds(
@@ -45,48 +157,52 @@ def exceeds(
 ) -> HwgenError:
     """The error of a script's schedule whose buffers exceed a memory, with lines that fit. `file`:
     "" where the schedule was not read from one."""
-    made = calls(script)
-    for halves in islice(_halved(list(_numbers(schedule.edits()))), TRIES):
-        if not _fits(schedule, _lines(script, halves), script, lower):
-            continue
-        found = halves
-        if len(found) == 1:
-            found = [(found[0][0], _largest(schedule, script, *found[0], lower))]
-        lines = _lines(script, found)
-        at = (f"{file}:{made[n].lineno}" if file else f"edit {n + 1}" for n in lines)
-        shown = (f"{place}: {line}" for place, line in zip(at, lines.values(), strict=True))
-        known = error.diagnostic
-        return HwgenError(
-            error.code,
-            known.message,
-            location=Location(file, made[min(lines)].lineno, 1) if file else known.location,
-            field=known.field,
-            found=known.found,
-            allowed=known.allowed,
-            repair="\n".join(["one near it that fits:", *shown]),
+    given, made = _Script(schedule, script, lower, error.code), calls(script)
+    known = error.diagnostic.location
+
+    def place(edit: int) -> str:
+        return f"{file}:{made[edit].lineno}" if file else f"edit {edit + 1}"
+
+    padding = [n for n, e in enumerate(schedule.edits()) if e.primitive == "storage_align"]
+    if padding and not given.refusal(with_lines(script, dict.fromkeys(padding, ""))):
+        at = ", ".join(map(place, padding))
+        return _told(
+            error, f"the same tiles fit without storage_align ({at})", error.diagnostic.location
         )
-    return error
+    values = given.nearest()
+    if not values:
+        given.tries = 0
+        moved = given.closer()
+        if moved is None:
+            return error
+        where = f"behind {place(moved[0])}:"
+        return _told(error, "\n".join(["a copy further inside", where, moved[1]]), known)
+    lines = given.lines(values)
+    first = made[min(lines)]
+    where = Location(file, first.lineno, 1) if file else known
+    shown = [f"{place(n)}: {line}" for n, line in lines.items()]
+    return _told(error, "\n".join(["the nearest that fits:", *shown]), where)
 
 
-def _lines(script: str, values: Sequence[tuple[_Number, int]]) -> dict[int, str]:
-    """The edits that have to be written otherwise."""
-    wanted: dict[int, dict[Argument, int]] = {}
-    for number, value in values:
-        wanted.setdefault(number.edit, {})[number.argument] = value
-    # `edited` changes its argument.
-    return {n: edited(calls(script)[n], wanted[n]) for n in sorted(wanted)}
+def _told(error: HwgenError, repair: str, where: Location | None) -> HwgenError:
+    known = error.diagnostic
+    return HwgenError(
+        error.code,
+        known.message,
+        location=where,
+        field=known.field,
+        found=known.found,
+        allowed=known.allowed,
+        repair=repair,
+    )
 
 
-def _largest(schedule: Schedule, script: str, number: _Number, fitting: int, lower: Lower) -> int:
-    """The largest value of a number that fits, between one that does and its own."""
-    low, high = fitting, number.value
-    while high - low > 1:
-        middle = (low + high) // 2
-        if _fits(schedule, _lines(script, [(number, middle)]), script, lower):
-            low = middle
-        else:
-            high = middle
-    return low
+def _change(values: _Values) -> tuple[int, Fraction]:
+    """How much is changed: how many numbers, and the product of old over new."""
+    ratio = Fraction(1)
+    for number, value in values.items():
+        ratio *= Fraction(number.value, value)
+    return len(values), ratio
 
 
 def _numbers(edits: Sequence[Edit]) -> Iterator[_Number]:
@@ -105,27 +221,3 @@ def _numbers(edits: Sequence[Edit]) -> Iterator[_Number]:
         for argument, value in given:
             if isinstance(value, int) and value > 1:
                 yield _Number(n, argument, value)
-
-
-def _halved(numbers: Sequence[_Number]) -> Iterator[list[tuple[_Number, int]]]:
-    """Few numbers changed first, then those less halved; later edits, the inner tiles, first."""
-    for count in range(1, TOGETHER + 1):
-        ways: list[tuple[int, int, list[tuple[_Number, int]]]] = []
-        for chosen in combinations(reversed(numbers), count):
-            steps = [range(1, n.value.bit_length()) for n in chosen]
-            for halvings in product(*steps):
-                values = [(n, max(1, n.value >> k)) for n, k in zip(chosen, halvings, strict=True)]
-                ways.append((sum(halvings), len(ways), values))
-        yield from (values for _, _, values in sorted(ways, key=lambda way: way[:2]))
-
-
-def _fits(schedule: Schedule, lines: Mapping[int, str], script: str, lower: Lower) -> bool:
-    """Whether a script's schedule, some lines written otherwise, is legal and can be lowered."""
-    made = Schedule(schedule.workload, schedule.hardware)
-    try:
-        lower(made.replay(with_lines(script, lines)))
-    except HwgenError as error:
-        if not error.code.startswith(REFUSED):
-            raise
-        return False
-    return True

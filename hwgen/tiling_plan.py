@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from hwgen.polyhedral.operations import Operation, Storage
@@ -182,6 +182,30 @@ class TilingPlan:
             return False  # What it reads would have to stay longer than loads let it.
         apart = bool(computing) and operation.intrinsic.unit not in computing
         return apart and all(self.tiling.slot[n] > 1 for n in onchip)
+
+    def stages(self) -> dict[str, str]:
+        """The statement in whose stage each buffer that is not loaded lies: that of the first call
+        on it. Tensors that stay for other phases have buffers of their own."""
+        brought = {written_storage(o) for o in self.loads}
+        storages = self.tiling.match.selection.storages
+        mine = {s.name for s in storages if not s.shape} - brought
+        found: dict[str, str] = {}
+        for operation in self.operations:
+            if operation.kind in ("init", "update", "map"):
+                for name in mine.intersection(operation.storages):
+                    found.setdefault(name, operation.statement)
+        return found
+
+
+def plan_of(scop: Scop, tiling: Tiling, leaves: tuple[str, ...]) -> TilingPlan:
+    """The plan of a tiling. The buffers of one stage get as many slots as each of them has."""
+    plan = TilingPlan(scop, tiling, leaves)
+    stages = plan.stages()
+    slot = dict(tiling.slot)
+    for statement in sorted({*stages.values()}):
+        mine = sorted(n for n, s in stages.items() if s == statement)
+        slot |= dict.fromkeys(mine, min(slot[n] for n in mine))
+    return replace(plan, tiling=replace(tiling, slots=tuple(slot.items())))
 
 
 def written_storage(operation: Operation) -> str:

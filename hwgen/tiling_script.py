@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 from hwgen.polyhedral.nest.build import stage_of
 from hwgen.polyhedral.normal_form import normalise
@@ -21,10 +20,8 @@ from hwgen.polyhedral.value_range import value_range, within
 from hwgen.schedule import Schedule
 from hwgen.spec.expression import Access, Cast, names
 from hwgen.spec.typecheck import integer_range, is_float
-from hwgen.tiling_loads import LoadWriter, inexpressible
-from hwgen.tiling_plan import TilingPlan, written_storage
-
-K = TypeVar("K", int, str)
+from hwgen.tiling_loads import LoadWriter
+from hwgen.tiling_plan import plan_of, written_storage
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +55,7 @@ def apply_tilings(schedule: Schedule, plans: Sequence[PhasePlan]) -> None:
     """
     with schedule.batch():
         for plan in plans:
-            made = TilingPlan(plan.scop, plan.tiling, plan.leaves)
+            made = plan_of(plan.scop, plan.tiling, plan.leaves)
             _Writer(schedule, made, plan.first).write()
 
 
@@ -288,43 +285,14 @@ class _Writer(LoadWriter):
         held = {x.name for x in self.tiling.match.selection.storages}
         slot = {n: c for n, c in self.tiling.slot.items() if n in held}
         turns = {n: 1 if self.tiling.kept(n) else c for n, c in slot.items()}
-        slots = self._alike(results, "slots", turns)
+        slots: dict[str, int] = {}
+        for name, count in turns.items():
+            if not self.tiling.match.selection.storage(name).shape:  # else the tensor's own
+                tensor = self.knob(name, results)
+                slots[tensor] = min(count, slots.get(tensor, count))
         for tensor, count in sorted(slots.items()):
             if count > 1:
                 self.schedule.double_buffer(tensor, count)
-        self._alike(results, "padding", {name: self._padding(name) for name in slot})
-        for align in self.tiling.aligns:
-            size = self.tiling.match.entry_elements(align.storage)
-            tensor = self.knob(align.storage, results)
-            factor, offset = align.factor * size, align.offset * size
-            self.schedule.storage_align(tensor, align.dimension, factor, offset)
-
-    def _padding(self, storage: str) -> str:
-        """How a buffer's rows are apart, in elements."""
-        size = self.tiling.match.entry_elements(storage)
-        mine = [a for a in self.tiling.aligns if a.storage == storage]
-        steps = (f"{a.dimension}: {a.factor * size}*n + {a.offset * size}" for a in mine)
-        return ", ".join(steps) or "none"
-
-    def _alike(self, results: dict[str, str], what: str, given: Mapping[str, K]) -> dict[str, K]:
-        """What is given of each stage's buffers, of which a stage may have several.
-
-        Raises:
-            HwgenError: H419 where they differ.
-        """
-        found: dict[str, K] = {}
-        for storage, value in given.items():
-            if self.tiling.match.selection.storage(storage).shape:
-                continue  # It has the tensor's own buffer.
-            tensor = self.knob(storage, results)
-            if found.setdefault(tensor, value) != value:
-                raise inexpressible(
-                    f"buffers of one stage differ in {what}",
-                    f"{tensor}: {found[tensor]} and {value}",
-                    f"the same {what} for every buffer that the calls of one stage fill",
-                    "compile without a script",
-                )
-        return found
 
     # Where a host that issues calls in order puts them, so that no unit waits for it
 

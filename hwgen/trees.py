@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from hwgen.codegen.layout import BufferLayout
+from hwgen.codegen.lower.padding import paddings
 from hwgen.codegen.lower.program import Lowered, lower_tree
 from hwgen.codegen.program import Call, KernelProgram, SyncNode
 from hwgen.compiled import Compiled
@@ -23,7 +24,7 @@ from hwgen.spec.workload import Statement
 STAGES = ("schedule", "layout", "allocate", "lower", "emit", "model", "script")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TreeCompilation(Compiled):
     """A kernel whose schedule was made edit by edit."""
 
@@ -41,7 +42,7 @@ class TreeCompilation(Compiled):
     @property
     def layouts(self) -> Mapping[str, BufferLayout]:
         """How each buffer is laid out, by its name."""
-        return {p.name: p.layout for p in self.lowered.places if p.image is None}
+        return self.lowered.layouts
 
     @cached_property
     def bound(self) -> Bound:
@@ -103,3 +104,33 @@ def compile_tree(schedule: Schedule) -> TreeCompilation:
     with isl.bounded():
         lowered = lower_tree(workload, hardware, schedule.resolved, schedule.homes)
     return TreeCompilation(workload, hardware, schedule, lowered)
+
+
+def compile_padded(schedule: Schedule) -> TreeCompilation:
+    """The same, its buffers padded against bank conflicts where that is faster: rows that are apart
+    may take more calls, or shorter bursts.
+
+    Raises:
+        HwgenError: as `compile_tree`, at the tensor of the workload that it is about.
+    """
+    try:
+        dense = compile_tree(schedule)
+    except HwgenError as error:
+        about = error.diagnostic.field.rpartition(".")[2]
+        workload = schedule.workload
+        tensor = workload.tensor.get(about)
+        raise error.at(tensor.location if tensor is not None else workload.location) from None
+    named = schedule.buffers()  # What calls leave for each other within a block has no name.
+    aligns = [a for a in paddings(schedule.hardware, dense.lowered) if a.tensor in named]
+    made = schedule.copy()
+    try:
+        for align in aligns:
+            made.storage_align(align.tensor, align.axis, align.factor, align.offset)
+        apart = compile_tree(made) if aligns else dense
+    except HwgenError as error:
+        if error.code not in ("H502", "H616"):
+            raise
+        # There is room for the padding, but not where it is needed; or calls of fewer rows begin
+        # further in an image than addresses go.
+        return dense
+    return apart if apart.timing.cycles < dense.timing.cycles else dense

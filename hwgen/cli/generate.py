@@ -75,7 +75,7 @@ def generate(
         write_files(output, files)
     drawn = pictures.write(compiled)
     if stage is not None:
-        _show_stage(stage, compiled, firmware, every=request.every)
+        _show_stage(stage, compiled, firmware)
     else:
         _report(request, compiled, refused)
         report_files(firmware, output, files)
@@ -133,7 +133,8 @@ def compile_scripted(
             repair="hwgen generate ... --stage script > mine.py writes one; then --script mine.py",
         )
     text, file = script.read() or "", str(script.path or "")
-    from hwgen.scripting import compile_script, complete_script
+    from hwgen.completing import complete_script
+    from hwgen.scripting import compile_script
 
     try:
         if not script.auto:
@@ -188,26 +189,18 @@ def _files(
         return firmware_files(firmware, hardware)
     files: dict[str, str] = {}
     for c in compiled:
-        made = c.source
-        texts = {".c": made.c, ".h": made.header, "_model.c": made.model}
-        add_files(files, made.function, {f"{made.function}{end}": x for end, x in texts.items()})
+        add_files(files, c.source.function, c.files)
     return files
 
 
 def _show_stage(
-    stage: str, compiled: Sequence[Compiled], firmware: Sequence[FirmwareKernel], *, every: bool
+    stage: str, compiled: Sequence[Compiled], firmware: Sequence[FirmwareKernel]
 ) -> None:
     from hwgen.report.text import stage_text
 
     for n, c in enumerate(compiled):
         heading = f"== {c.workload.name}\n" if len(compiled) > 1 else ""
-        try:
-            text = (firmware[n].stage(stage) if firmware else "") or stage_text(c, stage)
-        except HwgenError as error:
-            if not every:
-                raise
-            typer.echo(f"{c.workload.name}: {error.diagnostic.message}", err=True)
-            continue
+        text = (firmware[n].stage(stage) if firmware else "") or stage_text(c, stage)
         typer.echo(heading + text.rstrip("\n"))
 
 

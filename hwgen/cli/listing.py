@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import textwrap
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ import typer
 
 from hwgen.errors import HwgenError
 from hwgen.spec.find import Kind, named_files
+from hwgen.spec.shown import first_sentence
 from hwgen.spec.source import read_document
 
 WIDTH = 72
@@ -35,8 +35,7 @@ class Entry:
     @property
     def line(self) -> str:
         """What it is, in one line: the description's first sentence, without its asides."""
-        text = self.error or re.sub(r" \([^()]*\)", "", self.description)
-        sentence = re.split(r"(?<=\S)\. (?=[A-Z])", text)[0].removesuffix(".")
+        sentence = self.error or first_sentence(self.description)
         return textwrap.shorten(sentence, WIDTH, placeholder=" ...")
 
 

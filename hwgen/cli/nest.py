@@ -15,7 +15,7 @@ from hwgen.cli.output import add_files, write_files
 from hwgen.cli.resolve import Request, WorkloadRequest
 from hwgen.cli.searching import Search
 from hwgen.cli.target import Target, report_files, weights_of
-from hwgen.errors import HwgenError, Location
+from hwgen.errors import HwgenError
 from hwgen.model.numeric import Array
 from hwgen.spec.find import nearest
 
@@ -45,22 +45,9 @@ class Script:
         Raises:
             HwgenError: H001, H013, H418 where it cannot be read.
         """
-        if self.path is None:
-            return None
-        from hwgen.spec.regular_file import read_regular
-        from hwgen.spec.source import MAX_BYTES
+        from hwgen.script import read_file
 
-        raw = read_regular(self.path, MAX_BYTES)
-        try:
-            return raw.decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise HwgenError(
-                "H418",
-                "this is not a schedule script",
-                location=Location(str(self.path)),
-                found="bytes that are not UTF-8",
-                allowed="text",
-            ) from error
+        return None if self.path is None else read_file(self.path)
 
 
 NO_SCRIPT = Script()
@@ -135,12 +122,9 @@ def _files(
         from hwgen.cli.firmware import firmware_files
 
         return firmware_files(firmware, hardware)
-    assert hardware.processor is not None
     files: dict[str, str] = {}
     for c in compiled:
-        name = c.source.name
-        own = {f"{name}{hardware.processor.suffix}": c.source.text, f"{name}.h": c.source.header}
-        add_files(files, name, own)
+        add_files(files, c.source.name, c.files)
     return files
 
 

@@ -119,7 +119,7 @@ def _source(
     def parameters(tensors: Sequence[Tensor]) -> tuple[Parameter, ...]:
         return tuple(
             Parameter(
-                t.name, t.dtype, t.shape, t.constant, plan.in_place(t), t in plan.packed_tensors
+                t.name, t.dtype, t.shape, t.constant, plan.borrowed(t), t in plan.packed_tensors
             )
             for t in tensors
             if not plan.compiled_in(t.name)

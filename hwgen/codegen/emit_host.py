@@ -232,9 +232,8 @@ def contract(plan: HostPlan, failure: str) -> list[str]:
 
 def _borrowed(plan: HostPlan) -> list[str]:
     """What holds for arrays of the caller's that the chip itself reads and writes."""
-    borrowed = {i.tensor for i in plan.program.images if i.name in plan.direct & plan.resident}
-    borrowed -= {t for t in borrowed if plan.compiled_in(t)}
-    found = [t for t in plan.inputs + plan.outputs if t.name in borrowed]
+    both = plan.inputs + plan.outputs
+    found = [t for t in both if plan.borrowed(t) and not plan.compiled_in(t.name)]
     if not found:
         return []
     names = ", ".join(plan.identifiers[t.name] for t in found)

@@ -11,7 +11,6 @@ from hwgen.codegen.emit_host import contract, framed, pack_function, pack_signat
 from hwgen.codegen.emit_vendor import run_signature, unstaged
 from hwgen.codegen.host_plan import ALIGNMENT_BYTES, HostPlan, Workspace, aligned, workspace_macros
 from hwgen.codegen.image_identity import layout_number
-from hwgen.codegen.image_layout import is_tensor
 from hwgen.codegen.packing import narrow, packing_of, pads
 from hwgen.codegen.program import Image, calls
 from hwgen.spec.hardware import HardwareSpec
@@ -22,23 +21,16 @@ def in_workspace(
 ) -> HostPlan:
     """The plan with a workspace of the caller's in place of the heap.
 
-    The chip reads images where they lie in memory that the host shares; elsewhere an array that is
-    its image byte for byte is copied to the device as it is.
+    The chip reads images where they lie in memory that the host shares.
     """
-    code, tensors = hardware.code, {t.name: t for t in plan.inputs + plan.outputs}
+    code = hardware.code
 
     def shared(image: Image) -> bool:
         return code.handles_are_pointers and hardware.off_chip(image.memory).shared
 
-    images = plan.program.images
-    resident = plan.resident | {i.name for i in images if shared(i)}
-    direct = plan.direct | {
-        i.name
-        for i in images
-        if i.name not in resident and i.tensor in tensors and is_tensor(i, tensors[i.tensor])
-    }
+    resident = plan.resident | {i.name for i in plan.program.images if shared(i)}
     own = Workspace(plan.identifiers.fresh("workspace"), {}, 0, compiled_in)
-    plan = replace(plan, direct=direct, resident=resident, workspace=own)
+    plan = replace(plan, resident=resident, workspace=own)
     offsets, end = _places(plan)
     index = "int32_t" if narrow(plan) and narrow_body(plan.program.body) else plan.index
     return replace(plan, workspace=replace(own, offsets=offsets, bytes=end), index=index)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from hwgen.codegen.c_names import C_TYPES, NameTable, Reserved
+from hwgen.codegen.image_layout import is_tensor
 from hwgen.codegen.program import Image, KernelProgram
 from hwgen.spec.expression import DTYPES
 from hwgen.spec.workload import Tensor, Workload
@@ -65,6 +66,11 @@ class HostPlan:
     def in_place(self, tensor: Tensor) -> bool:
         """Whether an image of a tensor is the tensor itself; another one may be packed."""
         return any(i.name in self.direct for i in self.program.images if i.tensor == tensor.name)
+
+    def borrowed(self, tensor: Tensor) -> bool:
+        """Whether the chip reads or writes the caller's own array."""
+        images = (i.name for i in self.program.images if i.tensor == tensor.name)
+        return not self.direct.intersection(self.resident).isdisjoint(images)
 
     @property
     def packed_tensors(self) -> tuple[Tensor, ...]:
@@ -155,13 +161,16 @@ def host_plan(program: KernelProgram, workload: Workload, reserved: Reserved) ->
     for wanted in (*program.inputs, *program.outputs, *(i.name for i in program.images)):
         assert identifiers[wanted]
     in_place = frozenset(i.name for i in program.images if i.in_place)
+    theirs = {*program.inputs, *program.outputs}
+    same = (i for i in program.images if i.tensor in theirs and i.role != "temporary")
+    direct = in_place.union(i.name for i in same if is_tensor(i, workload.tensor[i.tensor]))
     return HostPlan(
         program,
         name,
         tuple(workload.tensor[t] for t in program.inputs),
         tuple(workload.tensor[t] for t in program.outputs),
         identifiers,
-        direct=in_place,
+        direct=direct,
         resident=in_place,
     )
 

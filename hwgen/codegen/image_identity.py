@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from hashlib import sha256
 
-from hwgen.codegen.layout_order import dense
+from hwgen.codegen.layout import dense
 from hwgen.codegen.program import Image
 from hwgen.polyhedral.affine import affine
 from hwgen.spec.workload import Tensor

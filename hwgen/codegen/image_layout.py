@@ -13,9 +13,8 @@ from itertools import pairwise
 from math import prod
 from typing import Protocol
 
-from hwgen.codegen.layout_order import dense
+from hwgen.codegen.layout import dense
 from hwgen.codegen.program import Image
-from hwgen.codegen.walks import Steps
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.affine import Affine, affine
 from hwgen.polyhedral.matching import Match, entry_coordinates
@@ -40,24 +39,12 @@ class Array(Protocol):
 @dataclass(frozen=True, slots=True)
 class ImageLayout:
     """An image with the coordinates that address it. `dimensions`: each coordinate's axis of the
-    image; `loose`: the axes of the rows of a block that a load brings one by one; `scales`: how
-    far a step of each coordinate is along its axis."""
+    image; `scales`: how far a step of each coordinate is along its axis."""
 
     image: Image
     coordinates: tuple[Affine, ...]
     dimensions: tuple[int, ...]
-    loose: tuple[int, ...] = ()
-    scales: tuple[int, ...] = ()
-
-    @property
-    def steps(self) -> Steps:
-        """The steps between the coordinates and between those rows, in entries."""
-        steps = dense(self.image.outer)
-        return Steps(
-            self.coordinates,
-            tuple(k * steps[axis] for axis, k in zip(self.dimensions, self.scales, strict=True)),
-            tuple(steps[axis] for axis in self.loose),
-        )
+    scales: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +71,7 @@ class _Axes:
 def image_layouts(scop: Scop, hardware: HardwareSpec, match: Match) -> dict[str, ImageLayout]:
     """The image of every loaded storage and stored tensor, keyed by storage or tensor name; of
     what sums start from, by the tensor's. Further statements that store a tensor have layouts of
-    their own, of the same image (`store_key`).
+    their own, of the same image.
 
     Raises:
         HwgenError: H302 where calls store entries that the tensor's elements do not fill; H504
@@ -294,8 +281,7 @@ def _image(
     )
     reached = hardware.memory[operand.memory].shared and hardware.code.handles_are_pointers
     image = replace(image, in_place=reached and is_tensor(image, scop.workload.tensor[tensor]))
-    loose = axes.lanes[: block.loose]
-    return ImageLayout(image, coordinates, axes.dimensions, loose, axes.scales)
+    return ImageLayout(image, coordinates, axes.dimensions, axes.scales)
 
 
 def _axes(storage: Storage, block: _Block, match: Match, counts: tuple[int, ...]) -> _Axes:

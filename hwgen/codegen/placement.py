@@ -3,7 +3,7 @@
 Where a memory has banks, a buffer with several slots may be spread, each slot in a bank of its own,
 or in as many as it needs; any buffer may lie whole in one bank; and where no bank has room it
 crosses from one to the next. Which of these, and where, is searched: the least that units get in
-each other's way (`overlap.py`), then the most regular.
+each other's way (`meetings.py`), then the most regular.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from hwgen.codegen.layout import BufferLayout
-from hwgen.codegen.overlap import Slot
 from hwgen.spec.hardware import Banks
+
+Slot = tuple[str, int]
+"""A buffer and one of its slots."""
 
 STEPS = 1000
 """Partial placements that the search looks at; the best found so far stands then."""

@@ -13,6 +13,7 @@ from math import prod
 from typing import Literal
 
 from hwgen.spec.expression import DTYPES, Expr
+from hwgen.spec.shown import Printed
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,8 +260,8 @@ SyncNode = Push | Pop | Barrier | Signal | Wait | Configure
 Node = Loop | If | Call | SyncNode
 
 
-@dataclass(frozen=True)
-class KernelProgram:
+@dataclass(frozen=True, repr=False)
+class KernelProgram(Printed):
     """One kernel for one chip. `inputs` and `outputs`: tensor names in the C function's order."""
 
     name: str
@@ -272,6 +273,10 @@ class KernelProgram:
     buffers: tuple[Buffer, ...]
     kernels: tuple[MicroKernelDef, ...]
     body: tuple[Node, ...]
+
+    def brief(self) -> str:
+        sites = sum(1 for _ in calls(self.body))
+        return f"{self.name}: {sites} call sites, {len(self.buffers)} buffers"
 
     @cached_property
     def image(self) -> dict[str, Image]:

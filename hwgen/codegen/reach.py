@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from math import gcd
 
-from hwgen.codegen.lowering import Calls
+from hwgen.codegen.lower.sites import CallSite
 from hwgen.codegen.program import Image
-from hwgen.codegen.sites import Address
+from hwgen.codegen.touches import Address
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.affine import Affine
 from hwgen.spec.hardware import Operand
@@ -19,7 +19,7 @@ from hwgen.spec.ranges import Range
 from hwgen.spec.workload import Workload
 
 
-def check_reach(workload: Workload, images: Collection[Image], sites: Sequence[Calls]) -> None:
+def check_reach(workload: Workload, images: Collection[Image], sites: Sequence[CallSite]) -> None:
     """Hold the addresses of all operands off chip against their fields, and of all operands whose
     fields hold multiples alone.
 
@@ -45,7 +45,7 @@ def check_reach(workload: Workload, images: Collection[Image], sites: Sequence[C
                 raise _too_far(workload, site, operand, image, reached)
 
 
-def _check_multiples(site: Calls, k: int, operand: Operand) -> None:
+def _check_multiples(site: CallSite, k: int, operand: Operand) -> None:
     """Every call of a site begins at a multiple of what the field counts in."""
     step, address = operand.address.step, site.addresses[k]
     fixed, moving = address.offset.constant, list[tuple[str, int]]()
@@ -71,7 +71,7 @@ def _check_multiples(site: Calls, k: int, operand: Operand) -> None:
         )
 
 
-def reach(site: Calls, operand: int) -> Range:
+def reach(site: CallSite, operand: int) -> Range:
     """The least and the greatest address that an operand's field holds, in entries, exactly: over
     all calls of a site, also those that C loops repeat, and the operations of its micro-kernel."""
     low, high = _ends(site.addresses[operand], site.spans)
@@ -111,7 +111,7 @@ def _ends(address: Address, sizes: Mapping[str, tuple[int, int]]) -> tuple[int, 
 
 
 def _too_far(
-    workload: Workload, site: Calls, operand: Operand, image: Image, reached: Sequence[Range]
+    workload: Workload, site: CallSite, operand: Operand, image: Image, reached: Sequence[Range]
 ) -> HwgenError:
     intrinsic = site.operation.intrinsic
     found = Range(min(r.minimum for r in reached), max(r.maximum for r in reached))

@@ -16,15 +16,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import lcm
 
+from hwgen.codegen.lower.conflicts import Box, Counters, Instance, inside
+from hwgen.codegen.lower.sites import CallSite
+from hwgen.codegen.lower.stream import Stream
 from hwgen.codegen.program import Barrier, Pop, Push, Signal, SyncNode, Wait
-from hwgen.codegen.short_program import (
-    Box,
-    Counters,
-    CutProgram,
-    Instance,
-    Touching,
-    inside,
-)
 from hwgen.errors import HwgenError
 from hwgen.spec.hardware import Barriers, Events, HardwareSpec, Scoreboard, Tokens
 
@@ -54,7 +49,7 @@ class _Pairs:
     relayed: bool = False
 
 
-def synchronise(hardware: HardwareSpec, program: CutProgram) -> list[SyncSite]:
+def synchronise(hardware: HardwareSpec, program: Stream) -> list[SyncSite]:
     """Synchronisation for a program, found on it with its loops cut.
 
     Raises:
@@ -85,7 +80,7 @@ def synchronise(hardware: HardwareSpec, program: CutProgram) -> list[SyncSite]:
             )
 
 
-def _settled(hardware: HardwareSpec, program: CutProgram) -> tuple[CutProgram, _Pairs]:
+def _settled(hardware: HardwareSpec, program: Stream) -> tuple[Stream, _Pairs]:
     """What must be exchanged, found on a program whose loops are cut so little that it does not
     change any more: what goes by way of a third unit may reach over several generations of its
     buffers.
@@ -106,12 +101,12 @@ def _settled(hardware: HardwareSpec, program: CutProgram) -> tuple[CutProgram, _
     return program, pairs
 
 
-def _places(program: CutProgram, pairs: _Pairs) -> list[SyncSite]:
+def _places(program: Stream, pairs: _Pairs) -> list[SyncSite]:
     ends = {edge: (Push(*edge), Pop(*edge)) for edge in pairs.exchanged}
     return _exchanges(program, program.instances(), pairs.exchanged, ends)
 
 
-def _pairs(hardware: HardwareSpec, program: CutProgram, instances: Sequence[Instance]) -> _Pairs:
+def _pairs(hardware: HardwareSpec, program: Stream, instances: Sequence[Instance]) -> _Pairs:
     relayed = False
     while True:
         found = _exchanged(hardware, program, instances)
@@ -121,7 +116,7 @@ def _pairs(hardware: HardwareSpec, program: CutProgram, instances: Sequence[Inst
 
 
 def _exchanged(
-    hardware: HardwareSpec, program: CutProgram, instances: Sequence[Instance]
+    hardware: HardwareSpec, program: Stream, instances: Sequence[Instance]
 ) -> _Pairs | list[Instance]:
     """What must be exchanged; where two units exchange nothing, the instances as they are when a
     call of a third waits for the first of them, and the second for that call."""
@@ -152,7 +147,7 @@ def _exchanged(
 
 
 def _exchanges(
-    program: CutProgram,
+    program: Stream,
     instances: Sequence[Instance],
     exchanged: Mapping[Edge, Sequence[tuple[int, int]]],
     ends: Mapping[Edge, tuple[SyncNode, SyncNode]],
@@ -200,7 +195,7 @@ def _flags(
 
 
 def _outstanding(
-    hardware: HardwareSpec, events: Events, program: CutProgram, pairs: _Pairs
+    hardware: HardwareSpec, events: Events, program: Stream, pairs: _Pairs
 ) -> dict[Edge, int]:
     """Per edge, the most signals that its source cannot know to be taken.
 
@@ -235,7 +230,7 @@ def _unanswered(pairs: _Pairs) -> dict[Edge, int]:
     return found
 
 
-def _fences(hardware: HardwareSpec, board: Scoreboard, program: CutProgram) -> list[SyncSite]:
+def _fences(hardware: HardwareSpec, board: Scoreboard, program: Stream) -> list[SyncSite]:
     """Waits for what the hardware does not order: conflicts in off-chip memory."""
     apart = program.offchip()
     users = {s.unit for s in apart.sites if s.touches}
@@ -257,7 +252,7 @@ def _fences(hardware: HardwareSpec, board: Scoreboard, program: CutProgram) -> l
 
 
 def _barriers(
-    hardware: HardwareSpec, barriers: Barriers, program: CutProgram, longer: CutProgram
+    hardware: HardwareSpec, barriers: Barriers, program: Stream, longer: Stream
 ) -> list[SyncSite]:
     """A wait stands as late as the first call that needs it allows: so it serves most calls.
 
@@ -287,7 +282,7 @@ def _barriers(
 
 
 def _all_waited(
-    units: Sequence[str], program: CutProgram, boxes: Mapping[tuple[str, int], Sequence[Box]]
+    units: Sequence[str], program: Stream, boxes: Mapping[tuple[str, int], Sequence[Box]]
 ) -> bool:
     """Whether every conflict of a program has its wait at the places given as boxes."""
     by_site: dict[int, list[tuple[str, Sequence[Box]]]] = {}
@@ -338,7 +333,7 @@ def _relayed(
     return result
 
 
-def _no_edge(hardware: HardwareSpec, source: str, target: str, site: Touching) -> HwgenError:
+def _no_edge(hardware: HardwareSpec, source: str, target: str, site: CallSite) -> HwgenError:
     exchange = hardware.tokens or hardware.events
     assert exchange is not None
     what, short = ("token queue", "queue") if hardware.tokens else ("flag", "flag")
@@ -354,7 +349,7 @@ def _no_edge(hardware: HardwareSpec, source: str, target: str, site: Touching) -
 
 
 def _misfit(
-    hardware: HardwareSpec, source: str, site: Touching, field: str, known: Sequence[str]
+    hardware: HardwareSpec, source: str, site: CallSite, field: str, known: Sequence[str]
 ) -> HwgenError:
     return HwgenError(
         "H611",

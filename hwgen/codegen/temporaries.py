@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from math import lcm
 
 from hwgen.codegen.image_layout import ImageLayout
-from hwgen.codegen.layout_order import dense
+from hwgen.codegen.layout import dense
 from hwgen.codegen.program import Image
 from hwgen.errors import HwgenError
 from hwgen.polyhedral import isl

@@ -18,6 +18,29 @@ FLAGS = ("-std=c11", "-O2", "-fopenmp", "-march=native", "-w")
 """How the file is compiled."""
 
 
+class NativeKernel:
+    """A compiled file, as a Python function."""
+
+    def __init__(self, source: NestSource, workload: Workload, function: Callable[..., None]):
+        self.source = source
+        self.workload = workload
+        self._function = function
+
+    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """The outputs by name, for row-major inputs by name.
+
+        Raises:
+            HwgenError: H726 an input is missing or of another shape or data type.
+        """
+        arrays = [_input(name, self.workload, inputs) for name in self.source.inputs]
+        outputs: dict[str, Array] = {}
+        for name in self.source.outputs:
+            tensor = self.workload.tensor[name]
+            outputs[name] = np.zeros(tensor.shape, STORAGE[tensor.dtype])
+        self._function(*(ctypes.c_void_p(a.ctypes.data) for a in (*arrays, *outputs.values())))
+        return outputs
+
+
 def run_native(
     source: NestSource,
     workload: Workload,
@@ -28,8 +51,18 @@ def run_native(
     """The outputs by name, for row-major inputs by name.
 
     Raises:
-        HwgenError: H703 no C compiler; H704 the compiler fails; H705 the file is not C;
-            H726 an input is missing or of another shape or data type.
+        HwgenError: as `compile_native` and `NativeKernel.run`.
+    """
+    return compile_native(source, workload, hardware, build).run(inputs)
+
+
+def compile_native(
+    source: NestSource, workload: Workload, hardware: HardwareSpec, build: Build = AS_FOUND
+) -> NativeKernel:
+    """Compile a generated file, or take it from the cache.
+
+    Raises:
+        HwgenError: H703 no C compiler; H704 the compiler fails; H705 the file is not C.
     """
     processor = hardware.processor
     if processor is None or processor.language != "c":
@@ -40,14 +73,7 @@ def run_native(
             allowed="processors that are programmed in C",
             repair="compile the file with the chip's own tools",
         )
-    arrays = [_input(name, workload, inputs) for name in source.inputs]
-    outputs: dict[str, Array] = {}
-    for name in source.outputs:
-        tensor = workload.tensor[name]
-        outputs[name] = np.zeros(tensor.shape, STORAGE[tensor.dtype])
-    function = native_function(source, build)
-    function(*(ctypes.c_void_p(a.ctypes.data) for a in (*arrays, *outputs.values())))
-    return outputs
+    return NativeKernel(source, workload, native_function(source, build))
 
 
 def _input(name: str, workload: Workload, inputs: Mapping[str, Array]) -> Array:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from math import prod
 
 from hwgen.errors import HwgenError
-from hwgen.polyhedral.fitting import Form, Knob, nearest, smallest_form
 from hwgen.polyhedral.held import kept_entries, own_storages
 from hwgen.polyhedral.matching import Match
 from hwgen.polyhedral.operations import Selection
+from hwgen.polyhedral.smallest import Smallest, smallest
 from hwgen.spec.hardware import HardwareSpec, Memory
 from hwgen.spec.workload import Workload
 
@@ -94,22 +94,13 @@ def buffers_exceed(
     )
 
 
-Beside = Sequence[tuple[str, str, int]]
-"""Tensors that other phases hold meanwhile: name, memory, entries."""
-
-
-def alive_of(form: Form, beside: Beside, prefix: str = "") -> list[Alive]:
-    """A form's buffers and those of other phases; `prefix`: of its own, where it is one of
-    several phases, which then share one buffer of what stays."""
-    slots = dict(form.slots)
+def _alive_of(form: Smallest) -> list[Alive]:
+    """A tiling's buffers and what other phases hold meanwhile."""
     found: list[Alive] = []
-    tiling = form.tiling()
     for s in own_storages(form.match):
         role = f"all of {s.tensor}, which several phases use" if s.shape else ""
-        entries = kept_entries(form.match, s) if s.shape else tiling.entries(s.name)
-        name = f"{s.tensor}_kept_{s.memory}" if prefix and s.shape else f"{prefix}{s.name}"
-        found.append(Alive(name, s.memory, slots[s.name], entries, role))
-    for name, memory, entries in beside:
+        found.append(Alive(s.name, s.memory, 1, form.entries(s), role))
+    for name, memory, entries in form.match.selection.beside:
         found.append(Alive(name, memory, 1, entries, "held for other phases"))
     return found
 
@@ -119,32 +110,13 @@ def room_of(hardware: HardwareSpec, match: Match) -> dict[str, int]:
     room: dict[str, int] = {}
     for storage in own_storages(match):
         usable = match.selection.addressable(hardware, storage.memory)
-        room[storage.memory] = len(usable) - taken(match.selection.beside, storage.memory)
+        room[storage.memory] = len(usable) - _taken(match.selection.beside, storage.memory)
     return room
 
 
-def taken(beside: Beside, memory: str) -> int:
+def _taken(beside: Sequence[tuple[str, str, int]], memory: str) -> int:
     """Entries of a memory that tensors of other phases take."""
     return sum(n for _, m, n in beside if m == memory)
-
-
-def change_text(form: Form, change: Mapping[Knob, int]) -> str:
-    """Changes of a form in words."""
-    tiles, slots = dict(form.tiles), dict(form.slots)
-    parts: list[str] = []
-    for knob, value in change.items():
-        match knob.kind:
-            case "tile":
-                parts.append(
-                    f"tiles of {knob.name} of {value} blocks instead of {tiles[knob.name]}"
-                )
-            case "slots":
-                slot = "slot" if value == 1 else "slots"
-                parts.append(f"{value} {slot} of {knob.name} instead of {slots[knob.name]}")
-            case _:  # its place
-                inside = form.loops[value - 1]
-                parts.append(f"{knob.name} loaded inside the loop over tiles of {inside}")
-    return ", ".join(parts)
 
 
 def nothing_fits(
@@ -155,14 +127,13 @@ def nothing_fits(
 ) -> HwgenError:
     """The error of a search that finds nothing, with the smallest tiling of the match that lacks
     least."""
-    forms = [smallest_form(hardware, m, fixed) for m in matches]
+    forms = [smallest(hardware, m, fixed) for m in matches]
     lacking = [_lacking(f, room_of(hardware, f.match)) for f in forms]
     least = min(range(len(forms)), key=lambda n: sum(lacking[n].values()))
     form, lacks = forms[least], lacking[least]
     if not lacks:
         return _too_many_variants(hardware, form.match)
-    room = room_of(hardware, form.match)
-    alive = alive_of(form, form.match.selection.beside)
+    alive = _alive_of(form)
     selection = form.match.selection
     allowed: list[str] = []
     for name in lacks:
@@ -171,7 +142,6 @@ def nothing_fits(
         allowed.append(room_text(memory, usable, [selection]))
     tiles = "the given tiles" if fixed else "the smallest tiles"
     first = hardware.memory[next(iter(lacks))]
-    change = next(nearest(form, room), None) if fixed else None
     return HwgenError(
         "H405",
         f"no tiling fits memory {first.name}",
@@ -179,28 +149,25 @@ def nothing_fits(
         field=f"memories.{first.name}",
         found=f"{tiles} take {all_alive_text(hardware, alive, list(lacks))}",
         allowed="\nand ".join(allowed),
-        repair=f"the nearest that fits: {change_text(form, change)}"
-        if change is not None
-        else "\nor ".join(_repairs(form, alive, lacks, workload)),
+        repair="\nor ".join(_repairs(form, alive, lacks, workload)),
     )
 
 
-def _lacking(form: Form, room: Mapping[str, int]) -> dict[str, int]:
+def _lacking(form: Smallest, room: Mapping[str, int]) -> dict[str, int]:
     """Entries that each memory lacks."""
-    used = form.used()
-    return {m: int(used[m][0]) - room[m] for m in form.exceeded(room)}
+    return {m: entries - room[m] for m, entries in form.used().items() if entries > room[m]}
 
 
 def _repairs(
-    form: Form, alive: Sequence[Alive], lacks: Mapping[str, int], workload: Workload | None
+    form: Smallest, alive: Sequence[Alive], lacks: Mapping[str, int], workload: Workload | None
 ) -> Iterator[str]:
     """What has to grow, and what could shrink instead."""
-    yield growth(form, alive, lacks)
+    yield _growth(form, alive, lacks)
     if len(lacks) == 1:
         yield from _shrunk(form, *next(iter(lacks.items())), workload)
 
 
-def growth(form: Form, alive: Sequence[Alive], lacks: Mapping[str, int]) -> str:
+def _growth(form: Smallest, alive: Sequence[Alive], lacks: Mapping[str, int]) -> str:
     """What of the chip has to grow so that buffers fit."""
     selection = form.match.selection
     grown: list[str] = []
@@ -224,7 +191,7 @@ def growth(form: Form, alive: Sequence[Alive], lacks: Mapping[str, int]) -> str:
     return " and ".join(grown)
 
 
-def _shrunk(form: Form, memory: str, lack: int, workload: Workload | None) -> Iterator[str]:
+def _shrunk(form: Smallest, memory: str, lack: int, workload: Workload | None) -> Iterator[str]:
     """The largest extent of each tensor that stays whole with which all fits."""
     for storage in own_storages(form.match):
         if storage.memory != memory or not storage.shape:

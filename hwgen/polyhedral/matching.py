@@ -74,19 +74,6 @@ class Match:
         rows = self.rows(storage)[: len(self.storage_lane[storage]) - own]
         return tuple((n, extent if n or not self.single else 1) for n, extent in rows)
 
-    def lanes_in(self, operation: Operation, last: Collection[str]) -> tuple[int, ...]:
-        """Extents of an operation's iterators where these loops are at their last block; () where
-        all lanes take part."""
-        along, tail = dict(self.lane[operation.name]), dict(self.tails)
-        stated: list[int] = []
-        for iterator, extent in operation.intrinsic.iterators:
-            loop = along[iterator]
-            if loop is None:
-                stated.append(1 if self.single else extent)
-            else:
-                stated.append(tail.get(loop, extent) if loop in last else extent)
-        return () if stated == [e for _, e in operation.intrinsic.iterators] else tuple(stated)
-
     @cached_property
     def block(self) -> dict[str, int]:
         return dict(self.blocks)
@@ -443,14 +430,6 @@ def entry_coordinates(
         terms = [(n, c // size) for n, c in others]
         result.append(combine([*terms, (lane, 1)], index.constant // size))
     return tuple(result)
-
-
-def lane_dimension(storage: Storage, loop: str) -> int | None:
-    """The tensor dimension that a lane's loop moves along, None where the lanes repeat."""
-    for dimension, index in enumerate(storage.indices):
-        if index.coefficient(loop):
-            return dimension
-    return None
 
 
 def check_match(found: Match, known: dict[tuple[str, int], bool]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Generic, Protocol, TypeVar
@@ -12,11 +13,23 @@ from hwgen.polyhedral.search import SCHEDULE_WORK, TOO_LONG, Candidate, SearchRe
 from hwgen.polyhedral.search_refine import keepers, neighbours
 from hwgen.spec.hardware import HardwareSpec
 
-OF_TREES = ("H301", "H410", "H411", "H413", "H419", "H421", "H422", "H423", "H424", "H503", "H504")
-"""Errors of a tiling that is no tree, or of a tree that calls do not run."""
+NO_TREE = ("H301", "H410", "H411", "H413", "H419", "H421", "H422", "H423", "H424", "H503", "H504")
+"""Errors of a tiling that primitives do not make, or of whose tree no calls are found."""
 
-LIMITS = ("H405", "H502", "H611", "H612", "H613", "H614", "H615", "H616")
+LIMITS = ("H405", "H502", "H611", "H612", "H613", "H614", "H615", "H616", *NO_TREE)
 """Errors of one schedule that another may not have."""
+
+OF_MATCH = ("H301", "H422", "H423", "H424", "H503", "H504")
+"""Those of them that are mostly for a match's lanes, whatever its tiles."""
+
+UNLIKELY = 3
+"""Tilings of one match with such an error, and none without: then its others are not tried."""
+
+OF_CHIP = ("H611", "H616")
+"""Errors that are mostly for what a chip lacks, whatever the schedule."""
+
+LACKING = 24
+"""Candidates with such an error, before any can be built, after which others are not tried."""
 
 SIMULATED, SIMULATED_SHORT = 8, 12
 """Candidates whose cycles are simulated at most before the best is taken; of a short kernel more,
@@ -98,6 +111,11 @@ def _look(tried: _Tried[K], found: SearchResult, watch: Watch) -> None:
     watch.expect(SIMULATED)
     alike: set[object] = set()
     for candidate in found.candidates:
+        lacking = sum(error.code in OF_CHIP for error in tried.refused)
+        if tried.best is None and lacking == LACKING:
+            break
+        if tried.hopeless(candidate):
+            continue
         shape = (candidate.cycles, candidate.tiling.tiles, candidate.tiling.depths)
         if tried.best is not None:
             cycles = tried.best.cycles
@@ -155,6 +173,13 @@ class _Tried(Generic[K]):
         self.built: list[tuple[Candidate, K]] = []
         self.refused: list[HwgenError] = []
         self.simulated = 0
+        self._trees: set[str] = set()
+        self._no_trees: Counter[str] = Counter()
+
+    def hopeless(self, candidate: Candidate) -> bool:
+        """Whether a match's tilings are no trees, as far as was tried."""
+        match = str(candidate.tiling.match)
+        return match not in self._trees and self._no_trees[match] >= UNLIKELY
 
     def ended(self) -> bool:
         """Whether a limit of the search is reached, and the rest is left out for that."""
@@ -178,7 +203,10 @@ class _Tried(Generic[K]):
             if error.code not in LIMITS:
                 raise
             self.refused.append(error)
+            if error.code in OF_MATCH:
+                self._no_trees[str(candidate.tiling.match)] += 1
             return None
+        self._trees.add(str(candidate.tiling.match))
         self.built.append((candidate, kernel))
         if self.best is None or kernel.cycles < gain * self.best.cycles:
             self.best = kernel

@@ -25,36 +25,16 @@ class TileLoop:
     last: int
 
 
-@dataclass(frozen=True, order=True, slots=True)
-class Align:
-    """The step between neighbours along a dimension of a storage's buffer is `offset` modulo
-    `factor` entries: the least such step that has room for what lies between them."""
-
-    storage: str
-    dimension: int
-    factor: int
-    offset: int
-
-    def step(self, entries: int) -> int:
-        """That step, where so many entries lie between two neighbours."""
-        return entries + (self.offset - entries) % self.factor
-
-
 @dataclass(frozen=True)
 class Tiling:
     """`order`: spatial loops outermost first; `depths`: tile loops around each storage's load;
-    `slots`: copies of each storage that are alive at once; `aligns`: padding in buffers."""
+    `slots`: copies of each storage that are alive at once."""
 
     match: Match
     tiles: tuple[tuple[str, int], ...]
     order: tuple[str, ...]
     depths: tuple[tuple[str, int], ...]
     slots: tuple[tuple[str, int], ...]
-    aligns: tuple[Align, ...] = ()
-
-    @cached_property
-    def align(self) -> dict[tuple[str, int], Align]:
-        return {(a.storage, a.dimension): a for a in self.aligns}
 
     @cached_property
     def tile(self) -> dict[str, int]:
@@ -84,14 +64,6 @@ class Tiling:
         """How many tile loops lie outside the reduction's."""
         return sum(loop.loop in self.order for loop in self.loops)
 
-    def operation_depth(self, operation: Operation) -> int:
-        """How many tile loops lie around an operation."""
-        if operation.kind == "load":
-            name = next(s for s in operation.storages if s in self.depth)
-            return self.depth[name]
-        inner = self.match.selection.inner(operation)
-        return len(self.loops) if inner else self.spatial_depth
-
     def kept(self, storage: str) -> bool:
         """Whether every tile of a loaded storage has a slot of its own: it is then loaded in the
         first pass of the loops around that do not move it, and stays."""
@@ -113,26 +85,16 @@ class Tiling:
         """Tile loops around a storage's load whose iterations take its slots in turn."""
         return self._moving(storage) if self.kept(storage) else self.loops[: self.depth[storage]]
 
-    def once(self, operation: Operation) -> frozenset[str]:
-        """Tile loops around an operation in whose first iteration alone it runs: those around a
-        load of what stays that do not move it."""
-        if operation.kind != "load":
-            return frozenset()
-        storage = next(s for s in operation.storages if s in self.depth)
-        turning = {loop.loop for loop in self.turning(storage)}
-        return frozenset(x.loop for x in self.loops[: self.depth[storage]]) - turning
-
-    def extents(self, depth: int, last: frozenset[str] = frozenset()) -> dict[str, int]:
-        """Blocks of each loop that lie inside the outermost `depth` tile loops; loops in `last`
-        are at their last tile."""
+    def extents(self, depth: int) -> dict[str, int]:
+        """Blocks of each loop that lie inside the outermost `depth` tile loops."""
         result = dict(self.match.count)
         for loop in self.loops[:depth]:
-            result[loop.loop] = loop.last if loop.loop in last else loop.tile
+            result[loop.loop] = loop.tile
         return result
 
-    def box(self, storage: str, last: frozenset[str] = frozenset()) -> tuple[int, ...]:
+    def box(self, storage: str) -> tuple[int, ...]:
         """Extents of the coordinates that one slot of a storage holds."""
-        return footprint(self.match.coordinate[storage], self.extents(self.depth[storage], last))
+        return footprint(self.match.coordinate[storage], self.extents(self.depth[storage]))
 
     def room(self, storage: str) -> tuple[int, ...]:
         """Extents of a storage's buffer: its box, or the whole tensor where it is shared."""
@@ -157,10 +119,6 @@ class Tiling:
             f"{name}: {self.slot[name]} x {self.entries(name)} entries {list(self.room(name))}"
             f" at depth {depth}{', kept' if self.kept(name) else ''}"
             for name, depth in self.depths
-        ]
-        lines += [
-            f"{a.storage}: dimension {a.dimension} in steps of {a.factor}*n + {a.offset} entries"
-            for a in self.aligns
         ]
         return "\n".join(lines)
 

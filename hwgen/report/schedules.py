@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hwgen.report.table import Cell, table
-from hwgen.schedule import PRIMITIVES
+from hwgen.script import PRIMITIVES
 from hwgen.verify.schedules import Failure, ScheduleReport
 
 

@@ -212,7 +212,7 @@ def stage_text(compilation: Compiled, stage: str) -> str:
     """A stage's artefact; `load` and `simulate` are those before and after the compiler.
 
     Raises:
-        HwgenError: H007 where there is no such stage; H419 where a schedule has no script.
+        HwgenError: H007 where there is no such stage.
     """
     if stage == "load":
         from hwgen.report.chip import summary

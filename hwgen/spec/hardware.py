@@ -15,6 +15,7 @@ from hwgen.errors import Location
 from hwgen.spec.expression import DTYPES, Assign, Expr
 from hwgen.spec.processor import Processor
 from hwgen.spec.ranges import Range
+from hwgen.spec.shown import Brief, chip_brief, chip_html
 
 Access = Literal["read", "write", "update"]
 
@@ -506,8 +507,8 @@ class CodeTemplates:
         return self.handle_type.rstrip().endswith("*")
 
 
-@dataclass(frozen=True)
-class HardwareSpec:
+@dataclass(frozen=True, repr=False)
+class HardwareSpec(Brief):
     """A validated chip: units with intrinsics, a processor, or both.
 
     A chip that is a processor alone has no memories (its workspaces stand in `processor`), buses,
@@ -532,6 +533,9 @@ class HardwareSpec:
     configurations: tuple[Configuration, ...] = ()
     issue: Issue | None = None
     set_parameters: tuple[tuple[str, int], ...] = ()
+
+    brief = chip_brief
+    _repr_html_ = chip_html
 
     @property
     def tokens(self) -> Tokens | None:

@@ -8,6 +8,7 @@ from typing import Literal
 
 from hwgen.errors import Location
 from hwgen.spec.expression import Access, Expr, UpdateOp, names, walk
+from hwgen.spec.shown import Brief, workload_brief, workload_html
 
 Role = Literal["input", "output", "intermediate"]
 
@@ -64,8 +65,8 @@ class Statement:
         return f"{self.target} {self.op} {self.value}"
 
 
-@dataclass(frozen=True)
-class Workload:
+@dataclass(frozen=True, repr=False)
+class Workload(Brief):
     """Tensors in their declared order (inputs, outputs and intermediates) and statements.
 
     `set_sizes`: those of `sizes` that were set to another number than the file has.
@@ -77,6 +78,9 @@ class Workload:
     statements: tuple[Statement, ...]
     location: Location = field(compare=False)
     set_sizes: tuple[tuple[str, int], ...] = ()
+
+    brief = workload_brief
+    _repr_html_ = workload_html
 
     @cached_property
     def tensor(self) -> dict[str, Tensor]:

@@ -21,7 +21,7 @@ MAX_POINTS = 1 << 21
 """Points of the largest iteration domain of an example."""
 SHRINK_RUNS = 80
 """Kernels compiled while a failure is reduced."""
-DEFECTS = ("H303", "H406", "H501")
+DEFECTS = ("H303",)
 """Codes of compilation that only a defect of the compiler can cause; others are the chip's."""
 
 Verdict = Literal["passed", "refused", "invalid", "failed"]

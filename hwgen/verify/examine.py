@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from hwgen.errors import HwgenError
 from hwgen.model.c_compiler import AS_FOUND, Build
 from hwgen.model.numeric import Array
+from hwgen.spec.shown import Brief
 from hwgen.verify.room import check_images
 
 if TYPE_CHECKING:
@@ -25,8 +26,8 @@ Engine = Literal["both", "python", "c"]
 out where it cannot be compiled."""
 
 
-@dataclass(frozen=True, slots=True)
-class Examination:
+@dataclass(frozen=True, slots=True, repr=False)
+class Examination(Brief):
     """A kernel that passed; `functional` is None where the C ran instead of the simulator, `ran_c`
     says whether it ran."""
 
@@ -35,6 +36,15 @@ class Examination:
     functional: FunctionalResult | None
     timing: TimingResult
     bound: Bound
+
+    def brief(self) -> str:
+        return passed_brief(self.outputs, self.functional is not None, self.ran_c)
+
+
+def passed_brief(outputs: Mapping[str, Array], simulated: bool, ran_c: bool) -> str:
+    """What was compared, and who computed it."""
+    runners = ["the simulator"] * simulated + ["the emitted C"] * ran_c
+    return f"{', '.join(outputs)} equal to the reference, computed by {' and '.join(runners)}"
 
 
 def compile_ranked(

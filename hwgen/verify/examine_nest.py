@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from hwgen.errors import HwgenError
 from hwgen.model.c_compiler import AS_FOUND, Build
 from hwgen.model.numeric import Array
-from hwgen.verify.examine import Engine, check_outputs
+from hwgen.spec.shown import Brief
+from hwgen.verify.examine import Engine, check_outputs, passed_brief
 
 if TYPE_CHECKING:
     from hwgen.model.nest_run import NestRun
@@ -21,14 +22,17 @@ CHECKED_STEPS = 10_000
 """Steps of the program that are run thread by thread, up to a second; compiling runs fewer."""
 
 
-@dataclass(frozen=True, slots=True)
-class NestExamination:
+@dataclass(frozen=True, slots=True, repr=False)
+class NestExamination(Brief):
     """A kernel that passed; `run` is None where the compiled text ran instead of the executor,
     `ran_c` says whether it ran."""
 
     outputs: dict[str, Array]
     ran_c: bool
     run: NestRun | None
+
+    def brief(self) -> str:
+        return passed_brief(self.outputs, self.run is not None, self.ran_c)
 
 
 def served_by_loops(hardware: HardwareSpec) -> bool:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from hwgen.polyhedral.nest.relations import carried
 from hwgen.polyhedral.nest.state import Site
-from hwgen.schedule import PRIMITIVES, Schedule
-from hwgen.script import Argument, Edit, write
+from hwgen.schedule import Schedule
+from hwgen.script import PRIMITIVES, Argument, Edit, write
 from hwgen.spec.expression import Access, Assign, walk
 from hwgen.verify.nest_workloads import Draws
 

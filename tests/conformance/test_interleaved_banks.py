@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hwgen.codegen.padding import padded
+from hwgen.codegen.lower.padding import paddings
+from hwgen.compiled import Compiled
 from hwgen.errors import HwgenError
 from hwgen.model.bank_cycles import Touched, served_cycles, shared_banks
 from hwgen.model.compiled import have_compiler
 from hwgen.model.timing import simulate_timing
 from hwgen.pipeline import Compilation, compile_kernel
 from hwgen.polyhedral.search import Candidate
-from hwgen.polyhedral.tiling import Align, Tiling
 from hwgen.report.html import page
 from hwgen.report.simulation import simulation_text
 from hwgen.report.trace_events import trace
@@ -59,22 +59,26 @@ def searched(m: int = 256, n: int = 256, banks: int = 16) -> Compilation:
     return compile_kernel(statements(shapes, TRANSPOSED), chip(BANKS=banks), options=QUICK)
 
 
-def with_aligns(kernel: Compilation, *aligns: Align) -> Compilation:
-    """The same tiles with other padding, or with none."""
-    tiling = replace(kernel.tiling, aligns=aligns)
-    return compile_kernel(kernel.workload, kernel.hardware, Candidate(tiling, 0.0))
+def dense(kernel: Compiled) -> TreeCompilation:
+    """The same tiles without padding."""
+    lines = [line for line in script_of(kernel).splitlines() if "storage_align" not in line]
+    return compiled(kernel, "\n".join(lines))
+
+
+def compiled(kernel: Compiled, script: str) -> TreeCompilation:
+    """Another schedule of the same workload."""
+    return compile_script(kernel.workload, kernel.hardware, script)
 
 
 def squares(size: int) -> Compilation:
     """Square tiles, padded as is best for them."""
     found = searched()
-    tiling = replace(found.tiling, tiles=(("m", size), ("n", size)), aligns=())
-    tiling = padded(found.scop, found.hardware, tiling)
+    tiling = replace(found.tiling, tiles=(("m", size), ("n", size)))
     return compile_kernel(found.workload, found.hardware, Candidate(tiling, 0.0))
 
 
-def busy(kernel: Compilation) -> int:
-    return kernel.kernel.timing.unit("vector").busy
+def busy(kernel: Compiled) -> int:
+    return kernel.timing.unit("vector").busy
 
 
 def test_a_transposed_operand_is_padded() -> None:
@@ -97,7 +101,7 @@ def test_padding_makes_every_access_conflict_free() -> None:
 
 def test_without_padding_the_lanes_wait_for_one_bank_and_the_report_says_which() -> None:
     """Sixteen lanes read one bank with two ports, and another operand wants it too."""
-    kernel = with_aligns(squares(32))
+    kernel = dense(squares(32))
     assert busy(kernel) == 64 * (4 + 9 * 32 * 32 // LANES)
     (conflict,) = shared_banks(kernel.program, kernel.hardware)
     assert (conflict.intrinsic, conflict.operand, conflict.memory) == ("add", "y", "local")
@@ -110,19 +114,19 @@ def test_without_padding_the_lanes_wait_for_one_bank_and_the_report_says_which()
 def test_pages_show_what_calls_lose_to_their_own_accesses() -> None:
     kernel = squares(32)
     assert "there is no bank conflict" in page(kernel)
-    dense = page(with_aligns(kernel))
+    shown = page(dense(kernel))
     assert (
-        "Calls waited 32,768 cycles for ports that others, or accesses of their own, held" in dense
+        "Calls waited 32,768 cycles for ports that others, or accesses of their own, held" in shown
     )
-    assert "its own y" in dense
+    assert "its own y" in shown
     assert '"local banks"' in trace(kernel)
 
 
 def test_the_search_finds_a_kernel_without_conflicts() -> None:
     kernel = searched()
     assert shared_banks(kernel.program, kernel.hardware) == ()
-    assert kernel.tiling.aligns
-    assert kernel.cycles < 0.8 * with_aligns(squares(32)).cycles
+    assert "storage_align" in script_of(kernel)
+    assert kernel.cycles < 0.8 * dense(squares(32)).cycles
 
 
 def test_the_script_says_the_padding_and_gives_it_again() -> None:
@@ -139,9 +143,7 @@ def test_a_script_decides_itself() -> None:
     """Nothing is added to what it says: no padding without `storage_align`, another with it."""
     kernel = squares(32)
     script = script_of(kernel)
-    lines = [line for line in script.splitlines() if "storage_align" not in line]
-    dense = compile_script(kernel.workload, kernel.hardware, "\n".join(lines))
-    assert dense.cycles == with_aligns(kernel).cycles
+    assert set(dense(kernel).layouts["b_local"].strides) == {32, 1}
     other = script.replace("(b_local, 0, 16, 1)", "(b_local, 0, 32, 3)")
     assert other != script
     made = compile_script(kernel.workload, kernel.hardware, other)
@@ -158,16 +160,18 @@ def test_padding_that_does_not_fit_is_an_error_of_capacity() -> None:
         compile_script(kernel.workload, kernel.hardware, script)
     known = caught.value.diagnostic
     assert "b_local 2 x 2109 entries" in known.found
-    assert known.repair == "the same tiles fit without storage_align (script:13)"
+    line = 1 + next(n for n, x in enumerate(script.splitlines()) if "storage_align" in x)
+    assert known.repair == f"the same tiles fit without storage_align (script:{line})"
 
 
 def test_a_full_memory_leaves_no_room_for_padding() -> None:
     """Tiles of 16 x 85 leave 32 entries, and a padded one takes 84 more in each of two slots."""
     found = searched()
-    tiling = replace(found.tiling, tiles=(("m", 16), ("n", 85)), aligns=())
+    tiling = replace(found.tiling, tiles=(("m", 16), ("n", 85)))
     entries = [tiling.slot[s] * tiling.entries(s) for s in ("a_local", "b_local", "y_local")]
     assert sum(entries) == 8192 - 32
-    assert padded(found.scop, found.hardware, tiling).aligns == ()
+    kernel = compile_kernel(found.workload, found.hardware, Candidate(tiling, 0.0))
+    assert "storage_align" not in script_of(kernel)
 
 
 @pytest.mark.parametrize("banks", [1, 2, 8, 64])
@@ -195,12 +199,11 @@ def test_padding_stays_only_where_the_kernel_is_faster() -> None:
     """Rows that are apart are short bursts, which a bus with few in flight takes long for."""
     shapes = {"a": "16, 256", "b": "256, 16", "y": "16, 256"}
     kernel = compile_kernel(statements(shapes, TRANSPOSED), chip(IN_FLIGHT=1), options=QUICK)
-    tiling = replace(kernel.tiling, aligns=())
-    apart = padded(kernel.scop, kernel.hardware, tiling)
-    assert apart.aligns
-    other = compile_kernel(kernel.workload, kernel.hardware, Candidate(apart, 0.0))
+    assert "storage_align" not in script_of(kernel)
+    (align,) = paddings(kernel.hardware, kernel.kernel.made.lowered)
+    text = f"s.storage_align('{align.tensor}', {align.axis}, {align.factor}, {align.offset})"
+    other = compiled(kernel, script_of(kernel) + text)
     assert kernel.cycles < 0.8 * other.cycles
-    assert not kernel.tiling.aligns
 
 
 def test_padding_that_fits_its_phase_and_not_the_kernel_is_left_out() -> None:
@@ -358,17 +361,3 @@ def test_the_cost_counts_every_access(drawn: tuple[int, tuple[int, ...], list[To
     found = served_cycles(at_once, extents, tuple(operands))
     assert found == one_by_one(at_once, extents, operands)
     assert found >= -(-prod(extents) // at_once)
-
-
-@given(st.sampled_from(FEW), st.integers(1, 4000), st.data())
-def test_an_align_takes_the_least_step(factor: int, entries: int, data: st.DataObject) -> None:
-    offset = data.draw(st.integers(0, factor - 1))
-    step = Align("s", 0, factor, offset).step(entries)
-    assert step % factor == offset
-    assert entries <= step < entries + factor
-
-
-def test_dense_tilings_print_no_padding() -> None:
-    tiling: Tiling = with_aligns(squares(32)).tiling
-    assert "steps of" not in str(tiling)
-    assert "dimension 0 in steps of 16*n + 1 entries" in str(squares(32).tiling)

@@ -72,7 +72,7 @@ def right(kernel: Compiled) -> bool:
 
 
 def test_every_script_is_tried() -> None:
-    tried = {*SHIPPED, "two_convolutions"}
+    tried = {*SHIPPED, "two_convolutions", "two_convolutions_rows"}
     assert {p.name for p in SCHEDULES.glob("*.script")} == {f"{s}.script" for s in tried}
 
 
@@ -84,6 +84,43 @@ def test_rows_between_two_convolutions_stay_on_the_chip() -> None:
     assert {n: t.times for n, t in found.items() if n != "x"} == {"w1": 1, "w2": 1, "y": 1}
     assert found["x"].times == (8 // 2) * 6 / 12  # blocks of two rows, each from six of twelve
     assert right(kernel)
+
+
+def convolutions(height: int, script: str) -> Compiled:
+    given = load_workload(SCHEDULES / "two_convolutions.yaml", {"H": height, "W": 6, "C": 16})
+    return compile_script(given, chip(), script)
+
+
+@pytest.mark.parametrize("height", [2, 4, 8, 9, 14])
+def test_rows_are_kept_while_a_window_reads_them(height: int) -> None:
+    """Each byte crosses the bus once, no row is computed twice, four rows of the intermediate have
+    room; the last rows of an odd height too."""
+    kernel = convolutions(height, text("two_convolutions_rows"))
+    assert {n: t.times for n, t in crossings(kernel).items()} == dict.fromkeys(
+        ("x", "w1", "w2", "y"), 1
+    )
+    assert kernel.program.buffer["h"].slots == (4 if height > 2 else 1)
+    assert right(kernel)
+
+
+@pytest.mark.parametrize(("rows", "fewer"), [("h'[^%]*% ", 4), ("x_local[^%]*% ", 6)])
+def test_a_row_that_is_still_read_is_not_overwritten(rows: str, fewer: int) -> None:
+    """One row less than a window and those on the way take."""
+    script = text("two_convolutions_rows")
+    less = re.sub(rf"(transform_layout\('?{rows}){fewer}", rf"\g<1>{fewer - 1}", script)
+    assert less != script
+    with pytest.raises(HwgenError, match="H411") as caught:
+        convolutions(8, less)
+    assert "after" in caught.value.diagnostic.found
+    assert "in its place" in caught.value.diagnostic.found
+    more = re.sub(rf"(transform_layout\('?{rows}){fewer}", rf"\g<1>{fewer + 1}", script)
+    assert right(convolutions(8, more))
+
+
+def test_rows_that_take_turns_are_in_no_other_place() -> None:
+    with pytest.raises(HwgenError, match="H413") as caught:
+        convolutions(8, text("two_convolutions_rows") + "s.alias('h', 't')\n")
+    assert caught.value.diagnostic.found == "a layout of h that repeats"
 
 
 @pytest.mark.parametrize("script", SHIPPED)

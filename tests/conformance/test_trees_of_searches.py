@@ -1,5 +1,5 @@
-"""What the search finds, printed as a script and lowered as the tree that it makes: right, on every
-chip with units, at sizes that end within lanes and tiles; and about as fast as its tiling."""
+"""What the search finds: right, on every chip with units, at sizes that end within lanes and tiles;
+and its script makes the same program."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from hwgen.model.compiled import have_compiler
-from hwgen.pipeline import Compilation, PhasedCompilation, compile_kernel
+from hwgen.pipeline import compile_kernel
 from hwgen.schedule import Schedule
 from hwgen.scripting import script_of
 from hwgen.spec.load import load_hardware, load_workload
-from hwgen.tilings import Tiled, build_tiling, join_tilings
 from hwgen.trees import compile_tree
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
@@ -41,11 +40,6 @@ PAIRS: tuple[tuple[str, str, dict[str, int]], ...] = (
 )
 
 
-SLOWER = {"gemmini": 1.08}
-"""Where a tile takes several calls, what was computed last is stored behind all of them, not behind
-the first."""
-
-
 @pytest.mark.parametrize(("chip", "name", "sizes"), PAIRS, ids=str)
 def test_the_tree_of_a_search_is_right(chip: str, name: str, sizes: dict[str, int]) -> None:
     hardware = load_hardware(ROOT / "hw_specs" / f"{chip}.yaml")
@@ -53,15 +47,6 @@ def test_the_tree_of_a_search_is_right(chip: str, name: str, sizes: dict[str, in
     known = dict(load_workload(path).sizes)
     workload = load_workload(path, {n: v for n, v in sizes.items() if n in known})
     found = compile_kernel(workload, hardware, options=QUICK)
+    examine(found, draw_inputs(workload, 2), "both" if have_compiler() else "python")
     tree = compile_tree(Schedule(workload, hardware).replay(script_of(found)))
-    examine(tree, draw_inputs(workload, 2), "both" if have_compiler() else "python")
-    assert tree.cycles <= SLOWER.get(chip, 1.05) * as_tilings(found).timing.cycles
-
-
-def as_tilings(found: Compilation) -> Tiled:
-    """The same tilings, carried through to a program without a tree."""
-    if len(found.parts) == 1:
-        return build_tiling(found.workload, found.hardware, found.scop, found.tiling)
-    phases = [(c.scop, c.tiling) for c in found.parts]
-    spilled = [s.tensor for s in found.spills] if isinstance(found, PhasedCompilation) else []
-    return join_tilings(found.workload, found.hardware, phases, spilled, 0)
+    assert tree.source.c == found.source.c

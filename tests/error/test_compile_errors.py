@@ -16,6 +16,7 @@ from hwgen.spec.hardware import HardwareSpec
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
 from tests.conftest import Golden
+from tests.sampling import QUICK
 
 HERE = Path(__file__).parent / "compile"
 SPEC = Path(__file__).parents[2] / "hw_specs" / "vta.yaml"
@@ -88,6 +89,7 @@ def test_no_schedule_has_low_addresses(tmp_path: Path) -> None:
         compile_kernel(
             hwgen.load_workload(WORKLOADS / "add.yaml", {"M": 4096}),
             reaching(tmp_path, 0),
+            options=QUICK,
         )
     assert caught.value.code == "H616"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hwgen.schedule import PRIMITIVES
+from hwgen.script import PRIMITIVES
 from hwgen.spec.workload import Workload
 from tests.conftest import Golden
 from tests.unit.nest import toy

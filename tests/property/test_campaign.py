@@ -130,7 +130,7 @@ def test_a_compiler_error_that_only_a_defect_can_cause_is_a_failure(
 ) -> None:
     def defect(workload: Workload, hardware: HardwareSpec, rank: int) -> None:
         del workload, hardware, rank
-        raise HwgenError("H406", "the schedule breaks a dependence")
+        raise HwgenError("H303", "a match that is none")
 
     checked(defect)
     assert campaign(SPEC, [GEMM], 5, seed=0).results[0].failure is not None

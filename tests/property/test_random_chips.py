@@ -201,7 +201,7 @@ RARE = {
 @pytest.mark.parametrize(
     ("base", "count", "seed"),
     [
-        (None, 60, 0),
+        (None, 40, 0),
         (VTA, 24, 0),
         (ROOT / "tests" / "specs" / "two_stage.yaml", 24, 0),
     ],

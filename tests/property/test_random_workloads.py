@@ -125,7 +125,7 @@ REFUSED: dict[str, tuple[str, str, str]] = {
     "an intermediate transposed onto itself": (
         "s: int32[8, 8]; w: int8[8, 8]; y: int8[8, 8]",
         "s[i, j] += w[i, r] * w[j, r]; y[i, j] = int8(s[i, j] + s[j, i])",
-        "H503",
+        "H422",
     ),
     "a consumer that runs over the reduction": (
         "x: int8[4, 5]; t: int32[4, 5]; s: int32[4]; y: int8[4, 5]",

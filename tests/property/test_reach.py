@@ -13,13 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hwgen.codegen.lower.program
-import hwgen.tilings
 from hwgen.codegen.absorption import Absorption, Walk
 from hwgen.codegen.lower.sites import Around, CallSite
-from hwgen.codegen.lowering import Calls
 from hwgen.codegen.program import Image, KernelLoop, KernelProgram
 from hwgen.codegen.reach import check_reach, reach
-from hwgen.codegen.sites import Address
+from hwgen.codegen.touches import Address
 from hwgen.model.geometry import reach as ends_of
 from hwgen.model.trace import CallEvent, calls
 from hwgen.pipeline import compile_kernel
@@ -28,8 +26,7 @@ from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload
 from hwgen.spec.ranges import Range
 from hwgen.spec.workload import Workload
-from hwgen.tilings import build_tiling
-from hwgen.trees import TreeCompilation, compile_tree
+from hwgen.trees import compile_tree
 from tests.sampling import QUICK
 
 ROOT = Path(__file__).parents[2]
@@ -38,7 +35,7 @@ RELAXED = settings(deadline=None, derandomize=True)
 Ranges = dict[Hashable, list[Range]]
 """By calls that look alike, the range of each operand's addresses."""
 
-Lowered = tuple[KernelProgram, HardwareSpec, Sequence[Calls]]
+Lowered = tuple[KernelProgram, HardwareSpec, Sequence[CallSite]]
 """A program, its chip, and the sites that it was lowered from."""
 
 extents = st.one_of(st.integers(2, 40), st.sampled_from((63, 64, 100, 128, 257)))
@@ -59,9 +56,9 @@ SHAPES = {
 def lowered(chip: str, workload: str, sizes: dict[str, int]) -> Lowered:
     """The kernel that the search takes."""
     hardware = load_hardware(ROOT / "hw_specs" / f"{chip}.yaml")
-    known: list[Sequence[Calls]] = []
+    known: list[Sequence[CallSite]] = []
 
-    def recorded(workload: Workload, images: Collection[Image], sites: Sequence[Calls]) -> None:
+    def recorded(workload: Workload, images: Collection[Image], sites: Sequence[CallSite]) -> None:
         known.append(sites)
         check_reach(workload, images, sites)
 
@@ -70,15 +67,11 @@ def lowered(chip: str, workload: str, sizes: dict[str, int]) -> Lowered:
     made = found.kernel.made
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(hwgen.codegen.lower.program, "check_reach", recorded)
-        patch.setattr(hwgen.tilings, "check_reach", recorded)
-        if isinstance(made, TreeCompilation):
-            program = compile_tree(made.schedule).program
-        else:
-            program = build_tiling(found.workload, hardware, found.scop, found.tiling).program
+        program = compile_tree(made.schedule).program
     return program, hardware, known[-1]
 
 
-def stated(sites: Sequence[Calls]) -> Ranges:
+def stated(sites: Sequence[CallSite]) -> Ranges:
     """What the sites say."""
     found: Ranges = {}
     for site in sites:

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from hwgen import nest_pipeline, script_refit, scripting
-from hwgen.codegen import layout_order
+from hwgen import completing, nest_pipeline
+from hwgen.codegen.lower import trials
 from hwgen.errors import HwgenError
 from hwgen.nest_pipeline import compile_nest
+from hwgen.pipeline import compile_kernel
 from hwgen.schedule import Schedule
+from hwgen.script_refit import exceeds
 from hwgen.spec.load import load_hardware, load_workload, parse_workload
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -42,37 +44,27 @@ def test_of_a_schedule_that_is_made_to_fit() -> None:
     hardware = load_hardware(ROOT / "hw_specs/cpu_generic.yaml")
     tensors = {"a": "int32[8]", "b": "int32[8]"}
     workload = parse_workload({"name": "copy", "tensors": tensors, "compute": ["b[i] = a[i] + 1"]})
+    schedule = Schedule(workload, hardware)
+    schedule.split("i", factor=4)
     with pytest.raises(HwgenError) as raised:
-        script_refit._fits(  # pyright: ignore[reportPrivateUsage]
-            Schedule(workload, hardware), {}, "", _fail
-        )
+        exceeds(schedule, schedule.trace(), "", HwgenError("H502", "too large"), _fail)
     assert raised.value.code == DEFECT
 
 
 def test_of_the_kernel_that_a_script_may_begin(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scripting, "compile_kernel", _fail)
+    monkeypatch.setattr(completing, "compile_kernel", _fail)
     hardware = load_hardware(ROOT / "hw_specs/vta.yaml")
     workload = load_workload(ROOT / "workloads/gemm.yaml")
     with pytest.raises(HwgenError) as raised:
-        scripting._automatic(  # pyright: ignore[reportPrivateUsage]
-            Schedule(workload, hardware), scripting.DEFAULTS
+        completing._automatic(  # pyright: ignore[reportPrivateUsage]
+            Schedule(workload, hardware), completing.DEFAULTS
         )
     assert raised.value.code == DEFECT
 
 
 def test_of_the_calls_that_a_layout_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layout_order, "absorb", _fail)
-    monkeypatch.setattr(layout_order, "_walks", lambda *_: ())  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    monkeypatch.setattr(trials, "sites_of", _fail)
+    hardware = load_hardware(ROOT / "hw_specs/gemmini.yaml")
     with pytest.raises(HwgenError) as raised:
-        layout_order.absorbed_call(*[_Any()] * 4)  # pyright: ignore[reportArgumentType]
+        compile_kernel(load_workload(ROOT / "workloads/gemm_scaled.yaml"), hardware)
     assert raised.value.code == DEFECT
-
-
-class _Any:
-    """Has whatever is asked of it."""
-
-    def __getattr__(self, _: str) -> _Any:
-        return self
-
-    def __call__(self, *_: object) -> bool:
-        return False

@@ -249,7 +249,7 @@ def test_the_rule_can_fail(rule: Rule, path: str, text: str) -> None:
     [
         (
             imports_go_one_way,
-            "hwgen/codegen/lowering.py",
+            "hwgen/codegen/layout.py",
             "from hwgen.spec.workload import Workload",
         ),
         (imports_go_one_way, "hwgen/model/timing.py", "from . import reference\nimport numpy"),

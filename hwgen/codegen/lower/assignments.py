@@ -139,6 +139,7 @@ def _no_lanes(site: Site, intrinsic: Intrinsic) -> HwgenError:
     return HwgenError(
         "H422",
         f"the loops inside {site.block.name} are no lanes of {intrinsic.name}",
+        field=f"blocks.{site.block.name}",
         found=", ".join(f"{n}: {site.extents[n]}" for n in chain) or "no loop",
         allowed=", ".join(f"{n}: {e}" for n, e in intrinsic.iterators) or "no lanes",
         repair="split loops to the lanes' extents, and reorder those to the inside",

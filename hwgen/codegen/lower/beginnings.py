@@ -40,6 +40,7 @@ def _begun(covered: Covered, site: Site, hardware: HardwareSpec) -> Covered:
         raise HwgenError(
             "H424",
             f"nothing begins the sums of {stage.tensor}",
+            field=f"blocks.{site.block.name}",
             found=f"{call.intrinsic.name}, which adds to what is there",
             allowed=f"an intrinsic that does the same to {start}, or a block that sets it",
             repair=f"decompose_reduction({stage.tensor!r}, ...), and tensorize what it makes",

@@ -60,14 +60,18 @@ class Covered:
     )
 
 
+IN_PLACE = ("H411", "H413")
+"""Errors of tensors in the place of others."""
+
+
 def covered(
     state: State, homes: Homes, hardware: HardwareSpec, views: Mapping[str, View]
 ) -> Covered:
     """Every block with its call; `views`: tensors that only move an input's elements.
 
     Raises:
-        HwgenError: H411 a call in the place of what is still needed; H421 a block without
-            intrinsics; H422 one that its intrinsics do not compute.
+        HwgenError: H421 a block without intrinsics; H422 one that its intrinsics do not compute,
+            or only in the place of what is still needed.
     """
     views = {t: v for t, v in views.items() if _is_view(state, t)}
     root = map_blocks(state.root, lambda b: None if b.stage in views else b)
@@ -75,9 +79,20 @@ def covered(
     try:
         return _covered(state, homes, hardware, views, together=True)
     except HwgenError as error:
-        if error.code != "H411":
+        if error.code not in IN_PLACE:
             raise
+    try:
         return _covered(state, homes, hardware, views, together=False)
+    except HwgenError as error:
+        if error.code not in IN_PLACE:
+            raise
+        raise HwgenError(
+            "H422",
+            "calls would write where something is that is still needed",
+            found=f"{error.diagnostic.message}, as {error.diagnostic.found}",
+            allowed="intrinsics that write elsewhere, or operands that nothing reads afterwards",
+            repair="a copy of that operand for these calls (cache_read)",
+        ) from None
 
 
 def _covered(

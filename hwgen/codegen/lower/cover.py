@@ -49,6 +49,7 @@ def steps_of(state: State, site: Site, hardware: HardwareSpec) -> list[Step]:
         raise HwgenError(
             "H421",
             f"no call computes {block.name}",
+            field=f"blocks.{block.name}",
             found=str(stage),
             allowed="an intrinsic for every block",
             repair=f"tensorize({(site.names or (block.name,))[-1]!r}, ...)",
@@ -69,6 +70,7 @@ def steps_of(state: State, site: Site, hardware: HardwareSpec) -> list[Step]:
     raise HwgenError(
         "H422",
         f"{', '.join(x.name for x in pool)} cannot compute {block.name}",
+        field=f"blocks.{block.name}",
         found=search.shown(),
         allowed="; ".join(f"{x.name}: {x.semantics[0]}" for x in pool),
         repair="other intrinsics, or tensors in the memories and of the types that these take",

@@ -145,6 +145,7 @@ def _check_neutral(covered: Covered, site: Site, call: BlockCall, iterator: str,
         raise HwgenError(
             "H423",
             f"lanes of {call.intrinsic.name} past the end of {loop} would change {stage.tensor}",
+            field=f"blocks.{stage.tensor}",
             found=f"operands that hold {', '.join(map(str, contents.values())) or 'data'} there",
             allowed="zeros there, or lanes of which fewer take part",
             repair="pad the loop, or an extent that is a multiple of the lanes",

@@ -11,14 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from hwgen.codegen.allocation import place_in
 from hwgen.codegen.lower.blocks import BlockCall
 from hwgen.codegen.lower.nests import Leaf, Nest, Piece
 from hwgen.codegen.lower.places import Place, Places
-from hwgen.codegen.overlap import Slot
-from hwgen.codegen.placement import Wanted
+from hwgen.codegen.placement import Slot, Wanted, by_bank, first_fit
 from hwgen.codegen.program import Buffer
 from hwgen.errors import HwgenError
+from hwgen.polyhedral.capacity import Alive, buffers_exceed
 from hwgen.spec.hardware import HardwareSpec, Memory
 
 
@@ -80,11 +79,11 @@ def _placed(
     tight = [_wanted(place, life.first, life.last) for place, life in wanted]
     for attempt in (alone, by_loop):
         try:
-            return list(place_in(memory, attempt, meeting))
+            return list(_in_memory(memory, attempt, meeting))
         except HwgenError as error:
             if error.code != "H502":
                 raise
-    return list(place_in(memory, tight, meeting))
+    return list(_in_memory(memory, tight, meeting))
 
 
 def _wanted(place: Place, first: int, last: int) -> Wanted:
@@ -136,3 +135,43 @@ def _numbered(
 
 def _count(piece: Piece) -> int:
     return 1 if isinstance(piece, Leaf) else sum(map(_count, piece.body))
+
+
+def _alive(wanted: Wanted) -> Alive:
+    layout = wanted.layout
+    return Alive(wanted.name, layout.memory, layout.slots, layout.slot_entries)
+
+
+def _in_memory(
+    memory: Memory,
+    wanted: Sequence[Wanted],
+    overlapping: Mapping[tuple[Slot, Slot], float],
+) -> Iterator[Buffer]:
+    """The buffers of one memory at their addresses.
+
+    Raises:
+        HwgenError: H502 where they do not fit.
+    """
+    if memory.banks is None or memory.banks.count == 1:
+        placed = first_fit(wanted)
+    else:
+        placed = by_bank(memory.banks, wanted, overlapping)
+    if any(p.exceeds for p in placed):
+        worst, *others = sorted(placed, key=lambda p: -p.exceeds)
+        alive = [
+            (_alive(p.wanted), p.wanted.first, p.wanted.last, p.base) for p in (worst, *others)
+        ]
+        raise buffers_exceed(memory, worst.wanted.usable, alive)
+    for p in placed:
+        w, banks = p.wanted, memory.banks
+        yield Buffer(
+            w.name,
+            memory.name,
+            w.tensor,
+            p.base,
+            w.layout.slots,
+            w.layout.slot_entries,
+            w.layout.text,
+            p.stride,
+            tuple(r.start for r in p.banks(banks)) if banks is not None and banks.ways == 1 else (),
+        )

@@ -13,7 +13,7 @@ from itertools import combinations
 
 from hwgen.codegen.lower.sites import CallSite
 from hwgen.codegen.lower.stream import Stream
-from hwgen.codegen.overlap import Slot
+from hwgen.codegen.placement import Slot
 from hwgen.polyhedral.semantics import marginal_cycles
 from hwgen.spec.hardware import Banks, Memory
 

@@ -10,12 +10,9 @@ from itertools import permutations
 from math import prod
 
 from hwgen.codegen.lower.blocks import Covered
-from hwgen.codegen.lower.live import apart
-from hwgen.codegen.lower.nests import Piece, peeled
 from hwgen.codegen.lower.places import Place, Places
-from hwgen.codegen.lower.sites import Builder, CallSite, Known, sites_of
-from hwgen.errors import HwgenError
-from hwgen.polyhedral.nest.state import map_blocks
+from hwgen.codegen.lower.sites import CallSite
+from hwgen.codegen.lower.trials import Trials
 from hwgen.spec.hardware import Intrinsic
 
 FREE_STEPS = 64
@@ -34,15 +31,12 @@ def in_best_order(covered: Covered, places: Places, whole: Mapping[str, Collecti
     particular = [p.name for p in found.values() if _is_particular(covered, places, p)]
     if not particular:
         return places
-    # When a block runs decides nothing about its calls.
-    root = map_blocks(covered.state.root, lambda b: replace(b, shifts=(), band=(), lag=0))
-    ordered = {s.tensor for s in covered.state.stages if s.ordered}
-    search = _Search(covered, peeled(root, whole, ordered=ordered))
+    trials = Trials(covered, whole)
     for _ in range(ROUNDS if len(particular) > 1 else 1):
         for name in particular:
             users = frozenset(block for (block, _), p in places.items() if p.name == name)
             ways = [replace(found[name], strides=strides) for strides in _ways(found[name])]
-            costs = [search.calls(_with(places, found | {name: w}), users) for w in ways]
+            costs = [_calls(trials.sites(_with(places, found | {name: w}), users)) for w in ways]
             found[name] = ways[costs.index(min(costs))]
     return _with(places, found)
 
@@ -51,25 +45,11 @@ def _with(places: Places, found: Mapping[str, Place]) -> Places:
     return {use: found[p.name] for use, p in places.items()}
 
 
-class _Search:
-    """What calls an order takes."""
-
-    def __init__(self, covered: Covered, pieces: Sequence[Piece]) -> None:
-        self.covered, self.pieces = covered, pieces
-        self.known = Known.nothing()
-
-    def calls(self, places: Places, users: frozenset[str]) -> float:
-        """Calls of some blocks in all iterations."""
-        builder = Builder(self.covered, places, apart(places), only=users, known=self.known)
-        try:
-            sites = list(sites_of(builder.items(self.pieces)))
-        except HwgenError as error:
-            if error.code != "H614":
-                raise
-            return float("inf")
-        if not all(map(_begins, sites)):
-            return float("inf")
-        return sum(s.absorbed.issued * prod(x.high - x.low for x in s.loops) for s in sites)
+def _calls(sites: Sequence[CallSite] | None) -> float:
+    """Calls in all iterations."""
+    if sites is None or not all(map(_begins, sites)):
+        return float("inf")
+    return sum(s.absorbed.issued * prod(x.high - x.low for x in s.loops) for s in sites)
 
 
 def _begins(site: CallSite) -> bool:

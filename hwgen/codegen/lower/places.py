@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import lcm, prod
 
-from hwgen.codegen.layout import BufferLayout
-from hwgen.codegen.layout_order import dense
+from hwgen.codegen.layout import BufferLayout, dense
 from hwgen.codegen.lower.blocks import BlockCall, Covered
 from hwgen.codegen.lower.cuts import Cut, cut_of, longest, sizes_of
 from hwgen.codegen.lower.images import axes, image_of
@@ -23,6 +22,7 @@ from hwgen.codegen.program import Image
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.affine import Affine, combine
 from hwgen.polyhedral.nest.aliases import places_of
+from hwgen.polyhedral.nest.rolling import repeated
 from hwgen.polyhedral.nest.state import State, Storage, Tensor
 from hwgen.polyhedral.nest.terms import interval, simplify
 from hwgen.spec.expression import Binary, Const, Expr, Name, add, multiply, names, substitute
@@ -41,7 +41,8 @@ class Place:
     `strides`, in entries, of the coordinates. `turn`: over loops, the number of the tile in use,
     whose remainder by `slots` is its slot. `image`: where it is one. `dimensions`: of a layout by
     hand, over the distances `d0, d1, ...` from the origin, of which then `counts` and `strides`
-    are. `aligns`: of a coordinate, what its stride is modulo what, in entries."""
+    are. `aligns`: of a coordinate, what its stride is modulo what, in entries. `rolled`: over these
+    distances, what the slot in use is the remainder of, where a layout by hand repeats."""
 
     name: str
     tensor: str
@@ -59,6 +60,14 @@ class Place:
     image: Image | None = None
     dimensions: tuple[Expr, ...] = ()
     aligns: tuple[tuple[int, int, int], ...] = ()
+    rolled: Expr | None = None
+
+    def turned(self, indices: Sequence[Expr], extents: Mapping[str, int]) -> Expr | None:
+        """What the slot of an element is the remainder of, where a layout by hand says it."""
+        if self.rolled is None:
+            return None
+        table = {f"d{d}": e for d, e in enumerate(self._distances(indices))}
+        return simplify(substitute(self.rolled, table), extents)
 
     def block(self, indices: Sequence[Expr], extents: Mapping[str, int]) -> Expr:
         """The first entry of an element's block of lanes, from the first of its slot."""
@@ -148,7 +157,8 @@ class Place:
             distance = f"floor(({distance})/{size})" if size > 1 else distance
             terms.append(f"{stride}*({distance})" if stride != 1 else f"{distance}")
         terms += [f"{k}*({index[d]} mod {n})" for d, n, k in self.rows if d is not None and n > 1]
-        slot = f"({self.turn}) mod {self.slots}" if self.slots > 1 else "0"
+        number = self.turned([Name(n) for n in index], dict.fromkeys(index, 1 << 30)) or self.turn
+        slot = f"({number}) mod {self.slots}" if self.slots > 1 else "0"
         parameters = sorted({n for o in self.origins for n in names(o)} | {*self.turn.names})
         head = f"[{', '.join(parameters)}] -> " if parameters else ""
         entry = " + ".join(terms) or "0"
@@ -223,7 +233,7 @@ def _wanted(
                     break
             else:
                 if forms and not several:
-                    raise _differ(tensor, forms[0].cut, call.intrinsic.name, cut)
+                    raise _differ(tensor, forms[0], call.intrinsic.name, cut, site.block.name)
                 forms.append(_Held(cut, [operand], [use]))
     return result
 
@@ -242,18 +252,21 @@ def _laid_out(covered: Covered, tensor: str) -> bool:
     return is_input or tensor in covered.views
 
 
-def _differ(tensor: str, known: Cut, intrinsic: str, cut: Cut) -> HwgenError:
+def _differ(tensor: str, known: _Held, intrinsic: str, cut: Cut, block: str) -> HwgenError:
     return HwgenError(
         "H503",
         f"calls disagree on the entries of {tensor}",
-        found=f"{_shown(known)}, and for {intrinsic} {_shown(cut)}",
+        field=f"blocks.{block}",
+        found=f"{intrinsic} takes {_shown(cut)}, and {known.uses[0][0]} {_shown(known.cut)}",
         allowed="one layout for a tensor that calls write",
-        repair=f"a copy of {tensor} for one of them (cache_read, cache_write)",
+        repair=f"lanes of the same extents, or a copy of {tensor} for one of them (cache_read, "
+        "cache_write)",
     )
 
 
 def _shown(cut: Cut) -> str:
-    return " x ".join(f"{n} of dimension {d}" if d is not None else str(n) for d, n in cut) or "1"
+    parts = (f"{n} along {'no dimension' if d is None else f'dimension {d}'}" for d, n in cut)
+    return ", ".join(parts) or "one at a time"
 
 
 def _image(
@@ -305,16 +318,20 @@ def _buffer(
     low = max(o.address.minimum for o in operands)
     high = min(memory.capacity_entries, *(o.address.maximum + 1 for o in operands))
     dimensions = _dimensions(tensor, storage, sizes)
+    rolled: Expr | None = None
     if dimensions:
         spans = {f"d{d}": n for d, n in enumerate(counts)}
         dimensions = tuple(simplify(e, spans) for e in dimensions)
+        repeats = repeated(dimensions) if slots == 1 else None
+        if repeats is not None:
+            (rolled, slots), dimensions = repeats, dimensions[1:] or (Const(0),)
         counts = tuple(interval(e, spans)[1] + 1 for e in dimensions)
     place = Place(
         tensor.name, _origin(covered.state, tensor.name), memory.name, touched.origins,
         sizes, counts, (),
         tuple((d, n, k) for (d, n), k in zip(rows, steps, strict=True)), home, slots, turn,
         lcm(*(o.address.step for o in operands)), range(low, max(low, high)),
-        dimensions=dimensions, aligns=_aligns(storage, memory),
+        dimensions=dimensions, aligns=_aligns(storage, memory), rolled=rolled,
     )  # fmt: skip
     place = replace(place, strides=place.arranged(range(len(counts))))
     return replace(place, reach=_fixed(place, storage, memory))

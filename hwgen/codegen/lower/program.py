@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count, groupby
+from itertools import groupby
 
 from hwgen.codegen.c_names import kernel_name
 from hwgen.codegen.configuration import configured
+from hwgen.codegen.layout import BufferLayout
 from hwgen.codegen.lower.bands import unbanded
 from hwgen.codegen.lower.beginnings import begun
 from hwgen.codegen.lower.blocks import Covered, covered
+from hwgen.codegen.lower.conflicts import Box
 from hwgen.codegen.lower.lanes import lanes_of
 from hwgen.codegen.lower.live import addresses, apart
 from hwgen.codegen.lower.meetings import meetings
 from hwgen.codegen.lower.nests import peeled
+from hwgen.codegen.lower.nodes import call_of, check_capacity, folded, repeated
 from hwgen.codegen.lower.orders import in_best_order
-from hwgen.codegen.lower.places import Place, places
+from hwgen.codegen.lower.places import Places, places
 from hwgen.codegen.lower.repeats import spread
 from hwgen.codegen.lower.siblings import in_order
 from hwgen.codegen.lower.sites import Builder, CallSite, Item
 from hwgen.codegen.lower.stream import Stream
-from hwgen.codegen.lowering import call_of, check_capacity, folded, numbered, repeated
-from hwgen.codegen.overlap import Slot
+from hwgen.codegen.placement import Slot
 from hwgen.codegen.program import If, KernelProgram, Loop, MicroKernelDef, Node, SyncNode
 from hwgen.codegen.reach import check_reach
-from hwgen.codegen.short_program import Box
 from hwgen.codegen.synchronisation import SyncSite, synchronise
 from hwgen.polyhedral.nest.legality import Homes
 from hwgen.polyhedral.nest.state import State, conjunction
@@ -37,11 +38,18 @@ from hwgen.spec.workload import Workload
 
 @dataclass(frozen=True)
 class Lowered:
-    """A program, and what was decided on the way to it."""
+    """A program, and what was decided on the way to it. `whole`: by block, the loops of which it
+    does whole blocks of lanes past the end."""
 
     covered: Covered
-    places: tuple[Place, ...]
+    places: Places
+    whole: Mapping[str, Collection[str]]
     program: KernelProgram
+
+    @property
+    def layouts(self) -> dict[str, BufferLayout]:
+        """How each buffer is laid out, by its name."""
+        return {p.name: p.layout for p in self.places.values() if p.image is None}
 
 
 def lower_tree(workload: Workload, hardware: HardwareSpec, state: State, homes: Homes) -> Lowered:
@@ -68,8 +76,8 @@ def lower_tree(workload: Workload, hardware: HardwareSpec, state: State, homes: 
     buffers = addresses(pieces, cover.calls, where, hardware, together)
     items = Builder(cover, where, buffers).items(pieces)
     stream = Stream(items)
-    held = tuple({p.name: p for p in where.values()}.values())
-    images = [p.image for p in held if p.image is not None]
+    held = {p.name: p for p in where.values()}
+    images = [p.image for p in held.values() if p.image is not None]
     check_reach(workload, images, stream.sites)
     kernels: list[MicroKernelDef] = []
     emission = _Emission(kernels, _by_site(synchronise(hardware, stream)))
@@ -84,9 +92,9 @@ def lower_tree(workload: Workload, hardware: HardwareSpec, state: State, homes: 
         images=tuple(images),
         buffers=tuple(buffers.values()),
         kernels=tuple(kernels),
-        body=numbered(folded(body), set(), count(len(stream.sites))),
+        body=folded(body),
     )
-    return Lowered(cover, held, configured(program, hardware))
+    return Lowered(cover, where, lanes.whole, configured(program, hardware))
 
 
 def _by_site(syncs: Iterable[SyncSite]) -> dict[tuple[int, bool], list[SyncSite]]:

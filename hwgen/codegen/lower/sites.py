@@ -12,7 +12,7 @@ from hwgen.codegen.lower.nests import Leaf, Nest, Piece
 from hwgen.codegen.lower.places import Place, Places
 from hwgen.codegen.lower.ranges import Ranges, bounded
 from hwgen.codegen.program import Buffer
-from hwgen.codegen.sites import Address, Touch, modulo
+from hwgen.codegen.touches import Address, Touch, modulo
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.affine import Affine, affine, combine
 from hwgen.polyhedral.nest.build import unique
@@ -137,7 +137,7 @@ class Builder:
         held = [self.places[leaf.block.name, k] for k in range(len(call.operands))]
         pairs = zip(call.operands, held, strict=True)
         offsets = [self._offset(leaf, k, a, p) for k, (a, p) in enumerate(pairs)]
-        turns = [self._later(leaf, place.turn) for place in held]
+        turns = [self._turn(leaf, a, p) for a, p in zip(call.operands, held, strict=True)]
         kept = {n for g in leaf.guards for n in names(g)}
         kept |= {n for turn in turns for n in turn.names}
         taking = self._taking_part(leaf, call, chain, kept)
@@ -177,6 +177,7 @@ class Builder:
                 raise HwgenError(
                     "H423",
                     f"{leaf.block.name} ends within the lanes of {call.intrinsic.name}",
+                    field=f"blocks.{leaf.block.name}",
                     found=f"{loop}: {low}..{high - 1} of {extent}",
                     allowed="the first lanes, or all where it has no field for fewer",
                     repair="pad the loop to a multiple of the lanes before splitting it",
@@ -235,11 +236,32 @@ class Builder:
             raise HwgenError(
                 "H423",
                 f"{leaf.block.name} has no entry of {place.name} for each call",
+                field=f"blocks.{leaf.block.name}",
                 found=f"entry {entry}",
                 allowed="a sum of loops, the same for all lanes of a call",
                 repair="split loops to multiples of the lanes' extents",
             )
         return found
+
+    def _turn(self, leaf: Leaf, access: Access, place: Place) -> Affine:
+        """The number of the tile in use, whose remainder is its slot."""
+        extents = self.covered.state.extents
+        indices = [apply(i, leaf.block.binding, extents) for i in access.indices]
+        number = place.turned(indices, extents)
+        if number is None:
+            return self._later(leaf, place.turn)
+        found = affine(number)
+        lanes = {x for _, x in self.covered.calls[leaf.block.name].lanes if x}
+        if found is None or not lanes.isdisjoint(found.names):
+            raise HwgenError(
+                "H423",
+                f"{leaf.block.name} has no slot of {place.name} for each call",
+                field=f"blocks.{leaf.block.name}",
+                found=f"number {number}",
+                allowed="a sum of loops, the same for all lanes of a call",
+                repair="let the layout repeat along a dimension that no lane moves along",
+            )
+        return self._later(leaf, found)
 
     @staticmethod
     def _later(leaf: Leaf, function: Affine) -> Affine:

@@ -1,6 +1,6 @@
 """A tree of sites with its loops cut short, and what each call conflicts with.
 
-As in `short_program`: what synchronisation is needed depends on counters near the ends of their
+What synchronisation is needed depends on counters near the ends of their
 ranges alone, so it is found on loops cut to their first and last iterations and a period between.
 """
 
@@ -10,9 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import lcm
 
-from hwgen.codegen.lower.ranges import bounded, is_bound
-from hwgen.codegen.lower.sites import Around, Body, CallSite, Item, sites_of
-from hwgen.codegen.short_program import (
+from hwgen.codegen.lower.conflicts import (
     Box,
     Counters,
     Instance,
@@ -23,7 +21,9 @@ from hwgen.codegen.short_program import (
     latest,
     segments,
 )
-from hwgen.codegen.sites import Touch
+from hwgen.codegen.lower.ranges import bounded, is_bound
+from hwgen.codegen.lower.sites import Around, Body, CallSite, Item, sites_of
+from hwgen.codegen.touches import Touch
 from hwgen.spec.expression import Expr, evaluate, names
 
 

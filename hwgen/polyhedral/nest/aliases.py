@@ -10,6 +10,7 @@ from hwgen.polyhedral import isl
 from hwgen.polyhedral.nest.edit import refuse
 from hwgen.polyhedral.nest.legality import Homes, overtaken, violation
 from hwgen.polyhedral.nest.relations import Side, before, conjoin, equal, same
+from hwgen.polyhedral.nest.rolling import rolls
 from hwgen.polyhedral.nest.state import Site, State
 
 
@@ -60,7 +61,9 @@ def _check_alike(state: State, tensor: str, *, typed: bool) -> None:
     if other is None or of not in state.stage or not (over or other.role == "intermediate"):
         raise refuse(
             f"{tensor} cannot be in the place of {of}",
-            f"{of} has no buffer of its own",
+            f"{of} stays as it is"
+            if other is not None and other.role == "input"
+            else f"{of} has no buffer of its own",
             "an intermediate tensor",
             "alias again, to a tensor that there is",
         )
@@ -72,6 +75,13 @@ def _check_alike(state: State, tensor: str, *, typed: bool) -> None:
             f"{mine.dtype}{list(mine.shape)} and {other.dtype}{list(other.shape)}",
             "tensors of one shape and type",
             "alias a tensor of the same shape and type",
+        )
+    if any(rolls(state.storage[t].layout) for t in (tensor, of)):
+        raise refuse(
+            f"{tensor} cannot be in the place of {of}",
+            f"a layout of {tensor if rolls(state.storage[tensor].layout) else of} that repeats",
+            "buffers that hold all of what they are for",
+            "leave the alias out, or the remainder in the layout",
         )
     memory, place = (state.storage[t].memory for t in (tensor, of))
     if memory != place:

@@ -37,6 +37,7 @@ from hwgen.polyhedral.nest.relations import (
     same,
     shared,
 )
+from hwgen.polyhedral.nest.rolling import taken_too_early
 from hwgen.polyhedral.nest.state import Site, Stage, State, covers
 from hwgen.polyhedral.nest.terms import interval, isl_text
 from hwgen.spec.expression import Access, Name, substitute
@@ -90,7 +91,11 @@ def _home(state: State, stage: Stage, limit: int) -> tuple[str, ...]:
     )
     found: Violation | None = None
     for d in (0,) if output else range(depth, -1, -1):
-        found = violation(state, stage, d, output=output) or overtaken(state, [stage.tensor], d)
+        found = (
+            violation(state, stage, d, output=output)
+            or overtaken(state, [stage.tensor], d)
+            or _reused(state, stage.tensor, d)
+        )
         if found is None:
             return accesses[0].names[:d]
     assert found is not None
@@ -156,6 +161,19 @@ def overtaken(state: State, tensors: Sequence[str], depth: int) -> Violation | N
                 *_pair(pair, u.names, w.names),
             )
     return None
+
+
+def _reused(state: State, tensor: str, depth: int) -> Violation | None:
+    """An element is used after another has taken its place."""
+    found = taken_too_early(state, tensor, depth)
+    if found is None:
+        return None
+    user, writer, pair = found
+    return Violation(
+        f"{user.block.name} uses an element of {tensor} after {writer.block.name} has made another "
+        "in its place",
+        *_pair(pair, user.names, writer.names),
+    )
 
 
 def _tile(side: Side, depth: int) -> str:

@@ -5,7 +5,7 @@ Each takes a state and gives the next; legality of the whole is checked afterwar
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from hwgen.polyhedral.nest.edit import (
@@ -119,7 +119,7 @@ def fuse(state: State, outer: str, inner: str) -> tuple[State, str]:
 
 def merge(state: State, first: str, second: str) -> State:
     """One loop, of the first one's name and place, for two beside each other: in each iteration
-    their bodies, in the order in which they stand.
+    their bodies, in the order in which they stand. The shorter one's body ends when it would.
 
     Raises:
         HwgenError: H413, H414.
@@ -129,13 +129,13 @@ def merge(state: State, first: str, second: str) -> State:
         check_plain(loop, "merged")
         check_not_tensorized(state, loop.name)
     above = [tuple(x.name for x in path(state.root, n)[:-1]) for n in (first, second)]
-    if first == second or above[0] != above[1] or one.extent != other.extent:
+    if first == second or above[0] != above[1]:
         raise refuse(
             f"{first} and {second} cannot be merged",
-            f"{one.extent} iterations inside {', '.join(above[0]) or 'nothing'}, {other.extent} "
-            f"inside {', '.join(above[1]) or 'nothing'}",
-            "two loops of one extent, inside the same loops",
-            "split them alike, and merge the loops around them first",
+            f"one inside {', '.join(above[0]) or 'nothing'}, one inside "
+            f"{', '.join(above[1]) or 'nothing'}",
+            "two loops inside the same loops",
+            "merge the loops around them first",
         )
 
     def renamed(block: Block) -> Block:
@@ -143,18 +143,27 @@ def merge(state: State, first: str, second: str) -> State:
         band = tuple(first if n == second else n for n in block.band)
         return replace(block, shifts=shifts, band=band)
 
+    extent = max(one.extent, other.extent)
+
+    def ending(loop: Loop) -> Callable[[Block], Block]:
+        end = Binary("<", Name(first), Const(loop.extent))
+        more = (end,) if loop.extent < extent else ()
+        return lambda block: replace(block, predicate=(*block.predicate, *more))
+
     body = substitute_loops(other.body, {second: Name(first)}, state.extents)
-    body = map_blocks(body, renamed)
+    body = map_blocks(map_blocks(body, renamed), ending(other))
     root = replace_loop(state.root, second, lambda _: ())
     order = [x.name for x in loops(state.root) if x.name in (first, second)]
 
     def edit(node: Loop) -> tuple[Node, ...]:
         prefetches = {p.tensor: p for p in (*other.prefetches, *node.prefetches)}
         pragmas = node.pragmas or other.pragmas
+        mine = map_blocks(node.body, ending(one))
         return (
             replace(
                 node,
-                body=(*node.body, *body) if order[0] == first else (*body, *node.body),
+                extent=extent,
+                body=(*mine, *body) if order[0] == first else (*body, *mine),
                 pragmas=pragmas,
                 prefetches=tuple(prefetches.values()),
             ),

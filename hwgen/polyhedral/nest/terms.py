@@ -124,8 +124,9 @@ def total(parts: Iterable[tuple[int, Expr | None]]) -> Expr:
         if term is None:
             constant += coefficient
         else:
-            before, _ = collected.get(str(term), (0, term))
-            collected[str(term)] = (before + coefficient, term)
+            key = term.name if isinstance(term, Name) else str(term)
+            before, _ = collected.get(key, (0, term))
+            collected[key] = (before + coefficient, term)
     result: Expr = Const(0)
     for coefficient, term in collected.values():
         result = add(result, multiply(term, Const(coefficient)))
@@ -142,7 +143,10 @@ def simplify(expr: Expr, extents: Mapping[str, int]) -> Expr:
         case Binary("//" | "%" as op, left, Const(int(divisor))):
             return _divided(op, simplify(left, extents), divisor, extents)
         case Binary("+" | "-" | "*", _, _) | Unary("-", _):
-            inner = [(c, t if t is None else simplify(t, extents)) for c, t in addends(expr)]
+            parts = addends(expr)
+            if all(t is None or isinstance(t, Name) for _, t in parts):
+                return total(parts)  # As most are.
+            inner = [(c, t if t is None else simplify(t, extents)) for c, t in parts]
             spread = [
                 (c * c2, t2)
                 for c, t in inner

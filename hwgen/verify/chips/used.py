@@ -44,7 +44,7 @@ def features_used(compilation: Compilation) -> tuple[str, ...]:
         any(m.constants_only for m in memories),
         any(m.banks is not None and m.banks.count > 1 for m in memories),
         any(i.iterations_per_cycle for i in intrinsics),
-        any(part.tiling.aligns for part in compilation.parts),
+        any(s.aligns for s in compilation.kernel.made.schedule.state.storages),
         any(i.role == "temporary" for i in compilation.program.images),
         any(m.by_element for m in memories),
         any(call.lanes for call in sites),

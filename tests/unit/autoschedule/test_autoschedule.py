@@ -15,7 +15,8 @@ from hwgen.errors import HwgenError
 from hwgen.model.nest_run import run_nest
 from hwgen.model.reference import random_inputs, run_reference
 from hwgen.nest_pipeline import compile_nest
-from hwgen.schedule import PRIMITIVES, Schedule
+from hwgen.schedule import Schedule
+from hwgen.script import PRIMITIVES
 from hwgen.spec.expression import Access
 from hwgen.spec.grammar import parse_expression
 from hwgen.spec.hardware import HardwareSpec

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,13 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from hwgen import scripting
 from hwgen.cli import main
 from hwgen.cli.searching import Search, searching
-from hwgen.compiled import Compiled
 from hwgen.pipeline import SearchOptions
 from hwgen.spec.load import load_hardware
-from hwgen.tiling_loads import inexpressible
 from tests.samples import CHIPS_WITH_UNITS, ROOT
 
 CHIP = next(p for p in CHIPS_WITH_UNITS if p.stem == "vta")
@@ -99,7 +95,7 @@ def test_a_script_without_an_end_is_refused_where_nothing_completes_it(
     script: str, file: Path, capsys: Text
 ) -> None:
     file.write_text("".join(script.splitlines(keepends=True)[:3]))
-    assert refused(file, capsys, "--no-auto").startswith(f"{file}: error[H420]: ")
+    assert refused(file, capsys, "--no-auto").startswith(f"{file}: error[H421]: ")
     assert main(["generate", *KERNEL, "--no-auto"]) == 1
     assert capsys.readouterr().err.startswith("error[H420]: ")
 
@@ -168,36 +164,6 @@ def test_a_script_is_for_one_workload(file: Path, capsys: Text) -> None:
     for workloads in ([], ["--workload", "gemm", "--workload", "relu"]):
         assert main(["generate", "--spec", str(CHIP), *workloads, "--script", str(file)]) == 2
         assert "a script is for one workload" in capsys.readouterr().err
-
-
-def test_what_has_no_script_is_said_among_many(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Text
-) -> None:
-    folder = tmp_path / "workloads"
-    folder.mkdir()
-    shutil.copy(ROOT / "workloads" / "relu.yaml", folder)
-    (folder / "gram.yaml").write_text(
-        "hwgen: 1\nname: gram\nsizes: {N: 32}\n"
-        "tensors: {a: 'int8[N, N]', acc: 'int32[N, N]', c: 'int8[N, N]'}\n"
-        "compute: ['acc[m, n] += a[m, k] * a[n, k]', 'c[m, n] = int8(acc[m, n])']\n"
-    )
-    monkeypatch.chdir(tmp_path)
-    chip = shutil.copy(CHIP, tmp_path)
-    known = scripting.script_of
-
-    def script(found: Compiled) -> str:
-        if found.workload.name == "gram":
-            raise inexpressible("it is too large to say", "gram")
-        return known(found)
-
-    monkeypatch.setattr(scripting, "script_of", script)
-    assert main(["generate", "--spec", str(chip), "--stage", "script", "--no-cache"]) == 0
-    captured = capsys.readouterr()
-    assert "== relu\n" in captured.out
-    assert "gram: the schedule has no script: " in captured.err
-    one = ["--spec", str(chip), "--workload", str(folder / "gram.yaml"), "--no-cache"]
-    assert main(["generate", *one, "--stage", "script"]) == 1
-    assert capsys.readouterr().err.startswith("error[H419]: ")
 
 
 def test_a_search_for_the_rest_reports_its_steps(

@@ -10,25 +10,29 @@ from math import prod
 from pathlib import Path
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given, reject, settings
 from hypothesis import strategies as st
 
 import hwgen
-from hwgen.codegen.absorption import absorb_in_parts
-from hwgen.codegen.image_layout import image_layouts, is_tensor, keeps_order, packed_bytes
-from hwgen.codegen.layout_order import dense, orders
+from hwgen.codegen.image_layout import is_tensor, keeps_order, packed_bytes
+from hwgen.codegen.layout import dense
+from hwgen.codegen.lower.places import Place
+from hwgen.codegen.lower.program import Lowered
+from hwgen.codegen.lower.trials import Trials
 from hwgen.codegen.program import Image
-from hwgen.codegen.walks import Steps, walks_of
 from hwgen.errors import HwgenError, Location
 from hwgen.polyhedral.matching import Match, match, ranked_matches
-from hwgen.polyhedral.operations import Operation
 from hwgen.polyhedral.scop import Scop, build_scop
+from hwgen.polyhedral.search_choose import LIMITS
 from hwgen.polyhedral.select import select
 from hwgen.polyhedral.tiling import Tiling
+from hwgen.schedule import Schedule
 from hwgen.spec.expression import Const, Expr, Name, add, evaluate, multiply
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware
 from hwgen.spec.workload import Tensor
+from hwgen.tiling_script import apply_tiling
+from hwgen.trees import compile_tree
 
 SPECS = Path(__file__).parents[2] / "specs"
 CHIPS = ("row_array", "token_rows", "block_rows")
@@ -62,69 +66,63 @@ def tilings(draw: st.DrawFn, name: str) -> Tiling:
     return Tiling(found, bare.tiles, order, tuple(depths.items()), tuple((n, 1) for n in depths))
 
 
-def image_steps(name: str) -> dict[str, Steps]:
-    scop, hardware, found = matched(name)
-    return {n: i.steps for n, i in image_layouts(scop, hardware, found).items()}
+def lowered(name: str, tiling: Tiling) -> Lowered:
+    """The tree of a tiling, where it fits."""
+    scop, hardware, _ = matched(name)
+    schedule = Schedule(scop.workload, hardware)
+    apply_tiling(schedule, scop, tiling)
+    try:
+        return compile_tree(schedule).lowered
+    except HwgenError as error:
+        if error.code in LIMITS:
+            reject()
+        raise
+
+
+def buffers(made: Lowered) -> dict[str, Place]:
+    return {p.name: p for p in made.places.values() if p.image is None}
 
 
 @pytest.mark.parametrize("name", CHIPS)
 @given(data=st.data())
 @settings(deadline=None, derandomize=True, max_examples=25)
 def test_every_element_has_a_place_of_its_own(name: str, data: st.DataObject) -> None:
-    tiling = data.draw(tilings(name))
-    for storage, steps in orders(tiling, image_steps(name)).items():
-        box = tiling.room(storage)
-        rows = [extent for _, extent in tiling.match.rows(storage)]
-        extents, strides = (*box, *rows), (*steps.strides, *steps.rows)
+    for place in buffers(lowered(name, data.draw(tilings(name)))).values():
+        rows = [(extent, step) for _, extent, step in place.rows]
+        extents = (*place.counts, *(e for e, _ in rows))
+        strides = (*place.strides, *(s for _, s in rows))
         assume(prod(extents) <= 20_000)
         places = {
             sum(i * s for i, s in zip(index, strides, strict=True))
             for index in product(*(range(e) for e in extents))
         }
         assert places == set(range(prod(extents)))
-
-
-def calls(
-    tiling: Tiling, operation: Operation, steps: Mapping[str, Steps], images: Mapping[str, Steps]
-) -> float:
-    """Calls of one operation in all tiles."""
-    depth = tiling.operation_depth(operation)
-    known = dict(images) | dict(steps)
-    if operation.kind == "load":
-        held = next(s for s in operation.storages if s in steps)
-        known |= {s: images[held] for s in operation.storages if s not in steps}
-    try:
-        walks = walks_of(tiling, operation, known, depth)
-        issued = sum(p.absorbed.issued for p in absorb_in_parts(operation.intrinsic, walks))
-    except HwgenError:
-        return float("inf")
-    return issued * prod(loop.count for loop in tiling.loops[:depth])
+        assert place.layout.padding == 0
 
 
 @pytest.mark.parametrize("name", CHIPS)
 @given(data=st.data())
 @settings(deadline=None, derandomize=True, max_examples=25)
 def test_no_other_order_of_a_buffer_has_fewer_calls(name: str, data: st.DataObject) -> None:
-    tiling = data.draw(tilings(name))
-    images = image_steps(name)
-    chosen = orders(tiling, images)
-    operations = tiling.match.selection.operations
+    made = lowered(name, data.draw(tilings(name)))
+    trials = Trials(made.covered, made.whole)
 
-    def total(steps: Mapping[str, Steps]) -> float:
-        return sum(calls(tiling, o, steps, images) for o in operations)
+    def calls(found: Mapping[str, Place]) -> float:
+        """Calls in all iterations."""
+        places = {use: found.get(p.name, p) for use, p in made.places.items()}
+        sites = trials.sites(places, frozenset(block for block, _ in places))
+        if sites is None:
+            return float("inf")
+        return sum(x.absorbed.issued * prod(o.high - o.low for o in x.loops) for x in sites)
 
-    def ordered(storage: str, order: tuple[int, ...]) -> Steps:
-        box, span = tiling.room(storage), tiling.match.span(storage)
-        inner = dense([box[d] for d in order])
-        strides = tuple(inner[order.index(d)] * span for d in range(len(box)))
-        return Steps(chosen[storage].coordinates, strides, chosen[storage].rows)
-
-    best = total(chosen)
-    plain = {n: ordered(n, tuple(range(len(s.strides)))) for n, s in chosen.items()}
-    assert best <= total(plain)
-    for storage in chosen:
-        for order in permutations(range(len(chosen[storage].strides))):
-            assert best <= total(chosen | {storage: ordered(storage, order)}), storage
+    chosen = buffers(made)
+    best = calls(chosen)
+    plain = {n: replace(p, strides=p.arranged(range(len(p.counts)))) for n, p in chosen.items()}
+    assert best <= calls(plain)
+    for storage, place in chosen.items():
+        for order in permutations(range(len(place.counts))):
+            other = replace(place, strides=place.arranged(order))
+            assert best <= calls(chosen | {storage: other}), storage
 
 
 # Images.

@@ -11,25 +11,25 @@ from typing import cast
 import pytest
 
 import hwgen
-from hwgen.codegen.allocation import allocate
-from hwgen.codegen.image_layout import image_layouts
-from hwgen.codegen.layout import buffer_layouts
+from hwgen.codegen.lower.stream import Stream
 from hwgen.codegen.program import Pop, Push, SyncNode
-from hwgen.codegen.short_program import ShortProgram
-from hwgen.codegen.sites import Site, build_sites
 from hwgen.codegen.synchronisation import SyncSite, synchronise
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.matching import match
 from hwgen.polyhedral.scop import build_scop
 from hwgen.polyhedral.search import search
+from hwgen.polyhedral.search_choose import LIMITS
 from hwgen.polyhedral.select import select
+from hwgen.schedule import Schedule
 from hwgen.spec.hardware import Events, HardwareSpec
 from hwgen.spec.load import parse_hardware
 from hwgen.spec.source import read_document
 from hwgen.spec.workload import Workload
+from hwgen.tiling_script import apply_tiling
 from hwgen.verify.chips.draws import Spec
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
+from tests.streams import stream_of
 
 ROOT = Path(__file__).parents[3]
 EVENTS = Events(
@@ -63,17 +63,19 @@ def test_results_are_right_and_all_conflicts_ordered(rows: int, columns: int, va
 
 
 @cache
-def programs(value: str) -> list[list[Site]]:
+def programs(value: str) -> list[Stream]:
     work = workload(140, 96, value)
     scop = build_scop(work)
     found = search(chip(), match(scop, select(scop, chip())), keep=40)
-    result: list[list[Site]] = []
+    result: list[Stream] = []
     for candidate in found.candidates:
-        tiling = candidate.tiling
-        images = image_layouts(scop, chip(), tiling.match)
-        buffers = buffer_layouts(tiling, images)
-        allocation = allocate(chip(), [(tiling, buffers)])
-        result.append(build_sites(chip(), tiling, images, buffers, allocation))
+        schedule = Schedule(work, chip())
+        try:
+            apply_tiling(schedule, scop, candidate.tiling)
+            result.append(stream_of(schedule))
+        except HwgenError as error:
+            if error.code not in LIMITS:
+                raise
     return result
 
 
@@ -91,14 +93,14 @@ def instances(tokens: list[SyncSite]) -> set[tuple[SyncNode, int, tuple[int, ...
 def test_shortened_loops_stand_for_whole_loops(kind: str, value: str) -> None:
     hardware = chip() if kind == "tokens" else replace(chip(), synchronization=EVENTS)
     compared = 0
-    for sites in programs(value)[::6]:
+    for stream in programs(value)[::6]:
         try:
-            short = synchronise(hardware, ShortProgram(sites))
+            short = synchronise(hardware, stream)
         except HwgenError as error:
             if error.code != "H611":
                 raise
             continue
-        whole = synchronise(hardware, ShortProgram(sites, 1 << 20))
+        whole = synchronise(hardware, stream.cut(1 << 20))
         assert instances(short) == instances(whole)
         counts = [sum(isinstance(n, k) for n, _, _ in instances(short)) for k in (Push, Pop)]
         assert counts[0] == counts[1]

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from hwgen import HwgenError
-from hwgen.schedule import PRIMITIVES, Schedule
+from hwgen.schedule import Schedule
+from hwgen.script import PRIMITIVES
 from tests.unit.nest.toy import MATMUL, start
 
 SAMPLES: dict[str, Any] = {"str": "i", "int": 2, "bool": False, "Sequence[str]": ["i"]}

@@ -103,21 +103,22 @@ CASES: dict[str, list[tuple[Workload, str, str, str, str]]] = {
             "cpu",
             "s.merge('i', 'i')",
             "H413",
-            "64 iterations inside nothing, 64 inside nothing",
+            "one inside nothing, one inside nothing",
         ),
         (
             CHAIN,
             "cpu",
             "s.merge('i', 'c_j')",
             "H413",
-            "64 iterations inside nothing, 48 inside c_i",
+            "one inside nothing, one inside c_i",
         ),
         (
             CHAIN,
             "cpu",
-            "s.split('i', factor=4)\ns.merge('i_o', 'c_i')",
-            "H413",
-            "16 iterations inside nothing, 64 inside nothing",
+            "s.split('c_i', factor=4)\ns.merge('i', 'c_i_o')",
+            "H411",
+            "c[i=0, c_i_i=3, c_j=0] reads b before what it needs has run: "
+            "c[i=0, c_i_i=3, c_j=0] and b[i=3, j=0]",
         ),
         (CHAIN, "cpu", "s.parallel('i')\ns.merge('i', 'c_i')", "H413", "a loop of kind parallel"),
     ],
@@ -250,9 +251,17 @@ CASES: dict[str, list[tuple[Workload, str, str, str, str]]] = {
         (
             CHAIN,
             "cpu",
-            "s.transform_layout('b', '[i, j] -> [i, j % 16]')",
+            "s.transform_layout('b', '[i, j] -> [i]')",
             "H415",
-            "b[0, 15] and b[0, 47]",
+            "b[0, 0] and b[0, 1]",
+        ),
+        (
+            CHAIN,
+            "cpu",
+            "s.transform_layout('b', '[i, j] -> [i, j % 16]')",
+            "H411",
+            "c uses an element of b after b has made another in its place: "
+            "c[c_i=0, c_j=15] and b[i=0, j=47]",
         ),
     ],
     "set_bank": [

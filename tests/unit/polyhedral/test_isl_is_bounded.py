@@ -11,10 +11,11 @@ import pytest
 import hwgen
 from hwgen.cli import main
 from hwgen.codegen.nest.lower import lower_nest
+from hwgen.completing import complete_script
 from hwgen.nest_pipeline import NEST_STAGES, compile_nest
 from hwgen.polyhedral import isl
 from hwgen.report.text import stage_text
-from hwgen.scripting import compile_script, complete_script, script_of
+from hwgen.scripting import compile_script, script_of
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 

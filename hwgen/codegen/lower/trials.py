@@ -1,0 +1,35 @@
+"""The calls that a layout of buffers would give, to compare one with another."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from hwgen.codegen.lower.blocks import Covered
+from hwgen.codegen.lower.live import apart
+from hwgen.codegen.lower.nests import peeled
+from hwgen.codegen.lower.places import Places
+from hwgen.codegen.lower.sites import Builder, CallSite, Known, sites_of
+from hwgen.errors import HwgenError
+from hwgen.polyhedral.nest.state import map_blocks
+
+
+class Trials:
+    """Of one tree. `whole`: see `peeled`."""
+
+    def __init__(self, covered: Covered, whole: Mapping[str, Collection[str]]) -> None:
+        # When a block runs decides nothing about its calls.
+        root = map_blocks(covered.state.root, lambda b: replace(b, shifts=(), band=(), lag=0))
+        ordered = {s.tensor for s in covered.state.stages if s.ordered}
+        self.covered, self.pieces = covered, peeled(root, whole, ordered=ordered)
+        self.known = Known.nothing()
+
+    def sites(self, places: Places, users: frozenset[str]) -> list[CallSite] | None:
+        """The calls of some blocks; None where no call can be so."""
+        builder = Builder(self.covered, places, apart(places), only=users, known=self.known)
+        try:
+            return list(sites_of(builder.items(self.pieces)))
+        except HwgenError as error:
+            if error.code != "H614":
+                raise
+            return None

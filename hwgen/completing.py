@@ -1,0 +1,209 @@
+"""Unfinished scripts, completed by the search.
+
+What is taken goes on from the script, where this is a beginning of one that the search would write;
+else it agrees with all that the script says, in whatever order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import islice
+
+from hwgen.compilation import Compilation, Kernel, build
+from hwgen.compiled import Compiled
+from hwgen.errors import HwgenError, Location
+from hwgen.phase import DEFAULTS, SearchOptions
+from hwgen.pipeline import compile_kernel
+from hwgen.polyhedral import isl
+from hwgen.polyhedral.dependences import dependences
+from hwgen.polyhedral.matching import Match, ranked_matches
+from hwgen.polyhedral.phases import split_phases
+from hwgen.polyhedral.scop import Scop, build_scop
+from hwgen.polyhedral.search import SearchResult, Watch, search
+from hwgen.polyhedral.search_choose import LIMITS
+from hwgen.polyhedral.select import select
+from hwgen.polyhedral.tiling import Tiling
+from hwgen.schedule import Schedule
+from hwgen.script import Edit, line_of, write
+from hwgen.script_refit import exceeds
+from hwgen.script_tiles import Said, known_tiles
+from hwgen.scripting import compile_script, script_of
+from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.workload import Workload
+from hwgen.tiling_script import apply_tiling
+
+NO_KERNEL = (
+    *("H301", "H302", "H305", "H401", "H402", "H403", "H404", "H405", "H407", "H408", "H409"),
+    *("H422", "H423", "H424", "H502", "H503", "H504", "H505"),
+    *("H611", "H612", "H613", "H614", "H615", "H616"),
+)
+"""Why a chip has no kernel for a workload; any other error is a defect, and told."""
+
+GROUPS = 3
+"""Groups of matches considered, the best first."""
+
+CANDIDATES, SIMULATED = 24, 4
+"""Schedules looked at for one match, and simulated, before the best is taken."""
+
+Tiles = Callable[[Match], dict[str, int] | None]
+"""The tile sizes, in blocks, that a schedule has to have; None where it cannot."""
+
+Agrees = Callable[[Tiling, Schedule], bool]
+"""Whether a tiling, and the schedule that primitives make of it, agree with a script."""
+
+
+def complete_script(
+    workload: Workload,
+    hardware: HardwareSpec,
+    script: str,
+    file: str = "script",
+    options: SearchOptions = DEFAULTS,
+) -> Compiled:
+    """Compile the best schedule that goes on from a script, or agrees with all that it says.
+
+    A script that tensorizes some stage is compiled as it is, unless the best schedule of all begins
+    so.
+
+    Raises:
+        HwgenError: as `compile_script`; H420 with the first line that no schedule goes on from.
+    """
+    schedule = Schedule(workload, hardware).replay(script, file)
+    refused: HwgenError | None = None
+    if any(s.block.tensorized is not None for s in schedule.state.sites):
+        try:
+            return compile_script(workload, hardware, script, file)
+        except HwgenError as error:
+            if error.code != "H421":
+                raise
+            refused = error  # Some stages have no calls yet.
+    best_of_all = _automatic(schedule, options)
+    if best_of_all is not None:
+        return best_of_all
+    if refused is not None:
+        raise refused
+    if len(split_phases(workload)) > 1:
+        raise HwgenError(
+            "H420",
+            "an unfinished script of a kernel with several phases",
+            found=f"{len(schedule.edits())} edits and no call",
+            allowed="scripts that name the calls of every stage",
+            repair="take the script that --stage script prints as a whole, and change it",
+        )
+    with isl.bounded():
+        rest = _Rest(schedule, build_scop(workload), script, file, options)
+        said = Said.of(schedule, rest.scop)
+        found = rest.best(partial(known_tiles, schedule, rest.scop), rest.goes_on)
+        if found is None and said is not None:
+            found = rest.best(said.blocks, said.agrees)
+    if found is None:
+        raise rest.refusal()
+    return found.bounded
+
+
+def _automatic(schedule: Schedule, options: SearchOptions) -> Compilation | None:
+    """What is compiled without a script, where its script begins as the given one does."""
+    wanted = schedule.edits()
+    try:
+        found = compile_kernel(schedule.workload, schedule.hardware, options=options)
+    except HwgenError as error:
+        if error.code not in NO_KERNEL:
+            raise
+        return None  # Other schedules may still begin so, and what refuses them says why.
+    whole = Schedule(schedule.workload, schedule.hardware).replay(script_of(found))
+    return found if whole.edits()[: len(wanted)] == wanted else None
+
+
+@dataclass
+class _Rest:
+    """The search for what a script leaves open. `furthest`: how many of its edits some schedule's
+    script begins with, and what then follows there."""
+
+    schedule: Schedule
+    scop: Scop
+    script: str
+    file: str
+    options: SearchOptions
+    furthest: tuple[int, str] = (0, "")
+    too_large: HwgenError | None = field(default=None)
+
+    def best(self, tiles: Tiles, agrees: Agrees) -> Compilation | None:
+        """The fastest schedule of those that agree."""
+        workload, hardware, scop = self.scop.workload, self.schedule.hardware, self.scop
+        best: tuple[Kernel, SearchResult, list[Match]] | None = None
+        watch = Watch(self.options.seconds, self.options.progress, self.options.work)
+        for group in islice(ranked_matches(scop, select(scop, hardware)), GROUPS):
+            for match in group:
+                found = self._candidates(match, tiles, watch)
+                chosen = (
+                    (c for c in found.candidates if self._made(c.tiling, agrees)) if found else ()
+                )
+                for candidate in islice(chosen, SIMULATED):
+                    kernel = build(workload, hardware, scop, candidate)
+                    if found and (best is None or kernel.cycles < best[0].cycles):
+                        best = kernel, replace(found, cycles=kernel.cycles), group
+        if best is None:
+            return None
+        kernel, result, group = best
+        order = dependences(scop)
+        return Compilation(workload, hardware, scop, order, tuple(group), result, kernel)
+
+    def _candidates(self, match: Match, tiles: Tiles, watch: Watch) -> SearchResult | None:
+        fixed = tiles(match)
+        if fixed is None:
+            return None
+        try:
+            return search(self.schedule.hardware, [match], CANDIDATES, 2, watch, fixed)
+        except HwgenError as error:
+            if error.code not in LIMITS:
+                raise
+            if fixed and self.too_large is None:
+
+                def goes_on(schedule: Schedule) -> None:
+                    fewer = known_tiles(schedule, self.scop, match)
+                    search(schedule.hardware, [match], 1, 1, Watch(), fewer)
+
+                self.too_large = exceeds(self.schedule, self.script, self.file, error, goes_on)
+            return None
+
+    def _made(self, tiling: Tiling, agrees: Agrees) -> bool:
+        made = Schedule(self.schedule.workload, self.schedule.hardware)
+        try:
+            apply_tiling(made, self.scop, tiling)
+        except HwgenError as error:
+            if not error.code.startswith("H41"):
+                raise
+            return False
+        return agrees(tiling, made)
+
+    def goes_on(self, _: Tiling, made: Schedule) -> bool:
+        """Whether a schedule's edits begin with the script's."""
+        edits, wanted = made.edits(), self.schedule.edits()
+        at = _alike(edits, wanted)
+        if at == len(wanted):
+            return True
+        self.furthest = max(self.furthest, (at, write(edits[: at + 1]).splitlines()[-1]))
+        return False
+
+    def refusal(self) -> HwgenError:
+        """Why no schedule agrees."""
+        if self.too_large is not None:
+            return self.too_large
+        at, instead = self.furthest
+        lines = write(self.schedule.edits()).splitlines()
+        return HwgenError(
+            "H420",
+            "no schedule of the chip's calls begins so",
+            location=Location(self.file, line_of(self.script, at)),
+            found=lines[at] if at < len(lines) else "more edits than a schedule has",
+            allowed=instead or "the beginning of a script that --stage script prints",
+            repair="take that script, cut it where the scheduler shall go on, and change its "
+            "numbers; or say tile sizes, their order, memories and slots alone",
+        )
+
+
+def _alike(edits: Sequence[Edit], wanted: Sequence[Edit]) -> int:
+    """How many edits are the same."""
+    pairs = enumerate(zip(edits, wanted, strict=False))
+    return next((n for n, (a, b) in pairs if a != b), min(len(edits), len(wanted)))

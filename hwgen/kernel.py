@@ -1,0 +1,266 @@
+"""A compiled workload as Python people use it: built in one call, called with arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Literal, get_args
+
+from hwgen.autoschedule import Options
+from hwgen.compiled import Compiled
+from hwgen.completing import complete_script
+from hwgen.errors import HwgenError
+from hwgen.model.compiled import compile_model, have_compiler
+from hwgen.model.inputs import bind_inputs
+from hwgen.model.numeric import Array
+from hwgen.nest_pipeline import NestCompilation, compile_nest
+from hwgen.phase import SearchOptions
+from hwgen.pipeline import compile_kernel
+from hwgen.requested import find_chip, find_computation, script_text, unfit
+from hwgen.schedule import Schedule
+from hwgen.scripting import compile_script, script_of
+from hwgen.spec.find import nearest
+from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.shown import Brief
+from hwgen.spec.workload import Workload
+from hwgen.verify.check_program import check_program
+from hwgen.verify.data import draw_inputs
+from hwgen.verify.examine import Examination, examine
+from hwgen.verify.examine_nest import (
+    NestExamination,
+    examine_nest,
+    runs_natively,
+    served_by_loops,
+)
+from hwgen.verify.room import check_buffers, check_images
+
+Engine = Literal["auto", "c", "python"]
+"""Who computes: the emitted C, compiled here (of chips with units on their C model), or the
+simulator; `auto`: the C where it can be compiled."""
+
+Run = Callable[[Mapping[str, Array]], dict[str, Array]]
+
+
+def build(
+    workload: Workload | Path | str,
+    chip: HardwareSpec | Path | str,
+    *,
+    script: Schedule | Path | str | None = None,
+    auto: bool = True,
+    engine: Engine = "auto",
+    sizes: Mapping[str, int] | None = None,
+    options: SearchOptions | Options | None = None,
+) -> Kernel:
+    """Compile a workload for a chip, whatever kind of chip it is.
+
+    Args:
+        workload: what to compute; a text is a path or a bare name, a `Path` always a path.
+        chip: for what, the same way.
+        script: a schedule to start from: one made by hand, a file, or (a text) a script itself.
+        auto: whether the schedule is completed automatically.
+        engine: who computes when the kernel is called.
+        sizes: in place of those of the workload's file.
+        options: of the search: `SearchOptions` for units, `autoschedule.Options` for a processor.
+
+    Raises:
+        HwgenError: H050 another argument than these; what `load_hardware` and `load_workload`
+            raise; what `compile_kernel`, `complete_script` and `compile_nest` raise; H731 to H745 a
+            program that does not fit its chip, a defect of hwgen.
+    """
+    if engine not in get_args(Engine):
+        allowed = ", ".join(get_args(Engine))
+        close = nearest(str(engine), get_args(Engine))
+        raise unfit("engine", repr(engine), allowed, f"did you mean {close}?" if close else "")
+    hardware, beside = find_chip(chip)
+    wanted = find_computation(workload, sizes, beside)
+    text, file = script_text(script, wanted, hardware)
+    loops = served_by_loops(hardware)
+    given = options or (Options() if loops else SearchOptions())
+    if loops and isinstance(given, Options):
+        made = compile_nest(wanted, hardware, text, auto, file, given)
+    elif not loops and isinstance(given, SearchOptions):
+        made = _compile_units(wanted, hardware, text, auto, file, given)
+    else:
+        kind = "autoschedule.Options" if loops else "SearchOptions"
+        raise unfit("options", type(given).__name__, f"{kind} for {hardware.name}")
+    return Kernel(made, engine)
+
+
+def _compile_units(
+    workload: Workload,
+    hardware: HardwareSpec,
+    script: str | None,
+    auto: bool,
+    file: str,
+    options: SearchOptions,
+) -> Compiled:
+    if not auto:
+        made: Compiled = compile_script(workload, hardware, script or "", file)
+    elif script is not None:
+        made = complete_script(workload, hardware, script, file, options)
+    else:
+        made = compile_kernel(workload, hardware, options=options)
+    check_program(made.program, hardware, workload)
+    return made
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Kernel(Brief):
+    """A workload compiled for a chip: a function of arrays, with figures, C and a script.
+
+    >>> kernel = hwgen.build("gemm", "my_chip")
+    >>> c = kernel(a, b)
+    """
+
+    compilation: Compiled | NestCompilation
+    """Every artefact that led to it."""
+    wanted: Engine = "auto"
+
+    @property
+    def workload(self) -> Workload:
+        """What it computes."""
+        return self.compilation.workload
+
+    @property
+    def hardware(self) -> HardwareSpec:
+        """The chip that it is for."""
+        return self.compilation.hardware
+
+    @property
+    def name(self) -> str:
+        """The C function's name."""
+        c = self.compilation
+        return c.source.name if isinstance(c, NestCompilation) else c.source.function
+
+    @cached_property
+    def engine(self) -> Literal["c", "python"]:
+        """Who computes."""
+        if self.wanted != "auto":
+            return self.wanted
+        nest = isinstance(self.compilation, NestCompilation)
+        return "c" if (runs_natively(self.hardware) if nest else have_compiler()) else "python"
+
+    @property
+    def cycles(self) -> int:
+        """Modelled cycles."""
+        return self.compilation.cycles
+
+    @property
+    def bound(self) -> int:
+        """Cycles below which no schedule gets."""
+        c = self.compilation
+        return c.bound if isinstance(c, NestCompilation) else c.bound.cycles
+
+    @property
+    def c(self) -> str:
+        """The text for the chip: C, or the processor's own language."""
+        c = self.compilation
+        return c.source.text if isinstance(c, NestCompilation) else c.source.c
+
+    @property
+    def script(self) -> str:
+        """The edits that make its schedule, as `build` takes them."""
+        c = self.compilation
+        return c.script if isinstance(c, NestCompilation) else script_of(c)
+
+    def __call__(self, /, *places: object, **named: object) -> Array | tuple[Array, ...]:
+        """The output, or all of them in the workload's order, as new arrays.
+
+        Inputs come in the workload's order, then by name: NumPy arrays, or what has `__dlpack__`
+        or `__array__`, in the tensor's data type and shape. They are never changed.
+
+        Raises:
+            HwgenError: H051, H052, H053 other inputs; H703, H704, H705 where the C cannot be
+                compiled; H792 too large to be run; H7xx a defect, told by the checks of a run.
+        """
+        outputs = tuple(self._run(bind_inputs(self.workload, places, named)).values())
+        return outputs[0] if len(outputs) == 1 else outputs
+
+    @cached_property
+    def _run(self) -> Run:
+        """The engine, with its library loaded: what is compiled once serves every call."""
+        c = self.compilation
+        if isinstance(c, NestCompilation):
+            check_buffers(c.workload, c.program.buffers)
+            if self.engine == "c":
+                from hwgen.model.native import compile_native
+
+                return compile_native(c.source, c.workload, c.hardware).run
+            from hwgen.model.nest_run import run_nest
+
+            state, homes = c.schedule.resolved, c.schedule.homes
+            return lambda inputs: run_nest(state, homes, c.workload, inputs).outputs
+        check_images(c.workload, c.program.images)
+        if self.engine == "c":
+            return compile_model(c.source).run
+        from hwgen.model.functional import run
+
+        shapes = {t.name: t.shape for t in c.workload.outputs}
+        return lambda inputs: run(c.program, c.hardware, inputs, shapes=shapes).outputs
+
+    def check(self, seed: int = 0) -> Examination | NestExamination:
+        """Run it on inputs drawn from a seed, in the simulator and, unless the engine is `python`,
+        as C where it can be compiled; hold every check and compare with the reference.
+
+        Raises:
+            HwgenError: as `examine`, `examine_nest`.
+        """
+        c, inputs = self.compilation, draw_inputs(self.workload, seed)
+        who = "python" if self.engine == "python" else "both"
+        if isinstance(c, NestCompilation):
+            return examine_nest(c, inputs, who)
+        check_images(c.workload, c.program.images)
+        return examine(c, inputs, who)
+
+    def save(self, folder: Path | str) -> list[Path]:
+        """Write what `hwgen generate -o FOLDER` writes, all files or none; returns their paths.
+
+        Raises:
+            HwgenError: H009 where something cannot be written.
+        """
+        from hwgen.cli.output import write_files
+
+        return write_files(Path(folder), self.compilation.files)
+
+    def report(self, path: Path | str | None = None) -> str:
+        """The page with its figures as HTML text; with a path (a file `*.html`, or a folder) it is
+        written too.
+
+        Raises:
+            HwgenError: H009 for a chip without units, or where it cannot be written.
+        """
+        c = self.compilation
+        if isinstance(c, NestCompilation):
+            raise HwgenError(
+                "H009",
+                f"there are no pages of kernels for {self.hardware.name}",
+                found="a chip with a processor and without units",
+                allowed="chips with units, whose calls are timed one by one",
+                repair="print(kernel), which tells the schedule and its cycles",
+            )
+        from hwgen.report.html import page
+
+        text = page(c)
+        if path is not None:
+            from hwgen.cli.output import write_files
+
+            place = Path(path)
+            is_file = place.suffix.lower() == ".html"
+            folder, name = (place.parent, place.name) if is_file else (place, f"{self.name}.html")
+            write_files(folder, {name: text})
+        return text
+
+    def brief(self) -> str:
+        return self.compilation.brief()
+
+    def __str__(self) -> str:
+        from hwgen.report.kernels import kernel_text
+
+        return kernel_text(self.compilation)
+
+    def _repr_html_(self) -> str:
+        from hwgen.report.kernels import kernel_html
+
+        return kernel_html(self.compilation)

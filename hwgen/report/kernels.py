@@ -1,0 +1,75 @@
+"""A compiled kernel as text and as HTML for a notebook, whatever kind of chip it is for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hwgen.report.nests import describe_nest
+from hwgen.report.text import describe, measure
+from hwgen.report.timeline import timeline_svg
+from hwgen.spec.shown import Cell, Table, assigned, card
+
+if TYPE_CHECKING:
+    from hwgen.compiled import Compiled
+    from hwgen.nest_pipeline import NestCompilation
+
+
+def kernel_text(compilation: Compiled | NestCompilation) -> str:
+    """What `hwgen generate` reports of a kernel."""
+    from hwgen.nest_pipeline import NestCompilation
+
+    c = compilation
+    return describe_nest(c) if isinstance(c, NestCompilation) else describe(measure(c))
+
+
+def kernel_html(compilation: Compiled | NestCompilation) -> str:
+    """Cycles with their bound, what takes them, and a picture of the first calls."""
+    from hwgen.nest_pipeline import NestCompilation
+
+    c = compilation
+    return _nest(c) if isinstance(c, NestCompilation) else _units(c)
+
+
+def _units(c: Compiled) -> str:
+    measured = measure(c)
+    bound, cycles = measured.bound, measured.timing.cycles
+    facts = [
+        *_common(c, bound.cycles),
+        ("bound by", bound.resource),
+        ("off-chip bytes", f"{measured.off_chip_bytes:,}"),
+    ]
+    units: list[tuple[Cell, ...]] = [
+        (u.unit, u.busy, f"{u.busy / cycles:.1%}") for u in measured.timing.units
+    ]
+    memory = c.hardware.memory
+    buffers: list[tuple[Cell, ...]] = [
+        (b.memory, b.name, b.tensor, b.slots, b.entries * memory[b.memory].entry_bytes)
+        for b in c.program.buffers
+    ]
+    tables = [
+        Table(("unit", "busy cycles", "of all"), units),
+        Table(("memory", "buffer", "tensor", "slots", "bytes"), buffers),
+    ]
+    return card(_title(c), "", facts, tables) + timeline_svg(c)
+
+
+def _nest(c: NestCompilation) -> str:
+    facts = [*_common(c, c.bound), ("memory bytes", f"{c.cost.memory_bytes:,}")]
+    rows: list[tuple[Cell, ...]] = [
+        (b.block, round(b.cycles), round(b.compute_cycles), round(b.memory_bytes))
+        for b in c.cost.blocks
+    ]
+    table = Table(("block", "cycles", "arithmetic", "memory bytes"), rows)
+    return card(_title(c), "", facts, [table])
+
+
+def _title(c: Compiled | NestCompilation) -> str:
+    return f"{c.workload.name} on {c.hardware.name}"
+
+
+def _common(c: Compiled | NestCompilation, bound: int) -> list[tuple[str, str]]:
+    ratio = f"{c.cycles / bound:.3f}" if bound else "-"
+    return [
+        ("sizes", assigned(c.workload.sizes)),
+        ("cycles", f"{c.cycles:,}, lower bound {bound:,}, ratio {ratio}"),
+    ]
