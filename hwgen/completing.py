@@ -136,12 +136,17 @@ class _Rest:
         for group in islice(ranked_matches(scop, select(scop, hardware)), GROUPS):
             for match in group:
                 found = self._candidates(match, tiles, watch)
-                chosen = (
-                    (c for c in found.candidates if self._made(c.tiling, agrees)) if found else ()
-                )
+                if found is None:
+                    continue
+                chosen = (c for c in found.candidates if self._made(c.tiling, agrees))
                 for candidate in islice(chosen, SIMULATED):
-                    kernel = build(workload, hardware, scop, candidate)
-                    if found and (best is None or kernel.cycles < best[0].cycles):
+                    try:
+                        kernel = build(workload, hardware, scop, candidate)
+                    except HwgenError as error:
+                        if error.code not in LIMITS:
+                            raise
+                        continue  # Another may have room, or calls.
+                    if best is None or kernel.cycles < best[0].cycles:
                         best = kernel, replace(found, cycles=kernel.cycles), group
         if best is None:
             return None

@@ -8,11 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from hwgen import completing
+from hwgen.compilation import Kernel, build
 from hwgen.completing import complete_script
 from hwgen.errors import HwgenError
 from hwgen.pipeline import Compilation, SearchOptions, compile_kernel
+from hwgen.polyhedral.scop import Scop
+from hwgen.polyhedral.search import Candidate
 from hwgen.schedule import Schedule
 from hwgen.scripting import compile_script, script_of
+from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload, make_workload
 from hwgen.spec.workload import Workload
 from hwgen.tiling_script import apply_tiling
@@ -300,6 +305,26 @@ def test_tiles_alone_are_a_script_in_any_order(sizes: dict[str, int]) -> None:
         4 * prod(t.shape) for t in (*workload.inputs, *workload.outputs)
     )
     examine(made, draw_inputs(workload, 1))
+
+
+def test_a_schedule_beyond_a_limit_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first that agrees has no room: the next one is taken."""
+    workload = load_workload(ROOT / "workloads" / "linear_relu.yaml")
+    hardware = load_hardware(ROOT / "hw_specs" / "npu_shared_buffer.yaml")
+    tried: list[Candidate] = []
+
+    def first_refused(
+        wanted: Workload, chip: HardwareSpec, scop: Scop, candidate: Candidate
+    ) -> Kernel:
+        tried.append(candidate)
+        if len(tried) == 1:
+            raise HwgenError("H502", "buffers exceed a memory")
+        return build(wanted, chip, scop, candidate)
+
+    monkeypatch.setattr(completing, "build", first_refused)
+    found = complete_script(workload, hardware, "\n".join(TILES), options=QUICK)
+    assert len(tried) > 1
+    examine(found, draw_inputs(workload, 1))
 
 
 def test_what_tilings_cannot_say_is_refused() -> None:
