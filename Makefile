@@ -34,10 +34,10 @@ demo: $(RUN)
 	@$(BIN)/python -m hwgen simulate $(GEMM)
 
 test: $(DEV)
-	$(BIN)/python -m pytest -n auto --dist loadfile $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n auto --dist loadfile --max-worker-restart 0 $(PYTEST_ARGS)
 
 campaign: $(DEV)
-	HWGEN_CAMPAIGN=1 HWGEN_EXAMPLES=$(or $(EXAMPLES),1000) $(BIN)/python -m pytest -n auto --dist loadfile $(PYTEST_ARGS)
+	HWGEN_CAMPAIGN=1 HWGEN_EXAMPLES=$(or $(EXAMPLES),1000) $(BIN)/python -m pytest -o timeout=0 -n auto --dist loadfile $(PYTEST_ARGS)
 
 lint: $(DEV)
 	$(BIN)/python -m ruff check .

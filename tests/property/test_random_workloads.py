@@ -104,6 +104,24 @@ COMPILED: dict[str, Text] = {
         "s[i, j] += x[q + r, j, 2*i + 1] * w[1, i, 2*j + r, q] {q: 16, r: 33, j: 33, i: 3};"
         "y[i, j] = int8(s[i, j])",
     ),
+    "in the place of an operand that a later call still needs": (
+        "x: int32[16, 2]; u: int8[16, 2]; z: int32[16]; y: int8[16, 2]",
+        "y[j, l] = int8(x[j, l] + (z[j] + u[j, l]))",
+    ),
+    "sums, maxima and halves of one value": (
+        "x: int8[2]; z: int8[2]; s: int32[2]; t: int32[2]; y: int8[2]",
+        "s[i] = max(x[i], clip(z[i], -5, 5)); t[i] = max(s[i], 0);"
+        "y[i] = int8(((t[i] + t[i]) >> 1) + 32767)",
+    ),
+    "four greater ones of one pair": (
+        "w: int8[16, 3, 16, 20]; x: int8[17, 3, 16]; s: int32[16, 3, 16]; t: int32[16, 3, 16];"
+        "u: int32[16, 3, 16]; y: int8[16, 3, 16]",
+        "s[i, j, l] += w[i, j, l, r] * w[i, j, l, r];"
+        "t[i, j, l] = s[i, j, l] + -1 + max(min(s[i, j, l], s[i, j, l]), x[l + 1, j, i]);"
+        "u[i, j, l] = max(t[i, j, l], s[i, j, l]) + max(t[i, j, l], s[i, j, l])"
+        " + (max(t[i, j, l], s[i, j, l]) + max(t[i, j, l], s[i, j, l]));"
+        "y[i, j, l] = int8(u[i, j, l] >> 31)",
+    ),
     "eight times one value": (
         "x: int8[5]; y: int32[5]; z: int8[5]",
         "y[i] = ((x[i] + x[i]) + (x[i] + x[i])) + ((x[i] + x[i]) + (x[i] + x[i]));"

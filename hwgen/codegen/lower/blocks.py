@@ -229,10 +229,11 @@ def _places(state: State, stage: Stage, found: Sequence[Step], *, together: bool
         if step.in_place:
             join(step.target.tensor, step.in_place)
     for number, step in enumerate(found[:-1]):
-        later = {a.tensor for s in found[number + 1 :] for a in s.operands}
+        rest = found[number + 1 :]
+        later = {a.tensor for s in rest for a in s.operands} | {s.in_place for s in rest}
         beside = next((g for g in groups if stage.tensor in g), {stage.tensor})
         free = later.isdisjoint(beside - {stage.tensor, step.target.tensor})
-        if together and free and _fits(state, stage, step, found[number + 1 :]):
+        if together and free and _fits(state, stage, step, rest):
             join(step.target.tensor, stage.tensor)
     result: dict[str, str] = {}
     for group in groups:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from hwgen.codegen.lower.assignments import misfit
 from hwgen.errors import HwgenError
@@ -15,7 +16,7 @@ from hwgen.polyhedral.normal_form import normalise
 from hwgen.polyhedral.semantics import updates, widens, written
 from hwgen.polyhedral.unify import unify
 from hwgen.polyhedral.value_range import value_range, within
-from hwgen.spec.expression import Access, Binary, Call, Cast, Const, Expr, Name, names
+from hwgen.spec.expression import Access, Binary, Call, Cast, Const, Expr, Name, names, walk
 from hwgen.spec.hardware import HardwareSpec, Intrinsic, Operand
 from hwgen.spec.typecheck import integer_range, is_float
 
@@ -33,6 +34,12 @@ class Step:
     immediates: tuple[tuple[str, int | float], ...]
     in_place: str = ""
 
+
+MOST_WAYS = 256
+"""Ways to compute a block of which the best is taken: the first ones are seldom worse."""
+
+MOST_TRIES = 20_000
+"""Intrinsics held against values on the way to them."""
 
 _Made = tuple[list[Step], list[Intrinsic]]
 """Steps, and the intrinsics that are left."""
@@ -58,9 +65,11 @@ def steps_of(state: State, site: Site, hardware: HardwareSpec) -> list[Step]:
     search = _Search(state, stage, block, hardware)
     best: list[Step] | None = None
     least = sys.maxsize
-    for found in (steps for steps, left in search.root(pool) if not left):
+    known: dict[_Form, int] = {}
+    ways = (steps for steps, left in search.root(pool) if not left)
+    for found in islice(ways, MOST_WAYS):
         # Operands that commute are told apart by the lanes that they move with.
-        fit = _misfit(state, site, found) + 3 * _overwrites(state, stage, found)
+        fit = _misfit(state, site, found, known) + 3 * _overwrites(state, stage, found)
         if fit < least:
             best, least = found, fit
         if not fit:
@@ -77,14 +86,24 @@ def steps_of(state: State, site: Site, hardware: HardwareSpec) -> list[Step]:
     )
 
 
-def _misfit(state: State, site: Site, steps: Sequence[Step]) -> int:
-    """How badly the calls of some steps take the block's loops as lanes, at worst."""
+_Form = tuple[str, tuple[tuple[str, tuple[Expr, ...]], ...], bool]
+"""An intrinsic, its operands but for the names of what steps leave for others, and whether it is
+the last step: what its lanes depend on."""
+
+
+def _misfit(state: State, site: Site, steps: Sequence[Step], known: dict[_Form, int]) -> int:
+    """How badly the calls of some steps take the block's loops as lanes, at worst; `known`: what
+    has been found out about steps before."""
     everything = [n for n, _ in state.stage[site.block.stage].iterators]
     worst = 0
     for step in steps:
         last = step is steps[-1]
-        used = everything if last else [n for i in step.target.indices for n in names(i)]
-        worst = max(worst, misfit(state, site, step.intrinsic, step.operands, used))
+        named = (("" if o.tensor.startswith("<") else o.tensor, o.indices) for o in step.operands)
+        form = (step.intrinsic.name, tuple(named), last)
+        if form not in known:
+            used = everything if last else [n for i in step.target.indices for n in names(i)]
+            known[form] = misfit(state, site, step.intrinsic, step.operands, used)
+        worst = max(worst, known[form])
     return worst
 
 
@@ -107,6 +126,16 @@ def _spelt(value: Expr) -> Iterator[Expr]:
         yield Binary("+", Const(0), value)
 
 
+def _different(pool: Sequence[Intrinsic]) -> Iterator[tuple[int, Intrinsic]]:
+    """The intrinsics of a pool with their numbers, of equal ones the last: any other does the
+    same. The last come first, as pools name calls in the order in which these run."""
+    seen: set[str] = set()
+    for n, intrinsic in reversed([*enumerate(pool)]):
+        if intrinsic.name not in seen:
+            seen.add(intrinsic.name)
+            yield n, intrinsic
+
+
 @dataclass
 class _Search:
     state: State
@@ -117,6 +146,11 @@ class _Search:
     def __post_init__(self) -> None:
         self.dtypes = {t.name: t.dtype for t in self.state.tensors}
         self.made = 0
+        self.tries = 0
+        later = self.state.stages[self.state.stages.index(self.stage) + 1 :]
+        read = [n.tensor for n in walk(self.stage.value) if isinstance(n, Access)]
+        self.shared = {r.tensor for s in later for r in s.reads_in("whole")}
+        self.shared |= {t for t in read if read.count(t) > 1}
 
     def shown(self) -> str:
         if self.block.part == "init":
@@ -129,7 +163,7 @@ class _Search:
 
     def root(self, pool: Sequence[Intrinsic]) -> Iterator[_Made]:
         """Every way to compute the block with some intrinsics, the outermost of which is any."""
-        for n, intrinsic in enumerate(pool):
+        for n, intrinsic in _different(pool):
             rest = [*pool[:n], *pool[n + 1 :]]
             for pattern in self._patterns(intrinsic):
                 for value in self._values():
@@ -200,7 +234,8 @@ class _Search:
     ) -> Iterator[_Made]:
         """Every way to have an intrinsic compute a value of what others compute."""
         result = written_operand(intrinsic)
-        if not self._holds(result, target.tensor):
+        self.tries += 1
+        if self.tries > MOST_TRIES or not self._holds(result, target.tensor):
             return
         fields = {i.name: i for i in intrinsic.immediates}
         offchip = self.hardware.memory[result.memory].kind == "offchip"
@@ -248,15 +283,20 @@ class _Search:
         *,
         in_place: bool,
     ) -> Iterator[tuple[list[Step], list[Intrinsic], Access]]:
-        """Every way to have one operand; `in_place`: the call writes its result there."""
+        """Every way to have one operand; `in_place`: the call writes its result there, which a
+        copy is for where others read it."""
+        there: list[tuple[list[Step], list[Intrinsic], Access]] = []
         if isinstance(value, Access) and self._holds(rule, value.tensor):
-            yield [], list(rest), value
+            there.append(([], list(rest), value))
+        needed = in_place and isinstance(value, Access) and value.tensor in self.shared
+        yield from () if needed else there
         held = {n for i in target.indices for n in names(i)}
         used = [n for n in target_first(self.stage) if n in names(value)]
         every = (*target.indices, *(Name(n) for n in used if n not in held))
         forms = [every] if in_place or not used else [tuple(Name(n) for n in used), every]
         for indices in dict.fromkeys(forms):
             yield from self._between(rule, value, indices, rest)
+        yield from there if needed else ()
 
     def _between(
         self, rule: Operand, value: Expr, indices: tuple[Expr, ...], rest: Sequence[Intrinsic]
@@ -264,7 +304,7 @@ class _Search:
         """Every way to compute what an operand stands for, as a tensor with these indices."""
         self.made += 1
         between = Access(f"<{self.made}>", indices)
-        for n, other in enumerate(rest):
+        for n, other in _different(rest):
             only = written(other)
             if only is None or only[0].op != "=":
                 continue
