@@ -76,8 +76,12 @@ class Compiled(Brief, ABC):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Where it moves more than must be moved, and why."""
-        return ()
+        """What is not as its users might expect: what a processor does beside units, and what is
+        moved though it need not be."""
+        return tuple(
+            f"the processor computes {code.name}: {code.cycles:,} cycles"
+            for code in self.program.codes
+        )
 
     @property
     def ended_by(self) -> tuple[str, ...]:

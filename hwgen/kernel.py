@@ -17,7 +17,7 @@ from hwgen.model.inputs import bind_inputs
 from hwgen.model.numeric import Array
 from hwgen.nest_pipeline import NestCompilation, compile_nest
 from hwgen.phase import SearchOptions
-from hwgen.pipeline import compile_kernel
+from hwgen.pipeline import compile_workload
 from hwgen.requested import find_chip, find_computation, script_text, unfit
 from hwgen.schedule import Schedule
 from hwgen.scripting import compile_script, script_of
@@ -66,8 +66,8 @@ def build(
 
     Raises:
         HwgenError: H050 another argument than these; what `load_hardware` and `load_workload`
-            raise; what `compile_kernel`, `complete_script` and `compile_nest` raise; H731 to H745 a
-            program that does not fit its chip, a defect of hwgen.
+            raise; what `compile_workload`, `complete_script` and `compile_nest` raise; H731 to
+            H746 a program that does not fit its chip, a defect of hwgen.
     """
     if engine not in get_args(Engine):
         allowed = ", ".join(get_args(Engine))
@@ -101,7 +101,7 @@ def _compile_units(
     elif script is not None:
         made = complete_script(workload, hardware, script, file, options)
     else:
-        made = compile_kernel(workload, hardware, options=options)
+        made = compile_workload(workload, hardware, options)
     check_program(made.program, hardware, workload)
     return made
 

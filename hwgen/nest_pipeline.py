@@ -18,7 +18,7 @@ from hwgen.codegen.nest.program import NestProgram
 from hwgen.codegen.nest.races import check
 from hwgen.compiled import kernel_brief
 from hwgen.errors import HwgenError
-from hwgen.model.nest_cost import NestCost, estimate_nest, nest_bound
+from hwgen.polyhedral.nest.cost import NestCost, estimate_nest, nest_bound
 from hwgen.schedule import Schedule
 from hwgen.script_refit import exceeds
 from hwgen.spec.hardware import HardwareSpec

@@ -59,7 +59,7 @@ class PhasedCompilation(Compilation):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        return tuple(map(str, self.spills))
+        return (*super().notes, *map(str, self.spills))
 
     @cached_property
     def explanations(self) -> list[Explanation]:

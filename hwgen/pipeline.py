@@ -7,6 +7,7 @@ from functools import partial
 from hwgen.codegen.image_layout import images_refused
 from hwgen.compilation import STAGES, Compilation, Kernel, build
 from hwgen.errors import HwgenError
+from hwgen.hosting import REFUSALS, compile_beside
 from hwgen.phase import DEFAULTS, SearchOptions, compile_phase
 from hwgen.phased import PhasedCompilation, compile_phases
 from hwgen.polyhedral import isl
@@ -16,6 +17,7 @@ from hwgen.polyhedral.scop import build_scop
 from hwgen.polyhedral.search import Candidate, SearchResult
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
+from hwgen.trees import TreeCompilation
 
 __all__ = [
     "STAGES",
@@ -23,8 +25,10 @@ __all__ = [
     "Kernel",
     "PhasedCompilation",
     "SearchOptions",
+    "beside_units",
     "build",
     "compile_kernel",
+    "compile_workload",
 ]
 
 
@@ -34,7 +38,7 @@ def compile_kernel(
     schedule: Candidate | None = None,
     options: SearchOptions = DEFAULTS,
 ) -> Compilation:
-    """Compile a workload for a chip; `schedule` replaces the search's choice.
+    """Compile a workload for a chip's units; `schedule` replaces the search's choice.
 
     Raises:
         HwgenError: H309 where the chip is a processor (`compile_nest` is for those), H3xx where no
@@ -63,3 +67,34 @@ def compile_kernel(
                 workload, hardware, options, refused=partial(images_refused, hardware)
             )
         return compile_phases(workload, hardware, phases, options)
+
+
+def compile_workload(
+    workload: Workload, hardware: HardwareSpec, options: SearchOptions = DEFAULTS
+) -> Compilation | TreeCompilation:
+    """Compile a workload for a chip's units and the processor beside them, which does what no
+    intrinsics compute; where it does all, there is a tree alone.
+
+    Raises:
+        HwgenError: as `compile_kernel`, where there is no processor or it cannot do the rest.
+    """
+    try:
+        return compile_kernel(workload, hardware, options=options)
+    except HwgenError as error:
+        return beside_units(workload, hardware, options, error)
+
+
+def beside_units(
+    workload: Workload, hardware: HardwareSpec, options: SearchOptions, refused: HwgenError
+) -> Compilation | TreeCompilation:
+    """What units cannot run, for a reason, with the processor beside them.
+
+    Raises:
+        HwgenError: the reason, where there is no processor or it cannot do the rest.
+    """
+    beside = hardware.units and hardware.processor is not None
+    if not beside or not refused.code.startswith(REFUSALS):
+        raise refused
+    units = partial(compile_kernel, hardware=hardware, options=options)
+    with isl.bounded():
+        return compile_beside(workload, hardware, units, refused)

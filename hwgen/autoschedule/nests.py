@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import prod
 
 from hwgen.errors import HwgenError
-from hwgen.model.nest_cost import operations
+from hwgen.polyhedral.nest.cost import operations
 from hwgen.polyhedral.nest.state import Site, Stage, State
 from hwgen.polyhedral.nest.terms import addends
 from hwgen.schedule import Schedule

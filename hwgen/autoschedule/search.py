@@ -29,7 +29,7 @@ from hwgen.autoschedule.nests import (
 )
 from hwgen.autoschedule.report import Choice, SearchReport
 from hwgen.errors import HwgenError
-from hwgen.model.nest_cost import nest_bound, operations
+from hwgen.polyhedral.nest.cost import nest_bound, operations
 from hwgen.polyhedral.nest.state import Stage, State
 from hwgen.polyhedral.search import Watch
 from hwgen.schedule import Schedule

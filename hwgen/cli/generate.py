@@ -108,10 +108,10 @@ def compile_one(
     workload = load_workload(wanted.path, dict(wanted.sizes))
     if script.given:
         return compile_scripted(workload, hardware, search, script)
-    from hwgen.pipeline import compile_kernel
+    from hwgen.pipeline import compile_workload
 
     with searching(workload.name, search) as options:
-        return compile_kernel(workload, hardware, options=options)
+        return compile_workload(workload, hardware, options)
 
 
 def compile_scripted(

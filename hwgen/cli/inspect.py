@@ -75,7 +75,7 @@ def explain(spec: str, workload: str, settings: Sequence[str]) -> None:
             problem = error
     typer.echo(explanations(scop, explain_matches(scop, hardware, chosen)))
     if problem is not None:
-        typer.echo(f"\n{hardware.name} cannot run {scop.workload.name}:\n{problem}")
+        typer.echo(f"\n{_cannot(hardware)} {scop.workload.name}:\n{problem}")
 
 
 def _explain_phases(workload: Workload, hardware: HardwareSpec) -> None:
@@ -100,10 +100,17 @@ def _explain_phases(workload: Workload, hardware: HardwareSpec) -> None:
             scop = build_scop(phase.workload)
             sharing = Sharing(leaves=phase.leaves, fetches=phase.takes)
             found.append(explanations(scop, explain_matches(scop, hardware, None, sharing)))
-        problem = f"\n{hardware.name} cannot run {workload.name}:\n{error}"
+        problem = f"\n{_cannot(hardware)} {workload.name}:\n{error}"
     for number, text in enumerate(found):
         typer.echo(f"phase {number}\n{text}")
     for spill in spills:
         typer.echo(str(spill))
     if problem:
         typer.echo(problem)
+
+
+def _cannot(hardware: HardwareSpec) -> str:
+    """Who does not run a workload whole: where there is a processor, it does the rest."""
+    if hardware.processor is None:
+        return f"{hardware.name} cannot run"
+    return f"the units of {hardware.name}, whose processor does the rest, cannot run"

@@ -43,7 +43,7 @@ def simulate(
     """Compile, run, check, report."""
     from hwgen.report.simulation import run_by, simulation_text
     from hwgen.spec.load import load_workload
-    from hwgen.verify.examine import compile_ranked, examine
+    from hwgen.verify.examine import compile_case, examine
     from hwgen.verify.room import check_images, check_tensors
 
     request = resolve(spec, [workload], settings)
@@ -66,7 +66,7 @@ def simulate(
         check_images(loaded, compilation.program.images)
     else:
         with searching(loaded.name, search) as options:
-            compilation = compile_ranked(loaded, hardware, schedule, options)
+            compilation = compile_case(loaded, hardware, schedule, options)
     start = perf_counter()
     passed = examine(compilation, draw_inputs(loaded, seed, data) | given, engine)
     seconds = perf_counter() - start

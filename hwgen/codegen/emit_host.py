@@ -6,10 +6,14 @@ what runs between packing and unpacking.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 from hwgen.codegen.c_names import C_TYPES, comment, indent
 from hwgen.codegen.host_plan import HostPlan, workspace_rule
+from hwgen.codegen.program import Image, KernelProgram
+from hwgen.spec.expression import DTYPES
 from hwgen.spec.workload import Tensor
 
 # --- entry points --------------------------------------------------------------------------------
@@ -21,15 +25,16 @@ class Execution:
     that have a buffer of the device's.
 
     `acquire` runs when the staging buffers stand; `ready`, a C condition, tells whether it worked;
-    `upload` follows each image's packing, then `run`, `download` before each image's unpacking;
-    `release` gives everything back. `fails`: `run` sets `status`, and no output is unpacked
-    unless that is 0. `unstaged`: images that the host never holds.
+    `upload` follows each image's packing, then that of `runs` which is its part's, `download`
+    before each image's unpacking; `release` gives everything back. `fails`: runs set `status`, and
+    nothing is unpacked, or run later, unless that is 0. `unstaged`: images that the host never
+    holds.
     """
 
     acquire: tuple[str, ...]
     ready: str
     upload: tuple[tuple[str, tuple[str, ...]], ...]
-    run: tuple[str, ...]
+    runs: tuple[tuple[str, ...], ...]
     download: tuple[tuple[str, tuple[str, ...]], ...]
     release: tuple[str, ...]
     fails: bool
@@ -106,7 +111,13 @@ def _body(plan: HostPlan, execution: Execution) -> list[str]:
         else:
             declared.append(f"{element} *{host} = malloc({image.bytes});")
             owned.append(host)
+    for tensor in plan.between:
+        name = identifiers[tensor.name]
+        size = prod(tensor.shape) * DTYPES[tensor.dtype]
+        declared.append(f"{C_TYPES[tensor.dtype]} *{name} = malloc({size});")
+        owned.append(name)
     used = {i.tensor for i in plan.program.images}
+    used |= {n for c in plan.program.codes for n in (*c.nest.inputs, *c.nest.outputs)}
     unused = [
         plan.packed(t) if t.constant else identifiers[t.name]
         for t in sorted(plan.inputs + plan.outputs, key=lambda t: t.constant)
@@ -114,29 +125,10 @@ def _body(plan: HostPlan, execution: Execution) -> list[str]:
     ]
     if plan.workspace and not plan.workspace.offsets:
         unused.append(plan.workspace.pointer)
-    inner: list[str] = []
-    for image in plan.program.images:
-        given = image.name in plan.direct or image.tensor in constant
-        if image.role == "input" and not given:
-            inner.append(
-                f"{plan.name}_fill_{identifiers[image.name]}"
-                f"({identifiers[image.tensor]}, {plan.staging(image)});"
-            )
-        inner += dict(execution.upload).get(image.name, ())
-    inner += execution.run
-    for image in plan.program.images:
-        if image.role == "output":
-            inner += dict(execution.download).get(image.name, ())
-    unpack = [
-        f"{plan.name}_unpack_{identifiers[i.name]}({plan.staging(i)}, {identifiers[i.tensor]});"
-        for i in plan.staged
-        if i.role == "output"
-    ]
+    inner = _parts(plan, execution)
     simple = not owned and not execution.ready
-    if not execution.fails:
-        inner += [*unpack, *([] if simple else ["status = 0;"])]
-    elif unpack:
-        inner += ["if (status == 0) {", *indent(unpack), "}"]
+    if not execution.fails and not simple:
+        inner += ["status = 0;"]
     body = [*execution.acquire]
     body += [f"if ({execution.ready}) {{", *indent(inner), "}"] if execution.ready else inner
     body += execution.release
@@ -151,6 +143,50 @@ def _body(plan: HostPlan, execution: Execution) -> list[str]:
         *(f"free({host});" for host in reversed(owned)),
         "return status;" if declared_status else "return 0;",
     ]
+
+
+def _parts(plan: HostPlan, execution: Execution) -> list[str]:
+    """What units and a processor run in turn, each image packed before its part and unpacked after
+    it."""
+    lines: list[str] = []
+    several = bool(plan.program.codes)
+    if several and execution.fails:
+        lines.append("status = 0;")
+    for part, run in zip(plan.program.parts, execution.runs, strict=True):
+        images = part.images if isinstance(part, KernelProgram) else ()
+        inner = _packs(plan, execution, images)
+        inner += run
+        for image in images:
+            if image.role == "output":
+                inner += dict(execution.download).get(image.name, ())
+        unpack = [
+            f"{plan.name}_unpack_{plan.identifiers[i.name]}"
+            f"({plan.staging(i)}, {plan.identifiers[i.tensor]});"
+            for i in images
+            if i.role == "output" and i.name not in plan.direct
+        ]
+        if unpack and execution.fails:
+            unpack = ["if (status == 0) {", *indent(unpack), "}"]
+        inner += unpack
+        if several and execution.fails:
+            inner = ["if (status == 0) {", *indent(inner), "}"]
+        lines += inner
+    return lines
+
+
+def _packs(plan: HostPlan, execution: Execution, images: Sequence[Image]) -> list[str]:
+    """How some images get to the chip."""
+    constant = {t.name for t in plan.packed_tensors}
+    lines: list[str] = []
+    for image in images:
+        given = image.name in plan.direct or image.tensor in constant
+        if image.role == "input" and not given:
+            lines.append(
+                f"{plan.name}_fill_{plan.identifiers[image.name]}"
+                f"({plan.identifiers[image.tensor]}, {plan.staging(image)});"
+            )
+        lines += dict(execution.upload).get(image.name, ())
+    return lines
 
 
 def _wrapper(plan: HostPlan) -> list[str]:

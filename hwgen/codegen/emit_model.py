@@ -7,14 +7,17 @@ semantics. A kernel returns 0, or one of `CODES` with a text in `NAME_message()`
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hwgen.codegen.c_expr import IndexText
 from hwgen.codegen.c_names import C_TYPES, NameTable, Reserved, immediate_text, indent
 from hwgen.codegen.c_reserved import MODEL_PREFIX
 from hwgen.codegen.emit_body import BodyWriter, index_helpers, tables
 from hwgen.codegen.emit_host import Execution, entry_points
 from hwgen.codegen.emit_sync import FlagCounters
-from hwgen.codegen.host_plan import HostPlan
+from hwgen.codegen.host_plan import HostPlan, code_arguments, run_names
 from hwgen.codegen.model_intrinsic import IntrinsicFunctions
+from hwgen.codegen.nest.emit import emit_code
 from hwgen.codegen.packing import (
     missing_entry,
     missing_entry_name,
@@ -26,6 +29,7 @@ from hwgen.codegen.packing import (
 from hwgen.codegen.program import (
     Barrier,
     Call,
+    Code,
     Configure,
     Image,
     Pop,
@@ -59,7 +63,14 @@ def emit_model(plan: HostPlan, hardware: HardwareSpec, summary: str) -> str:
     helpers = index_helpers(plan.name, plan.index)
     own = frozenset((*writer.images.values(), *writer.flags.names))
     names = NameTable(Reserved(own, (f"{MODEL_PREFIX}_", f"{plan.name}_")))
-    body = BodyWriter(writer, helpers, names).lines(plan.program.body)
+    runs: list[list[str]] = []
+    for number, (part, name) in enumerate(zip(plan.program.parts, run_names(plan), strict=True)):
+        if isinstance(part, Code):
+            runs.append(emit_code(part.nest, hardware, name))
+            continue
+        suffix = f"_{number}" if plan.program.codes else ""
+        of_part = _Model(replace(plan, program=part), hardware, writer, suffix)
+        runs.append([*of_part.run(BodyWriter(of_part, helpers, names).lines(part.body)), ""])
     packs = packing(plan, helpers)
     for image in plan.program.images:
         packs += padding(plan, image, helpers)
@@ -81,16 +92,22 @@ def emit_model(plan: HostPlan, hardware: HardwareSpec, summary: str) -> str:
     lines += functions
     lines += [f"extern {declaration};" for _, declaration in plan.constants()]
     lines += packs
-    lines += writer.run(body)
-    lines += ["", *entry_points(plan, writer.execution())]
+    lines += [line for run in runs for line in run]
+    lines += entry_points(plan, writer.execution())
     return "\n".join(lines) + "\n"
 
 
 class _Model:
-    """The generated model as a target."""
+    """The generated model as a target; of a part of a program, on the chip of the `whole` one."""
 
-    def __init__(self, plan: HostPlan, hardware: HardwareSpec) -> None:
-        self.plan, self.hardware = plan, hardware
+    def __init__(
+        self,
+        plan: HostPlan,
+        hardware: HardwareSpec,
+        whole: _Model | None = None,
+        suffix: str = "",
+    ) -> None:
+        self.plan, self.hardware, self.suffix = plan, hardware, suffix
         self.prefix = MODEL_PREFIX
         sites = list(calls(plan.program.body))
         self.used = tuple(
@@ -103,6 +120,8 @@ class _Model:
         self.memories = tuple(
             m for m in hardware.memories if m.kind != "offchip" and m.name in touched
         )
+        if whole is not None:
+            self.functions, self.memories = whole.functions, whole.memories
         self.images = {i.name: f"image_{n}" for n, i in enumerate(plan.program.images)}
         self.edges = hardware.tokens.edges if hardware.tokens else ()
         events = hardware.events
@@ -142,8 +161,8 @@ class _Model:
             case Barrier(unit):
                 # One call after the other: nothing is ever left to wait for.
                 return [f"/* wait for {unit or 'all units'} */"]
-            case Configure():
-                # Calls carry what the registers hold.
+            case Configure() | Code():
+                # Calls carry what the registers hold; code has a function of its own.
                 return []
             case Signal():
                 return [
@@ -279,7 +298,7 @@ class _Model:
             [f"struct {p}_chip *chip", *(f"struct {p}_image {n}" for n in names)]
         )
         lines = [
-            f"static int {p}_body({parameters})",
+            f"static int {p}_body{self.suffix}({parameters})",
             "{",
             *indent([*self.flags.declarations(), *unused, *body]),
             *(
@@ -341,7 +360,7 @@ class _Model:
                 "}",
             ]
         lines += [
-            f"static int {p}_run({arguments or 'void'})",
+            f"static int {p}_run{self.suffix}({arguments or 'void'})",
             "{",
             "  int status = 1;",
             f"  struct {p}_chip *chip = malloc(sizeof *chip);",
@@ -350,7 +369,7 @@ class _Model:
             f"  if ({ready}) {{",
             *indent(made, 2),
             *indent(poison, 2),
-            f"    status = {p}_body({', '.join(['chip', *names])});",
+            f"    status = {p}_body{self.suffix}({', '.join(['chip', *names])});",
             *indent(missing, 2),
             "  }",
             *(f"  free({w});" for w in reversed(writers)),
@@ -394,13 +413,21 @@ class _Model:
             for i in self._outputs()
             if i.name in places and i.name not in plan.resident
         }
-        given = [apart.get(i.name, plan.staging(i)) for i in plan.program.images]
+        calls: list[str] = []
+        for number, part in enumerate(plan.program.parts):
+            if isinstance(part, Code):
+                name = run_names(plan)[number]
+                calls.append(f"{name}({code_arguments(plan, part)});")
+                continue
+            given = ", ".join(apart.get(i.name, plan.staging(i)) for i in part.images)
+            suffix = f"_{number}" if plan.program.codes else ""
+            calls.append(f"status = {self.prefix}_run{suffix}({given});")
         images = [i for i in plan.program.images if i.name in apart]
         return Execution(
             tuple(f"{C_TYPES[i.dtype]} *{apart[i.name]} = malloc({i.bytes});" for i in images),
             " && ".join(apart.values()),
             (),
-            (f"status = {self.prefix}_run({', '.join(given)});",),
+            tuple((call,) for call in calls),
             tuple(
                 (i.name, (f"memcpy({plan.staging(i)}, {apart[i.name]}, {i.bytes});",))
                 for i in images

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from hwgen.codegen.c_expr import IndexText
 from hwgen.codegen.c_names import indent, words
@@ -10,10 +11,12 @@ from hwgen.codegen.call_values import immediate_values, loop_values
 from hwgen.codegen.emit_body import BodyWriter, index_helpers, tables
 from hwgen.codegen.emit_host import Execution, entry_points
 from hwgen.codegen.emit_sync import FlagCounters, written
-from hwgen.codegen.host_plan import HostPlan
+from hwgen.codegen.host_plan import HostPlan, code_arguments, run_names
+from hwgen.codegen.nest.emit import emit_code
 from hwgen.codegen.packing import packing, pads
 from hwgen.codegen.program import (
     Call,
+    Code,
     Configure,
     Image,
     KernelLoop,
@@ -30,9 +33,19 @@ from hwgen.spec.hardware import CodeTemplates, HardwareSpec, Intrinsic
 
 def emit_vendor(plan: HostPlan, hardware: HardwareSpec, summary: str) -> str:
     """The `.c` file: micro-kernels, packing, the device's part, entry points."""
-    writer = _Vendor(plan, hardware)
     helpers = index_helpers(plan.name, plan.index)
-    body = BodyWriter(writer, helpers, plan.identifiers).lines(plan.program.body)
+    runs: list[list[str]] = []
+    defined: list[list[str]] = []
+    for part, name in zip(plan.program.parts, run_names(plan), strict=True):
+        if isinstance(part, Code):
+            runs.append(emit_code(part.nest, hardware, name))
+            continue
+        of_part = _Vendor(replace(plan, program=part), hardware)
+        body = BodyWriter(of_part, helpers, plan.identifiers).lines(part.body)
+        used = {c.kernel for c in calls(part.body)}
+        defined += [[of_part.define(k), ""] for k in part.kernels if k.name in used]
+        runs.append([*of_part.run(name, body), ""])
+    writer = _Vendor(plan, hardware)
     packs = packing(plan, helpers)
     standard = ["<stdint.h>", "<stdlib.h>", "<string.h>"]
     own: list[str] = []
@@ -50,13 +63,10 @@ def emit_vendor(plan: HostPlan, hardware: HardwareSpec, summary: str) -> str:
     ]
     for definition in helpers.definitions():
         lines += [definition, ""]
-    used = {c.kernel for c in calls(plan.program.body)}
-    for kernel in plan.program.kernels:
-        if kernel.name in used:
-            lines += [writer.define(kernel), ""]
+    lines += [line for definition in defined for line in definition]
     lines += packs
-    lines += writer.run(body)
-    lines += ["", *entry_points(plan, writer.execution())]
+    lines += [line for run in runs for line in run]
+    lines += entry_points(plan, writer.execution())
     return "\n".join(lines) + "\n"
 
 
@@ -165,7 +175,7 @@ class _Vendor:
         text = render(intrinsic.micro_kernel.define, values, intrinsic.location, field)
         return f"/* {_serves(self.plan, kernel, intrinsic)} */\n{text}"
 
-    def run(self, body: list[str]) -> list[str]:
+    def run(self, name: str, body: list[str]) -> list[str]:
         """The function that drives the chip."""
         code = self.hardware.code
         values = self.parameters
@@ -174,7 +184,8 @@ class _Vendor:
         prologue = self._render(code.prologue, values, "code.prologue").split("\n")
         epilogue = self._render(code.epilogue, values, "code.epilogue").split("\n")
         return [
-            f"{'static ' if self.plan.workspace is None else ''}{run_signature(self.plan, code)}",
+            f"{'static ' if self.plan.workspace is None else ''}"
+            f"{run_signature(self.plan, code, name)}",
             "{",
             *indent([*self.flags.declarations(), *unused]),
             *indent([*_nonempty(prologue), *body, *_nonempty(epilogue)]),
@@ -227,17 +238,24 @@ class _Vendor:
             elif image.role == "output":
                 lines = self._render(code.from_device, values, "code.from_device").split("\n")
                 download.append((image.name, tuple(lines)))
-        arguments = ", ".join(self._given(i) for i in self.plan.program.images)
         return Execution(
             tuple(acquire),
             " && ".join(self.handles[i.name] for i in held),
             tuple(upload),
-            (f"{self.plan.name}_run({arguments});",),
+            tuple((line,) for line in self._calls()),
             tuple(download),
             tuple(release),
             False,
             unstaged(self.plan),
         )
+
+    def _calls(self) -> Iterator[str]:
+        """The calls of the functions that run the parts."""
+        for part, name in zip(self.plan.program.parts, run_names(self.plan), strict=True):
+            if isinstance(part, Code):
+                yield f"{name}({code_arguments(self.plan, part)});"
+            else:
+                yield f"{name}({', '.join(self._given(i) for i in part.images)});"
 
     @property
     def uses_the_heap(self) -> bool:
@@ -254,13 +272,13 @@ def handle(plan: HostPlan, image: Image) -> str:
     return plan.identifiers.with_suffix(image.name, "dev")
 
 
-def run_signature(plan: HostPlan, code: CodeTemplates) -> str:
-    """Of the function that drives the chip: a handle per image."""
+def run_signature(plan: HostPlan, code: CodeTemplates, name: str = "") -> str:
+    """Of the function that drives the chip, or a part of it: a handle per image."""
     declared = [
         _declare(code, handle(plan, i), constant=i.name in plan.resident and i.role == "input")
         for i in plan.program.images
     ]
-    return f"void {plan.name}_run({', '.join(declared) or 'void'})"
+    return f"void {name or f'{plan.name}_run'}({', '.join(declared) or 'void'})"
 
 
 def unstaged(plan: HostPlan) -> frozenset[str]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from hwgen.codegen.c_names import C_TYPES, NameTable, Reserved
 from hwgen.codegen.image_layout import is_tensor
-from hwgen.codegen.program import Image, KernelProgram
+from hwgen.codegen.program import Code, Image, KernelProgram
 from hwgen.spec.expression import DTYPES
 from hwgen.spec.workload import Tensor, Workload
 
@@ -38,6 +38,7 @@ class HostPlan:
     `direct`: images that are the caller's array byte for byte. `resident`: those that the chip
     reads and writes where the host has them; the others have a buffer of the device's.
     `workspace`: None where what is staged comes from the heap. `index`: the C type of offsets.
+    `between`: tensors that units and a processor hand to each other, in their own order.
     """
 
     program: KernelProgram
@@ -49,6 +50,12 @@ class HostPlan:
     resident: frozenset[str]
     workspace: Workspace | None = None
     index: str = "int64_t"
+    between: tuple[Tensor, ...] = ()
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """All that the host has in their own order."""
+        return self.inputs + self.outputs + self.between
 
     @property
     def staged(self) -> tuple[Image, ...]:
@@ -64,8 +71,11 @@ class HostPlan:
         return tuple(i for i in self.staged if i.tensor == tensor)
 
     def in_place(self, tensor: Tensor) -> bool:
-        """Whether an image of a tensor is the tensor itself; another one may be packed."""
-        return any(i.name in self.direct for i in self.program.images if i.tensor == tensor.name)
+        """Whether the tensor itself is read or written, by calls or code; an image of it may be
+        packed besides."""
+        coded = {n for c in self.program.codes for n in (*c.nest.inputs, *c.nest.outputs)}
+        images = (i.name for i in self.program.images if i.tensor == tensor.name)
+        return tensor.name in coded or not self.direct.isdisjoint(images)
 
     def borrowed(self, tensor: Tensor) -> bool:
         """Whether the chip reads or writes the caller's own array."""
@@ -158,12 +168,18 @@ def host_plan(program: KernelProgram, workload: Workload, reserved: Reserved) ->
     identifiers = NameTable(reserved)
     name = identifiers.function(program.name)
     # First come what a caller sees, so that all files of a kernel agree on it.
-    for wanted in (*program.inputs, *program.outputs, *(i.name for i in program.images)):
+    handed = (a.name for a in program.between)
+    for wanted in (*program.inputs, *program.outputs, *(i.name for i in program.images), *handed):
         assert identifiers[wanted]
     in_place = frozenset(i.name for i in program.images if i.in_place)
-    theirs = {*program.inputs, *program.outputs}
+    between = tuple(
+        Tensor(a.name, a.dtype, a.shape, "intermediate", False, workload.location)
+        for a in program.between
+    )
+    tensors = {t.name: t for t in (*workload.tensors, *between)}
+    theirs = {*program.inputs, *program.outputs, *(t.name for t in between)}
     same = (i for i in program.images if i.tensor in theirs and i.role != "temporary")
-    direct = in_place.union(i.name for i in same if is_tensor(i, workload.tensor[i.tensor]))
+    direct = in_place.union(i.name for i in same if is_tensor(i, tensors[i.tensor]))
     return HostPlan(
         program,
         name,
@@ -172,7 +188,21 @@ def host_plan(program: KernelProgram, workload: Workload, reserved: Reserved) ->
         identifiers,
         direct=direct,
         resident=in_place,
+        between=between,
     )
+
+
+def run_names(plan: HostPlan) -> list[str]:
+    """The functions that run a program's parts, in order."""
+    if not plan.program.codes:
+        return [f"{plan.name}_run"]
+    parts = enumerate(plan.program.parts)
+    return [f"{plan.name}_{'code' if isinstance(p, Code) else 'run'}_{n}" for n, p in parts]
+
+
+def code_arguments(plan: HostPlan, code: Code) -> str:
+    """What a processor's part takes, in the order of its function's parameters."""
+    return ", ".join(plan.identifiers[n] for n in (*code.nest.inputs, *code.nest.outputs))
 
 
 def aligned(size_bytes: int) -> int:

@@ -18,7 +18,7 @@ def packing(plan: HostPlan, helpers: Helpers) -> list[str]:
     """One static function per image that the kernel's function packs or unpacks:
     `NAME_fill_IMAGE` for inputs, `NAME_unpack_IMAGE` for outputs."""
     elsewhere = plan.packed_tensors if plan.workspace else ()
-    return packing_of(plan, helpers, [t for t in plan.inputs + plan.outputs if t not in elsewhere])
+    return packing_of(plan, helpers, [t for t in plan.tensors if t not in elsewhere])
 
 
 def packing_of(plan: HostPlan, helpers: Helpers, tensors: Sequence[Tensor]) -> list[str]:
@@ -33,7 +33,7 @@ def packing_of(plan: HostPlan, helpers: Helpers, tensors: Sequence[Tensor]) -> l
 
 def narrow(plan: HostPlan) -> bool:
     """Whether 32 bits hold every offset that packing computes."""
-    tensors = {t.name: t for t in plan.inputs + plan.outputs}
+    tensors = {t.name: t for t in plan.tensors}
     return all(
         _Packing(plan, image, tensors[image.tensor], Helpers(plan.name, {})).narrow
         for image in plan.staged
@@ -341,5 +341,5 @@ def missing_entry_name(plan: HostPlan, image: Image) -> str:
 
 def missing_entry(plan: HostPlan, image: Image, helpers: Helpers) -> list[str]:
     """A C function: the first entry that holds an element and has no writer, or -1."""
-    tensor = next(t for t in plan.outputs if t.name == image.tensor)
+    tensor = next(t for t in plan.tensors if t.name == image.tensor)
     return _Packing(plan, image, tensor, helpers).missing_entry()

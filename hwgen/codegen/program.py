@@ -7,11 +7,13 @@ Addresses count entries of the operand's memory: absolute on chip, relative to t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import groupby
 from math import prod
 from typing import Literal
 
+from hwgen.codegen.nest.program import NestProgram
 from hwgen.spec.expression import DTYPES, Expr
 from hwgen.spec.shown import Printed
 
@@ -25,6 +27,8 @@ class Image:
     several positions may hold one element; otherwise, each element has one position.
     `dtype` differs from the tensor's only for inputs, by a conversion that loses nothing.
     `in_place`: it is the tensor itself, where the caller has it; nothing is packed or unpacked.
+    A tensor that the host's core takes over between units is an `output` of the calls that store it
+    and an `input` of those that load it.
     A `temporary` is what one phase of the kernel stores and others load: the host gives it room,
     puts `fill` into entries wholly outside the tensor, whose `shape` stands here, and no more.
     `memory`: the off-chip memory that it lies in; "" for the first that holds what changes.
@@ -256,13 +260,44 @@ class If:
     otherwise: tuple[Node, ...] = ()
 
 
-SyncNode = Push | Pop | Barrier | Signal | Wait | Configure
+@dataclass(frozen=True, slots=True)
+class Code(Sync):
+    """What a processor beside the units runs: once all calls before are done, and before any later
+    one is issued. It stands at the root of a program alone; nothing that calls left on the chip
+    outlives it. `nest`: over whole tensors in their own order, by name; `cycles`: modelled, of the
+    chip's clock; `bound`: below which no schedule of it gets."""
+
+    nest: NestProgram
+    cycles: int
+    bound: int
+
+    @property
+    def name(self) -> str:
+        """What it computes for others."""
+        return ", ".join(self.nest.outputs)
+
+
+SyncNode = Push | Pop | Barrier | Signal | Wait | Configure | Code
 Node = Loop | If | Call | SyncNode
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """A tensor in its own order, where the host has it."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+
+    @property
+    def bytes(self) -> int:
+        return prod(self.shape) * DTYPES[self.dtype]
 
 
 @dataclass(frozen=True, repr=False)
 class KernelProgram(Printed):
-    """One kernel for one chip. `inputs` and `outputs`: tensor names in the C function's order."""
+    """One kernel for one chip. `inputs` and `outputs`: tensor names in the C function's order;
+    `between`: what a processor takes over from units, or they from it."""
 
     name: str
     hardware: str
@@ -273,10 +308,47 @@ class KernelProgram(Printed):
     buffers: tuple[Buffer, ...]
     kernels: tuple[MicroKernelDef, ...]
     body: tuple[Node, ...]
+    between: tuple[Array, ...] = ()
 
     def brief(self) -> str:
         sites = sum(1 for _ in calls(self.body))
         return f"{self.name}: {sites} call sites, {len(self.buffers)} buffers"
+
+    @property
+    def codes(self) -> tuple[Code, ...]:
+        """What a processor runs, in order."""
+        return tuple(n for n in self.body if isinstance(n, Code))
+
+    @cached_property
+    def parts(self) -> tuple[KernelProgram | Code, ...]:
+        """What units run and what a processor runs, in turn: each program has the images, buffers
+        and micro-kernels of its calls. One that no processor interrupts is its only part."""
+        if not self.codes:
+            return (self,)
+        found: list[KernelProgram | Code] = []
+        for coded, nodes in groupby(self.body, lambda n: isinstance(n, Code)):
+            if coded:
+                found += [n for n in nodes if isinstance(n, Code)]
+            else:
+                found.append(self._part(tuple(nodes)))
+        return tuple(found)
+
+    def _part(self, body: tuple[Node, ...]) -> KernelProgram:
+        made = list(calls(body))
+        used = {o.buffer for c in made for o in c.operands}
+        kernels = {c.kernel for c in made}
+        images = tuple(i for i in self.images if i.name in used)
+        taken = dict.fromkeys(i.tensor for i in images if i.role == "input")
+        left = dict.fromkeys(i.tensor for i in images if i.role == "output")
+        return replace(
+            self,
+            inputs=tuple(taken),
+            outputs=tuple(left),
+            images=images,
+            buffers=tuple(b for b in self.buffers if b.name in used),
+            kernels=tuple(k for k in self.kernels if k.name in kernels),
+            body=body,
+        )
 
     @cached_property
     def image(self) -> dict[str, Image]:
@@ -354,6 +426,9 @@ def _print(nodes: tuple[Node, ...], depth: int) -> Iterator[str]:
             case Configure(configuration, register, values):
                 given = ", ".join(f"{name}={value}" for name, value in values)
                 yield f"{pad}configure {configuration}[{register}]: {given}"
+            case Code(nest, cycles, _):
+                yield f"{pad}processor, {cycles} cycles:"
+                yield from (f"{pad}  {line}" for line in str(nest).splitlines()[1:])
             case Call():
                 yield f"{pad}{_call_text(node)}"
 

@@ -47,6 +47,7 @@ def lower_bound(program: KernelProgram, hardware: HardwareSpec) -> Bound:
     """
     need: Counter[str] = Counter()
     need.update(_compute(program, hardware))
+    need["processor"] += sum(code.bound for code in program.codes)
     images: dict[tuple[str, str, str], list[Access]] = {}
     for nested in nested_calls(program.body):
         intrinsic = hardware.intrinsic[nested.call.intrinsic]

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from hwgen.codegen.program import (
     Barrier,
     Call,
+    Code,
     Configure,
     If,
     KernelProgram,
@@ -150,7 +151,7 @@ def count_tokens(
                 return {f"push {source} {target}": 1}
             case Pop(source, target) | Wait(source, target):
                 return {f"pop {source} {target}": 1}
-            case Call() | Barrier() | Configure():
+            case Call() | Barrier() | Configure() | Code():
                 return {}
 
     counts = total(program.body, lambda node: None if isinstance(node, Call) else (), leaf)

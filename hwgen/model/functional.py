@@ -13,11 +13,12 @@ from itertools import product
 
 import numpy as np
 
-from hwgen.codegen.program import Image, KernelProgram
+from hwgen.codegen.program import Code, Image, KernelProgram
 from hwgen.errors import HwgenError
 from hwgen.spec.hardware import HardwareSpec
 
 from .callsite import CallSite, Plan
+from .code import run_code
 from .geometry import Dims
 from .images import outside, pack, unpack
 from .integers import evaluate_interval
@@ -87,27 +88,40 @@ def run(
             output not written, H725 image, H726 input tensor, H727 undefined arithmetic, H728
             malformed call.
     """
-    machine = _Machine(program, hardware, check)
+    machine = _Machine(program, hardware, check, dict(shapes or {}))
     machine.load(inputs)
     count = 0
-    for event in calls(program):
-        machine.step(event)
-        count += 1
-    return machine.result(shapes or {}, count)
+    for part in program.parts:
+        if isinstance(part, Code):
+            machine.code(part)
+            continue
+        machine.enter(part)
+        for event in calls(part):
+            machine.step(event)
+            count += 1
+    return machine.result(count)
 
 
 class _Machine:
-    """The state of all memories; one per run."""
+    """The state of all memories; one per run. `arrays`: the tensors that the host has."""
 
-    def __init__(self, program: KernelProgram, hardware: HardwareSpec, check: bool) -> None:
+    def __init__(
+        self,
+        program: KernelProgram,
+        hardware: HardwareSpec,
+        check: bool,
+        shapes: dict[str, tuple[int, ...]],
+    ) -> None:
         self.state = State(program, hardware)
+        self.arrays: dict[str, Array] = {}
+        self.shapes = shapes | {a.name: a.shape for a in program.between}
         self.check = check
         self.sites: dict[int, CallSite] = {}
         self.variants: dict[tuple[str, int], int] = {}
         self.micro_operations: dict[str, int] = {}
 
     def load(self, inputs: Mapping[str, Array]) -> None:
-        """Pack the inputs' images and poison all others."""
+        """Take the inputs."""
         missing = [name for name in self.state.program.inputs if name not in inputs]
         if missing:
             raise HwgenError(
@@ -117,13 +131,21 @@ class _Machine:
                 allowed=", ".join(self.state.program.inputs),
                 repair=f"give {', '.join(missing)}",
             )
-        for image in self.state.program.images:
+        for name in self.state.program.inputs:
+            self.arrays[name] = np.asarray(inputs[name])
+
+    def enter(self, part: KernelProgram) -> None:
+        """Begin a run of units: nothing of an earlier one is on the chip, and its images are as the
+        host leaves them."""
+        if self.sites:
+            self.state.forget()
+        for image in part.images:
             if image.role != "input":
                 self.state.place(image, None)
                 if image.role == "temporary":
                     self.state.pad(image, outside(image))
                 continue
-            tensor = np.asarray(inputs[image.tensor])
+            tensor = self.tensor(image.tensor)
             known = STORAGE.get(image.dtype) == tensor.dtype
             dtype = image.dtype if known else str(tensor.dtype)
             if dtype not in STORAGE:
@@ -134,6 +156,33 @@ class _Machine:
                     allowed=", ".join(STORAGE),
                 )
             self.state.place(image, pack(image, tensor, dtype))
+
+    def code(self, code: Code) -> None:
+        """What the processor runs."""
+        given = {name: self.tensor(name) for name in code.nest.inputs}
+        self.arrays |= run_code(code.nest, given)
+
+    def tensor(self, name: str) -> Array:
+        """A tensor as the host has it: given, computed by the processor, or stored by calls."""
+        if name not in self.arrays:
+            image = next(
+                (i for i in self.state.program.images if (i.role, i.tensor) == ("output", name)),
+                None,
+            )
+            if image is None or image.name not in self.state.images:
+                raise HwgenError(
+                    "H724",
+                    f"{name} is read before anything has stored it",
+                    field=name,
+                    found="no part of the program that stores it before",
+                    allowed="tensors that are given, or stored by an earlier part",
+                    repair="report the workload, the spec and this message",
+                )
+            store = self.state.images[image.name]
+            written = np.repeat(store.writer != NOBODY, store.entry_elements)
+            shape = self.shapes.get(name) or _reach(image)
+            self.arrays[name] = unpack(image, store.elements, shape, written)
+        return self.arrays[name]
 
     def step(self, event: CallEvent) -> None:
         """Check and execute one call."""
@@ -230,16 +279,10 @@ class _Machine:
         for written in site.semantics.written:
             site.operands[written].mark(regions[written], addresses[written], site.writer)
 
-    def result(self, shapes: Mapping[str, tuple[int, ...]], count: int) -> FunctionalResult:
+    def result(self, count: int) -> FunctionalResult:
         """Unpack the outputs and add up the traffic."""
-        outputs: dict[str, Array] = {}
-        for image in self.state.program.images:
-            if image.role == "output":
-                store = self.state.images[image.name]
-                lanes = store.entry_elements
-                written = np.repeat(store.writer != NOBODY, lanes)
-                shape = shapes.get(image.tensor) or _reach(image)
-                outputs[image.tensor] = unpack(image, store.elements, shape, written)
+        stored = {i.tensor for i in self.state.program.images if i.role == "output"}
+        held = stored.union(self.arrays)
         traffic: dict[tuple[str, str, str], int] = {}
         iterations: dict[str, int] = {}
         for site in self.sites.values():
@@ -252,7 +295,7 @@ class _Machine:
                     moved = done * operand.span * operand.store.entry_bytes
                     traffic[key] = traffic.get(key, 0) + moved
         return FunctionalResult(
-            {name: outputs[name] for name in self.state.program.outputs if name in outputs},
+            {name: self.tensor(name) for name in self.state.program.outputs if name in held},
             tuple(Traffic(*key, total) for key, total in sorted(traffic.items())),
             count,
             dict(sorted(iterations.items())),

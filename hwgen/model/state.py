@@ -153,6 +153,12 @@ class State:
         }
         self.images: dict[str, Store] = {}
 
+    def forget(self) -> None:
+        """Nothing that was written to the chip's own memories is there any more."""
+        for store in self.memories.values():
+            np.ndarray(store.elements.nbytes, np.uint8, store.elements.data)[...] = POISON
+            store.writer[...] = NOBODY
+
     def place(self, image: Image, packed: Array | None) -> None:
         """Put an image off chip: the host's, or poisoned."""
         if packed is None:

@@ -16,6 +16,7 @@ from typing import Protocol
 from hwgen.codegen.program import (
     Barrier,
     Call,
+    Code,
     Configure,
     If,
     KernelProgram,
@@ -338,6 +339,8 @@ class Stream:
                 return self._compile_signal(node)
             case Configure():
                 return self._compile_write(node)
+            case Code():
+                raise AssertionError("a stream is of units alone")
             case If(condition, then, otherwise):
                 test = self.compile(condition)
                 yes = [self._compile(n) for n in then]

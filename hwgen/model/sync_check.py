@@ -60,6 +60,8 @@ def check_synchronisation(program: KernelProgram, hardware: HardwareSpec) -> Syn
             over, H763 no such token queue or flag, H764 a pop that no call follows, H765 a flag
             that may be signalled above its maximum.
     """
+    if program.codes:
+        return _in_turn(program, hardware)
     machine = Clocks(program, hardware)
     stream = Stream(
         program, hardware, machine.costs, machine, skip=True, limit=CHECK_LIMIT, located=True
@@ -74,6 +76,16 @@ def check_synchronisation(program: KernelProgram, hardware: HardwareSpec) -> Syn
         raise machine.race
     total = machine.accepted if not stream.truncated else count_calls(program)
     return SyncResult(machine.accepted, total, not stream.truncated)
+
+
+def _in_turn(program: KernelProgram, hardware: HardwareSpec) -> SyncResult:
+    """Of parts that a processor comes between, each by itself: units have done all of one before
+    the next begins."""
+    parts = [p for p in program.parts if isinstance(p, KernelProgram)]
+    found = [check_synchronisation(p, hardware) for p in parts]
+    return SyncResult(
+        sum(f.checked for f in found), sum(f.total for f in found), all(f.complete for f in found)
+    )
 
 
 def _check_balance(program: KernelProgram, hardware: HardwareSpec) -> None:

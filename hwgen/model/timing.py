@@ -26,6 +26,7 @@ from .posted import WriteBuffers
 from .scoreboard import Awaited, Board, cycle_costs
 from .stream import ISSUER, Costs, Operation, Stream
 from .timing_result import TimelineEntry, TimingResult, UnitTime
+from .turns import in_turn
 
 FULL_OPERATIONS = 2048
 """Operations that `estimate_cycles` simulates with the chip's own queue capacities."""
@@ -45,6 +46,8 @@ def simulate_timing(
     Raises:
         HwgenError: H761 on a deadlock, H763 and H764 on tokens that the chip cannot have.
     """
+    if program.codes:
+        return in_turn(program, lambda p: simulate_timing(p, hardware, timeline=timeline))
     costs = cycle_costs(program, hardware)
     machine = Machine(hardware, costs, timeline=timeline)
     stream = Stream(program, hardware, costs, machine)
@@ -64,6 +67,8 @@ def estimate_cycles(program: KernelProgram, hardware: HardwareSpec) -> TimingRes
     Raises:
         HwgenError: as `simulate_timing`.
     """
+    if program.codes:
+        return in_turn(program, lambda p: estimate_cycles(p, hardware))
     full, long = (FOREVER, FULL_OPERATIONS, 0), (LEAD_ENTRIES, FOREVER, OPERATION_BUDGET)
     zones: Zones = {}
     for lead, limit, budget in (full, long):

@@ -59,7 +59,8 @@ def off_chip_traffic(
         return moved
 
     found = total(program.body, counted, leaf)
-    held = {image.tensor for image in program.images if image.role == "temporary"}
+    outer = {t.name for t in (*workload.inputs, *workload.outputs)}
+    held = {image.tensor for image in program.images} - outer
     between = (t for t in workload.tensors if t.name in held)
     return tuple(
         TensorTraffic(

@@ -46,7 +46,7 @@ def split_phases(workload: Workload) -> tuple[Phase, ...]:
     if len(groups) < 2:
         return (Phase(workload, (), ()),)
     _check_rewrites(groups)
-    return tuple(_phase(workload, groups, n) for n in range(len(groups)))
+    return tuple(phase_of(workload, groups, n) for n in range(len(groups)))
 
 
 def _chunks(statements: Sequence[Statement]) -> list[list[Statement]]:
@@ -133,7 +133,8 @@ def _writes(statements: Sequence[Statement]) -> set[str]:
     return {s.target.tensor for s in statements}
 
 
-def _phase(workload: Workload, groups: Sequence[list[Statement]], number: int) -> Phase:
+def phase_of(workload: Workload, groups: Sequence[list[Statement]], number: int) -> Phase:
+    """One of the groups into which a workload's statements are cut, as a workload of its own."""
     mine = groups[number]
     earlier = [s for g in groups[:number] for s in g]
     later = [s for g in groups[number + 1 :] for s in g]

@@ -176,10 +176,14 @@ def _commutative(
     if len(terms) > MAX_TERMS:
         terms = (terms[0], rebuild(op, terms[1:]))
     indices = range(len(terms))
+    seen: set[tuple[Expr, Expr]] = set()  # Of equal terms, it does not matter which.
     for size in range(1, len(terms)):
         for chosen in combinations(indices, size):
             mine = rebuild(op, tuple(terms[i] for i in chosen))
             rest = rebuild(op, tuple(terms[i] for i in indices if i not in chosen))
+            if (mine, rest) in seen:
+                continue
+            seen.add((mine, rest))
             for first in _part(left, mine, known, facts):
                 yield from _part(right, rest, first, facts)
 

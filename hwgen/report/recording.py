@@ -6,14 +6,15 @@ Long kernels are recorded up to a number of calls, so that this costs the same f
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
-from hwgen.codegen.program import Call, KernelProgram
+from hwgen.codegen.program import Call, Code, KernelProgram
 from hwgen.model.counting import nested_calls
 from hwgen.model.scoreboard import cycle_costs
 from hwgen.model.stream import Costs, Operation, Stream
-from hwgen.model.timing import Machine, TimelineEntry, TimingResult
+from hwgen.model.timing import Machine, TimelineEntry, TimingResult, estimate_cycles
+from hwgen.model.turns import PROCESSOR
 from hwgen.spec.expression import evaluate
 from hwgen.spec.hardware import Access, HardwareSpec
 
@@ -131,6 +132,35 @@ def record(
     `timing` is the whole kernel's. Fewer are recorded where one of the first `limit` waits for
     an operation far behind them.
     """
+    if not program.codes:
+        return _record(program, hardware, timing, limit)
+    calls: list[RecordedCall] = []
+    start = 0
+    for part in program.parts:
+        if len(calls) >= limit:
+            return Recording(tuple(calls), timing, complete=False)
+        if isinstance(part, Code):
+            end = start + part.cycles
+            calls.append(RecordedCall(len(calls), PROCESSOR, part.name, -1, start, end))
+            start = end
+            continue
+        alone = estimate_cycles(part, hardware)
+        found = _record(part, hardware, alone, limit - len(calls))
+        first = len(calls)
+        calls += (
+            replace(c, number=c.number + first, start=c.start + start, end=c.end + start)
+            for c in found.calls
+        )
+        if not found.complete:
+            return Recording(tuple(calls), timing, complete=False)
+        start += alone.cycles
+    return Recording(tuple(calls), timing, complete=True)
+
+
+def _record(
+    program: KernelProgram, hardware: HardwareSpec, timing: TimingResult, limit: int
+) -> Recording:
+    """The same of a program that units run alone."""
     ahead = sum(unit.queue_entries for unit in hardware.units) + SLACK_OPERATIONS
     costs = cycle_costs(program, hardware)
     machine = _Recorder(hardware, costs)

@@ -44,7 +44,8 @@ def find_workload(text: str, spec: Path | None = None) -> Path:
     """The file of a workload: a path, or a bare name.
 
     A bare NAME is `NAME.yaml` here (or `.yml`, `.json`), then a file of workloads/ here, of
-    workloads/ beside the folder of `spec`, or one that comes with hwgen.
+    workloads/ beside the folder of `spec`, or one that comes with hwgen. FOLDER/NAME is one of a
+    folder in those, as `quantised/conv2d`.
 
     Raises:
         HwgenError: H003 where there is none; H001 where it is a folder.
@@ -135,6 +136,10 @@ def _find(text: str, kind: Kind, folders: Sequence[Path], others: Sequence[Path]
         for stem, candidate in known.items():
             if text in (stem, candidate.name):
                 return candidate
+    if text and not bare and not path.is_absolute() and not os.path.lexists(path):
+        inside = [f / (text + s) for f in folders for s in ("", *SUFFIXES)]
+        if found := [p for p in inside if p.is_file()]:
+            return found[0]
     if text and path.is_dir():
         raise HwgenError(
             "H001",

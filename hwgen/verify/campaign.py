@@ -129,7 +129,7 @@ class Runner:
 
     def _run(self, case: Case) -> Outcome:
         from hwgen.verify.data import draw_inputs
-        from hwgen.verify.examine import compile_ranked, examine
+        from hwgen.verify.examine import compile_case, examine
 
         try:
             hardware = self.load_hardware(case.parameters)
@@ -140,7 +140,7 @@ class Runner:
             return self._run_nest(workload, hardware, case)
         try:
             try:
-                compilation = compile_ranked(workload, hardware, case.schedule)
+                compilation = compile_case(workload, hardware, case.schedule)
             except HwgenError as error:
                 verdict = "failed" if error.code in DEFECTS else "refused"
                 return Outcome(verdict, str(error))

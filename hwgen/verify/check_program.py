@@ -7,8 +7,8 @@ problem. What depends on loop counters is checked when the program is simulated.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from itertools import combinations, pairwise, product
+from dataclasses import dataclass, replace
+from itertools import chain, combinations, pairwise, product
 from math import prod
 
 import numpy as np
@@ -17,7 +17,6 @@ from hwgen.codegen.program import (
     Barrier,
     Buffer,
     Call,
-    Configure,
     If,
     Image,
     KernelLoop,
@@ -42,6 +41,7 @@ from hwgen.spec.expression import Access, Cast, Expr, names, walk
 from hwgen.spec.expression import Call as Function
 from hwgen.spec.hardware import HardwareSpec, Immediate, Intrinsic
 from hwgen.spec.workload import Tensor, Workload
+from hwgen.verify.check_parts import part_problems
 from hwgen.verify.in_place import in_place_problems
 from hwgen.verify.lane_fields import lane_problems
 from hwgen.verify.same_fields import same_problems
@@ -61,11 +61,13 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A named check; `code` is that of the error it raises."""
+    """A named check; `code` is that of the error it raises; `whole`: it looks at all parts of a
+    program together."""
 
     name: str
     code: str
     find: Callable[[Subject], Iterator[Problem]]
+    whole: bool = False
 
 
 def check_program(
@@ -74,11 +76,13 @@ def check_program(
     """Run every check of `CHECKS`; with a workload, the images are held against its tensors.
 
     Raises:
-        HwgenError: H731 to H745, the first problem of the first check that fails.
+        HwgenError: H731 to H746, the first problem of the first check that fails.
     """
-    subject = Subject(program, hardware, workload)
+    whole = Subject(program, hardware, workload)
+    subjects = [replace(whole, program=p) for p in program.parts if isinstance(p, KernelProgram)]
     for check in CHECKS:
-        for message, found, allowed in check.find(subject):
+        found_by = (check.find(s) for s in ([whole] if check.whole else subjects))
+        for message, found, allowed in chain.from_iterable(found_by):
             raise HwgenError(
                 check.code,
                 message,
@@ -515,7 +519,7 @@ def _synchronisation(subject: Subject) -> Iterator[Problem]:
                 for flag in range(first, first + count) if events.shared else ():
                     if taken.setdefault(flag, edge) != edge:
                         yield "two edges share a flag", str(flag), _arrows([taken[flag]])
-            case Configure():
+            case _:
                 pass
 
 
@@ -575,7 +579,8 @@ def _in_place(subject: Subject) -> Iterator[Problem]:
 
 
 CHECKS: tuple[Check, ...] = (
-    Check("references", "H731", _references),
+    Check("parts", "H746", part_problems, whole=True),
+    Check("references", "H731", _references, whole=True),
     Check("buffer bounds", "H732", _buffer_bounds),
     Check("buffers disjoint", "H733", _buffers_disjoint),
     Check("buffer banks", "H741", _buffer_banks),

@@ -77,6 +77,24 @@ def compile_ranked(
     return compilation
 
 
+def compile_case(
+    workload: Workload, hardware: HardwareSpec, rank: int, options: SearchOptions | None = None
+) -> Compiled:
+    """The same, a processor beside the units doing what these cannot; there, the best alone.
+
+    Raises:
+        HwgenError: as `compile_ranked`, where there is no processor or it cannot do the rest.
+    """
+    try:
+        return compile_ranked(workload, hardware, rank, options)
+    except HwgenError as error:
+        from hwgen.pipeline import SearchOptions, beside_units
+
+        found = beside_units(workload, hardware, options or SearchOptions(), error)
+    check_images(workload, found.program.images)
+    return found
+
+
 def examine(
     compilation: Compiled,
     inputs: Mapping[str, Array],

@@ -43,7 +43,7 @@ def checked(monkeypatch: pytest.MonkeyPatch) -> Callable[[Check], list[tuple[str
             if sizes.get("BROKEN"):
                 raise AssertionError("unreachable")
 
-        monkeypatch.setattr(examine, "compile_ranked", compiled)
+        monkeypatch.setattr(examine, "compile_case", compiled)
         monkeypatch.setattr(examine, "examine", examined)
         return seen
 

@@ -135,15 +135,15 @@ REFUSED: dict[str, tuple[str, str, str]] = {
         "v[d] = select(d >= 2 and d < 6, x[d - 2], 3); s[i] += v[i] * v[i]; y[i] = int8(s[i])",
         "H302",
     ),
+    "an intermediate transposed onto itself": (
+        "s: int32[8, 8]; w: int8[8, 8]; y: int8[8, 8]",
+        "s[i, j] += w[i, r] * w[j, r]; y[i, j] = int8(s[i, j] + s[j, i])",
+        "H503",
+    ),
     "a guard that depends on data": (
         "x: int8[5]; t: int8[5]; y: int8[5]",
         "t[i] = select(x[i] > 0, x[i], 0); y[i] = int8(t[i] + 1)",
         "H301",
-    ),
-    "an intermediate transposed onto itself": (
-        "s: int32[8, 8]; w: int8[8, 8]; y: int8[8, 8]",
-        "s[i, j] += w[i, r] * w[j, r]; y[i, j] = int8(s[i, j] + s[j, i])",
-        "H422",
     ),
     "a consumer that runs over the reduction": (
         "x: int8[4, 5]; t: int32[4, 5]; s: int32[4]; y: int8[4, 5]",

@@ -62,6 +62,7 @@ def test_chips_workloads_and_schemas_are_in_the_package(unpacked: Path) -> None:
         for folder, pattern in (
             ("hw_specs", "*.yaml"),
             ("workloads", "*.yaml"),
+            ("workloads", "quantised/*"),
             ("workloads", "schedules/*"),
             ("docs", "*.schema.json"),
         )

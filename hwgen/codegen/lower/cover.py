@@ -126,16 +126,6 @@ def _spelt(value: Expr) -> Iterator[Expr]:
         yield Binary("+", Const(0), value)
 
 
-def _different(pool: Sequence[Intrinsic]) -> Iterator[tuple[int, Intrinsic]]:
-    """The intrinsics of a pool with their numbers, of equal ones the last: any other does the
-    same. The last come first, as pools name calls in the order in which these run."""
-    seen: set[str] = set()
-    for n, intrinsic in reversed([*enumerate(pool)]):
-        if intrinsic.name not in seen:
-            seen.add(intrinsic.name)
-            yield n, intrinsic
-
-
 @dataclass
 class _Search:
     state: State
@@ -147,6 +137,7 @@ class _Search:
         self.dtypes = {t.name: t.dtype for t in self.state.tensors}
         self.made = 0
         self.tries = 0
+        self.strict = True
         later = self.state.stages[self.state.stages.index(self.stage) + 1 :]
         read = [n.tensor for n in walk(self.stage.value) if isinstance(n, Access)]
         self.shared = {r.tensor for s in later for r in s.reads_in("whole")}
@@ -162,12 +153,26 @@ class _Search:
         return beginning(self.stage, self.dtypes[self.stage.tensor])
 
     def root(self, pool: Sequence[Intrinsic]) -> Iterator[_Made]:
-        """Every way to compute the block with some intrinsics, the outermost of which is any."""
-        for n, intrinsic in _different(pool):
-            rest = [*pool[:n], *pool[n + 1 :]]
-            for pattern in self._patterns(intrinsic):
-                for value in self._values():
-                    yield from self._applied(intrinsic, pattern, value, self.stage.target, rest)
+        """Every way to compute the block with some intrinsics: first those in which they run in the
+        order in which the pool names them, then those whose outermost is any."""
+        for strict in (True, False):
+            self.strict, self.tries = strict, 0
+            for n, intrinsic in self._different(pool):
+                rest = [*pool[:n], *pool[n + 1 :]]
+                for pattern in self._patterns(intrinsic):
+                    for value in self._values():
+                        yield from self._applied(intrinsic, pattern, value, self.stage.target, rest)
+
+    def _different(self, pool: Sequence[Intrinsic]) -> Iterator[tuple[int, Intrinsic]]:
+        """The intrinsics of a pool that may run last, with their numbers; of equal ones the last,
+        as any other does the same."""
+        seen: set[str] = set()
+        for n, intrinsic in reversed([*enumerate(pool)]):
+            if intrinsic.name not in seen:
+                seen.add(intrinsic.name)
+                yield n, intrinsic
+            if self.strict:
+                return
 
     def _values(self) -> Iterator[Expr]:
         """The block's value, also without an outermost cast that changes nothing."""
@@ -231,8 +236,10 @@ class _Search:
         value: Expr,
         target: Access,
         rest: Sequence[Intrinsic],
+        source: Access | None = None,
     ) -> Iterator[_Made]:
-        """Every way to have an intrinsic compute a value of what others compute."""
+        """Every way to have an intrinsic compute a value of what others compute; `source`: what it
+        is to copy, so not in its own place."""
         result = written_operand(intrinsic)
         self.tries += 1
         if self.tries > MOST_TRIES or not self._holds(result, target.tensor):
@@ -241,6 +248,8 @@ class _Search:
         offchip = self.hardware.memory[result.memory].kind == "offchip"
         for found in unify(pattern, value, fields, self.dtypes, whole=offchip):
             wanted = list(found.operands)
+            if (result.name, source) in wanted:
+                continue
             for before, left, made in self._operands(intrinsic, wanted, target, rest):
                 own = made.get(result.name)
                 if own is not None and own.indices != target.indices:
@@ -267,12 +276,15 @@ class _Search:
         if not wanted:
             yield [], list(rest), {}
             return
-        (operand, value), *others = wanted
-        rule = intrinsic.operand(operand)
-        in_place = operand == written_operand(intrinsic).name
-        for steps, left, access in self._operand(rule, value, target, rest, in_place=in_place):
-            for more, last, made in self._operands(intrinsic, others, target, left):
-                yield [*steps, *more], last, {operand: access, **made}
+        for n in range(len(wanted) if self.strict else 1):
+            operand, value = wanted[n]
+            others = [*wanted[:n], *wanted[n + 1 :]]
+            rule = intrinsic.operand(operand)
+            in_place = operand == written_operand(intrinsic).name
+            for steps, left, access in self._operand(rule, value, target, rest, in_place=in_place):
+                for more, last, made in self._operands(intrinsic, others, target, left):
+                    both = [*more, *steps] if self.strict else [*steps, *more]
+                    yield both, last, {operand: access, **made}
 
     def _operand(
         self,
@@ -304,7 +316,7 @@ class _Search:
         """Every way to compute what an operand stands for, as a tensor with these indices."""
         self.made += 1
         between = Access(f"<{self.made}>", indices)
-        for n, other in _different(rest):
+        for n, other in self._different(rest):
             only = written(other)
             if only is None or only[0].op != "=":
                 continue
@@ -312,7 +324,9 @@ class _Search:
                 continue
             left = [*rest[:n], *rest[n + 1 :]]
             for spelt in _spelt(value):
-                for steps, last in self._applied(other, only[0].value, spelt, between, left):
+                source = value if isinstance(value, Access) and spelt != value else None
+                made = self._applied(other, only[0].value, spelt, between, left, source)
+                for steps, last in made:
                     yield steps, last, between
 
     def _holds(self, operand: Operand, tensor: str) -> bool:

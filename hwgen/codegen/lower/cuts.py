@@ -43,13 +43,19 @@ def moved(site: Site, access: Access, loop: str, inner: set[str]) -> int | None:
 
 def longest(one: Cut, other: Cut, *, exact: bool) -> Cut | None:
     """The cut that serves both: one that covers fewer rows of a block is applied to each of them.
-    None where they are no parts of each other, or, with `exact`, not the same."""
+    None where they are no parts of each other, or, with `exact`, not the same: a diagonal, along
+    whose rows and lanes one dimension runs, is not made row by row."""
     if one == other:
         return one
-    if exact:
+    if exact or any(_diagonal(cut) for cut in (one, other)):
         return None
     long, short = (one, other) if len(one) > len(other) else (other, one)
     return long if long[len(long) - len(short) :] == short else None
+
+
+def _diagonal(cut: Cut) -> bool:
+    along = [d for d, extent in cut if d is not None and extent > 1]
+    return len({*along}) < len(along)
 
 
 def sizes_of(rank: int, cut: Cut) -> tuple[int, ...]:

@@ -8,12 +8,13 @@ the banks, so that the calls on the buffer take the fewest cycles; of equal ones
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import islice, product
 from math import prod
 
 from hwgen.codegen.lower.places import Place
-from hwgen.codegen.lower.program import Lowered
+from hwgen.codegen.lower.program import Lowered, Part
 from hwgen.codegen.lower.sites import CallSite
 from hwgen.codegen.lower.trials import Trials
 from hwgen.spec.call_cycles import unhindered
@@ -38,23 +39,25 @@ class Align:
 def paddings(hardware: HardwareSpec, lowered: Lowered) -> tuple[Align, ...]:
     """The padding that a program's calls are fastest with; what a buffer's layout says by hand
     stays, and buffers without room for padding stay dense."""
+    return tuple(sorted(a for part in lowered.parts for a in _of_part(hardware, part)))
+
+
+def _of_part(hardware: HardwareSpec, lowered: Part) -> Iterator[Align]:
     held = {p.name: p for p in lowered.places.values() if p.image is None}
     names = [n for n, p in held.items() if _contended(hardware, lowered, p)]
     if not names:
-        return ()
+        return
     search = _Search(hardware, lowered, held, Trials(lowered.covered, lowered.whole))
     before = dict(held)
     for _ in range(ROUNDS if len(names) > 1 else 1):
         for name in names:
             search.improve(name)
-    found: list[Align] = []
     for name in names:
         memory = hardware.memory[held[name].memory]
         size = 1 if memory.by_element else memory.entry_elements
         for axis, factor, offset in held[name].aligns:
             if held[name] != before[name]:
-                found.append(Align(name, axis, factor * size, offset * size))
-    return tuple(sorted(found))
+                yield Align(name, axis, factor * size, offset * size)
 
 
 @dataclass
@@ -62,7 +65,7 @@ class _Search:
     """One buffer and one axis after the other. `held`: the places of buffers, the best so far."""
 
     hardware: HardwareSpec
-    lowered: Lowered
+    lowered: Part
     held: dict[str, Place]
     trials: Trials
 
@@ -124,7 +127,7 @@ def _banks(hardware: HardwareSpec, memory: str) -> Banks | None:
     return banks if banks is not None and banks.ways > 1 else None
 
 
-def _contended(hardware: HardwareSpec, lowered: Lowered, place: Place) -> bool:
+def _contended(hardware: HardwareSpec, lowered: Part, place: Place) -> bool:
     """Whether calls on a buffer may wait for banks, and nothing says how it is laid out."""
     if _banks(hardware, place.memory) is None or place.aligns or place.dimensions:
         return False

@@ -19,15 +19,19 @@ from hwgen.codegen.lower.meetings import meetings
 from hwgen.codegen.lower.nests import peeled
 from hwgen.codegen.lower.nodes import call_of, check_capacity, folded, repeated
 from hwgen.codegen.lower.orders import in_best_order
+from hwgen.codegen.lower.parts import joined
 from hwgen.codegen.lower.places import Places, places
+from hwgen.codegen.lower.regions import Region, regions
 from hwgen.codegen.lower.repeats import spread
 from hwgen.codegen.lower.siblings import in_order
 from hwgen.codegen.lower.sites import Builder, CallSite, Item
 from hwgen.codegen.lower.stream import Stream
+from hwgen.codegen.nest.lower import lower_nest
 from hwgen.codegen.placement import Slot
-from hwgen.codegen.program import If, KernelProgram, Loop, MicroKernelDef, Node, SyncNode
+from hwgen.codegen.program import Code, If, KernelProgram, Loop, MicroKernelDef, Node, SyncNode
 from hwgen.codegen.reach import check_reach
 from hwgen.codegen.synchronisation import SyncSite, synchronise
+from hwgen.polyhedral.nest.cost import estimate_nest, nest_bound
 from hwgen.polyhedral.nest.legality import Homes
 from hwgen.polyhedral.nest.state import State, conjunction
 from hwgen.polyhedral.scop import views_of
@@ -37,14 +41,26 @@ from hwgen.spec.workload import Workload
 
 
 @dataclass(frozen=True)
-class Lowered:
-    """A program, and what was decided on the way to it. `whole`: by block, the loops of which it
-    does whole blocks of lanes past the end."""
+class Part:
+    """What was decided of nests that units run. `whole`: by block, the loops of which it does whole
+    blocks of lanes past the end."""
 
     covered: Covered
     places: Places
     whole: Mapping[str, Collection[str]]
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A program, and what was decided on the way to it."""
+
+    parts: tuple[Part, ...]
     program: KernelProgram
+
+    @property
+    def places(self) -> Places:
+        """Where the tensor of each operand lives."""
+        return {key: place for part in self.parts for key, place in part.places.items()}
 
     @property
     def layouts(self) -> dict[str, BufferLayout]:
@@ -57,10 +73,34 @@ def lower_tree(workload: Workload, hardware: HardwareSpec, state: State, homes: 
 
     Raises:
         HwgenError: H421 to H423 blocks that their calls do not run; H502, H503, H511 buffers that
-            cannot be; H61x where the chip cannot order, address or hold the calls.
+            cannot be; H512 what crosses between units and a processor on the chip; H61x where the
+            chip cannot order, address or hold the calls; as `lower_nest` for a processor's nests.
     """
-    state = in_order(state, workload)
-    cover = spread(covered(state, homes, hardware, views_of(workload)))
+    parts: list[Part] = []
+    made: list[KernelProgram | Code] = []
+    for region in regions(workload, in_order(state, workload), homes, hardware):
+        if region.coded:
+            made.append(_code(region, hardware))
+            continue
+        part, program = _units(region, hardware)
+        parts.append(part)
+        made.append(configured(program, hardware))
+    return Lowered(tuple(parts), joined(workload, hardware, made))
+
+
+def _code(region: Region, hardware: HardwareSpec) -> Code:
+    """What the processor runs."""
+    assert hardware.processor is not None
+    nest = lower_nest(region.state, region.homes, hardware)
+    bound = nest_bound(region.state, hardware.processor)
+    return Code(nest, estimate_nest(region.state, hardware.processor, bound).cycles, bound)
+
+
+def _units(region: Region, hardware: HardwareSpec) -> tuple[Part, KernelProgram]:
+    """What units run."""
+    workload = region.workload
+    views = views_of(workload)
+    cover = spread(covered(region.state, region.homes, hardware, views))
     cover = begun(cover, hardware)
     lanes = lanes_of(cover)
     where = in_best_order(cover, places(cover, hardware, lanes), lanes.whole)
@@ -94,7 +134,7 @@ def lower_tree(workload: Workload, hardware: HardwareSpec, state: State, homes: 
         kernels=tuple(kernels),
         body=folded(body),
     )
-    return Lowered(cover, where, lanes.whole, configured(program, hardware))
+    return Part(cover, where, lanes.whole), program
 
 
 def _by_site(syncs: Iterable[SyncSite]) -> dict[tuple[int, bool], list[SyncSite]]:

@@ -79,6 +79,18 @@ def emit_nest_firmware(
     return NestFirmware(writer.source(summary), writer.room, writer.constants(), parameters)
 
 
+def emit_code(program: NestProgram, hardware: HardwareSpec, name: str) -> list[str]:
+    """The program as a function of a file that drives units: `name` is its own, and begins those of
+    all that it needs.
+
+    Raises:
+        HwgenError: H601 a template fails.
+    """
+    assert hardware.processor is not None, "lowered for a processor"
+    identifiers = Identifiers(NameTable(reserved_words(hardware)))
+    return _File(program, hardware, hardware.processor, identifiers, name).static()
+
+
 def _file(program: NestProgram, hardware: HardwareSpec, workload: Workload) -> _File:
     processor = hardware.processor
     assert processor is not None, "lowered for a processor"
@@ -155,6 +167,16 @@ class _File:
         ]
         return "\n\n".join("\n".join(s) for s in sections if s) + "\n"
 
+    def static(self) -> list[str]:
+        """The function, and those before it, with nothing around them."""
+        body = [*self._unused(), *self._work()]
+        given = ", ".join(
+            self._parameter(self.program.buffer[n], restrict=True) for n in self.arrays
+        )
+        own = "\n".join([f"static void {self.name}({given})", "{", *indent(body), "}"])
+        sections = (*self.host.helpers.definitions(), *self.functions, own)
+        return [line for text in sections for line in (*text.split("\n"), "")]
+
     def _functions(self) -> list[list[str]]:
         return [[text] for text in self.functions]
 
@@ -190,13 +212,12 @@ class _File:
 
     def _host_body(self) -> list[str]:
         code, host = self.hardware.code, self.host
-        used = touched(self.program.body)
         lines = [
             f"{self._parameter(self.program.buffer[n], restrict=True)} = {self._constant(n)};"
             for n in self.program.inputs
             if n in self.room.compiled_in
         ]
-        lines += [f"(void){self.identifiers.buffer(n)};" for n in self.arrays if n not in used]
+        lines += self._unused()
         if self.room.pointer and not self.room.places:
             lines.append(f"(void){self.room.pointer};")
         if not self.processor.launch:
@@ -211,15 +232,23 @@ class _File:
             lines += host.template(code.allocate, "code.allocate", values)
             if name in self.program.inputs:
                 lines += host.template(code.to_device, "code.to_device", values)
-        levels = ("kernel",) if self.processor.launch else _ALL
-        lines += pools(host, levels, self.program.body)
-        lines += host.lines(self.program.body)
+        lines += self._work()
         lines += host.template(code.epilogue, "code.epilogue")
         for name in self.program.outputs if self.handles else ():
             lines += host.template(code.from_device, "code.from_device", self._copy(name))
         for name in self.handles:
             lines += host.template(code.free, "code.free", self._copy(name))
         return lines
+
+    def _unused(self) -> list[str]:
+        used = touched(self.program.body)
+        return [f"(void){self.identifiers.buffer(n)};" for n in self.arrays if n not in used]
+
+    def _work(self) -> list[str]:
+        """The nest, and the arrays that hold its buffers."""
+        levels = ("kernel",) if self.processor.launch else _ALL
+        body = self.program.body
+        return [*pools(self.host, levels, body), *self.host.lines(body)]
 
     def _copy(self, name: str) -> dict[str, object]:
         host, handle = self.identifiers.buffer(name), self.handles[name]

@@ -164,6 +164,6 @@ def _run(workload: Workload, hardware: HardwareSpec, seed: int) -> None:
 
         examine_nest(compile_nest_ranked(workload, hardware, 0), inputs)
         return
-    from hwgen.verify.examine import compile_ranked, examine
+    from hwgen.verify.examine import compile_case, examine
 
-    examine(compile_ranked(workload, hardware, 0), inputs)
+    examine(compile_case(workload, hardware, 0), inputs)

@@ -148,6 +148,18 @@ def test_what_is_no_file_is_refused(text: str, code: str) -> None:
     assert code_of(find_spec, text) == code
 
 
+def test_a_name_may_have_a_folder(project: Path) -> None:
+    (project / "workloads" / "small").mkdir()
+    (project / "workloads" / "small" / "three.yaml").write_text("name: three\n")
+    for text in ("small/three", "small/three.yaml"):
+        assert find_workload(text) == Path("workloads/small/three.yaml")
+    shipped = find_workload("quantised/conv2d")
+    assert shipped.is_file()
+    assert shipped.parts[-3:] == ("workloads", "quantised", "conv2d.yaml")
+    assert code_of(find_workload, "small/four") == "H003"
+    assert code_of(find_workload, str(project / "small" / "three")) == "H003"
+
+
 @pytest.mark.usefixtures("project")
 def test_every_workload_is_taken_when_none_is_named() -> None:
     request = resolve("chip", [], [])

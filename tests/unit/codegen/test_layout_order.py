@@ -105,7 +105,7 @@ def test_every_element_has_a_place_of_its_own(name: str, data: st.DataObject) ->
 @settings(deadline=None, derandomize=True, max_examples=25)
 def test_no_other_order_of_a_buffer_has_fewer_calls(name: str, data: st.DataObject) -> None:
     made = lowered(name, data.draw(tilings(name)))
-    trials = Trials(made.covered, made.whole)
+    trials = Trials(made.parts[0].covered, made.parts[0].whole)
 
     def calls(found: Mapping[str, Place]) -> float:
         """Calls in all iterations."""

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hwgen.model import nest_cost
 from hwgen.nest_pipeline import compile_nest
+from hwgen.polyhedral.nest import cost as nest_cost
 from hwgen.spec.expression import Access, Binary, Const, Expr, Name
 from hwgen.spec.load import load_hardware, parse_workload
 

@@ -13,9 +13,9 @@ from hwgen.codegen.nest.lower import lower_nest
 from hwgen.codegen.nest.program import NestProgram
 from hwgen.codegen.nest.races import check
 from hwgen.errors import HwgenError
-from hwgen.model.nest_cost import BlockCost, NestCost
 from hwgen.model.reference import random_inputs
 from hwgen.nest_pipeline import compile_nest
+from hwgen.polyhedral.nest.cost import BlockCost, NestCost
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload, parse_workload
 from hwgen.spec.processor import Processor

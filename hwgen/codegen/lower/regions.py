@@ -1,0 +1,264 @@
+"""What units run of a tree, and what the processor beside them runs, in turn.
+
+A nest at the root is the processor's where none of its blocks has a call. What only rearranges a
+tensor for calls is no work of either: the host lays that tensor out so. Between the parts, tensors
+lie whole in their own order, where the host has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+from hwgen.errors import HwgenError
+from hwgen.polyhedral.nest.aliases import places_of
+from hwgen.polyhedral.nest.build import stage_of
+from hwgen.polyhedral.nest.legality import Homes
+from hwgen.polyhedral.nest.state import Node, State, Storage, blocks
+from hwgen.polyhedral.scop import views_of
+from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.workload import Role, Workload
+
+
+@dataclass(frozen=True)
+class Region:
+    """Nests that follow each other. `workload`: their statements, what they read from other parts
+    as inputs, and what others read of theirs as outputs; so does `state`."""
+
+    workload: Workload
+    state: State
+    homes: Homes
+    coded: bool
+
+
+def regions(
+    workload: Workload, state: State, homes: Homes, hardware: HardwareSpec
+) -> tuple[Region, ...]:
+    """The parts of a state in the order in which they run; one where units run all of it.
+
+    Raises:
+        HwgenError: H512 a tensor on the chip that several of them touch.
+    """
+    if hardware.processor is None:
+        return (Region(workload, state, homes, coded=False),)
+    split = _Split.of(workload, state, hardware)
+    if split.coded:
+        split.check(hardware)
+        found = split.regions(homes)
+    else:
+        found = (Region(workload, state, homes, coded=False),)
+    return tuple(r if r.coded else _off_chip(r, hardware) for r in found)
+
+
+def _off_chip(region: Region, hardware: HardwareSpec) -> Region:
+    """The same, the processor's own memories standing for what the host has."""
+    storages = tuple(
+        s if s.memory in hardware.memory else replace(s, memory="") for s in region.state.storages
+    )
+    return replace(region, state=replace(region.state, storages=storages))
+
+
+@dataclass(frozen=True, slots=True)
+class _Touched:
+    """Tensors that a nest reads and writes."""
+
+    node: Node
+    reads: frozenset[str]
+    writes: frozenset[str]
+
+
+@dataclass(frozen=True)
+class _Split:
+    """The nests at the root that units run, that the processor runs, and those that only say how
+    the host is to lay tensors out; and their order, those of one kind together where they may."""
+
+    workload: Workload
+    state: State
+    coded: frozenset[str]
+    views: Mapping[str, _Touched]
+    order: Sequence[_Touched]
+
+    @classmethod
+    def of(cls, workload: Workload, state: State, hardware: HardwareSpec) -> _Split:
+        nests = [_touched(state, node) for node in state.root]
+        bare = [n for n in nests if all(b.tensorized is None for b in blocks((n.node,)))]
+        called = [n for n in nests if n not in bare]
+        views = _views(workload, state, bare, called)
+        torn = {t for n in called for t in n.writes}
+        coded = {t for n in bare for t in n.writes if t not in views and t not in torn}
+        for nest in reversed(bare):  # The processor computes what it reads itself.
+            if any(not nest.writes.isdisjoint(n.reads) for n in bare if n.writes <= coded):
+                coded |= nest.writes - torn
+        kept = [n for n in nests if n.writes <= coded or not n.writes <= {*views}]
+        on_chip = {
+            n.tensor
+            for n in state.storages
+            if n.memory in hardware.memory and hardware.memory[n.memory].kind != "offchip"
+        }
+        order = _ordered(kept, frozenset(coded), on_chip)
+        return cls(workload, state, frozenset(coded), views, order)
+
+    def check(self, hardware: HardwareSpec) -> None:
+        """Raise where a tensor that crosses from one part to another cannot."""
+        place = places_of(self.state)
+        where: dict[str, set[int]] = {}
+        for number, part in enumerate(self._parts()):
+            for name in (t for n in part for t in n.reads | n.writes):
+                where.setdefault(place.get(name, name), set()).add(number)
+        for name, parts in where.items():
+            memory = self.state.memory(name)
+            inside = memory in hardware.memory and hardware.memory[memory].kind != "offchip"
+            shared = [t for t, p in place.items() if p == name and t != name]
+            if len(parts) > 1 and (inside or shared):
+                raise HwgenError(
+                    "H512",
+                    f"not all who touch {name} see it"
+                    + (f" in {memory}" if inside else ", which others take the place of"),
+                    field=f"buffers.{name}",
+                    found="units and the processor take turns, and both touch it"
+                    if inside
+                    else f"{', '.join(shared)} in its place, on the other side",
+                    allowed="tensors in off-chip memory, each in a place of its own",
+                    repair=f"keep {name} off the chip, or run all that touch it on one side",
+                )
+
+    def _parts(self) -> list[list[_Touched]]:
+        return [list(g) for _, g in groupby(self.order, lambda n: n.writes <= self.coded)]
+
+    def regions(self, homes: Homes) -> Iterable[Region]:
+        parts = self._parts()
+        for number, part in enumerate(parts):
+            coded = part[0].writes <= self.coded
+            reads = {t for n in part for t in n.reads}
+            views = [] if coded else [v for t, v in self.views.items() if t in reads]
+            later = {t for p in parts[number + 1 :] for n in p for t in n.reads}
+            later |= {s for t, v in self.views.items() if t in later for s in v.reads}
+            yield self._region(part, views, later, homes, coded=coded)
+
+    def _region(
+        self,
+        part: Sequence[_Touched],
+        views: Sequence[_Touched],
+        later: set[str],
+        homes: Homes,
+        *,
+        coded: bool,
+    ) -> Region:
+        state = self.state
+        writes = {t for n in (*part, *views) for t in n.writes}
+        reads = {t for n in (*part, *views) for t in n.reads}
+        roles: dict[str, Role] = {}
+        for tensor in state.tensors:
+            leaves = tensor.name in later or tensor.role == "output"
+            if tensor.name in writes and not any(tensor.name in v.writes for v in views):
+                roles[tensor.name] = "output" if leaves else "intermediate"
+            elif tensor.name in reads and tensor.name not in writes:
+                roles[tensor.name] = "input"
+        tensors = tuple(
+            replace(t, role=roles.get(t.name, t.role))
+            for t in state.tensors
+            if t.name in reads | writes
+        )
+        crossing = {n for n, role in roles.items() if role != "intermediate"}
+        made = replace(
+            state,
+            tensors=tensors,
+            stages=tuple(s for s in state.stages if s.tensor in writes),
+            root=tuple(n.node for n in (*views, *part)),
+            storages=tuple(
+                Storage(s.tensor) if s.tensor in crossing and not self._stays(s) else s
+                for s in state.storages
+                if s.tensor in reads | writes
+            ),
+        )
+        mine = zip(self.workload.statements, stage_of(self.workload, state), strict=True)
+        workload = replace(
+            self.workload,
+            tensors=tuple(
+                replace(t, role=roles.get(t.name, t.role))
+                for t in self.workload.tensors
+                if t.name in reads | writes
+            ),
+            statements=tuple(s for s, stage in mine if stage in writes),
+        )
+        kept = {t: home for t, home in homes.items() if t in writes and t not in crossing}
+        return Region(workload, made, kept, coded=coded)
+
+    def _stays(self, storage: Storage) -> bool:
+        """Whether an array of the caller's is where the schedule says."""
+        return self.state.tensor[storage.tensor].role != "intermediate"
+
+
+def _touched(state: State, node: Node) -> _Touched:
+    found = list(blocks((node,)))
+    reads = {r.tensor for b in found for r in state.stage[b.stage].reads_in(b.part)}
+    writes = {b.stage for b in found}
+    return _Touched(node, frozenset(reads - writes), frozenset(writes))
+
+
+def _views(
+    workload: Workload, state: State, bare: Sequence[_Touched], called: Sequence[_Touched]
+) -> dict[str, _Touched]:
+    """Nests without calls that only rearrange what no call writes, for calls."""
+    computed = {t for n in called for t in n.writes}
+    wanted = {t for n in called for t in n.reads}
+    outside = tuple(
+        replace(t, role="input") if t.name not in computed and t.role == "intermediate" else t
+        for t in workload.tensors
+    )
+    found: dict[str, _Touched] = {}
+    for statement, stage in zip(workload.statements, stage_of(workload, state), strict=True):
+        nest = next((n for n in bare if n.writes == frozenset((stage,))), None)
+        if nest is None or stage not in wanted or not nest.reads.isdisjoint(computed):
+            continue
+        own = tuple(
+            replace(t, role="intermediate") if t.name == statement.target.tensor else t
+            for t in outside
+        )
+        if stage in views_of(replace(workload, tensors=own, statements=(statement,))):
+            found[stage] = nest
+    return found
+
+
+def _ordered(
+    nests: Sequence[_Touched], coded: frozenset[str], kept: Collection[str]
+) -> list[_Touched]:
+    """The nests in an order that goes on with one side as long as one of its nests is ready. Those
+    that touch one tensor on the chip stay together."""
+    left = _groups(nests, kept)
+    result: list[_Touched] = []
+    while left:
+        ready = [g for k, g in enumerate(left) if all(_apart(o, g) for o in left[:k])]
+        side = (result or ready[0])[-1].writes <= coded
+        chosen = next((g for g in ready if (g[0].writes <= coded) == side), ready[0])
+        left.remove(chosen)
+        result += chosen
+    return result
+
+
+def _groups(nests: Sequence[_Touched], kept: Collection[str]) -> list[list[_Touched]]:
+    """The nests by what they keep on the chip, each group where its last one stands; those that
+    something else must come between are apart."""
+    groups: list[list[_Touched]] = []
+    for nest in nests:
+        mine = (nest.reads | nest.writes).intersection(kept)
+        own = [nest]
+        for n, group in reversed([*enumerate(groups)]):
+            shares = any(not mine.isdisjoint(o.reads | o.writes) for o in group)
+            if shares and all(_apart(group, later) for later in groups[n + 1 :]):
+                own = [*group, *own]
+                mine |= {t for o in group for t in (o.reads | o.writes).intersection(kept)}
+                del groups[n]
+        groups.append(own)
+    return groups
+
+
+def _apart(before: Sequence[_Touched], after: Sequence[_Touched]) -> bool:
+    """Whether no nest of a group touches what one of an earlier one writes, or writes what it
+    reads."""
+    return all(
+        o.writes.isdisjoint(n.reads | n.writes) and o.reads.isdisjoint(n.writes)
+        for o in before
+        for n in after
+    )

@@ -1,0 +1,203 @@
+"""A processor beside units: what no intrinsics compute runs there, between what they do.
+
+Statements are taken phase by phase. Of a phase that units cannot run, as many of its first
+statements as they can run stay with them, and the next one is the processor's. Phases without a
+sum that only bring the processor's results to units and back are the processor's where it is
+modelled to be faster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from hwgen.compilation import Compilation, Kernel
+from hwgen.errors import HwgenError
+from hwgen.phased import PhasedCompilation
+from hwgen.polyhedral.nest.build import stage_of
+from hwgen.polyhedral.nest.cost import estimate_nest, nest_bound
+from hwgen.polyhedral.phases import Phase, phase_of, split_phases
+from hwgen.polyhedral.scop import view_statements
+from hwgen.schedule import Schedule
+from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.workload import Statement, Workload
+from hwgen.spilling import Spill
+from hwgen.tiling_script import PhasePlan, apply_tilings
+from hwgen.trees import TreeCompilation, compile_padded
+
+REFUSALS = ("H3", "H4", "H5", "H6")
+"""Beginnings of the codes of what units cannot run, or not within the limits of the chip."""
+
+UnitsOf = Callable[[Workload], Compilation]
+"""What units make of a workload alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Statements that follow each other, and their kernel; None where the processor runs them."""
+
+    statements: tuple[Statement, ...]
+    made: Compilation | None
+
+
+def compile_beside(
+    workload: Workload, hardware: HardwareSpec, units: UnitsOf, refused: HwgenError
+) -> Compilation | TreeCompilation:
+    """A kernel of which the processor runs a part, or all; `refused`: why units do not run it.
+
+    Raises:
+        HwgenError: `refused` where the processor cannot run the rest either: statements that write
+            part of a tensor again, buffers beyond its memory.
+    """
+    hosting = _Hosting(workload, hardware, units)
+    groups = hosting.groups()
+    while True:
+        try:
+            return hosting.compiled(groups)
+        except HwgenError as error:
+            if not error.code.startswith(REFUSALS):
+                raise
+            if all(g.made is None for g in groups):
+                raise refused from None
+            groups = hosting.fewer(groups)
+
+
+@dataclass
+class _Hosting:
+    workload: Workload
+    hardware: HardwareSpec
+    units: UnitsOf
+
+    def groups(self) -> list[_Group]:
+        """Statements by who runs them."""
+        views = view_statements(self.workload)
+        pending = [
+            [s for s in p.workload.statements if s not in views]
+            for p in split_phases(self.workload)
+        ]
+        found: list[_Group] = []
+        while pending:
+            mine = pending.pop(0)
+            first, made = self._first(found, mine, pending)
+            rest = mine[len(first) :]
+            found.append(_Group(tuple(first), made))
+            pending = [rest, *pending] if rest else pending
+        return self._merged(self._cheaper(found))
+
+    def _first(
+        self,
+        done: Sequence[_Group],
+        mine: Sequence[Statement],
+        later: Sequence[Sequence[Statement]],
+    ) -> tuple[Sequence[Statement], Compilation | None]:
+        """The longest beginning of a phase that units run, and its kernel; else one statement."""
+        before = [list(g.statements) for g in done]
+        for count in range(len(mine), 0, -1):
+            rest = [list(mine[count:])] if count < len(mine) else []
+            groups = [*before, list(mine[:count]), *rest, *map(list, later)]
+            made = self._made(phase_of(self.workload, groups, len(before)))
+            if made is not None:
+                return mine[:count], made
+        count = 1
+        while count < len(mine) and mine[count].begins(mine[count - 1]):
+            count += 1
+        return mine[:count], None
+
+    def _made(self, phase: Phase) -> Compilation | None:
+        try:
+            return self.units(phase.workload)
+        except HwgenError as error:
+            if not error.code.startswith(REFUSALS):
+                raise
+            return None
+
+    def _cheaper(self, groups: Sequence[_Group]) -> list[_Group]:
+        """The same, the processor running what costs more to bring to units and back."""
+        result = list(groups)
+        for number, group in enumerate(groups):
+            if group.made is None or any(s.accumulates for s in group.statements):
+                continue
+            beside = [n for n in (number - 1, number + 1) if 0 <= n < len(groups)]
+            coded = [n for n in beside if result[n].made is None]
+            phase = phase_of(self.workload, [list(g.statements) for g in groups], number)
+            if coded and self._cycles(phase.workload) < group.made.cycles:
+                result[number] = replace(group, made=None)
+        return result
+
+    def _cycles(self, workload: Workload) -> int:
+        """What a workload takes on the processor."""
+        assert self.hardware.processor is not None
+        state = Schedule(workload, self.hardware).state
+        bound = nest_bound(state, self.hardware.processor)
+        return estimate_nest(state, self.hardware.processor, bound).cycles
+
+    def fewer(self, groups: Sequence[_Group]) -> list[_Group]:
+        """The same, the processor running what costs it least of what units run."""
+        parts = [list(g.statements) for g in groups]
+        costs = {
+            n: self._cycles(phase_of(self.workload, parts, n).workload)
+            for n, g in enumerate(groups)
+            if g.made is not None
+        }
+        least = min(costs, key=lambda n: (costs[n], n))
+        return [replace(g, made=None) if n == least else g for n, g in enumerate(groups)]
+
+    def _merged(self, groups: Sequence[_Group]) -> list[_Group]:
+        """Neighbours of units as one kernel, where they are: tensors stay on the chip."""
+        result: list[_Group] = []
+        for number, group in enumerate(groups):
+            if group.made is None or not result or result[-1].made is None:
+                result.append(group)
+                continue
+            last = result.pop()
+            before = [list(g.statements) for g in result]
+            rest = [list(g.statements) for g in groups[number + 1 :]]
+            both = (*last.statements, *group.statements)
+            phase = phase_of(self.workload, [*before, list(both), *rest], len(before))
+            made = self._made(phase)
+            if made is not None:
+                result.append(_Group(both, made))
+                continue
+            result += [last, group]
+        return result
+
+    def compiled(self, groups: Sequence[_Group]) -> Compilation | TreeCompilation:
+        """One kernel of all groups."""
+        schedule = Schedule(self.workload, self.hardware)
+        named = zip(self.workload.statements, stage_of(self.workload, schedule.state), strict=True)
+        stages = dict(named)
+        kernels = [g.made for g in groups if g.made is not None]
+        plans = [plan for made in kernels for plan in _plans(made, stages)]
+        apply_tilings(schedule, plans)
+        made = compile_padded(schedule)
+        if not kernels:
+            return made
+        parts = tuple(p for k in kernels for p in k.parts)
+        longest = max(parts, key=lambda c: c.cycles)
+        search = sum((c.search for c in parts[1:]), parts[0].search)
+        search = replace(search, cycles=made.timing.cycles, bound=made.bound.cycles)
+        return PhasedCompilation(
+            self.workload,
+            self.hardware,
+            longest.scop,
+            longest.dependences,
+            tuple(m for c in parts for m in c.matches),
+            search,
+            Kernel.of(longest.tiling, made),
+            False,
+            parts,
+            tuple(s for k in kernels for s in _spills(k)),
+        )
+
+
+def _spills(made: Compilation) -> tuple[Spill, ...]:
+    return made.spills if isinstance(made, PhasedCompilation) else ()
+
+
+def _plans(made: Compilation, stages: dict[Statement, str]) -> Iterator[PhasePlan]:
+    """The tilings of a kernel as primitives are to make them in the whole workload's schedule."""
+    spilled = {s.tensor for s in _spills(made)}
+    for phase, part in zip(split_phases(made.workload), made.parts, strict=True):
+        first = tuple(stages[s] for s in phase.workload.statements)
+        leaves = tuple(t for t in phase.leaves if t not in spilled)
+        yield PhasePlan(part.scop, part.tiling, first, leaves)

@@ -1,0 +1,69 @@
+"""Static checks of what units and a processor hand to each other, and of what a processor runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from hwgen.codegen.nest.races import check
+from hwgen.codegen.program import Code, KernelProgram
+from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.workload import Workload
+
+Problem = tuple[str, str, str]
+
+
+class Subject(Protocol):
+    """What is checked."""
+
+    @property
+    def program(self) -> KernelProgram: ...
+    @property
+    def hardware(self) -> HardwareSpec: ...
+    @property
+    def workload(self) -> Workload | None: ...
+
+
+def part_problems(subject: Subject) -> Iterator[Problem]:
+    """Tensors that a part takes before anything has made them, or in another form, outputs that
+    nothing makes.
+
+    Raises:
+        HwgenError: H757 code that is wrong.
+    """
+    program, hardware, workload = subject.program, subject.hardware, subject.workload
+    if not program.codes:
+        return
+    if hardware.processor is None:
+        yield "code without a processor", program.codes[0].name, "calls of units"
+        return
+    given = {*program.inputs} - {*program.outputs}
+    known = {*given}
+    for part in program.parts:
+        taken = part.nest.inputs if isinstance(part, Code) else part.inputs
+        made = part.nest.outputs if isinstance(part, Code) else part.outputs
+        if missing := sorted({*taken} - known):
+            yield "tensors are taken before they are made", ", ".join(missing), ", ".join(known)
+        if again := sorted({*made} & given):
+            yield "an input is written", ", ".join(again), "other tensors"
+        known |= {*made}
+        if isinstance(part, Code):
+            check(part.nest, hardware.processor)
+            yield from _forms(part, program, workload)
+    if missing := sorted({*program.outputs} - known):
+        yield "outputs that nothing makes", ", ".join(missing), "each of them"
+    nested = [n for n in program.body if not isinstance(n, Code)]
+    if any(isinstance(x, Code) for n in nested for x in getattr(n, "body", ())):
+        yield "code inside of a loop", program.name, "code at the root of a program"
+
+
+def _forms(code: Code, program: KernelProgram, workload: Workload | None) -> Iterator[Problem]:
+    """Arrays that the code takes for others than they are."""
+    between = {a.name: (a.dtype, a.shape) for a in program.between}
+    tensors = () if workload is None else (*workload.inputs, *workload.outputs)
+    known = between | {t.name: (t.dtype, t.shape) for t in tensors}
+    for name in (*code.nest.inputs, *code.nest.outputs):
+        buffer = code.nest.buffer[name]
+        form = (buffer.dtype, buffer.extents)
+        if name in known and form != known[name]:
+            yield f"{name} is another array", str(form), str(known[name])

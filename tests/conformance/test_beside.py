@@ -1,0 +1,245 @@
+"""A processor beside units: what no intrinsics compute runs there, and the whole is right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from hwgen.codegen.emit_c import emit_firmware
+from hwgen.codegen.nest.program import Assign, For, Node
+from hwgen.codegen.program import Code, KernelProgram
+from hwgen.errors import HwgenError
+from hwgen.model.c_compiler import have_compiler
+from hwgen.model.functional import run
+from hwgen.model.turns import PROCESSOR
+from hwgen.pipeline import compile_kernel, compile_workload
+from hwgen.report.recording import record
+from hwgen.report.text import describe, measure
+from hwgen.schedule import Schedule
+from hwgen.scripting import compile_script, script_of
+from hwgen.spec.expression import Binary, Const
+from hwgen.spec.load import load_workload, make_workload, parse_workload
+from hwgen.spec.workload import Workload
+from hwgen.trees import compile_tree
+from hwgen.verify.check_program import check_program
+from hwgen.verify.chips.workloads import random_workload
+from hwgen.verify.data import draw_inputs
+from hwgen.verify.examine import examine
+from tests.hosts_beside import beside
+from tests.property.oracle import read
+from tests.sampling import QUICK, examples
+
+WORKLOADS = Path(__file__).parents[2] / "workloads"
+
+CHIPS = ("vta", "gemmini", "npu_shared_buffer", "vtcm_two_banks", "davinci_core", "tpu_v1")
+
+TENSORS = {
+    "a": "int8[4, 32]",
+    "b": {"type": "int8[16, 32]", "constant": True},
+    "c": {"type": "int8[16]", "constant": True},
+    "s": "int32[4, 16]",
+    "t": "int8[4, 16]",
+    "y": "int8[4, 16]",
+}
+PRODUCT = ["s[i, j] += a[i, k] * b[j, k]", "t[i, j] = int8(s[i, j] >> 4)"]
+
+
+def divided() -> Workload:
+    """A product, and a division that no units do."""
+    last = "y[i, j] = int8((t[i, j] + c[j]) // 3)"
+    return make_workload("divided", tensors=TENSORS, compute=[*PRODUCT, last])
+
+
+def in_turns() -> Workload:
+    """Two products with a division between."""
+    tensors = {**TENSORS, "d": "int8[16, 16]", "u": "int32[4, 16]", "z": "int8[4, 16]"}
+    more = ["u[i, j] += y[i, k] * d[j, k]", "z[i, j] = int8(u[i, j] >> 2)"]
+    last = "y[i, j] = int8((t[i, j] + c[j]) // 3)"
+    return make_workload("in_turns", tensors=tensors, compute=[*PRODUCT, last, *more])
+
+
+def guarded() -> Workload:
+    """What depends on data, which no units of any chip do."""
+    return make_workload(
+        "guarded",
+        tensors={"x": "int8[5]", "t": "int8[5]", "y": "int8[5]"},
+        compute=["t[i] = select(x[i] > 0, x[i], 0)", "y[i] = int8(t[i] + 1)"],
+    )
+
+
+def sides(program: KernelProgram) -> str:
+    """Who runs the parts: u for units, p for the processor."""
+    return "".join("p" if isinstance(p, Code) else "u" for p in program.parts)
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize("made", [divided, in_turns, guarded])
+def test_every_chip_computes_them(chip: str, made: Callable[[], Workload]) -> None:
+    compiled = compile_workload(made(), beside(chip), QUICK)
+    assert compiled.program.codes
+    engine = "both" if have_compiler() else "python"
+    examine(compiled, draw_inputs(compiled.workload, 1), engine)
+
+
+def test_units_do_what_they_can() -> None:
+    """Sums stay with them, and the report says what does not."""
+    compiled = compile_workload(in_turns(), beside("vta"), QUICK)
+    assert sides(compiled.program) == "upu"
+    (note,) = compiled.notes
+    assert note.startswith("the processor computes y: ")
+    code = compiled.program.codes[0]
+    assert compiled.timing.unit(PROCESSOR).busy == code.cycles
+    units = [p for p in compiled.program.parts if isinstance(p, KernelProgram)]
+    assert [p.inputs for p in units] == [("a", "b"), ("y", "d")]
+    with pytest.raises(HwgenError, match="H301"):
+        compile_kernel(in_turns(), beside("vta"), options=QUICK)
+
+
+def test_without_code_nothing_changes() -> None:
+    """A processor that has nothing to do leaves no trace in the kernel."""
+    workload = load_workload(WORKLOADS / "gemm_requant.yaml", {"M": 16, "N": 32, "K": 32})
+    compiled = compile_workload(workload, beside("vta"), QUICK)
+    alone = replace(beside("vta"), processor=None)
+    assert str(compiled.program) == str(compile_workload(workload, alone, QUICK).program)
+
+
+@pytest.mark.parametrize("made", [divided, in_turns])
+def test_its_script_makes_it_again(made: Callable[[], Workload]) -> None:
+    compiled = compile_workload(made(), beside("gemmini"), QUICK)
+    again = compile_script(made(), beside("gemmini"), script_of(compiled))
+    assert again.source.c == compiled.source.c
+
+
+LAYERS = ("fully_connected", "conv2d", "average_pool")
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_quantised_layers_sum_on_the_chip(layer: str) -> None:
+    """Products and sums on the array, fixed-point rounding on the processor."""
+    workload = load_workload(WORKLOADS / "quantised" / f"{layer}.yaml")
+    compiled = compile_workload(workload, beside("gemmini"), QUICK)
+    summed = layer != "average_pool"
+    assert ("u" in sides(compiled.program)) == summed
+    examine(compiled, draw_inputs(workload, 3))
+
+
+@pytest.mark.parametrize("chip", ["vta", "gemmini"])
+def test_random_workloads_all_compile(chip: str) -> None:
+    seen = set[str]()
+    for seed in range(examples(8)):
+        drawn = random_workload(Random(seed).choice)
+        workload = read(lambda d=drawn: parse_workload(d))
+        if workload is not None:
+            compiled = compile_workload(workload, beside(chip), QUICK)
+            examine(compiled, draw_inputs(workload, seed))
+            seen.add(sides(compiled.program))
+    assert len(seen) > 1
+
+
+def test_what_stays_on_the_chip_does_not_cross() -> None:
+    """Units' memories are theirs while they run."""
+    hardware = beside("vta")
+    last = "y[i, j] = int8((t[i, j] + s[i, j] + c[j]) // 3)"
+    schedule = Schedule(
+        make_workload("divided", tensors=TENSORS, compute=[*PRODUCT, last]), hardware
+    )
+    schedule.replay(script_of(compile_workload(divided(), hardware, QUICK)))
+    with pytest.raises(HwgenError, match="not all who touch s see it in acc"):
+        compile_tree(schedule)
+
+
+def test_reports_show_the_processor_in_its_turn() -> None:
+    compiled = compile_workload(in_turns(), beside("vta"), QUICK)
+    recording = record(compiled.program, compiled.hardware, compiled.timing, 10_000)
+    assert recording.complete
+    (code,) = (c for c in recording.calls if c.unit == PROCESSOR)
+    before = [c for c in recording.calls if c.number < code.number]
+    after = [c for c in recording.calls if c.number > code.number]
+    assert before
+    assert after
+    assert max(c.end for c in before) <= code.start
+    assert min(c.start for c in after) >= code.end
+    assert "processor computes y" in describe(measure(compiled))
+
+
+def test_firmware_says_that_there_is_none() -> None:
+    compiled = compile_workload(divided(), beside("vta"), QUICK)
+    with pytest.raises(HwgenError, match="H041"):
+        emit_firmware(compiled.program, compiled.hardware, compiled.workload)
+
+
+# Mutations
+
+
+def _coded(program: KernelProgram, code: Code) -> KernelProgram:
+    body = tuple(code if isinstance(n, Code) else n for n in program.body)
+    return replace(program, body=body)
+
+
+def _first_code(program: KernelProgram) -> KernelProgram:
+    codes = [n for n in program.body if isinstance(n, Code)]
+    return replace(program, body=(*codes, *(n for n in program.body if n not in codes)))
+
+
+def _input_written(program: KernelProgram) -> KernelProgram:
+    (code,) = program.codes
+    nest = replace(code.nest, outputs=("c",))
+    return _coded(program, replace(code, nest=nest))
+
+
+def _another_array(program: KernelProgram) -> KernelProgram:
+    return replace(program, between=tuple(replace(a, dtype="int32") for a in program.between))
+
+
+@pytest.mark.parametrize("mutate", [_first_code, _input_written, _another_array])
+def test_wrong_hand_overs_are_found(mutate: Callable[[KernelProgram], KernelProgram]) -> None:
+    hardware = beside("vta")
+    program = compile_workload(divided(), hardware, QUICK).program
+    check_program(program, hardware, divided())
+    with pytest.raises(HwgenError, match="H746"):
+        check_program(mutate(program), hardware, divided())
+
+
+def _with_assign(nodes: tuple[Node, ...], change: Callable[[Assign], Assign]) -> tuple[Node, ...]:
+    return tuple(
+        change(n)
+        if isinstance(n, Assign)
+        else replace(n, body=_with_assign(n.body, change))
+        if isinstance(n, For)
+        else n
+        for n in nodes
+    )
+
+
+def _shorter(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+    (loop,) = nodes
+    assert isinstance(loop, For)
+    return (replace(loop, bound=Const(loop.extent - 1)),)
+
+
+def _next_element(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+    def shifted(assign: Assign) -> Assign:
+        (index,) = assign.target.indices
+        target = replace(assign.target, indices=(Binary("+", index, Const(1)),))
+        return replace(assign, target=target)
+
+    return _with_assign(nodes, shifted)
+
+
+@pytest.mark.parametrize("mutate", [_shorter, _next_element])
+def test_wrong_code_is_found(
+    mutate: Callable[[tuple[Node, ...]], tuple[Node, ...]],
+) -> None:
+    """The simulator executes what the program says of the processor too."""
+    hardware, workload = beside("vta"), divided()
+    program = compile_workload(workload, hardware, QUICK).program
+    (code,) = program.codes
+    inputs = draw_inputs(workload, 0)
+    run(program, hardware, inputs)
+    nest = replace(code.nest, body=mutate(code.nest.body))
+    with pytest.raises(HwgenError, match="H729"):
+        run(_coded(program, replace(code, nest=nest)), hardware, inputs)
