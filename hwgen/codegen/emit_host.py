@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
 
 from hwgen.codegen.c_names import C_TYPES, comment, indent
 from hwgen.codegen.host_plan import HostPlan, workspace_rule
 from hwgen.codegen.program import Image, KernelProgram
-from hwgen.spec.expression import DTYPES
 from hwgen.spec.workload import Tensor
 
 # --- entry points --------------------------------------------------------------------------------
@@ -111,10 +109,9 @@ def _body(plan: HostPlan, execution: Execution) -> list[str]:
         else:
             declared.append(f"{element} *{host} = malloc({image.bytes});")
             owned.append(host)
-    for tensor in plan.between:
-        name = identifiers[tensor.name]
-        size = prod(tensor.shape) * DTYPES[tensor.dtype]
-        declared.append(f"{C_TYPES[tensor.dtype]} *{name} = malloc({size});")
+    for array in plan.program.between:
+        name = identifiers[array.name]
+        declared.append(f"{C_TYPES[array.dtype]} *{name} = malloc({array.bytes});")
         owned.append(name)
     used = {i.tensor for i in plan.program.images}
     used |= {n for c in plan.program.codes for n in (*c.nest.inputs, *c.nest.outputs)}
