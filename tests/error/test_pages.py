@@ -1,0 +1,92 @@
+"""The pages of error codes: their examples print what they say, and nothing is missing or dead."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from hwgen.cli import main
+from hwgen.errors import HwgenError
+from scripts.error_pages import PAGES, families, pages
+from tests.conftest import Golden
+
+HERE = Path(__file__).parent / "pages"
+ROOT = HERE.parents[2]
+ALL = [m for f in families() for m in f.codes]
+
+
+@pytest.mark.parametrize("name", sorted(p.name for p in HERE.glob("*.py")))
+def test_a_program(name: str, golden: Golden, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)  # Files are named from there.
+    code = compile((HERE / name).read_text(encoding="utf-8"), name, "exec")
+    with pytest.raises(HwgenError) as caught:
+        exec(code, {})
+    golden((HERE / name).with_suffix(".txt"), str(caught.value).replace(f"{ROOT}/", ""))
+
+
+@pytest.mark.parametrize("name", sorted(p.name for p in HERE.glob("*.sh")))
+def test_commands(
+    name: str,
+    golden: Golden,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """All but the last succeed."""
+    monkeypatch.chdir(tmp_path)
+    for file in HERE.glob("*.yaml"):
+        shutil.copy(file, tmp_path)
+    *before, last = (HERE / name).read_text(encoding="utf-8").splitlines()
+    for line in before:
+        assert _run(line, monkeypatch, capsys) == "", line
+    golden((HERE / name).with_suffix(".txt"), _run(last, monkeypatch, capsys))
+
+
+def _run(line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
+    """What a line prints as an error: `VARIABLE=VALUE hwgen ... > FILE`, or another program's."""
+    words = shlex.split(line)
+    if "hwgen" not in words:
+        subprocess.run(words, check=True)
+        return ""
+    at = words.index("hwgen")
+    for word in words[:at]:
+        monkeypatch.setenv(*word.split("=", 1))
+    file = words[-1] if words[-2] == ">" else ""
+    main(words[at + 1 : -2] if file else words[at + 1 :])
+    captured = capsys.readouterr()
+    if file:
+        Path(file).write_text(captured.out, encoding="utf-8")
+    return captured.err.replace(f"{ROOT}/", "")
+
+
+def test_the_pages_are_what_is_generated(golden: Golden) -> None:
+    """`python -m scripts.error_pages`, or --update-goldens, writes them."""
+    made = pages()
+    assert {p.name for p in PAGES.glob("*.md")} == set(made)
+    for name, text in made.items():
+        golden(PAGES / name, text)
+
+
+def test_every_code_has_a_section_and_no_other() -> None:
+    sources = (p.read_text(encoding="utf-8") for p in (ROOT / "hwgen").rglob("*.py"))
+    used = {code for text in sources for code in re.findall(r"[\"\[](H\d{3})[\"\]]", text)}
+    assert sorted(used) == [m.code for m in ALL]
+    assert all(m.code.startswith(f.name) for f in families() for m in f.codes)
+
+
+def test_meanings_are_texts_and_no_labels() -> None:
+    for m in ALL:
+        assert m.title[-1] not in ".:", m.code
+        assert len(m.cause.split()) >= 8, m.code
+        for text in (m.cause, m.repair):
+            assert text.rstrip()[-1] == ".", m.code
+
+
+def test_every_example_of_its_own_is_shown() -> None:
+    shown = {m.example for m in ALL}
+    assert {f"pages/{p.stem}" for p in HERE.glob("H*.txt")} <= shown
