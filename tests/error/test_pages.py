@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import re
-import shlex
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from hwgen.cli import main
 from hwgen.errors import HwgenError
 from scripts.error_pages import PAGES, families, pages
+from tests.commands import ROOT, run
 from tests.conftest import Golden
 
 HERE = Path(__file__).parent / "pages"
-ROOT = HERE.parents[2]
 ALL = [m for f in families() for m in f.codes]
 
 
@@ -43,25 +40,8 @@ def test_commands(
         shutil.copy(file, tmp_path)
     *before, last = (HERE / name).read_text(encoding="utf-8").splitlines()
     for line in before:
-        assert _run(line, monkeypatch, capsys) == "", line
-    golden((HERE / name).with_suffix(".txt"), _run(last, monkeypatch, capsys))
-
-
-def _run(line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
-    """What a line prints as an error: `VARIABLE=VALUE hwgen ... > FILE`, or another program's."""
-    words = shlex.split(line)
-    if "hwgen" not in words:
-        subprocess.run(words, check=True)
-        return ""
-    at = words.index("hwgen")
-    for word in words[:at]:
-        monkeypatch.setenv(*word.split("=", 1))
-    file = words[-1] if words[-2] == ">" else ""
-    main(words[at + 1 : -2] if file else words[at + 1 :])
-    captured = capsys.readouterr()
-    if file:
-        Path(file).write_text(captured.out, encoding="utf-8")
-    return captured.err.replace(f"{ROOT}/", "")
+        assert run(line, monkeypatch, capsys).status == 0, line
+    golden((HERE / name).with_suffix(".txt"), run(last, monkeypatch, capsys).err)
 
 
 def test_the_pages_are_what_is_generated(golden: Golden) -> None:
