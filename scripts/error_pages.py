@@ -22,14 +22,23 @@ PAGES = ROOT / "docs" / "errors"
 EXAMPLES = ROOT / "tests" / "error"
 
 DEFECT = (
-    "Only a defect of hwgen causes it: nothing in a chip or workload is wrong. Report the chip, the "
-    "workload and the command; `hwgen simulate --schedule 1`, or other sizes, may give a kernel "
-    "without it."
+    "Only a defect of hwgen causes it: nothing in a chip or workload is wrong. Report the chip, "
+    "the workload and the command; `hwgen simulate --schedule 1`, or other sizes, may give a "
+    "kernel without it."
 )
 """What to do where no user can have caused it."""
 
 WIDTH = 100
 LANGUAGES = {".yaml": "yaml", ".json": "json", ".py": "python", ".sh": "sh"}
+
+
+@dataclass(frozen=True, slots=True)
+class Planted:
+    """A defect that `hwgen.verify.mutations` plants in a kernel for a chip."""
+
+    chip: str
+    defect: str
+    seed: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +52,7 @@ class Meaning:
     repair: str
     example: str
     given: str
+    planted: Planted | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +78,11 @@ def _family(path: Path) -> Family:
 
 def _meaning(code: str, given: Mapping[str, Any]) -> Meaning:
     repair = DEFECT if given.get("defect") else given["repair"]
+    planted = Planted(**given["planted"]) if "planted" in given else None
+    example = f"pages/{code}" if planted else given.get("example", "")
     return Meaning(
-        code, given["title"], given["cause"], repair, given.get("example", ""),
-        given.get("input", ""),
-    )  # fmt: skip
+        code, given["title"], given["cause"], repair, example, given.get("input", ""), planted
+    )
 
 
 def pages() -> dict[str, str]:
@@ -119,7 +130,11 @@ def _filled(text: str) -> str:
 def _example(meaning: Meaning) -> Iterator[str]:
     printed = _printed(meaning)
     source = printed.with_suffix("") if printed.suffixes[:-1] else _beside(printed)
-    if meaning.given:
+    if (planted := meaning.planted) is not None:
+        yield _filled(
+            f"**Example.** A kernel for `{planted.chip}` with a planted defect, {planted.defect},"
+        )
+    elif meaning.given:
         language = "sh" if meaning.given.startswith("hwgen ") else "python"
         if ".yaml" in meaning.given.partition("\n")[0]:
             language = "yaml"
@@ -183,7 +198,7 @@ def _changed(source: Path, lines: list[str]) -> set[int]:
     texts = [p.read_text(encoding="utf-8").splitlines() for n, p in names.items()
              if n.startswith(kind)]  # fmt: skip
     changes = [_inserted(valid, lines) for valid in texts]
-    return min(changes, key=len, default=set())
+    return min(changes, key=len) if changes else set()
 
 
 def _inserted(valid: list[str], lines: list[str]) -> set[int]:

@@ -96,7 +96,7 @@ def api() -> str:
         for node in tree.body
         if isinstance(node, ast.Assign) and isinstance(value := node.value, ast.List)
     )
-    head = "# The names of `hwgen`\n\n[In Python](python.md) is the guide; this is every public name.\n"
+    head = "# The names of `hwgen`\n\n[In Python](python.md) is the guide; this is each name.\n"
     return "\n".join([head, *(f"::: hwgen.{name}\n" for name in names)])
 
 

@@ -58,7 +58,9 @@ def _usage(context: typer.Context, name: str) -> str:
     command = commands.get_command(above, name)
     if command is None:
         close = nearest(name, commands.list_commands(above))
-        said = f"{name} is neither a code nor a command" + (f"; did you mean {close}?" if close else "")
+        said = f"{name} is neither a code nor a command" + (
+            f"; did you mean {close}?" if close else ""
+        )
         raise typer.BadParameter(said, param_hint="'TOPIC'")
     return command.get_help(typer.Context(command, info_name=name, parent=above))
 

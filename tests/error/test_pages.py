@@ -4,17 +4,34 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
+import hwgen
+from hwgen.codegen.program import KernelProgram
+from hwgen.compilation import Compilation
 from hwgen.errors import HwgenError
-from scripts.error_pages import PAGES, families, pages
+from hwgen.model.functional import run as run_program
+from hwgen.model.redundancy import check_minimal
+from hwgen.model.sync_check import check_synchronisation
+from hwgen.verify.check_program import check_program
+from hwgen.verify.data import draw_inputs
+from hwgen.verify.mutations import mutations
+from scripts.error_pages import PAGES, Meaning, families, pages
 from tests.commands import ROOT, run
 from tests.conftest import Golden
 
 HERE = Path(__file__).parent / "pages"
 ALL = [m for f in families() for m in f.codes]
+WORKLOADS: dict[str, tuple[str, dict[str, int]]] = {
+    "vta": ("gemm", {"M": 16, "N": 32, "K": 32}),
+    "gemmini": ("gemm_scaled", {"M": 16, "N": 40, "K": 60}),
+    "npu_shared_buffer": ("linear_relu", {}),
+}
+"""What defects are planted in the kernels of."""
 
 
 @pytest.mark.parametrize("name", sorted(p.name for p in HERE.glob("*.py")))
@@ -42,6 +59,41 @@ def test_commands(
     for line in before:
         assert run(line, monkeypatch, capsys).status == 0, line
     golden((HERE / name).with_suffix(".txt"), run(last, monkeypatch, capsys).err)
+
+
+@pytest.mark.parametrize("meaning", [m for m in ALL if m.planted], ids=lambda m: m.code)
+def test_a_planted_defect(meaning: Meaning, golden: Golden) -> None:
+    assert meaning.planted is not None
+    kernel = _right(meaning.planted.chip)
+    (mutation,) = (m for m in mutations(kernel.hardware) if m.name == meaning.planted.defect)
+    program = mutation.mutate(kernel.program, meaning.planted.seed)
+    assert program is not None
+    found = [e for e in _refusals(program, kernel) if e.code == meaning.code]
+    golden(HERE / f"{meaning.code}.txt", str(found[0]))
+
+
+@cache
+def _right(chip: str) -> Compilation:
+    name, sizes = WORKLOADS[chip]
+    return hwgen.compile_kernel(hwgen.load_workload(name, sizes), hwgen.load_hardware(chip))
+
+
+def _refusals(program: KernelProgram, kernel: Compilation) -> Iterator[HwgenError]:
+    """What each check by itself says."""
+    workload, hardware = kernel.workload, kernel.hardware
+    shapes = {t.name: t.shape for t in workload.outputs}
+    for check in (
+        lambda: check_program(program, hardware, workload),
+        lambda: run_program(program, hardware, draw_inputs(workload, 0), shapes=shapes),
+        lambda: check_synchronisation(program, hardware),
+        lambda: check_minimal(program, hardware),
+    ):
+        try:
+            check()
+        except HwgenError as error:
+            yield error
+        except (AssertionError, IndexError, KeyError):
+            continue  # A check may rely on those before it.
 
 
 def test_the_pages_are_what_is_generated(golden: Golden) -> None:

@@ -39,5 +39,7 @@ def test_the_site_is_built(tmp_path: Path) -> None:
         assert f'id="hwgen.{name}"' in reference
     for page in sorted(pages):
         text = (tmp_path / "site" / page).read_text(encoding="utf-8")
-        outside = re.findall(r'(?:src|href)="(https?://[^"]*)"[^>]*(?:rel="stylesheet"|></script)', text)
+        outside = re.findall(
+            r'(?:src|href)="(https?://[^"]*)"[^>]*(?:rel="stylesheet"|></script)', text
+        )
         assert not outside, page

@@ -1,5 +1,6 @@
 import hwgen
 from hwgen.model.compiled import compile_model
 
-kernel = hwgen.build("gemm", "vta", sizes={"N": 32, "K": 32})
-compile_model(kernel.compilation.source).run({})
+workload = hwgen.load_workload("gemm", {"N": 32, "K": 32})
+kernel = hwgen.compile_kernel(workload, hwgen.load_hardware("vta"))
+compile_model(kernel.source).run({})

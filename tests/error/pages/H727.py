@@ -1,5 +1,6 @@
-import hwgen
 import numpy as np
+
+import hwgen
 
 shift = hwgen.Workload(
     "shift",

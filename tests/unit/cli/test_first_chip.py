@@ -25,7 +25,7 @@ def sections(text: str, indent: str = "") -> list[str]:
 
 
 def key(section: str) -> str:
-    return section.split(":")[0].strip()
+    return section.split(":", maxsplit=1)[0].strip()
 
 
 def put(text: str, new: str, indent: str = "") -> str:
