@@ -28,7 +28,7 @@ HERE = Path(__file__).parent / "pages"
 ALL = [m for f in families() for m in f.codes]
 WORKLOADS: dict[str, tuple[str, dict[str, int]]] = {
     "vta": ("gemm", {"M": 16, "N": 32, "K": 32}),
-    "gemmini": ("gemm_scaled", {"M": 16, "N": 40, "K": 60}),
+    "gemmini": ("gemm_scaled", {"M": 16, "N": 16, "K": 20}),
     "npu_shared_buffer": ("linear_relu", {}),
 }
 """What defects are planted in the kernels of."""
