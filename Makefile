@@ -1,4 +1,5 @@
 # make demo: generate a kernel and run it.   make test: the whole test suite.
+# make docs: the documentation as a site, in site/.
 # make campaign: the suite with every combination of sizes, and longer draws.
 PYTHON ?= python3
 VENV ?= .venv
@@ -6,11 +7,12 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input
 RUN := $(VENV)/.installed
 DEV := $(VENV)/.installed-dev
+DOCS := $(VENV)/.installed-docs
 GEMM := --spec hw_specs/vta.yaml --workload workloads/gemm.yaml --set M=1 --set N=256 --set K=256
 DEMO := build/demo
 PYTEST_ARGS ?=
 
-.PHONY: demo test campaign lint bench clean
+.PHONY: demo test campaign lint docs bench clean
 
 # The packages are only reinstalled when pyproject.toml changes; `make -B` forces it.
 $(BIN)/python:
@@ -24,6 +26,10 @@ $(RUN): pyproject.toml | $(BIN)/python
 
 $(DEV): pyproject.toml | $(BIN)/python
 	$(PIP) --editable '.[dev]'
+	@touch $@ $(RUN)
+
+$(DOCS): pyproject.toml | $(BIN)/python
+	$(PIP) --editable '.[docs]'
 	@touch $@ $(RUN)
 
 demo: $(RUN)
@@ -44,8 +50,13 @@ lint: $(DEV)
 	$(BIN)/python -m ruff format --check .
 	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/python -m pyright
 
+# Warnings are errors: `strict` in mkdocs.yml.
+docs: $(DOCS)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
+	@echo "site/index.html"
+
 bench: $(RUN)
 	$(BIN)/python benchmarks/run.py
 
 clean:
-	rm -rf build .pytest_cache .ruff_cache .hypothesis
+	rm -rf build site .pytest_cache .ruff_cache .hypothesis

@@ -58,7 +58,7 @@ class HwgenError(Exception):
     H05x calls from Python, H1xx spec, H2xx workload, H3xx matching, H4xx what one kernel can hold,
     and its schedule, H5xx layout and allocation, H6xx emission and lowering, H7xx checks of
     programs and results.
-    Each has one meaning, which a table under `docs/` gives.
+    Each has one meaning, which a table under `docs/` gives; `docs/errors/` has a section for each.
     """
 
     def __init__(

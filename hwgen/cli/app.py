@@ -9,6 +9,7 @@ from typing import Annotated, Optional
 import typer
 
 from hwgen.cli.guard import guarded
+from hwgen.cli.help import on
 from hwgen.cli.pictures import Pictures
 from hwgen.cli.searching import Search
 from hwgen.cli.target import Target
@@ -85,6 +86,7 @@ app = typer.Typer(
         "generate --spec CHIP --workload gemm -o out",
         "simulate --spec CHIP --workload gemm --set M=4",
         "explain --spec CHIP --workload depthwise_conv2d",
+        "help H422",
     ),
     no_args_is_help=True,
     add_completion=False,
@@ -586,3 +588,6 @@ def explain(spec: SpecOption, workload: WorkloadOption, settings: SetOption = No
         from hwgen.cli import inspect
 
         inspect.explain(spec, wanted, settings or [])
+
+
+app.command("help", epilog=_epilog("help H422", "help H4", "help generate"))(on)

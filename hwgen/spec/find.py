@@ -69,6 +69,11 @@ def shipped_in(folder: str) -> tuple[Path, ...]:
     return files_in([f for f in (_SHIPPED / folder,) if f.is_dir()])
 
 
+def shipped(path: str) -> Path:
+    """A file or folder that comes with hwgen, by its path in the repository."""
+    return _SHIPPED / path
+
+
 def _folders(name: str, *more: Path) -> tuple[Path, ...]:
     found: list[Path] = []
     for base in (Path(), *more, _SHIPPED):

@@ -28,6 +28,7 @@ made = {
         main(["check", "vta"]),
         main(["list"]),
         main(["--help"]),
+        main(["help", "H422"]),
         main(["generate", "--spec", "vta", "--workload", "gemm", "--set", "N=16", "--set", "K=16",
               "-o", "out"]),
     ],
@@ -54,7 +55,7 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made / "site"
 
 
-def test_chips_workloads_and_schemas_are_in_the_package(unpacked: Path) -> None:
+def test_chips_workloads_schemas_and_meanings_are_in_the_package(unpacked: Path) -> None:
     tops = sorted(p.name.partition("-")[0] for p in unpacked.iterdir())
     assert tops == ["hwgen", "hwgen"], "the package, and what pip keeps about it"
     wanted = {
@@ -65,6 +66,7 @@ def test_chips_workloads_and_schemas_are_in_the_package(unpacked: Path) -> None:
             ("workloads", "quantised/*"),
             ("workloads", "schedules/*"),
             ("docs", "*.schema.json"),
+            ("docs", "errors/*.md"),
         )
         for p in (ROOT / folder).glob(pattern)
     }
@@ -101,7 +103,7 @@ def test_it_works_in_an_empty_folder(unpacked: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     made = json.loads(done.stderr)
     chip = unpacked / "hwgen" / "shipped" / "hw_specs" / "vta.yaml"
-    assert made == {"chip": str(chip), "workload": "gemm", "status": [0, 0, 0, 0], "outside": []}
+    assert made == {"chip": str(chip), "workload": "gemm", "status": [0, 0, 0, 0, 0], "outside": []}
     assert f"{chip}: valid\n" in done.stdout
     assert "hwgen generate --spec vta --workload gemm -o out" in done.stdout
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == [

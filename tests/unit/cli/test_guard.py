@@ -95,7 +95,7 @@ def test_wrong_usage_exits_with_2(arguments: list[str], capsys: pytest.CaptureFi
 
 
 @pytest.mark.parametrize(
-    "command", ["", "check", "schema", "generate", "simulate", "verify", "explain"]
+    "command", ["", "check", "schema", "generate", "simulate", "verify", "explain", "help"]
 )
 def test_help_has_examples(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*command.split(), "--help"]) == 0
@@ -352,5 +352,5 @@ def test_files_that_are_no_specs_are_coded_errors(
 def test_the_application_is_complete() -> None:
     names = {c.name or getattr(c.callback, "__name__", "") for c in app.app.registered_commands}
     assert names == {
-        "check", "explain", "generate", "init", "list", "schema", "simulate", "verify",
+        "check", "explain", "generate", "help", "init", "list", "schema", "simulate", "verify",
     }  # fmt: skip

@@ -1,0 +1,41 @@
+"""Lines of a shell, run here where they are commands of hwgen."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from hwgen.cli import main
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What a line printed, without this machine's paths, and its exit status."""
+
+    status: int
+    out: str
+    err: str
+
+
+def run(line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Ran:
+    """Run `VARIABLE=VALUE hwgen ... > FILE`, or another program, which must succeed."""
+    words = shlex.split(line, comments=True)
+    if "hwgen" not in words:
+        subprocess.run(words, check=True)
+        return Ran(0, "", "")
+    at = words.index("hwgen")
+    for word in words[:at]:
+        monkeypatch.setenv(*word.split("=", 1))
+    file = words[-1] if words[-2] == ">" else ""
+    status = main(words[at + 1 : -2] if file else words[at + 1 :])
+    captured = capsys.readouterr()
+    if file:
+        Path(file).write_text(captured.out, encoding="utf-8")
+    out, err = (text.replace(f"{ROOT}/", "") for text in captured)
+    return Ran(status, out, err)

@@ -1,0 +1,2 @@
+hwgen init my_chip
+hwgen generate --spec my_chip --workload .

@@ -1,0 +1,2 @@
+hwgen schema > chip.txt
+hwgen check chip.txt

@@ -1,0 +1,1 @@
+hwgen check vtaa

@@ -1,0 +1,1 @@
+hwgen generate --spec cpu_generic --workload gemm --stage match

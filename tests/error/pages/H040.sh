@@ -1,0 +1,2 @@
+hwgen init my_chip
+hwgen init my_chip

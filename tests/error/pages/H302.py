@@ -1,0 +1,8 @@
+import hwgen
+
+workload = hwgen.Workload(
+    "gram",
+    tensors={"a": "int8[1, 5]", "c": "int32[1, 1]"},
+    compute=["c[m, n] += a[m, k] * a[n, k]"],
+)
+hwgen.build(workload, "gemmini")

@@ -1,0 +1,5 @@
+import hwgen
+
+s = hwgen.Schedule(hwgen.load_workload("matmul"), hwgen.load_hardware("cpu_generic"))
+s.parallel("m")
+s.split("m", factor=8)

@@ -1,0 +1,10 @@
+import hwgen
+
+chain = hwgen.Workload(
+    "chain",
+    tensors={"a": "float32[64, 48]", "b": "float32[64, 48]", "c": "float32[64, 48]"},
+    compute=["b[i, j] = a[i, j] * 2", "c[i, j] = b[i, j] + 1"],
+)
+s = hwgen.Schedule(chain, hwgen.load_hardware("cpu_generic"))
+s.double_buffer("b", 2)
+hwgen.build(chain, s.hardware, script=s, auto=False)

@@ -1,0 +1,13 @@
+import hwgen
+
+chain = hwgen.Workload(
+    "chain",
+    tensors={"a": "float32[64, 48]", "b": "float32[64, 48]", "c": "float32[64, 48]"},
+    compute=["b[i, j] = a[i, j] * 2", "c[i, j] = b[i, j] + 1"],
+)
+s = hwgen.Schedule(chain, hwgen.load_hardware("cuda_generic"))
+s.bind("c_i", "blockIdx.x")
+s.compute_at("b", "c_i")
+s.set_scope("b", "shared")
+s.set_address("b", 6)
+hwgen.build(chain, s.hardware, script=s, auto=False)

@@ -1,0 +1,57 @@
+"""`help`: what an error's code means, and how a command is called."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from hwgen.cli import main
+from hwgen.cli.help import section
+
+ROOT = Path(__file__).resolve().parents[3]
+CODES = re.findall(r"^\| \[(H\d{3})\]", (ROOT / "docs/errors/index.md").read_text("utf-8"), re.M)
+
+Text = pytest.CaptureFixture[str]
+
+
+@pytest.mark.parametrize("topic", ["H422", "h422"])
+def test_a_code_is_explained(topic: str, capsys: Text) -> None:
+    assert main(["help", topic]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("H422\n\nIntrinsics that do not compute the block")
+    assert "\nRepair. Name other intrinsics" in text
+    assert "\n    error[H422]: mul_imm cannot compute c_local\n      field: " in text
+    assert "```" not in text
+    assert "**" not in text
+
+
+def test_every_code_has_a_section() -> None:
+    assert len(CODES) > 150
+    for code in CODES:
+        text = section(code)
+        assert text.startswith(f"{code}\n\n")
+        assert "Repair. " in text
+
+
+def test_a_family_is_listed(capsys: Text) -> None:
+    assert main(["help", "H3"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == [c for c in CODES if c.startswith("H3")]
+
+
+@pytest.mark.parametrize("arguments", [[], ["generate"]])
+def test_commands_say_what_their_help_does(arguments: list[str], capsys: Text) -> None:
+    assert main(["help", *arguments]) == 0
+    helped = capsys.readouterr().out
+    assert main([*arguments, "--help"]) == 0
+    assert helped.strip() == capsys.readouterr().out.strip()
+
+
+@pytest.mark.parametrize(
+    ("topic", "said"), [("H999", "did you mean H"), ("generat", "did you mean generate"), ("x", "")]
+)
+def test_an_unknown_topic_is_wrong_usage(topic: str, said: str, capsys: Text) -> None:
+    assert main(["help", topic]) == 2
+    assert said in " ".join(capsys.readouterr().err.split())
