@@ -13,7 +13,7 @@ from hwgen.compiled import Compiled
 from hwgen.errors import HwgenError
 from hwgen.model.bound import Bound, least_bound, lower_bound
 from hwgen.model.timing import TimingResult
-from hwgen.model.traffic import off_chip_traffic
+from hwgen.model.traffic import moved_bytes
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.dependences import Dependences
 from hwgen.polyhedral.explain import Explanation, explain
@@ -53,14 +53,13 @@ class Kernel(Brief):
     program: KernelProgram
     timing: TimingResult
     offchip_bytes: int
-    """Bytes that all calls move between the chip and its images."""
+    """Bytes that calls move between the chip and its images, and a processor in its memory."""
 
     @classmethod
     def of(cls, tiling: Tiling, made: TreeCompilation) -> Kernel:
         """The kernel of a tiling."""
-        moved = off_chip_traffic(made.program, made.hardware, made.workload)
-        total = sum(t.loaded + t.stored for t in moved)
-        return cls(tiling, made, made.program, made.timing, total)
+        moved = moved_bytes(made.program, made.hardware, made.workload)
+        return cls(tiling, made, made.program, made.timing, moved)
 
     def brief(self) -> str:
         return f"{self.program.name}: {self.cycles:,} cycles, {self.offchip_bytes:,} bytes off chip"

@@ -79,7 +79,8 @@ class Compiled(Brief, ABC):
         """What is not as its users might expect: what a processor does beside units, and what is
         moved though it need not be."""
         return tuple(
-            f"the processor computes {code.name}: {code.cycles:,} cycles"
+            f"the processor computes {code.name}: {code.cycles:,} cycles, "
+            f"{code.memory_bytes:,} bytes of memory"
             for code in self.program.codes
         )
 

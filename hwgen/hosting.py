@@ -120,9 +120,15 @@ class _Hosting:
             beside = [n for n in (number - 1, number + 1) if 0 <= n < len(groups)]
             coded = [n for n in beside if result[n].made is None]
             phase = phase_of(self.workload, [list(g.statements) for g in groups], number)
-            if coded and self._cycles(phase.workload) < group.made.cycles:
+            spared = self.handover if len(coded) == 2 else 0
+            if coded and self._cycles(phase.workload) < group.made.cycles + spared:
                 result[number] = replace(group, made=None)
         return result
+
+    @property
+    def handover(self) -> int:
+        assert self.hardware.processor is not None, "one stands beside the units"
+        return self.hardware.processor.handover_cycles
 
     def _cycles(self, workload: Workload) -> int:
         """What a workload takes on the processor."""

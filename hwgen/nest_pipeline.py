@@ -148,14 +148,14 @@ def compile_nest(
 
 
 def _processor(hardware: HardwareSpec) -> Processor:
-    if hardware.processor is None:
+    if hardware.processor is None or hardware.units:
         raise HwgenError(
             "H621",
-            f"{hardware.name} has no processor",
-            field="processor",
-            found="a chip of intrinsics only",
-            allowed="chips whose spec has a processor",
-            repair="use compile_kernel",
+            f"{hardware.name} has {'units' if hardware.units else 'no processor'}",
+            location=hardware.location,
+            found="units with intrinsics",
+            allowed="chips that are a processor alone",
+            repair="hwgen.build(workload, hardware) takes chips of every kind",
         )
     return hardware.processor
 

@@ -15,6 +15,7 @@ from hwgen.errors import HwgenError
 from hwgen.model.bound import Bound, lower_bound
 from hwgen.model.counting import total
 from hwgen.model.timing import TimingResult, estimate_cycles
+from hwgen.model.turns import PROCESSOR
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.scop import views_of
 from hwgen.schedule import Schedule
@@ -69,8 +70,9 @@ class TreeCompilation(Compiled):
             return {node.intrinsic: iterations}
 
         found = total(self.program.body, counted, leaf)
-        names = [i.name for i in self.hardware.intrinsics]
-        return max(names, key=lambda n: found.get(n, 0))
+        names = [i.name for i in self.hardware.intrinsics if found.get(i.name)]
+        most = max(names, key=lambda n: found[n], default="")
+        return " + ".join(filter(None, [most, PROCESSOR if self.program.codes else ""]))
 
     def stage(self, name: str) -> str:
         artefacts: dict[str, Callable[[], object]] = {

@@ -1,4 +1,4 @@
-"""Shipped chips with a plain processor beside their units, as a user would add one."""
+"""Shipped chips with a processor beside their units: their own, or a plain one that is added."""
 
 from __future__ import annotations
 
@@ -41,6 +41,9 @@ code:
 @cache
 def beside(name: str) -> HardwareSpec:
     """A shipped chip with a processor."""
+    shipped = load_hardware(SPECS / f"{name}.yaml")
+    if shipped.processor is not None:
+        return shipped
     text = (SPECS / f"{name}.yaml").read_text(encoding="utf-8")
     text = re.sub(r"^name: .*$", f"name: {name}_beside", text, count=1, flags=re.MULTILINE)
     text = text.replace("\nmemories:\n", f"\nmemories:{HEAP}", 1)

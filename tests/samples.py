@@ -32,11 +32,9 @@ from hwgen.spec.workload import Role, Statement, Tensor, Workload
 
 ROOT = Path(__file__).resolve().parent.parent
 CHIPS_WITH_UNITS = tuple(
-    path
-    for path in sorted((ROOT / "hw_specs").glob("*.yaml"))
-    if load_hardware(path).processor is None
+    path for path in sorted((ROOT / "hw_specs").glob("*.yaml")) if load_hardware(path).units
 )
-"""Shipped chips that `compile_kernel` finds intrinsics and tiles for; processors have schedules."""
+"""Shipped chips that `compile_kernel` finds intrinsics and tiles for."""
 WORKLOADS = tuple(sorted((ROOT / "workloads").glob("*.yaml")))
 
 
@@ -94,7 +92,7 @@ PAIRS = tuple(
     if _of_its_kind(load_hardware(chip), load_workload(workload))
     and (chip.stem, workload.stem) not in REFUSED
 )
-"""Shipped chips with units, each with the workloads of its kind of numbers that it can compute."""
+"""Shipped chips with units, each with the workloads of its kind of numbers that these compute."""
 BLOCK = 16
 _NOWHERE = Location("samples.py")
 

@@ -120,18 +120,8 @@ def compile_scripted(
     """A workload compiled as a user's script begins.
 
     Raises:
-        HwgenError: as `compile_script` and `complete_script`, with the script's file; H420 where
-            neither a script nor the scheduler is to make the schedule.
+        HwgenError: as `compile_script` and `complete_script`, with the script's file.
     """
-    if script.path is None and not script.auto:
-        raise HwgenError(
-            "H420",
-            f"there is no script, and without one {hardware.name} runs nothing",
-            found="--no-auto without --script",
-            allowed="a script that gives every statement its calls; none at all only for kernels "
-            "that are loops on a processor",
-            repair="hwgen generate ... --stage script > mine.py writes one; then --script mine.py",
-        )
     text, file = script.read() or "", str(script.path or "")
     from hwgen.completing import complete_script
     from hwgen.scripting import compile_script

@@ -55,13 +55,13 @@ def verify_schedules(spec: str, sequences: int, seed: int) -> None:
 
     path = find_spec(spec)
     hardware = load_hardware(path)
-    if hardware.processor is None:
+    if hardware.processor is None or hardware.units:
         raise HwgenError(
             "H621",
-            f"{hardware.name} has no processor, and schedules are drawn for one",
+            f"{hardware.name} has units, and schedules are drawn for processors",
             location=hardware.location,
-            found="a chip of units",
-            allowed="a chip with a processor",
+            found="a chip with units",
+            allowed="a chip that is a processor alone",
             repair="leave out --schedules; or hwgen verify --chips N, for units",
         )
     with _progress(sequences) as progress:

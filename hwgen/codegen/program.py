@@ -265,11 +265,13 @@ class Code(Sync):
     """What a processor beside the units runs: once all calls before are done, and before any later
     one is issued. It stands at the root of a program alone; nothing that calls left on the chip
     outlives it. `nest`: over whole tensors in their own order, by name; `cycles`: modelled, of the
-    chip's clock; `bound`: below which no schedule of it gets."""
+    chip's clock, with the hand-over from units and back; `bound`: below which no schedule of it
+    gets; `memory_bytes`: modelled, to and from the processor's memory."""
 
     nest: NestProgram
     cycles: int
     bound: int
+    memory_bytes: int
 
     @property
     def name(self) -> str:
@@ -426,7 +428,7 @@ def _print(nodes: tuple[Node, ...], depth: int) -> Iterator[str]:
             case Configure(configuration, register, values):
                 given = ", ".join(f"{name}={value}" for name, value in values)
                 yield f"{pad}configure {configuration}[{register}]: {given}"
-            case Code(nest, cycles, _):
+            case Code(nest, cycles):
                 yield f"{pad}processor, {cycles} cycles:"
                 yield from (f"{pad}  {line}" for line in str(nest).splitlines()[1:])
             case Call():

@@ -30,6 +30,13 @@ class TensorTraffic:
         return (self.loaded + self.stored) / self.size
 
 
+def moved_bytes(program: KernelProgram, hardware: HardwareSpec, workload: Workload) -> int:
+    """Bytes that calls move between the chip and its images, and a processor beside the units in
+    its memory."""
+    traffic = off_chip_traffic(program, hardware, workload)
+    return sum(t.loaded + t.stored for t in traffic) + sum(c.memory_bytes for c in program.codes)
+
+
 def off_chip_traffic(
     program: KernelProgram, hardware: HardwareSpec, workload: Workload
 ) -> tuple[TensorTraffic, ...]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from hwgen.errors import HwgenError
 from hwgen.model.bank_cycles import SharedBanks, shared_banks
-from hwgen.model.traffic import TensorTraffic, off_chip_traffic
+from hwgen.model.traffic import TensorTraffic, moved_bytes, off_chip_traffic
 from hwgen.report.banks import banked, conflict_lines
 from hwgen.report.table import Cell, table
 
@@ -45,9 +45,11 @@ class Measured:
         """Calls whose own accesses wait for each other in banks."""
         return shared_banks(self.compilation.program, self.compilation.hardware)
 
-    @property
+    @cached_property
     def off_chip_bytes(self) -> int:
-        return sum(t.loaded + t.stored for t in self.traffic)
+        """What calls move between the chip and its images, and code in the processor's memory."""
+        c = self.compilation
+        return moved_bytes(c.program, c.hardware, c.workload)
 
 
 def measure(compilation: Compiled) -> Measured:
@@ -174,7 +176,22 @@ def results(measured: Sequence[Measured]) -> str:
     header = ("workload", "cycles", "bound", "ratio", "intrinsic", "off-chip bytes")
     if not rows:
         return "no workload can be run"
-    return "\n".join([table(header, rows), *cut_short(m.compilation for m in measured)])
+    coded = [line for m in measured for line in _coded(m)]
+    if coded:
+        coded.append("hwgen explain says what the units lack for it")
+    return "\n".join([table(header, rows), *coded, *cut_short(m.compilation for m in measured)])
+
+
+def _coded(measured: Measured) -> Iterator[str]:
+    """What a processor beside the units does of a kernel."""
+    c = measured.compilation
+    if codes := c.program.codes:
+        cycles = sum(code.cycles for code in codes)
+        made = ", ".join(code.name for code in codes)
+        yield (
+            f"{c.workload.name}: the processor computes {made}, {cycles:,} of "
+            f"{measured.timing.cycles:,} cycles"
+        )
 
 
 def refusals(refused: Sequence[tuple[str, HwgenError]]) -> str:

@@ -175,9 +175,38 @@ class Context:
             )
         return value
 
+    def rate(self, text: int | float | str, path: FieldPath) -> float:
+        """The number above zero that a field stands for, whole or not.
+
+        Raises:
+            HwgenError: H02x for the expression, H026 not above zero.
+        """
+        if isinstance(text, int | float):
+            value = text
+        else:
+            expr = self.parse(text, path)
+            self.check_names(expr, text, path, [])
+            value = self._value(expr, text, path, 0)
+        if not 0 < value <= MAX_INTEGER:
+            raise self.error(
+                "H026", "the number is out of bounds", path, found=str(text)[:80],
+                allowed=f"a number above 0, at most {MAX_INTEGER}",
+            )  # fmt: skip
+        return float(value)
+
     def _number(self, expr: Expr, text: int | str, path: FieldPath, shift: int) -> int:
+        value = self._value(expr, text, path, shift)
+        if isinstance(value, float):
+            raise self.error(
+                "H024", "the expression is not an integer", path, offset=shift,
+                found=f"{text} = {value:g}", allowed="an integer",
+                repair="write // for a division that rounds down" if "/" in str(text) else "",
+            )  # fmt: skip
+        return value
+
+    def _value(self, expr: Expr, text: int | str, path: FieldPath, shift: int) -> int | float:
         try:
-            value = evaluate(expr, self.values)
+            return evaluate(expr, self.values)
         except ZeroDivisionError as problem:
             raise self.error(
                 "H024",
@@ -191,13 +220,6 @@ class Context:
                 "H024", f"the expression is not a number: {problem}", path, offset=shift,
                 found=str(text),
             ) from problem  # fmt: skip
-        if isinstance(value, float):
-            raise self.error(
-                "H024", "the expression is not an integer", path, offset=shift,
-                found=f"{text} = {value:g}", allowed="an integer",
-                repair="write // for a division that rounds down" if "/" in str(text) else "",
-            )  # fmt: skip
-        return value
 
     def _with_values(self, expr: Expr) -> str:
         used = [f"{name} = {self.values[name]}" for name in names(expr)]

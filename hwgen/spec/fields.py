@@ -44,6 +44,12 @@ def _number_or_text(value: object) -> object:
     return value
 
 
+def _rate(value: object) -> object:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise PydanticCustomError("H032", "a number or an expression over parameters")
+    return value
+
+
 def _text_or_lines(value: Data) -> Data:
     lines = value if isinstance(value, list) else [value]
     if not lines or not all(isinstance(line, str) for line in lines):
@@ -53,6 +59,10 @@ def _text_or_lines(value: Data) -> Data:
 
 IntExpr = Annotated[int | str, BeforeValidator(_number_or_text)]
 """An integer, or an expression over parameters (in workloads: sizes)."""
+
+
+RateExpr = Annotated[int | float | str, BeforeValidator(_rate)]
+"""A number above zero, whole or not, or an expression over parameters, as `650 / 100`."""
 
 
 def _number_text_or_list(value: object) -> object:

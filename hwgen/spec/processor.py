@@ -28,7 +28,8 @@ class LoopKind:
     or "unroll". `level`: what each iteration of a parallel or bound loop is: a block or a thread.
     `extent`: allowed extents. `emit`: template of a line before the loop (`extent`, `variable`);
     for "bind" `index` is the expression of the coordinate. `reduces`: a bound loop may carry a
-    reduction, combined through the block's shared memory.
+    reduction, combined through the block's shared memory. `start_cycles`: of a parallel loop, to
+    start its workers and to wait for all of them.
     """
 
     name: str
@@ -39,6 +40,7 @@ class LoopKind:
     emit: str = ""
     index: str = ""
     reduces: bool = False
+    start_cycles: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,7 @@ class Cache:
 
     name: str
     capacity_bytes: int
-    bytes_per_cycle: int
+    bytes_per_cycle: float
     shared_by: Level
 
 
@@ -95,6 +97,8 @@ class Processor:
     `workers`: iterations of parallel loops (or blocks of bound ones) that run at once.
     `operations_per_cycle`: of one worker on one lane; `lanes_bytes`: width of a vector (0: none).
     `memory_bytes_per_cycle`: of the caller's arrays. `line_bytes`: what one prefetch fetches.
+    `iteration_cycles`: of every iteration of a serial loop. `handover_cycles`: from units beside it
+    to its code and back.
     `threads`: a block's threads at most; `warp`: how many of them run in step.
 
     `barrier`: template that makes a block's threads wait for each other. `prefetch`: template
@@ -114,8 +118,10 @@ class Processor:
     caches: tuple[Cache, ...] = ()
     workers: int = 1
     lanes_bytes: int = 0
-    operations_per_cycle: int = 1
-    memory_bytes_per_cycle: int = 16
+    operations_per_cycle: float = 1.0
+    memory_bytes_per_cycle: float = 16.0
+    iteration_cycles: float = 0.25
+    handover_cycles: int = 0
     line_bytes: int = 64
     threads: int = 1
     warp: int = 1

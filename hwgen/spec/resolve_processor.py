@@ -101,6 +101,9 @@ def resolve_processor(context: Context, schema: HardwareSchema) -> Processor | N
     def number(field: str, text: int | str, minimum: int) -> int:
         return context.integer(text, (*path, field), minimum)
 
+    def rate(field: str, text: int | float | str) -> float:
+        return context.rate(text, (*path, field))
+
     found = context.findings
     with found.whole():
         workspaces = found.each(
@@ -125,8 +128,10 @@ def resolve_processor(context: Context, schema: HardwareSchema) -> Processor | N
         caches=caches,
         workers=number("workers", given.workers, 1),
         lanes_bytes=number("vector_bytes", given.vector_bytes, 0),
-        operations_per_cycle=number("operations_per_cycle", given.operations_per_cycle, 1),
-        memory_bytes_per_cycle=number("memory_bytes_per_cycle", given.memory_bytes_per_cycle, 1),
+        operations_per_cycle=rate("operations_per_cycle", given.operations_per_cycle),
+        memory_bytes_per_cycle=rate("memory_bytes_per_cycle", given.memory_bytes_per_cycle),
+        iteration_cycles=rate("iteration_cycles", given.iteration_cycles),
+        handover_cycles=number("handover_cycles", given.handover_cycles, 0),
         line_bytes=number("line_bytes", given.line_bytes, 1),
         threads=number("threads", given.threads, 1),
         warp=number("warp", given.warp, 1),
@@ -160,7 +165,7 @@ def _cache(context: Context, name: str, cache: CacheSchema) -> Cache:
     return Cache(
         name,
         size_bytes(context, cache.size, (*path, "size")),
-        context.integer(cache.bytes_per_cycle, (*path, "bytes_per_cycle"), 1),
+        context.rate(cache.bytes_per_cycle, (*path, "bytes_per_cycle")),
         cache.shared_by,
     )
 
@@ -205,7 +210,10 @@ def _loop(
     extent = context.range(loop.extent, (*path, "extent"), 1)
     match loop:
         case ParallelLoopSchema():
-            return LoopKind(name, "parallel", location, loop.level, extent, loop.emit)
+            start = context.integer(loop.start_cycles, (*path, "start_cycles"), 0)
+            return LoopKind(
+                name, "parallel", location, loop.level, extent, loop.emit, start_cycles=start
+            )
         case BoundLoopSchema():
             return LoopKind(
                 name, "bind", location, loop.level, extent, index=loop.index, reduces=loop.reduces

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
-from hwgen.spec.fields import LOOP_NAME_PATTERN, PRAGMA_NAME_PATTERN, IntExpr, Model, Name
+from hwgen.spec.fields import LOOP_NAME_PATTERN, PRAGMA_NAME_PATTERN, IntExpr, Model, Name, RateExpr
 
 Template = Annotated[str, Field(max_length=20_000)]
 SharedBy = Literal["kernel", "block", "thread"]
@@ -51,7 +51,7 @@ class CacheSchema(Model):
 
     size: IntExpr
     """Capacity, as `32 KiB` or a number of bytes."""
-    bytes_per_cycle: IntExpr
+    bytes_per_cycle: RateExpr
     """Bytes that one worker reads from it per cycle."""
     shared_by: SharedBy = "thread"
     """Who shares one: one worker's `thread`, a `block`, or the whole `kernel`."""
@@ -68,6 +68,8 @@ class ParallelLoopSchema(Model):
     """Range of its extent."""
     emit: Template
     """The line before the loop; names `extent` and `variable`."""
+    start_cycles: IntExpr = 0
+    """Cycles to start the workers and to wait for all of them at the end."""
 
 
 class BoundLoopSchema(Model):
@@ -117,10 +119,15 @@ class ProcessorSchema(Model):
     """Iterations of parallel loops, or blocks of bound ones, that run at once."""
     vector_bytes: IntExpr = 0
     """Bytes of a vector register; 0: no vectors."""
-    operations_per_cycle: IntExpr = 1
+    operations_per_cycle: RateExpr = 1
     """Operations of one worker per cycle, of one vector lane."""
-    memory_bytes_per_cycle: IntExpr = 16
+    memory_bytes_per_cycle: RateExpr = 16
     """Bytes of the caller's arrays that all workers together move per cycle."""
+    iteration_cycles: RateExpr = 0.25
+    """Cycles that each iteration of a loop adds, where it is neither unrolled nor run in lanes."""
+    handover_cycles: IntExpr = 0
+    """Beside units: cycles from their last result to the start of the processor's code, and from
+    its end until they run again, together."""
     line_bytes: IntExpr = 64
     """Bytes that one prefetch brings."""
     threads: IntExpr = 1

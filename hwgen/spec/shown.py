@@ -120,7 +120,9 @@ def processor_tables(processor: Processor) -> tuple[Table, Table, Table]:
         (x.name, x.kind, x.level if x.kind in ("parallel", "bind") else "-", str(x.extent))
         for x in processor.loops
     ]
-    caches = [(c.name, c.shared_by, c.capacity_bytes, c.bytes_per_cycle) for c in processor.caches]
+    caches = [
+        (c.name, c.shared_by, c.capacity_bytes, f"{c.bytes_per_cycle:g}") for c in processor.caches
+    ]
     return (
         Table(("workspace", "shared by", "bytes", "align", "banks"), workspaces),
         Table(("loop", "kind", "level", "extent"), loops),

@@ -53,7 +53,7 @@ def test_commands(
 ) -> None:
     """All but the last succeed."""
     monkeypatch.chdir(tmp_path)
-    for file in HERE.glob("*.yaml"):
+    for file in (*HERE.glob("*.yaml"), *HERE.glob("*.script")):
         shutil.copy(file, tmp_path)
     *before, last = (HERE / name).read_text(encoding="utf-8").splitlines()
     for line in before:

@@ -28,6 +28,7 @@ from hwgen.report.recording import record
 from hwgen.report.timeline import timeline_svg
 from hwgen.spec.find import shipped_in
 from hwgen.spec.shown import LONGEST
+from hwgen.trees import TreeCompilation
 from hwgen.verify.data import draw_inputs
 from tests.conftest import Golden
 from tests.sampling import QUICK
@@ -313,7 +314,10 @@ def test_scripts_for_units(gemm: Kernel) -> None:
     whole = hwgen.build(gemm.workload, gemm.hardware, script=begun, options=QUICK)
     assert whole.script.startswith(begun)
     with pytest.raises(HwgenError, match="H421"):
-        hwgen.build(gemm.workload, gemm.hardware, auto=False)
+        hwgen.build(gemm.workload, replace(gemm.hardware, processor=None), auto=False)
+    coded = hwgen.build(gemm.workload, gemm.hardware, auto=False)
+    assert isinstance(coded.compilation, TreeCompilation)
+    assert len(coded.compilation.program.codes) == len(coded.compilation.program.parts)
 
 
 def test_a_picture_has_a_bar_for_every_call(gemm: Kernel) -> None:

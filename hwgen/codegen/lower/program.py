@@ -78,9 +78,11 @@ def lower_tree(workload: Workload, hardware: HardwareSpec, state: State, homes: 
     """
     parts: list[Part] = []
     made: list[KernelProgram | Code] = []
-    for region in regions(workload, in_order(state, workload), homes, hardware):
+    found = regions(workload, in_order(state, workload), homes, hardware)
+    beside = any(not r.coded for r in found)
+    for region in found:
         if region.coded:
-            made.append(_code(region, hardware))
+            made.append(_code(region, hardware, beside))
             continue
         part, program = _units(region, hardware)
         parts.append(part)
@@ -88,12 +90,14 @@ def lower_tree(workload: Workload, hardware: HardwareSpec, state: State, homes: 
     return Lowered(tuple(parts), joined(workload, hardware, made))
 
 
-def _code(region: Region, hardware: HardwareSpec) -> Code:
-    """What the processor runs."""
+def _code(region: Region, hardware: HardwareSpec, beside: bool) -> Code:
+    """What the processor runs; `beside`: units run other parts, and wait for it."""
     assert hardware.processor is not None
     nest = lower_nest(region.state, region.homes, hardware)
     bound = nest_bound(region.state, hardware.processor)
-    return Code(nest, estimate_nest(region.state, hardware.processor, bound).cycles, bound)
+    cost = estimate_nest(region.state, hardware.processor, bound)
+    handover = hardware.processor.handover_cycles if beside else 0
+    return Code(nest, cost.cycles + handover, bound, cost.memory_bytes)
 
 
 def _units(region: Region, hardware: HardwareSpec) -> tuple[Part, KernelProgram]:

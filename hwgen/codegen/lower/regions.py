@@ -103,24 +103,28 @@ class _Split:
         """Raise where a tensor that crosses from one part to another cannot."""
         place = places_of(self.state)
         where: dict[str, set[int]] = {}
-        for number, part in enumerate(self._parts()):
+        split = self._parts()
+        coded = {n for n, part in enumerate(split) if part[0].writes <= self.coded}
+        for number, part in enumerate(split):
             for name in (t for n in part for t in n.reads | n.writes):
                 where.setdefault(place.get(name, name), set()).add(number)
         for name, parts in where.items():
             memory = self.state.memory(name)
             inside = memory in hardware.memory and hardware.memory[memory].kind != "offchip"
             shared = [t for t, p in place.items() if p == name and t != name]
-            if len(parts) > 1 and (inside or shared):
+            if (len(parts) > 1 and shared) or (inside and not parts.isdisjoint(coded)):
                 raise HwgenError(
                     "H512",
                     f"not all who touch {name} see it"
                     + (f" in {memory}" if inside else ", which others take the place of"),
                     field=f"buffers.{name}",
-                    found="units and the processor take turns, and both touch it"
-                    if inside
-                    else f"{', '.join(shared)} in its place, on the other side",
+                    found=f"{', '.join(shared)} in its place, on the other side"
+                    if not inside
+                    else "units and the processor take turns, and both touch it"
+                    if len(parts) > 1
+                    else "what touches it is tensorized nowhere, and the processor runs it",
                     allowed="tensors in off-chip memory, each in a place of its own",
-                    repair=f"keep {name} off the chip, or run all that touch it on one side",
+                    repair=f"keep {name} off the chip, or tensorize all that touches it",
                 )
 
     def _parts(self) -> list[list[_Touched]]:

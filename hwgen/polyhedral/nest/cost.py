@@ -2,7 +2,7 @@
 
 Each block is taken by itself: its instances on the workers, threads and lanes that its loops give
 it, against the bytes that come from memory where each tile stays in the largest cache. Rates are
-the spec's; what it does not say is assumed as in `LOOP_CYCLES` and `FULL`.
+the spec's.
 """
 
 from __future__ import annotations
@@ -28,12 +28,8 @@ from hwgen.spec.expression import (
 )
 from hwgen.spec.processor import Processor
 
-LOOP_CYCLES = 1.0
-"""Cycles of one iteration of a loop that is neither unrolled nor run in lanes."""
 FULL = 0.6
 """Part of a cache that a tile may fill."""
-START_CYCLES = 8000.0
-"""Cycles to start and end a parallel loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +52,7 @@ class NestCost:
     are no fewer than `bound` is checked (H791), not made so."""
 
     blocks: tuple[BlockCost, ...]
-    start_cycles: float
+    start_cycles: int
     bound: int
 
     @property
@@ -122,13 +118,10 @@ def _distinct(access: Access, extents: Mapping[str, int]) -> int:
 def estimate_nest(state: State, machine: Processor, bound: int | None = None) -> NestCost:
     """Cycles and traffic of a state as it stands."""
     blocks = tuple(_block(state, site, machine) for site in state.sites)
-    starts = {
-        x.name
-        for x in state.loop.values()
-        if x.kind in machine.loop and machine.loop[x.kind].kind == "parallel"
-    }
+    starts = {x.name: machine.loop[x.kind].start_cycles
+              for x in state.loop.values() if x.kind in machine.loop}  # fmt: skip
     least = nest_bound(state, machine) if bound is None else bound
-    return NestCost(blocks, START_CYCLES * len(starts), least)
+    return NestCost(blocks, sum(starts.values()), least)
 
 
 def operations(value: Expr) -> int:
@@ -165,7 +158,7 @@ def _block(state: State, site: Site, machine: Processor) -> BlockCost:
         rate = float(lanes * machine.operations_per_cycle)
         share = ceil(at_once / machine.workers) / at_once
     steps = prod(x.extent for x in site.loops if x.kind == "serial")
-    compute = (points * work / rate + LOOP_CYCLES * steps / 4) * share
+    compute = (points * work / rate + machine.iteration_cycles * steps) * share
     moved = _moved(state, site, stage, machine)
     return BlockCost(site.block.name, compute, moved, moved / machine.memory_bytes_per_cycle)
 

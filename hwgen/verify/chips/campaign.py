@@ -157,13 +157,13 @@ def base_data(base: Path | None) -> Spec | None:
     if base is None:
         return None
     hardware = load_hardware(base)
-    if hardware.processor is not None or not hardware.units:
+    if not hardware.units:
         raise HwgenError(
             "H309",
             f"{hardware.name} is a processor, and only chips of units are varied",
             location=hardware.location,
             found="a processor",
-            allowed="a chip with units alone, or no --spec",
+            allowed="a chip with units, or no --spec",
             repair="hwgen verify --schedules N, for chips with a processor",
         )
     return cast(Spec, read_document(base).data)

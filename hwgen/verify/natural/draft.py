@@ -28,8 +28,8 @@ class Numbers:
 
 
 def numbers_of(hardware: HardwareSpec) -> tuple[Numbers, ...]:
-    """The kinds of numbers that a chip computes with: what it loads, sums up and stores."""
-    if hardware.processor is not None:
+    """The kinds of numbers that a chip computes with: what its units load, sum up and store."""
+    if not hardware.units:
         return Numbers("float32", "float32", "float32"), Numbers("int8", "int32", "int8")
     carried: dict[str, list[str]] = {"read": [], "write": []}
     held: list[str] = []

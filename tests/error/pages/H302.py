@@ -5,4 +5,4 @@ workload = hwgen.Workload(
     tensors={"a": "int8[1, 5]", "c": "int32[1, 1]"},
     compute=["c[m, n] += a[m, k] * a[n, k]"],
 )
-hwgen.build(workload, "gemmini")
+hwgen.compile_kernel(workload, hwgen.load_hardware("gemmini"))

@@ -9,4 +9,4 @@ workload = hwgen.Workload(
         "y[m, n] = int16(clip(y[m, n] + (x[m, k] * w[n, k] >> 4), -2047, 2047))",
     ],
 )
-hwgen.build(workload, "vta")
+hwgen.compile_kernel(workload, hwgen.load_hardware("vta"))

@@ -91,11 +91,10 @@ def test_the_help_names_every_stage(capsys: Text) -> None:
     assert {*STAGES, *NEST_STAGES} <= set(words)
 
 
-def test_no_schedule_at_all_is_said_to_be_none(capsys: Text) -> None:
-    assert main(["generate", *KERNEL, "--no-auto"]) == 1
-    text = capsys.readouterr().err
-    assert "error[H420]: there is no script" in text
-    assert "--stage script > mine.py" in text
+def test_no_schedule_at_all_leaves_units_without_calls(capsys: Text) -> None:
+    wanted = ["--spec", "npu_shared_buffer", "--workload", "linear_relu", "--no-auto"]
+    assert main(["generate", *wanted]) == 1
+    assert capsys.readouterr().err.startswith("error[H421]: no call computes acc")
 
 
 def test_an_unknown_stage_names_the_nearest(capsys: Text) -> None:
@@ -105,11 +104,12 @@ def test_an_unknown_stage_names_the_nearest(capsys: Text) -> None:
     assert "did you mean schedule?" in text
 
 
-def test_schedules_are_drawn_for_processors_only(capsys: Text) -> None:
-    assert main(["verify", "--spec", SPEC, "--schedules", "1"]) == 1
+@pytest.mark.parametrize("spec", ["vta", "npu_shared_buffer"])
+def test_schedules_are_drawn_for_processors_only(spec: str, capsys: Text) -> None:
+    assert main(["verify", "--spec", spec, "--schedules", "1"]) == 1
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert "error[H621]: vta has no processor" in captured.err
+    assert f"error[H621]: {spec} has units" in captured.err
 
 
 def test_a_campaign_in_which_nothing_ran_says_so() -> None:
@@ -182,10 +182,14 @@ def test_named_workloads_are_all_written_or_none(tmp_path: Path, capsys: Text) -
 def test_all_workloads_end_in_a_table_and_the_reasons(project: Path, capsys: Text) -> None:
     assert main(["generate", "--spec", "vta", "-o", "out"]) == 0
     text = capsys.readouterr().out
-    assert text.startswith("workload  cycles")
+    assert text.startswith("workload  ")
     assert "\nrelu " in text
+    assert "\nactivation: the processor computes y, " in text
+    assert len(list((project / "out").iterdir())) == 6
+    assert main(["generate", "--spec", "npu_shared_buffer", "-o", "out"]) == 0
+    text = capsys.readouterr().out
     assert "cosine: cannot run, [H30" in text
-    assert len(list((project / "out").iterdir())) == 3
+    assert "relu: cannot run, [H30" in text
 
 
 def test_a_workload_file_that_is_wrong_is_an_error_even_among_many(

@@ -180,7 +180,7 @@ def test_an_intrinsic_gets_pointers_and_strides(tmp_path: Path) -> None:
 
 def test_a_chip_of_intrinsics_alone_is_refused() -> None:
     s = samples.schedule("relu", samples.cpu())
-    chip = load_hardware(samples.ROOT / "hw_specs" / "vta.yaml")
+    chip = load_hardware(samples.ROOT / "hw_specs" / "npu_shared_buffer.yaml")
     with pytest.raises(HwgenError) as caught:
         lower_nest(s.resolved, s.homes, chip)
     assert caught.value.code == "H621"

@@ -42,7 +42,8 @@ def _kind(properties: dict[str, Any]) -> str:
     if "anyOf" in properties or "oneOf" in properties:
         parts = [_kind(p) for p in properties.get("anyOf") or properties["oneOf"]]
         parts = [p for p in parts if p != "nothing"]
-        short = {"integer or text": "integer", "integer or text or list of integer": "range"}
+        short = {"integer or text": "integer", "integer or text or list of integer": "range",
+                 "integer or number or text": "number"}  # fmt: skip
         return short.get(" or ".join(parts), " or ".join(parts))
     match properties.get("type"):
         case "array":
@@ -52,8 +53,8 @@ def _kind(properties: dict[str, Any]) -> str:
             return f"names: {_kind(inner)}"
         case "string":
             return "name" if "pattern" in properties else "text"
-        case "integer":
-            return "integer"
+        case "integer" | "number" as known:
+            return known
         case "boolean":
             return "true or false"
         case _:

@@ -116,5 +116,5 @@ def test_cycles_below_the_bound_are_refused() -> None:
     with pytest.raises(HwgenError) as raised:
         examine_nest(replace(c, bound=c.cycles + 1), random_inputs(c.workload, 0))
     assert raised.value.code == "H791"
-    least = NestCost((BlockCost("b", 5.0, 8.0, 2.0),), 0.0, 7)
+    least = NestCost((BlockCost("b", 5.0, 8.0, 2.0),), 0, 7)
     assert least.cycles == 5
