@@ -3,16 +3,18 @@
 Statements are taken phase by phase. Of a phase that units cannot run, as many of its first
 statements as they can run stay with them, and the next one is the processor's. Phases without a
 sum that only bring the processor's results to units and back are the processor's where it is
-modelled to be faster.
+modelled to be faster. Sums of a type that no call stores leave the chip in planes of a narrower
+one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from hwgen.compilation import Compilation, Kernel
 from hwgen.errors import HwgenError
+from hwgen.parting import in_planes, planes_for
 from hwgen.phased import PhasedCompilation
 from hwgen.polyhedral.nest.build import stage_of
 from hwgen.polyhedral.nest.cost import estimate_nest, nest_bound
@@ -64,9 +66,17 @@ def compile_beside(
 
 @dataclass
 class _Hosting:
-    workload: Workload
+    """`given`: the user's workload; `workload`: the same with its tensors `parted`, in planes of a
+    type."""
+
+    given: Workload
     hardware: HardwareSpec
     units: UnitsOf
+    workload: Workload = field(init=False)
+    parted: dict[str, str] = field(default_factory=dict[str, str])
+
+    def __post_init__(self) -> None:
+        self.workload = self.given
 
     def groups(self) -> list[_Group]:
         """Statements by who runs them."""
@@ -80,6 +90,8 @@ class _Hosting:
             mine = pending.pop(0)
             first, made = self._first(found, mine, pending)
             rest = mine[len(first) :]
+            if made is None:
+                first, rest, made = self._in_planes(found, mine, pending) or (first, rest, None)
             found.append(_Group(tuple(first), made))
             pending = [rest, *pending] if rest else pending
         return self._merged(self._cheaper(found))
@@ -102,6 +114,41 @@ class _Hosting:
         while count < len(mine) and mine[count].begins(mine[count - 1]):
             count += 1
         return mine[:count], None
+
+    def _in_planes(
+        self,
+        done: Sequence[_Group],
+        mine: Sequence[Statement],
+        later: Sequence[Sequence[Statement]],
+    ) -> tuple[Sequence[Statement], list[Statement], Compilation] | None:
+        """The longest beginning of a phase that units run where its results leave the chip in
+        planes, the rest of the phase, and the kernel."""
+        before = [list(g.statements) for g in done]
+        for count in range(len(mine), 0, -1):
+            rest = [list(mine[count:])] if count < len(mine) else []
+            groups = [*before, list(mine[:count]), *rest, *map(list, later)]
+            outputs = phase_of(self.workload, groups, len(before)).workload.outputs
+            types = {t.name: planes_for(self.hardware, t.dtype) for t in outputs}
+            parted = {t: d for t, d in types.items() if d}
+            if not parted or not any(s.accumulates for s in mine[:count]):
+                continue
+            workload = self.workload
+            for tensor, dtype in parted.items():
+                workload = in_planes(workload, tensor, dtype)
+            new = {s.name: s for s in workload.statements}
+            own = [new.pop(s.name) for s in mine[:count]]
+            known = {s.name for s in self.workload.statements}
+            added = [s for n, s in new.items() if n not in known]
+            first = [*own, *(s for s in added if s.target.tensor not in parted)]
+            left = [*(s for s in added if s.target.tensor in parted), *mine[count:]]
+            made = self._made(
+                phase_of(workload, [*before, first, left, *map(list, later)], len(before))
+            )
+            if made is not None:
+                self.workload = workload
+                self.parted |= parted
+                return first, left, made
+        return None
 
     def _made(self, phase: Phase) -> Compilation | None:
         try:
@@ -169,9 +216,16 @@ class _Hosting:
 
     def compiled(self, groups: Sequence[_Group]) -> Compilation | TreeCompilation:
         """One kernel of all groups."""
-        schedule = Schedule(self.workload, self.hardware)
-        named = zip(self.workload.statements, stage_of(self.workload, schedule.state), strict=True)
-        stages = dict(named)
+        schedule = Schedule(self.given, self.hardware)
+        named = zip(self.given.statements, stage_of(self.given, schedule.state), strict=True)
+        known = {s.name: stage for s, stage in named}
+        for tensor, dtype in self.parted.items():
+            schedule.planes(tensor, dtype)
+        last = {s.target.tensor: s for s in self.workload.statements}
+        stages = {
+            s: known[s.name] if s is not last[s.target.tensor] else s.target.tensor
+            for s in self.workload.statements
+        }
         kernels = [g.made for g in groups if g.made is not None]
         plans = [plan for made in kernels for plan in _plans(made, stages)]
         apply_tilings(schedule, plans)
@@ -183,7 +237,7 @@ class _Hosting:
         search = sum((c.search for c in parts[1:]), parts[0].search)
         search = replace(search, cycles=made.timing.cycles, bound=made.bound.cycles)
         return PhasedCompilation(
-            self.workload,
+            self.given,
             self.hardware,
             longest.scop,
             longest.dependences,

@@ -20,6 +20,7 @@ from hwgen.polyhedral.nest import copies, layouts, loop_edits, pipelines, placem
 from hwgen.polyhedral.nest.build import build_state, check_whole
 from hwgen.polyhedral.nest.edit import check_memory, check_tensor, find_loop, refuse
 from hwgen.polyhedral.nest.legality import Homes
+from hwgen.polyhedral.nest.planes import planes
 from hwgen.polyhedral.nest.render import buffer_text, render
 from hwgen.polyhedral.nest.seeds import start_from
 from hwgen.polyhedral.nest.state import State
@@ -303,9 +304,8 @@ class Schedule(Printed):
     @primitive
     def merge(self, first: str, second: str) -> str:
         """One loop for two of one extent beside each other, with the bodies of both."""
-        self._commit(
-            loop_edits.merge(self.state, first, second), "merge", (first, second), {}, (first,)
-        )
+        state = loop_edits.merge(self.state, first, second)
+        self._commit(state, "merge", (first, second), {}, (first,))
         return first
 
     @primitive
@@ -467,7 +467,7 @@ class Schedule(Printed):
     ) -> str:
         """A copy of a tensor in a memory, which the readers (all if none named) read instead; of
         several places in the value of one reader, that with number `occurrence`, from 1."""
-        self._check_memory(memory)
+        check_memory(self.hardware, memory)
         chosen = (readers,) if isinstance(readers, str) else tuple(readers)
         state, name = copies.cache_read(self.state, tensor, memory, chosen, occurrence)
         keywords: dict[str, Argument] = {"readers": chosen} if chosen else {}
@@ -482,7 +482,7 @@ class Schedule(Printed):
     ) -> str:
         """A copy in a memory of what one reader reads of a tensor, laid out as it reads it, or with
         `whole` as its result is, which then may take its place."""
-        self._check_memory(memory)
+        check_memory(self.hardware, memory)
         chosen = (tensor, memory, reader)
         state, name = copies.reindex_cache_read(self.state, *chosen, occurrence, whole=whole)
         given: dict[str, Argument] = {"occurrence": occurrence} if occurrence else {}
@@ -497,7 +497,7 @@ class Schedule(Printed):
     ) -> str:
         """A stage that computes into a memory first; a copy then moves the result, and narrows it
         where the stage is to keep `dtype` until then; `readers` read it from the memory."""
-        self._check_memory(memory)
+        check_memory(self.hardware, memory)
         chosen = (readers,) if isinstance(readers, str) else tuple(readers)
         state, name = copies.cache_write(self.state, tensor, memory, dtype, chosen)
         given: dict[str, Argument] = {"dtype": dtype} if dtype else {}
@@ -507,15 +507,18 @@ class Schedule(Printed):
         return name
 
     @primitive
+    def planes(self, tensor: str, dtype: str) -> tuple[str, ...]:
+        """A tensor is put together from narrower ones that part its bits, the lowest first."""
+        state, names = planes(self.state, tensor, dtype)
+        self._commit(state, "planes", (tensor, dtype), {}, names)
+        return names
+
+    @primitive
     def set_scope(self, tensor: str, memory: str) -> None:
         """Where an intermediate lives."""
-        self._check_memory(memory)
-        self._commit(
-            copies.set_scope(self.state, tensor, memory), "set_scope", (tensor, memory), {}
-        )
-
-    def _check_memory(self, memory: str) -> None:
         check_memory(self.hardware, memory)
+        state = copies.set_scope(self.state, tensor, memory)
+        self._commit(state, "set_scope", (tensor, memory), {})
 
     @primitive
     def prefetch(self, tensor: str, loop: str, distance: int = 1) -> None:
@@ -534,9 +537,8 @@ class Schedule(Printed):
     @primitive
     def double_buffer(self, tensor: str, slots: int = 2) -> None:
         """Consecutive tiles of a tensor take turns in several copies of its buffer."""
-        self._commit(
-            copies.double_buffer(self.state, tensor, slots), "double_buffer", (tensor, slots), {}
-        )
+        state = copies.double_buffer(self.state, tensor, slots)
+        self._commit(state, "double_buffer", (tensor, slots), {})
 
     @primitive
     def shift(self, tensor: str, loop: str | Sequence[str], iterations: int) -> None:
@@ -589,9 +591,8 @@ class Schedule(Printed):
     @primitive
     def set_address(self, tensor: str, address: int) -> None:
         """A buffer starts at a fixed byte of its memory."""
-        self._commit(
-            layouts.set_address(self.state, tensor, address), "set_address", (tensor, address), {}
-        )
+        state = layouts.set_address(self.state, tensor, address)
+        self._commit(state, "set_address", (tensor, address), {})
 
     @primitive
     def pad(self, loop: str, multiple: int) -> None:

@@ -172,11 +172,8 @@ def host_plan(program: KernelProgram, workload: Workload, reserved: Reserved) ->
     for wanted in (*program.inputs, *program.outputs, *(i.name for i in program.images), *handed):
         assert identifiers[wanted]
     in_place = frozenset(i.name for i in program.images if i.in_place)
-    between = tuple(
-        Tensor(a.name, a.dtype, a.shape, "intermediate", False, workload.location)
-        for a in program.between
-    )
-    tensors = {t.name: t for t in (*workload.tensors, *between)}
+    tensors = program.tensors(workload)
+    between = tuple(tensors[a.name] for a in program.between)
     theirs = {*program.inputs, *program.outputs, *(t.name for t in between)}
     same = (i for i in program.images if i.tensor in theirs and i.role != "temporary")
     direct = in_place.union(i.name for i in same if is_tensor(i, tensors[i.tensor]))

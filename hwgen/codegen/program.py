@@ -16,6 +16,7 @@ from typing import Literal
 from hwgen.codegen.nest.program import NestProgram
 from hwgen.spec.expression import DTYPES, Expr
 from hwgen.spec.shown import Printed
+from hwgen.spec.workload import Tensor, Workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,6 +321,15 @@ class KernelProgram(Printed):
     def codes(self) -> tuple[Code, ...]:
         """What a processor runs, in order."""
         return tuple(n for n in self.body if isinstance(n, Code))
+
+    def tensors(self, workload: Workload) -> dict[str, Tensor]:
+        """What images may hold: a workload's tensors, and what scheduling made of them that units
+        and a processor hand to each other."""
+        where = workload.location
+        between = (
+            Tensor(a.name, a.dtype, a.shape, "intermediate", False, where) for a in self.between
+        )
+        return {t.name: t for t in (*workload.tensors, *between)}
 
     @cached_property
     def parts(self) -> tuple[KernelProgram | Code, ...]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import prod
 
 from hwgen.codegen.program import Image, KernelProgram
 from hwgen.spec.expression import DTYPES
-from hwgen.spec.workload import Workload
+from hwgen.spec.workload import Tensor, Workload
 
 
 def packing_bytes(program: KernelProgram, workload: Workload) -> int:
@@ -16,11 +17,12 @@ def packing_bytes(program: KernelProgram, workload: Workload) -> int:
     way round: its tensor moves once, the image three times. Of a temporary the host writes at most
     its fill, which is not counted.
     """
-    return sum(_bytes(image, workload) for image in program.images if not image.in_place)
+    tensors = program.tensors(workload)
+    return sum(_bytes(image, tensors) for image in program.images if not image.in_place)
 
 
-def _bytes(image: Image, workload: Workload) -> int:
+def _bytes(image: Image, tensors: Mapping[str, Tensor]) -> int:
     if image.role == "temporary":
         return 0
-    tensor = workload.tensor[image.tensor]
+    tensor = tensors[image.tensor]
     return prod(tensor.shape) * DTYPES[tensor.dtype] + 3 * image.bytes

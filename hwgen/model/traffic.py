@@ -68,7 +68,7 @@ def off_chip_traffic(
     found = total(program.body, counted, leaf)
     outer = {t.name for t in (*workload.inputs, *workload.outputs)}
     held = {image.tensor for image in program.images} - outer
-    between = (t for t in workload.tensors if t.name in held)
+    between = (t for n, t in program.tensors(workload).items() if n in held)
     return tuple(
         TensorTraffic(
             t.name,

@@ -383,15 +383,15 @@ def _images(subject: Subject) -> Iterator[Problem]:
             yield f"{image.name} uses unknown names", ", ".join(sorted(used - known)), "p0, p1, ..."
             continue
         if subject.workload is not None:
-            yield from _image_of_tensor(image, subject.workload)
+            yield from _image_of_tensor(image, program, subject.workload)
 
 
-def _image_of_tensor(image: Image, workload: Workload) -> Iterator[Problem]:
+def _image_of_tensor(image: Image, program: KernelProgram, workload: Workload) -> Iterator[Problem]:
     if image.role == "temporary":
         kept = (image.tensor, image.dtype, image.shape, "intermediate", False)
         tensor = Tensor(*kept, workload.location)
     else:
-        tensor = workload.tensor.get(image.tensor)
+        tensor = program.tensors(workload).get(image.tensor)
     if tensor is None or len(image.index) != len(tensor.shape):
         yield f"{image.name} does not fit its tensor", image.tensor, "a tensor of that rank"
         return

@@ -37,7 +37,7 @@ def in_place_problems(
                 f"{image.name} in {memory}",
                 ", ".join(sorted(shared)) or "no memory is shared with the host",
             )
-        tensor = workload.tensor.get(image.tensor) if workload is not None else None
+        tensor = program.tensors(workload).get(image.tensor) if workload is not None else None
         if tensor is not None and (found := _difference(image, tensor)):
             yield (
                 "an image in place is not its tensor",

@@ -246,6 +246,9 @@ class CallDraws:
         axis = self.draws((0, 0, 1, 2, 5))
         yield Call("rfactor", (stage, loop), (("axis", axis),) if axis else ())
 
+    def _planes(self) -> Calls:
+        yield Call("planes", (self.stage(), self.draws(("int8", "int8", "int16", "float32"))))
+
     def _set_store_predicate(self) -> Calls:
         stage = self.stage_with_block()
         chain = self.chain(stage)

@@ -7,14 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 
+import numpy as np
 import pytest
 
 from hwgen.codegen.emit_c import emit_firmware
 from hwgen.codegen.nest.program import Assign, For, Node
-from hwgen.codegen.program import Code, KernelProgram
+from hwgen.codegen.program import Code, KernelProgram, calls
 from hwgen.errors import HwgenError
 from hwgen.model.c_compiler import have_compiler
 from hwgen.model.functional import run
+from hwgen.model.reference import run_reference
 from hwgen.model.turns import PROCESSOR
 from hwgen.pipeline import compile_kernel, compile_workload
 from hwgen.report.recording import record
@@ -243,3 +245,46 @@ def test_wrong_code_is_found(
     nest = replace(code.nest, body=mutate(code.nest.body))
     with pytest.raises(HwgenError, match="H729"):
         run(_coded(program, replace(code, nest=nest)), hardware, inputs)
+
+
+def widened() -> Workload:
+    """A sum that no call of vta stores, with a bias that it starts from."""
+    return make_workload(
+        "widened",
+        tensors={
+            "a": "int8[5, 40]",
+            "b": {"type": "int8[24, 40]", "constant": True},
+            "bias": "int32[24]",
+            "s": "int32[5, 24]",
+            "y": "int32[5, 24]",
+        },
+        compute=["s[i, j] += a[i, k] * b[j, k]", "y[i, j] = s[i, j] + bias[j]"],
+    )
+
+
+def test_sums_that_no_call_stores_leave_in_planes() -> None:
+    """The units sum up, the processor puts together; a script says the same."""
+    workload, vta = widened(), beside("vta")
+    compiled = compile_workload(workload, vta, QUICK)
+    assert sides(compiled.program) == "up"
+    assert compiled.workload == workload
+    first = compiled.program.parts[0]
+    assert isinstance(first, KernelProgram)
+    assert [o for o in first.outputs if "_plane" in o] == [f"y_plane{q}" for q in range(4)]
+    assert "gemm" in {c.intrinsic for c in calls(first.body)}
+    examine(compiled, draw_inputs(workload, 3), "both" if have_compiler() else "python")
+    again = compile_script(workload, vta, script_of(compiled))
+    assert str(again.program) == str(compiled.program)
+
+
+def test_planes_that_are_swapped_are_found() -> None:
+    compiled = compile_workload(widened(), beside("vta"), QUICK)
+    names = {"y_plane0": "y_plane1", "y_plane1": "y_plane0"}
+    units = compiled.program.parts[0]
+    assert isinstance(units, KernelProgram)
+    images = tuple(replace(i, tensor=names.get(i.tensor, i.tensor)) for i in units.images)
+    wrong = replace(compiled.program, images=images)
+    inputs = draw_inputs(compiled.workload, 0)
+    expected = run_reference(compiled.workload, inputs)["y"]
+    assert np.array_equal(run(compiled.program, compiled.hardware, inputs).outputs["y"], expected)
+    assert not np.array_equal(run(wrong, compiled.hardware, inputs).outputs["y"], expected)

@@ -18,7 +18,7 @@ from hwgen.polyhedral.nest.legality import Homes
 from hwgen.polyhedral.nest.state import Node, State, Storage, blocks
 from hwgen.polyhedral.scop import views_of
 from hwgen.spec.hardware import HardwareSpec
-from hwgen.spec.workload import Role, Workload
+from hwgen.spec.workload import Role, Tensor, Workload
 
 
 @dataclass(frozen=True)
@@ -181,13 +181,20 @@ class _Split:
             self.workload,
             tensors=tuple(
                 replace(t, role=roles.get(t.name, t.role))
-                for t in self.workload.tensors
+                for t in (*self.workload.tensors, *self._added(crossing))
                 if t.name in reads | writes
             ),
             statements=tuple(s for s, stage in mine if stage in writes),
         )
         kept = {t: home for t, home in homes.items() if t in writes and t not in crossing}
         return Region(workload, made, kept, coded=coded)
+
+    def _added(self, crossing: set[str]) -> Iterable[Tensor]:
+        """What scheduling added that crosses from one part to another."""
+        for tensor in self.state.tensors:
+            if tensor.name in crossing and tensor.name not in self.workload.tensor:
+                where = self.workload.location
+                yield Tensor(tensor.name, tensor.dtype, tensor.shape, tensor.role, False, where)
 
     def _stays(self, storage: Storage) -> bool:
         """Whether an array of the caller's is where the schedule says."""

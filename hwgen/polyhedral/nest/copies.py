@@ -237,11 +237,11 @@ def _copied(stage: Stage, target: str, source: str) -> Stage:
 
 
 def cache_write(
-    state: State, tensor: str, memory: str, dtype: str, readers: Sequence[str]
+    state: State, tensor: str, memory: str, dtype: str, readers: Sequence[str], called: str = ""
 ) -> tuple[State, str]:
     """The stage of a tensor writes to a memory instead, and a copy moves the result; `dtype`: in
     which type the stage does, so that the copy narrows it ("" for the tensor's); `readers`: stages
-    that read what is in the memory.
+    that read what is in the memory; `called`: the name there ("" for the tensor's and memory's).
 
     Raises:
         HwgenError: H413, H414.
@@ -263,7 +263,7 @@ def cache_write(
             f"cache_write({tensor!r}, {memory!r})",
         )
     result = state.tensor[tensor]
-    name = unique(f"{tensor}_{memory}", state.tensor)
+    name = unique(called or f"{tensor}_{memory}", state.tensor)
     moved = replace(stage, tensor=name, target=Access(name, stage.target.indices), over="")
     if dtype:
         moved = replace(moved, value=_before_cast(stage, result.dtype, dtype))

@@ -19,6 +19,7 @@ from tests.unit.nest.toy import (
     ROWSUM,
     SLIDING,
     TWO,
+    WIDE,
     WINDOWS,
     refusal,
 )
@@ -221,6 +222,11 @@ CASES: dict[str, list[tuple[Workload, str, str, str, str]]] = {
             "H416",
             "loops i_i: 16, k_i: 32 where the intrinsic runs i: 16, k: 64",
         ),
+    ],
+    "planes": [
+        (WIDE, "cpu", "s.planes('b', 'int32')", "H413", "int32 b"),
+        (WIDE, "cpu", "s.planes('a', 'int8')", "H414", "a is an input: no stage computes it"),
+        (ROWSUM, "cpu", "s.planes('b', 'int8')", "H413", "float32 b"),
     ],
     "rfactor": [
         (ROWSUM, "cpu", "s.rfactor('b', 'i')", "H413", "i"),

@@ -44,6 +44,13 @@ BLUR = make(
     ["b[i] = a[i] * 2", {"do": "c[i] = b[i] + b[i + 1] + b[i + 2]", "loops": {"i": 64}}],
 )
 MAX = make("largest", {"a": "int32[50]", "m": "int32[1]"}, ["m[0] max= a[k]"])
+WIDE = make(
+    "wide",
+    {"a": "int8[8, 48]", "b": "int32[8]", "c": "int32[8]"},
+    ["b[i] += a[i, k]", "c[i] = b[i] + 1"],
+)
+"""A sum that its summands' type does not hold."""
+
 MATVEC = make(
     "matvec",
     {"a": "float32[32, 128]", "x": "float32[128]", "y": "float32[32]"},
