@@ -104,12 +104,14 @@ class _Hosting:
     ) -> tuple[Sequence[Statement], Compilation | None]:
         """The longest beginning of a phase that units run, and its kernel; else one statement."""
         before = [list(g.statements) for g in done]
-        for count in range(len(mine), 0, -1):
+        count = len(mine)
+        while count:
             rest = [list(mine[count:])] if count < len(mine) else []
             groups = [*before, list(mine[:count]), *rest, *map(list, later)]
             made = self._made(phase_of(self.workload, groups, len(before)))
-            if made is not None:
+            if isinstance(made, Compilation):
                 return mine[:count], made
+            count = _fewer(mine[:count], made)
         count = 1
         while count < len(mine) and mine[count].begins(mine[count - 1]):
             count += 1
@@ -124,7 +126,10 @@ class _Hosting:
         """The longest beginning of a phase that units run where its results leave the chip in
         planes, the rest of the phase, and the kernel."""
         before = [list(g.statements) for g in done]
+        longest = len(mine)
         for count in range(len(mine), 0, -1):
+            if count > longest:
+                continue
             rest = [list(mine[count:])] if count < len(mine) else []
             groups = [*before, list(mine[:count]), *rest, *map(list, later)]
             outputs = phase_of(self.workload, groups, len(before)).workload.outputs
@@ -144,19 +149,21 @@ class _Hosting:
             made = self._made(
                 phase_of(workload, [*before, first, left, *map(list, later)], len(before))
             )
-            if made is not None:
+            if isinstance(made, Compilation):
                 self.workload = workload
                 self.parted |= parted
                 return first, left, made
+            longest = _fewer(mine[:count], made)
         return None
 
-    def _made(self, phase: Phase) -> Compilation | None:
+    def _made(self, phase: Phase) -> Compilation | HwgenError:
+        """What units make of a phase, or why they cannot."""
         try:
             return self.units(phase.workload)
         except HwgenError as error:
             if not error.code.startswith(REFUSALS):
                 raise
-            return None
+            return error
 
     def _cheaper(self, groups: Sequence[_Group]) -> list[_Group]:
         """The same, the processor running what costs more to bring to units and back."""
@@ -208,7 +215,7 @@ class _Hosting:
             both = (*last.statements, *group.statements)
             phase = phase_of(self.workload, [*before, list(both), *rest], len(before))
             made = self._made(phase)
-            if made is not None:
+            if isinstance(made, Compilation):
                 result.append(_Group(both, made))
                 continue
             result += [last, group]
@@ -248,6 +255,16 @@ class _Hosting:
             parts,
             tuple(s for k in kernels for s in _spills(k)),
         )
+
+
+def _fewer(statements: Sequence[Statement], refused: HwgenError) -> int:
+    """How many first statements to try next: what nothing computes, nothing does while others
+    follow it; at the end its result may leave the chip."""
+    where = refused.diagnostic.location
+    same = [n for n, s in enumerate(statements) if s.location == where]
+    if refused.code != "H301" or not same or same[-1] + 1 == len(statements):
+        return len(statements) - 1
+    return same[-1] + 1
 
 
 def _spills(made: Compilation) -> tuple[Spill, ...]:
