@@ -73,7 +73,8 @@ class Kernel(Brief):
 @dataclass(frozen=True, repr=False)
 class Compilation(Compiled):
     """Every artefact of one compilation, in pipeline order. `alone`: not a phase that has something
-    in common with others, nor several phases."""
+    in common with others, nor several phases. `inlined`: intermediates of the workload whose values
+    stand where they are read; all but the kernel is of the workload without them."""
 
     scop: Scop
     dependences: Dependences
@@ -81,6 +82,7 @@ class Compilation(Compiled):
     search: SearchResult
     kernel: Kernel
     alone: bool = True
+    inlined: tuple[str, ...] = ()
 
     @property
     def parts(self) -> tuple[Compilation, ...]:

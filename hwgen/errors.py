@@ -25,7 +25,8 @@ class Location:
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """One error as data; `str()` is the text that the CLI prints and the goldens hold."""
+    """One error as data; `str()` is the text that the CLI prints and the goldens hold. `statement`:
+    the name of the workload's statement that it is about, for who goes on from it."""
 
     code: str
     message: str
@@ -34,6 +35,7 @@ class Diagnostic:
     found: str = ""
     allowed: str = ""
     repair: str = ""
+    statement: str = ""
 
     def __str__(self) -> str:
         where = f"{self.location}: " if self.location else ""
@@ -71,8 +73,11 @@ class HwgenError(Exception):
         found: str = "",
         allowed: str = "",
         repair: str = "",
+        statement: str = "",
     ) -> None:
-        self.diagnostic = Diagnostic(code, message, location, field, found, allowed, repair)
+        self.diagnostic = Diagnostic(
+            code, message, location, field, found, allowed, repair, statement
+        )
         self.others: tuple[Diagnostic, ...] = ()
         super().__init__(str(self.diagnostic))
 

@@ -9,14 +9,14 @@ one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from hwgen.compilation import Compilation, Kernel
 from hwgen.errors import HwgenError
+from hwgen.inlining import tilings_of
 from hwgen.parting import in_planes, planes_for
-from hwgen.phased import PhasedCompilation
-from hwgen.polyhedral.nest.build import stage_of
+from hwgen.phased import PhasedCompilation, stages_of
 from hwgen.polyhedral.nest.cost import estimate_nest, nest_bound
 from hwgen.polyhedral.phases import Phase, phase_of, split_phases
 from hwgen.polyhedral.scop import view_statements
@@ -24,7 +24,7 @@ from hwgen.schedule import Schedule
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Statement, Workload
 from hwgen.spilling import Spill
-from hwgen.tiling_script import PhasePlan, apply_tilings
+from hwgen.tiling_script import apply_tilings
 from hwgen.trees import TreeCompilation, compile_padded
 
 REFUSALS = ("H3", "H4", "H5", "H6")
@@ -205,36 +205,51 @@ class _Hosting:
     def _merged(self, groups: Sequence[_Group]) -> list[_Group]:
         """Neighbours of units as one kernel, where they are: tensors stay on the chip."""
         result: list[_Group] = []
-        for number, group in enumerate(groups):
-            if group.made is None or not result or result[-1].made is None:
-                result.append(group)
+        begin = 0
+        for end in range(1, len(groups) + 1):
+            if end < len(groups) and groups[begin].made and groups[end].made:
                 continue
-            last = result.pop()
-            before = [list(g.statements) for g in result]
-            rest = [list(g.statements) for g in groups[number + 1 :]]
-            both = (*last.statements, *group.statements)
-            phase = phase_of(self.workload, [*before, list(both), *rest], len(before))
-            made = self._made(phase)
-            if isinstance(made, Compilation):
-                result.append(_Group(both, made))
-                continue
-            result += [last, group]
+            whole = self._joined(groups, begin, end) if end - begin > 2 else None
+            result += [whole] if whole else self._by_pairs(groups, begin, end)
+            begin = end
         return result
+
+    def _by_pairs(self, groups: Sequence[_Group], begin: int, end: int) -> list[_Group]:
+        """Each with what precedes it, where they are one kernel."""
+        found = [groups[begin]]
+        for number in range(begin + 1, end):
+            both = self._joined(groups, begin, number + 1)
+            if both is not None:
+                found[-1] = both
+            else:
+                found.append(groups[number])
+                begin = number
+        return found
+
+    def _joined(self, groups: Sequence[_Group], begin: int, end: int) -> _Group | None:
+        """Groups that follow each other as one; None where units cannot run that."""
+        statements = tuple(s for g in groups[begin:end] for s in g.statements)
+        before, after = (
+            [list(g.statements) for g in part] for part in (groups[:begin], groups[end:])
+        )
+        made = self._made(phase_of(self.workload, [*before, [*statements], *after], begin))
+        return _Group(statements, made) if isinstance(made, Compilation) else None
 
     def compiled(self, groups: Sequence[_Group]) -> Compilation | TreeCompilation:
         """One kernel of all groups."""
         schedule = Schedule(self.given, self.hardware)
-        named = zip(self.given.statements, stage_of(self.given, schedule.state), strict=True)
-        known = {s.name: stage for s, stage in named}
+        known = stages_of(schedule)
         for tensor, dtype in self.parted.items():
             schedule.planes(tensor, dtype)
         last = {s.target.tensor: s for s in self.workload.statements}
         stages = {
-            s: known[s.name] if s is not last[s.target.tensor] else s.target.tensor
+            s.name: known[s.name] if s is not last[s.target.tensor] else s.target.tensor
             for s in self.workload.statements
         }
         kernels = [g.made for g in groups if g.made is not None]
-        plans = [plan for made in kernels for plan in _plans(made, stages)]
+        for tensor in (t for made in kernels for t in made.inlined):
+            schedule.compute_inline(tensor)
+        plans = [plan for made in kernels for plan in tilings_of(made, stages)]
         apply_tilings(schedule, plans)
         made = compile_padded(schedule)
         if not kernels:
@@ -251,30 +266,21 @@ class _Hosting:
             tuple(m for c in parts for m in c.matches),
             search,
             Kernel.of(longest.tiling, made),
-            False,
-            parts,
-            tuple(s for k in kernels for s in _spills(k)),
+            alone=False,
+            phases=parts,
+            spills=tuple(s for k in kernels for s in _spills(k)),
         )
 
 
 def _fewer(statements: Sequence[Statement], refused: HwgenError) -> int:
     """How many first statements to try next: what nothing computes, nothing does while others
     follow it; at the end its result may leave the chip."""
-    where = refused.diagnostic.location
-    same = [n for n, s in enumerate(statements) if s.location == where]
-    if refused.code != "H301" or not same or same[-1] + 1 == len(statements):
+    names = [s.name for s in statements]
+    about = refused.diagnostic.statement
+    if about not in names or about == names[-1]:
         return len(statements) - 1
-    return same[-1] + 1
+    return names.index(about) + 1
 
 
 def _spills(made: Compilation) -> tuple[Spill, ...]:
     return made.spills if isinstance(made, PhasedCompilation) else ()
-
-
-def _plans(made: Compilation, stages: dict[Statement, str]) -> Iterator[PhasePlan]:
-    """The tilings of a kernel as primitives are to make them in the whole workload's schedule."""
-    spilled = {s.tensor for s in _spills(made)}
-    for phase, part in zip(split_phases(made.workload), made.parts, strict=True):
-        first = tuple(stages[s] for s in phase.workload.statements)
-        leaves = tuple(t for t in phase.leaves if t not in spilled)
-        yield PhasePlan(part.scop, part.tiling, first, leaves)

@@ -8,7 +8,7 @@ out of its memories.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -348,7 +348,7 @@ def join(
     spilled = tuple(s.tensor for s in spills)
     scops, tilings = [c.scop for c in found], [c.tiling for c in found]
     schedule = Schedule(workload, hardware)
-    apply_tilings(schedule, plans_of(schedule, scops, tilings, spilled))
+    apply_tilings(schedule, plans_of(workload, stages_of(schedule), scops, tilings, spilled))
     kernel = Kernel.of(longest.tiling, compile_padded(schedule))
     search = sum((c.search for c in found[1:]), found[0].search)
     bound = lower_bound(kernel.program, hardware).cycles
@@ -361,27 +361,33 @@ def join(
         tuple(m for c in found for m in c.matches),
         search,
         kernel,
-        False,
-        tuple(found),
-        tuple(spills),
+        alone=False,
+        phases=tuple(found),
+        spills=tuple(spills),
     )
 
 
 def plans_of(
-    schedule: Schedule, scops: Sequence[Scop], tilings: Sequence[Tiling], spilled: Sequence[str]
+    workload: Workload,
+    stages: Mapping[str, str],
+    scops: Sequence[Scop],
+    tilings: Sequence[Tiling],
+    spilled: Collection[str],
 ) -> list[PhasePlan]:
-    """The tilings of all phases of an unedited schedule, as primitives are to make them."""
-    phases = split_phases(schedule.workload)
-    made = zip(phases, scops, tilings, stages_of(schedule, phases), strict=True)
+    """The tilings of all phases of a workload as primitives are to make them in a schedule without
+    other edits of these stages, named by the workload's statements."""
     return [
-        PhasePlan(scop, tiling, first, tuple(t for t in phase.leaves if t not in spilled))
-        for phase, scop, tiling, first in made
+        PhasePlan(
+            scop,
+            tiling,
+            tuple(stages[s.name] for s in phase.workload.statements),
+            tuple(t for t in phase.leaves if t not in spilled),
+        )
+        for phase, scop, tiling in zip(split_phases(workload), scops, tilings, strict=True)
     ]
 
 
-def stages_of(schedule: Schedule, phases: Sequence[Phase]) -> list[tuple[str, ...]]:
-    """The stages of each phase's statements, in an unedited schedule. Phases may have one in
-    common: a view of an input."""
+def stages_of(schedule: Schedule) -> dict[str, str]:
+    """The stage of each statement in an unedited schedule, by the statements' names."""
     names = stage_of(schedule.workload, schedule.state)
-    stage = dict(zip(schedule.workload.statements, names, strict=True))
-    return [tuple(stage[s] for s in phase.workload.statements) for phase in phases]
+    return {s.name: n for s, n in zip(schedule.workload.statements, names, strict=True)}

@@ -8,6 +8,7 @@ from hwgen.codegen.image_layout import images_refused
 from hwgen.compilation import STAGES, Compilation, Kernel, build
 from hwgen.errors import HwgenError
 from hwgen.hosting import REFUSALS, compile_beside
+from hwgen.inlining import compile_inlined
 from hwgen.phase import DEFAULTS, SearchOptions, compile_phase
 from hwgen.phased import PhasedCompilation, compile_phases
 from hwgen.polyhedral import isl
@@ -61,12 +62,21 @@ def compile_kernel(
             kernel = build(workload, hardware, scop, schedule)
             matches, given = (schedule.tiling.match,), SearchResult((schedule,))
             return Compilation(workload, hardware, scop, order, matches, given, kernel)
-        phases = split_phases(workload)
-        if len(phases) == 1:
-            return compile_phase(
-                workload, hardware, options, refused=partial(images_refused, hardware)
-            )
-        return compile_phases(workload, hardware, phases, options)
+        units = partial(_as_it_is, hardware=hardware, options=options)
+        try:
+            return units(workload)
+        except HwgenError as error:
+            if error.code != "H301":
+                raise
+            return compile_inlined(workload, hardware, units, error)
+
+
+def _as_it_is(workload: Workload, hardware: HardwareSpec, options: SearchOptions) -> Compilation:
+    """A workload compiled statement by statement."""
+    phases = split_phases(workload)
+    if len(phases) == 1:
+        return compile_phase(workload, hardware, options, refused=partial(images_refused, hardware))
+    return compile_phases(workload, hardware, phases, options)
 
 
 def compile_workload(

@@ -313,4 +313,5 @@ def uncovered(
         found=f"{original}: {reason}{beginning}",
         allowed="a value that the chip's intrinsics compute step by step",
         repair=repair,
+        statement=statement.source.name,
     )

@@ -97,6 +97,9 @@ def _unify(pattern: Expr, value: Expr, known: Unification, facts: _Facts) -> Ite
             if held is not None and bound in (None, held):
                 kept = dict(known.immediates) | {name: held}
                 yield Unification(known.operands, tuple(kept.items()))
+        case Cast(dtype, Name(name) as field), Const(int(number)) if name in facts.immediates:
+            if not is_float(dtype) and within((number, number), integer_range(dtype)):
+                yield from _unify(field, value, known, facts)
         case Const(a), Const(b):
             if a == b:
                 yield known
@@ -144,7 +147,7 @@ def _supplied(
             bound = held[0] if function == "max" else held[1]
             for first in _unify(field, Const(bound), known, facts):
                 yield from _part(inner, value, first, facts)
-        case Binary(">>" | "+", inner, Name() as field) if held is not None:
+        case Binary(">>" | "<<" | "+", inner, Name() as field) if held is not None:
             for first in _unify(field, Const(0), known, facts):
                 yield from _part(inner, value, first, facts)
         case _:

@@ -17,6 +17,7 @@ from hwgen.polyhedral.nest.build import stage_of
 from hwgen.polyhedral.nest.legality import Homes
 from hwgen.polyhedral.nest.state import Node, State, Storage, blocks
 from hwgen.polyhedral.scop import views_of
+from hwgen.spec.expression import Access, walk
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Role, Tensor, Workload
 
@@ -176,15 +177,18 @@ class _Split:
                 if s.tensor in reads | writes
             ),
         )
-        mine = zip(self.workload.statements, stage_of(self.workload, state), strict=True)
+        named = zip(self.workload.statements, stage_of(self.workload, state), strict=True)
+        statements = tuple(s for s, stage in named if stage in writes)
+        inner = (n for s in statements for n in walk(s.value) if isinstance(n, Access))
+        known = {a.tensor for a in inner}  # Those inlined too.
         workload = replace(
             self.workload,
             tensors=tuple(
                 replace(t, role=roles.get(t.name, t.role))
                 for t in (*self.workload.tensors, *self._added(crossing))
-                if t.name in reads | writes
+                if t.name in reads | writes | known
             ),
-            statements=tuple(s for s, stage in mine if stage in writes),
+            statements=statements,
         )
         kept = {t: home for t, home in homes.items() if t in writes and t not in crossing}
         return Region(workload, made, kept, coded=coded)

@@ -1,0 +1,178 @@
+"""Intermediates whose values stand where they are read: one instruction may do what a workload says
+in several statements, and leave what is between nowhere.
+
+Inlining is an edit of the schedule (`compute_inline`); the search sees the workload that the edit
+makes, and its tilings are then replayed on the user's own.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+
+from hwgen.compilation import Compilation, Kernel
+from hwgen.errors import HwgenError
+from hwgen.phased import PhasedCompilation, plans_of, stages_of
+from hwgen.polyhedral.nest.build import build_state, stage_of
+from hwgen.polyhedral.nest.placement import compute_inline
+from hwgen.polyhedral.phases import split_phases
+from hwgen.polyhedral.scop import build_scop
+from hwgen.polyhedral.select import select
+from hwgen.schedule import Schedule
+from hwgen.spec.expression import (
+    Access,
+    Binary,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Name,
+    Unary,
+    children,
+    walk,
+)
+from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.workload import Statement, Workload
+from hwgen.tiling_script import PhasePlan, apply_tilings
+from hwgen.trees import compile_padded
+
+UnitsOf = Callable[[Workload], Compilation]
+"""What units make of a workload as it is."""
+
+
+def compile_inlined(
+    workload: Workload, hardware: HardwareSpec, units: UnitsOf, refused: HwgenError
+) -> Compilation:
+    """A kernel of a workload of which units cannot compute some statement by itself; `refused`:
+    why.
+
+    Raises:
+        HwgenError: `refused` where they cannot with the statement inlined either.
+    """
+    inlined: list[str] = []
+    searched = workload
+    covered: set[tuple[Statement, ...]] = set()
+    while about := _uncovered(searched, hardware, covered):
+        tensor = _wanted(searched, hardware, about)
+        if tensor is None:
+            raise refused
+        inlined.append(tensor)
+        searched = without(searched, tensor)
+    if not inlined:
+        raise refused
+    try:
+        made = units(searched)
+    except HwgenError:
+        raise refused from None
+    schedule = Schedule(workload, hardware)
+    stages = stages_of(schedule)
+    for tensor in inlined:
+        schedule.compute_inline(tensor)
+    found = replace(made, workload=workload, inlined=tuple(inlined))
+    apply_tilings(schedule, tilings_of(found, stages))
+    kernel = Kernel.of(made.tiling, compile_padded(schedule))
+    return replace(found, kernel=kernel, search=replace(made.search, cycles=kernel.cycles))
+
+
+def _uncovered(
+    workload: Workload, hardware: HardwareSpec, covered: set[tuple[Statement, ...]]
+) -> str:
+    """The first statement that no intrinsics compute in its phase; `covered`: phases that they do,
+    to which others are added."""
+    for phase in split_phases(workload):
+        statements = phase.workload.statements
+        if statements in covered:
+            continue
+        try:
+            select(build_scop(phase.workload), hardware)
+        except HwgenError as error:
+            return error.diagnostic.statement
+        covered.add(statements)
+    return ""
+
+
+def without(workload: Workload, tensor: str) -> Workload:
+    """The workload with what defines a tensor in place of every read of it, as `compute_inline` has
+    it.
+
+    Raises:
+        HwgenError: H413 where that cannot be.
+    """
+    state = compute_inline(build_state(workload), tensor)
+    stages = zip(workload.statements, stage_of(workload, state), strict=True)
+    statements = tuple(
+        replace(s, value=state.stage[stage].value) if _reads(s.value, tensor) else s
+        for s, stage in stages
+        if s.target.tensor != tensor
+    )
+    tensors = tuple(t for t in workload.tensors if t.name != tensor)
+    return replace(workload, tensors=tensors, statements=statements)
+
+
+def tilings_of(made: Compilation, stages: Mapping[str, str]) -> list[PhasePlan]:
+    """The tilings of a kernel as primitives are to make them in another schedule, where its
+    `inlined` tensors are; `stages`: there, by the names of statements."""
+    searched = made.workload
+    for tensor in made.inlined:
+        searched = without(searched, tensor)
+    spilled = {s.tensor for s in made.spills} if isinstance(made, PhasedCompilation) else set[str]()
+    scops, tilings = [c.scop for c in made.parts], [c.tiling for c in made.parts]
+    return plans_of(searched, stages, scops, tilings, spilled)
+
+
+def _wanted(workload: Workload, hardware: HardwareSpec, about: str) -> str | None:
+    """The intermediate to inline for a statement that nothing computes: its own, one that it reads,
+    or one that is computed from its own; None where no instruction computes as much at once."""
+    statement = next((s for s in workload.statements if s.name == about), None)
+    if statement is None:
+        return None
+    own = statement.target.tensor
+    read = (a.tensor for a in walk(statement.value) if isinstance(a, Access))
+    from_it = (s.target.tensor for s in workload.statements if _reads(s.value, own))
+    for tensor in dict.fromkeys((own, *read, *from_it)):
+        readers = [s for s in workload.statements if _reads(s.value, tensor)]
+        writers = [s for s in workload.statements if s.target.tensor == tensor]
+        if workload.tensor[tensor].role != "intermediate" or (len(readers), len(writers)) != (1, 1):
+            continue
+        if any(s.accumulates for s in writers) or readers[0].ordered:
+            continue
+        try:
+            made = without(workload, tensor)
+        except HwgenError:
+            continue
+        if any(s.name == readers[0].name and _fits(s.value, hardware) for s in made.statements):
+            return tensor
+    return None
+
+
+def _reads(value: Expr, tensor: str) -> bool:
+    return any(isinstance(n, Access) and n.tensor == tensor for n in walk(value))
+
+
+def _fits(value: Expr, hardware: HardwareSpec) -> bool:
+    """Whether the semantics of some intrinsic have all the operations of a value."""
+    wanted = Counter(_kinds(value))
+    return any(
+        wanted <= Counter(k for a in i.semantics for k in _kinds(a.value))
+        for i in hardware.intrinsics
+    )
+
+
+def _kinds(value: Expr) -> Iterator[str]:
+    """The operations on elements in a value: not those of indices, nor of constants alone."""
+    match value:
+        case Access() | Const() | Name():
+            return
+        case _ if not any(isinstance(n, Access) for n in walk(value)):
+            return
+        case Binary(op) | Unary(op):
+            yield op
+        case Call("clip"):
+            yield from ("min", "max")
+        case Call(function):
+            yield function
+        case Cast():
+            pass  # Supplied where it loses nothing.
+    for child in children(value):
+        yield from _kinds(child)

@@ -1,0 +1,90 @@
+"""What one instruction does at once and a workload says in several statements."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hwgen.codegen.program import Code, KernelProgram, calls
+from hwgen.errors import HwgenError
+from hwgen.inlining import without
+from hwgen.model.compiled import have_compiler
+from hwgen.pipeline import compile_kernel, compile_workload
+from hwgen.scripting import compile_script, script_of
+from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.load import load_hardware, load_workload, make_workload
+from hwgen.verify.data import draw_inputs
+from hwgen.verify.examine import examine
+from tests.sampling import QUICK
+
+ROOT = Path(__file__).parents[2]
+ENGINE = "both" if have_compiler() else "python"
+QUANTISED = (
+    ("hw_specs/tpu_v1.yaml", "fully_connected", "requantize_all", "u"),
+    ("hw_specs/tpu_v1.yaml", "conv2d", "requantize", "pu"),
+    ("tests/specs/requantising.yaml", "conv2d_single_rounding", "requantise", "pu"),
+)
+
+
+def _chip(name: str) -> HardwareSpec:
+    return load_hardware(ROOT / name)
+
+
+def _used(program: KernelProgram) -> set[str]:
+    units = [p for p in program.parts if isinstance(p, KernelProgram)]
+    return {c.intrinsic for p in units for c in calls(p.body)}
+
+
+@pytest.mark.parametrize(("chip", "layer", "intrinsic", "sides"), QUANTISED)
+def test_quantised_layers_are_requantised_on_the_chip(
+    chip: str, layer: str, intrinsic: str, sides: str
+) -> None:
+    """All but the parameters of channels, which the processor makes."""
+    workload = load_workload(ROOT / "workloads" / "quantised" / f"{layer}.yaml")
+    compiled = compile_workload(workload, _chip(chip), QUICK)
+    assert intrinsic in _used(compiled.program)
+    parts = compiled.program.parts
+    assert "".join("p" if isinstance(p, Code) else "u" for p in parts) == sides
+    examine(compiled, draw_inputs(workload, 1), ENGINE)
+
+
+def test_one_statement_or_two() -> None:
+    """The same kernel; a script says what is inlined."""
+    workload = load_workload(ROOT / "workloads" / "quantised" / "fully_connected.yaml")
+    chip = _chip("hw_specs/tpu_v1.yaml")
+    two = compile_kernel(workload, chip, options=QUICK)
+    one = compile_kernel(without(workload, "hi"), chip, options=QUICK)
+    assert two.inlined == ("hi",)
+    assert not one.inlined
+    assert str(two.program) == str(one.program)
+    script = script_of(two)
+    assert script.startswith("s.compute_inline('hi')\n")
+    assert str(compile_script(workload, chip, script).program) == str(two.program)
+
+
+def test_a_temporary_of_an_instruction_is_an_intermediate_of_a_workload() -> None:
+    """`docs/spec.md` promises it."""
+    chip = load_hardware(ROOT / "tests" / "specs" / "several.yaml")
+    workload = make_workload(
+        "blended",
+        tensors=dict.fromkeys(("x", "z", "low", "y"), "int16[8, 24]") | {"t": "int32[8, 24]"},
+        compute=[
+            "t[m, n] = x[m, n] * z[m, n] >> 4",
+            "low[m, n] = int16(t[m, n])",
+            "y[m, n] = int16(max(t[m, n], low[m, n] + 3) >> 1)",
+        ],
+    )
+    compiled = compile_kernel(workload, chip, options=QUICK)
+    assert "blend" in _used(compiled.program)
+    assert set(compiled.inlined) == {"t", "low"}
+    examine(compiled, draw_inputs(workload, 1), ENGINE)
+
+
+def test_what_others_read_too_stays() -> None:
+    """An output is no value in between, so that nothing computes it on these units."""
+    workload = load_workload(ROOT / "workloads" / "quantised" / "fully_connected.yaml")
+    tensors = tuple(replace(t, role="output") if t.name == "hi" else t for t in workload.tensors)
+    with pytest.raises(HwgenError, match="H301"):
+        compile_kernel(replace(workload, tensors=tensors), _chip("hw_specs/tpu_v1.yaml"))
