@@ -54,8 +54,9 @@ def generate(
     request = resolve(spec, workloads, settings)
     hardware = load(request)
     if hardware.processor is not None and not hardware.units:
-        pictures.refuse(hardware.name)
-        generate_nest(request, hardware, stage, output, search, script, target, as_json=as_json)
+        generate_nest(
+            request, hardware, stage, output, search, pictures, script, target, as_json=as_json
+        )
         return
     if stage is not None and stage not in STAGES:
         close = nearest(stage, STAGES)

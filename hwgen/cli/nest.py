@@ -12,6 +12,7 @@ import typer
 
 from hwgen.cli.judged import judged
 from hwgen.cli.output import add_files, write_files
+from hwgen.cli.pictures import Pictures
 from hwgen.cli.resolve import Request, WorkloadRequest
 from hwgen.cli.searching import Search
 from hwgen.cli.stages import NEST_STAGES
@@ -62,6 +63,7 @@ def generate(
     stage: str | None,
     output: Path | None,
     search: Search,
+    pictures: Pictures,
     script: Script,
     target: Target,
     *,
@@ -96,6 +98,7 @@ def generate(
     files = _files(compiled, firmware, hardware)
     if output is not None:
         write_files(output, files)
+    drawn = pictures.write(compiled)
     found = judged(request, refused, hardware)
     if as_json:
         from hwgen.cli.records import print_record
@@ -119,6 +122,8 @@ def generate(
         return
     _report(request, compiled, found)
     report_files(firmware, output, files)
+    for line in drawn:
+        typer.echo(line)
 
 
 def compile_one_nest(
@@ -189,6 +194,7 @@ def simulate(
     rank: int,
     engine: Engine,
     script: Script,
+    pictures: Pictures,
     *,
     quiet: bool = False,
 ) -> tuple[dict[str, Array], Record]:
@@ -210,6 +216,7 @@ def simulate(
     seconds = perf_counter() - start
     runs = [("simulator", passed.run is not None), ("c", passed.ran_c)]
     record = nest_record(compilation) | {"ran": [name for name, ran in runs if ran]}
+    drawn = pictures.write([compilation])
     if quiet:
         return passed.outputs, record
     typer.echo(f"{workload.name} on {hardware.name}\n\n{cycles_text(compilation)}\n")
@@ -222,6 +229,8 @@ def simulate(
     language = hardware.processor.language
     without = "no C compiler" if language == "c" else f"it is {language}, for another machine"
     typer.echo(run_by(runners, engine, without, seconds))
+    for line in drawn:
+        typer.echo(line.replace("wrote ", "wrote       ", 1))
     typer.echo(f"result      {', '.join(passed.outputs)} equal to the reference")
     return passed.outputs, record
 

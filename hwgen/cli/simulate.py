@@ -58,10 +58,9 @@ def simulate(
     check_tensors(loaded, lambda name, value: load_workload(wanted.path, sizes | {name: value}))
     given = read_inputs(inputs, loaded)
     if hardware.processor is not None and not hardware.units:
-        pictures.refuse(hardware.name)
         drawn_inputs = draw_inputs(loaded, seed, data) | given
         results, record = simulate_nest(
-            loaded, hardware, drawn_inputs, schedule, engine, script, quiet=as_json
+            loaded, hardware, drawn_inputs, schedule, engine, script, pictures, quiet=as_json
         )
         if output_dir is not None:
             write_files(output_dir, {f"{n}.npy": _saver(a) for n, a in results.items()})
