@@ -19,8 +19,7 @@ ROOT = Path(__file__).resolve().parents[3]
 def first_word(template: str) -> str:
     """The first word of a template that is no field."""
     found = re.search(r"\b[A-Za-z_]{4,}", re.sub(r"{[{%].*?[%}]}", "", template, flags=re.DOTALL))
-    assert found is not None
-    return found[0]
+    return found[0] if found is not None else "("  # All of it is fields.
 
 
 @pytest.mark.parametrize(
