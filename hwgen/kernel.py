@@ -11,7 +11,6 @@ from typing import Literal, get_args
 from hwgen.autoschedule import Options
 from hwgen.compiled import Compiled
 from hwgen.completing import complete_script
-from hwgen.errors import HwgenError
 from hwgen.model.compiled import compile_model, have_compiler
 from hwgen.model.inputs import bind_inputs
 from hwgen.model.numeric import Array
@@ -229,20 +228,11 @@ class Kernel(Brief):
         written too.
 
         Raises:
-            HwgenError: H009 for a chip without units, or where it cannot be written.
+            HwgenError: H009 where it cannot be written.
         """
-        c = self.compilation
-        if isinstance(c, NestCompilation):
-            raise HwgenError(
-                "H009",
-                f"there are no pages of kernels for {self.hardware.name}",
-                found="a chip with a processor and without units",
-                allowed="chips with units, whose calls are timed one by one",
-                repair="print(kernel), which tells the schedule and its cycles",
-            )
-        from hwgen.report.html import page
+        from hwgen.report.pages import page_of
 
-        text = page(c)
+        text = page_of(self.compilation)
         if path is not None:
             from hwgen.cli.output import write_files
 

@@ -25,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     130: interrupted. 141: the reader of standard output went away. 143: terminated.
     """
     try:
-        with handled(TERMINATED):
+        with handled():
             return _run(arguments)
     except KeyboardInterrupt:  # While it began or ended.
         return INTERRUPTED

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from hwgen.cli.app import NEST_STAGES, STAGES
+from hwgen.cli.judged import judged
 from hwgen.cli.nest import NO_SCRIPT, Script
 from hwgen.cli.nest import generate as generate_nest
 from hwgen.cli.output import add_files, write_files
 from hwgen.cli.pictures import Pictures
 from hwgen.cli.resolve import Request, WorkloadRequest, resolve
 from hwgen.cli.searching import Search, searching
+from hwgen.cli.stages import NEST_STAGES, STAGES
 from hwgen.cli.target import HOST, Target, report_files, weights_of
 from hwgen.errors import HwgenError, Location
 from hwgen.spec.find import nearest
@@ -22,6 +23,7 @@ from hwgen.spec.find import nearest
 if TYPE_CHECKING:
     from hwgen.cli.firmware import FirmwareKernel
     from hwgen.compiled import Compiled
+    from hwgen.report.refused import Refusal
     from hwgen.spec.hardware import HardwareSpec
     from hwgen.spec.workload import Workload
 
@@ -45,13 +47,16 @@ def generate(
     pictures: Pictures,
     script: Script = NO_SCRIPT,
     target: Target = HOST,
+    *,
+    as_json: bool = False,
 ) -> None:
     """Compile every workload asked for; write and report only once all of them are compiled."""
     request = resolve(spec, workloads, settings)
     hardware = load(request)
     if hardware.processor is not None and not hardware.units:
-        pictures.refuse(hardware.name)
-        generate_nest(request, hardware, stage, output, search, script, target)
+        generate_nest(
+            request, hardware, stage, output, search, pictures, script, target, as_json=as_json
+        )
         return
     if stage is not None and stage not in STAGES:
         close = nearest(stage, STAGES)
@@ -74,14 +79,33 @@ def generate(
     if output is not None:
         write_files(output, files)
     drawn = pictures.write(compiled)
+    broken = [e for _, e in refused if e.code.startswith((*_BAD_FILE, *_OF_PROGRAM))]
+    if as_json:
+        from hwgen.cli.records import print_record
+        from hwgen.report.records import kernel_record, refusal_records
+        from hwgen.report.text import measure
+
+        print_record(
+            "generate",
+            {
+                "spec": str(request.spec),
+                "kernels": [kernel_record(measure(c)) for c in compiled],
+                "refused": refusal_records(judged(request, refused, hardware)),
+                "written": [] if output is None else [str(output / name) for name in files],
+            },
+            ok=not broken,
+            errors=[d for e in broken for d in e.diagnostics],
+        )
+        if broken:
+            raise typer.Exit(1)
+        return
     if stage is not None:
         _show_stage(stage, compiled, firmware)
     else:
-        _report(request, compiled, refused)
+        _report(request, compiled, judged(request, refused, hardware))
         report_files(firmware, output, files)
         for line in drawn:
             typer.echo(line)
-    broken = [e for _, e in refused if e.code.startswith((*_BAD_FILE, *_OF_PROGRAM))]
     for error in broken:
         typer.echo(str(error), err=True)
     if stage is not None and request.every:
@@ -197,7 +221,7 @@ def _show_stage(
 def _report(
     request: Request,
     compiled: Sequence[Compiled],
-    refused: Sequence[tuple[Path, HwgenError]],
+    refused: Sequence[Refusal],
 ) -> None:
     from hwgen.report.text import describe, measure, refusals, results
 
@@ -208,4 +232,4 @@ def _report(
     if len(measured) > 1 or request.every:
         typer.echo(results(measured))
     if refused:
-        typer.echo("\n" + refusals([(path.stem, error) for path, error in refused]))
+        typer.echo("\n" + refusals(refused))

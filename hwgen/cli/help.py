@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from typer.core import TyperGroup
 
+from hwgen.cli.complete import topics
 from hwgen.cli.guard import guarded
 from hwgen.spec.find import nearest, shipped
 
@@ -25,6 +26,7 @@ def on(
             help="An error's code, as H422; how codes begin, as H4; or a command. Left out: all "
             "commands.",
             show_default=False,
+            autocompletion=topics,
         ),
     ] = "",
 ) -> None:

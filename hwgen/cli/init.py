@@ -11,7 +11,7 @@ from string import Template
 
 import typer
 
-from hwgen.cli.app import Sync
+from hwgen.cli.commands_files import Sync
 from hwgen.cli.output import write_files
 from hwgen.errors import HwgenError, Location
 from hwgen.spec.find import find_spec

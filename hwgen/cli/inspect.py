@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import typer
@@ -13,12 +14,14 @@ from hwgen.errors import HwgenError
 from hwgen.spec.find import find_spec
 
 if TYPE_CHECKING:
+    from hwgen.polyhedral.explain import Explanation
+    from hwgen.polyhedral.scop import Scop
     from hwgen.spec.hardware import HardwareSpec
     from hwgen.spec.workload import Workload
     from hwgen.spilling import Spill
 
 
-def check(spec: str, settings: Sequence[str]) -> None:
+def check(spec: str, settings: Sequence[str], *, as_json: bool = False) -> None:
     """Load a chip and print its summary."""
     from hwgen.report.chip import summary
     from hwgen.spec.load import load_hardware
@@ -26,6 +29,12 @@ def check(spec: str, settings: Sequence[str]) -> None:
     path = find_spec(spec)
     parameters, _ = assign(parse_assignments(settings), path, (), every=False)
     hardware = load_hardware(path, dict(parameters))
+    if as_json:
+        from hwgen.cli.records import print_record
+        from hwgen.report.records import chip_record
+
+        print_record("check", {"file": str(path), **chip_record(hardware)}, ok=True)
+        return
     typer.echo(f"{path}: valid\n{summary(hardware)}")
 
 
@@ -37,7 +46,7 @@ def schema(*, workload: bool) -> None:
     typer.echo(json.dumps(made, indent=2))
 
 
-def explain(spec: str, workload: str, settings: Sequence[str]) -> None:
+def explain(spec: str, workload: str, settings: Sequence[str], *, as_json: bool = False) -> None:
     """Print every statement against every intrinsic, bound as `generate` binds them."""
     from hwgen.pipeline import compile_kernel
     from hwgen.polyhedral import isl
@@ -46,7 +55,6 @@ def explain(spec: str, workload: str, settings: Sequence[str]) -> None:
     from hwgen.polyhedral.phases import split_phases
     from hwgen.polyhedral.scop import build_scop
     from hwgen.polyhedral.select import select
-    from hwgen.report.text import explanations
     from hwgen.spec.load import load_hardware, load_workload
 
     request = resolve(spec, [workload], settings)
@@ -56,10 +64,10 @@ def explain(spec: str, workload: str, settings: Sequence[str]) -> None:
     if hardware.processor is not None and not hardware.units:
         from hwgen.cli.nest import explain as explain_nest
 
-        explain_nest(loaded, hardware)
+        explain_nest(loaded, hardware, as_json=as_json)
         return
     if len(split_phases(loaded)) > 1:
-        _explain_phases(loaded, hardware)
+        _show(_explain_phases(loaded, hardware), hardware, loaded, as_json=as_json)
         return
     chosen, problem = None, None
     with isl.bounded():
@@ -73,40 +81,72 @@ def explain(spec: str, workload: str, settings: Sequence[str]) -> None:
             chosen = compile_kernel(loaded, hardware).match
         except HwgenError as error:  # The first match stays: it is not what prevents a kernel.
             problem = error
-    typer.echo(explanations(scop, explain_matches(scop, hardware, chosen)))
-    if problem is not None:
-        typer.echo(f"\n{_cannot(hardware)} {scop.workload.name}:\n{problem}")
+    found = ((scop, explain_matches(scop, hardware, chosen)),)
+    _show(_Explained(found, problem), hardware, loaded, as_json=as_json)
 
 
-def _explain_phases(workload: Workload, hardware: HardwareSpec) -> None:
+@dataclass(frozen=True, slots=True)
+class _Explained:
+    """Each phase with its explanations; why there is no kernel; what goes through off-chip
+    memory."""
+
+    phases: tuple[tuple[Scop, Sequence[Explanation]], ...]
+    problem: HwgenError | None
+    spills: tuple[Spill, ...] = ()
+
+
+def _explain_phases(workload: Workload, hardware: HardwareSpec) -> _Explained:
     """Every phase's statements; where the kernel does not compile, why."""
     from hwgen.pipeline import PhasedCompilation, compile_kernel
     from hwgen.polyhedral.explain import explain as explain_matches
     from hwgen.polyhedral.operations import Sharing
     from hwgen.polyhedral.phases import split_phases
     from hwgen.polyhedral.scop import build_scop
-    from hwgen.report.text import explanations
 
-    found: list[str] = []
-    problem = ""
-    spills: tuple[Spill, ...] = ()
     try:
         compiled = compile_kernel(workload, hardware)
         assert isinstance(compiled, PhasedCompilation)
-        found = [explanations(p.scop, p.explanations) for p in compiled.phases]
-        spills = compiled.spills
+        phases = tuple((p.scop, p.explanations) for p in compiled.phases)
+        return _Explained(phases, None, compiled.spills)
     except HwgenError as error:
+        found: list[tuple[Scop, Sequence[Explanation]]] = []
         for phase in split_phases(workload):
             scop = build_scop(phase.workload)
             sharing = Sharing(leaves=phase.leaves, fetches=phase.takes)
-            found.append(explanations(scop, explain_matches(scop, hardware, None, sharing)))
-        problem = f"\n{_cannot(hardware)} {workload.name}:\n{error}"
-    for number, text in enumerate(found):
-        typer.echo(f"phase {number}\n{text}")
-    for spill in spills:
+            found.append((scop, explain_matches(scop, hardware, None, sharing)))
+        return _Explained(tuple(found), error)
+
+
+def _show(
+    explained: _Explained, hardware: HardwareSpec, workload: Workload, *, as_json: bool
+) -> None:
+    from hwgen.report.text import explanations
+
+    problem = explained.problem
+    if as_json:
+        from hwgen.cli.records import print_record
+        from hwgen.report.records import error_record, statement_records
+
+        print_record(
+            "explain",
+            {
+                "chip": hardware.name,
+                "workload": workload.name,
+                "phases": [{"statements": statement_records(s, e)} for s, e in explained.phases],
+                "spilled": [str(spill) for spill in explained.spills],
+                "problem": None if problem is None else error_record(problem.diagnostic),
+            },
+            ok=True,
+        )
+        return
+    several = len(explained.phases) > 1
+    for number, (scop, found) in enumerate(explained.phases):
+        heading = f"phase {number}\n" if several else ""
+        typer.echo(heading + explanations(scop, found))
+    for spill in explained.spills:
         typer.echo(str(spill))
-    if problem:
-        typer.echo(problem)
+    if problem is not None:
+        typer.echo(f"\n{_cannot(hardware)} {workload.name}:\n{problem}")
 
 
 def _cannot(hardware: HardwareSpec) -> str:

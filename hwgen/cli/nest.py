@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from hwgen.cli.app import NEST_STAGES
+from hwgen.cli.judged import judged
 from hwgen.cli.output import add_files, write_files
+from hwgen.cli.pictures import Pictures
 from hwgen.cli.resolve import Request, WorkloadRequest
 from hwgen.cli.searching import Search
+from hwgen.cli.stages import NEST_STAGES
 from hwgen.cli.target import Target, report_files, weights_of
 from hwgen.errors import HwgenError
 from hwgen.model.numeric import Array
@@ -22,6 +24,8 @@ from hwgen.spec.find import nearest
 if TYPE_CHECKING:
     from hwgen.cli.firmware import FirmwareKernel
     from hwgen.nest_pipeline import NestCompilation
+    from hwgen.report.records import Record
+    from hwgen.report.refused import Refusal
     from hwgen.spec.hardware import HardwareSpec
     from hwgen.spec.workload import Workload
     from hwgen.verify.examine_nest import Engine
@@ -59,8 +63,11 @@ def generate(
     stage: str | None,
     output: Path | None,
     search: Search,
+    pictures: Pictures,
     script: Script,
     target: Target,
+    *,
+    as_json: bool = False,
 ) -> None:
     """Compile every workload asked for; write and report only once all of them are compiled."""
     if stage is not None and stage not in NEST_STAGES:
@@ -78,7 +85,7 @@ def generate(
     refused: list[tuple[Path, HwgenError]] = []
     for wanted in request.workloads:
         try:
-            made = _compile(wanted, hardware, search, script)
+            made = compile_one_nest(wanted, hardware, search, script)
             if target.firmware:
                 from hwgen.cli.firmware import of_processor
 
@@ -91,18 +98,38 @@ def generate(
     files = _files(compiled, firmware, hardware)
     if output is not None:
         write_files(output, files)
+    drawn = pictures.write(compiled)
+    found = judged(request, refused, hardware)
+    if as_json:
+        from hwgen.cli.records import print_record
+        from hwgen.report.records import nest_record, refusal_records
+
+        print_record(
+            "generate",
+            {
+                "spec": str(request.spec),
+                "kernels": [nest_record(c) for c in compiled],
+                "refused": refusal_records(found),
+                "written": [] if output is None else [str(output / name) for name in files],
+            },
+            ok=True,
+        )
+        return
     if stage is not None:
         _show(stage, compiled, firmware)
         for path, error in refused:
             typer.echo(f"{path}: not compiled: {error.diagnostic.message}", err=True)
         return
-    _report(request, compiled, refused)
+    _report(request, compiled, found)
     report_files(firmware, output, files)
+    for line in drawn:
+        typer.echo(line)
 
 
-def _compile(
+def compile_one_nest(
     wanted: WorkloadRequest, hardware: HardwareSpec, search: Search, script: Script
 ) -> NestCompilation:
+    """One workload of a request, compiled."""
     from hwgen.spec.load import load_workload
 
     workload = load_workload(wanted.path, dict(wanted.sizes))
@@ -146,7 +173,7 @@ def _show(
 def _report(
     request: Request,
     compiled: Sequence[NestCompilation],
-    refused: Sequence[tuple[Path, HwgenError]],
+    refused: Sequence[Refusal],
 ) -> None:
     from hwgen.report.nests import describe_nest, nest_results
     from hwgen.report.text import refusals
@@ -157,7 +184,7 @@ def _report(
     if len(compiled) > 1 or request.every:
         typer.echo(nest_results(compiled))
     if refused:
-        typer.echo("\n" + refusals([(path.stem, error) for path, error in refused]))
+        typer.echo("\n" + refusals(refused))
 
 
 def simulate(
@@ -167,9 +194,13 @@ def simulate(
     rank: int,
     engine: Engine,
     script: Script,
-) -> dict[str, Array]:
-    """Compile, run, check, report; the outputs."""
+    pictures: Pictures,
+    *,
+    quiet: bool = False,
+) -> tuple[dict[str, Array], Record]:
+    """Compile, run, check, report unless `quiet`; the outputs, and the kernel as data."""
     from hwgen.report.nests import cycles_text
+    from hwgen.report.records import nest_record
     from hwgen.report.simulation import run_by
     from hwgen.verify.examine_nest import compile_nest_ranked, examine_nest
 
@@ -183,6 +214,11 @@ def simulate(
     start = perf_counter()
     passed = examine_nest(compilation, inputs, engine)
     seconds = perf_counter() - start
+    runs = [("simulator", passed.run is not None), ("c", passed.ran_c)]
+    record = nest_record(compilation) | {"ran": [name for name, ran in runs if ran]}
+    drawn = pictures.write([compilation])
+    if quiet:
+        return passed.outputs, record
     typer.echo(f"{workload.name} on {hardware.name}\n\n{cycles_text(compilation)}\n")
     if passed.run is not None:
         read = sum(passed.run.read_elements.values())
@@ -193,16 +229,36 @@ def simulate(
     language = hardware.processor.language
     without = "no C compiler" if language == "c" else f"it is {language}, for another machine"
     typer.echo(run_by(runners, engine, without, seconds))
+    for line in drawn:
+        typer.echo(line.replace("wrote ", "wrote       ", 1))
     typer.echo(f"result      {', '.join(passed.outputs)} equal to the reference")
-    return passed.outputs
+    return passed.outputs, record
 
 
-def explain(workload: Workload, hardware: HardwareSpec) -> None:
+def explain(workload: Workload, hardware: HardwareSpec, *, as_json: bool = False) -> None:
     """Print what the automatic schedule does with every nest, and from how many choices."""
     from hwgen.nest_pipeline import compile_nest
     from hwgen.report.nests import cycles_text
 
     compilation = compile_nest(workload, hardware)
+    if as_json:
+        from hwgen.cli.records import print_record
+        from hwgen.report.records import nest_record
+
+        print_record(
+            "explain",
+            {
+                "chip": hardware.name,
+                "workload": workload.name,
+                "phases": [],
+                "spilled": [],
+                "problem": None,
+                "kernel": nest_record(compilation),
+                "search": str(compilation.report),
+            },
+            ok=True,
+        )
+        return
     typer.echo(f"{hardware.name} runs every statement as loops on its processor\n")
     typer.echo(f"{compilation.stage('state')}\n")
     typer.echo(f"{compilation.report}\n\n{cycles_text(compilation)}")

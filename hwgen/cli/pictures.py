@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from hwgen.compiled import Compiled
+    from hwgen.nest_pipeline import NestCompilation
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,26 +19,7 @@ class Pictures:
     report: Path | None = None
     trace: Path | None = None
 
-    def refuse(self, chip: str) -> None:
-        """Say that a chip with a processor has no calls in time to draw.
-
-        Raises:
-            HwgenError: H009 where a page or trace was asked for.
-        """
-        from hwgen.errors import HwgenError
-
-        if self.report is not None or self.trace is not None:
-            option = "--trace" if self.report is None else "--report"
-            raise HwgenError(
-                "H009",
-                f"there are no pages and traces of kernels for {chip}",
-                field=option,
-                found=f"{option} for a chip with a processor and without units",
-                allowed="chips with units, whose calls are timed one by one",
-                repair="leave it out",
-            )
-
-    def write(self, compiled: Sequence[Compiled]) -> list[str]:
+    def write(self, compiled: Sequence[Compiled | NestCompilation]) -> list[str]:
         """Write what was asked for; returns a line for each option.
 
         Raises:
@@ -45,13 +27,13 @@ class Pictures:
         """
         lines: list[str] = []
         if self.report is not None:
-            from hwgen.report.html import page
+            from hwgen.report.pages import page_of
 
-            lines.append(_write("--report", self.report, ".html", page, compiled))
+            lines.append(_write("--report", self.report, ".html", page_of, compiled))
         if self.trace is not None:
-            from hwgen.report.trace_events import trace
+            from hwgen.report.pages import trace_of
 
-            lines.append(_write("--trace", self.trace, ".json", trace, compiled))
+            lines.append(_write("--trace", self.trace, ".json", trace_of, compiled))
         return [line for line in lines if line]
 
 
@@ -59,11 +41,12 @@ def _write(
     option: str,
     path: Path,
     suffix: str,
-    make: Callable[[Compiled], str],
-    compiled: Sequence[Compiled],
+    make: Callable[[Compiled | NestCompilation], str],
+    compiled: Sequence[Compiled | NestCompilation],
 ) -> str:
     from hwgen.cli.output import write_files
     from hwgen.errors import HwgenError
+    from hwgen.report.pages import function_of
 
     if path.suffix.lower() == suffix:
         if len(compiled) > 1:
@@ -77,7 +60,7 @@ def _write(
             )
         folder, names = path.parent, [path.name] * len(compiled)
     else:
-        folder, names = path, [c.source.function + suffix for c in compiled]
+        folder, names = path, [function_of(c) + suffix for c in compiled]
     if len(set(names)) < len(names):
         twice = next(n for n in names if names.count(n) > 1).removesuffix(suffix)
         raise HwgenError(

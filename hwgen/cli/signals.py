@@ -12,8 +12,12 @@ from threading import Thread
 from typing import NoReturn
 
 
-class TerminatedError(SystemExit):
-    """What SIGTERM raises, so that processes that were started are stopped too."""
+class TerminatedError(BaseException):
+    """What SIGTERM raises, so that processes that were started are stopped too.
+
+    No `SystemExit`: Hypothesis, in whose examples `verify` spends its time, counts one as a failure
+    of the example, and would run that again.
+    """
 
 
 def _send(number: int) -> None:
@@ -39,10 +43,9 @@ def _resend(
 
 
 @contextmanager
-def handled(terminated: int) -> Generator[None, None, None]:
-    """While a command runs, SIGTERM ends it with the exit status `terminated`, and a signal whose
-    exception comes up where Python can only ignore it, as in the callbacks of imports, is sent
-    again.
+def handled() -> Generator[None, None, None]:
+    """While a command runs, SIGTERM raises, and a signal whose exception comes up where Python can
+    only ignore it, as in the callbacks of imports, is sent again.
 
     Raises:
         KeyboardInterrupt: one was lost at the very end.
@@ -50,7 +53,7 @@ def handled(terminated: int) -> Generator[None, None, None]:
     """
 
     def terminate(_number: int, _frame: object) -> NoReturn:
-        raise TerminatedError(terminated)
+        raise TerminatedError
 
     lost: SimpleQueue[sys.UnraisableHookArgs | None] = SimpleQueue()
     ignored = sys.unraisablehook

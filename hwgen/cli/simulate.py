@@ -22,6 +22,7 @@ from hwgen.model.numeric import Array
 from hwgen.verify.data import Style, draw_inputs
 
 if TYPE_CHECKING:
+    from hwgen.report.records import Record
     from hwgen.verify.examine import Engine
 
 
@@ -39,9 +40,12 @@ def simulate(
     search: Search,
     pictures: Pictures,
     script: Script = NO_SCRIPT,
+    as_json: bool = False,
 ) -> None:
     """Compile, run, check, report."""
+    from hwgen.report.records import kernel_record
     from hwgen.report.simulation import run_by, simulation_text
+    from hwgen.report.text import Measured
     from hwgen.spec.load import load_workload
     from hwgen.verify.examine import compile_case, examine
     from hwgen.verify.room import check_images, check_tensors
@@ -54,11 +58,15 @@ def simulate(
     check_tensors(loaded, lambda name, value: load_workload(wanted.path, sizes | {name: value}))
     given = read_inputs(inputs, loaded)
     if hardware.processor is not None and not hardware.units:
-        pictures.refuse(hardware.name)
         drawn_inputs = draw_inputs(loaded, seed, data) | given
-        results = simulate_nest(loaded, hardware, drawn_inputs, schedule, engine, script)
+        results, record = simulate_nest(
+            loaded, hardware, drawn_inputs, schedule, engine, script, pictures, quiet=as_json
+        )
         if output_dir is not None:
             write_files(output_dir, {f"{n}.npy": _saver(a) for n, a in results.items()})
+        if as_json:
+            _print(record, results, output_dir)
+        elif output_dir is not None:
             typer.echo(f"wrote       {', '.join(f'{n}.npy' for n in results)} to {output_dir}")
         return
     if script.given:
@@ -73,6 +81,12 @@ def simulate(
     outputs = passed.outputs
     if output_dir is not None:
         write_files(output_dir, {f"{name}.npy": _saver(array) for name, array in outputs.items()})
+    if as_json:
+        pictures.write([compilation])
+        runs = [("simulator", passed.functional is not None), ("c", passed.ran_c)]
+        record = kernel_record(Measured(compilation, passed.timing, passed.bound))
+        _print(record | {"ran": [name for name, ran in runs if ran]}, outputs, output_dir)
+        return
     typer.echo(simulation_text(compilation, passed))
     drawn = [t.name for t in loaded.inputs if t.name not in given]
     typer.echo(f"inputs      {_sources(drawn, seed, given)}")
@@ -84,6 +98,22 @@ def simulate(
     runners += ["the emitted C on the C model"] if passed.ran_c else []
     typer.echo(run_by(runners, engine, "no C compiler", seconds))
     typer.echo(f"result      {', '.join(outputs)} equal to the reference, bit for bit")
+
+
+def _print(record: Record, outputs: Mapping[str, Array], folder: Path | None) -> None:
+    """The run as JSON; a result that differs from the reference was an error before this."""
+    from hwgen.cli.records import print_record
+
+    tensors: list[Record] = [
+        {
+            "tensor": name,
+            "dtype": str(array.dtype),
+            "shape": list(array.shape),
+            "file": None if folder is None else str(folder / f"{name}.npy"),
+        }
+        for name, array in outputs.items()
+    ]
+    print_record("simulate", record | {"outputs": tensors}, ok=True)
 
 
 def _sources(drawn: Sequence[str], seed: int, given: Mapping[str, Array]) -> str:

@@ -1,39 +1,41 @@
-"""`verify`: a campaign with a progress bar, its table, and the command of every failure."""
+"""`verify`: a campaign with its progress, its table, and the command of every failure."""
 
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from time import monotonic
+from typing import TYPE_CHECKING
 
 import typer
 
 from hwgen.cli.output import write_files
+from hwgen.cli.progress import campaign_progress
 from hwgen.cli.resolve import resolve
 from hwgen.errors import HwgenError
 from hwgen.spec.find import files_in, find_spec, spec_folders
 from hwgen.spec.load import load_hardware
 from hwgen.verify.campaign import campaign
 
-QUIET_SECONDS = 2.0
-"""Without a terminal, progress is silent for this long."""
-LINE_SECONDS = 5.0
-"""Without a terminal, a line of progress this often."""
-
-Report = Callable[[str, int, int], None]
+if TYPE_CHECKING:
+    from hwgen.report.records import Record
 
 
 def verify(
-    spec: str, workloads: Sequence[str], settings: Sequence[str], examples: int, seed: int
+    spec: str,
+    workloads: Sequence[str],
+    settings: Sequence[str],
+    examples: int,
+    seed: int,
+    *,
+    as_json: bool = False,
 ) -> None:
     """Run a campaign; exit status 1 where anything fails, or where nothing could be run."""
     from hwgen.report.campaign import campaign_text
+    from hwgen.report.records import campaign_record
 
     request = resolve(spec, workloads, settings)
-    with _progress(len(request.workloads) * examples) as progress:
+    with campaign_progress("verify", len(request.workloads) * examples) as progress:
         report = campaign(
             request.spec,
             [w.path for w in request.workloads],
@@ -43,13 +45,12 @@ def verify(
             sizes={w.path: dict(w.sizes) for w in request.workloads},
             progress=progress,
         )
-    typer.echo(campaign_text(report))
-    if not report.ok:
-        raise typer.Exit(1)
+    _end(lambda: campaign_text(report), lambda: campaign_record(report), report.ok, as_json)
 
 
-def verify_schedules(spec: str, sequences: int, seed: int) -> None:
+def verify_schedules(spec: str, sequences: int, seed: int, *, as_json: bool = False) -> None:
     """Run a campaign of random schedules; exit status 1 where anything fails or nothing runs."""
+    from hwgen.report.records import schedules_record
     from hwgen.report.schedules import schedules_text
     from hwgen.verify.schedules import BATCH, schedule_campaign
 
@@ -64,7 +65,7 @@ def verify_schedules(spec: str, sequences: int, seed: int) -> None:
             allowed="a chip that is a processor alone",
             repair="leave out --schedules; or hwgen verify --chips N, for units",
         )
-    with _progress(sequences) as progress:
+    with campaign_progress("verify", sequences) as progress:
         report = schedule_campaign(
             path,
             sequences,
@@ -72,22 +73,29 @@ def verify_schedules(spec: str, sequences: int, seed: int) -> None:
             processes=min(os.cpu_count() or 1, -(-sequences // BATCH)),
             progress=lambda done, of: progress("schedules", done, of),
         )
-    typer.echo(schedules_text(report))
-    if not report.ok:
-        raise typer.Exit(1)
+    _end(lambda: schedules_text(report), lambda: schedules_record(report), report.ok, as_json)
 
 
-def verify_chips(spec: str | None, chips: int, seed: int, jobs: int | None, output: Path) -> None:
+def verify_chips(
+    spec: str | None,
+    chips: int,
+    seed: int,
+    jobs: int | None,
+    output: Path,
+    *,
+    as_json: bool = False,
+) -> None:
     """Run a campaign of random chips; exit status 1 where anything is wrong or nothing runs.
 
     `output`: where the chip and the workload of each failure are written.
     """
     from hwgen.report.chips import chips_text, failure_files
+    from hwgen.report.records import chips_record
     from hwgen.verify.chips.campaign import chip_campaign
 
     base = find_spec(spec) if spec is not None else None
     said: set[int] = set()
-    with _progress(chips) as progress:
+    with campaign_progress("verify", chips) as progress:
 
         def step(done: int, of: int, wrong: tuple[int, ...]) -> None:
             for number in wrong:
@@ -102,18 +110,19 @@ def verify_chips(spec: str | None, chips: int, seed: int, jobs: int | None, outp
     files = failure_files(report)
     if files:
         write_files(output, files)
-    typer.echo(chips_text(report, output))
-    if not report.ok:
-        raise typer.Exit(1)
+    _end(lambda: chips_text(report, output), lambda: chips_record(report), report.ok, as_json)
 
 
-def verify_workloads(spec: str | None, count: int, seed: int, jobs: int | None) -> None:
+def verify_workloads(
+    spec: str | None, count: int, seed: int, jobs: int | None, *, as_json: bool = False
+) -> None:
     """Draw natural workloads for a chip, or for every one; exit status 1 where one is wrong."""
     from hwgen.report.natural import natural_text
+    from hwgen.report.records import natural_record
     from hwgen.verify.natural.campaign import natural_campaign
 
     chips = [find_spec(spec)] if spec is not None else list(files_in(spec_folders()))
-    with _progress(count * len(chips)) as progress:
+    with campaign_progress("verify", count * len(chips)) as progress:
         report = natural_campaign(
             chips,
             count,
@@ -121,35 +130,16 @@ def verify_workloads(spec: str | None, count: int, seed: int, jobs: int | None) 
             processes=jobs or os.cpu_count() or 1,
             progress=lambda done, of: progress("workloads", done, of),
         )
-    typer.echo(natural_text(report))
-    if not report.ok:
+    _end(lambda: natural_text(report), lambda: natural_record(report), report.ok, as_json)
+
+
+def _end(text: Callable[[], str], record: Callable[[], Record], ok: bool, as_json: bool) -> None:
+    """Print a campaign's result; exit status 1 where it is not `ok`."""
+    if as_json:
+        from hwgen.cli.records import print_record
+
+        print_record("verify", record(), ok=ok)
+    else:
+        typer.echo(text())
+    if not ok:
         raise typer.Exit(1)
-
-
-@contextmanager
-def _progress(total: int) -> Generator[Report, None, None]:
-    """A bar on a terminal; elsewhere a line now and then, once a run is long."""
-    done: dict[str, int] = {}
-    if sys.stderr.isatty():
-        from rich.console import Console
-        from rich.progress import Progress
-
-        with Progress(console=Console(stderr=True), transient=True) as bar:
-            task = bar.add_task("verify", total=total)
-
-            def advance(workload: str, count: int, of: int) -> None:
-                done[workload] = count
-                finished = sum(done.values())
-                bar.update(task, completed=finished, description=f"{workload} {count}/{of}")
-
-            yield advance
-        return
-    last = monotonic() + QUIET_SECONDS - LINE_SECONDS
-
-    def line(workload: str, count: int, of: int) -> None:
-        nonlocal last
-        if monotonic() - last >= LINE_SECONDS:
-            last = monotonic()
-            typer.echo(f"verify: {workload} {count}/{of}", err=True)
-
-    yield line

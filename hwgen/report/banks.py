@@ -122,7 +122,7 @@ def banks_figure(recording: Recording, uses: Sequence[BankUse], hardware: Hardwa
         ),
         "margin": {"l": 120, "r": 24, "t": 16, "b": 48},
     }
-    return {"data": traces, "layout": layout(120 + ROW * len(rows), **changes)}
+    return {"data": traces, "layout": layout(84 + ROW * len(rows), **changes)}
 
 
 def _bars(name: str, colour: str, uses: Sequence[BankUse]) -> Json:

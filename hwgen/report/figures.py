@@ -20,6 +20,7 @@ Figure = dict[str, Json]
 COLOURS = (
     "#2f6db5", "#e08214", "#3a923a", "#8c5fb8", "#c44e52",
     "#17939b", "#a6761d", "#d6619f", "#5b7083", "#8aa329",
+    "#4ba3f0", "#f2a7b5", "#2e7d68", "#6f4e37",
 )  # fmt: skip
 GREY, LIGHT, TEXT, LINE = "#9aa5b1", "#e4e8ed", "#1f2933", "#d5dbe1"
 FONT = "Inter, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
@@ -40,8 +41,9 @@ def layout(height: int, **changes: Json) -> dict[str, Json]:
         "height": height,
         "margin": {"l": 96, "r": 24, "t": 16, "b": 48},
         "font": {"family": FONT, "size": 13, "color": TEXT},
-        "paper_bgcolor": "#ffffff",
-        "plot_bgcolor": "#ffffff",
+        # The page's own background shows through, in either of its themes.
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
         "hoverlabel": {
             "align": "left",
             "bgcolor": "#ffffff",
@@ -50,14 +52,9 @@ def layout(height: int, **changes: Json) -> dict[str, Json]:
         },
         "hovermode": "closest",
         "barmode": "overlay",
-        "legend": {
-            "orientation": "h",
-            "traceorder": "normal",
-            "x": 0,
-            "y": 1.0,
-            "yanchor": "bottom",
-            "xanchor": "left",
-        },
+        # The page writes legends itself, above the figure: these wrap, and cover nothing.
+        "showlegend": False,
+        "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": GREY, "activecolor": "#52606d"},
     }
     return shared | changes
 
@@ -77,7 +74,7 @@ def axis(title: str, **changes: Json) -> dict[str, Json]:
     return shared | changes
 
 
-def _pixels(rows: int, base: int = 120) -> int:
+def _pixels(rows: int, base: int = 84) -> int:
     return base + ROW * max(1, rows)
 
 
@@ -107,8 +104,9 @@ def timeline(recording: Recording, hardware: HardwareSpec) -> Figure:
                 "x": [c.cycles for c in mine],
                 "base": [c.start for c in mine],
                 "width": 0.72,
-                "customdata": [_describe(c) for c in mine],
-                "hovertemplate": "%{customdata}<extra></extra>",
+                # What to say, and the keys of the call's lines in the C and in the script.
+                "customdata": [[_describe(c), str(c.site), c.name] for c in mine],
+                "hovertemplate": "%{customdata[0]}<extra></extra>",
                 "marker": {"color": paint[name], "line": {"color": "#ffffff", "width": parting}},
             }
         )
@@ -240,7 +238,7 @@ def breakdown(timing: TimingResult) -> Figure:
         "xaxis": axis("share of the kernel's cycles, %", range=[0, 100], fixedrange=True),
         "yaxis": axis("", type="category", autorange="reversed", fixedrange=True, ticks=""),
     }
-    return {"data": traces, "layout": layout(_pixels(len(units), 110), **changes)}
+    return {"data": traces, "layout": layout(_pixels(len(units), 74), **changes)}
 
 
 def memory_map(
@@ -252,7 +250,6 @@ def memory_map(
     height = (1 - gap * (len(memories) - 1)) / max(1, len(memories))
     traces: list[Json] = []
     changes: dict[str, Json] = {}
-    named: set[str] = set()
     notes: list[Json] = []
     for row, memory in enumerate(memories):
         mine = [u for u in uses if u.memory == memory.name]
@@ -266,7 +263,6 @@ def memory_map(
                     "type": "bar",
                     "name": tensor,
                     "legendgroup": tensor,
-                    "showlegend": tensor not in named,
                     "xaxis": f"x{suffix}",
                     "yaxis": f"y{suffix}",
                     "x": [u.start for u in of],
@@ -286,7 +282,6 @@ def memory_map(
                     },
                 }
             )
-            named.add(tensor)
         used = max(u.base + u.entries for u in mine)
         last = row == len(memories) - 1
         changes[f"xaxis{suffix}"] = axis(
@@ -319,12 +314,8 @@ def memory_map(
             }
         )
     changes["annotations"] = notes
-    changes["margin"] = {"l": 96, "r": 24, "t": 56, "b": 48}
-    changes["legend"] = {
-        "orientation": "h", "traceorder": "normal", "x": 1, "xanchor": "right", "y": 1.0,
-        "yanchor": "bottom",
-    }  # fmt: skip
-    return {"data": traces, "layout": layout(110 + max(260, 150 * len(memories)), **changes)}
+    changes["margin"] = {"l": 96, "r": 24, "t": 28, "b": 48}
+    return {"data": traces, "layout": layout(80 + max(260, 150 * len(memories)), **changes)}
 
 
 def _describe_use(use: SlotUse) -> str:
@@ -399,4 +390,4 @@ def _byte_bars(
         "yaxis": axis("", type="category", fixedrange=True, ticks="", **category),
         "margin": {"l": 72, "r": 24, "t": 16, "b": 48},
     }
-    return {"data": traces, "layout": layout(_pixels(rows, 120), **changes)}
+    return {"data": traces, "layout": layout(_pixels(rows, 84), **changes)}

@@ -95,12 +95,10 @@ def roofline_figure(line: Roofline) -> Figure:
     )
     kernel: Json = {
         "type": "scatter",
-        "mode": "markers+text",
-        "name": "this kernel",
+        "mode": "markers",
+        "name": f"this kernel: {line.achieved:.4g} operations per cycle",
         "x": [line.intensity],
         "y": [line.achieved],
-        "text": [f"{line.achieved:.4g} operations per cycle"],
-        "textposition": "bottom right",
         "hovertemplate": f"<b>this kernel</b><br>{line.achieved:.4g} operations per cycle<br>"
         f"{line.intensity:.4g} operations per off-chip byte<br>"
         f"{line.achieved / line.bound:.1%} of its lower bound<extra></extra>",
@@ -113,7 +111,7 @@ def roofline_figure(line: Roofline) -> Figure:
         "yaxis": _log("operations per cycle", floor, roof * 2),
         "margin": {"l": 96, "r": 24, "t": 16, "b": 52},
     }
-    return {"data": [*traces, kernel], "layout": layout(400, **changes)}
+    return {"data": [*traces, kernel], "layout": layout(360, **changes)}
 
 
 def _log(title: str, low: float, high: float) -> Json:

@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from hwgen.report.banks import (
@@ -24,6 +23,7 @@ from hwgen.report.banks import (
 )
 from hwgen.report.figures import (
     Figure,
+    Json,
     breakdown,
     colours,
     memory_map,
@@ -35,6 +35,7 @@ from hwgen.report.figures_roofline import Roofline, roofline, roofline_figure
 from hwgen.report.movement import arithmetic, compulsory_bytes
 from hwgen.report.movement import memory_traffic as count_memory_traffic
 from hwgen.report.recording import Recording, record, slot_uses
+from hwgen.report.source_lines import Source, c_source, script_source
 from hwgen.report.text import Measured, measure
 
 if TYPE_CHECKING:
@@ -67,15 +68,18 @@ def page(compilation: Compiled, drawn: int = DRAWN_CALLS) -> str:
     Raises:
         HwgenError: as `simulate_timing`.
     """
-    from jinja2 import Environment, StrictUndefined
-
     c = compilation
     measured = measure(c)
     recording = record(c.program, c.hardware, c.timing, drawn)
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    text = files("hwgen.report").joinpath("page.html").read_text(encoding="utf-8")
     placed = _roofline(measured)
-    return environment.from_string(text).render(
+    sources = {
+        "c": c_source(c),
+        "script": script_source(_script(c), {n: n for n, _ in c.timing.calls}),
+    }
+    return rendered(
+        "page.html",
+        sources,
+        _figures(measured, recording, placed),
         name=c.workload.name,
         chip=c.hardware.name,
         sizes=", ".join(f"{n} = {v:,}" for n, v in c.workload.sizes),
@@ -93,9 +97,38 @@ def page(compilation: Compiled, drawn: int = DRAWN_CALLS) -> str:
         conflict_cycles=conflict_cycles(measured.timing, measured.shared_banks),
         program=highlighted(str(c.program)),
         explanations=_explanations(c),
-        figures=embedded(_figures(measured, recording, placed)),
+    )
+
+
+def rendered(
+    template: str,
+    sources: Mapping[str, Source],
+    figures: Mapping[str, Figure],
+    **values: object,
+) -> str:
+    """A page from its template. `sources`: the C (`c`) and the script, with the lines of bars."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        loader=PackageLoader("hwgen.report", ""),
+    )
+    return environment.get_template(template).render(
+        values,
+        c_source=sources["c"],
+        script_source=sources["script"],
+        places=embedded({name: dict(s.lines) for name, s in sources.items()}),
+        figures=embedded(figures),
         plotly=_plotly(),
     )
+
+
+def _script(compilation: Compiled) -> str:
+    from hwgen.scripting import script_of
+
+    return script_of(compilation)
 
 
 def _plotly() -> str:
@@ -104,9 +137,9 @@ def _plotly() -> str:
     return get()
 
 
-def embedded(figures: Mapping[str, Figure]) -> str:
-    """Figures as JSON that may stand inside a script element."""
-    text = json.dumps(figures, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+def embedded(data: Mapping[str, Json]) -> str:
+    """Data as JSON that may stand inside a script element."""
+    text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 

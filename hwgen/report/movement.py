@@ -62,6 +62,19 @@ def memory_traffic(program: KernelProgram, hardware: HardwareSpec) -> tuple[Memo
     )
 
 
+def call_bytes(
+    call: Call, program: KernelProgram, hardware: HardwareSpec, extents: tuple[int, ...]
+) -> tuple[int, int]:
+    """Off-chip bytes that one execution of a call reads and writes."""
+    intrinsic = hardware.intrinsic[call.intrinsic]
+    rule = offchip_operand(intrinsic, hardware)
+    if rule is None:
+        return 0, 0
+    times = iterations(call, program, () if call.kernel else extents)
+    size = times * call_span(intrinsic, rule, call) * _entry_bytes(rule, hardware)
+    return size * (rule.access != "write"), size * (rule.access != "read")
+
+
 def _tensor(program: KernelProgram, name: str) -> str:
     image = program.image.get(name)
     return image.tensor if image is not None else program.buffer[name].tensor

@@ -41,7 +41,8 @@ class Touched:
 @dataclass(frozen=True, slots=True)
 class RecordedCall:
     """One operation. `number`: its place in the stream; `site`: its call site, or -1;
-    `loops`: the variables of the loops around it; `waited`: cycles for a port of `waited_for`."""
+    `loops`: the variables of the loops around it; `waited`: cycles for a port of `waited_for`;
+    `pushes`, `pops`: queues of tokens, or flags, that it fills when it ends and waits for."""
 
     number: int
     unit: str
@@ -54,6 +55,8 @@ class RecordedCall:
     touched: tuple[Touched, ...] = ()
     waited: int = 0
     waited_for: str = ""
+    pushes: tuple[int, ...] = ()
+    pops: tuple[int, ...] = ()
 
     @property
     def cycles(self) -> int:
@@ -111,7 +114,7 @@ class _Recorder(Machine):
 
     def __init__(self, hardware: HardwareSpec, costs: Costs) -> None:
         super().__init__(hardware, costs, timeline=True)
-        self.sent: dict[str, list[tuple[int, tuple[int, ...]]]] = {
+        self.sent: dict[str, list[tuple[int, tuple[int, ...], Operation]]] = {
             unit.name: [] for unit in hardware.units
         }
         self._units = [unit.name for unit in hardware.units]
@@ -119,7 +122,7 @@ class _Recorder(Machine):
 
     def accept(self, operation: Operation, where: tuple[int, ...]) -> None:
         if operation.unit >= 0:  # A barrier is on no unit.
-            self.sent[self._units[operation.unit]].append((self.count, where))
+            self.sent[self._units[operation.unit]].append((self.count, where, operation))
         self.count += 1
         super().accept(operation, where)
 
@@ -173,10 +176,10 @@ def _record(
         entries.setdefault(entry.unit, []).append(entry)
     resolve = _Resolver(program, hardware, stream.variables)
     calls = [
-        resolve(number, where, entry)
+        replace(resolve(number, where, entry), pushes=sent_one.pushes, pops=sent_one.pops)
         for unit, sent in machine.sent.items()
         # Units are in order; what was sent last has not yet ended where the stream was cut.
-        for (number, where), entry in zip(sent, entries[unit], strict=False)
+        for (number, where, sent_one), entry in zip(sent, entries[unit], strict=False)
         if number < limit
     ]
     complete = not stream.truncated and machine.count <= limit

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from hwgen.errors import HwgenError
 from hwgen.model.bank_cycles import SharedBanks, shared_banks
 from hwgen.model.traffic import TensorTraffic, moved_bytes, off_chip_traffic
 from hwgen.report.banks import banked, conflict_lines
+from hwgen.report.refused import Refusal
 from hwgen.report.table import Cell, table
 
 if TYPE_CHECKING:
@@ -194,15 +194,20 @@ def _coded(measured: Measured) -> Iterator[str]:
         )
 
 
-def refusals(refused: Sequence[tuple[str, HwgenError]]) -> str:
-    """Workloads that a chip cannot run, with the reason and its repair."""
+def refusals(refused: Sequence[Refusal]) -> str:
+    """Workloads without a kernel, with who prevents it, the reason and its repair."""
     lines: list[str] = []
-    for name, error in refused:
-        d = error.diagnostic
-        lines.append(f"{name}: cannot run, [{d.code}] {d.message}")
+    for one in refused:
+        d = one.error.diagnostic
+        lines.append(f"{one.name}: cannot run, [{d.code}] {d.message}")
         lines += [
             f"  {label}: {text}"
-            for label, text in (("found", d.found), ("allowed", d.allowed), ("repair", d.repair))
+            for label, text in (
+                ("verdict", one.text),
+                ("found", d.found),
+                ("allowed", d.allowed),
+                ("repair", d.repair),
+            )
             if text
         ]
     return "\n".join(lines)

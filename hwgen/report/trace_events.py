@@ -1,23 +1,32 @@
 """A kernel's calls in the Chrome trace event format, which Perfetto and chrome://tracing open.
 
 One microsecond of the viewer is one cycle. Units are the threads of one process; the slots of the
-on-chip buffers are those of another. `trace(compile_kernel(workload, hardware))` is its text.
+on-chip buffers are those of another. Arrows lead from a call to the one that waits for its token;
+counters say what crosses the bus and what the memories hold. `trace(compile_kernel(workload,
+hardware))` is its text.
 
-Source: "Trace Event Format", the JSON object form with metadata (M) and complete (X) events.
+Source: "Trace Event Format", the JSON object form with metadata (M), complete (X), flow (s, f) and
+counter (C) events.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from hwgen.codegen.program import KernelProgram
+from hwgen.model.counting import nested_calls
 from hwgen.report.banks import BankUse, bank_uses
 from hwgen.report.figures import Json
+from hwgen.report.movement import call_bytes
 from hwgen.report.recording import RecordedCall, Recording, SlotUse, record, slot_uses
 
 if TYPE_CHECKING:
     from hwgen.compiled import Compiled
+    from hwgen.nest_pipeline import NestCompilation
     from hwgen.spec.hardware import HardwareSpec
 
 TRACED_CALLS = 10_000
@@ -37,7 +46,14 @@ def trace(compilation: Compiled, traced: int = TRACED_CALLS) -> str:
     recording = record(c.program, c.hardware, c.timing, traced)
     uses = slot_uses(recording, c.program)
     held = bank_uses(recording, c.program, c.hardware)
-    events = [*_units(recording), *_memories(uses), *_banks(held, recording, c.hardware)]
+    events = [
+        *_units(recording),
+        *token_flows(recording),
+        *bus_counters(recording, c.program, c.hardware),
+        *_memories(uses),
+        *occupancy_counters(uses),
+        *_banks(held, recording, c.hardware),
+    ]
     head: dict[str, Json] = {
         "kernel": c.program.name,
         "workload": c.workload.name,
@@ -48,6 +64,43 @@ def trace(compilation: Compiled, traced: int = TRACED_CALLS) -> str:
         "calls": recording.timing.operations,
         "calls one by one": len(recording.calls),
     }
+    return _text(head, events)
+
+
+def nest_trace(compilation: NestCompilation) -> str:
+    """The same of a kernel of a processor: an event per block, one after another, as the closed
+    form has them; rounded to cycles."""
+    c = compilation
+    events: list[Json] = [*_named(UNITS, "processor", ["blocks"])]
+    at = c.cost.start_cycles
+    rates: list[tuple[int, int, int, int]] = []
+    for block in c.cost.blocks:
+        start, end = round(at), round(at + block.cycles)
+        at += block.cycles
+        moved = round(block.memory_bytes)
+        args: dict[str, Json] = {
+            "arithmetic cycles": round(block.compute_cycles),
+            "memory cycles": round(block.memory_cycles),
+            "memory bytes": moved,
+        }
+        events.append(_complete(block.block, "block", UNITS, 1, start, end, args))
+        rates.append((start, end, moved, 0))
+    events += [
+        _counter(UNITS, "memory bytes per cycle", time, {"moved": read})
+        for time, (read, _) in steps(rates)
+    ]
+    head: dict[str, Json] = {
+        "kernel": c.source.name,
+        "workload": c.workload.name,
+        "sizes": dict(c.workload.sizes),
+        "chip": c.hardware.name,
+        "unit of time": "1 us is 1 cycle",
+        "cycles": c.cycles,
+    }
+    return _text(head, events)
+
+
+def _text(head: dict[str, Json], events: Iterable[Json]) -> str:
     lines = ",\n".join(json.dumps(e, separators=(",", ":")) for e in events)
     return (
         f'{{"displayTimeUnit":"ms","otherData":{json.dumps(head)},"traceEvents":[\n{lines}\n]}}\n'
@@ -91,6 +144,88 @@ def _units(recording: Recording) -> Iterator[Json]:
         yield _complete(
             "not shown one by one", "rest", UNITS, number, ends[unit.unit], timing.cycles, args
         )
+
+
+def token_flows(recording: Recording) -> Iterator[Json]:
+    """An arrow for each token or flag: from the end of the call that gives it to the start of the
+    one that waits for it. Queues are first in, first out."""
+    threads = {u.unit: number for number, u in enumerate(recording.timing.units, 1)}
+    given: dict[int, deque[RecordedCall]] = {}
+    number = 0
+    for call in sorted(recording.calls, key=lambda c: c.number):
+        for queue in call.pops:
+            if not given.get(queue):
+                continue  # Given by a call past those that are recorded one by one.
+            giver = given[queue].popleft()
+            number += 1
+            name = f"{giver.unit} to {call.unit}"
+            common: dict[str, Json] = {"name": name, "cat": "token", "id": number, "pid": UNITS}
+            # An arrow is tied to the slice around its time: the giver's last cycle.
+            tied = max(giver.start, giver.end - 1)
+            yield {**common, "ph": "s", "tid": threads[giver.unit], "ts": tied, "args": {}}
+            yield {
+                **common, "ph": "f", "bp": "e", "tid": threads[call.unit], "ts": call.start,
+                "args": {},
+            }  # fmt: skip
+        for queue in call.pushes:
+            given.setdefault(queue, deque()).append(call)
+
+
+def bus_counters(
+    recording: Recording, program: KernelProgram, hardware: HardwareSpec
+) -> Iterator[Json]:
+    """Bytes per cycle that cross the bus in each direction, each call's spread over its cycles."""
+    sites = {n.call.site: n.call for n in nested_calls(program.body)}
+    spans: list[tuple[int, int, int, int]] = []
+    for call in recording.calls:
+        site = sites.get(call.site)
+        if site is not None and site.intrinsic == call.name:
+            read, written = call_bytes(site, program, hardware, call.extents)
+            if read or written:
+                spans.append((call.start, call.end, read, written))
+    for time, (read, written) in steps(spans):
+        args: dict[str, Json] = {"read": read, "written": written}
+        yield _counter(UNITS, "off-chip bytes per cycle", time, args)
+
+
+def steps(
+    spans: Iterable[tuple[int, int, int, int]],
+) -> Iterator[tuple[int, tuple[float, float]]]:
+    """Rates over time, where they change, of spans (start, end, and two amounts)."""
+    changes: dict[int, tuple[Fraction, Fraction]] = {}
+    for start, end, first, second in spans:
+        length = max(1, end - start)
+        for time, sign in ((start, 1), (start + length, -1)):
+            one, two = changes.get(time, (Fraction(0), Fraction(0)))
+            more = Fraction(sign * first, length), Fraction(sign * second, length)
+            changes[time] = (one + more[0], two + more[1])
+    one = two = Fraction(0)
+    for time in sorted(changes):
+        more = changes[time]
+        one, two = one + more[0], two + more[1]
+        if any(more):
+            yield time, (round(float(one), 3), round(float(two), 3))
+
+
+def occupancy_counters(uses: Iterable[SlotUse]) -> Iterator[Json]:
+    """Entries of each memory that hold what is still used."""
+    changes: dict[str, Counter[int]] = {}
+    for use in uses:
+        mine = changes.setdefault(use.memory, Counter())
+        mine[use.start] += use.entries
+        mine[use.end] -= use.entries
+    for memory, mine in changes.items():
+        held = 0
+        for time in sorted(mine):
+            held += mine[time]
+            yield _counter(MEMORIES, f"{memory} entries in use", time, {"entries": held})
+
+
+def _counter(process: int, name: str, time: int, args: dict[str, Json]) -> Json:
+    return {
+        "name": name, "cat": "counter", "ph": "C", "pid": process, "tid": 0, "ts": time,
+        "args": args,
+    }  # fmt: skip
 
 
 def _args(call: RecordedCall) -> dict[str, Json]:

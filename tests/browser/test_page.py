@@ -1,56 +1,33 @@
 """The page in a real browser: it loads without complaint, shows every call, and answers.
 
+How it looks is in `test_layout.py`.
+
 Skipped where there is no Chromium, unless HWGEN_REQUIRE_BROWSER is set, as in CI.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import BrowserContext, FloatRect, Page, sync_playwright
+from playwright.sync_api import BrowserContext, FloatRect
 
 from hwgen.pipeline import Compilation, compile_kernel
 from hwgen.report.html import page
 from hwgen.report.recording import record
 from hwgen.spec.load import load_hardware, load_workload
+from tests.browser.chromium import Shown, chromium
 from tests.samples import chip, gemm_requant_workload, gemm_workload
 
-REQUIRED = "HWGEN_REQUIRE_BROWSER"
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-]
 BARS = "#timeline .bars .point"
 
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext]:
     """Chromium with a profile of its own."""
-    program = next((p for p in map(shutil.which, NAMES) if p is not None), None)
-    if program is None:
-        reason = f"no Chromium: none of {', '.join(NAMES)} is installed"
-        if os.environ.get(REQUIRED):
-            pytest.fail(f"{reason}, and {REQUIRED} is set")
-        pytest.skip(reason)
-    with sync_playwright() as playwright:
-        context = playwright.chromium.launch_persistent_context(
-            tmp_path_factory.mktemp("profile"),
-            executable_path=program,
-            headless=True,
-            args=ARGUMENTS,
-            viewport={"width": 1280, "height": 900},
-        )
+    with chromium(tmp_path_factory.mktemp("profile")) as context:
         yield context
-        context.close()
 
 
 @pytest.fixture(scope="module")
@@ -71,37 +48,6 @@ def banked() -> Compilation:
     root = Path(__file__).parents[2]
     workload = load_workload(root / "workloads" / "matmul.yaml", {"M": 64, "N": 64, "K": 128})
     return compile_kernel(workload, load_hardware(root / "hw_specs" / "vtcm_two_banks.yaml"))
-
-
-class Shown:
-    """A page in the browser, and what it said and asked for."""
-
-    def __init__(self, browser: BrowserContext, text: str, path: Path) -> None:
-        path.write_text(text, encoding="utf-8")
-        self.messages: list[str] = []
-        self.requests: list[str] = []
-        self.view: Page = browser.new_page()
-        self.view.on("console", lambda message: self.messages.append(message.text))
-        self.view.on("pageerror", lambda error: self.messages.append(str(error)))
-        self.view.on("request", lambda request: self.requests.append(request.url))
-        self.url = path.as_uri()
-        self.view.goto(self.url)
-        self.view.wait_for_selector("body[data-ready=yes]")
-
-    def number(self, expression: str) -> float:
-        """The value of a JavaScript expression."""
-        return float(self.view.evaluate(expression))
-
-    def until(self, condition: str) -> None:
-        """Wait for a JavaScript condition.
-
-        Playwright's own waiting evaluates text in the page, which the page's policy forbids.
-        """
-        for _ in range(100):
-            if self.view.evaluate(condition):
-                return
-            self.view.wait_for_timeout(50)
-        pytest.fail(f"not within five seconds: {condition}")
 
 
 @pytest.fixture
@@ -242,12 +188,6 @@ def test_no_button_sends_the_figure_away(shown: Shown) -> None:
         ".map(e => e.getAttribute('href') || e.getAttribute('src'))"
     )
     assert all(link.startswith(("#", "data:")) for link in links)
-
-
-@pytest.mark.parametrize("width", [1280, 800, 400])
-def test_nothing_sticks_out_to_the_right(shown: Shown, width: int) -> None:
-    shown.view.set_viewport_size({"width": width, "height": 900})
-    shown.until(f"document.documentElement.scrollWidth <= {width}")
 
 
 def test_a_request_would_be_refused_and_noticed(shown: Shown) -> None:

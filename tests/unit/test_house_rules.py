@@ -19,10 +19,9 @@ LAYERS = (
 ISL_MODULE = "hwgen/polyhedral/isl.py"
 CLOCKS = (
     "hwgen/polyhedral/search.py",  # the limit that --search-seconds asks for
-    "hwgen/cli/searching.py",  # the progress bar
+    "hwgen/cli/progress.py",  # the progress bar, and lines of progress
     "hwgen/cli/simulate.py",  # how long a run took, in words
     "hwgen/cli/nest.py",
-    "hwgen/cli/verify.py",  # lines of progress
 )
 """Who may look at a clock, and for what."""
 PRINTING_LAYERS = ("cli", "report")

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from hwgen.cli import main
-from hwgen.cli.app import NEST_STAGES, STAGES
+from hwgen.cli.stages import NEST_STAGES, STAGES
 from hwgen.model.compiled import CompiledKernel, have_compiler
 from hwgen.model.numeric import Array
 from hwgen.model.reference import random_inputs, run_reference
@@ -305,7 +305,7 @@ def test_a_header_that_promises_too_much_is_refused(tmp_path: Path, capsys: Text
 def test_a_wrong_result_is_an_error(monkeypatch: pytest.MonkeyPatch, capsys: Text) -> None:
     from hwgen.model import reference
 
-    def off_by_one(workload: Workload, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    def off_by_one(workload: Workload, inputs: Mapping[str, Array], **_: bool) -> dict[str, Array]:
         outputs = run_reference(workload, inputs)
         return {name: np.logical_not(array).astype(np.int8) for name, array in outputs.items()}
 

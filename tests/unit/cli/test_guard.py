@@ -209,19 +209,32 @@ def test_text_that_the_terminal_cannot_show_is_escaped(tmp_path: Path) -> None:
 
 
 SETTING = "import os, signal, sys, time; from hwgen.cli import inspect, main"
-WAITING = "def body(*_):\n    print('ready', flush=True)\n    while True: time.sleep(0.01)"
+WAITING = "def body(*_, **__):\n    print('ready', flush=True)\n    while True: time.sleep(0.01)"
 SHARED = """
-def body(*_):
+def body(*_, **__):
     from hwgen.verify.processes import each
     sleep = "__import__('time').sleep(60)"
     print(list(each(eval, [sleep, f"print('ready', flush=True) or {sleep}", sleep], 2)))
+"""
+CAMPAIGN = """
+def body(*_, **__):
+    from pathlib import Path
+    from hwgen.verify import campaign
+    run = campaign.Runner._run
+    def slow(self, case):
+        if self.known:  # Not the first, which is run before Hypothesis draws any.
+            print('ready', flush=True)
+            time.sleep(60)
+        return run(self, case)
+    campaign.Runner._run = slow
+    campaign.campaign(Path('hw_specs/vta.yaml'), [Path('workloads/add.yaml')], 9, 0)
 """
 LOST = """
 class Dying:
     def __del__(self):
         os.kill(os.getpid(), signal.SIGNAL)
         for _ in range(1000): pass
-def body(*_):
+def body(*_, **__):
     print('ready', flush=True)
     for _ in range(TIMES): Dying()
     while True: time.sleep(0.01)
@@ -244,7 +257,7 @@ def _command(body: str) -> subprocess.Popen[str]:
     return process
 
 
-@pytest.mark.parametrize("body", [WAITING, SHARED])
+@pytest.mark.parametrize("body", [WAITING, SHARED, CAMPAIGN], ids=["alone", "shared", "verify"])
 @pytest.mark.parametrize("everyone", [False, True])
 @pytest.mark.parametrize(
     ("sent", "status", "text"),

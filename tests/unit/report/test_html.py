@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from functools import cache
 from html.parser import HTMLParser
+from pathlib import Path
 
+import pytest
+
+from hwgen.nest_pipeline import NestCompilation, compile_nest
 from hwgen.pipeline import Compilation, PhasedCompilation, compile_kernel
 from hwgen.report.html import DRAWN_CALLS, embedded, highlighted, page
 from hwgen.report.movement import arithmetic
+from hwgen.report.nest_page import nest_page
+from hwgen.scripting import script_of
+from hwgen.spec.load import load_hardware, load_workload
 from tests.samples import chip, gemm_requant_workload, gemm_workload
 
 REFERENCES = ("src", "href", "action", "data", "poster", "srcset", "formaction", "xlink:href")
@@ -54,20 +62,34 @@ def small() -> str:
     return page(compiled())
 
 
-def test_the_page_refers_to_nothing_outside_itself() -> None:
-    elements = Elements(small()).elements
+@cache
+def nest() -> NestCompilation:
+    root = Path(__file__).resolve().parents[3]
+    workload = load_workload(root / "workloads" / "gemm_requant.yaml", {"M": 64})
+    return compile_nest(workload, load_hardware(root / "hw_specs" / "cpu_generic.yaml"))
+
+
+@cache
+def of_processor() -> str:
+    return nest_page(nest())
+
+
+@pytest.mark.parametrize("made", [small, of_processor])
+def test_the_page_refers_to_nothing_outside_itself(made: Callable[[], str]) -> None:
+    elements = Elements(made()).elements
     found = [v for _, attributes in elements for k, v in attributes.items() if k in REFERENCES]
     assert found
     assert all(v.startswith(("#", "data:")) for v in found), found
     assert not [tag for tag, _ in elements if tag in ("iframe", "object", "embed", "base", "form")]
-    style = re.findall(r"<style>(.*?)</style>", small(), re.DOTALL)
+    style = re.findall(r"<style>(.*?)</style>", made(), re.DOTALL)
     assert len(style) == 1
     assert "url(" not in style[0]
     assert "@import" not in style[0]
 
 
-def test_the_page_forbids_requests() -> None:
-    policies = [a for _, a in Elements(small()).elements if "http-equiv" in a]
+@pytest.mark.parametrize("made", [small, of_processor])
+def test_the_page_forbids_requests(made: Callable[[], str]) -> None:
+    policies = [a for _, a in Elements(made()).elements if "http-equiv" in a]
     assert [p["http-equiv"] for p in policies] == ["Content-Security-Policy"]
     rules = dict(rule.strip().split(" ", 1) for rule in policies[0]["content"].split(";"))
     assert rules["default-src"] == rules["form-action"] == rules["base-uri"] == "'none'"
@@ -157,3 +179,34 @@ def test_text_inside_scripts_and_programs_cannot_end_them() -> None:
     assert highlighted("for i in 0..<4: </pre>") == (
         "<b>for</b> i <b>in</b> 0..&lt;4: &lt;/pre&gt;"
     )
+
+
+def test_the_page_has_the_c_and_the_script_and_where_calls_are_in_them() -> None:
+    found = Elements(small())
+    assert compiled().source.c in found.text
+    assert script_of(compiled()) in found.text
+    places = json.loads(found.scripts[ids_of_scripts(found).index("places")])
+    figures = json.loads(found.scripts[ids_of_scripts(found).index("figures")])
+    bars = [p for t in figures["timeline"]["data"] for p in t["customdata"]]
+    sites = {site for _, site, _ in bars} - {"-1"}
+    assert sites
+    assert sites <= places["c"].keys()
+    assert {"gemm", "load_wgt"} <= places["script"].keys()
+
+
+def test_the_page_of_a_processor_has_its_figures_text_and_blocks() -> None:
+    c = nest()
+    found = Elements(of_processor())
+    assert nest_page(c) == of_processor()
+    assert c.source.text in found.text
+    assert c.script in found.text
+    for shown in (f"{c.cycles:,}", f"{c.bound:,}", f"{c.cost.memory_bytes:,}", str(c.report)):
+        assert shown in found.text
+    figures = json.loads(found.scripts[ids_of_scripts(found).index("figures")])
+    assert list(figures) == ["blocks", "bytes", "roofline"]
+    ends: dict[str, float] = {}
+    for trace in figures["blocks"]["data"]:
+        for row, begin, length in zip(trace["y"], trace["base"], trace["x"], strict=True):
+            ends[row] = begin + length
+    assert set(ends) == {b.block for b in c.cost.blocks} | {"starts of parallel loops"}
+    assert max(ends.values()) == pytest.approx(c.cycles, abs=1)

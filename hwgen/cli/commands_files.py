@@ -1,0 +1,132 @@
+"""`check`, `init`, `list` and `schema`: the commands about files."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Annotated, Optional
+
+import typer
+
+from hwgen.cli import complete
+from hwgen.cli.guard import guarded
+from hwgen.cli.options import JsonOption, SetOption, epilog
+
+commands = typer.Typer()
+
+
+class Sync(str, Enum):
+    """How a first chip of `init` orders its units."""
+
+    NONE = "none"
+    TOKENS = "tokens"
+    EVENTS = "events"
+    BARRIER = "barrier"
+    SCOREBOARD = "scoreboard"
+
+
+@commands.command(
+    epilog=epilog("check CHIP", "check my_chip.yaml --set NAME=2", "check CHIP --json")
+)
+def check(
+    spec: Annotated[
+        str,
+        typer.Argument(
+            metavar="SPEC",
+            help="A file, or a name that `hwgen list` shows.",
+            autocompletion=complete.chips,
+        ),
+    ],
+    settings: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Validate a chip's file and say what is in it.
+
+    Every error in it is said at once, each with its line.
+    """
+    with guarded("check" if as_json else ""):
+        from hwgen.cli import inspect
+
+        inspect.check(spec, settings or [], as_json=as_json)
+
+
+@commands.command(
+    epilog=epilog(
+        "init my_chip",
+        "init my_chip --units 3 --sync events",
+        "init my_chip --like CHIP",
+    )
+)
+def init(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The chip's name.")],
+    units: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(
+            min=1,
+            max=3,
+            metavar="N",
+            help="1: one unit does everything; 2: one moves data, one computes; 3: one loads, one "
+            "computes, one stores. Left out: 2.",
+        ),
+    ] = None,
+    sync: Annotated[
+        Optional[Sync],  # noqa: UP045
+        typer.Option(help="How units are ordered. Left out: tokens; none where there is one unit."),
+    ] = None,
+    like: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            metavar="SPEC",
+            help="Copy this chip's file under the new name instead.",
+            autocompletion=complete.chips,
+        ),
+    ] = None,
+) -> None:
+    """Write a first chip, a workload and a stub of the vendor's header here, to be changed.
+
+    The chip is complete: it compiles a GEMM as it is. Nothing that is there is replaced, but for
+    the schema that editors read.
+    """
+    if like is not None and (units is not None or sync is not None):
+        raise typer.BadParameter("the copied chip has units of its own", param_hint="'--like'")
+    count = units or (1 if sync is Sync.NONE else 2)
+    kind = sync or (Sync.NONE if count == 1 else Sync.TOKENS)
+    if (count == 1) != (kind is Sync.NONE):
+        said = "one unit needs none" if count == 1 else f"{count} units need some"
+        raise typer.BadParameter(said, param_hint="'--sync'")
+    if not (name.isascii() and name.isidentifier() and name[0] != "_"):
+        said = f"{name!r} is no name: letters, digits and _, a letter first"
+        raise typer.BadParameter(said, param_hint="'NAME'")
+    with guarded():
+        from hwgen.cli import init as body
+
+        if like is not None:
+            body.like(name, like)
+        else:
+            body.new_chip(name, count, kind)
+
+
+@commands.command("list", epilog=epilog("list", "list --json"))
+def list_(
+    *, as_json: Annotated[bool, typer.Option("--json", help="As JSON, with whole texts.")] = False
+) -> None:
+    """Show the chips and workloads that can be named: those here, and those that come with hwgen.
+
+    A file here hides one of the same name that comes with hwgen.
+    """
+    with guarded():
+        from hwgen.cli import listing
+
+        listing.show(as_json=as_json)
+
+
+@commands.command(epilog=epilog("schema > hwgen.schema.json", "schema --workload"))
+def schema(
+    workload: Annotated[
+        bool, typer.Option("--workload", help="The schema of workload files instead.")
+    ] = False,
+) -> None:
+    """Print the JSON Schema of chip files."""
+    with guarded():
+        from hwgen.cli import inspect
+
+        inspect.schema(workload=workload)

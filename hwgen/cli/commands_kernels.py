@@ -1,0 +1,304 @@
+"""`generate`, `simulate` and `explain`: the commands about one chip's kernels."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from hwgen.cli import complete
+from hwgen.cli.guard import guarded
+from hwgen.cli.options import (
+    CacheOption,
+    JsonOption,
+    NoAutoOption,
+    ReportOption,
+    ScriptOption,
+    SearchSecondsOption,
+    SeedOption,
+    SetOption,
+    SpecOption,
+    SweepOption,
+    TraceOption,
+    WorkloadOption,
+    epilog,
+    one,
+    path,
+)
+from hwgen.cli.pictures import Pictures
+from hwgen.cli.searching import Search
+from hwgen.cli.stages import NEST_STAGES, STAGES
+from hwgen.cli.target import Target
+
+commands = typer.Typer()
+
+
+class Engine(str, Enum):
+    """Who executes a kernel in `simulate`."""
+
+    BOTH = "both"
+    PYTHON = "python"
+    C = "c"
+
+
+class TargetName(str, Enum):
+    """What `generate` writes C for."""
+
+    HOST = "host"
+    FIRMWARE = "firmware"
+
+
+class Data(str, Enum):
+    """How `simulate` draws tensors that are not given."""
+
+    RANDOM = "random"
+    EXTREMES = "extremes"
+    SMALL = "small"
+
+
+@commands.command(
+    epilog=epilog(
+        "generate --spec CHIP --workload gemm -o out",
+        "generate --spec CHIP --workload gemm --set M=64 --stage schedule",
+        "generate --spec CHIP --workload gemm --stage emit > gemm.c",
+        "generate --spec CHIP --workload conv2d --search-seconds 5 --no-cache",
+        "generate --spec CHIP --workload gemm --report gemm.html --trace gemm.json",
+        "generate --spec CHIP --workload gemm --stage script > gemm.py",
+        "generate --spec CHIP --workload gemm --script gemm.py --no-auto",
+        "generate --spec LOOPS --workload gemm --stage script",
+        "generate --spec CHIP --workload gemm --target firmware --weights b=b.npy -o firmware",
+        "generate --spec CHIP --workload gemm --set M=1,16 --set N=64,256 --plot gemm.svg",
+        "generate --spec CHIP            (every workload that the chip can run)",
+    )
+)
+def generate(
+    *,
+    spec: SpecOption,
+    workloads: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option(
+            "--workload",
+            metavar="W",
+            help="A file, or a name that `hwgen list` shows; may be repeated. "
+            "Left out: all that the chip can run.",
+            autocompletion=complete.workloads,
+        ),
+    ] = None,
+    settings: SweepOption = None,
+    stage: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            metavar="NAME",
+            help=f"Print one stage's result: {', '.join(STAGES)}; for kernels that are loops on a "
+            f"processor {', '.join(NEST_STAGES)}.",
+            autocompletion=complete.stages,
+        ),
+    ] = None,
+    output: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="DIR",
+            parser=path,
+            help="Write NAME.c, NAME.h and NAME_model.c here; for firmware also what a program "
+            "needs to take them in.",
+        ),
+    ] = None,
+    target: Annotated[
+        TargetName,
+        typer.Option(
+            help="firmware: nothing takes memory from a heap; the caller gives a workspace."
+        ),
+    ] = TargetName.HOST,
+    weights: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option(
+            "--weights",
+            metavar="T=FILE.npy",
+            help="With --target firmware: values of a constant, compiled in as the chip reads "
+            "them; may be repeated.",
+        ),
+    ] = None,
+    report: ReportOption = None,
+    trace: TraceOption = None,
+    script: ScriptOption = None,
+    no_auto: NoAutoOption = False,
+    search_seconds: SearchSecondsOption = None,
+    no_cache: CacheOption = False,
+    plot: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(
+            "--plot",
+            metavar="FILE.svg",
+            parser=path,
+            help="With several values of a --set: write the picture of cycles against off-chip "
+            "bytes here too.",
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Compile workloads to C and report on them.
+
+    The report says what was decided, the cycles, and the lower bound on them. With several values
+    of a --set it is a table, and which of them are the best in cycles or off-chip bytes.
+    """
+    swept = any("," in text for text in settings or ())
+    of_one = {
+        "--stage": stage is not None,
+        "--output": output is not None,
+        "--target": target is TargetName.FIRMWARE,
+        "--report": report is not None,
+        "--trace": trace is not None,
+        "--script": script is not None,
+        "--no-auto": no_auto,
+    }
+    alone = next((option for option, given in of_one.items() if given), "")
+    if swept and alone:
+        said = "it is of one kernel, and --set has several values"
+        raise typer.BadParameter(said, param_hint=f"'{alone}'")
+    if plot is not None and (not swept or plot.suffix.lower() != ".svg"):
+        said = "it ends in .svg" if swept else "it goes with several values, as --set N=8,16"
+        raise typer.BadParameter(said, param_hint="'--plot'")
+    if as_json and stage is not None:
+        raise typer.BadParameter("a stage is text", param_hint="'--json'")
+    if script is not None and len(workloads or []) != 1:
+        raise typer.BadParameter("a script is for one workload", param_hint="'--script'")
+    if weights and (target is not TargetName.FIRMWARE or len(workloads or []) != 1):
+        said = "they are compiled into the firmware of one workload"
+        raise typer.BadParameter(said, param_hint="'--weights'")
+    with guarded("generate" if as_json else ""):
+        if swept:
+            from hwgen.cli.sweep import sweep
+
+            quiet = Search(search_seconds, cached=not no_cache, bar=False)
+            sweep(spec, workloads or [], settings or [], quiet, plot, as_json=as_json)
+            return
+        from hwgen.cli import generate as body
+        from hwgen.cli.nest import Script
+
+        search = Search(search_seconds, cached=not no_cache)
+        pictures = Pictures(report, trace)
+        asked = Script(script, auto=not no_auto)
+        made_for = Target(target is TargetName.FIRMWARE, tuple(weights or ()))
+        body.generate(
+            spec,
+            workloads or [],
+            settings or [],
+            stage,
+            output,
+            search,
+            pictures,
+            asked,
+            made_for,
+            as_json=as_json,
+        )
+
+
+@commands.command(
+    epilog=epilog(
+        "simulate --spec CHIP --workload gemm --seed 1",
+        "simulate --spec CHIP --workload gemm --input a=a.npy --output-dir results",
+        "simulate --spec CHIP --workload gemm --engine c",
+        "simulate --spec CHIP --workload gemm --script gemm.py --no-auto",
+        "simulate --spec CHIP --workload gemm --search-seconds 5 --no-cache",
+    )
+)
+def simulate(
+    *,
+    spec: SpecOption,
+    workload: WorkloadOption,
+    settings: SetOption = None,
+    inputs: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option(
+            "--input",
+            metavar="T=FILE.npy",
+            help="Values of an input tensor; may be repeated. Left out: random.",
+        ),
+    ] = None,
+    output_dir: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(
+            "--output-dir",
+            metavar="DIR",
+            parser=path,
+            help="Write every output as TENSOR.npy here.",
+        ),
+    ] = None,
+    seed: SeedOption = 0,
+    data: Annotated[
+        Data, typer.Option(help="How random tensors are drawn: extremes are the type's ends.")
+    ] = Data.RANDOM,
+    schedule: Annotated[
+        int,
+        typer.Option(min=0, metavar="RANK", help="Take the schedule of this rank; 0: the best."),
+    ] = 0,
+    engine: Annotated[
+        Engine,
+        typer.Option(
+            help="The simulator in Python, the emitted C (with $CFLAGS; of units, on the generated "
+            "C model), or both, the C where there is a compiler."
+        ),
+    ] = Engine.BOTH,
+    report: ReportOption = None,
+    trace: TraceOption = None,
+    script: ScriptOption = None,
+    no_auto: NoAutoOption = False,
+    search_seconds: SearchSecondsOption = None,
+    no_cache: CacheOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a compiled workload, simulated and as C, and compare it with the reference.
+
+    Prints the cycles, how busy each unit was, the traffic and conflicts. Exit status 1 where the
+    outputs differ.
+    """
+    wanted = one(workload)
+    if schedule and (script is not None or no_auto):
+        raise typer.BadParameter("a script has one schedule", param_hint="'--schedule'")
+    with guarded("simulate" if as_json else ""):
+        from hwgen.cli import simulate as body
+        from hwgen.cli.nest import Script
+
+        body.simulate(
+            spec=spec,
+            workload=wanted,
+            settings=settings or [],
+            inputs=inputs or [],
+            output_dir=output_dir,
+            seed=seed,
+            data=data.value,
+            schedule=schedule,
+            engine=engine.value,
+            search=Search(search_seconds, cached=not no_cache),
+            pictures=Pictures(report, trace),
+            script=Script(script, auto=not no_auto),
+            as_json=as_json,
+        )
+
+
+@commands.command(
+    epilog=epilog(
+        "explain --spec CHIP --workload gemm",
+        "explain --spec CHIP --workload depthwise_conv2d",
+    )
+)
+def explain(
+    spec: SpecOption,
+    workload: WorkloadOption,
+    settings: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say how each intrinsic matches, or why it does not.
+
+    For each statement and intrinsic: the binding, or the first condition that fails and the
+    nearest repair.
+    """
+    wanted = one(workload)
+    with guarded("explain" if as_json else ""):
+        from hwgen.cli import inspect
+
+        inspect.explain(spec, wanted, settings or [], as_json=as_json)

@@ -1,0 +1,138 @@
+"""`verify`: campaigns of random kernels, schedules, chips and workloads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from hwgen.cli import complete
+from hwgen.cli.guard import guarded
+from hwgen.cli.options import JsonOption, SeedOption, SetOption, epilog, path
+
+EXAMPLES = 25
+"""Of each workload."""
+FAILURES = Path("hwgen_failures")
+"""Where `--chips` writes."""
+
+commands = typer.Typer()
+
+
+@commands.command(
+    epilog=epilog(
+        "verify --spec CHIP",
+        "verify --spec CHIP --workload gemm --examples 200 --seed 7",
+        "verify --spec LOOPS --schedules 1000",
+        "verify --chips 200 --seed 1     (of no chip: of chips that are drawn too)",
+        "verify --workloads 100          (what every chip compiles of natural workloads)",
+    )
+)
+def verify(
+    *,
+    spec: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            "--spec",
+            metavar="SPEC",
+            help="The chip: a file, or a name that `hwgen list` shows. May be left out with "
+            "--chips or --workloads.",
+            autocompletion=complete.chips,
+        ),
+    ] = None,
+    workloads: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option(
+            "--workload",
+            metavar="W",
+            help="May be repeated. Left out: every workload.",
+            autocompletion=complete.workloads,
+        ),
+    ] = None,
+    settings: SetOption = None,
+    examples: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(min=1, metavar="N", help=f"Examples per workload; left out: {EXAMPLES}."),
+    ] = None,
+    schedules: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Instead: N random sequences of scheduling primitives, on workloads drawn too.",
+        ),
+    ] = None,
+    chips: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Instead: N random chips, or variants of SPEC, each with a workload drawn too.",
+        ),
+    ] = None,
+    natural: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(
+            "--workloads",
+            min=1,
+            metavar="N",
+            help="Instead: N natural workloads; the share that SPEC, or every chip, compiles.",
+        ),
+    ] = None,
+    jobs: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="With --chips or --workloads: processes; left out: one for each core.",
+        ),
+    ] = None,
+    output: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="DIR",
+            parser=path,
+            help=f"With --chips: where failures are written; left out: {FAILURES}.",
+        ),
+    ] = None,
+    seed: SeedOption = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Look for a kernel that is wrong, with random sizes, data and schedules.
+
+    Every example is compiled and checked in every way there is. A failure is reduced to the
+    smallest one and printed as a command; the exit status is then 1.
+    """
+    campaigns = {"--chips": chips, "--schedules": schedules, "--workloads": natural}
+    asked = [option for option, count in campaigns.items() if count is not None]
+    drawn = asked[0] if asked else ""
+    if spec is None and drawn not in ("--chips", "--workloads"):
+        raise typer.BadParameter("name a chip, or draw some with --chips", param_hint="'--spec'")
+    if len(asked) > 1:
+        raise typer.BadParameter(f"one of {' and '.join(asked)}", param_hint=f"'{asked[1]}'")
+    if drawn and (workloads or settings):
+        raise typer.BadParameter("workloads and sizes are drawn too", param_hint=f"'{drawn}'")
+    if drawn and examples is not None:
+        hint = "'--examples'"
+        raise typer.BadParameter(f"it counts examples of a workload, not {drawn}", param_hint=hint)
+    if jobs is not None and drawn not in ("--chips", "--workloads"):
+        raise typer.BadParameter("it goes with --chips or --workloads", param_hint="'--jobs'")
+    if output is not None and chips is None:
+        raise typer.BadParameter("it goes with --chips alone", param_hint="'--output'")
+    with guarded("verify" if as_json else ""):
+        from hwgen.cli import verify as body
+
+        if chips is not None:
+            body.verify_chips(spec, chips, seed, jobs, output or FAILURES, as_json=as_json)
+            return
+        if natural is not None:
+            body.verify_workloads(spec, natural, seed, jobs, as_json=as_json)
+            return
+        assert spec is not None
+        if schedules is not None:
+            body.verify_schedules(spec, schedules, seed, as_json=as_json)
+            return
+        wanted, count = workloads or [], examples or EXAMPLES
+        body.verify(spec, wanted, settings or [], count, seed, as_json=as_json)

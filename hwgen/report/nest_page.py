@@ -1,0 +1,185 @@
+"""The page of a kernel of a processor: its blocks with the text and the script, and its roofline.
+
+The cycles are those of the closed form that the schedule was chosen by: block by block, no call is
+timed one by one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hwgen.report.figures import COLOURS, ROW, Figure, Json, axis, layout
+from hwgen.report.figures_roofline import Roofline, roofline_figure
+from hwgen.report.html import Headline, Table, highlighted, rendered
+from hwgen.report.movement import arithmetic
+from hwgen.report.source_lines import nest_source, script_source
+
+if TYPE_CHECKING:
+    from hwgen.nest_pipeline import NestCompilation
+    from hwgen.polyhedral.nest.cost import BlockCost
+
+ARITHMETIC, MEMORY = "limited by arithmetic", "limited by the memory"
+STARTS = "starts of parallel loops"
+_LANGUAGES = {"c": "C", "cuda": "CUDA"}
+
+
+def nest_page(compilation: NestCompilation) -> str:
+    """The HTML page of a kernel of a processor."""
+    c = compilation
+    processor = c.hardware.processor
+    assert processor is not None
+    placed = _roofline(c, processor.memory_bytes_per_cycle)
+    blocks = {b.block: b.block for b in c.cost.blocks}
+    return rendered(
+        "nest_page.html",
+        {"c": nest_source(c), "script": script_source(c.script, blocks)},
+        nest_figures(c, placed),
+        name=c.workload.name,
+        chip=c.hardware.name,
+        sizes=", ".join(f"{n} = {v:,}" for n, v in c.workload.sizes),
+        parameters=", ".join(f"{n} = {v:,}" for n, v in c.hardware.parameters),
+        statements=[str(s) for s in c.workload.statements],
+        headlines=_headlines(c),
+        language=_LANGUAGES.get(processor.language, processor.language),
+        blocks=_blocks(c),
+        roofline=placed,
+        program=highlighted(str(c.schedule)),
+        search=str(c.report or "none: the script was taken as it is"),
+    )
+
+
+def nest_figures(compilation: NestCompilation, placed: Roofline) -> dict[str, Figure]:
+    """Every figure of the page, by name, in the page's order; plain data for plotly."""
+    names = [b.block for b in compilation.cost.blocks]
+    return {
+        "blocks": _cycles_figure(compilation, names),
+        "bytes": _bytes_figure(compilation, names),
+        "roofline": roofline_figure(placed),
+    }
+
+
+def _cycles_figure(compilation: NestCompilation, names: list[str]) -> Figure:
+    cost = compilation.cost
+    traces: list[Json] = []
+    begins: dict[str, float] = {}
+    at = cost.start_cycles
+    for b in cost.blocks:
+        begins[b.block] = at
+        at += b.cycles
+    rows = [STARTS, *names] if cost.start_cycles else names
+    for title, colour, of_memory in ((ARITHMETIC, COLOURS[0], False), (MEMORY, COLOURS[1], True)):
+        mine = [b for b in cost.blocks if (b.memory_cycles > b.compute_cycles) == of_memory]
+        if mine:
+            traces.append(
+                _bars(
+                    title,
+                    colour,
+                    [b.block for b in mine],
+                    [b.cycles for b in mine],
+                    [begins[b.block] for b in mine],
+                    [[_describe(b, begins[b.block]), b.block, b.block] for b in mine],
+                )
+            )
+    if cost.start_cycles:
+        told = f"<b>{STARTS}</b><br>{round(cost.start_cycles):,} cycles"
+        traces.append(
+            _bars(STARTS, "#9aa5b1", [STARTS], [cost.start_cycles], [0.0], [[told, "", ""]])
+        )
+    return {"data": traces, "layout": _rows(rows, axis("cycles", range=[0, compilation.cycles]))}
+
+
+def _bytes_figure(compilation: NestCompilation, names: list[str]) -> Figure:
+    moved = [round(b.memory_bytes) for b in compilation.cost.blocks]
+    told: list[Json] = [
+        [f"<b>{name}</b><br>{count:,} bytes", name, name]
+        for name, count in zip(names, moved, strict=True)
+    ]
+    bars = _bars("bytes", COLOURS[5], names, moved, [0.0] * len(names), told)
+    across = axis("bytes", tickformat="~s", fixedrange=True, rangemode="tozero")
+    return {"data": [bars], "layout": _rows(names, across)}
+
+
+def _rows(names: list[str], across: Json) -> dict[str, Json]:
+    down = axis(
+        "",
+        type="category",
+        categoryorder="array",
+        categoryarray=names[::-1],
+        range=[-0.5, len(names) - 0.5],
+        fixedrange=True,
+        ticks="",
+        automargin=True,
+    )
+    return layout(84 + ROW * len(names), xaxis=across, yaxis=down)
+
+
+def _bars(
+    name: str,
+    colour: str,
+    rows: list[str],
+    lengths: list[float] | list[int],
+    begins: list[float],
+    told: list[Json],
+) -> Json:
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "name": name,
+        "y": rows,
+        "x": lengths,
+        "base": begins,
+        "width": 0.72,
+        "customdata": told,
+        "hovertemplate": "%{customdata[0]}<extra></extra>",
+        "marker": {"color": colour},
+    }
+
+
+def _describe(block: BlockCost, begin: float) -> str:
+    return (
+        f"<b>{block.block}</b><br>{round(begin):,} to {round(begin + block.cycles):,}: "
+        f"{round(block.cycles):,} cycles<br>arithmetic {round(block.compute_cycles):,}, "
+        f"memory {round(block.memory_cycles):,} cycles<br>{round(block.memory_bytes):,} bytes"
+    )
+
+
+def _roofline(compilation: NestCompilation, bytes_per_cycle: int) -> Roofline:
+    c = compilation
+    operations = arithmetic(c.workload.statements)
+    moved = max(1, c.cost.memory_bytes)
+    return Roofline(
+        operations,
+        operations / moved,
+        operations / c.cycles,
+        operations / max(1, c.bound),
+        "",
+        0.0,
+        float(bytes_per_cycle),
+    )
+
+
+def _headlines(compilation: NestCompilation) -> list[Headline]:
+    c = compilation
+    most = max(c.cost.blocks, key=lambda b: b.cycles)
+    return [
+        Headline("Cycles", f"{c.cycles:,}", "closed form"),
+        Headline("Lower bound", f"{c.bound:,}", "of any schedule"),
+        Headline("Ratio", f"{c.cycles / c.bound:.3f}", "cycles over the lower bound"),
+        Headline("Longest block", most.block, f"{most.cycles / c.cycles:.1%} of all cycles"),
+        Headline("Memory bytes", f"{c.cost.memory_bytes:,}", "to and from memory"),
+    ]
+
+
+def _blocks(compilation: NestCompilation) -> Table:
+    rows = tuple(
+        (
+            b.block,
+            f"{round(b.cycles):,}",
+            f"{round(b.compute_cycles):,}",
+            f"{round(b.memory_cycles):,}",
+            f"{round(b.memory_bytes):,}",
+        )
+        for b in compilation.cost.blocks
+    )
+    numbers = ("cycles", "arithmetic", "memory", "bytes")
+    return Table((("block", False), *((n, True) for n in numbers)), rows)

@@ -1,0 +1,241 @@
+"""Kernels, explanations and campaigns as plain data, for `--json` (docs/cli.md has the keys)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from hwgen.errors import Diagnostic
+from hwgen.report.refused import Refusal
+
+if TYPE_CHECKING:
+    from hwgen.nest_pipeline import NestCompilation
+    from hwgen.polyhedral.explain import Explanation
+    from hwgen.polyhedral.scop import Scop
+    from hwgen.report.text import Measured
+    from hwgen.spec.hardware import HardwareSpec
+    from hwgen.verify.campaign import CampaignReport
+    from hwgen.verify.chips.campaign import ChipReport
+    from hwgen.verify.natural.campaign import NaturalReport
+    from hwgen.verify.schedules import ScheduleReport
+
+Json = str | int | float | bool | None | Sequence["Json"] | Mapping[str, "Json"]
+Record = dict[str, Json]
+
+
+def error_record(diagnostic: Diagnostic) -> Record:
+    """An error; what is unknown of it is null or empty."""
+    where = diagnostic.location
+    return {
+        "code": diagnostic.code,
+        "message": diagnostic.message,
+        "file": where.file if where else None,
+        "line": (where.line or None) if where else None,
+        "column": (where.column or None) if where else None,
+        "field": diagnostic.field,
+        "found": diagnostic.found,
+        "allowed": diagnostic.allowed,
+        "repair": diagnostic.repair,
+    }
+
+
+def chip_record(hardware: HardwareSpec) -> Record:
+    """What a chip has, by name."""
+    return {
+        "chip": hardware.name,
+        "parameters": dict(hardware.parameters),
+        "memories": [m.name for m in hardware.memories],
+        "units": [u.name for u in hardware.units],
+        "intrinsics": [i.name for i in hardware.intrinsics],
+        "processor": hardware.processor is not None,
+    }
+
+
+def kernel_record(measured: Measured) -> Record:
+    """A kernel of units: cycles and bytes."""
+    c, timing, bound = measured.compilation, measured.timing, measured.bound
+    return {
+        "workload": c.workload.name,
+        "chip": c.hardware.name,
+        "sizes": dict(c.workload.sizes),
+        "parameters": dict(c.hardware.parameters),
+        "function": c.source.function,
+        "cycles": timing.cycles,
+        "exact": timing.exact,
+        "lower_bound_cycles": bound.cycles,
+        "bound_by": bound.resource,
+        "off_chip_bytes": measured.off_chip_bytes,
+        "main_intrinsic": c.main_intrinsic,
+        "traffic": [
+            {
+                "tensor": t.tensor,
+                "role": t.role,
+                "loaded_bytes": t.loaded,
+                "stored_bytes": t.stored,
+                "tensor_bytes": t.size,
+            }
+            for t in measured.traffic
+        ],
+        "units": [
+            {
+                "unit": u.unit,
+                "busy_cycles": u.busy,
+                "waits_for_units_cycles": u.tokens,
+                "bus_cycles": u.bus,
+                "fetch_cycles": u.fetch,
+                "queue_cycles": u.queue,
+                "bank_cycles": u.banks,
+            }
+            for u in timing.units
+        ],
+        "buffers": [
+            {
+                "buffer": b.name,
+                "memory": b.memory,
+                "tensor": b.tensor,
+                "first_entry": b.base,
+                "entries": b.entries,
+                "slots": b.slots,
+            }
+            for b in c.program.buffers
+        ],
+        "notes": list(c.notes),
+        "search_cut_short": list(c.ended_by),
+    }
+
+
+def nest_record(compilation: NestCompilation) -> Record:
+    """A kernel of a processor: the same keys, as far as it has them, and its blocks."""
+    c = compilation
+    return {
+        "workload": c.workload.name,
+        "chip": c.hardware.name,
+        "sizes": dict(c.workload.sizes),
+        "parameters": dict(c.hardware.parameters),
+        "function": c.source.name,
+        "cycles": c.cycles,
+        "lower_bound_cycles": c.bound,
+        "off_chip_bytes": c.cost.memory_bytes,
+        "blocks": [
+            {
+                "block": b.block,
+                "cycles": round(b.cycles),
+                "arithmetic_cycles": round(b.compute_cycles),
+                "memory_bytes": round(b.memory_bytes),
+            }
+            for b in c.cost.blocks
+        ],
+        "script": c.script.splitlines(),
+    }
+
+
+def refusal_records(refused: Iterable[Refusal]) -> list[Record]:
+    """Workloads without a kernel, with who prevents it."""
+    return [
+        {
+            "workload": r.name,
+            "verdict": r.verdict,
+            "because": r.because,
+            "error": error_record(r.error.diagnostic),
+        }
+        for r in refused
+    ]
+
+
+def statement_records(scop: Scop, found: Sequence[Explanation]) -> list[Record]:
+    """Statements, each against every intrinsic."""
+    return [
+        {
+            "statement": statement.name,
+            "text": str(statement),
+            "intrinsics": [
+                {
+                    "intrinsic": e.intrinsic,
+                    "matches": bool(e.binding),
+                    "binding": e.binding,
+                    "reason": e.reason,
+                    "repair": e.repair,
+                }
+                for e in found
+                if e.statement == statement.name
+            ],
+        }
+        for statement in scop.statements
+    ]
+
+
+def campaign_record(report: CampaignReport) -> Record:
+    """A campaign of random sizes, data and schedules."""
+    return {
+        "seed": report.seed,
+        "results": [
+            {
+                "workload": r.workload,
+                "runnable": r.runnable,
+                "passed": r.passed,
+                "refused": r.refused,
+                "ran_c": r.c_runs,
+                "reason": r.reason,
+                "failure": None
+                if r.failure is None
+                else {"message": r.failure.message, "reproduce": r.failure.command},
+            }
+            for r in report.results
+        ],
+    }
+
+
+def schedules_record(report: ScheduleReport) -> Record:
+    """A campaign of random schedules."""
+    tally = report.tally
+    return {
+        "seed": report.seed,
+        "sequences": tally.sequences,
+        "calls_tried": dict(sorted(tally.tried.items())),
+        "calls_taken": dict(sorted(tally.taken.items())),
+        "schedules_refused": dict(sorted(tally.lowering.items())),
+        "right": tally.checked,
+        "not_run": tally.unrun,
+        "not_compared": tally.inexact,
+        "failures": [
+            {
+                "kind": f.kind,
+                "message": f.message,
+                "data_seed": f.case.seed,
+                "script": [str(c) for c in f.case.calls],
+            }
+            for f in report.failures
+        ],
+    }
+
+
+def chips_record(report: ChipReport) -> Record:
+    """A campaign of random chips."""
+    tally = report.tally
+    return {
+        "seed": report.seed,
+        "drawn": tally.drawn,
+        "right": tally.count("equal"),
+        "ran_c": tally.c_runs,
+        "files_refused": dict(sorted(tally.unread.items())),
+        "kernels_refused": dict(sorted(tally.refused.items())),
+        "wrong": tally.count("wrong"),
+        "failures": [f.number for f in report.failures],
+    }
+
+
+def natural_record(report: NaturalReport) -> Record:
+    """A campaign of natural workloads."""
+    return {
+        "seed": report.seed,
+        "chips": [
+            {
+                "chip": c.chip.stem,
+                "drawn": c.drawn.total(),
+                "right": c.ran,
+                "refused": dict(sorted(c.codes.items())),
+                "wrong": [{"code": o.code, "message": o.message} for o in c.wrong],
+            }
+            for c in report.chips
+        ],
+    }

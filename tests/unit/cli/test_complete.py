@@ -1,0 +1,117 @@
+"""What the shell completes, asked as the scripts of the shells ask."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hwgen.cli.stages import NEST_STAGES, STAGES
+from tests.samples import CHIPS_WITH_UNITS
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def asked(*words: str, folder: Path = ROOT, shell: str = "bash") -> list[str]:
+    """What may stand in the place of the last word."""
+    line = ["hwgen", *words]
+    environment = {
+        "bash": {"COMP_WORDS": "\n".join(line), "COMP_CWORD": str(len(words))},
+        "zsh": {"_TYPER_COMPLETE_ARGS": " ".join(line)},
+        "fish": {
+            "_TYPER_COMPLETE_ARGS": " ".join(line),
+            "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+        },
+    }[shell]
+    done = subprocess.run(
+        [sys.executable, "-m", "hwgen"],
+        env=os.environ | environment | {"_HWGEN_COMPLETE": f"complete_{shell}"},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stderr == ""
+    return done.stdout.split()
+
+
+def test_chips_by_name() -> None:
+    for command in (["check"], ["generate", "--spec"], ["verify", "--spec"], ["init", "--like"]):
+        found = asked(*command, "v")
+        assert found == sorted(p.stem for p in CHIPS_WITH_UNITS if p.stem.startswith("v"))
+        assert "vta" in found
+
+
+def test_workloads_by_name_and_in_their_folders() -> None:
+    assert asked("generate", "--spec", "vta", "--workload", "gem") == [
+        "gemm", "gemm_requant", "gemm_scaled",
+    ]  # fmt: skip
+    folder = ROOT / "workloads" / "quantised"
+    assert asked("simulate", "--workload", "quantised/") == [
+        f"quantised/{p.stem}" for p in sorted(folder.glob("*.yaml"))
+    ]
+
+
+def test_what_is_in_the_current_folder_too(tmp_path: Path) -> None:
+    (tmp_path / "hw_specs").mkdir()
+    (tmp_path / "hw_specs" / "vector8.yaml").write_text("no chip, and nobody reads it\n")
+    assert "vector8" in asked("check", "v", folder=tmp_path)
+
+
+def test_stages() -> None:
+    every = list(dict.fromkeys((*STAGES, *NEST_STAGES)))
+    assert asked("generate", "--stage", "") == every
+    assert asked("generate", "--stage", "s") == [s for s in every if s.startswith("s")]
+
+
+def test_codes_and_commands() -> None:
+    assert asked("help", "H42") == ["H420", "H421", "H422", "H423", "H424"]
+    assert asked("help", "ge") == ["generate"]
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_other_shells_get_the_same(shell: str) -> None:
+    assert "vta" in " ".join(asked("check", "vt", shell=shell))
+
+
+def test_nothing_is_offered_for_a_path() -> None:
+    """So that the shell completes files."""
+    assert asked("check", "./hw_specs/v") == []
+
+
+def test_completing_loads_nothing_heavy() -> None:
+    heavy = ("numpy", "sympy", "islpy", "hypothesis", "rich", "ruamel", "lark", "jinja2")
+    code = (
+        "import sys\nfrom hwgen.cli import main\nmain([])\n"
+        f"print(sorted(set({heavy!r}) & set(sys.modules)), file=sys.stderr)"
+    )
+    environment = {
+        "COMP_WORDS": "hwgen generate --workload ge",
+        "COMP_CWORD": "3",
+        "_HWGEN_COMPLETE": "complete_bash",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | environment,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "gemm" in done.stdout.split()
+    assert done.stderr == "[]\n"
+
+
+def test_the_script_of_a_shell_is_printed() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "hwgen", "--show-completion", "bash"],
+        env=os.environ | {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "complete" in done.stdout
+    assert "_HWGEN_COMPLETE=complete_bash" in done.stdout
