@@ -13,7 +13,9 @@ from hwgen.codegen.lower.bands import unbanded
 from hwgen.codegen.lower.beginnings import begun
 from hwgen.codegen.lower.blocks import Covered, covered
 from hwgen.codegen.lower.conflicts import Box
+from hwgen.codegen.lower.idle import without_idle
 from hwgen.codegen.lower.lanes import lanes_of
+from hwgen.codegen.lower.literals import with_literals
 from hwgen.codegen.lower.live import addresses, apart
 from hwgen.codegen.lower.meetings import meetings
 from hwgen.codegen.lower.nests import peeled
@@ -100,7 +102,7 @@ def _units(region: Region, hardware: HardwareSpec) -> tuple[Part, KernelProgram]
     """What units run."""
     workload = region.workload
     views = views_of(workload)
-    cover = spread(covered(region.state, region.homes, hardware, views))
+    cover = spread(covered(without_idle(region.state), region.homes, hardware, views))
     cover = begun(cover, hardware)
     lanes = lanes_of(cover)
     where = in_best_order(cover, places(cover, hardware, lanes), lanes.whole)
@@ -132,7 +134,7 @@ def _units(region: Region, hardware: HardwareSpec) -> tuple[Part, KernelProgram]
         images=tuple(images),
         buffers=tuple(buffers.values()),
         kernels=tuple(kernels),
-        body=folded(body),
+        body=with_literals(folded(body), hardware),
     )
     return Part(cover, where, lanes.whole), program
 
