@@ -8,6 +8,7 @@ from functools import cached_property
 from math import prod
 
 from hwgen.codegen.layout import BufferLayout
+from hwgen.codegen.lower.literals import with_literals
 from hwgen.codegen.program import KernelProgram
 from hwgen.compiled import Compiled
 from hwgen.errors import HwgenError
@@ -58,9 +59,10 @@ class Kernel(Brief):
     @classmethod
     def of(cls, tiling: Tiling, made: TreeCompilation) -> Kernel:
         """The kernel of a tiling."""
-        moved = off_chip_traffic(made.program, made.hardware, made.workload)
+        program = made.lowered.program
+        moved = off_chip_traffic(program, made.hardware, made.workload)
         total = sum(t.loaded + t.stored for t in moved)
-        return cls(tiling, made, made.program, made.timing, total)
+        return cls(tiling, made, program, made.timing, total)
 
     def brief(self) -> str:
         return f"{self.program.name}: {self.cycles:,} cycles, {self.offchip_bytes:,} bytes off chip"
@@ -120,7 +122,11 @@ class Compilation(Compiled):
 
     @property
     def program(self) -> KernelProgram:
-        return self.kernel.program
+        return self._with_literals
+
+    @cached_property
+    def _with_literals(self) -> KernelProgram:
+        return with_literals(self.kernel.program, self.hardware)
 
     @property
     def layouts(self) -> Mapping[str, BufferLayout]:

@@ -12,11 +12,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hwgen.codegen.emit_c import emit
+from hwgen.codegen.lower.literals import with_literals
 from hwgen.codegen.program import Call, If, Loop, Node, calls
 from hwgen.compiled import Compiled
 from hwgen.errors import HwgenError
 from hwgen.model.c_compiler import load_library
 from hwgen.model.compiled import have_compiler
+from hwgen.model.timing import simulate_timing
 from hwgen.schedule import Schedule
 from hwgen.scripting import compile_script
 from hwgen.spec.expression import Const
@@ -152,6 +155,21 @@ def test_every_register_has_a_name() -> None:
     assert used == set(range(26))
     (declared,) = re.findall(r"^ *__m512 (.*);$", kernel.source.c, re.MULTILINE)
     assert len(declared.split(", ")) == len(used)
+
+
+def test_the_program_with_names_is_the_one_that_was_estimated() -> None:
+    """The same calls in the same order; once they have names, nothing is left to do."""
+    made = compile_tree(Schedule(product(25, 33, 40), chip()).replay(SCRIPT))
+    full = simulate_timing(made.program, chip())
+    assert made.timing.cycles == full.cycles == simulate_timing(made.lowered.program, chip()).cycles
+    assert with_literals(made.program, chip()) == made.program
+
+
+def test_an_address_that_is_no_number_is_not_emitted() -> None:
+    made = compile_tree(Schedule(product(24, 64, 32), chip()).replay(SCRIPT))
+    with pytest.raises(HwgenError, match="is no number") as caught:
+        emit(made.lowered.program, chip(), made.workload)
+    assert caught.value.code == "H602"
 
 
 SLOTS = "s.double_buffer(b_zmm, 2)\ns.shift(b_zmm, 'k', -1)\n"

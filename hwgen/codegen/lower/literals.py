@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import count
 from math import gcd, lcm
 
-from hwgen.codegen.program import Call, If, Loop, Node, Sync, calls
+from hwgen.codegen.program import Call, If, KernelProgram, Loop, Node, Sync, calls
 from hwgen.codegen.rewrite import bind, simplify
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.affine import Affine, affine
@@ -24,17 +24,13 @@ MAX_CALLS = 4096
 """Calls of a kernel at most where loops are written out; more is no code that a compiler likes."""
 
 
-def with_literals(nodes: tuple[Node, ...], hardware: HardwareSpec) -> tuple[Node, ...]:
-    """The nodes with a number for each address in a memory of literal addresses; sites are numbered
-    anew, in textual order.
-
-    Raises:
-        HwgenError: H618 where that would be more than `MAX_CALLS` calls.
-    """
+def with_literals(program: KernelProgram, hardware: HardwareSpec) -> KernelProgram:
+    """The program with a number for each address in a memory of literal addresses; sites are
+    numbered anew, in textual order. It is the same calls in the same order, so a search, which
+    compares programs by their cycles, does without. One that has these numbers stays as it is."""
     if not any(m.literal for m in hardware.memories):
-        return nodes
-    _check(nodes, hardware)
-    return _numbered(_written_out(nodes, hardware), count())
+        return program
+    return replace(program, body=_numbered(_written_out(program.body, hardware), count()))
 
 
 def entries_used(nodes: tuple[Node, ...], hardware: HardwareSpec, memory: Memory) -> list[int]:
@@ -176,8 +172,14 @@ def _numbered(nodes: tuple[Node, ...], numbers: Iterator[int]) -> tuple[Node, ..
     return tuple(result)
 
 
-def _check(nodes: tuple[Node, ...], hardware: HardwareSpec) -> None:
-    """Refuse what would be too many calls, and say of which there are the most."""
+def check_literals(nodes: tuple[Node, ...], hardware: HardwareSpec) -> None:
+    """Refuse what would be too many calls, and say of which there are the most.
+
+    Raises:
+        HwgenError: H618 more than `MAX_CALLS` calls.
+    """
+    if not any(m.literal for m in hardware.memories):
+        return
     total = sum(copies for copies, _ in _copies(nodes, hardware, 1))
     if total <= MAX_CALLS:
         return

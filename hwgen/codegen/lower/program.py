@@ -15,7 +15,7 @@ from hwgen.codegen.lower.blocks import Covered, covered
 from hwgen.codegen.lower.conflicts import Box
 from hwgen.codegen.lower.idle import without_idle
 from hwgen.codegen.lower.lanes import lanes_of
-from hwgen.codegen.lower.literals import with_literals
+from hwgen.codegen.lower.literals import check_literals
 from hwgen.codegen.lower.live import addresses, apart
 from hwgen.codegen.lower.meetings import meetings
 from hwgen.codegen.lower.nests import peeled
@@ -125,6 +125,8 @@ def _units(region: Region, hardware: HardwareSpec) -> tuple[Part, KernelProgram]
     emission = _Emission(kernels, _by_site(synchronise(hardware, stream)))
     body = emission.nodes(items)
     check_capacity(hardware, kernels)
+    nodes = folded(body)
+    check_literals(nodes, hardware)
     program = KernelProgram(
         name=kernel_name(workload, hardware),
         hardware=hardware.name,
@@ -134,7 +136,7 @@ def _units(region: Region, hardware: HardwareSpec) -> tuple[Part, KernelProgram]
         images=tuple(images),
         buffers=tuple(buffers.values()),
         kernels=tuple(kernels),
-        body=with_literals(folded(body), hardware),
+        body=nodes,
     )
     return Part(cover, where, lanes.whole), program
 
