@@ -8,6 +8,7 @@ from functools import cached_property
 from math import prod
 
 from hwgen.codegen.layout import BufferLayout
+from hwgen.codegen.lower.literals import with_literals
 from hwgen.codegen.program import KernelProgram
 from hwgen.compiled import Compiled
 from hwgen.errors import HwgenError
@@ -58,8 +59,9 @@ class Kernel(Brief):
     @classmethod
     def of(cls, tiling: Tiling, made: TreeCompilation) -> Kernel:
         """The kernel of a tiling."""
-        moved = moved_bytes(made.program, made.hardware, made.workload)
-        return cls(tiling, made, made.program, made.timing, moved)
+        program = made.lowered.program
+        moved = moved_bytes(program, made.hardware, made.workload)
+        return cls(tiling, made, program, made.timing, moved)
 
     def brief(self) -> str:
         return f"{self.program.name}: {self.cycles:,} cycles, {self.offchip_bytes:,} bytes off chip"
@@ -121,7 +123,11 @@ class Compilation(Compiled):
 
     @property
     def program(self) -> KernelProgram:
-        return self.kernel.program
+        return self._with_literals
+
+    @cached_property
+    def _with_literals(self) -> KernelProgram:
+        return with_literals(self.kernel.program, self.hardware)
 
     @property
     def layouts(self) -> Mapping[str, BufferLayout]:

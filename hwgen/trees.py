@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from hwgen.codegen.layout import BufferLayout
+from hwgen.codegen.lower.literals import with_literals
 from hwgen.codegen.lower.padding import paddings
 from hwgen.codegen.lower.program import Lowered, lower_tree
 from hwgen.codegen.program import Call, KernelProgram, SyncNode
@@ -34,11 +35,15 @@ class TreeCompilation(Compiled):
 
     @property
     def program(self) -> KernelProgram:
-        return self.lowered.program
+        return self._with_literals
+
+    @cached_property
+    def _with_literals(self) -> KernelProgram:
+        return with_literals(self.lowered.program, self.hardware)
 
     @cached_property
     def timing(self) -> TimingResult:
-        return estimate_cycles(self.program, self.hardware)
+        return estimate_cycles(self.lowered.program, self.hardware)
 
     @property
     def layouts(self) -> Mapping[str, BufferLayout]:

@@ -83,6 +83,10 @@ REFUSED = {
         "matvec",
         "relu",
     )
+} | {
+    # Its intrinsics multiply and add alone.
+    ("x86_avx512", name): "H301"
+    for name in ("attention", "layernorm", "linear_relu", "mlp")
 }
 """Workloads of a chip's kind of numbers that it has no calls for, with the error that says so."""
 PAIRS = tuple(

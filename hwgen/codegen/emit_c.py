@@ -20,6 +20,7 @@ from hwgen.codegen.limits import check_kernel
 from hwgen.codegen.program import Call, KernelProgram, calls
 from hwgen.codegen.software_loops import written_out
 from hwgen.errors import HwgenError
+from hwgen.spec.expression import Const
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Tensor, Workload
 
@@ -160,7 +161,10 @@ def _check(program: KernelProgram, hardware: HardwareSpec) -> None:
         if len(call.extents) != len(intrinsic.loops):
             raise _misfit(f"{call.intrinsic} has {len(intrinsic.loops)} hardware loops", call)
         for operand, declared in zip(call.operands, intrinsic.operands, strict=True):
-            offchip = hardware.memory[declared.memory].kind == "offchip"
+            memory = hardware.memory[declared.memory]
+            offchip = memory.kind == "offchip"
+            if memory.literal and not isinstance(operand.address, Const):
+                raise _misfit(f"operand {operand.name}: {operand.address} is no number", call)
             known = program.image if offchip else program.buffer
             if operand.buffer not in known:
                 kind = "image" if offchip else "buffer"

@@ -12,6 +12,7 @@ from hwgen.codegen.emit_body import BodyWriter, index_helpers, tables
 from hwgen.codegen.emit_host import Execution, entry_points
 from hwgen.codegen.emit_sync import FlagCounters, written
 from hwgen.codegen.host_plan import HostPlan, code_arguments, run_names
+from hwgen.codegen.lower.literals import entries_used
 from hwgen.codegen.nest.emit import emit_code
 from hwgen.codegen.packing import packing, pads
 from hwgen.codegen.program import (
@@ -96,8 +97,11 @@ class _Vendor:
         for number, operand in enumerate(call.operands):
             declared = intrinsic.operands[number]
             memory = self.hardware.memory[declared.memory]
+            address = _before(operand.address, declared.offset)
             fields: dict[str, object] = {
-                "address": argument(text(_before(operand.address, declared.offset))),
+                "address": address.value
+                if memory.literal and isinstance(address, Const)
+                else argument(text(address)),
                 "memory": Fields({"name": memory.name, **dict(memory.identifiers)}),
                 "buffer": self.handles.get(operand.buffer, operand.buffer),
             }
@@ -188,9 +192,27 @@ class _Vendor:
             f"{run_signature(self.plan, code, name)}",
             "{",
             *indent([*self.flags.declarations(), *unused]),
-            *indent([*_nonempty(prologue), *body, *_nonempty(epilogue)]),
+            *indent([*self._declared(), *_nonempty(prologue), *body, *_nonempty(epilogue)]),
             "}",
         ]
+
+    def _declared(self) -> list[str]:
+        """Declarations of the memories that calls use, by entries where these have names."""
+        body, lines = self.plan.program.body, list[str]()
+        used = {
+            self.plan.program.buffer[o.buffer].memory
+            for c in calls(body)
+            for o in c.operands
+            if o.buffer in self.plan.program.buffer
+        }
+        for memory in self.hardware.memories:
+            if memory.declare and memory.name in used:
+                values: dict[str, object] = {**self.parameters, **dict(memory.identifiers)}
+                if memory.literal:
+                    values["entries"] = entries_used(body, self.hardware, memory)
+                field = f"memories.{memory.name}.declare"
+                lines += self._render(memory.declare, values, field).split("\n")
+        return lines
 
     def _given(self, image: Image) -> str:
         """What the entry point gives to `run`: a handle, or the caller's own pointer."""

@@ -195,6 +195,8 @@ class Selector:
         plans: list[tuple[str, Plan]] = []
         for name, value in found.operands:
             operand = as_read(intrinsic, name)
+            if self.hardware.memory[operand.memory].kind == "offchip":
+                return None  # A tiling has its operands on the chip; a script may read them there.
             plan = self.accepted(operand, value, statement)
             if plan is not None and name == target and not self.expendable(plan, statement):
                 plan = self._copied(operand, value, statement)

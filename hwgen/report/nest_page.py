@@ -143,7 +143,7 @@ def _describe(block: BlockCost, begin: float) -> str:
     )
 
 
-def _roofline(compilation: NestCompilation, bytes_per_cycle: int) -> Roofline:
+def _roofline(compilation: NestCompilation, bytes_per_cycle: float) -> Roofline:
     c = compilation
     operations = arithmetic(c.workload.statements)
     moved = max(1, c.cost.memory_bytes)

@@ -307,6 +307,11 @@ def _templates(hardware: HardwareSpec) -> Iterator[_Template]:
                 continue  # What it may name is in a memory with an error, or missing: that is said.
             known["memory"] = _images_memory(hardware)
         yield _Template(("code", name), text, known)
+    for memory in hardware.memories:
+        if memory.declare:
+            known = _values(memory.identifiers)
+            known |= {"entries": Items(NUMBER)} if memory.literal else {}
+            yield _Template(("memories", memory.name, "declare"), memory.declare, known)
     if hardware.processor is not None:
         for where, text, variables in processor_templates(hardware.processor):
             yield _Template(where, text, variables)
@@ -357,7 +362,7 @@ def emit_variables(hardware: HardwareSpec, intrinsic: Intrinsic) -> dict[str, Sh
     operands: dict[str, Shape] = {
         o.name: Fields(
             {
-                "address": TEXT,
+                "address": NUMBER if hardware.memory[o.memory].literal else TEXT,
                 "buffer": TEXT,
                 "memory": _memory_shape(hardware.memory[o.memory]),
                 **({"fresh": TEXT} if o.name == held else {}),

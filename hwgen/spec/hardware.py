@@ -85,6 +85,8 @@ class Memory:
     element (`by_element`).
     `shared`: the host's own off-chip memory, whose pointers calls take; rearranging is work.
     `banks` is None where any number of calls may use the memory at once.
+    `literal`: a register file, whose addresses are numbers in the C code; `declare`: the template
+    of what declares it, or its entries, there, or "".
     """
 
     name: str
@@ -99,6 +101,8 @@ class Memory:
     constants_only: bool = False
     shared: bool = False
     by_element: bool = False
+    literal: bool = False
+    declare: str = ""
 
     @property
     def entry_elements(self) -> int:

@@ -198,6 +198,8 @@ def _memory(context: Context, schema: HardwareSchema, name: str) -> Memory:
             ("size", memory.size),
             ("entry", memory.entry),
             ("banks", memory.banks),
+            ("addresses", memory.addresses != "computed"),
+            ("declare", memory.declare),
         ):
             if value:
                 raise context.error(
@@ -238,6 +240,7 @@ def _memory(context: Context, schema: HardwareSchema, name: str) -> Memory:
             allowed="dtype, entry, size, identifiers, banks",
             repair="remove bus, or write kind: offchip",
         )  # fmt: skip
+    literal = memory.addresses == "literal"
     if memory.dtype is None or memory.size is None:
         missing = "dtype" if memory.dtype is None else "size"
         raise context.error(
@@ -256,8 +259,8 @@ def _memory(context: Context, schema: HardwareSchema, name: str) -> Memory:
         )  # fmt: skip
     capacity = size // result.entry_bytes
     banks = resolve_banks(context, name, memory.banks, capacity) if memory.banks else None
-    return Memory(
-        name, "scratchpad", location, memory.dtype, entry, capacity, "", identifiers, banks
+    return replace(
+        result, capacity_entries=capacity, banks=banks, literal=literal, declare=memory.declare
     )
 
 
@@ -448,7 +451,26 @@ def _intrinsic(
         partial=partial,
     )
     check_same(context, resolved)
+    _check_literal(context, path, resolved, memories)
     return resolved
+
+
+def _check_literal(
+    context: Context, path: FieldPath, intrinsic: Intrinsic, memories: Mapping[str, Memory]
+) -> None:
+    """What C loops move has no literal address (H135)."""
+    if not intrinsic.software_loops:
+        return
+    for operand in intrinsic.operands:
+        memory = memories.get(operand.memory)
+        if memory is not None and memory.literal:
+            raise context.error(
+                "H135", f"C loops around {intrinsic.name!r} would compute addresses of "
+                f"{memory.name!r}, which are literal", (*path, "software_loops"), key=True,
+                found=f"operand {operand.name} in {memory.name}",
+                allowed="operands in memories without addresses: literal",
+                repair="remove software_loops; loops that move registers are written out",
+            )  # fmt: skip
 
 
 def _check_namespace(context: Context, path: FieldPath, fields: IntrinsicSchema) -> None:

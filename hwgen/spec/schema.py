@@ -81,6 +81,12 @@ class MemorySchema(Model):
     """Values that templates may name, as `{{ operand.memory.NAME }}`."""
     banks: MemoryBanksSchema | None = None
     """Banks and their ports; scratchpads only. Left out: any number of calls at once."""
+    addresses: Literal["computed", "literal"] = "computed"
+    """`literal`: a register file; every address of it is a number in the C code, so the loops that
+    would compute one are written out. Scratchpads only."""
+    declare: Template = ""
+    """C text at the start of kernels whose calls use it: an array, or, with `addresses: literal`,
+    a variable for each of the `entries` that they use, a list of numbers; scratchpads only."""
 
 
 AnyMemory = Annotated[MemorySchema | WorkspaceSchema, Field(discriminator="kind")]

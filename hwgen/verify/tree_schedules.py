@@ -33,7 +33,7 @@ from hwgen.verify.nest_calls import Call, CallDraws, Calls
 from hwgen.verify.nest_workloads import Data, Draws
 from hwgen.verify.schedules import Case, FindingError, crash_text, make, replayed
 
-PHYSICAL = ("H502", "H611", "H612", "H613", "H614", "H615", "H616")
+PHYSICAL = ("H502", "H611", "H612", "H613", "H614", "H615", "H616", "H618")
 """What the chip cannot run, however it is written."""
 
 LACKING = ("H421", "H422", "H423", "H503")

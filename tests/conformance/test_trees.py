@@ -34,6 +34,9 @@ SHIPPED: dict[str, tuple[str, dict[str, int]]] = {
 }
 """By script: the workload that it is for, and sizes that are quickly run."""
 
+REGISTERS = ("matmul_panels",)
+"""Those that `test_registers.py` tries."""
+
 PERMUTATIONS = 20
 
 
@@ -72,7 +75,7 @@ def right(kernel: Compiled) -> bool:
 
 
 def test_every_script_is_tried() -> None:
-    tried = {*SHIPPED, "two_convolutions", "two_convolutions_rows"}
+    tried = {*SHIPPED, "two_convolutions", "two_convolutions_rows", *REGISTERS}
     assert {p.name for p in SCHEDULES.glob("*.script")} == {f"{s}.script" for s in tried}
 
 

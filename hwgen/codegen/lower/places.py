@@ -13,6 +13,7 @@ from math import lcm, prod
 
 from hwgen.codegen.layout import BufferLayout, dense
 from hwgen.codegen.lower.blocks import BlockCall, Covered
+from hwgen.codegen.lower.by_hand import over_blocks
 from hwgen.codegen.lower.cuts import Cut, cut_of, longest, sizes_of
 from hwgen.codegen.lower.images import axes, image_of
 from hwgen.codegen.lower.lanes import Lanes
@@ -40,9 +41,10 @@ class Place:
     dimension, of which `rows` (dimension, extent, step) are entries of their own; `counts` and
     `strides`, in entries, of the coordinates. `turn`: over loops, the number of the tile in use,
     whose remainder by `slots` is its slot. `image`: where it is one. `dimensions`: of a layout by
-    hand, over the distances `d0, d1, ...` from the origin, of which then `counts` and `strides`
-    are. `aligns`: of a coordinate, what its stride is modulo what, in entries. `rolled`: over these
-    distances, what the slot in use is the remainder of, where a layout by hand repeats."""
+    hand, over the distances `d0, d1, ...` from the origin in blocks of lanes, of which then
+    `counts` and `strides` are. `aligns`: of a coordinate, what its stride is modulo what, in
+    entries. `rolled`: over these distances, what the slot in use is the remainder of, where a
+    layout by hand repeats."""
 
     name: str
     tensor: str
@@ -66,7 +68,7 @@ class Place:
         """What the slot of an element is the remainder of, where a layout by hand says it."""
         if self.rolled is None:
             return None
-        table = {f"d{d}": e for d, e in enumerate(self._distances(indices))}
+        table = {f"d{d}": e for d, e in enumerate(self._blocks(self._distances(indices)))}
         return simplify(substitute(self.rolled, table), extents)
 
     def block(self, indices: Sequence[Expr], extents: Mapping[str, int]) -> Expr:
@@ -74,7 +76,7 @@ class Place:
         result: Expr = Const(0)
         distances = self._distances(indices)
         if self.dimensions:
-            table = {f"d{d}": e for d, e in enumerate(distances)}
+            table = {f"d{d}": e for d, e in enumerate(self._blocks(distances))}
             for dimension, stride in zip(self.dimensions, self.strides, strict=True):
                 result = add(result, multiply(substitute(dimension, table), Const(stride)))
             return simplify(result, extents)
@@ -338,16 +340,22 @@ def _buffer(
 
 
 def _dimensions(tensor: Tensor, storage: Storage, sizes: Sequence[int]) -> tuple[Expr, ...]:
-    """A storage's own dimensions, over the distances from the box's origin; () for the tensor's."""
-    if storage.layout and any(n > 1 for n in sizes):
+    """A storage's own dimensions, over the distances from the box's origin in blocks of lanes; ()
+    for the tensor's.
+
+    Raises:
+        HwgenError: H503 where they part what calls take together.
+    """
+    found = over_blocks(storage.layout, sizes) if storage.layout else ()
+    if found is None:
         raise HwgenError(
             "H503",
             f"{tensor.name} has a layout of single elements",
             found=f"[{', '.join(map(str, storage.layout))}]",
-            allowed=f"the layout of entries that its calls take, {list(sizes)} elements each",
-            repair="leave the layout to the calls, or a memory that addresses single elements",
+            allowed=f"the elements that its calls take, {list(sizes)}, next to each other",
+            repair="a layout whose innermost dimension has these in whole, or that of the calls",
         )
-    return storage.layout
+    return found
 
 
 def _origin(state: State, tensor: str) -> str:

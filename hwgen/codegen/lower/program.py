@@ -13,7 +13,9 @@ from hwgen.codegen.lower.bands import unbanded
 from hwgen.codegen.lower.beginnings import begun
 from hwgen.codegen.lower.blocks import Covered, covered
 from hwgen.codegen.lower.conflicts import Box
+from hwgen.codegen.lower.idle import without_idle
 from hwgen.codegen.lower.lanes import lanes_of
+from hwgen.codegen.lower.literals import check_literals
 from hwgen.codegen.lower.live import addresses, apart
 from hwgen.codegen.lower.meetings import meetings
 from hwgen.codegen.lower.nests import peeled
@@ -104,7 +106,7 @@ def _units(region: Region, hardware: HardwareSpec) -> tuple[Part, KernelProgram]
     """What units run."""
     workload = region.workload
     views = views_of(workload)
-    cover = spread(covered(region.state, region.homes, hardware, views))
+    cover = spread(covered(without_idle(region.state), region.homes, hardware, views))
     cover = begun(cover, hardware)
     lanes = lanes_of(cover)
     where = in_best_order(cover, places(cover, hardware, lanes), lanes.whole)
@@ -127,6 +129,8 @@ def _units(region: Region, hardware: HardwareSpec) -> tuple[Part, KernelProgram]
     emission = _Emission(kernels, _by_site(synchronise(hardware, stream)))
     body = emission.nodes(items)
     check_capacity(hardware, kernels)
+    nodes = folded(body)
+    check_literals(nodes, hardware)
     program = KernelProgram(
         name=kernel_name(workload, hardware),
         hardware=hardware.name,
@@ -136,7 +140,7 @@ def _units(region: Region, hardware: HardwareSpec) -> tuple[Part, KernelProgram]
         images=tuple(images),
         buffers=tuple(buffers.values()),
         kernels=tuple(kernels),
-        body=folded(body),
+        body=nodes,
     )
     return Part(cover, where, lanes.whole), program
 

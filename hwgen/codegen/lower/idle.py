@@ -1,0 +1,47 @@
+"""Contributions that change nothing do not run.
+
+A part of a sum that ends early (`rfactor` of a loop with a tail) adds zeros past its end: its value
+is `select(k < 255, a * b, 0)`. No call computes such a choice; that none runs there is the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hwgen.codegen.nest.conditions import conjuncts
+from hwgen.polyhedral.nest.reductions import neutral
+from hwgen.polyhedral.nest.state import Block, Stage, State, map_blocks
+from hwgen.polyhedral.nest.terms import apply
+from hwgen.spec.expression import Call, Expr
+
+
+def without_idle(state: State) -> State:
+    """The same sums without the contributions that are neutral where a condition fails. A sum that
+    begins with its first contribution keeps them all."""
+    found: dict[str, Expr] = {}
+    stages: list[Stage] = []
+    for stage in state.stages:
+        parts = {s.block.part for s in state.sites if s.block.stage == stage.tensor}
+        match stage.value:
+            case Call("select", (condition, value, other)) if (
+                stage.reduces
+                and not stage.ordered
+                and "whole" not in parts
+                and other == neutral(stage.op, state.tensor[stage.tensor].dtype)
+            ):
+                found[stage.tensor] = condition
+                stages.append(replace(stage, value=value))
+            case _:
+                stages.append(stage)
+    if not found:
+        return state
+    extents = state.extents
+
+    def guarded(block: Block) -> Block:
+        if block.stage not in found or block.part == "init":
+            return block
+        own = conjuncts(found[block.stage])
+        more = tuple(apply(c, block.binding, extents) for c in own)
+        return replace(block, predicate=(*block.predicate, *more))
+
+    return replace(state, stages=tuple(stages), root=map_blocks(state.root, guarded))

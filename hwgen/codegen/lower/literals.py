@@ -1,0 +1,221 @@
+"""Literal addresses: loops that compute an address of a register file are written out.
+
+A register is named in the C code, so its number cannot be computed there. Exactly the loops whose
+variables occur in such addresses are unrolled, and in them the conditions that are then known;
+loops around them, and all others, stay as they are. A loop that only takes slots in turn is
+unrolled once around them, and renames registers so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import count
+from math import gcd, lcm
+
+from hwgen.codegen.program import Call, If, KernelProgram, Loop, Node, Sync, calls
+from hwgen.codegen.rewrite import bind, simplify
+from hwgen.errors import HwgenError
+from hwgen.polyhedral.affine import Affine, affine
+from hwgen.spec.expression import Binary, Const, Expr, Name, add, evaluate, multiply, names
+from hwgen.spec.hardware import HardwareSpec, Memory
+
+MAX_CALLS = 4096
+"""Calls of a kernel at most where loops are written out; more is no code that a compiler likes."""
+
+
+def with_literals(program: KernelProgram, hardware: HardwareSpec) -> KernelProgram:
+    """The program with a number for each address in a memory of literal addresses; sites are
+    numbered anew, in textual order. It is the same calls in the same order, so a search, which
+    compares programs by their cycles, does without. One that has these numbers stays as it is."""
+    if not any(m.literal for m in hardware.memories):
+        return program
+    return replace(program, body=_numbered(_written_out(program.body, hardware), count()))
+
+
+def entries_used(nodes: tuple[Node, ...], hardware: HardwareSpec, memory: Memory) -> list[int]:
+    """The entries of a memory of literal addresses that calls touch, in order."""
+    found: set[int] = set()
+    for call in calls(nodes):
+        intrinsic = hardware.intrinsic[call.intrinsic].narrowed(call.lanes)
+        extents = [int(evaluate(e, {})) for e in call.extents]
+        for given, operand in zip(call.operands, intrinsic.operands, strict=True):
+            if operand.memory != memory.name:
+                continue
+            first = {int(evaluate(given.address, {}))}
+            for extent, stride in zip(extents, given.strides, strict=True):
+                step = int(evaluate(stride, {}))
+                first = {at + n * step for at in first for n in range(extent)}
+            span = operand.span_of(intrinsic.iterators)
+            found |= {at + row for at in first for row in range(span)}
+    return sorted(found)
+
+
+def _turns(loop: Loop, hardware: HardwareSpec) -> int:
+    """How many iterations of a loop are written out one after the other: after so many, literal
+    addresses are the same again; 1 where it moves none of them."""
+    extent = int(evaluate(loop.upper, {})) - int(evaluate(loop.lower, {}))
+    turns = 1
+    for address in _literal(loop.body, hardware):
+        turns = lcm(turns, _turn(address, loop.variable, extent))
+        if turns >= extent:
+            return extent
+    return turns
+
+
+def _turn(address: Expr, variable: str, extent: int) -> int:
+    """The same of one address: all iterations, unless they only choose its slot in turn."""
+    if variable not in names(address):
+        return 1
+    match address:
+        case Binary("%", inner, Const(int(slots))):
+            number = affine(inner)
+            if number is None:
+                return extent
+            return slots // gcd(number.coefficient(variable), slots)
+        case Binary("+" | "-", left, right):
+            return lcm(_turn(left, variable, extent), _turn(right, variable, extent))
+        case Binary("*", inner, Const()) | Binary("*", Const(), inner):
+            return _turn(inner, variable, extent)
+        case _:
+            return extent
+
+
+def _literal(nodes: tuple[Node, ...], hardware: HardwareSpec) -> Iterator[Expr]:
+    """The addresses that are to be literal."""
+    for call in calls(nodes):
+        operands = hardware.intrinsic[call.intrinsic].operands
+        for given, operand in zip(call.operands, operands, strict=True):
+            if hardware.memory[operand.memory].literal:
+                yield given.address
+
+
+def _first_round(address: Expr) -> Expr:
+    """An address in which iterations that take slots in the same order are one."""
+    match address:
+        case Binary("%", inner, Const(int(slots))):
+            number = affine(inner)
+            if number is None:
+                return address
+            terms = tuple((n, c % slots) for n, c in number.terms if c % slots)
+            return simplify(
+                Binary("%", Affine(terms, number.constant % slots).expression(), Const(slots))
+            )
+        case Binary(op, left, right):
+            return simplify(Binary(op, _first_round(left), _first_round(right)))
+        case _:
+            return address
+
+
+def _written_out(nodes: tuple[Node, ...], hardware: HardwareSpec) -> tuple[Node, ...]:
+    result: list[Node] = []
+    for node in nodes:
+        match node:
+            case Loop(variable, lower, upper, body):
+                copies = _turns(node, hardware)
+                if copies == 1:
+                    result.append(replace(node, body=_written_out(body, hardware)))
+                    continue
+                low, high = int(evaluate(lower, {})), int(evaluate(upper, {}))
+                rounds = (high - low) // copies
+                if rounds > 1:
+                    # Each round takes the slots in the same order.
+                    inside: list[Node] = []
+                    for turn in range(copies):
+                        at = add(multiply(Name(variable), Const(copies)), Const(low + turn))
+                        inside += bind(body, {variable: at})
+                    whole = Loop(variable, Const(0), Const(rounds), tuple(inside))
+                    result.append(replace(whole, body=_written_out(whole.body, hardware)))
+                    low += rounds * copies
+                for value in range(low, high):
+                    bound = bind(body, {variable: Const(value)})
+                    result += _written_out(bound, hardware)
+            case If(condition, then, otherwise):
+                if not names(condition):
+                    taken = then if evaluate(condition, {}) else otherwise
+                    result += _written_out(taken, hardware)
+                    continue
+                inner = (_written_out(part, hardware) for part in (then, otherwise))
+                result.append(If(condition, *inner))
+            case Call():
+                result.append(_evaluated(node, hardware))
+            case Sync():
+                result.append(node)
+    return tuple(result)
+
+
+def _evaluated(call: Call, hardware: HardwareSpec) -> Call:
+    declared = hardware.intrinsic[call.intrinsic].operands
+    operands = tuple(
+        replace(given, address=Const(int(evaluate(_first_round(given.address), {}))))
+        if hardware.memory[operand.memory].literal
+        else given
+        for given, operand in zip(call.operands, declared, strict=True)
+    )
+    return replace(call, operands=operands)
+
+
+def _numbered(nodes: tuple[Node, ...], numbers: Iterator[int]) -> tuple[Node, ...]:
+    result: list[Node] = []
+    for node in nodes:
+        match node:
+            case Loop():
+                result.append(replace(node, body=_numbered(node.body, numbers)))
+            case If(condition, then, otherwise):
+                result.append(
+                    If(condition, _numbered(then, numbers), _numbered(otherwise, numbers))
+                )
+            case Call():
+                result.append(replace(node, site=next(numbers)))
+            case Sync():
+                result.append(node)
+    return tuple(result)
+
+
+def check_literals(nodes: tuple[Node, ...], hardware: HardwareSpec) -> None:
+    """Refuse what would be too many calls, and say of which there are the most.
+
+    Raises:
+        HwgenError: H618 more than `MAX_CALLS` calls.
+    """
+    if not any(m.literal for m in hardware.memories):
+        return
+    total = sum(copies for copies, _ in _copies(nodes, hardware, 1))
+    if total <= MAX_CALLS:
+        return
+    copies, call = max(_copies(nodes, hardware, 1), key=lambda pair: pair[0])
+    memory, buffer = next(
+        (hardware.memory[declared.memory], given.buffer)
+        for given, declared in zip(
+            call.operands, hardware.intrinsic[call.intrinsic].operands, strict=True
+        )
+        if hardware.memory[declared.memory].literal
+    )
+    raise HwgenError(
+        "H618",
+        f"addresses of {memory.name} are literal, and too many calls have one of their own",
+        location=memory.location,
+        field=f"memories.{memory.name}.addresses",
+        found=f"{total} calls, {copies} of them {call.intrinsic} on {buffer}",
+        allowed=f"at most {MAX_CALLS} calls in a kernel",
+        repair=f"smaller tiles of {buffer}: split its loops, and compute_at the outer ones",
+    )
+
+
+def _copies(
+    nodes: tuple[Node, ...], hardware: HardwareSpec, around: int
+) -> Iterator[tuple[int, Call]]:
+    """How often every call is written out."""
+    for node in nodes:
+        match node:
+            case Loop(_, lower, upper, body):
+                turns = _turns(node, hardware)
+                extent = int(evaluate(upper, {})) - int(evaluate(lower, {}))
+                copies = turns if turns in (1, extent) else turns + extent % turns
+                yield from _copies(body, hardware, around * copies)
+            case If(_, then, otherwise):
+                yield from _copies((*then, *otherwise), hardware, around)
+            case Call():
+                yield around, node
+            case Sync():
+                pass
