@@ -21,7 +21,7 @@ from hwgen.pipeline import Compilation
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.verify.examine import examine
 from tests.conformance.test_emitted_c import modelled_cycles, run_through_shim
-from tests.samples import PAIRS
+from tests.samples import PAIRS, SMALLER
 from tests.sampling import QUICK, products, some
 
 ROOT = Path(__file__).parents[2]
@@ -54,7 +54,8 @@ def chip(batch: int = 1) -> HardwareSpec:
 
 @cache
 def as_written(path: Path, spec: Path) -> Compilation:
-    return hwgen.compile_kernel(hwgen.load_workload(path), hwgen.load_hardware(spec))
+    sizes = SMALLER.get((spec.stem, path.stem), {})
+    return hwgen.compile_kernel(hwgen.load_workload(path, sizes), hwgen.load_hardware(spec))
 
 
 @cache
