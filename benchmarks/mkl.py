@@ -5,11 +5,12 @@ python -m benchmarks.mkl
 The kernel is that of `hw_specs/x86_avx512.yaml` and `workloads/schedules/matmul_panels.script`, as
 `cc -O3 -march=native` compiles it; packing is part of it. MKL is what `torch.mm` calls (`pip
 install torch`; without it only the kernel is timed). Both run in one process in turn, on the same
-arrays; a ratio is that of two runs next to each other, and the median of them is printed. `of peak`
-is the same against a loop of independent multiply-adds on registers, which runs in turn with them,
-so that a slow rival flatters nobody. `spills`: vector registers on the stack in the innermost
-loops, which must be none, and all references to the stack there: gcc 12.2 keeps a loop's bound or
-step there at some sizes.
+arrays, each a few times in a row, since one that follows another finds its caches cold: of these,
+all but the first count. A ratio is that of two such turns next to each other, and the median of
+them is printed. `of peak` is the same against a loop of independent multiply-adds on registers,
+which runs in turn with them, so that a slow rival flatters nobody. `spills`: vector registers on
+the stack in the innermost loops, which must be none, and all references to the stack there: gcc
+12.2 keeps a loop's bound or step there at some sizes.
 """
 
 from __future__ import annotations
@@ -40,6 +41,9 @@ SIZES = ((512, 512, 512), (1024, 1024, 1024), (2048, 2048, 2048), (127, 513, 255
 FLAGS = ("-std=c11", "-O3", "-march=native", "-shared", "-fPIC")
 SECONDS = 4.0
 """Time for the kernel and MKL together at one size."""
+
+IN_A_ROW = 3
+"""Runs of one after another that count."""
 
 MULTIPLY_ADDS = 24
 """Of the innermost loop."""
@@ -72,6 +76,12 @@ def seconds(run: Callable[[], object]) -> float:
     start = perf_counter()
     run()
     return perf_counter() - start
+
+
+def warm(run: Callable[[], object]) -> float:
+    """What one run of a few in a row takes, the first left out."""
+    run()
+    return median(seconds(run) for _ in range(IN_A_ROW))
 
 
 def rival() -> Any:
@@ -114,8 +124,8 @@ def row(m: int, n: int, k: int, torch: Any) -> list[Cell]:
     if torch is not None:
         check(theirs, a, b)
     rates: list[tuple[float, float, float]] = []
-    for _ in range(max(7, min(400, int(SECONDS / first)))):
-        rates.append((flops / seconds(kernel), flops / seconds(other), peak()))
+    for _ in range(max(7, min(400, int(SECONDS / first / (IN_A_ROW + 1))))):
+        rates.append((flops / warm(kernel), flops / warm(other), peak()))
     mine, others, most = (median(x) for x in zip(*rates, strict=True))
     of_mkl, of_peak = (median(x[0] / x[by] for x in rates) for by in (1, 2))
     against: list[Cell] = ["-", "-"] if torch is None else [others, of_mkl]
