@@ -168,7 +168,7 @@ def figures_of(compilation: Compiled, drawn: int = DRAWN_CALLS) -> dict[str, Fig
 
 def _figures(measured: Measured, recording: Recording, placed: Roofline) -> dict[str, Figure]:
     c = measured.compilation
-    paint = colours(t.name for t in c.workload.tensors)
+    paint = colours(c.program.tensors(c.workload))
     # Tensors that the compiler made, such as accumulators, come after the workload's own.
     paint = colours([*paint, *sorted(b.tensor for b in c.program.buffers)])
     compulsory = compulsory_bytes(c.program, c.hardware)

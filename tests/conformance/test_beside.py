@@ -19,8 +19,10 @@ from hwgen.model.functional import run
 from hwgen.model.reference import run_reference
 from hwgen.model.turns import PROCESSOR
 from hwgen.pipeline import compile_kernel, compile_workload
+from hwgen.report.html import page
 from hwgen.report.recording import record
 from hwgen.report.text import describe, measure
+from hwgen.report.trace_events import trace
 from hwgen.schedule import Schedule
 from hwgen.scripting import compile_script, script_of
 from hwgen.spec.expression import Binary, Const
@@ -70,6 +72,21 @@ def guarded() -> Workload:
         "guarded",
         tensors={"x": "int8[5]", "t": "int8[5]", "y": "int8[5]"},
         compute=["t[i] = select(x[i] > 0, x[i], 0)", "y[i] = int8(t[i] + 1)"],
+    )
+
+
+def widened() -> Workload:
+    """A sum that no call of vta stores, with a bias that it starts from."""
+    return make_workload(
+        "widened",
+        tensors={
+            "a": "int8[5, 40]",
+            "b": {"type": "int8[24, 40]", "constant": True},
+            "bias": "int32[24]",
+            "s": "int32[5, 24]",
+            "y": "int32[5, 24]",
+        },
+        compute=["s[i, j] += a[i, k] * b[j, k]", "y[i, j] = s[i, j] + bias[j]"],
     )
 
 
@@ -179,6 +196,15 @@ def test_reports_show_the_processor_in_its_turn() -> None:
     assert "processor computes y" in describe(measure(compiled))
 
 
+@pytest.mark.parametrize("made", [in_turns, widened])
+def test_a_page_and_a_trace_show_all_parts(made: Callable[[], Workload]) -> None:
+    compiled = compile_workload(made(), beside("vta"), QUICK)
+    units = [p for p in compiled.program.parts if isinstance(p, KernelProgram)]
+    text = page(compiled)
+    assert all(name in text for p in units for name in p.outputs)
+    assert PROCESSOR in str(trace(compiled))
+
+
 def test_firmware_says_that_there_is_none() -> None:
     compiled = compile_workload(divided(), beside("vta"), QUICK)
     with pytest.raises(HwgenError, match="H041"):
@@ -256,21 +282,6 @@ def test_wrong_code_is_found(
     nest = replace(code.nest, body=mutate(code.nest.body))
     with pytest.raises(HwgenError, match="H729"):
         run(_coded(program, replace(code, nest=nest)), hardware, inputs)
-
-
-def widened() -> Workload:
-    """A sum that no call of vta stores, with a bias that it starts from."""
-    return make_workload(
-        "widened",
-        tensors={
-            "a": "int8[5, 40]",
-            "b": {"type": "int8[24, 40]", "constant": True},
-            "bias": "int32[24]",
-            "s": "int32[5, 24]",
-            "y": "int32[5, 24]",
-        },
-        compute=["s[i, j] += a[i, k] * b[j, k]", "y[i, j] = s[i, j] + bias[j]"],
-    )
 
 
 def test_sums_that_no_call_stores_leave_in_planes() -> None:
