@@ -155,11 +155,7 @@ class Context:
         Raises:
             HwgenError: H02x for the expression, H026 out of `minimum`..`maximum`.
         """
-        if isinstance(text, str) and ".." in text:
-            raise self.error(
-                "H024", "a range stands where one number is needed", path, found=text,
-                allowed=f"an integer or an expression over {self.noun}s",
-            )  # fmt: skip
+        self._check_single(text, path)
         expr = self.parse(text, path, shift)
         self.check_names(expr, text, path, [], shift)
         value = self._number(expr, text, path, shift)
@@ -181,6 +177,7 @@ class Context:
         Raises:
             HwgenError: H02x for the expression, H026 not above zero.
         """
+        self._check_single(text, path)
         if isinstance(text, int | float):
             value = text
         else:
@@ -193,6 +190,13 @@ class Context:
                 allowed=f"a number above 0, at most {MAX_INTEGER}",
             )  # fmt: skip
         return float(value)
+
+    def _check_single(self, text: int | float | str, path: FieldPath) -> None:
+        if isinstance(text, str) and ".." in text:
+            raise self.error(
+                "H024", "a range stands where one number is needed", path, found=text,
+                allowed=f"one number or an expression over {self.noun}s",
+            )  # fmt: skip
 
     def _number(self, expr: Expr, text: int | str, path: FieldPath, shift: int) -> int:
         value = self._value(expr, text, path, shift)
