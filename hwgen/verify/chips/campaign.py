@@ -164,7 +164,7 @@ def base_data(base: Path | None) -> Spec | None:
             location=hardware.location,
             found="a processor",
             allowed="a chip with units, or no --spec",
-            repair="hwgen verify --schedules N, for chips with a processor",
+            repair="hwgen verify --schedules N, for processors",
         )
     return cast(Spec, read_document(base).data)
 
