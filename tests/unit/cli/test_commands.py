@@ -305,9 +305,14 @@ def test_a_header_that_promises_too_much_is_refused(tmp_path: Path, capsys: Text
 def test_a_wrong_result_is_an_error(monkeypatch: pytest.MonkeyPatch, capsys: Text) -> None:
     from hwgen.model import reference
 
-    def off_by_one(workload: Workload, inputs: Mapping[str, Array], **_: bool) -> dict[str, Array]:
-        outputs = run_reference(workload, inputs)
-        return {name: np.logical_not(array).astype(np.int8) for name, array in outputs.items()}
+    def off_by_one(
+        workload: Workload, inputs: Mapping[str, Array], **options: bool
+    ) -> dict[str, Array]:
+        found = run_reference(workload, inputs, **options)
+        outputs = {t.name for t in workload.outputs}
+        return {
+            n: np.logical_not(x).astype(np.int8) if n in outputs else x for n, x in found.items()
+        }
 
     monkeypatch.setattr(reference, "run_reference", off_by_one)
     assert main(["simulate", *KERNEL]) == 1
