@@ -9,15 +9,15 @@ one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from hwgen.compilation import Compilation, Kernel
 from hwgen.errors import HwgenError
-from hwgen.inlining import tilings_of
-from hwgen.parting import in_planes, planes_for
+from hwgen.inlining import REFUSALS, UnitsOf, tilings_of
+from hwgen.parting import in_planes, planes_for, written_whole
 from hwgen.phased import PhasedCompilation, stages_of
-from hwgen.polyhedral.nest.cost import estimate_nest, nest_bound
+from hwgen.polyhedral.nest.cost import estimate_nest
 from hwgen.polyhedral.phases import Phase, phase_of, split_phases
 from hwgen.polyhedral.scop import view_statements
 from hwgen.schedule import Schedule
@@ -26,12 +26,6 @@ from hwgen.spec.workload import Statement, Workload
 from hwgen.spilling import Spill
 from hwgen.tiling_script import apply_tilings
 from hwgen.trees import TreeCompilation, compile_padded
-
-REFUSALS = ("H3", "H4", "H5", "H6")
-"""Beginnings of the codes of what units cannot run, or not within the limits of the chip."""
-
-UnitsOf = Callable[[Workload], Compilation]
-"""What units make of a workload alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,16 +120,15 @@ class _Hosting:
         """The longest beginning of a phase that units run where its results leave the chip in
         planes, the rest of the phase, and the kernel."""
         before = [list(g.statements) for g in done]
-        longest = len(mine)
-        for count in range(len(mine), 0, -1):
-            if count > longest:
-                continue
+        count = len(mine)
+        while count:
             rest = [list(mine[count:])] if count < len(mine) else []
             groups = [*before, list(mine[:count]), *rest, *map(list, later)]
             outputs = phase_of(self.workload, groups, len(before)).workload.outputs
             types = {t.name: planes_for(self.hardware, t.dtype) for t in outputs}
-            parted = {t: d for t, d in types.items() if d}
+            parted = {t: d for t, d in types.items() if d and written_whole(self.workload, t)}
             if not parted or not any(s.accumulates for s in mine[:count]):
+                count -= 1
                 continue
             workload = self.workload
             for tensor, dtype in parted.items():
@@ -153,7 +146,7 @@ class _Hosting:
                 self.workload = workload
                 self.parted |= parted
                 return first, left, made
-            longest = _fewer(mine[:count], made)
+            count = _fewer(mine[:count], made)
         return None
 
     def _made(self, phase: Phase) -> Compilation | HwgenError:
@@ -188,8 +181,7 @@ class _Hosting:
         """What a workload takes on the processor."""
         assert self.hardware.processor is not None
         state = Schedule(workload, self.hardware).state
-        bound = nest_bound(state, self.hardware.processor)
-        return estimate_nest(state, self.hardware.processor, bound).cycles
+        return estimate_nest(state, self.hardware.processor).cycles
 
     def fewer(self, groups: Sequence[_Group]) -> list[_Group]:
         """The same, the processor running what costs it least of what units run."""

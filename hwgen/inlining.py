@@ -37,8 +37,11 @@ from hwgen.spec.workload import Statement, Workload
 from hwgen.tiling_script import PhasePlan, apply_tilings
 from hwgen.trees import compile_padded
 
+REFUSALS = ("H3", "H4", "H5", "H6")
+"""Beginnings of the codes of what units cannot run, or not within the limits of the chip."""
+
 UnitsOf = Callable[[Workload], Compilation]
-"""What units make of a workload as it is."""
+"""What units make of a workload alone."""
 
 
 def compile_inlined(
@@ -63,7 +66,9 @@ def compile_inlined(
         raise refused
     try:
         made = units(searched)
-    except HwgenError:
+    except HwgenError as error:
+        if not error.code.startswith(REFUSALS):
+            raise
         raise refused from None
     schedule = Schedule(workload, hardware)
     stages = stages_of(schedule)
@@ -78,8 +83,9 @@ def compile_inlined(
 def _uncovered(
     workload: Workload, hardware: HardwareSpec, covered: set[tuple[Statement, ...]]
 ) -> str:
-    """The first statement that no intrinsics compute in its phase; `covered`: phases that they do,
-    to which others are added."""
+    """The first statement that no intrinsics compute in its phase; "" where there is none, or what
+    is refused is about no statement alone. `covered`: phases of which they compute all, to which
+    others are added."""
     for phase in split_phases(workload):
         statements = phase.workload.statements
         if statements in covered:
@@ -87,6 +93,8 @@ def _uncovered(
         try:
             select(build_scop(phase.workload), hardware)
         except HwgenError as error:
+            if not error.code.startswith(REFUSALS):
+                raise
             return error.diagnostic.statement
         covered.add(statements)
     return ""

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hwgen.polyhedral.nest.planes import narrower, parts_of, plane_names, whole_of
-from hwgen.spec.expression import DTYPES, Access, Expr, Name, map_accesses
+from hwgen.spec.expression import DTYPES, Access, Expr, Name, map_accesses, walk
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Statement, Workload
 
@@ -26,9 +26,18 @@ def planes_for(hardware: HardwareSpec, dtype: str) -> str:
     return max(found, key=lambda d: (DTYPES[d], d), default="")
 
 
+def written_whole(workload: Workload, tensor: str) -> bool:
+    """Whether no other statement reads a tensor before the last one has written it."""
+    last = max(n for n, s in enumerate(workload.statements) if s.target.tensor == tensor)
+    others = (s for s in workload.statements[:last] if s.target.tensor != tensor)
+    read = (a for s in others for a in walk(s.value) if isinstance(a, Access))
+    return all(a.tensor != tensor for a in read)
+
+
 def in_planes(workload: Workload, tensor: str, dtype: str) -> Workload:
     """The same workload, what computes a tensor followed by its planes and their sum, as the
-    primitive `planes` has them. Names of statements stay; new ones follow the last of them."""
+    primitive `planes` has them. Names of statements stay; new ones follow the last of them.
+    `written_whole` must hold."""
     given = workload.tensor[tensor]
     whole, *planes = plane_names(tensor, given.dtype, dtype, workload.tensor)
     last = max(n for n, s in enumerate(workload.statements) if s.target.tensor == tensor)

@@ -7,8 +7,8 @@ from functools import partial
 from hwgen.codegen.image_layout import images_refused
 from hwgen.compilation import STAGES, Compilation, Kernel, build
 from hwgen.errors import HwgenError
-from hwgen.hosting import REFUSALS, compile_beside
-from hwgen.inlining import compile_inlined
+from hwgen.hosting import compile_beside
+from hwgen.inlining import REFUSALS, compile_inlined
 from hwgen.phase import DEFAULTS, SearchOptions, compile_phase
 from hwgen.phased import PhasedCompilation, compile_phases
 from hwgen.polyhedral import isl

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hwgen.model.reference import run_reference
-from hwgen.parting import in_planes, planes_for
+from hwgen.parting import in_planes, planes_for, written_whole
 from hwgen.polyhedral.nest.planes import narrower, parts_of, whole_of
 from hwgen.schedule import Schedule
 from hwgen.spec.expression import DTYPES, Access, Cast, Const, evaluate, map_accesses, rewrite
@@ -75,6 +75,17 @@ def test_a_workload_and_its_schedule_have_the_same_parts() -> None:
     inputs = {"a": np.random.default_rng(0).integers(-128, 128, (8, 48), np.int8)}
     expected, found = (run_reference(w, inputs)["c"] for w in (WIDE, parted))
     assert np.array_equal(expected, found)
+
+
+def test_what_is_read_before_it_is_whole_has_no_planes() -> None:
+    assert written_whole(WIDE, "b")
+    again = make_workload(
+        "again",
+        tensors={"a": "int8[8]", "b": "int32[8]", "c": "int32[8]"},
+        compute=["b[i] = a[i] * 3", "c[i] = b[i] + 1", "b[i] = b[i] * a[i]"],
+    )
+    assert not written_whole(again, "b")
+    assert written_whole(again, "c")
 
 
 def test_names_that_are_taken_are_left() -> None:
