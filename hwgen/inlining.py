@@ -40,6 +40,9 @@ from hwgen.trees import compile_padded
 REFUSALS = ("H3", "H4", "H5", "H6")
 """Beginnings of the codes of what units cannot run, or not within the limits of the chip."""
 
+UNMADE = "H421"
+"""The code of a tree with a block that no call computes."""
+
 UnitsOf = Callable[[Workload], Compilation]
 """What units make of a workload alone."""
 
@@ -51,13 +54,18 @@ def compile_inlined(
     why.
 
     Raises:
-        HwgenError: `refused` where they cannot with the statement inlined either.
+        HwgenError: `refused` where they cannot with the statement inlined either; of blocks that no
+            call computes, why the rest is refused.
     """
-    inlined: list[str] = []
+    inlined = _repeated(workload) if refused.code == UNMADE else []
     searched = workload
+    for tensor in inlined:
+        searched = without(searched, tensor)
     covered: set[tuple[Statement, ...]] = set()
     while about := _uncovered(searched, hardware, covered):
         tensor = _wanted(searched, hardware, about)
+        if tensor is None and refused.code == UNMADE:
+            break  # What is refused then is what that statement is refused for.
         if tensor is None:
             raise refused
         inlined.append(tensor)
@@ -69,7 +77,7 @@ def compile_inlined(
     except HwgenError as error:
         if not error.code.startswith(REFUSALS):
             raise
-        raise refused from None
+        raise (error if refused.code == UNMADE else refused) from None
     schedule = Schedule(workload, hardware)
     stages = stages_of(schedule)
     for tensor in inlined:
@@ -78,6 +86,22 @@ def compile_inlined(
     apply_tilings(schedule, tilings_of(found, stages))
     kernel = Kernel.of(made.tiling, compile_padded(schedule))
     return replace(found, kernel=kernel, search=replace(made.search, cycles=kernel.cycles))
+
+
+def _repeated(workload: Workload) -> list[str]:
+    """Intermediates that repeat another one, element by element, as no call need do."""
+    inner = {t.name: t for t in workload.tensors if t.role == "intermediate"}
+    found: list[str] = []
+    for statement in workload.statements:
+        own, value = inner.get(statement.target.tensor), statement.value
+        if own is None or statement.op != "=" or not isinstance(value, Access):
+            continue
+        other = inner.get(value.tensor)
+        same = other is not None and (other.dtype, other.shape) == (own.dtype, own.shape)
+        writers = [s for s in workload.statements if s.target.tensor == own.name]
+        if same and value.indices == statement.target.indices and len(writers) == 1:
+            found.append(own.name)
+    return found
 
 
 def _uncovered(

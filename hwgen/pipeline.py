@@ -8,7 +8,7 @@ from hwgen.codegen.image_layout import images_refused
 from hwgen.compilation import STAGES, Compilation, Kernel, build
 from hwgen.errors import HwgenError
 from hwgen.hosting import compile_beside
-from hwgen.inlining import REFUSALS, compile_inlined
+from hwgen.inlining import REFUSALS, UNMADE, compile_inlined
 from hwgen.phase import DEFAULTS, SearchOptions, compile_phase
 from hwgen.phased import PhasedCompilation, compile_phases
 from hwgen.polyhedral import isl
@@ -66,7 +66,7 @@ def compile_kernel(
         try:
             return units(workload)
         except HwgenError as error:
-            if error.code != "H301":
+            if error.code not in ("H301", UNMADE):
                 raise
             return compile_inlined(workload, hardware, units, error)
 

@@ -23,7 +23,8 @@ commands = typer.Typer()
     epilog=epilog(
         "verify --spec CHIP",
         "verify --spec CHIP --workload gemm --examples 200 --seed 7",
-        "verify --spec LOOPS --schedules 1000",
+        "verify --spec CHIP --schedules 1000",
+        "verify --schedules 1000         (on chips that are drawn too)",
         "verify --chips 200 --seed 1     (of no chip: of chips that are drawn too)",
         "verify --workloads 100          (what every chip compiles of natural workloads)",
     )
@@ -36,7 +37,7 @@ def verify(
             "--spec",
             metavar="SPEC",
             help="The chip: a file, or a name that `hwgen list` shows. May be left out with "
-            "--chips or --workloads.",
+            "--chips, --schedules or --workloads.",
             autocompletion=complete.chips,
         ),
     ] = None,
@@ -59,7 +60,8 @@ def verify(
         typer.Option(
             min=1,
             metavar="N",
-            help="Instead: N random sequences of scheduling primitives, on workloads drawn too.",
+            help="Instead: N random schedules, on workloads, and without --spec on chips, drawn "
+            "too.",
         ),
     ] = None,
     chips: Annotated[
@@ -84,7 +86,8 @@ def verify(
         typer.Option(
             min=1,
             metavar="N",
-            help="With --chips or --workloads: processes; left out: one for each core.",
+            help="With --chips, --schedules or --workloads: processes; left out: one for each "
+            "core.",
         ),
     ] = None,
     output: Annotated[
@@ -108,7 +111,7 @@ def verify(
     campaigns = {"--chips": chips, "--schedules": schedules, "--workloads": natural}
     asked = [option for option, count in campaigns.items() if count is not None]
     drawn = asked[0] if asked else ""
-    if spec is None and drawn not in ("--chips", "--workloads"):
+    if spec is None and not drawn:
         raise typer.BadParameter("name a chip, or draw some with --chips", param_hint="'--spec'")
     if len(asked) > 1:
         raise typer.BadParameter(f"one of {' and '.join(asked)}", param_hint=f"'{asked[1]}'")
@@ -117,8 +120,9 @@ def verify(
     if drawn and examples is not None:
         hint = "'--examples'"
         raise typer.BadParameter(f"it counts examples of a workload, not {drawn}", param_hint=hint)
-    if jobs is not None and drawn not in ("--chips", "--workloads"):
-        raise typer.BadParameter("it goes with --chips or --workloads", param_hint="'--jobs'")
+    if jobs is not None and not drawn:
+        hint = "it goes with --chips, --schedules or --workloads"
+        raise typer.BadParameter(hint, param_hint="'--jobs'")
     if output is not None and chips is None:
         raise typer.BadParameter("it goes with --chips alone", param_hint="'--output'")
     with guarded("verify" if as_json else ""):
@@ -130,9 +134,9 @@ def verify(
         if natural is not None:
             body.verify_workloads(spec, natural, seed, jobs, as_json=as_json)
             return
-        assert spec is not None
         if schedules is not None:
-            body.verify_schedules(spec, schedules, seed, as_json=as_json)
+            body.verify_schedules(spec, schedules, seed, jobs, as_json=as_json)
             return
+        assert spec is not None
         wanted, count = workloads or [], examples or EXAMPLES
         body.verify(spec, wanted, settings or [], count, seed, as_json=as_json)

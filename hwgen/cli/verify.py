@@ -12,7 +12,6 @@ import typer
 from hwgen.cli.output import write_files
 from hwgen.cli.progress import campaign_progress
 from hwgen.cli.resolve import resolve
-from hwgen.errors import HwgenError
 from hwgen.spec.find import files_in, find_spec, spec_folders
 from hwgen.spec.load import load_hardware
 from hwgen.verify.campaign import campaign
@@ -48,32 +47,35 @@ def verify(
     _end(lambda: campaign_text(report), lambda: campaign_record(report), report.ok, as_json)
 
 
-def verify_schedules(spec: str, sequences: int, seed: int, *, as_json: bool = False) -> None:
-    """Run a campaign of random schedules; exit status 1 where anything fails or nothing runs."""
-    from hwgen.report.records import schedules_record
-    from hwgen.report.schedules import schedules_text
-    from hwgen.verify.schedules import BATCH, schedule_campaign
+def verify_schedules(
+    spec: str | None, count: int, seed: int, jobs: int | None, *, as_json: bool = False
+) -> None:
+    """Run a campaign of random schedules; exit status 1 where anything fails or nothing runs.
 
-    path = find_spec(spec)
-    hardware = load_hardware(path)
-    if hardware.processor is None or hardware.units:
-        raise HwgenError(
-            "H621",
-            f"{hardware.name} has units, and schedules are drawn for processors",
-            location=hardware.location,
-            found="a chip with units",
-            allowed="a chip that is a processor alone",
-            repair="leave out --schedules; or hwgen verify --chips N, for units",
-        )
-    with campaign_progress("verify", sequences) as progress:
-        report = schedule_campaign(
-            path,
-            sequences,
-            seed,
-            processes=min(os.cpu_count() or 1, -(-sequences // BATCH)),
-            progress=lambda done, of: progress("schedules", done, of),
-        )
-    _end(lambda: schedules_text(report), lambda: schedules_record(report), report.ok, as_json)
+    `spec`: None where chips are drawn too.
+    """
+    path = None if spec is None else find_spec(spec)
+    processes = jobs or os.cpu_count() or 1
+    with campaign_progress("verify", count) as progress:
+
+        def step(done: int, of: int) -> None:
+            progress("schedules", done, of)
+
+        if path is None or load_hardware(path).units:
+            from hwgen.report.records import trees_record
+            from hwgen.report.trees import trees_text
+            from hwgen.verify.tree_campaign import tree_campaign
+
+            trees = tree_campaign(path, count, seed, processes=processes, progress=step)
+            text, record, ok = trees_text(trees), trees_record(trees), trees.ok
+        else:
+            from hwgen.report.records import schedules_record
+            from hwgen.report.schedules import schedules_text
+            from hwgen.verify.schedules import schedule_campaign
+
+            made = schedule_campaign(path, count, seed, processes=processes, progress=step)
+            text, record, ok = schedules_text(made), schedules_record(made), made.ok
+    _end(lambda: text, lambda: record, ok, as_json)
 
 
 def verify_chips(

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from hwgen.verify.chips.campaign import ChipReport
     from hwgen.verify.natural.campaign import NaturalReport
     from hwgen.verify.schedules import ScheduleReport
+    from hwgen.verify.tree_campaign import TreeReport
 
 Json = str | int | float | bool | None | Sequence["Json"] | Mapping[str, "Json"]
 Record = dict[str, Json]
@@ -205,6 +206,31 @@ def schedules_record(report: ScheduleReport) -> Record:
                 "script": [str(c) for c in f.case.calls],
             }
             for f in report.failures
+        ],
+    }
+
+
+def trees_record(report: TreeReport) -> Record:
+    """A campaign of random schedules for chips with units."""
+    tally = report.tally
+    return {
+        "seed": report.seed,
+        "schedules": tally.trees,
+        "draws": tally.draws,
+        "unread": dict(sorted(tally.unread.items())),
+        "uncompiled": dict(sorted(tally.uncompiled.items())),
+        "schedules_refused": dict(sorted(tally.refused.items())),
+        "right": tally.right,
+        "wrong": len(tally.failures),
+        "failures": [
+            {
+                "kind": f.kind,
+                "message": f.message,
+                "seed": number,
+                "data_seed": f.case.seed,
+                "script": [str(c) for c in f.case.calls],
+            }
+            for number, f in report.failures
         ],
     }
 

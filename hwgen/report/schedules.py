@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from typing import cast
+
 from hwgen.report.table import Cell, table
 from hwgen.script import PRIMITIVES
 from hwgen.verify.schedules import Failure, ScheduleReport
@@ -34,25 +37,35 @@ def schedules_text(report: ScheduleReport) -> str:
         f"{max(tally.taken_calls, default=0)} in one schedule",
         table(("primitive", "tried", "taken", "refused"), rows),
         table(("schedules", "number", "codes"), outcomes),
-        *(_failure(f) for f in report.failures),
+        *(failure_text(f) for f in report.failures),
         *(() if report.ok or report.failures else ("Nothing was run.",)),
     ]
     return "\n\n".join(parts)
 
 
-def _failure(failure: Failure) -> str:
+def failure_text(failure: Failure) -> str:
+    """A failure with its workload and its script."""
     data = failure.case.data
+    sizes = data.get("sizes", {})
     lines = [
         f"{failure.kind}: {failure.message}",
         f"data: seed {failure.case.seed}",
         "workload:",
         f"  name: {data['name']}",
+        *([f"  sizes: {_flow(sizes)}"] if sizes else []),
         "  tensors:",
-        *(f'    {n}: "{t}"' for n, t in data["tensors"].items()),
+        *(f"    {n}: {_flow(t)}" for n, t in data["tensors"].items()),
         "  compute:",
     ]
     for statement in data["compute"]:
-        loops = ", ".join(f"{n}: {e}" for n, e in statement["loops"].items())
-        lines.append(f'    - {{do: "{statement["do"]}", loops: {{{loops}}}}}')
+        lines.append(f"    - {_flow(statement)}")
     lines += ["script:", *(f"  {c}" for c in failure.case.calls)]
     return "\n".join(lines)
+
+
+def _flow(value: object) -> str:
+    """Plain data in one line of YAML."""
+    if isinstance(value, dict):
+        inside = ", ".join(f"{k}: {_flow(v)}" for k, v in cast(dict[str, object], value).items())
+        return f"{{{inside}}}"
+    return json.dumps(value)

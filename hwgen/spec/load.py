@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from hwgen.errors import HwgenError
@@ -10,7 +11,7 @@ from hwgen.spec.fields import validate
 from hwgen.spec.find import SIGNS, Kind, find_spec, find_workload
 from hwgen.spec.findings import Findings
 from hwgen.spec.hardware import HardwareSpec
-from hwgen.spec.source import Document, from_python, read_document
+from hwgen.spec.source import Document, from_python, parse_document, read_document, read_text
 from hwgen.spec.workload import Workload
 
 
@@ -24,7 +25,18 @@ def load_hardware(path: Path | str, parameters: Mapping[str, int] | None = None)
         HwgenError: H00x to H03x and H1xx, with file, line and field.
     """
     found = find_spec(path) if isinstance(path, str) else path
-    return _hardware(read_document(found), parameters or {})
+    text, given = read_text(found), parameters or {}
+    if all(type(v) is int for v in given.values()):
+        return _read(*text, tuple(sorted(given.items())))
+    return _hardware(parse_document(*text), given)
+
+
+@lru_cache(maxsize=64)
+def _read(
+    text: str, file: str, json: bool, parameters: tuple[tuple[str, int], ...]
+) -> HardwareSpec:
+    """A chip that nobody changes: campaigns and notebooks load the same one again and again."""
+    return _hardware(parse_document(text, file, json), dict(parameters))
 
 
 def parse_hardware(

@@ -114,6 +114,11 @@ def read_document(path: Path | str) -> Document:
         HwgenError: H001 unreadable, H002 unknown suffix, H010 syntax, H011 duplicate key,
             H012 a number that readers disagree on, H013 over a bound, H014 unsupported YAML.
     """
+    return parse_document(*read_text(path))
+
+
+def read_text(path: Path | str) -> tuple[str, str, bool]:
+    """A file's text, its name, and whether it is JSON; see `read_document` for what is raised."""
     path = Path(path)
     file = str(path)
     location = Location(file)
@@ -131,16 +136,16 @@ def read_document(path: Path | str) -> Document:
             "H010", "the file is not UTF-8 text", location=Location(file, line),
             found=f"byte 0x{raw[problem.start]:02x}", allowed="UTF-8",
         ) from problem  # fmt: skip
-    return parse_document(text, file, json=path.suffix.lower() == ".json")
+    return text, file, path.suffix.lower() == ".json"
 
 
-def parse_document(text: str, file: str, *, json: bool = False) -> Document:
+def parse_document(text: str, file: str, json: bool = False) -> Document:
     """Parse YAML (or JSON) text; see `read_document` for what is raised."""
     root = _composed(text, file, json)
     return Document(file, _plain(root, Location(file)), root)
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=64)
 def _composed(text: str, file: str, json: bool) -> Node:
     """The nodes of a text, which nobody changes: campaigns and notebooks read the same chip again
     and again."""

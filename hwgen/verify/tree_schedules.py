@@ -33,10 +33,10 @@ from hwgen.verify.nest_calls import Call, CallDraws, Calls
 from hwgen.verify.nest_workloads import Data, Draws
 from hwgen.verify.schedules import Case, FindingError, crash_text, make, replayed
 
-PHYSICAL = ("H502", "H611", "H612", "H613", "H614", "H615", "H616", "H618")
+PHYSICAL = ("H502", "H512", "H516", "H611", "H612", "H613", "H614", "H615", "H616", "H618")
 """What the chip cannot run, however it is written."""
 
-LACKING = ("H421", "H422", "H423", "H503")
+LACKING = ("H421", "H422", "H423", "H424", "H503")
 """What the lowering says it cannot do."""
 
 MOST_EDITS = 14
@@ -91,12 +91,20 @@ class TreeDraws(CallDraws):
 
     def ended(self) -> Calls:
         """Reductions that begin apart, and the calls of every block."""
+        yield from self.begun_apart()
+        yield from self.called()
+
+    def begun_apart(self) -> Calls:
+        """Reductions that begin apart."""
         state = self.schedule.state
         for site in state.sites:
             if state.stage[site.block.stage].reduces and site.block.part == "whole":
                 for loop in self.draws.shuffled(site.names):
                     if self.schedule.state.site[site.block.name].block.part == "whole":
                         yield Call("decompose_reduction", (site.block.stage, loop))
+
+    def called(self) -> Calls:
+        """Calls of every block that has none."""
         for site in self.schedule.state.sites:
             if site.block.tensorized is None:
                 found = sorted(set(covers(self.schedule.state, site.block, self.schedule.hardware)))
@@ -431,14 +439,22 @@ def outcome(case: Case, hardware: HardwareSpec, engine: Engine = "python") -> st
     Raises:
         FindingError: what is neither.
     """
-    schedule, _ = replayed(case, hardware)
-    found, code = _compiled(schedule, hardware)
+    return judged(replayed(case, hardware)[0], case.seed, engine)
+
+
+def judged(schedule: Schedule, seed: int, engine: Engine = "python") -> str:
+    """The same of a schedule; `seed`: of the data and of the room.
+
+    Raises:
+        FindingError: as `outcome`.
+    """
+    found, code = _compiled(schedule, schedule.hardware)
     if found is None:
         return code
-    _check(found, case.seed, engine)
-    less, _ = _compiled(schedule, _with_less_room(found, case.seed))
+    _check(found, seed, engine)
+    less, _ = _compiled(schedule, _with_less_room(found, seed))
     if less is not None:
-        _check(less, case.seed, "python")
+        _check(less, seed, "python")
     return ""
 
 
@@ -466,7 +482,7 @@ def _with_less_room(compilation: TreeCompilation, seed: int) -> HardwareSpec:
 
     def smaller(memory: Memory) -> Memory:
         sizes = [b.entries for b in compilation.program.buffers if b.memory == memory.name]
-        if not sizes:
+        if not sizes or memory.banks is not None:
             return memory
         return replace(memory, capacity_entries=random.randint(max(sizes), sum(sizes)))
 

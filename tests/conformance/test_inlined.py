@@ -88,3 +88,27 @@ def test_what_others_read_too_stays() -> None:
     tensors = tuple(replace(t, role="output") if t.name == "hi" else t for t in workload.tensors)
     with pytest.raises(HwgenError, match="H301"):
         compile_kernel(replace(workload, tensors=tensors), _chip("hw_specs/tpu_v1.yaml"))
+
+
+def test_what_repeats_another_tensor_is_no_block() -> None:
+    """Between two phases, where no call of the chip copies what is in its memory."""
+    workload = make_workload(
+        "chain",
+        sizes={"M": 20, "K": 24, "H": 17, "N": 8},
+        tensors={
+            "x": "float32[M, K]",
+            "w": "float32[H, K]",
+            "v": "float32[N, H]",
+            "s": "float32[M, H]",
+            "h": "float32[M, H]",
+            "y": "float32[M, N]",
+        },
+        compute=[
+            "s[i, j] += x[i, r] * w[j, r]",
+            "h[i, j] = s[i, j]",
+            "y[i, k] += h[i, j] * v[k, j]",
+        ],
+    )
+    compiled = compile_kernel(workload, _chip("hw_specs/npu_shared_buffer.yaml"), options=QUICK)
+    assert compiled.inlined == ("h",)
+    examine(compiled, draw_inputs(workload, 1), ENGINE)

@@ -285,7 +285,7 @@ def test_entries_of_several_elements_are_padded_whole(given: str, step: int) -> 
 )
 def test_parts_of_entries_are_refused(given: str, repair: str) -> None:
     kernel, script = lanes()
-    with pytest.raises(HwgenError, match="H420") as caught:
+    with pytest.raises(HwgenError, match="H516") as caught:
         compile_script(
             kernel.workload, kernel.hardware, f"{script}s.storage_align(b_local, 0, {given})"
         )

@@ -119,6 +119,8 @@ def _covered(
 
 def _is_view(state: State, tensor: str) -> bool:
     """Whether the host is to lay a tensor out: no call computes it into a memory of the chip."""
+    if tensor not in state.storage:
+        return False  # Its value stands where it was read.
     mine = [s.block for s in state.sites if s.block.stage == tensor]
     return not state.storage[tensor].memory and all(b.tensorized is None for b in mine)
 

@@ -377,7 +377,7 @@ def _aligns(storage: Storage, memory: Memory) -> tuple[tuple[int, int, int], ...
     """A storage's strides by hand, in entries of its memory.
 
     Raises:
-        HwgenError: H420 where they part entries.
+        HwgenError: H516 where they part entries.
     """
     size = 1 if memory.by_element else memory.entry_elements
     for axis, factor, offset in storage.aligns:
@@ -390,8 +390,8 @@ def in_parts(tensor: str, axis: int, factor: int, offset: int, size: int) -> Hwg
     """The error of padding that does not consist of whole entries."""
     whole = -(-factor // size) * size
     return HwgenError(
-        "H420",
-        "the chip's calls cannot run this schedule",
+        "H516",
+        f"{tensor} is padded within an entry",
         found=f"axis {axis} of {tensor} in steps of {factor}*n + {offset} elements",
         allowed=f"multiples of {size} elements, one entry",
         repair=f"storage_align({tensor!r}, {axis}, {whole}, {offset // size * size})",

@@ -18,12 +18,14 @@ from hwgen.model.numeric import Array
 from hwgen.model.reference import random_inputs, run_reference
 from hwgen.report.chips import chips_text
 from hwgen.report.schedules import schedules_text
+from hwgen.report.trees import trees_text
 from hwgen.spec.load import load_workload
 from hwgen.spec.workload import Workload
 from hwgen.verify.chips.campaign import ChipReport
 from hwgen.verify.chips.campaign import Tally as ChipTally
 from hwgen.verify.schedules import ScheduleReport
 from hwgen.verify.schedules import Tally as ScheduleTally
+from hwgen.verify.tree_campaign import TreeReport, TreeTally
 
 ROOT = Path(__file__).resolve().parents[3]
 SPEC = str(ROOT / "hw_specs" / "vta.yaml")
@@ -104,21 +106,14 @@ def test_an_unknown_stage_names_the_nearest(capsys: Text) -> None:
     assert "did you mean schedule?" in text
 
 
-@pytest.mark.parametrize("spec", ["vta", "npu_shared_buffer"])
-def test_schedules_are_drawn_for_processors_only(spec: str, capsys: Text) -> None:
-    assert main(["verify", "--spec", spec, "--schedules", "1"]) == 1
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert f"error[H621]: {spec} has units" in captured.err
-
-
 def test_a_campaign_in_which_nothing_ran_says_so() -> None:
     tally = ChipTally(drawn=1)
     chips = ChipReport(None, 7, tally, ())
     schedules = ScheduleReport(Path(SPEC), 7, ScheduleTally(), ())
-    assert not chips.ok
-    assert not schedules.ok
-    for text in (chips_text(chips, Path("failures")), schedules_text(schedules)):
+    trees = TreeReport(None, 7, TreeTally(), ())
+    texts = (chips_text(chips, Path("failures")), schedules_text(schedules), trees_text(trees))
+    assert not any(r.ok for r in (chips, schedules, trees))
+    for text in texts:
         assert text.endswith("\n\nNothing was run.")
     tally.verdicts["none", "equal"] += 1
     assert chips.ok

@@ -74,7 +74,6 @@ def test_the_traceback_of_a_defect_is_shown_on_request(
         ["verify", "--spec", "x", "--examples", "0"],
         ["verify", "--spec", "x", "--jobs", "2"],
         ["verify", "--spec", "x", "-o", "failures"],
-        ["verify", "--spec", "x", "--schedules", "2", "--jobs", "2"],
         ["verify", "--spec", "x", "--schedules", "2", "--examples", "2"],
         ["verify", "--chips", "2", "--examples", "2"],
         ["verify", "--chips", "2", "-o", ""],

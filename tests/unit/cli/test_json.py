@@ -30,7 +30,8 @@ COMMANDS = {
     "simulate": ["simulate", *KERNEL, "--engine", "python"],
     "simulate, a processor": ["simulate", *LOOPS, "--engine", "python"],
     "verify": ["verify", *KERNEL, "--examples", "2"],
-    "verify --schedules": ["verify", "--spec", "cpu_generic", "--schedules", "2"],
+    "verify --schedules": ["verify", "--schedules", "2", "--jobs", "1"],
+    "verify --schedules, a processor": ["verify", "--spec", "cpu_generic", "--schedules", "2"],
     "verify --chips": ["verify", "--chips", "2", "--jobs", "1"],
     "verify --workloads": ["verify", "--spec", "vta", "--workloads", "2", "--jobs", "1"],
 }

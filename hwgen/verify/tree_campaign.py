@@ -1,0 +1,192 @@
+"""Campaigns of random schedules for chips with units: counted, failures reduced.
+
+A chip (a given one, or one that is drawn), a workload for it, the schedule that the search makes
+of both, and several schedules near that one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hwgen.compilation import Compilation
+from hwgen.errors import HwgenError
+from hwgen.schedule import Schedule
+from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.load import load_hardware, parse_hardware, parse_workload
+from hwgen.trees import TreeCompilation
+from hwgen.verify.chips.draw import draw_of
+from hwgen.verify.chips.examine import REFUSALS
+from hwgen.verify.examine import compile_case
+from hwgen.verify.natural.draft import numbers_of
+from hwgen.verify.natural.families import natural_workload
+from hwgen.verify.nest_workloads import Data
+from hwgen.verify.processes import each
+from hwgen.verify.schedules import SHOWN_FAILURES, Case, Failure, FindingError, crash_text
+from hwgen.verify.tree_schedules import judged, outcome, reduced_case
+from hwgen.verify.tree_variants import variant
+
+TREES = 8
+"""Schedules near each that the search makes."""
+LEAST_DRAWS = 40
+"""Chips and workloads that are tried, though few schedules are wanted."""
+BATCH = 4
+"""Chips that a process takes at a time."""
+
+Progress = Callable[[int, int], None]
+"""Called with schedules done and schedules in all."""
+
+
+@dataclass
+class TreeTally:
+    """What became of schedules. `unread`, `uncompiled`: draws of a chip and a workload that have no
+    schedule to begin with; `refused`: schedules per code. `failures`: by the seed of their chip and
+    workload."""
+
+    trees: int = 0
+    draws: int = 0
+    right: int = 0
+    unread: Counter[str] = field(default_factory=Counter[str])
+    uncompiled: Counter[str] = field(default_factory=Counter[str])
+    refused: Counter[str] = field(default_factory=Counter[str])
+    failures: list[tuple[int, Failure]] = field(default_factory=list[tuple[int, Failure]])
+
+    def add(self, other: TreeTally) -> None:
+        """Count another tally too."""
+        self.trees += other.trees
+        self.draws += other.draws
+        self.right += other.right
+        self.unread.update(other.unread)
+        self.uncompiled.update(other.uncompiled)
+        self.refused.update(other.refused)
+        self.failures += other.failures
+
+
+@dataclass(frozen=True)
+class TreeReport:
+    """A campaign's result. `hardware`: the chip's file, None where chips are drawn; `failures`:
+    reduced, one of those that look the same, by seed."""
+
+    hardware: Path | None
+    seed: int
+    tally: TreeTally
+    failures: tuple[tuple[int, Failure], ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether something was right and nothing was wrong."""
+        return self.tally.right > 0 and not self.tally.failures
+
+
+def tree_campaign(
+    hardware: Path | None,
+    count: int,
+    seed: int,
+    *,
+    processes: int = 1,
+    progress: Progress | None = None,
+) -> TreeReport:
+    """Check at least `count` schedules, unless too few draws have any; seeds follow each other.
+
+    Raises:
+        HwgenError: where the chip cannot be loaded.
+    """
+    if hardware is not None:
+        load_hardware(hardware)
+    tally = TreeTally()
+    first = seed
+    most = max(count, LEAST_DRAWS)
+    while tally.trees < count and tally.draws < most:
+        missing = min(-(-(count - tally.trees) // TREES), most - tally.draws)
+        work = [
+            (hardware, at, min(BATCH, first + missing - at))
+            for at in range(first, first + missing, BATCH)
+        ]
+        for part in each(_work, work, processes):
+            tally.add(part)
+            if progress is not None:
+                progress(min(tally.trees, count), count)
+        first += missing
+    distinct: dict[str, tuple[int, Failure]] = {}
+    for number, failure in sorted(tally.failures, key=lambda f: len(f[1].case.calls)):
+        distinct.setdefault(failure.signature, (number, failure))
+    shown = [*distinct.values()][:SHOWN_FAILURES]
+    return TreeReport(hardware, seed, tally, tuple(_reduced(hardware, *f) for f in shown))
+
+
+def _work(work: tuple[Path | None, int, int]) -> TreeTally:
+    path, first, count = work
+    tally = TreeTally()
+    for number in range(first, first + count):
+        _varied(path, number, tally)
+    return tally
+
+
+def _varied(path: Path | None, number: int, tally: TreeTally) -> None:
+    """Count the schedules of one seed."""
+    tally.draws += 1
+    try:
+        hardware, data = drawn_pair(path, number)
+    except HwgenError as error:
+        tally.unread[error.code] += 1
+        return
+    workload = parse_workload(data)
+    try:
+        made = compile_case(workload, hardware, 0)
+    except HwgenError as error:
+        if error.code in REFUSALS:
+            tally.uncompiled[error.code] += 1
+        else:
+            failure = Failure(Case(data, (), number), "compiling", crash_text(error))
+            tally.failures.append((number, failure))
+        return
+    if isinstance(made, Compilation):
+        base = made.kernel.made.schedule
+    else:
+        assert isinstance(made, TreeCompilation)
+        base = made.schedule
+    for n in range(TREES):
+        _checked(base, data, hardware, number, n, tally)
+
+
+def _checked(
+    base: Schedule, data: Data, hardware: HardwareSpec, number: int, n: int, tally: TreeTally
+) -> None:
+    seed = number * TREES + n
+    tally.trees += 1
+    case = Case(data, (), seed)
+    try:
+        case, schedule = variant(base, data, seed)
+        code = outcome(case, hardware) if n == 0 else judged(schedule, seed)
+    except FindingError as finding:
+        tally.failures.append((number, Failure(case, finding.kind, finding.message)))
+    except Exception as error:  # Any crash on a schedule is a finding.
+        tally.failures.append((number, Failure(case, "crash", crash_text(error))))
+    else:
+        tally.right += not code
+        tally.refused.update([code] if code else [])
+
+
+def drawn_pair(path: Path | None, number: int) -> tuple[HardwareSpec, Data]:
+    """The chip and the workload of a seed.
+
+    Raises:
+        HwgenError: where they are none.
+    """
+    if path is None:
+        chip, data = draw_of(number).data
+        hardware = parse_hardware(chip)
+        parse_workload(data)
+        return hardware, data
+    hardware = load_hardware(path)
+    return hardware, natural_workload(number, numbers_of(hardware)).data
+
+
+def _reduced(path: Path | None, number: int, failure: Failure) -> tuple[int, Failure]:
+    """The failure with as few calls as fail in the same way."""
+    hardware, _ = drawn_pair(path, number)
+    if failure.kind in ("compiling", "crash"):
+        return number, failure  # There are no calls to leave out.
+    return number, Failure(reduced_case(failure.case, hardware), failure.kind, failure.message)

@@ -1,0 +1,58 @@
+"""Random schedules near those that the search makes, on given chips and on chips that are drawn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hwgen.cli import main
+from hwgen.codegen.lower import program
+from hwgen.errors import HwgenError
+from hwgen.verify import tree_campaign as tree_campaign_module
+from hwgen.verify.tree_campaign import TREES, tree_campaign
+from hwgen.verify.tree_schedules import LACKING, PHYSICAL
+
+CHIPS = Path(__file__).resolve().parents[2] / "hw_specs"
+
+
+def no_nodes(*_: object) -> tuple[()]:
+    """Stands in for the synchronisation of a program."""
+    return ()
+
+
+@pytest.mark.parametrize(("chip", "seed"), [("npu_shared_buffer", 0), ("gemmini", 3), ("", 40)])
+def test_variants_are_right_or_refused_for_a_known_reason(chip: str, seed: int) -> None:
+    path = CHIPS / f"{chip}.yaml" if chip else None
+    report = tree_campaign(path, 2 * TREES, seed)
+    assert report.ok, report.failures
+    assert report.tally.trees >= 2 * TREES
+    assert report.tally.right + report.tally.refused.total() == report.tally.trees
+    assert set(report.tally.refused) <= {*PHYSICAL, *LACKING}
+
+
+def test_what_is_missing_is_found_and_reduced(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(program, "synchronise", no_nodes)
+    arguments = ["verify", "--spec", "npu_shared_buffer", "--schedules", "4", "--jobs", "1"]
+    assert main(arguments) == 1
+    out = capsys.readouterr().out
+    assert "WRONG" in out
+    assert "H760" in out
+    assert "drawn by: hwgen verify --schedules 8 --seed" in out
+
+
+def test_a_compiler_that_fails_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*_: object) -> None:
+        raise HwgenError("H717", "a defect")
+
+    monkeypatch.setattr(tree_campaign_module, "compile_case", failing)
+    (number, failure), *_ = tree_campaign(CHIPS / "npu_shared_buffer.yaml", TREES, 0).failures
+    assert (number, failure.kind) == (0, "compiling")
+    assert "a defect" in failure.message
+
+
+def test_the_same_seed_is_the_same_campaign() -> None:
+    one, again = (tree_campaign(None, TREES, 7).tally for _ in range(2))
+    assert one == again
