@@ -136,48 +136,52 @@ def _wrap(expr: Expr, parent: str, right: bool) -> str:
 
 def children(expr: Expr) -> tuple[Expr, ...]:
     """The direct subexpressions of a node, left to right."""
-    match expr:
-        case Const() | Name():
-            return ()
-        case Binary(_, left, right):
-            return (left, right)
-        case Unary(_, operand) | Cast(_, operand):
-            return (operand,)
-        case Call(_, arguments):
-            return arguments
-        case Access(_, indices):
-            return indices
+    # By type, not by patterns: these few functions are most of what compiling does.
+    if isinstance(expr, Binary):
+        return (expr.left, expr.right)
+    if isinstance(expr, Const | Name):
+        return ()
+    if isinstance(expr, Access):
+        return expr.indices
+    if isinstance(expr, Call):
+        return expr.arguments
+    return (expr.operand,)
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
     """Every node of an expression, parents first."""
-    yield expr
-    for child in children(expr):
-        yield from walk(child)
+    waiting = [expr]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if not isinstance(node, Const | Name):
+            waiting += children(node)[::-1]
 
 
 def names(expr: Expr) -> tuple[str, ...]:
     """The distinct names in an expression, in order of appearance."""
+    if isinstance(expr, Name):
+        return (expr.name,)
     return tuple(dict.fromkeys(n.name for n in walk(expr) if isinstance(n, Name)))
 
 
 def substitute(expr: Expr, bindings: Mapping[str, Expr]) -> Expr:
     """The expression with names replaced."""
-    match expr:
-        case Const():
-            return expr
-        case Name(name):
-            return bindings.get(name, expr)
-        case Binary(op, left, right):
-            return Binary(op, substitute(left, bindings), substitute(right, bindings))
-        case Unary(op, operand):
-            return Unary(op, substitute(operand, bindings))
-        case Cast(dtype, operand):
-            return Cast(dtype, substitute(operand, bindings))
-        case Call(function, arguments):
-            return Call(function, tuple(substitute(a, bindings) for a in arguments))
-        case Access(tensor, indices):
-            return Access(tensor, tuple(substitute(i, bindings) for i in indices))
+    if isinstance(expr, Const):
+        return expr
+    if isinstance(expr, Name):
+        return bindings.get(expr.name, expr)
+    if isinstance(expr, Binary):
+        left, right = substitute(expr.left, bindings), substitute(expr.right, bindings)
+        same = left is expr.left and right is expr.right
+        return expr if same else Binary(expr.op, left, right)
+    if isinstance(expr, Access):
+        return Access(expr.tensor, tuple(substitute(i, bindings) for i in expr.indices))
+    if isinstance(expr, Unary):
+        return Unary(expr.op, substitute(expr.operand, bindings))
+    if isinstance(expr, Cast):
+        return Cast(expr.dtype, substitute(expr.operand, bindings))
+    return Call(expr.function, tuple(substitute(a, bindings) for a in expr.arguments))
 
 
 def rewrite(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
@@ -241,20 +245,18 @@ def evaluate(expr: Expr, values: Mapping[str, int | float]) -> int | float:
         OverflowError: a shift by more than 64 bits, or a result too large for a float.
         ValueError: a negative shift.
     """
-    match expr:
-        case Const(value):
-            return value
-        case Name(name):
-            return values[name]
-        case Unary(op, operand):
-            value = evaluate(operand, values)
-            return -value if op == "-" else int(not value)
-        case Binary(op, left, right):
-            return _binary(op, evaluate(left, values), evaluate(right, values))
-        case Call(function, arguments):
-            return _call(function, [evaluate(a, values) for a in arguments])
-        case Cast() | Access():
-            raise TypeError(f"{expr} is not a number")
+    if isinstance(expr, Name):
+        return values[expr.name]
+    if isinstance(expr, Const):
+        return expr.value
+    if isinstance(expr, Binary):
+        return _binary(expr.op, evaluate(expr.left, values), evaluate(expr.right, values))
+    if isinstance(expr, Unary):
+        value = evaluate(expr.operand, values)
+        return -value if expr.op == "-" else int(not value)
+    if isinstance(expr, Call):
+        return _call(expr.function, [evaluate(a, values) for a in expr.arguments])
+    raise TypeError(f"{expr} is not a number")
 
 
 def _binary(op: BinaryOp, left: int | float, right: int | float) -> int | float:

@@ -32,12 +32,19 @@ def in_best_order(covered: Covered, places: Places, whole: Mapping[str, Collecti
     if not particular:
         return places
     trials = Trials(covered, whole)
-    for _ in range(ROUNDS if len(particular) > 1 else 1):
-        for name in particular:
+    pending = particular
+    for _ in range(ROUNDS):
+        moved: list[str] = []
+        for name in pending:
             users = frozenset(block for (block, _), p in places.items() if p.name == name)
             ways = [replace(found[name], strides=strides) for strides in _ways(found[name])]
             costs = [_calls(trials.sites(_with(places, found | {name: w}), users)) for w in ways]
-            found[name] = ways[costs.index(min(costs))]
+            best = ways[costs.index(min(costs))]
+            if best.strides != found[name].strides:
+                moved.append(name)
+            found[name] = best
+        # What was looked at after all others had moved would be found again.
+        pending = [n for n in particular if any(m != n for m in moved)]
     return _with(places, found)
 
 

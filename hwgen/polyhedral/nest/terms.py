@@ -101,19 +101,37 @@ def interval(expr: Expr, extents: Mapping[str, int]) -> tuple[int, int]:
 
 def addends(expr: Expr) -> list[tuple[int, Expr | None]]:
     """The expression as a sum of `coefficient * term`; the constant has the term None."""
-    match expr:
-        case Const(int(value)):
-            return [(value, None)]
-        case Unary("-", operand):
-            return [(-c, t) for c, t in addends(operand)]
-        case Binary("+", left, right):
-            return addends(left) + addends(right)
-        case Binary("-", left, right):
-            return addends(left) + [(-c, t) for c, t in addends(right)]
-        case Binary("*", left, Const(int(factor))) | Binary("*", Const(int(factor)), left):
-            return [(c * factor, t) for c, t in addends(left)]
-        case _:
-            return [(1, expr)]
+    parts: list[tuple[int, Expr | None]] = []
+    _gather(expr, 1, parts)
+    return parts
+
+
+def _gather(expr: Expr, factor: int, parts: list[tuple[int, Expr | None]]) -> None:
+    """Add the parts of `factor * expr`."""
+    while True:
+        if isinstance(expr, Binary):
+            match expr.op, expr.left, expr.right:
+                case "+", left, right:
+                    _gather(left, factor, parts)
+                    expr = right
+                    continue
+                case "-", left, right:
+                    _gather(left, factor, parts)
+                    expr, factor = right, -factor
+                    continue
+                case ("*", left, Const(int(by))) | ("*", Const(int(by)), left):
+                    expr, factor = left, factor * by
+                    continue
+                case _:
+                    pass
+        elif isinstance(expr, Const) and isinstance(expr.value, int):
+            parts.append((factor * expr.value, None))
+            return
+        elif isinstance(expr, Unary) and expr.op == "-":
+            expr, factor = expr.operand, -factor
+            continue
+        parts.append((factor, expr))
+        return
 
 
 def total(parts: Iterable[tuple[int, Expr | None]]) -> Expr:
@@ -123,13 +141,18 @@ def total(parts: Iterable[tuple[int, Expr | None]]) -> Expr:
     for coefficient, term in parts:
         if term is None:
             constant += coefficient
-        else:
-            key = term.name if isinstance(term, Name) else str(term)
-            before, _ = collected.get(key, (0, term))
-            collected[key] = (before + coefficient, term)
-    result: Expr = Const(0)
+            continue
+        key = term.name if isinstance(term, Name) else str(term)
+        if key in collected:
+            coefficient += collected[key][0]
+        collected[key] = (coefficient, term)
+    result: Expr | None = None
     for coefficient, term in collected.values():
-        result = add(result, multiply(term, Const(coefficient)))
+        if coefficient:
+            part = term if coefficient == 1 else multiply(term, Const(coefficient))
+            result = part if result is None else add(result, part)
+    if result is None:
+        return Const(constant)
     if constant < 0 and not isinstance(result, Const):
         return Binary("-", result, Const(-constant))
     return add(result, Const(constant)) if constant else result
@@ -137,9 +160,9 @@ def total(parts: Iterable[tuple[int, Expr | None]]) -> Expr:
 
 def simplify(expr: Expr, extents: Mapping[str, int]) -> Expr:
     """The same function with sums collected and divisions dropped where intervals decide them."""
+    if isinstance(expr, Const | Name):
+        return expr
     match expr:
-        case Const() | Name():
-            return expr
         case Binary("//" | "%" as op, left, Const(int(divisor))):
             return _divided(op, simplify(left, extents), divisor, extents)
         case Binary("+" | "-" | "*", _, _) | Unary("-", _):
