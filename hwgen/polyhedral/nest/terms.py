@@ -143,9 +143,8 @@ def total(parts: Iterable[tuple[int, Expr | None]]) -> Expr:
             constant += coefficient
             continue
         key = term.name if isinstance(term, Name) else str(term)
-        if key in collected:
-            coefficient += collected[key][0]
-        collected[key] = (coefficient, term)
+        before = collected[key][0] if key in collected else 0
+        collected[key] = (before + coefficient, term)
     result: Expr | None = None
     for coefficient, term in collected.values():
         if coefficient:
