@@ -187,10 +187,11 @@ class Kernel(Brief):
                 from hwgen.model.native import compile_native
 
                 return compile_native(c.source, c.workload, c.hardware).run
-            from hwgen.model.nest_run import run_nest
+            from hwgen.model.code import run_code
 
-            state, homes = c.schedule.resolved, c.schedule.homes
-            return lambda inputs: run_nest(state, homes, c.workload, inputs).outputs
+            processor = c.hardware.processor
+            assert processor is not None
+            return lambda inputs: run_code(c.program, processor, inputs).outputs
         check_images(c.workload, c.program.images)
         if self.engine == "c":
             return compile_model(c.source).run

@@ -221,9 +221,9 @@ def simulate(
         return passed.outputs, record
     typer.echo(f"{workload.name} on {hardware.name}\n\n{cycles_text(compilation)}\n")
     if passed.run is not None:
-        read = sum(passed.run.read_elements.values())
-        typer.echo(f"instances   {passed.run.instances:,}, {read:,} elements read")
-    runners = ["the executor"] if passed.run is not None else []
+        run = passed.run
+        typer.echo(f"instances   {run.instances:,}, {run.read_elements:,} elements read")
+    runners = ["the simulator"] if passed.run is not None else []
     runners += ["the compiled text on this machine"] if passed.ran_c else []
     assert hardware.processor is not None
     language = hardware.processor.language

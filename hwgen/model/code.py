@@ -1,7 +1,10 @@
-"""What a processor beside units runs, executed from its program in NumPy.
+"""What a processor runs, alone or beside units, executed from its program in NumPy.
 
-Loops around a single statement run at once where its instances do not depend on each other, all
-others in order. An element that nothing has written is never read.
+Iterations that run at once (of parallel loops, blocks and threads of a launch) take every step
+together: all of them one node, then the next. Loops around a single statement run at once too where
+its instances do not depend on each other, all others in order. An element that nothing has written
+is never read: a buffer is fresh in every iteration around it, and each who does not share it has
+one of his own.
 """
 
 from __future__ import annotations
@@ -17,10 +20,12 @@ from hwgen.codegen.nest.program import (
     Allocate,
     Assign,
     Barrier,
+    CombineAcrossThreads,
     For,
     If,
     IntrinsicCall,
     Keep,
+    Launch,
     NestProgram,
     Node,
     PrefetchOf,
@@ -28,7 +33,8 @@ from hwgen.codegen.nest.program import (
     nodes,
 )
 from hwgen.errors import HwgenError
-from hwgen.spec.expression import Access, Const, names, walk
+from hwgen.spec.expression import Access, Binary, Const, Expr, Name, UpdateOp, names, walk
+from hwgen.spec.processor import Processor
 
 from .integers import evaluate_rows
 from .numeric import (
@@ -37,6 +43,7 @@ from .numeric import (
     Mask,
     Value,
     evaluate,
+    integer_limits,
     is_float,
     load,
     promoted,
@@ -48,27 +55,66 @@ POINTS = 1 << 21
 
 Rows = npt.NDArray[np.int64]
 
-_Chain = tuple[For | If, ...]
+
+@dataclass(frozen=True, slots=True)
+class _Lanes:
+    """Iterations `first ..< end` of a loop that run at once. `level`: who each of them is."""
+
+    variable: str
+    first: int
+    end: int
+    level: str
+
+    @property
+    def extent(self) -> int:
+        return self.end - self.first
 
 
-def run_code(program: NestProgram, arrays: Mapping[str, Array]) -> dict[str, Array]:
+_Chain = tuple[For | If | _Lanes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CodeRun:
+    """Outputs by name, instances of statements that ran, and elements that they read."""
+
+    outputs: dict[str, Array]
+    instances: int
+    read_elements: int
+
+
+def run_code(program: NestProgram, processor: Processor, arrays: Mapping[str, Array]) -> CodeRun:
     """The outputs of a program on row-major inputs, by name.
 
     Raises:
-        HwgenError: H729, an element is read that was not written, or lies outside, or an output is
-            not written whole; H727 undefined arithmetic.
+        HwgenError: H726, an input is missing or has another shape or data type; H729, an element
+            is read that was not written, or lies outside, or an output is not written whole; H727
+            undefined arithmetic.
     """
-    machine = _Machine(program)
+    machine = _Machine(program, processor)
     for name in program.inputs:
-        machine.values[name] = np.array(np.ravel(arrays[name]))
+        machine.values[name] = np.array(np.ravel(_given(program, name, arrays)))
     for name in program.outputs:
-        machine.room(name)
-    machine.nodes(program.body, {})
+        machine.room(name, ())
+    machine.nodes(program.body, (), {})
     for name in program.outputs:
         missing = int(np.count_nonzero(~machine.written[name]))
         if missing:
             raise _wrong(f"{missing} elements of {name} are never written", "an incomplete output")
-    return {n: np.reshape(machine.values[n], program.buffer[n].extents) for n in program.outputs}
+    outputs = {n: np.reshape(machine.values[n], program.buffer[n].extents) for n in program.outputs}
+    return CodeRun(outputs, machine.instances, machine.read_elements)
+
+
+def _given(program: NestProgram, name: str, arrays: Mapping[str, Array]) -> Array:
+    buffer, given = program.buffer[name], arrays.get(name)
+    kind = STORAGE[buffer.dtype]
+    if given is None or given.shape != buffer.extents or given.dtype != kind:
+        raise HwgenError(
+            "H726",
+            f"an input tensor is missing or does not fit: {name}",
+            found="nothing" if given is None else f"{given.dtype}{list(given.shape)}",
+            allowed=f"{kind}{list(buffer.extents)}",
+        )
+    return given
 
 
 def _wrong(message: str, found: str) -> HwgenError:
@@ -84,27 +130,42 @@ def _wrong(message: str, found: str) -> HwgenError:
 
 @dataclass
 class _Machine:
-    """`values`: flat buffers; `written`: by buffer that the program writes, which elements are."""
+    """`values`: flat buffers, one after the other where several lanes have their own; `owners`: by
+    buffer, these lanes; `written`: by buffer that the program writes, which elements are."""
 
     program: NestProgram
+    processor: Processor
     values: dict[str, Array] = field(default_factory=dict[str, Array])
+    owners: dict[str, tuple[_Lanes, ...]] = field(default_factory=dict[str, tuple[_Lanes, ...]])
     written: dict[str, Mask] = field(default_factory=dict[str, Mask])
+    instances: int = 0
+    read_elements: int = 0
 
-    def room(self, name: str) -> None:
-        """A buffer before anything is written to it."""
+    def room(self, name: str, chain: _Chain) -> None:
+        """A buffer before anything is written to it, in some loops."""
         buffer = self.program.buffer[name]
-        self.values[name] = np.zeros(buffer.elements, STORAGE[buffer.dtype])
-        self.written[name] = np.zeros(buffer.elements, np.bool_)
+        memory = self.processor.workspace.get(buffer.memory)
+        level = "thread" if memory is None else memory.shared_by
+        # Threads of a block share what is a block's, but not what is another iteration's of a
+        # parallel loop.
+        shares = {"thread": (), "block": ("thread",), "kernel": ("thread", "block")}[level]
+        lanes = tuple(x for x in chain if isinstance(x, _Lanes) and x.level not in shares)
+        count = buffer.elements * prod(x.extent for x in lanes)
+        self.owners[name] = lanes
+        self.values[name] = np.zeros(count, STORAGE[buffer.dtype])
+        self.written[name] = np.zeros(count, np.bool_)
 
-    def nodes(self, nodes: tuple[Node, ...], at: Mapping[str, int]) -> None:
+    def nodes(self, nodes: tuple[Node, ...], chain: _Chain, at: Mapping[str, int]) -> None:
         for node in nodes:
-            self.node(node, (), at)
+            self.node(node, chain, at)
 
     def node(self, node: Node, chain: _Chain, at: Mapping[str, int]) -> None:
         """Run a node in the loops and conditions of `chain`, which hold nothing else."""
         match node:
             case Assign():
                 self.assign(node, chain, at)
+            case For() if self.processor_kind(node) == "parallel":
+                self.at_once(node, chain, at)
             case For() | If() if len(node.body) == 1:
                 self.node(node.body[0], (*chain, node), at)
             case Keep() | Routine() if len(node.body) == 1:
@@ -112,23 +173,84 @@ class _Machine:
             case IntrinsicCall():
                 loops = tuple(For(n, Const(e), e, "serial", ()) for n, e in node.loops)
                 self.assign(node.meaning, (*chain, *loops), at)
-            case For() | If() | Keep() | Routine() if self.apart(node, chain, at):
-                more = (node,) if isinstance(node, For | If) else ()
-                for inner in node.body:
-                    self.node(inner, (*chain, *more), at)
-            case _ if chain:
-                for inner in self.points(chain, at):
-                    self.node(node, (), inner)
-            case For() | If() | Keep() | Routine():
-                for inner in self.points((node,) if isinstance(node, For | If) else (), at):
-                    self.nodes(node.body, inner)
-            case Allocate():
-                self.room(node.buffer)
-                self.nodes(node.body, at)
             case Barrier() | PrefetchOf():
                 pass
-            case _:
-                raise AssertionError(f"{type(node).__name__} beside units")
+            case For() | If() | Keep() | Routine() if self.apart(node, chain, at):
+                more = (node,) if isinstance(node, For | If) else ()
+                self.nodes(node.body, (*chain, *more), at)
+            case _ if any(isinstance(x, For) for x in chain):
+                self.in_turn(node, chain, at)
+            case For():
+                # One iteration after the other, all lanes together.
+                self.in_turn(None, (*chain, node), at, node.body)
+            case If():
+                self.nodes(node.body, (*chain, node), at)
+            case Keep() | Routine():
+                self.nodes(node.body, chain, at)
+            case Allocate():
+                self.room(node.buffer, chain)
+                self.nodes(node.body, chain, at)
+            case Launch():
+                self.launch(node, chain, at)
+            case CombineAcrossThreads():
+                _Combined(self, node, chain, at).run()
+
+    def processor_kind(self, node: For) -> str:
+        """How the iterations of a loop run."""
+        kind = self.processor.loop.get(node.kind)
+        return "" if kind is None else kind.kind
+
+    def in_turn(
+        self,
+        node: Node | None,
+        chain: _Chain,
+        at: Mapping[str, int],
+        body: tuple[Node, ...] = (),
+    ) -> None:
+        """A node, or a loop's body, in each iteration of the outermost loop of a chain that is run
+        in order."""
+        place = next(n for n, x in enumerate(chain) if isinstance(x, For))
+        loop = chain[place]
+        assert isinstance(loop, For)
+        before, after = chain[:place], chain[place + 1 :]
+        own = _within(loop)
+        for i in range(_count(loop)):
+            inner = {**at, loop.variable: i}
+            if node is None:
+                self.nodes(body, (*before, *own, *after), inner)
+            else:
+                self.node(node, (*before, *own, *after), inner)
+
+    def at_once(self, loop: For, chain: _Chain, at: Mapping[str, int]) -> None:
+        """A parallel loop; in parts where there are too many iterations."""
+        if any(isinstance(x, For) for x in chain):
+            self.in_turn(loop, chain, at)
+            return
+        for lanes in self.parts(loop.variable, _count(loop), "parallel", chain, loop.body):
+            self.nodes(loop.body, (*chain, lanes, *_within(loop)), at)
+
+    def launch(self, launch: Launch, chain: _Chain, at: Mapping[str, int]) -> None:
+        """Blocks and threads; in parts of whole blocks where there are too many."""
+        kinds = self.processor.loop
+        lanes = [_Lanes(v, 0, e, kinds[k].level) for k, v, e in launch.coordinates]
+        lanes.sort(key=lambda x: x.level != "block")
+        first = next((x for x in lanes if x.level == "block"), None)
+        if first is None:
+            self.nodes(launch.body, (*chain, *lanes), at)
+            return
+        around = (*chain, *(x for x in lanes if x is not first))
+        for part in self.parts(first.variable, first.extent, "block", around, launch.body):
+            self.nodes(launch.body, (*chain, *(part if x is first else x for x in lanes)), at)
+
+    def parts(
+        self, variable: str, extent: int, level: str, chain: _Chain, body: tuple[Node, ...]
+    ) -> list[_Lanes]:
+        """Lanes for all iterations, in as many parts as memory needs."""
+        each = prod(x.extent for x in chain if isinstance(x, _Lanes))
+        held = max((self.program.buffer[n.buffer].elements for n in nodes(body)
+                    if isinstance(n, Allocate)), default=1)  # fmt: skip
+        count = max(1, POINTS // max(1, each * held))
+        return [_Lanes(variable, n, min(extent, n + count), level) for n in range(0, extent, count)]
 
     def apart(self, node: For | If | Keep | Routine, chain: _Chain, at: Mapping[str, int]) -> bool:
         """Whether the nodes of a body may run one after the other for all iterations of the loops
@@ -138,41 +260,42 @@ class _Machine:
         if found or not around:
             return False
         statements = [n for n in nodes(node.body) if isinstance(n, Assign)]
-        for target in {s.target for s in statements}:
+        for target in {s.target: None for s in statements}:
             touched = (a for s in statements for a in (s.target, *walk(s.value)))
             if any(a.tensor == target.tensor and a != target for a in touched
                    if isinstance(a, Access)):  # fmt: skip
                 return False
             own = Assign("", target, "=", target)
-            known = {*at, *(x.variable for x in around if isinstance(x, For))}
+            known = {*at, *(x.variable for x in around if not isinstance(x, If))}
             if not {*names(target)} <= known or not _Batch(self, own, around, at).independent:
                 return False
         return True
 
-    def points(self, chain: _Chain, at: Mapping[str, int]) -> list[Mapping[str, int]]:
-        """The values of loop variables at which a chain's body runs, in order."""
-        found: list[Mapping[str, int]] = [at]
-        for node in chain:
-            rows = [{n: np.asarray(v, np.int64) for n, v in point.items()} for point in found]
-            if isinstance(node, If):
-                held = [bool(evaluate_rows(node.condition, row)) for row in rows]
-                found = [p for p, holds in zip(found, held, strict=True) if holds]
-            else:
-                bounds = [int(evaluate_rows(node.bound, row)) for row in rows]
-                pairs = zip(found, bounds, strict=True)
-                found = [{**p, node.variable: i} for p, bound in pairs for i in range(bound)]
-        return found
-
     def assign(self, node: Assign, chain: _Chain, at: Mapping[str, int]) -> None:
         """All instances of a statement; long chains in parts."""
-        loops = [x for x in chain if isinstance(x, For)]
+        loops = [x for x in chain if not isinstance(x, If)]
         batch = _Batch(self, node, chain, at)
-        if not loops or (prod(x.extent for x in loops) <= POINTS and batch.independent):
+        if not any(isinstance(x, For) for x in loops):
             batch.run()
             return
-        first = chain.index(loops[0])
-        for point in self.points(chain[: first + 1], at):
-            self.assign(node, chain[first + 1 :], point)
+        if prod(batch.shape) <= POINTS and batch.independent:
+            batch.run()
+            return
+        self.in_turn(node, chain, at)
+
+
+def _count(loop: For | _Lanes) -> int:
+    """Iterations of a loop, at most."""
+    if isinstance(loop, For) and isinstance(loop.bound, Const):
+        return int(loop.bound.value)
+    return loop.extent
+
+
+def _within(loop: For) -> tuple[If, ...]:
+    """The condition of an iteration, where not all run."""
+    if isinstance(loop.bound, Const):
+        return ()
+    return (If(Binary("<", Name(loop.variable), loop.bound), ()),)
 
 
 class _Batch:
@@ -182,22 +305,29 @@ class _Batch:
         self, machine: _Machine, node: Assign, chain: _Chain, at: Mapping[str, int]
     ) -> None:
         self.machine, self.node = machine, node
-        loops = [x for x in chain if isinstance(x, For)]
-        self.shape = tuple(x.extent for x in loops)
+        loops = [x for x in chain if not isinstance(x, If)]
+        self.shape = tuple(map(_count, loops))
         rank = len(loops)
         self.rows: dict[str, Rows] = {n: np.full((1,) * rank, i, np.int64) for n, i in at.items()}
         for axis, loop in enumerate(loops):
             places = [1] * rank
-            places[axis] = loop.extent
-            self.rows[loop.variable] = np.reshape(np.arange(loop.extent, dtype=np.int64), places)
+            places[axis] = self.shape[axis]
+            first = loop.first if isinstance(loop, _Lanes) else 0
+            values = np.arange(first, first + self.shape[axis], dtype=np.int64)
+            self.rows[loop.variable] = np.reshape(values, places)
         self.mask: Mask = np.ones((1,) * rank, np.bool_)
         for item in chain:
-            holds = (
-                self.rows[item.variable] < evaluate_rows(item.bound, self.rows)
-                if isinstance(item, For)
-                else evaluate_rows(item.condition, self.rows) != 0
-            )
-            self.mask = np.logical_and(self.mask, holds)
+            match item:
+                case For(variable, bound) if not isinstance(bound, Const):
+                    self.narrow(self.rows[variable] < evaluate_rows(bound, self.rows))
+                case If(condition):
+                    self.narrow(evaluate_rows(condition, self.rows) != 0)
+                case _:
+                    pass
+
+    def narrow(self, holds: Mask) -> None:
+        """Fewer instances."""
+        self.mask = np.logical_and(self.mask, holds)
 
     @property
     def independent(self) -> bool:
@@ -216,32 +346,61 @@ class _Batch:
     def run(self) -> None:
         if not self.mask.any():
             return
-        target, op = self.node.target, self.node.op
+        self.machine.instances += int(np.count_nonzero(np.broadcast_to(self.mask, self.shape)))
+        self.put(self.node.target, self.node.op, self.value())
+
+    def put(self, target: Access, op: UpdateOp, given: Value) -> None:
+        """Write a value of every instance."""
         buffer = self.machine.program.buffer[target.tensor]
         offsets = self._offsets(target, self.mask)
-        value = store(self._value(), buffer.dtype)
-        shape = np.broadcast_shapes(offsets.shape, value.shape, self.mask.shape)
+        value = store(given, buffer.dtype)
         if op == "=":
+            shape = np.broadcast_shapes(offsets.shape, value.shape, self.mask.shape)
             chosen = np.broadcast_to(self.mask, shape)
             places = np.broadcast_to(offsets, shape)[chosen]
             self.machine.values[target.tensor][places] = np.broadcast_to(value, shape)[chosen]
         else:
-            # An instance for every value of the loops, whether anything moves along them or not.
-            chosen = np.broadcast_to(self.mask, self.shape)
-            places = np.broadcast_to(offsets, self.shape)[chosen]
             self._check(target, offsets, self.mask)
-            self._fold(places, np.broadcast_to(value, self.shape)[chosen], op, buffer.dtype)
+            still = self._still(target)
+            sums = self.folded(op, value, buffer.dtype, still)
+            chosen = np.any(np.broadcast_to(self.mask, self.shape), axis=still, keepdims=True)
+            at = np.max(np.broadcast_to(offsets, self.shape), axis=still, keepdims=True)
+            places = at[chosen]
+            self._add(target, op, places, sums[chosen])
         self.machine.written[target.tensor][places] = True
 
-    def _fold(self, places: Rows, values: Array, op: str, dtype: str) -> None:
-        fold = {"+=": np.add, "max=": np.maximum, "min=": np.minimum}[op]
-        flat = self.machine.values[self.node.target.tensor]
-        new = load(values, dtype).array
+    def folded(self, op: UpdateOp, value: Array, dtype: str, axes: tuple[int, ...]) -> Array:
+        """The values of all instances along some axes put together."""
+        # An instance for every value of the loops, whether anything moves along them or not.
+        new = np.broadcast_to(load(value, dtype).array, self.shape)
         wide = np.dtype(np.float64) if is_float(dtype) else new.dtype
+        if not self.mask.all():
+            new = np.where(self.mask, new, _neutral(op, dtype, wide))
+        match op:
+            case "max=":
+                return np.asarray(np.max(new, axis=axes, keepdims=True), wide)
+            case "min=":
+                return np.asarray(np.min(new, axis=axes, keepdims=True), wide)
+            case _:
+                return np.asarray(np.sum(new, axis=axes, dtype=wide, keepdims=True))
+
+    def _still(self, access: Access) -> tuple[int, ...]:
+        """Axes along which an access does not move."""
+        own = self.machine.owners.get(access.tensor, ())
+        moving = {*names(access), *(x.variable for x in own)}
+        loops = [n for n, rows in self.rows.items() if rows.size > 1]
+        axes = {int(np.argmax(np.array(self.rows[n].shape) > 1)) for n in loops if n in moving}
+        return tuple(n for n in range(len(self.shape)) if n not in axes)
+
+    def _add(self, target: Access, op: UpdateOp, places: Rows, new: Array) -> None:
+        """Fold values into elements, several into one in order."""
+        fold = FOLDS[op]
+        flat = self.machine.values[target.tensor]
+        dtype = self.machine.program.buffer[target.tensor].dtype
         order = np.argsort(places, kind="stable")
         unique, starts = np.unique(places[order], return_index=True)
-        sums = fold.reduceat(new.astype(wide, copy=False)[order], starts)
-        old = load(flat[unique], dtype).array.astype(wide)
+        sums = fold.reduceat(new[order], starts)
+        old = load(flat[unique], dtype).array.astype(new.dtype)
         kind = "float64" if is_float(dtype) else promoted(dtype)
         flat[unique] = store(Value(np.asarray(fold(old, sums)), kind), dtype)
 
@@ -249,10 +408,14 @@ class _Batch:
         """Flat offsets; 0 where the mask does not hold."""
         (index,) = access.indices
         rows = evaluate_rows(index, self.rows)
-        inside = np.logical_and(rows >= 0, rows < self.machine.values[access.tensor].size)
+        size = self.machine.program.buffer[access.tensor].elements
+        inside = np.logical_and(rows >= 0, rows < size)
         if not np.logical_or(inside, np.logical_not(mask)).all():
             raise _wrong(f"{access} lies outside of its buffer", self._at(inside, mask))
-        return np.where(np.logical_and(inside, mask), rows, 0)
+        number = np.zeros((), np.int64)
+        for lanes in self.machine.owners.get(access.tensor, ()):
+            number = number * lanes.extent + self.rows[lanes.variable] - lanes.first
+        return np.where(np.logical_and(inside, mask), rows + number * size, 0)
 
     def _check(self, access: Access, offsets: Rows, mask: Mask) -> None:
         written = self.machine.written.get(access.tensor)
@@ -269,14 +432,62 @@ class _Batch:
         values = {n: int(np.broadcast_to(r, self.shape)[place]) for n, r in self.rows.items()}
         return ", ".join(f"{n}={v}" for n, v in values.items()) or "the only point"
 
-    def _value(self) -> Value:
+    def value(self) -> Value:
+        """The statement's value in every instance."""
+        return self.evaluated(self.node.value)
+
+    def evaluated(self, value: Expr) -> Value:
+        """A value in every instance."""
         scalars = {n: Value(r.astype(np.int32), "int32") for n, r in self.rows.items()}
 
         def read(access: Access, mask: Mask | None) -> Value:
             used = self.mask if mask is None else np.logical_and(self.mask, mask)
             offsets = self._offsets(access, used)
             self._check(access, offsets, used)
+            active = np.broadcast_to(used, self.shape)
+            self.machine.read_elements += int(np.count_nonzero(active))
             dtype = self.machine.program.buffer[access.tensor].dtype
             return load(self.machine.values[access.tensor][offsets], dtype)
 
-        return evaluate(self.node.value, read, scalars, None if self.mask.all() else self.mask)
+        return evaluate(value, read, scalars, None if self.mask.all() else self.mask)
+
+
+FOLDS = {"+=": np.add, "max=": np.maximum, "min=": np.minimum}
+
+
+class _Combined:
+    """What threads have, each its part, put together by those that differ in some coordinates."""
+
+    def __init__(
+        self,
+        machine: _Machine,
+        node: CombineAcrossThreads,
+        chain: _Chain,
+        at: Mapping[str, int],
+    ) -> None:
+        self.machine, self.node = machine, node
+        takes = (*chain, *(If(c, ()) for c in node.participates))
+        own = Assign(node.stage, node.target, "=", node.partial)
+        self.parts = _Batch(machine, own, takes, at)
+        self.stored = _Batch(machine, own, (*takes, *(If(c, ()) for c in node.stores)), at)
+        lanes = [x.variable for x in chain if isinstance(x, _Lanes)]
+        self.axes = tuple(lanes.index(n) for n, _ in node.coordinates)
+
+    def run(self) -> None:
+        """All threads of all blocks."""
+        if not self.parts.mask.any():
+            return
+        dtype = self.machine.program.buffer[self.node.target.tensor].dtype
+        part = store(self.parts.value(), dtype)
+        whole = self.parts.folded(self.node.op, part, dtype, self.axes)
+        shape = self.parts.shape
+        kind = "float64" if is_float(dtype) else promoted(dtype)
+        self.stored.put(self.node.target, "=", Value(np.broadcast_to(whole, shape), kind))
+
+
+def _neutral(op: UpdateOp, dtype: str, wide: np.dtype[np.generic]) -> Array:
+    """What changes no result of an operation."""
+    if op == "+=":
+        return np.zeros((), wide)
+    lowest, highest = (-np.inf, np.inf) if is_float(dtype) else integer_limits(dtype)
+    return np.asarray(lowest if op == "max=" else highest, wide)

@@ -113,6 +113,7 @@ class _Machine:
         shapes: dict[str, tuple[int, ...]],
     ) -> None:
         self.state = State(program, hardware)
+        self.processor = hardware.processor
         self.arrays: dict[str, Array] = {}
         self.shapes = shapes | {a.name: a.shape for a in program.between}
         self.check = check
@@ -160,7 +161,8 @@ class _Machine:
     def code(self, code: Code) -> None:
         """What the processor runs."""
         given = {name: self.tensor(name) for name in code.nest.inputs}
-        self.arrays |= run_code(code.nest, given)
+        assert self.processor is not None
+        self.arrays |= run_code(code.nest, self.processor, given).outputs
 
     def tensor(self, name: str) -> Array:
         """A tensor as the host has it: given, computed by the processor, or stored by calls."""

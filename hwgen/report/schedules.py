@@ -24,8 +24,6 @@ def schedules_text(report: ScheduleReport) -> str:
         ("run, equal to the reference", tally.checked, ""),
         ("refused where storage or code is made", sum(tally.lowering.values()), refused),
     ]
-    if tally.unrun:
-        outcomes.append(("compiled by hwgen, but nothing here runs it", tally.unrun, ""))
     if tally.inexact:
         outcomes.append(("not compared: floats too large to be exact", tally.inexact, ""))
     outcomes.append(("WRONG" if tally.failures else "wrong", len(tally.failures), ""))

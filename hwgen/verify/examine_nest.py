@@ -13,7 +13,7 @@ from hwgen.spec.shown import Brief
 from hwgen.verify.examine import Engine, check_outputs, passed_brief
 
 if TYPE_CHECKING:
-    from hwgen.model.nest_run import NestRun
+    from hwgen.model.code import CodeRun
     from hwgen.nest_pipeline import NestCompilation
     from hwgen.spec.hardware import HardwareSpec
     from hwgen.spec.workload import Workload
@@ -24,12 +24,12 @@ CHECKED_STEPS = 10_000
 
 @dataclass(frozen=True, slots=True, repr=False)
 class NestExamination(Brief):
-    """A kernel that passed; `run` is None where the compiled text ran instead of the executor,
+    """A kernel that passed; `run` is None where the compiled text ran instead of the simulator,
     `ran_c` says whether it ran."""
 
     outputs: dict[str, Array]
     ran_c: bool
-    run: NestRun | None
+    run: CodeRun | None
 
     def brief(self) -> str:
         return passed_brief(self.outputs, self.run is not None, self.ran_c)
@@ -58,7 +58,7 @@ def examine_nest(
     `build`: how the C is compiled.
 
     Raises:
-        HwgenError: H757 a program that is wrong; H729 the executor's own checks; H790 a result
+        HwgenError: H757 a program that is wrong; H729 the simulator's own checks; H790 a result
             that differs from the reference; H791 modelled cycles below the lower bound; H70x where
             C cannot be compiled or run; H792 buffers too large to be run.
     """
@@ -70,13 +70,13 @@ def examine_nest(
     check_buffers(c.workload, c.program.buffers)
     assert c.hardware.processor is not None
     check(c.program, c.hardware.processor, CHECKED_STEPS)
-    run: NestRun | None = None
+    run: CodeRun | None = None
     expected = run_reference(c.workload, inputs)
     outputs: dict[str, Array] = {}
     if engine != "c":
-        from hwgen.model.nest_run import run_nest
+        from hwgen.model.code import run_code
 
-        run = run_nest(c.schedule.resolved, c.schedule.homes, c.workload, inputs)
+        run = run_code(c.program, c.hardware.processor, inputs)
         outputs = run.outputs
         check_outputs(c.workload, inputs, outputs, expected, "the kernel")
     ran_c = engine == "c" or (engine == "both" and runs_natively(c.hardware))

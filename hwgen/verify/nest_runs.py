@@ -19,7 +19,10 @@ import numpy as np
 
 from hwgen.codegen.c_names import C_TYPES
 from hwgen.codegen.nest.emit import NestSource
+from hwgen.codegen.nest.program import NestProgram
+from hwgen.errors import HwgenError
 from hwgen.model.c_compiler import need_compiler, user_builds
+from hwgen.model.code import run_code
 from hwgen.model.numeric import STORAGE, Array, load
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
@@ -50,12 +53,28 @@ _MESSAGE_BYTES = 200
 
 @dataclass(frozen=True)
 class Kernel:
-    """A generated file with its inputs and the outputs that it must give."""
+    """A program and the text made of it, with inputs and the outputs that they must give."""
 
     workload: Workload
+    program: NestProgram
     source: NestSource
     inputs: Mapping[str, Array]
     expected: Mapping[str, Array]
+
+
+def executed(kernel: Kernel, hardware: HardwareSpec) -> str:
+    """What is wrong with a kernel's program; empty where nothing is."""
+    assert hardware.processor is not None
+    try:
+        found = run_code(kernel.program, hardware.processor, kernel.inputs).outputs
+    except HwgenError as error:
+        return " ".join(str(error).split())
+    dtypes = {t.name: t.dtype for t in kernel.workload.outputs}
+    wrong = (
+        difference(n, load(found[n], d).array, load(kernel.expected[n], d).array)
+        for n, d in dtypes.items()
+    )
+    return "; ".join(filter(None, wrong))
 
 
 def run_kernels(

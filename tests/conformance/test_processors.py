@@ -1,4 +1,4 @@
-"""Every workload on every chip with a processor: the executor, the emitted text, and the script."""
+"""Every workload on every chip with a processor: the simulator, the emitted text, the script."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def kernel_of(schedule: Schedule, seed: int) -> tuple[NestProgram, Kernel]:
     program = lower_nest(schedule.resolved, schedule.homes, hardware)
     source = emit_nest(program, hardware, workload)
     inputs = draw_inputs(workload, seed, "random")
-    return program, Kernel(workload, source, inputs, run_reference(workload, inputs))
+    return program, Kernel(workload, program, source, inputs, run_reference(workload, inputs))
 
 
 @pytest.mark.parametrize(

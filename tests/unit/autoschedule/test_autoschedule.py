@@ -11,8 +11,9 @@ from hwgen.autoschedule import Options, autoschedule
 from hwgen.autoschedule.cost import Grid, Structure, footprint, grid
 from hwgen.autoschedule.lanes import structures
 from hwgen.autoschedule.nests import nest_of, operand
+from hwgen.codegen.nest.lower import lower_nest
 from hwgen.errors import HwgenError
-from hwgen.model.nest_run import run_nest
+from hwgen.model.code import run_code
 from hwgen.model.reference import random_inputs, run_reference
 from hwgen.nest_pipeline import compile_nest
 from hwgen.schedule import Schedule
@@ -55,7 +56,10 @@ def chain() -> Workload:
 def right(schedule: Schedule) -> bool:
     workload = schedule.workload
     inputs = random_inputs(workload, 0)
-    found = run_nest(schedule.resolved, schedule.homes, workload, inputs).outputs
+    machine = schedule.hardware.processor
+    assert machine is not None
+    program = lower_nest(schedule.resolved, schedule.homes, schedule.hardware)
+    found = run_code(program, machine, inputs).outputs
     expected = run_reference(workload, inputs)
     return all(np.array_equal(found[n], expected[n]) for n in expected)
 

@@ -137,7 +137,7 @@ def test_simulate_says_that_the_text_did_not_run(
     monkeypatch.delenv("CC", raising=False)
     status, out, _ = run(capsys, "simulate", "--spec", spec, *GEMM)
     assert status == 0
-    assert "run by      the executor, with" in out
+    assert "run by      the simulator, with" in out
     assert f"(not by the emitted C: {reason})" in out
 
 

@@ -93,7 +93,9 @@ def test_one_allocation_for_ten_layers(auto: bool) -> None:
     assert made.source.text.count("aligned_alloc(") == 1
     assert made.source.text.count("free(heap_workspace);") == 1
     inputs = random_inputs(made.workload, 3)
-    kernel = Kernel(made.workload, made.source, inputs, run_reference(made.workload, inputs))
+    kernel = Kernel(
+        made.workload, made.program, made.source, inputs, run_reference(made.workload, inputs)
+    )
     assert run_kernels([kernel], samples.cpu()) == [""]
     floats = compile_nest(layers(3), samples.cpu(), auto=auto)
     assert examine_nest(floats, random_inputs(floats.workload, 3), "c").ran_c

@@ -1,0 +1,149 @@
+"""What a processor runs, executed from its program: right, and what is wrong is found."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from hwgen.codegen.nest.lower import lower_nest
+from hwgen.codegen.nest.program import CombineAcrossThreads, Launch, NestProgram, nodes
+from hwgen.errors import HwgenError
+from hwgen.model import code
+from hwgen.model.code import CodeRun, run_code
+from hwgen.model.reference import random_inputs, run_reference
+from hwgen.schedule import Schedule
+from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.load import load_hardware, make_workload
+from hwgen.spec.workload import Workload
+from hwgen.verify.mutations_nest import nest_mutations
+from tests.samples import ROOT
+
+CPU = load_hardware(ROOT / "hw_specs" / "cpu_generic.yaml")
+CUDA = load_hardware(ROOT / "hw_specs" / "cuda_generic.yaml")
+
+TWO = make_workload(
+    "two",
+    sizes={"M": 9, "N": 12, "K": 6},
+    tensors={"a": "int32[M, K]", "b": "int32[K, N]", "t": "int32[M, N]", "y": "int32[M, N]"},
+    compute=["t[m, n] += a[m, k] * b[k, n]", "y[m, n] = t[m, n] + 1"],
+)
+SUMS = make_workload(
+    "sums",
+    sizes={"M": 5, "K": 70},
+    tensors={"a": "int32[M, K]", "y": "int32[M]"},
+    compute=["y[m] += a[m, k]"],
+)
+
+
+def tiles() -> NestProgram:
+    """Rows of the first statement computed in tiles of the second, the last of them short."""
+    s = Schedule(TWO, CPU)
+    outer, _ = s.split(s.loops("y")[0], factor=4)
+    s.compute_at("t", outer)
+    s.decompose_reduction("t", s.loops("t")[-1])
+    return lower_nest(s.resolved, s.homes, CPU)
+
+
+def on_threads() -> NestProgram:
+    """The same tile in a memory that the threads of a block share, with a barrier between."""
+    s = Schedule(TWO, CUDA)
+    outer, inner = s.split(s.loops("y")[0], factor=4)
+    s.bind(outer, "blockIdx.x")
+    s.bind(inner, "threadIdx.x")
+    s.compute_at("t", outer)
+    s.set_scope("t", "shared")
+    s.bind(s.loops("t")[1], "threadIdx.x")
+    return lower_nest(s.resolved, s.homes, CUDA)
+
+
+def combined() -> NestProgram:
+    """A sum over threads: in each block of rows the threads of a row put their parts together."""
+    s = Schedule(SUMS, CUDA)
+    _, k = s.split("k", factor=16)
+    s.bind("m", "blockIdx.x")
+    s.bind(k, "threadIdx.x")
+    return lower_nest(s.resolved, s.homes, CUDA)
+
+
+PROGRAMS = [(tiles, TWO, CPU), (on_threads, TWO, CUDA), (combined, SUMS, CUDA)]
+
+
+def ran(program: NestProgram, chip: HardwareSpec, workload: Workload) -> CodeRun:
+    assert chip.processor is not None
+    return run_code(program, chip.processor, random_inputs(workload, 0))
+
+
+@pytest.mark.parametrize("points", [code.POINTS, 16])
+@pytest.mark.parametrize(("make", "workload", "chip"), PROGRAMS, ids=["cpu", "gpu", "sums"])
+def test_it_agrees_with_the_reference(
+    make: type, workload: Workload, chip: HardwareSpec, points: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether all blocks run at once or not."""
+    monkeypatch.setattr(code, "POINTS", points)
+    outputs = ran(make(), chip, workload).outputs
+    expected = run_reference(workload, random_inputs(workload, 0))
+    assert np.array_equal(outputs["y"], expected["y"])
+
+
+def test_instances_and_reads_are_counted() -> None:
+    run = ran(tiles(), CPU, TWO)
+    assert run.instances == 9 * 12 * (1 + 6 + 1)
+    assert run.read_elements == 9 * 12 * (2 * 6 + 1)
+
+
+def test_the_samples_have_what_they_are_for() -> None:
+    assert any(isinstance(n, Launch) for n in nodes(on_threads().body))
+    assert any(isinstance(n, CombineAcrossThreads) for n in nodes(combined().body))
+
+
+@pytest.mark.parametrize(("make", "workload", "chip"), PROGRAMS, ids=["cpu", "gpu", "sums"])
+def test_defects_are_found(make: type, workload: Workload, chip: HardwareSpec) -> None:
+    """Told, or another result. A barrier decides only who runs first: that is not its business; and
+    a guard, or a loop's end, may be implied by others."""
+    expected = run_reference(workload, random_inputs(workload, 0))["y"]
+    found: Counter[tuple[str, str]] = Counter()
+    for name, wrong in nest_mutations(make()):
+        try:
+            same = np.array_equal(ran(wrong, chip, workload).outputs["y"], expected)
+        except HwgenError as error:
+            found[name, error.code] += 1
+        else:
+            found[name, "same" if same else "another result"] += 1
+    beside = {outcome: n for (name, outcome), n in found.items() if name == "written beside"}
+    assert beside
+    assert "same" not in beside
+    assert {outcome for _, outcome in found} <= {"H729", "another result", "same"}
+    assert found["one more iteration", "H729"] + found["dropped guard", "H729"] > 0
+
+
+def test_a_buffer_is_fresh_in_every_iteration_around_it() -> None:
+    """What nothing writes in this tile is not what the tile before left."""
+    program = tiles()
+    lost = next(w for n, w in nest_mutations(program) if n == "written beside")
+    with pytest.raises(HwgenError, match="H729"):
+        ran(lost, CPU, TWO)
+
+
+@pytest.mark.parametrize("given", ["nothing", "another shape", "another type"])
+def test_a_missing_input_is_refused(given: str) -> None:
+    assert CPU.processor is not None
+    inputs = dict(random_inputs(TWO, 0))
+    match given:
+        case "nothing":
+            del inputs["a"]
+        case "another shape":
+            inputs["a"] = inputs["a"][1:]
+        case _:
+            inputs["a"] = inputs["a"].astype(np.int64)
+    with pytest.raises(HwgenError, match="H726"):
+        run_code(tiles(), CPU.processor, inputs)
+
+
+def test_an_output_that_is_not_written_whole_is_found() -> None:
+    program = tiles()
+    short = replace(program, body=())
+    with pytest.raises(HwgenError, match="never written"):
+        ran(short, CPU, TWO)
