@@ -38,6 +38,7 @@ REGISTERS = ("matmul_panels",)
 """Those that `test_registers.py` tries."""
 
 PERMUTATIONS = 20
+SWAPS = 60
 
 
 @cache
@@ -247,6 +248,40 @@ def test_the_order_of_independent_lines_changes_nothing(script: str) -> None:
         again += str(schedule) in texts
         assert texts.setdefault(str(schedule), made) == made
     assert again >= PERMUTATIONS // 5
+
+
+@pytest.mark.parametrize("script", ["two_convolutions", "two_convolutions_rows"])
+def test_any_two_lines_that_may_change_places_do(script: str) -> None:
+    """Many after each other: whatever order still is the same tree compiles to the same bytes."""
+    given = load_workload(SCHEDULES / "two_convolutions.yaml", {"H": 8, "W": 6, "C": 16})
+    lines, draws = edits(script), random.Random(0)
+    first = Schedule(given, chip()).replay("\n".join(lines))
+    order, swapped = lines, 0
+    for _ in range(SWAPS):
+        n = draws.randrange(len(lines) - 1)
+        other = [*order[:n], order[n + 1], order[n], *order[n + 2 :]]
+        try:
+            schedule = Schedule(given, chip()).replay("\n".join(other))
+        except HwgenError:
+            continue  # The second needs the first.
+        if str(schedule) == str(first):
+            order, swapped = other, swapped + 1
+    assert swapped > SWAPS // 2
+    assert order != lines
+    schedule = Schedule(given, chip()).replay("\n".join(order))
+    assert compile_tree(schedule).source.c == compile_tree(first).source.c
+
+
+@pytest.mark.parametrize("script", ["two_convolutions", "two_convolutions_rows"])
+def test_copies_in_another_order_are_the_same_kernel(script: str) -> None:
+    """Loads that nothing orders, in whatever order their stages were made."""
+    given = load_workload(SCHEDULES / "two_convolutions.yaml", {"H": 8, "W": 6, "C": 16})
+    lines = edits(script)
+    first, second = (next(x for x in lines if x.startswith(f"{w}_local = ")) for w in ("w1", "w2"))
+    turned = {first: second, second: first}
+    other = "\n".join(turned.get(x, x) for x in lines)
+    kernels = [compile_script(given, chip(), t) for t in ("\n".join(lines), other)]
+    assert kernels[0].source.c == kernels[1].source.c
 
 
 def chain(script: str) -> TreeCompilation:
