@@ -42,13 +42,13 @@ def compile_kernel(
     """Compile a workload for a chip's units; `schedule` replaces the search's choice.
 
     Raises:
-        HwgenError: H309 where the chip is a processor (`compile_nest` is for those), H3xx where no
-            intrinsics match, H4xx where no schedule exists or fits, or where looking for one takes
-            too long.
+        HwgenError: H3xx where no intrinsics match (H301 where the chip is a processor alone, which
+            `compile_nest` is for), H4xx where no schedule exists or fits, or where looking for one
+            takes too long.
     """
     if not hardware.units:
         raise HwgenError(
-            "H309",
+            "H301",
             f"{hardware.name} has no units for intrinsics to run on",
             location=hardware.location,
             found="a processor",

@@ -125,7 +125,7 @@ def chip_campaign(
         progress: called after every few draws.
 
     Raises:
-        HwgenError: H309 where `base` has no units, or as `load_hardware` where it cannot be read.
+        HwgenError: H007 where `base` has no units, or as `load_hardware` where it cannot be read.
     """
     data = base_data(base)
     work = [
@@ -159,9 +159,10 @@ def base_data(base: Path | None) -> Spec | None:
     hardware = load_hardware(base)
     if not hardware.units:
         raise HwgenError(
-            "H309",
+            "H007",
             f"{hardware.name} is a processor, and only chips of units are varied",
             location=hardware.location,
+            field="--spec",
             found="a processor",
             allowed="a chip with units, or no --spec",
             repair="hwgen verify --schedules N, for processors",
