@@ -7,7 +7,7 @@ untrusted input. Operators bind as in Python, comparisons do not chain:
 
 from __future__ import annotations
 
-from difflib import get_close_matches
+import re
 from functools import cache, lru_cache
 from typing import Any, NoReturn, cast
 
@@ -31,6 +31,7 @@ from hwgen.spec.expression import (
     UpdateOp,
     children,
 )
+from hwgen.spec.suggest import suggestion
 
 MAX_LENGTH = 2_000
 MAX_DEPTH = 64
@@ -71,6 +72,12 @@ INTEGER: /[0-9]+(?![0-9A-Za-z_.])/
 %ignore /[ \t\r\n]+/
 """
 
+_INSTEAD = {
+    "relu": "write max(x, 0)",
+    "sum": "write target[...] += ...: a loop that is not in the target adds up",
+    "pow": "write a product, or exp(y * log(x))",
+}
+"""Functions that there are not, and how to say them."""
 _READABLE = {
     "UPDATE": "+=", "EQUALS": "=", "RPAR": ")", "LSQB": "[", "RSQB": "]", "COMMA": ",",
     "$END": "the end",
@@ -121,12 +128,6 @@ def parse_assign(text: str) -> Assign:
     return parsed
 
 
-def suggestion(name: str, known: list[str] | tuple[str, ...]) -> str:
-    """The known name nearest to a misspelt one, as a repair; empty when none is near."""
-    near = get_close_matches(name, known, n=1, cutoff=0.6)
-    return f"did you mean {near[0]!r}?" if near else ""
-
-
 @lru_cache(maxsize=4096)
 def _parse(text: str, start: str) -> Expr | Assign:
     if len(text) > MAX_LENGTH:
@@ -147,7 +148,14 @@ def _parse(text: str, start: str) -> Expr | Assign:
 def _unexpected_character(text: str, position: int) -> NoReturn:
     digits = text[position].isdigit()
     repair = "numbers are written 12, 1.5 or 1e-3" if digits else ""
-    if text.startswith("..", position) or (digits and ".." in text[position:]):
+    if re.match(r"0x[0-9a-fA-F]", text[position:]):
+        decimal = re.sub(r"0x[0-9a-fA-F]{1,15}", lambda n: str(int(n[0], 16)), text)
+        repair = f"numbers are decimal: write {decimal} for {text}"
+    elif text[position] == ";":
+        repair = "leave out the ';': this is no C"
+    elif text[position] == "@":
+        repair = "write the product with its indices: c[i, j] += a[i, k] * b[k, j]"
+    elif text.startswith("..", position) or (digits and ".." in text[position:]):
         repair = "a range is not allowed here"
     raise ExpressionError(
         "H020", "syntax error in an expression", position, found=repr(text[position]), repair=repair
@@ -160,7 +168,13 @@ def _unexpected_token(text: str, problem: UnexpectedToken, start: str) -> NoRetu
     position = len(text) if ended else int(token.start_pos or 0)
     expected = set(problem.accepts or problem.expected)
     repair = ""
-    if start == "assign" and ("EQUALS" in expected or not text.strip()):
+    if token.type == "LSQB" and text[:position].rstrip().endswith("]"):
+        repair = "write indices in one bracket: " + re.sub(r"\] *\[", ", ", text)
+    elif start == "assign" and token.type in ("EQUALS", "UPDATE") and expected == {"LSQB"}:
+        repair = f"write its indices: {text[:position].strip()}[i] {token} ..."
+    elif start == "assign" and text.split()[:1] == ["for"]:
+        repair = "write the statement alone: it is for all its iterators"
+    elif start == "assign" and ("EQUALS" in expected or not text.strip()):
         repair = "write a statement such as y[i] = x[i]"
     elif start == "expression" and token.type in ("EQUALS", "UPDATE"):
         repair = "write == to compare"
@@ -230,7 +244,7 @@ class _Builder(Transformer[Token, Expr | Assign]):
             raise ExpressionError(
                 "H021", f"no function is called {function!r}", offset, found=function[:60],
                 allowed=", ".join([*FUNCTIONS, *DTYPES]),
-                repair=suggestion(function, [*FUNCTIONS, *DTYPES]),
+                repair=_INSTEAD.get(function) or suggestion(function, [*FUNCTIONS, *DTYPES]),
             )  # fmt: skip
         arity = FUNCTIONS.get(function, 1)
         if len(arguments) != arity:

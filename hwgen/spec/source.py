@@ -16,6 +16,7 @@ from typing import Any, NoReturn, cast
 from hwgen.errors import HwgenError, Location
 from hwgen.spec.findings import Findings
 from hwgen.spec.regular_file import read_regular
+from hwgen.spec.yaml_repairs import repair
 
 MAX_BYTES = 1 << 19
 MAX_DEPTH = 32
@@ -241,6 +242,23 @@ def occurs_twice(key: str, first_line: int, location: Location) -> HwgenError:
     )  # fmt: skip
 
 
+def _is_empty(node: Node) -> bool:
+    return isinstance(node, Scalar) and node.value is None
+
+
+def _displaced(key: str, above: str, parent: Mapping_, location: Location) -> HwgenError:
+    """The error of a key that a mapping has already, since what should be below another key is
+    not."""
+    line, column = parent.keys[above]
+    return HwgenError(
+        "H011", f"the key {key!r} occurs twice in one mapping", location=location,
+        found=f"first on line {parent.keys[key][0]}; {above!r} on line {line} has nothing below it",
+        allowed="each key once",
+        repair=f"begin line {line} further to the left than {column - 1} spaces, with the names "
+        f"that {above!r} goes with, or indent more what belongs to it",
+    )  # fmt: skip
+
+
 class _Composer:
     """ruamel.yaml's events to nodes."""
 
@@ -249,6 +267,7 @@ class _Composer:
         self._text = text
         self._findings = findings
         self._anchors: dict[str, Node] = {}
+        self._displaced: set[int] = set()
         self._count = 0
 
     def compose(self) -> Node:
@@ -268,7 +287,9 @@ class _Composer:
             message = " ".join(str(loose.problem or "bad syntax").split())
             if loose.context and loose.context_mark:
                 message += f", {loose.context} that begins on line {loose.context_mark.line + 1}"
-            raise self._syntax(message, where) from problem
+            begin = loose.context_mark.line + 1 if loose.context_mark else 0
+            nearest = repair(self._text, message, where.line if where else 0, begin)
+            raise self._syntax(message, where, nearest) from problem
         except YAMLError as problem:
             raise self._syntax(" ".join(str(problem).split())[:200], None) from problem
         except (ValueError, IndexError, AttributeError, TypeError, AssertionError) as problem:
@@ -288,8 +309,9 @@ class _Composer:
             + ("" if quote in text or len(text) > 200 else f": {quote}{text}{quote}"),
         )  # fmt: skip
 
-    def _syntax(self, message: str, where: Location | None) -> HwgenError:
-        return HwgenError("H010", f"YAML syntax: {message}", location=where or Location(self._file))
+    def _syntax(self, message: str, where: Location | None, nearest: str = "") -> HwgenError:
+        where = where or Location(self._file)
+        return HwgenError("H010", f"YAML syntax: {message}", location=where, repair=nearest)
 
     def _document(self, events: Iterable[Any]) -> Node:
         stack: list[tuple[Sequence | Mapping_, str | None]] = []
@@ -379,6 +401,12 @@ class _Composer:
             self._merge(parent, node, key_where)
             return
         if key in parent.entries and key not in parent.merged:
+            above = next(reversed(parent.entries))
+            if _is_empty(parent.entries[above]) and key != above:
+                if id(parent) not in self._displaced:  # What follows is the same mistake.
+                    self._findings.note(_displaced(key, above, parent, key_where))
+                self._displaced.add(id(parent))
+                return
             self._findings.note(occurs_twice(key, parent.keys[key][0], key_where))
             return
         parent.merged.discard(key)

@@ -25,9 +25,9 @@ from hwgen.spec.expression import (
     walk,
 )
 from hwgen.spec.findings import Findings
-from hwgen.spec.grammar import suggestion
 from hwgen.spec.limits import MAX_ELEMENTS, MAX_EXTENT
 from hwgen.spec.source import Document, FieldPath
+from hwgen.spec.suggest import suggestion
 from hwgen.spec.workload import Statement, Tensor, Workload
 from hwgen.spec.workload_checks import (
     Shapes,
@@ -59,7 +59,7 @@ POLYHEDRAL_WORDS = frozenset({
 })  # fmt: skip
 """Words of isl, which it knows in any case: loops become its variables."""
 
-_TENSOR = re.compile(r"\s*(?P<dtype>[A-Za-z_][A-Za-z0-9_]*)\s*\[(?P<shape>.*)\]\s*")
+_TENSOR = re.compile(r"\s*(?P<dtype>[A-Za-z_][A-Za-z0-9_]*)\s*\[(?P<shape>[^\[\]]*)\]\s*")
 
 
 def resolve_workload(
@@ -184,9 +184,7 @@ def _tensor_type(
     if matched is None or not matched["shape"].strip():
         raise context.error(
             "H212", "a tensor is a data type and its extents", where, found=text[:80],
-            allowed="as int8[M, K]", repair=f"write {text.strip()}[1] for a single element"
-            if text.strip() in DTYPES
-            else "",
+            allowed="as int8[M, K]", repair=_near_type(text.strip()),
         )  # fmt: skip
     dtype = matched["dtype"]
     if dtype not in DTYPES:
@@ -204,7 +202,8 @@ def _tensor_type(
                 "H211", f"an extent of tensor {name!r} is not positive" if extent < 1
                 else f"an extent of tensor {name!r} is too large", where,
                 offset=offset + len(part) - len(part.lstrip()), found=found,
-                allowed=f"1..{MAX_EXTENT}",
+                allowed=f"1..{MAX_EXTENT}", repair="take larger sizes" if extent < 1 else "take "
+                "smaller sizes",
             )  # fmt: skip
         shape.append(extent)
         offset += len(part) + 1
@@ -214,6 +213,15 @@ def _tensor_type(
             allowed=f"at most {MAX_ELEMENTS} elements",
         )  # fmt: skip
     return dtype, tuple(shape)
+
+
+def _near_type(text: str) -> str:
+    """A tensor's type near to a text that is none."""
+    if text in DTYPES:
+        return f"write {text}[1] for a single element, or its extents, as {text}[M, K]"
+    if found := re.fullmatch(r"(\w+)((?:\s*\[[^\[\]]+\]){2,})", text):
+        return f"write {found[1]}[{', '.join(re.findall(r'[^][ ][^][]*', found[2]))}]"
+    return "write the data type, then the extents in one bracket"
 
 
 def _iterators(where: Written, assign: Assign) -> list[str]:
