@@ -52,7 +52,14 @@ def schema(*, workload: bool) -> None:
     typer.echo(json.dumps(made, indent=2))
 
 
-def explain(spec: str, workload: str, settings: Sequence[str], *, as_json: bool = False) -> None:
+def explain(
+    spec: str,
+    workload: str,
+    settings: Sequence[str],
+    dtypes: Sequence[str] = (),
+    *,
+    as_json: bool = False,
+) -> None:
     """Print every statement against every intrinsic, bound as `generate` binds them."""
     from hwgen.pipeline import compile_kernel
     from hwgen.polyhedral import isl
@@ -61,12 +68,12 @@ def explain(spec: str, workload: str, settings: Sequence[str], *, as_json: bool 
     from hwgen.polyhedral.phases import split_phases
     from hwgen.polyhedral.scop import build_scop
     from hwgen.polyhedral.select import select
-    from hwgen.spec.load import load_hardware, load_workload
+    from hwgen.spec.load import load_hardware
 
-    request = resolve(spec, [workload], settings)
+    request = resolve(spec, [workload], settings, dtypes)
     hardware = load_hardware(request.spec, dict(request.parameters))
     wanted = request.workloads[0]
-    loaded = load_workload(wanted.path, dict(wanted.sizes))
+    loaded = wanted.load()
     if hardware.processor is not None and not hardware.units:
         from hwgen.cli.nest import explain as explain_nest
 

@@ -49,14 +49,28 @@ def changed(
 
 
 @dataclass(frozen=True, slots=True)
+class Types:
+    """Data types of a workload: by name, of tensors where not the file's, and all that is `given`
+    from outside, by names of both."""
+
+    named: tuple[tuple[str, str], ...] = ()
+    tensors: tuple[tuple[str, str], ...] = ()
+    given: tuple[tuple[str, str], ...] = ()
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name}={dtype}" for name, dtype in self.given)
+
+
+@dataclass(frozen=True, slots=True)
 class Context:
     """`values`: parameters of a spec or sizes of a workload; `noun` is what to call them.
-    `findings`: the errors of the document so far."""
+    `findings`: the errors of the document so far. `types`: what casts may name."""
 
     document: Document
     values: Mapping[str, int]
     noun: str
     findings: Findings
+    types: Types = Types()
 
     def error(
         self,
@@ -105,7 +119,7 @@ class Context:
     def parse_assign(self, text: str, path: FieldPath) -> Assign:
         """A statement."""
         try:
-            parsed = parse_assign(text)
+            parsed = parse_assign(text, self.types.named)
         except ExpressionError as problem:
             raise self._located(problem, path) from problem
         nodes = [*walk(parsed.target), *walk(parsed.value)]

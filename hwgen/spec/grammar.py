@@ -8,7 +8,7 @@ untrusted input. Operators bind as in Python, comparisons do not chain:
 from __future__ import annotations
 
 import re
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any, NoReturn, cast
 
 from lark import Lark, Token, Transformer
@@ -32,6 +32,9 @@ from hwgen.spec.expression import (
     children,
 )
 from hwgen.spec.suggest import suggestion
+
+NamedTypes = tuple[tuple[str, str], ...]
+"""Names that stand for data types, and which."""
 
 MAX_LENGTH = 2_000
 MAX_DEPTH = 64
@@ -116,27 +119,30 @@ def parse_expression(text: str) -> Expr:
         ExpressionError: H020 syntax, H021 unknown function, H022 wrong number of arguments,
             H023 over a bound.
     """
-    parsed = _parse(text, "expression")
+    parsed = _parse(text, "expression", ())
     assert not isinstance(parsed, Assign)
     return parsed
 
 
-def parse_assign(text: str) -> Assign:
-    """Parse a statement such as `c[i, j] += a[i, k] * b[k, j]`; raises as `parse_expression`."""
-    parsed = _parse(text, "assign")
+def parse_assign(text: str, types: NamedTypes = ()) -> Assign:
+    """Parse a statement such as `c[i, j] += a[i, k] * b[k, j]`; raises as `parse_expression`.
+
+    `types`: names that stand for data types in casts.
+    """
+    parsed = _parse(text, "assign", types)
     assert isinstance(parsed, Assign)
     return parsed
 
 
 @lru_cache(maxsize=4096)
-def _parse(text: str, start: str) -> Expr | Assign:
+def _parse(text: str, start: str, types: NamedTypes) -> Expr | Assign:
     if len(text) > MAX_LENGTH:
         raise ExpressionError(
             "H023", "the expression is too long", found=f"{len(text)} characters",
             allowed=f"at most {MAX_LENGTH} characters",
         )  # fmt: skip
     try:
-        parsed = cast("Expr | Assign", cast("Any", _parser()).parse(text, start=start))
+        parsed = cast("Expr | Assign", cast("Any", _parser(types)).parse(text, start=start))
     except UnexpectedCharacters as problem:
         _unexpected_character(text, cast("int", problem.pos_in_stream))
     except UnexpectedToken as problem:
@@ -202,6 +208,10 @@ def _check_depth(root: Expr | Assign) -> None:
 class _Builder(Transformer[Token, Expr | Assign]):
     """Parse-tree callbacks; each receives its already built children."""
 
+    def __init__(self, types: NamedTypes) -> None:
+        super().__init__()
+        self._types = dict(types)
+
     def integer(self, parts: list[Token]) -> Expr:
         if len(parts[0]) > 19 or int(parts[0]) > MAX_INTEGER:
             raise ExpressionError(
@@ -240,11 +250,13 @@ class _Builder(Transformer[Token, Expr | Assign]):
         token = cast("Token", parts[0])
         function, arguments = str(token), cast("tuple[Expr, ...]", tuple(parts[1:]))
         offset = int(token.start_pos or 0)
+        function = self._types.get(function, function)
         if function not in FUNCTIONS and function not in DTYPES:
+            known = [*FUNCTIONS, *DTYPES, *self._types]
             raise ExpressionError(
                 "H021", f"no function is called {function!r}", offset, found=function[:60],
-                allowed=", ".join([*FUNCTIONS, *DTYPES]),
-                repair=_INSTEAD.get(function) or suggestion(function, [*FUNCTIONS, *DTYPES]),
+                allowed=", ".join(known),
+                repair=_INSTEAD.get(function) or suggestion(function, known),
             )  # fmt: skip
         arity = FUNCTIONS.get(function, 1)
         if len(arguments) != arity:
@@ -262,9 +274,9 @@ class _Builder(Transformer[Token, Expr | Assign]):
         return Assign(target, cast("UpdateOp", str(op)), value)
 
 
-@cache
-def _parser() -> Lark:
+@lru_cache(maxsize=16)
+def _parser(types: NamedTypes) -> Lark:
     return Lark(
         _GRAMMAR, parser="lalr", lexer="basic", start=["expression", "assign"],
-        transformer=_Builder(),
+        transformer=_Builder(types),
     )  # fmt: skip

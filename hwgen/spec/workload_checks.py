@@ -145,12 +145,16 @@ def _check_types(where: Written, statement: Statement, shapes: Shapes) -> None:
     try:
         check_assign(Assign(statement.target, statement.op, statement.value), type_of)
     except ExpressionTypeError as problem:
-        repair = problem.repair
+        repair, types = problem.repair, str(where.context.types)
         if problem.wanted and statement.op != "=":  # What adds up is meant to be as wide as it.
             tensor = statement.target.tensor
             repair = f"declare {tensor} as {problem.wanted}, the type of what is added; or {repair}"
         raise where.context.error(
-            "H219", problem.message, where.path, found=problem.found, repair=repair
+            "H219",
+            problem.message,
+            where.path,
+            found=problem.found + (f", with {types} set from outside" if types else ""),
+            repair=repair,
         ) from problem
 
 

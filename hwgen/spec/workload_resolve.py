@@ -39,6 +39,7 @@ from hwgen.spec.workload_checks import (
     guarded_accesses,
 )
 from hwgen.spec.workload_schema import StatementSchema, TensorSchema, WorkloadSchema
+from hwgen.spec.workload_types import changed_types, resolve_types
 
 RESERVED = frozenset({*DTYPES, *FUNCTIONS, "and", "or", "not", "inf"})
 C_WORDS = frozenset({
@@ -63,16 +64,23 @@ _TENSOR = re.compile(r"\s*(?P<dtype>[A-Za-z_][A-Za-z0-9_]*)\s*\[(?P<shape>[^\[\]
 
 
 def resolve_workload(
-    schema: WorkloadSchema, document: Document, overrides: Mapping[str, int], findings: Findings
+    schema: WorkloadSchema,
+    document: Document,
+    overrides: Mapping[str, int],
+    findings: Findings,
+    dtypes: Mapping[str, str],
 ) -> Workload:
-    """Sizes, tensors, statements and roles, all checked; errors are findings.
+    """Sizes, types, tensors, statements and roles, all checked; errors are findings.
+
+    `overrides` and `dtypes` replace sizes and data types of the file.
 
     Raises:
         HwgenError: H02x expressions, H2xx meaning.
     """
     context = Context(document, {}, "size", findings)
     sizes = resolve_sizes(schema, context, overrides)
-    context = replace(context, values=sizes)
+    known = resolve_types(schema, context, dtypes)
+    context = replace(context, values=sizes, types=known)
     if schema.name in C_WORDS:
         raise _reserved(context, schema.name, ("name",), "workload", "C or C++", key=False)
     with findings.whole():
@@ -102,6 +110,7 @@ def resolve_workload(
             overrides,
             lambda: resolve_sizes(schema, replace(context, findings=Findings()), {}),
         ),
+        known.named, changed_types(schema, known),
     )  # fmt: skip
 
 
@@ -186,12 +195,16 @@ def _tensor_type(
             "H212", "a tensor is a data type and its extents", where, found=text[:80],
             allowed="as int8[M, K]", repair=_near_type(text.strip()),
         )  # fmt: skip
-    dtype = matched["dtype"]
+    named = dict(context.types.named)
+    dtype = named.get(matched["dtype"], matched["dtype"])
     if dtype not in DTYPES:
+        known = [*DTYPES, *named]
         raise context.error(
             "H212", f"no data type is called {dtype!r}", where, offset=matched.start("dtype"),
-            found=dtype, allowed=", ".join(DTYPES), repair=suggestion(dtype, list(DTYPES)),
+            found=dtype, allowed=", ".join(known),
+            repair=suggestion(dtype, known) or f"name one of these, or add {dtype} to `dtypes`",
         )  # fmt: skip
+    dtype = dict(context.types.tensors).get(name, dtype)
     offset = matched.start("shape")
     shape: list[int] = []
     for part in matched["shape"].split(","):
