@@ -108,8 +108,12 @@ def field_text(path: FieldPath) -> str:
     return text
 
 
-def read_document(path: Path | str) -> Document:
-    """Read a `.yaml`, `.yml` or `.json` file.
+TAG = "!"
+"""The key under which a mapping's tag is kept, where tags are data."""
+
+
+def read_document(path: Path | str, *, tagged: bool = False) -> Document:
+    """Read a `.yaml`, `.yml` or `.json` file. `tagged`: tags of mappings are data, under `TAG`.
 
     Raises:
         HwgenError: H001 unreadable, H002 unknown suffix, H010 syntax, H011 duplicate key,
@@ -132,17 +136,17 @@ def read_document(path: Path | str) -> Document:
             "H010", "the file is not UTF-8 text", location=Location(file, line),
             found=f"byte 0x{raw[problem.start]:02x}", allowed="UTF-8",
         ) from problem  # fmt: skip
-    return parse_document(text, file, json=path.suffix.lower() == ".json")
+    return parse_document(text, file, json=path.suffix.lower() == ".json", tagged=tagged)
 
 
-def parse_document(text: str, file: str, *, json: bool = False) -> Document:
+def parse_document(text: str, file: str, *, json: bool = False, tagged: bool = False) -> Document:
     """Parse YAML (or JSON) text; see `read_document` for what is raised."""
-    root = _composed(text, file, json)
+    root = _composed(text, file, json, tagged)
     return Document(file, _plain(root, Location(file)), root)
 
 
 @lru_cache(maxsize=16)
-def _composed(text: str, file: str, json: bool) -> Node:
+def _composed(text: str, file: str, json: bool, tagged: bool) -> Node:
     """The nodes of a text, which nobody changes: campaigns and notebooks read the same chip again
     and again."""
     findings = Findings()
@@ -151,7 +155,7 @@ def _composed(text: str, file: str, json: bool) -> Node:
             from hwgen.spec.source_json import parse_json
 
             return parse_json(text, file, findings)
-        return _Composer(file, text, findings).compose()
+        return _Composer(file, text, findings, tagged=tagged).compose()
 
 
 def from_python(data: Mapping[str, object], file: str) -> Document:
@@ -262,12 +266,13 @@ def _displaced(key: str, above: str, parent: Mapping_, location: Location) -> Hw
 class _Composer:
     """ruamel.yaml's events to nodes."""
 
-    def __init__(self, file: str, text: str, findings: Findings) -> None:
+    def __init__(self, file: str, text: str, findings: Findings, *, tagged: bool) -> None:
         self._file = file
         self._text = text
         self._findings = findings
         self._anchors: dict[str, Node] = {}
         self._displaced: set[int] = set()
+        self._tagged = tagged
         self._count = 0
 
     def compose(self) -> Node:
@@ -341,13 +346,19 @@ class _Composer:
                 case "ScalarEvent":
                     node = self._scalar(event, is_key=bool(stack) and _expects_key(stack, pending))
                 case "SequenceStartEvent" | "MappingStartEvent":
-                    self._check_tag(event)
+                    tag = str(event.tag or "")
+                    kept = self._tagged and name == "MappingStartEvent" and bool(tag)
+                    if not kept:
+                        self._check_tag(event)
                     line, column = event.start_mark.line + 1, event.start_mark.column + 1
                     opened = (
                         Sequence(line, column)
                         if name == "SequenceStartEvent"
                         else Mapping_(line, column)
                     )
+                    if kept and isinstance(opened, Mapping_):
+                        opened.entries[TAG] = Scalar(tag.lstrip("!"), line, column)
+                        opened.keys[TAG] = (line, column)
                     if _expects_key(stack, pending):
                         if self._text.startswith("{{", event.start_mark.index - 1):
                             raise self._unquoted(event.start_mark.line, event.start_mark.index - 1)
