@@ -90,7 +90,7 @@ def _wrong(name: str, signature: inspect.Signature, found: str) -> HwgenError:
         f"{name} is called wrongly",
         found=found,
         allowed=f"{name}{signature.replace(parameters=parameters)}",
-        repair="see the primitive's documentation",
+        repair=f"its arguments are {', '.join(p.name for p in parameters) or 'none'}",
     )
 
 

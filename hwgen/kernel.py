@@ -50,6 +50,7 @@ def build(
     auto: bool = True,
     engine: Engine = "auto",
     sizes: Mapping[str, int] | None = None,
+    dtypes: Mapping[str, str] | None = None,
     options: SearchOptions | Options | None = None,
 ) -> Kernel:
     """Compile a workload for a chip, whatever kind of chip it is.
@@ -61,6 +62,7 @@ def build(
         auto: whether the schedule is completed automatically.
         engine: who computes when the kernel is called.
         sizes: in place of those of the workload's file.
+        dtypes: data types in place of the file's, by the names that it gives them or by tensors.
         options: of the search: `SearchOptions` for units, `autoschedule.Options` for a processor.
 
     Raises:
@@ -73,7 +75,7 @@ def build(
         close = nearest(str(engine), get_args(Engine))
         raise unfit("engine", repr(engine), allowed, f"did you mean {close}?" if close else "")
     hardware, beside = find_chip(chip)
-    wanted = find_computation(workload, sizes, beside)
+    wanted = find_computation(workload, sizes, beside, dtypes)
     text, file = script_text(script, wanted, hardware)
     loops = served_by_loops(hardware)
     given = options or (Options() if loops else SearchOptions())

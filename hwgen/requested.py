@@ -35,7 +35,10 @@ def find_chip(chip: HardwareSpec | Path | str) -> tuple[HardwareSpec, Path | Non
 
 
 def find_computation(
-    workload: Workload | Path | str, sizes: Mapping[str, int] | None, beside: Path | None
+    workload: Workload | Path | str,
+    sizes: Mapping[str, int] | None,
+    beside: Path | None,
+    dtypes: Mapping[str, str] | None = None,
 ) -> Workload:
     """A workload; bare names are looked for beside the chip's file too.
 
@@ -44,18 +47,19 @@ def find_computation(
     """
     match workload:
         case Workload():
-            if sizes:
-                raise unfit(
-                    "sizes",
-                    f"sizes for {workload.name}, which has been resolved with its own",
-                    "sizes of a workload that is given by its path or name",
-                    "hwgen.load_workload(path, sizes)",
-                )
+            for argument, given in (("sizes", sizes), ("dtypes", dtypes)):
+                if given:
+                    raise unfit(
+                        argument,
+                        f"{argument} for {workload.name}, which has been resolved with its own",
+                        f"{argument} of a workload that is given by its path or name",
+                        f"hwgen.load_workload(path, {argument}={{...}})",
+                    )
             return workload
         case str():
-            return load_workload(find_workload(workload, beside), sizes)
+            return load_workload(find_workload(workload, beside), sizes, dtypes)
         case Path():
-            return load_workload(workload, sizes)
+            return load_workload(workload, sizes, dtypes)
         case _:
             allowed = "a Workload, a path, or a bare name"
             raise unfit("workload", type(workload).__name__, allowed)

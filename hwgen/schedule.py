@@ -27,10 +27,10 @@ from hwgen.polyhedral.nest.state import State
 from hwgen.polyhedral.nest.tensorize import tensorize
 from hwgen.polyhedral.nest.visibility import resolve
 from hwgen.script import PRIMITIVES, Argument, Edit, line_of, read, write
-from hwgen.spec.grammar import suggestion
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.processor import LoopKind, Processor
 from hwgen.spec.shown import Printed
+from hwgen.spec.suggest import suggestion
 from hwgen.spec.workload import Workload
 
 

@@ -129,22 +129,22 @@ class _Source:
     text: str
     file: str
 
-    def bad(self, node: ast.stmt | ast.expr, allowed: str) -> HwgenError:
+    def bad(self, node: ast.stmt | ast.expr, allowed: str, repair: str = "") -> HwgenError:
         """The error of a part of the script; `ast.unparse` would recurse as deep as it is."""
         found = ast.get_source_segment(self.text, node) or ""
         if len(found) > MAX_SHOWN:
             found = f"{found[: MAX_SHOWN - 3]}..."
-        return _bad(self.file, node.lineno, found, allowed)
+        return _bad(self.file, node.lineno, found, allowed, repair)
 
 
-def _bad(file: str, line: int, found: str, allowed: str) -> HwgenError:
+def _bad(file: str, line: int, found: str, allowed: str, repair: str = "") -> HwgenError:
     return HwgenError(
         "H418",
         "this is not a schedule script",
         location=Location(file, line, 1),
         found=found,
         allowed=allowed,
-        repair='write lines like: outer, inner = s.split("k", factor=32)',
+        repair=repair or 'write lines like: outer, inner = s.split("k", factor=32)',
     )
 
 
@@ -159,10 +159,13 @@ def _statement(line: ast.stmt, source: _Source, names: dict[str, Argument], call
         case ast.Assign(targets=[ast.Name() as target], value=ast.Call() as called):
             targets = [target]
         case _:
-            raise source.bad(line, "calls of primitives on s")
+            raise source.bad(line, "calls of primitives on s", _instead_of(line))
     match called.func:
         case ast.Attribute(value=ast.Name(id="s"), attr=primitive):
             pass
+        case ast.Attribute(value=ast.Name(), attr=primitive) if primitive in PRIMITIVES:
+            raise source.bad(called.func, "s.PRIMITIVE(...)", f"write s.{primitive}: a script's "
+                             "schedule is called s")  # fmt: skip
         case _:
             raise source.bad(called.func, "s.PRIMITIVE(...)")
     arguments = [_argument(a, source, names) for a in called.args]
@@ -178,6 +181,17 @@ def _statement(line: ast.stmt, source: _Source, names: dict[str, Argument], call
     except HwgenError as error:
         raise error.at(Location(source.file, line.lineno, 1)) from error
     _bind(targets, results, source, line, names)
+
+
+def _instead_of(line: ast.stmt) -> str:
+    """What to write for a line of Python that is no edit."""
+    match line:
+        case ast.Import() | ast.ImportFrom():
+            return "leave the line out: a script needs no import, and s is there"
+        case ast.For() | ast.While() | ast.If() | ast.FunctionDef():
+            return "write each call on a line of its own: a script is read, not run"
+        case _:
+            return ""
 
 
 def _bind(
@@ -211,5 +225,16 @@ def _argument(node: ast.expr, source: _Source, names: Mapping[str, Argument]) ->
             return tuple(_argument(p, source, names) for p in parts)
         case ast.Name(id=name) if name in names:
             return names[name]
+        case ast.Name(id=name):
+            raise source.bad(
+                node, "strings, numbers, lists, names given above",
+                f"write '{name}' in quotes for a loop or tensor of the workload; what a line makes "
+                f"is named before it, as {name}, ... = s.split(...)",
+            )  # fmt: skip
+        case ast.BinOp():
+            raise source.bad(
+                node, "strings, numbers, lists, names given above",
+                "write the number itself: a script is read, not run",
+            )  # fmt: skip
         case _:
             raise source.bad(node, "strings, numbers, lists, names given above")

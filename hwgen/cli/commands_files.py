@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
+from pathlib import Path
 from typing import Annotated, Optional
 
 import typer
@@ -10,6 +11,9 @@ import typer
 from hwgen.cli import complete
 from hwgen.cli.guard import guarded
 from hwgen.cli.options import JsonOption, SetOption, epilog
+
+FORMS = ("accelforge",)
+"""Architecture files that `init --from` reads."""
 
 commands = typer.Typer()
 
@@ -54,6 +58,7 @@ def check(
         "init my_chip",
         "init my_chip --units 3 --sync events",
         "init my_chip --like CHIP",
+        "init my_chip --from accelforge arch.yaml     (sizes, rates and energies of that file)",
     )
 )
 def init(
@@ -80,12 +85,23 @@ def init(
             autocompletion=complete.chips,
         ),
     ] = None,
+    source: Annotated[
+        Optional[tuple[str, str]],  # noqa: UP045
+        typer.Option(
+            "--from",
+            metavar="FORM FILE",
+            help=f"Take the numbers of an architecture file; FORM: {', '.join(FORMS)}.",
+        ),
+    ] = None,
 ) -> None:
     """Write a first chip, a workload and a stub of the vendor's header here, to be changed.
 
     The chip is complete: it compiles a GEMM as it is. Nothing that is there is replaced, but for
     the schema that editors read.
     """
+    if source is not None and (like is not None or source[0] not in FORMS):
+        said = "the copied chip has numbers of its own" if like else f"one of {', '.join(FORMS)}"
+        raise typer.BadParameter(said, param_hint="'--from'")
     if like is not None and (units is not None or sync is not None):
         raise typer.BadParameter("the copied chip has units of its own", param_hint="'--like'")
     count = units or (1 if sync is Sync.NONE else 2)
@@ -101,6 +117,10 @@ def init(
 
         if like is not None:
             body.like(name, like)
+        elif source is not None:
+            from hwgen.cli.init_from import numbers
+
+            body.new_chip(name, count, kind, numbers(Path(source[1])))
         else:
             body.new_chip(name, count, kind)
 

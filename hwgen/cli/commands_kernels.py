@@ -12,6 +12,7 @@ from hwgen.cli import complete
 from hwgen.cli.guard import guarded
 from hwgen.cli.options import (
     CacheOption,
+    DtypeOption,
     JsonOption,
     NoAutoOption,
     ReportOption,
@@ -62,6 +63,7 @@ class Data(str, Enum):
     epilog=epilog(
         "generate --spec CHIP --workload gemm -o out",
         "generate --spec CHIP --workload gemm --set M=64 --stage schedule",
+        "generate --spec LOOPS --workload gemm --dtype T=float32 --dtype ACC=float32",
         "generate --spec CHIP --workload gemm --stage emit > gemm.c",
         "generate --spec CHIP --workload conv2d --search-seconds 5 --no-cache",
         "generate --spec CHIP --workload gemm --report gemm.html --trace gemm.json",
@@ -87,6 +89,7 @@ def generate(
         ),
     ] = None,
     settings: SweepOption = None,
+    dtypes: DtypeOption = None,
     stage: Annotated[
         Optional[str],  # noqa: UP045
         typer.Option(
@@ -174,7 +177,8 @@ def generate(
             from hwgen.cli.sweep import sweep
 
             quiet = Search(search_seconds, cached=not no_cache, bar=False)
-            sweep(spec, workloads or [], settings or [], quiet, plot, as_json=as_json)
+            asked_for = (spec, workloads or [], settings or [], dtypes or [])
+            sweep(*asked_for, quiet, plot, as_json=as_json)
             return
         from hwgen.cli import generate as body
         from hwgen.cli.nest import Script
@@ -193,6 +197,7 @@ def generate(
             pictures,
             asked,
             made_for,
+            dtypes or [],
             as_json=as_json,
         )
 
@@ -211,6 +216,7 @@ def simulate(
     spec: SpecOption,
     workload: WorkloadOption,
     settings: SetOption = None,
+    dtypes: DtypeOption = None,
     inputs: Annotated[
         Optional[list[str]],  # noqa: UP045
         typer.Option(
@@ -267,6 +273,7 @@ def simulate(
             spec=spec,
             workload=wanted,
             settings=settings or [],
+            dtypes=dtypes or [],
             inputs=inputs or [],
             output_dir=output_dir,
             seed=seed,
@@ -290,6 +297,7 @@ def explain(
     spec: SpecOption,
     workload: WorkloadOption,
     settings: SetOption = None,
+    dtypes: DtypeOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Say how each intrinsic matches, or why it does not.
@@ -301,4 +309,4 @@ def explain(
     with guarded("explain" if as_json else ""):
         from hwgen.cli import inspect
 
-        inspect.explain(spec, wanted, settings or [], as_json=as_json)
+        inspect.explain(spec, wanted, settings or [], dtypes or [], as_json=as_json)

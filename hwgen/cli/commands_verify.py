@@ -9,7 +9,7 @@ import typer
 
 from hwgen.cli import complete
 from hwgen.cli.guard import guarded
-from hwgen.cli.options import JsonOption, SeedOption, SetOption, epilog, path
+from hwgen.cli.options import DtypeOption, JsonOption, SeedOption, SetOption, epilog, path
 
 EXAMPLES = 25
 """Of each workload."""
@@ -51,6 +51,7 @@ def verify(
         ),
     ] = None,
     settings: SetOption = None,
+    dtypes: DtypeOption = None,
     examples: Annotated[
         Optional[int],  # noqa: UP045
         typer.Option(min=1, metavar="N", help=f"Examples per workload; left out: {EXAMPLES}."),
@@ -115,7 +116,7 @@ def verify(
         raise typer.BadParameter("name a chip, or draw some with --chips", param_hint="'--spec'")
     if len(asked) > 1:
         raise typer.BadParameter(f"one of {' and '.join(asked)}", param_hint=f"'{asked[1]}'")
-    if drawn and (workloads or settings):
+    if drawn and (workloads or settings or dtypes):
         raise typer.BadParameter("workloads and sizes are drawn too", param_hint=f"'{drawn}'")
     if drawn and examples is not None:
         hint = "'--examples'"
@@ -139,4 +140,4 @@ def verify(
             return
         assert spec is not None
         wanted, count = workloads or [], examples or EXAMPLES
-        body.verify(spec, wanted, settings or [], count, seed, as_json=as_json)
+        body.verify(spec, wanted, settings or [], count, seed, dtypes or [], as_json=as_json)

@@ -47,11 +47,12 @@ def generate(
     pictures: Pictures,
     script: Script = NO_SCRIPT,
     target: Target = HOST,
+    dtypes: Sequence[str] = (),
     *,
     as_json: bool = False,
 ) -> None:
     """Compile every workload asked for; write and report only once all of them are compiled."""
-    request = resolve(spec, workloads, settings)
+    request = resolve(spec, workloads, settings, dtypes)
     hardware = load(request)
     if hardware.processor is not None and not hardware.units:
         generate_nest(
@@ -126,10 +127,8 @@ def compile_one(
     wanted: WorkloadRequest, hardware: HardwareSpec, search: Search, script: Script = NO_SCRIPT
 ) -> Compiled:
     """One workload of a request, compiled."""
-    from hwgen.spec.load import load_workload
-
     # A bad file is reported before the compiler is loaded.
-    workload = load_workload(wanted.path, dict(wanted.sizes))
+    workload = wanted.load()
     if script.given:
         return compile_scripted(workload, hardware, search, script)
     from hwgen.pipeline import compile_workload

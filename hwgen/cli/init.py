@@ -12,6 +12,7 @@ from string import Template
 import typer
 
 from hwgen.cli.commands_files import Sync
+from hwgen.cli.first_numbers import ASSUMED
 from hwgen.cli.output import write_files
 from hwgen.errors import HwgenError, Location
 from hwgen.spec.find import find_spec
@@ -69,8 +70,8 @@ void ${name}_fence(void); /* waits until all units are done */
 }
 
 
-def new_chip(name: str, units: int, sync: Sync) -> None:
-    """Write NAME.yaml, NAME.h, gemm.yaml and the schema that editors read.
+def new_chip(name: str, units: int, sync: Sync, given: Mapping[str, str] = ASSUMED) -> None:
+    """Write NAME.yaml, NAME.h, gemm.yaml and the schema that editors read. `given`: its numbers.
 
     Raises:
         HwgenError: H040 where there is such a file, H009 where nothing can be written.
@@ -78,6 +79,8 @@ def new_chip(name: str, units: int, sync: Sync) -> None:
     names = _UNITS[units - 1]
     edges = [f"[{a}, {b}]" for u in names if u != "core" for a, b in ((u, "core"), ("core", u))]
     values = {
+        **given,
+        "about": given["about"].replace("${name}", name),
         "name": name,
         "NAME": name.upper(),
         "units": "\n".join(f"  {u}: {{identifiers: {{id: {i}}}}}" for i, u in enumerate(names)),

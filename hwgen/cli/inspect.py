@@ -24,18 +24,24 @@ if TYPE_CHECKING:
 def check(spec: str, settings: Sequence[str], *, as_json: bool = False) -> None:
     """Load a chip and print its summary."""
     from hwgen.report.chip import summary
+    from hwgen.spec.hints import hints
     from hwgen.spec.load import load_hardware
+    from hwgen.spec.source import read_document
 
     path = find_spec(spec)
     parameters, _ = assign(parse_assignments(settings), path, (), every=False)
     hardware = load_hardware(path, dict(parameters))
+    found = hints(hardware, read_document(path))
     if as_json:
         from hwgen.cli.records import print_record
         from hwgen.report.records import chip_record
 
-        print_record("check", {"file": str(path), **chip_record(hardware)}, ok=True)
+        said = [{"line": h.location.line or None, "text": h.text} for h in found]
+        print_record("check", {"file": str(path), **chip_record(hardware), "hints": said}, ok=True)
         return
     typer.echo(f"{path}: valid\n{summary(hardware)}")
+    for hint in found:
+        typer.echo(f"\n{hint.location}: hint: {hint.text}")
 
 
 def schema(*, workload: bool) -> None:
@@ -46,7 +52,14 @@ def schema(*, workload: bool) -> None:
     typer.echo(json.dumps(made, indent=2))
 
 
-def explain(spec: str, workload: str, settings: Sequence[str], *, as_json: bool = False) -> None:
+def explain(
+    spec: str,
+    workload: str,
+    settings: Sequence[str],
+    dtypes: Sequence[str] = (),
+    *,
+    as_json: bool = False,
+) -> None:
     """Print every statement against every intrinsic, bound as `generate` binds them."""
     from hwgen.pipeline import compile_kernel
     from hwgen.polyhedral import isl
@@ -55,12 +68,12 @@ def explain(spec: str, workload: str, settings: Sequence[str], *, as_json: bool 
     from hwgen.polyhedral.phases import split_phases
     from hwgen.polyhedral.scop import build_scop
     from hwgen.polyhedral.select import select
-    from hwgen.spec.load import load_hardware, load_workload
+    from hwgen.spec.load import load_hardware
 
-    request = resolve(spec, [workload], settings)
+    request = resolve(spec, [workload], settings, dtypes)
     hardware = load_hardware(request.spec, dict(request.parameters))
     wanted = request.workloads[0]
-    loaded = load_workload(wanted.path, dict(wanted.sizes))
+    loaded = wanted.load()
     if hardware.processor is not None and not hardware.units:
         from hwgen.cli.nest import explain as explain_nest
 

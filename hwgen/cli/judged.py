@@ -19,13 +19,12 @@ def judged(
 ) -> list[Refusal]:
     """The refusals of a request, each with its verdict."""
     from hwgen.report.refused import refusal
-    from hwgen.spec.load import load_workload
 
-    sizes = {w.path: dict(w.sizes) for w in request.workloads}
+    wanted = {w.path: w for w in request.workloads}
     found: list[Refusal] = []
     for path, error in refused:
         try:
-            workload = load_workload(path, sizes[path])
+            workload = wanted[path].load()
         except HwgenError:
             workload = None
         found.append(refusal(path.stem, error, workload, hardware))

@@ -130,9 +130,7 @@ def compile_one_nest(
     wanted: WorkloadRequest, hardware: HardwareSpec, search: Search, script: Script
 ) -> NestCompilation:
     """One workload of a request, compiled."""
-    from hwgen.spec.load import load_workload
-
-    workload = load_workload(wanted.path, dict(wanted.sizes))
+    workload = wanted.load()
     from hwgen.autoschedule import Options
     from hwgen.nest_pipeline import compile_nest
 

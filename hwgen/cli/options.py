@@ -87,6 +87,15 @@ SweepOption = Annotated[
         "is compiled into one table.",
     ),
 ]
+DtypeOption = Annotated[
+    Optional[list[str]],  # noqa: UP045
+    typer.Option(
+        "--dtype",
+        metavar="NAME=DTYPE",
+        help="Set a data type that the workload names (`dtypes:`), or that of one of its tensors, "
+        "as T=float16. May be repeated.",
+    ),
+]
 JsonOption = Annotated[
     bool,
     typer.Option(

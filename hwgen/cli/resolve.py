@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -17,7 +17,9 @@ from hwgen.spec.find import (
     nearest,
     nearest_workloads,
 )
+from hwgen.spec.load import load_workload
 from hwgen.spec.source import read_document
+from hwgen.spec.workload import Workload
 
 LONGEST_VALUE = 19
 
@@ -36,10 +38,15 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadRequest:
-    """A workload file and the sizes set for it."""
+    """A workload file, and the sizes and data types set for it."""
 
     path: Path
     sizes: tuple[tuple[str, int], ...]
+    dtypes: tuple[tuple[str, str], ...] = ()
+
+    def load(self, sizes: Mapping[str, int] | None = None) -> Workload:
+        """The workload; `sizes` beside those of the request."""
+        return load_workload(self.path, dict(self.sizes) | dict(sizes or {}), dict(self.dtypes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +106,10 @@ def parse_assignments(texts: Sequence[str]) -> tuple[Assignment, ...]:
     return tuple(found)
 
 
-def resolve(spec: str, workloads: Sequence[str], settings: Sequence[str]) -> Request:
-    """Find the files and give every `--set` to its owner.
+def resolve(
+    spec: str, workloads: Sequence[str], settings: Sequence[str], dtypes: Sequence[str] = ()
+) -> Request:
+    """Find the files and give every `--set` and `--dtype` to its owner.
 
     Without workloads, all in the current folder and in the nearest workloads/ folder are taken; a
     size then goes to each workload that has it.
@@ -123,12 +132,75 @@ def resolve(spec: str, workloads: Sequence[str], settings: Sequence[str]) -> Req
     else:
         paths = tuple(dict.fromkeys(find_workload(w, spec_path) for w in workloads))
     parameters, sizes = assign(parse_assignments(settings), spec_path, paths, every=every)
+    types = assign_types(parse_types(dtypes), paths, every=every)
     return Request(
         spec_path,
         parameters,
-        tuple(WorkloadRequest(p, sizes[p]) for p in paths),
+        tuple(WorkloadRequest(p, sizes[p], types[p]) for p in paths),
         every,
     )
+
+
+def parse_types(texts: Sequence[str]) -> dict[str, str]:
+    """`NAME=DTYPE`, each name once.
+
+    Raises:
+        HwgenError: H004 where a text has another form or a name occurs twice.
+    """
+    found: dict[str, str] = {}
+    for text in texts:
+        matched = re.fullmatch(r"\s*([A-Za-z_]\w*)\s*=\s*(\w+)\s*", text, re.ASCII)
+        if matched is None:
+            raise HwgenError(
+                "H004",
+                "--dtype needs a name and a data type",
+                found=text,
+                allowed="NAME=DTYPE, of a type or a tensor of the workload",
+                repair="for example --dtype T=float16",
+            )
+        if matched[1] in found:
+            raise HwgenError(
+                "H004",
+                f"--dtype gives {matched[1]} twice",
+                found=text,
+                repair="keep one of the two",
+            )
+        found[matched[1]] = matched[2]
+    return found
+
+
+def assign_types(
+    given: Mapping[str, str], workloads: Sequence[Path], *, every: bool
+) -> dict[Path, tuple[tuple[str, str], ...]]:
+    """The data types that are set, by workload: each goes to those that have the name.
+
+    Raises:
+        HwgenError: H005 none has it; whatever reading the files raises.
+    """
+    types: dict[Path, tuple[tuple[str, str], ...]] = dict.fromkeys(workloads, ())
+    known: dict[Path, tuple[str, ...]] = {}
+    for path in workloads if given else ():
+        try:
+            known[path] = (*_section(path, "dtypes"), *_section(path, "tensors"))
+        except HwgenError:
+            if not every:
+                raise
+            known[path] = ()  # Reported when this file's turn comes.
+    for name, dtype in given.items():
+        having = [path for path in workloads if name in known[path]]
+        if not having:
+            anywhere = sorted({n for names in known.values() for n in names})
+            close = nearest(name, anywhere)
+            raise HwgenError(
+                "H005",
+                f"nothing here is called {name}",
+                found=f"--dtype {name}={dtype}",
+                allowed=", ".join(anywhere),
+                repair=f"did you mean {close}={dtype}?" if close else "name one of these",
+            )
+        for path in having:
+            types[path] = (*types[path], (name, dtype))
+    return types
 
 
 def assign(

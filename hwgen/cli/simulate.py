@@ -31,6 +31,7 @@ def simulate(
     spec: str,
     workload: str,
     settings: Sequence[str],
+    dtypes: Sequence[str],
     inputs: Sequence[str],
     output_dir: Path | None,
     seed: int,
@@ -46,16 +47,14 @@ def simulate(
     from hwgen.report.records import kernel_record
     from hwgen.report.simulation import run_by, simulation_text
     from hwgen.report.text import Measured
-    from hwgen.spec.load import load_workload
     from hwgen.verify.examine import compile_case, examine
     from hwgen.verify.room import check_images, check_tensors
 
-    request = resolve(spec, [workload], settings)
+    request = resolve(spec, [workload], settings, dtypes)
     hardware = load(request)
     wanted = request.workloads[0]
-    sizes = dict(wanted.sizes)
-    loaded = load_workload(wanted.path, sizes)
-    check_tensors(loaded, lambda name, value: load_workload(wanted.path, sizes | {name: value}))
+    loaded = wanted.load()
+    check_tensors(loaded, lambda name, value: wanted.load({name: value}))
     given = read_inputs(inputs, loaded)
     if hardware.processor is not None and not hardware.units:
         drawn_inputs = draw_inputs(loaded, seed, data) | given

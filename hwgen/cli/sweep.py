@@ -27,6 +27,7 @@ def sweep(
     spec: str,
     workloads: Sequence[str],
     settings: Sequence[str],
+    dtypes: Sequence[str],
     search: Search,
     plot: Path | None,
     *,
@@ -40,7 +41,7 @@ def sweep(
     """
     combinations = expand(settings)
     # All are read first: a name that nobody has is no reason to compile the others.
-    requests = [resolve(spec, workloads, c) for c in combinations]
+    requests = [resolve(spec, workloads, c, dtypes) for c in combinations]
     points: list[Point] = []
     total = sum(len(r.workloads) for r in requests)
     with campaign_progress("generate", total) as progress:

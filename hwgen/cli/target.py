@@ -35,10 +35,9 @@ def weights_of(request: Request, target: Target) -> dict[str, Array]:
     if not target.weights:
         return {}
     from hwgen.cli.arrays import read_weights
-    from hwgen.spec.load import load_workload
 
     (wanted,) = request.workloads
-    return read_weights(target.weights, load_workload(wanted.path, dict(wanted.sizes)))
+    return read_weights(target.weights, wanted.load())
 
 
 def report_files(firmware: Sequence[object], output: Path | None, files: Iterable[str]) -> None:

@@ -26,6 +26,7 @@ def verify(
     settings: Sequence[str],
     examples: int,
     seed: int,
+    dtypes: Sequence[str] = (),
     *,
     as_json: bool = False,
 ) -> None:
@@ -33,7 +34,7 @@ def verify(
     from hwgen.report.campaign import campaign_text
     from hwgen.report.records import campaign_record
 
-    request = resolve(spec, workloads, settings)
+    request = resolve(spec, workloads, settings, dtypes)
     with campaign_progress("verify", len(request.workloads) * examples) as progress:
         report = campaign(
             request.spec,
@@ -42,6 +43,7 @@ def verify(
             seed,
             parameters=dict(request.parameters),
             sizes={w.path: dict(w.sizes) for w in request.workloads},
+            dtypes={w.path: dict(w.dtypes) for w in request.workloads},
             progress=progress,
         )
     _end(lambda: campaign_text(report), lambda: campaign_record(report), report.ok, as_json)

@@ -104,9 +104,10 @@ def _alike(name: str) -> Iterator[str]:
 
 
 def kernel_name(workload: Workload, hardware: HardwareSpec) -> str:
-    """What a kernel is called: workload and chip, then each parameter and size that was set to
-    another number than its file has. Two kernels that differ in these can be linked."""
+    """What a kernel is called: workload and chip, then each parameter, size and data type that was
+    set to another one than its file has. Two kernels that differ in these can be linked."""
     labels = [_label(n, v) for n, v in (*hardware.set_parameters, *workload.set_sizes)]
+    labels += [f"{name}_{dtype}" for name, dtype in workload.set_dtypes]
     return identifier("_".join((workload.name, hardware.name, *labels)))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from hwgen.errors import Diagnostic
 from hwgen.report.refused import Refusal
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hwgen.spec.hardware import HardwareSpec
     from hwgen.verify.campaign import CampaignReport
     from hwgen.verify.chips.campaign import ChipReport
-    from hwgen.verify.natural.campaign import NaturalReport
+    from hwgen.verify.natural.campaign import NaturalReport, Outcome
     from hwgen.verify.schedules import ScheduleReport
     from hwgen.verify.tree_campaign import TreeReport
 
@@ -258,9 +258,26 @@ def natural_record(report: NaturalReport) -> Record:
                 "chip": c.chip.stem,
                 "drawn": c.drawn.total(),
                 "right": c.ran,
+                "families": {
+                    family: {"drawn": c.drawn[family], "right": c.families[family]}
+                    for family in sorted(c.drawn)
+                },
                 "refused": dict(sorted(c.codes.items())),
-                "wrong": [{"code": o.code, "message": o.message} for o in c.wrong],
+                "most_natural_refused": [_outcome(o) for o in c.most_natural],
+                "wrong": [_outcome(o) for o in c.wrong],
             }
             for c in report.chips
         ],
+    }
+
+
+def _outcome(outcome: Outcome) -> Record:
+    """A natural workload that was refused or wrong, as a workload's file has it."""
+    drawn = outcome.workload
+    return {
+        "code": outcome.code,
+        "message": outcome.message,
+        "family": drawn.family,
+        "unusual": list(drawn.unusual),
+        "workload": cast("Json", drawn.data),
     }

@@ -13,7 +13,6 @@ from hwgen.spec.context import Context
 from hwgen.spec.expression import Expr, evaluate
 from hwgen.spec.expression import names as names_of
 from hwgen.spec.findings import Findings
-from hwgen.spec.grammar import suggestion
 from hwgen.spec.hardware import (
     BANK_CYCLES,
     Configuration,
@@ -24,10 +23,11 @@ from hwgen.spec.hardware import (
     Unit,
 )
 from hwgen.spec.ranges import Range
-from hwgen.spec.resolve import bus_readers
+from hwgen.spec.resolve_memories import bus_readers
 from hwgen.spec.resolve_processor import has_units
 from hwgen.spec.schema import HardwareSchema
 from hwgen.spec.source import Document, FieldPath
+from hwgen.spec.suggest import suggestion
 from hwgen.spec.templates import NUMBER, TEXT, Fields, Items, Shape, TemplateError, check_template
 
 _MANY = 1 << 20
@@ -84,8 +84,8 @@ def _check_memories(context: Context, hardware: HardwareSpec) -> None:
                 "H126", f"no intrinsic {way} {' or '.join(map(repr, changing))}",
                 ("memories", changing[0]), key=True,
                 found=f"no intrinsic {verb} it", allowed=f"an intrinsic that {verb} it",
-                repair=f"add an intrinsic such as chip[...] = {changing[0]}[...]"
-                if verb == "reads" else f"add an intrinsic such as {changing[0]}[...] = chip[...]",
+                repair='add an intrinsic with semantics "dst[i] = src[i]", '
+                f"{'src' if verb == 'reads' else 'dst'} in memory {changing[0]}",
             )  # fmt: skip
     filled = set(offchip)
     moves = [_moves(i) for i in hardware.intrinsics if i.unit]
@@ -108,7 +108,8 @@ def _check_memories(context: Context, hardware: HardwareSpec) -> None:
                 "H126", f"no data can reach memory {memory.name!r}", path, key=True,
                 found=_touching(hardware, memory.name, "write") or "no intrinsic writes it",
                 allowed=f"a chain of intrinsics from {offchip[0]} to it",
-                repair=f"add an intrinsic such as {memory.name}[...] = {offchip[0]}[...]",
+                repair=f'add an intrinsic that loads it: semantics "{_copy(memory)}", dst in '
+                f"memory {memory.name}, src in {offchip[0]}; or remove {memory.name}",
             )  # fmt: skip
         if memory.name not in drained:
             raise context.error(
@@ -118,6 +119,13 @@ def _check_memories(context: Context, hardware: HardwareSpec) -> None:
                 allowed=f"a chain of intrinsics from it to {offchip[0]}",
                 repair=f"add an intrinsic that reads {memory.name} and writes towards {offchip[0]}",
             )  # fmt: skip
+
+
+def _copy(memory: Memory) -> str:
+    """A statement that copies one entry."""
+    rank = len(memory.entry_shape)
+    indices = ", ".join("ijklmn"[:rank]) if rank <= 6 else "..."
+    return f"dst[{indices}] = src[{indices}]"
 
 
 def _moves(intrinsic: Intrinsic) -> tuple[frozenset[str], frozenset[str]]:
@@ -456,5 +464,6 @@ def _check(context: Context, template: _Template) -> None:
         raise context.error(
             problem.code, f"{problem.message}{whose}{where}", template.path, found=problem.found,
             allowed=problem.allowed, repair=problem.repair
-            or (f"write {problem.found} | default(...)" if user and problem.found else ""),
+            or (f"write {problem.found} | default(...)" if user and problem.found else "")
+            or ("name one of these" if problem.code == "H125" else ""),
         ) from problem  # fmt: skip

@@ -83,7 +83,8 @@ def _check_one_unit(context: Context, hardware: HardwareSpec) -> None:
             "H127", f"nothing orders unit {second.unit!r} after {first.unit!r}",
             ("synchronization", "kind"), found=f"{first.name} and {second.name} both touch memory "
             f"{memory}", allowed="tokens, barrier, events, scoreboard; none for one unit",
-            repair="write kind: scoreboard if the chip orders conflicting calls itself",
+            repair="write kind: scoreboard if the chip orders conflicting calls itself, kind: "
+            "barrier with `emit` if a call waits for a unit, or another one with its calls",
         )  # fmt: skip
 
 

@@ -19,10 +19,11 @@ from hwgen.spec.expression import (
     walk,
 )
 from hwgen.spec.findings import ConsequenceError, Findings
-from hwgen.spec.grammar import ExpressionError, parse_assign, parse_expression, suggestion
+from hwgen.spec.grammar import ExpressionError, parse_assign, parse_expression
 from hwgen.spec.limits import MAX_BYTES
 from hwgen.spec.ranges import Range
 from hwgen.spec.source import Document, FieldPath, field_text
+from hwgen.spec.suggest import suggestion
 
 MAX_INTEGER = (1 << 63) - 1
 MOST_BITS = 62
@@ -48,14 +49,28 @@ def changed(
 
 
 @dataclass(frozen=True, slots=True)
+class Types:
+    """Data types of a workload: by name, of tensors where not the file's, and all that is `given`
+    from outside, by names of both."""
+
+    named: tuple[tuple[str, str], ...] = ()
+    tensors: tuple[tuple[str, str], ...] = ()
+    given: tuple[tuple[str, str], ...] = ()
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name}={dtype}" for name, dtype in self.given)
+
+
+@dataclass(frozen=True, slots=True)
 class Context:
     """`values`: parameters of a spec or sizes of a workload; `noun` is what to call them.
-    `findings`: the errors of the document so far."""
+    `findings`: the errors of the document so far. `types`: what casts may name."""
 
     document: Document
     values: Mapping[str, int]
     noun: str
     findings: Findings
+    types: Types = Types()
 
     def error(
         self,
@@ -104,7 +119,7 @@ class Context:
     def parse_assign(self, text: str, path: FieldPath) -> Assign:
         """A statement."""
         try:
-            parsed = parse_assign(text)
+            parsed = parse_assign(text, self.types.named)
         except ExpressionError as problem:
             raise self._located(problem, path) from problem
         nodes = [*walk(parsed.target), *walk(parsed.value)]
@@ -140,7 +155,10 @@ class Context:
             return "only intrinsics with an off-chip operand have a transfer"
         if name == "bank_cycles":
             return "add iterations_per_cycle: how many iterations access interleaved banks at once"
-        return suggestion(name, allowed)
+        near = suggestion(name, allowed)
+        if near or not name.isidentifier():
+            return near
+        return f"write a number, or add {name} to `{self.noun}s`"
 
     def integer(
         self,
@@ -167,8 +185,9 @@ class Context:
             )
             limits = f"{low}..{high}" if maximum is not None else f"at least {low}"
             raise self.error(
-                "H026", "the number is out of bounds", path, found=found[:80], allowed=limits
-            )
+                "H026", "the number is out of bounds", path, found=found[:80], allowed=limits,
+                repair=_in_bounds(str(text), value, low, high),
+            )  # fmt: skip
         return value
 
     def rate(self, text: int | float | str, path: FieldPath) -> float:
@@ -383,8 +402,16 @@ def reference(
         raise context.error(
             "H113", f"no {what} is called {name!r}", path, found=name,
             allowed=", ".join(known) or f"no {what} is declared",
-            repair=suggestion(name, list(known)),
+            repair=suggestion(name, list(known))
+            or ("name one of these, or " if known else "") + f"declare {name!r}",
         )  # fmt: skip
+
+
+def _in_bounds(text: str, value: int, low: int, high: int) -> str:
+    """A number or range near to one that is out of bounds; nothing where none is."""
+    if (dash := re.fullmatch(r"\s*(\d+)\s*-\s*(\d+)\s*", text)) and value < 0:
+        return f"a range is written {dash[1]}..{dash[2]}"
+    return f"did you mean {-value}?" if value < 0 and low <= -value <= high else ""
 
 
 def size_bytes(context: Context, text: int | str, path: FieldPath) -> int:

@@ -13,9 +13,10 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, StringConstraints, 
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from hwgen.errors import HwgenError
+from hwgen.spec.field_repairs import of_name, of_unknown_field, of_wrong_type
 from hwgen.spec.findings import ConsequenceError, Findings
-from hwgen.spec.grammar import suggestion
 from hwgen.spec.source import Data, Document, FieldPath, Key, field_text
+from hwgen.spec.suggest import suggestion
 
 NAME_PATTERN = r"^[A-Za-z][A-Za-z0-9_]{0,63}$"
 LOOP_NAME_PATTERN = r"^[A-Za-z][A-Za-z0-9_]{0,63}(\.[A-Za-z][A-Za-z0-9_]{0,63})?$"
@@ -188,21 +189,22 @@ def _translate(model: type[Model], document: Document, error: ErrorDetails) -> H
             return HwgenError(
                 "H030", f"the field {last!r} is missing", location=parent, field=field,
                 found=", ".join(_keys(_at(document.data, path[:-1]))) or "no fields",
-                allowed=", ".join(names),
+                allowed=", ".join(names), repair=f"add {example or f'{last}: ...'}",
             )  # fmt: skip
         case "extra_forbidden":
             names = _field_names(model, document.data, path[:-1])
             return HwgenError(
                 "H031", f"no field is called {last!r} here",
                 location=document.locate(path, key=True), field=field, found=last,
-                allowed=", ".join(names), repair=suggestion(last, names),
+                allowed=", ".join(names),
+                repair=of_unknown_field(last, names, _neighbours(document.data, path)),
             )  # fmt: skip
         case "string_pattern_mismatch":
             where = document.locate(path, key=about_key)
             name = last if about_key else found
             return HwgenError(
                 "H034", "this cannot be used as a name", location=where, field=field, found=name,
-                allowed=_NAME_RULES[str(context.get("pattern"))],
+                allowed=_NAME_RULES[str(context.get("pattern"))], repair=of_name(name),
             )  # fmt: skip
         case "literal_error":
             allowed = str(context.get("expected", "")).replace(" or ", ", ").replace("'", "")
@@ -215,7 +217,8 @@ def _translate(model: type[Model], document: Document, error: ErrorDetails) -> H
             return HwgenError(
                 "H033", "the value is not one of those allowed", location=here, field=field,
                 found=found, allowed=allowed,
-                repair=suggestion(found, allowed.split(", ")),
+                repair=suggestion(found, allowed.split(", "))
+                or ("" if "," in allowed else f"write {allowed}"),
             )  # fmt: skip
         case "union_tag_invalid":
             tag = str(context["tag"])
@@ -273,7 +276,11 @@ def _wrong_length(document: Document, path: FieldPath, allowed: str) -> HwgenErr
 
 def _wrong_type(document: Document, path: FieldPath, allowed: str, example: str = "") -> HwgenError:
     value = _at(document.data, path)
-    repair = f"write {example}" if example else ""
+    repair = of_wrong_type(
+        value, _at(document.data, path[:-1]), _neighbours(document.data, path),
+        field_text(path[-1:]), allowed,
+    )  # fmt: skip
+    repair = repair or (f"write {example}" if example else "")
     if isinstance(value, str) and value.lower() in ("yes", "no", "on", "off"):
         repair = "YAML 1.2 reads this as text; truth values are true and false"
     elif value is None:
@@ -282,6 +289,16 @@ def _wrong_type(document: Document, path: FieldPath, allowed: str, example: str 
         "H032", "a value of the wrong type", location=document.locate(path, key=value is None),
         field=field_text(path), found=_show(value), allowed=allowed, repair=repair,
     )  # fmt: skip
+
+
+def _neighbours(data: Data, path: FieldPath) -> dict[str, Data]:
+    """The fields beside one, and those around, the nearest first."""
+    found: dict[str, Data] = {}
+    for end in range(len(path) - 1, -1, -1):
+        around = _at(data, path[:end])
+        if isinstance(around, dict):
+            found = {**around, **found}
+    return found
 
 
 def _keys(data: Data) -> list[str]:

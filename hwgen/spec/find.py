@@ -154,8 +154,12 @@ def _find(text: str, kind: Kind, folders: Sequence[Path], others: Sequence[Path]
         )
     if text and os.path.lexists(path):  # A link that leads nowhere too: reading it says why.
         return path
-    close = nearest(path.stem, [*known, *(p.stem for p in files_in([Path()]))])
-    repair = f"did you mean {close}?" if close else ""
+    nested = _nested(folders, kind)
+    names = {**{n.rpartition("/")[2]: n for n in nested}, **{n: n for n in nested}}
+    names |= {n: n for n in (*known, *(p.stem for p in files_in([Path()])))}
+    wanted = text.removesuffix(path.suffix) if path.suffix.lower() in SUFFIXES else text
+    close = nearest(path.stem if path.is_absolute() else wanted, names)
+    repair = f"did you mean {names[close]}?" if close else ""
     if any(text in (p.stem, p.name) for p in files_in(others)):
         other = "workload" if kind == "spec" else "spec"
         repair = f"{text} is a {other}: --{other} {text}"
@@ -163,6 +167,20 @@ def _find(text: str, kind: Kind, folders: Sequence[Path], others: Sequence[Path]
         "H003",
         f"there is no such {kind} file",
         found=text or "an empty name",
-        allowed=f"a path, or one of: {', '.join(sorted(known))}" if known else "a path to a file",
+        allowed=f"a path, or one of: {', '.join([*sorted(known), *nested])}"
+        if known
+        else "a path to a file",
         repair=repair,
     )
+
+
+def _nested(folders: Sequence[Path], kind: Kind) -> list[str]:
+    """What is found as FOLDER/NAME, sorted."""
+    inside = [inner for folder in folders for inner in folder.iterdir() if inner.is_dir()]
+    found = {
+        f"{inner.name}/{path.stem}"
+        for inner in inside
+        for path in files_in([inner])
+        if _kind(path) == kind
+    }
+    return sorted(found)

@@ -7,8 +7,8 @@ untrusted input. Operators bind as in Python, comparisons do not chain:
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-from functools import cache, lru_cache
+import re
+from functools import lru_cache
 from typing import Any, NoReturn, cast
 
 from lark import Lark, Token, Transformer
@@ -31,6 +31,10 @@ from hwgen.spec.expression import (
     UpdateOp,
     children,
 )
+from hwgen.spec.suggest import suggestion
+
+NamedTypes = tuple[tuple[str, str], ...]
+"""Names that stand for data types, and which."""
 
 MAX_LENGTH = 2_000
 MAX_DEPTH = 64
@@ -71,6 +75,12 @@ INTEGER: /[0-9]+(?![0-9A-Za-z_.])/
 %ignore /[ \t\r\n]+/
 """
 
+_INSTEAD = {
+    "relu": "write max(x, 0)",
+    "sum": "write target[...] += ...: a loop that is not in the target adds up",
+    "pow": "write a product, or exp(y * log(x))",
+}
+"""Functions that there are not, and how to say them."""
 _READABLE = {
     "UPDATE": "+=", "EQUALS": "=", "RPAR": ")", "LSQB": "[", "RSQB": "]", "COMMA": ",",
     "$END": "the end",
@@ -109,33 +119,30 @@ def parse_expression(text: str) -> Expr:
         ExpressionError: H020 syntax, H021 unknown function, H022 wrong number of arguments,
             H023 over a bound.
     """
-    parsed = _parse(text, "expression")
+    parsed = _parse(text, "expression", ())
     assert not isinstance(parsed, Assign)
     return parsed
 
 
-def parse_assign(text: str) -> Assign:
-    """Parse a statement such as `c[i, j] += a[i, k] * b[k, j]`; raises as `parse_expression`."""
-    parsed = _parse(text, "assign")
+def parse_assign(text: str, types: NamedTypes = ()) -> Assign:
+    """Parse a statement such as `c[i, j] += a[i, k] * b[k, j]`; raises as `parse_expression`.
+
+    `types`: names that stand for data types in casts.
+    """
+    parsed = _parse(text, "assign", types)
     assert isinstance(parsed, Assign)
     return parsed
 
 
-def suggestion(name: str, known: list[str] | tuple[str, ...]) -> str:
-    """The known name nearest to a misspelt one, as a repair; empty when none is near."""
-    near = get_close_matches(name, known, n=1, cutoff=0.6)
-    return f"did you mean {near[0]!r}?" if near else ""
-
-
 @lru_cache(maxsize=4096)
-def _parse(text: str, start: str) -> Expr | Assign:
+def _parse(text: str, start: str, types: NamedTypes) -> Expr | Assign:
     if len(text) > MAX_LENGTH:
         raise ExpressionError(
             "H023", "the expression is too long", found=f"{len(text)} characters",
             allowed=f"at most {MAX_LENGTH} characters",
         )  # fmt: skip
     try:
-        parsed = cast("Expr | Assign", cast("Any", _parser()).parse(text, start=start))
+        parsed = cast("Expr | Assign", cast("Any", _parser(types)).parse(text, start=start))
     except UnexpectedCharacters as problem:
         _unexpected_character(text, cast("int", problem.pos_in_stream))
     except UnexpectedToken as problem:
@@ -147,7 +154,14 @@ def _parse(text: str, start: str) -> Expr | Assign:
 def _unexpected_character(text: str, position: int) -> NoReturn:
     digits = text[position].isdigit()
     repair = "numbers are written 12, 1.5 or 1e-3" if digits else ""
-    if text.startswith("..", position) or (digits and ".." in text[position:]):
+    if re.match(r"0x[0-9a-fA-F]", text[position:]):
+        decimal = re.sub(r"0x[0-9a-fA-F]{1,15}", lambda n: str(int(n[0], 16)), text)
+        repair = f"numbers are decimal: write {decimal} for {text}"
+    elif text[position] == ";":
+        repair = "leave out the ';': this is no C"
+    elif text[position] == "@":
+        repair = "write the product with its indices: c[i, j] += a[i, k] * b[k, j]"
+    elif text.startswith("..", position) or (digits and ".." in text[position:]):
         repair = "a range is not allowed here"
     raise ExpressionError(
         "H020", "syntax error in an expression", position, found=repr(text[position]), repair=repair
@@ -160,7 +174,13 @@ def _unexpected_token(text: str, problem: UnexpectedToken, start: str) -> NoRetu
     position = len(text) if ended else int(token.start_pos or 0)
     expected = set(problem.accepts or problem.expected)
     repair = ""
-    if start == "assign" and ("EQUALS" in expected or not text.strip()):
+    if token.type == "LSQB" and text[:position].rstrip().endswith("]"):
+        repair = "write indices in one bracket: " + re.sub(r"\] *\[", ", ", text)
+    elif start == "assign" and token.type in ("EQUALS", "UPDATE") and expected == {"LSQB"}:
+        repair = f"write its indices: {text[:position].strip()}[i] {token} ..."
+    elif start == "assign" and text.split()[:1] == ["for"]:
+        repair = "write the statement alone: it is for all its iterators"
+    elif start == "assign" and ("EQUALS" in expected or not text.strip()):
         repair = "write a statement such as y[i] = x[i]"
     elif start == "expression" and token.type in ("EQUALS", "UPDATE"):
         repair = "write == to compare"
@@ -187,6 +207,10 @@ def _check_depth(root: Expr | Assign) -> None:
 
 class _Builder(Transformer[Token, Expr | Assign]):
     """Parse-tree callbacks; each receives its already built children."""
+
+    def __init__(self, types: NamedTypes) -> None:
+        super().__init__()
+        self._types = dict(types)
 
     def integer(self, parts: list[Token]) -> Expr:
         if len(parts[0]) > 19 or int(parts[0]) > MAX_INTEGER:
@@ -226,11 +250,13 @@ class _Builder(Transformer[Token, Expr | Assign]):
         token = cast("Token", parts[0])
         function, arguments = str(token), cast("tuple[Expr, ...]", tuple(parts[1:]))
         offset = int(token.start_pos or 0)
+        function = self._types.get(function, function)
         if function not in FUNCTIONS and function not in DTYPES:
+            known = [*FUNCTIONS, *DTYPES, *self._types]
             raise ExpressionError(
                 "H021", f"no function is called {function!r}", offset, found=function[:60],
-                allowed=", ".join([*FUNCTIONS, *DTYPES]),
-                repair=suggestion(function, [*FUNCTIONS, *DTYPES]),
+                allowed=", ".join(known),
+                repair=_INSTEAD.get(function) or suggestion(function, known),
             )  # fmt: skip
         arity = FUNCTIONS.get(function, 1)
         if len(arguments) != arity:
@@ -248,9 +274,9 @@ class _Builder(Transformer[Token, Expr | Assign]):
         return Assign(target, cast("UpdateOp", str(op)), value)
 
 
-@cache
-def _parser() -> Lark:
+@lru_cache(maxsize=16)
+def _parser(types: NamedTypes) -> Lark:
     return Lark(
         _GRAMMAR, parser="lalr", lexer="basic", start=["expression", "assign"],
-        transformer=_Builder(),
+        transformer=_Builder(types),
     )  # fmt: skip

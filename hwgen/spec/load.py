@@ -48,8 +48,13 @@ def parse_hardware(
     return _hardware(from_python(data, file), parameters or {})
 
 
-def load_workload(path: Path | str, sizes: Mapping[str, int] | None = None) -> Workload:
-    """Read a workload from a YAML or JSON file; `sizes` replace the file's.
+def load_workload(
+    path: Path | str,
+    sizes: Mapping[str, int] | None = None,
+    dtypes: Mapping[str, str] | None = None,
+) -> Workload:
+    """Read a workload from a YAML or JSON file; `sizes` replace the file's, and `dtypes` its data
+    types, by the names that it gives them or by tensors.
 
     A text may be a bare name too: of a file here or in workloads/, or of a workload that comes
     with hwgen.
@@ -58,14 +63,17 @@ def load_workload(path: Path | str, sizes: Mapping[str, int] | None = None) -> W
         HwgenError: H00x to H03x and H2xx, with file, line and field.
     """
     found = find_workload(path) if isinstance(path, str) else path
-    return _workload(read_document(found), sizes or {})
+    return _workload(read_document(found), sizes or {}, dtypes or {})
 
 
 def parse_workload(
-    data: Mapping[str, object], sizes: Mapping[str, int] | None = None, file: str = "<workload>"
+    data: Mapping[str, object],
+    sizes: Mapping[str, int] | None = None,
+    file: str = "<workload>",
+    dtypes: Mapping[str, str] | None = None,
 ) -> Workload:
     """A workload from plain Python data, as `load_workload` reads it from a file."""
-    return _workload(from_python(data, file), sizes or {})
+    return _workload(from_python(data, file), sizes or {}, dtypes or {})
 
 
 _PARTS = (
@@ -87,7 +95,7 @@ def _hardware(document: Document, parameters: Mapping[str, int]) -> HardwareSpec
     return hardware
 
 
-def _workload(document: Document, sizes: Mapping[str, int]) -> Workload:
+def _workload(document: Document, sizes: Mapping[str, int], dtypes: Mapping[str, str]) -> Workload:
     from hwgen.spec.workload_resolve import resolve_workload
     from hwgen.spec.workload_schema import WorkloadSchema
 
@@ -95,7 +103,7 @@ def _workload(document: Document, sizes: Mapping[str, int]) -> Workload:
     findings = Findings()
     with findings.reported():
         schema = validate(WorkloadSchema, document, findings, ("sizes", "tensors"))
-        return resolve_workload(schema, document, sizes, findings)
+        return resolve_workload(schema, document, sizes, findings, dtypes)
 
 
 def _refuse_other(document: Document, kind: Kind) -> None:
@@ -123,6 +131,7 @@ def make_workload(
     name: str,
     *,
     sizes: Mapping[str, int | str] | None = None,
+    dtypes: Mapping[str, str] | None = None,
     tensors: Mapping[str, str | Mapping[str, object]],
     compute: Sequence[str | Mapping[str, object]],
     description: str = "",
@@ -133,8 +142,8 @@ def make_workload(
         HwgenError: as `load_workload`, without line numbers.
     """
     data: dict[str, object] = {
-        "name": name, "description": description, "sizes": sizes or {}, "tensors": tensors,
-        "compute": compute,
+        "name": name, "description": description, "sizes": sizes or {}, "dtypes": dtypes or {},
+        "tensors": tensors, "compute": compute,
     }  # fmt: skip
     return parse_workload(data, file="<python>")
 

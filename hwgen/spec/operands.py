@@ -53,7 +53,8 @@ def check_places(
             raise context.error(
                 "H134", "an intrinsic whose operands have memories runs on a unit", path, key=True,
                 found="no unit", allowed=", ".join(schema.units) or "declare one under `units`",
-                repair="add `unit`, or write memory: any for its operands",
+                repair=f"add {' or '.join(f'`unit: {u}`' for u in schema.units) or '`unit`'}, "
+                "or write memory: any for its operands",
             )  # fmt: skip
         return False
     if schema.processor is None:
@@ -164,10 +165,12 @@ def resolve_operand(
                 found=str(address), allowed=f"{highest} ({memory.capacity_entries} entries)",
             )  # fmt: skip
         if address.among or address.minimum % address.step:
+            ends = address.among if len(address.among) == 2 else ()
             raise context.error(
                 "H142", "addresses are all of a range, or the multiples of a number in it",
                 (*path, "address"), found=str(address), allowed="low..high, or low..high step n "
-                "where low is a multiple of n", repair="begin at 0",
+                "where low is a multiple of n",
+                repair=f"write {ends[0]}..{ends[1]}" if ends else "begin at 0",
             )  # fmt: skip
     if indices.offset % address.step:
         raise context.error(

@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from hwgen.spec.context import Context, changed, definitions, reference, size_bytes
+from hwgen.spec.context import Context, changed, definitions, reference
 from hwgen.spec.expression import DTYPES, FUNCTIONS, Cast, Const, Expr, walk
 from hwgen.spec.findings import Findings
-from hwgen.spec.grammar import suggestion
 from hwgen.spec.hardware import (
     BANK_CYCLES,
-    Bus,
-    Channel,
     CodeTemplates,
-    Fetch,
     HardwareLoop,
     HardwareSpec,
     Immediate,
@@ -27,7 +23,7 @@ from hwgen.spec.hardware import (
 )
 from hwgen.spec.operands import ANY, check_places, resolve_operand
 from hwgen.spec.ranges import Range
-from hwgen.spec.resolve_banks import iterations_per_cycle, resolve_banks
+from hwgen.spec.resolve_banks import iterations_per_cycle
 from hwgen.spec.resolve_calls import (
     SOFTWARE_NAMES,
     configuration,
@@ -37,21 +33,26 @@ from hwgen.spec.resolve_calls import (
     stationary,
 )
 from hwgen.spec.resolve_lanes import check_partial, lanes
+from hwgen.spec.resolve_memories import (
+    bus_readers,
+    resolve_bus,
+    resolve_fetch,
+    resolve_memory,
+)
 from hwgen.spec.resolve_processor import check_sections, resolve_processor
 from hwgen.spec.resolve_synchronization import resolve_completion, resolve_synchronization
 from hwgen.spec.same_fields import check_same
 from hwgen.spec.schema import (
-    ChannelSchema,
     CodeSchema,
     HardwareSchema,
     IntrinsicSchema,
     LoopSchema,
     MemorySchema,
     ParameterSchema,
-    WriteChannelSchema,
 )
 from hwgen.spec.semantics import Semantics, check_types, parse_semantics
 from hwgen.spec.source import Document, FieldPath
+from hwgen.spec.suggest import suggestion
 from hwgen.spec.typecheck import holds, integer_range, is_float
 
 RESERVED = frozenset({*DTYPES, *FUNCTIONS, "and", "or", "not", "inf", "dense"})
@@ -79,7 +80,7 @@ def resolve_hardware(
     processor = findings.attempt(lambda: resolve_processor(context, schema), None)
     memories = findings.each(
         (n for n, m in schema.memories.items() if isinstance(m, MemorySchema)),
-        lambda name: _memory(context, schema, name),
+        lambda name: resolve_memory(context, schema, name),
     )
     if ANY in schema.memories:
         raise context.error(
@@ -106,12 +107,12 @@ def resolve_hardware(
         memories=memories,
         buses=findings.each(
             schema.buses,
-            lambda name: _bus(context, schema, name, bus_readers(name, schema, intrinsics)),
+            lambda name: resolve_bus(context, schema, name, bus_readers(name, schema, intrinsics)),
         ),
         units=units,
         intrinsics=intrinsics,
         synchronization=findings.attempt(lambda: resolve_synchronization(context, schema), None),
-        fetch=findings.attempt(lambda: _fetch(context, schema), None),
+        fetch=findings.attempt(lambda: resolve_fetch(context, schema), None),
         completion=findings.attempt(lambda: resolve_completion(context, schema), None),
         code=_code(schema),
         location=document.locate(("name",)),
@@ -161,6 +162,7 @@ def resolve_parameters(
                 raise above.error(
                     "H111", f"parameter {name} is out of range", where(name),
                     found=f"{name}={value}", allowed=str(allowed),
+                    repair=f"set {name} to a number of {allowed}, or widen the range in the file",
                 )  # fmt: skip
         return value
 
@@ -184,145 +186,6 @@ def check_word(context: Context, name: str, path: FieldPath, what: str) -> None:
             path, key=True, found=name, allowed="any other name",
             repair=f"call it {name}_ or {name}0",
         )  # fmt: skip
-
-
-def _memory(context: Context, schema: HardwareSchema, name: str) -> Memory:
-    memory = schema.memories[name]
-    assert isinstance(memory, MemorySchema), "workspaces are the processor's"
-    path: FieldPath = ("memories", name)
-    location = context.document.locate(path, key=True)
-    identifiers = tuple(memory.identifiers.items())
-    if memory.kind == "offchip":
-        for field, value in (
-            ("dtype", memory.dtype),
-            ("size", memory.size),
-            ("entry", memory.entry),
-            ("banks", memory.banks),
-            ("addresses", memory.addresses != "computed"),
-            ("declare", memory.declare),
-        ):
-            if value:
-                raise context.error(
-                    "H115", f"off-chip memory has no {field} of its own", (*path, field), key=True,
-                    found=field, allowed="bus, identifiers",
-                    repair="operands state their data type" if field == "dtype" else "",
-                )  # fmt: skip
-        if memory.bus is None:
-            raise context.error(
-                "H115", f"off-chip memory {name!r} needs a bus", path, key=True, found="no bus",
-                allowed=", ".join(schema.buses) or "declare one under `buses`",
-            )  # fmt: skip
-        reference(context, (*path, "bus"), "bus", memory.bus, schema.buses)
-        return Memory(
-            name, "offchip", location, bus=memory.bus, identifiers=identifiers,
-            constants_only=memory.constants_only, shared=memory.shared,
-            by_element=memory.addressing == "elements",
-        )  # fmt: skip
-    if memory.addressing != "entries":
-        raise context.error(
-            "H115", "a scratchpad's `entry` says what its addresses count", (*path, "addressing"),
-            key=True, found=f"addressing: {memory.addressing}",
-            repair="remove it; single elements are addressed where there is no `entry`",
-        )  # fmt: skip
-    if memory.shared:
-        raise context.error(
-            "H115", "only off-chip memory is shared with the host", (*path, "shared"), key=True,
-            found="shared: true", repair="remove it, or write kind: offchip",
-        )  # fmt: skip
-    if memory.constants_only:
-        raise context.error(
-            "H115", "only off-chip memory is for constants alone", (*path, "constants_only"),
-            key=True, found="constants_only: true", repair="remove it, or write kind: offchip",
-        )  # fmt: skip
-    if memory.bus is not None:
-        raise context.error(
-            "H115", "only off-chip memory is on a bus", (*path, "bus"), key=True, found=memory.bus,
-            allowed="dtype, entry, size, identifiers, banks",
-            repair="remove bus, or write kind: offchip",
-        )  # fmt: skip
-    literal = memory.addresses == "literal"
-    if memory.dtype is None or memory.size is None:
-        missing = "dtype" if memory.dtype is None else "size"
-        raise context.error(
-            "H114", f"scratchpad {name!r} needs a {missing}", path, key=True,
-            found=f"no {missing}", repair="add size, as size: 32 KiB"
-            if missing == "size"
-            else f"add dtype, one of {', '.join(DTYPES)}",
-        )  # fmt: skip
-    entry = tuple(context.integer(e, (*path, "entry", i), 1) for i, e in enumerate(memory.entry))
-    size = size_bytes(context, memory.size, (*path, "size"))
-    result = Memory(name, "scratchpad", location, memory.dtype, entry, 0, "", identifiers)
-    if size % result.entry_bytes:
-        raise context.error(
-            "H114", f"the size of {name!r} is not a whole number of entries", (*path, "size"),
-            found=f"{size} bytes", allowed=f"a multiple of {result.entry_bytes} bytes, one entry",
-        )  # fmt: skip
-    capacity = size // result.entry_bytes
-    banks = resolve_banks(context, name, memory.banks, capacity) if memory.banks else None
-    return replace(
-        result, capacity_entries=capacity, banks=banks, literal=literal, declare=memory.declare
-    )
-
-
-def bus_readers(bus: str, schema: HardwareSchema, intrinsics: tuple[Intrinsic, ...]) -> list[str]:
-    """Who may read over a bus: `fetch`, then micro-kernel loads, then intrinsics in order."""
-    loads = [k.load.name for k in schema.micro_kernels.values() if k.bus == bus]
-    behind = {n for n, m in schema.memories.items() if isinstance(m, MemorySchema) and m.bus == bus}
-    readers = [
-        i.name
-        for i in intrinsics
-        if any(o.memory in behind and o.access != "write" for o in i.operands)
-    ]
-    return ["fetch", *loads, *readers]
-
-
-def _bus(context: Context, schema: HardwareSchema, name: str, readers: list[str]) -> Bus:
-    bus = schema.buses[name]
-    path: FieldPath = ("buses", name)
-
-    def channel(direction: str, fields: ChannelSchema) -> Channel:
-        where = (*path, direction)
-        return Channel(
-            context.integer(fields.latency_cycles, (*where, "latency_cycles"), 0),
-            context.integer(fields.in_flight_bursts, (*where, "in_flight_bursts"), 1),
-            context.integer(fields.cycles_per_entry, (*where, "cycles_per_entry"), 0),
-            context.integer(fields.request_cycles, (*where, "request_cycles"), 1),
-            context.integer(fields.posted_bursts, (*where, "posted_bursts"), 0)
-            if isinstance(fields, WriteChannelSchema)
-            else 0,
-        )
-
-    beat = context.integer(bus.beat_bytes, (*path, "beat_bytes"), 1)
-    boundary = context.integer(bus.burst.boundary_bytes, (*path, "burst", "boundary_bytes"), 1)
-    if boundary % beat:
-        raise context.error(
-            "H114", "a burst's boundary is not a whole number of beats",
-            (*path, "burst", "boundary_bytes"), found=f"{boundary} bytes",
-            allowed=f"a multiple of {beat} bytes, one beat",
-        )  # fmt: skip
-    return Bus(
-        name=name,
-        beat_bytes=beat,
-        burst_beats=context.integer(bus.burst.beats, (*path, "burst", "beats"), 1),
-        burst_boundary_bytes=boundary,
-        read=channel("read", bus.read),
-        write=channel("write", bus.write),
-        priority=tuple(bus.priority or readers),
-    )
-
-
-def _fetch(context: Context, schema: HardwareSchema) -> Fetch | None:
-    fetch = schema.fetch
-    if fetch is None:
-        return None
-    reference(context, ("fetch", "bus"), "bus", fetch.bus, schema.buses)
-    return Fetch(
-        fetch.bus,
-        context.integer(fetch.first_cycles, ("fetch", "first_cycles"), 0),
-        context.integer(fetch.group_calls, ("fetch", "group_calls"), 1),
-        context.integer(fetch.group_cycles, ("fetch", "group_cycles"), 0),
-        context.integer(fetch.call_bytes, ("fetch", "call_bytes"), 1),
-    )
 
 
 def _code(schema: HardwareSchema) -> CodeTemplates:

@@ -71,7 +71,7 @@ def check_sections(context: Context, schema: HardwareSchema) -> None:
             raise context.error(
                 "H130", f"a chip with units needs {field!r}", (), key=True, found=f"no {field}",
                 allowed="units, intrinsics, synchronization, code; or a processor alone",
-                repair=f"add {field!r}",
+                repair=_TO_ADD.get(field, f"add {field!r}"),
             )  # fmt: skip
     code = schema.code
     assert code is not None, "refused above"
@@ -85,6 +85,16 @@ def check_sections(context: Context, schema: HardwareSchema) -> None:
                 ("code",), key=True, found=f"no {field}",
                 allowed="allocate, free, to_device, from_device", repair=f"add {field!r}",
             )  # fmt: skip
+
+
+_TO_ADD = {
+    "synchronization": "add `synchronization: {kind: none}` for a single unit, {kind: scoreboard} "
+    "if the chip orders conflicting calls itself; else kind: barrier, tokens or events, with its "
+    "calls",
+    "code": "add `code` with allocate, free, to_device and from_device, as `hwgen init NAME` "
+    "writes it",
+}
+"""What to write for a section that is missing."""
 
 
 def resolve_processor(context: Context, schema: HardwareSchema) -> Processor | None:

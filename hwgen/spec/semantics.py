@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -22,11 +23,11 @@ from hwgen.spec.expression import (
     stepped,
     walk,
 )
-from hwgen.spec.grammar import suggestion
 from hwgen.spec.hardware import Access as AccessKind
 from hwgen.spec.hardware import Immediate, Operand
 from hwgen.spec.schema import IntrinsicSchema
 from hwgen.spec.source import FieldPath
+from hwgen.spec.suggest import suggestion
 from hwgen.spec.temporaries import Temporaries
 from hwgen.spec.typecheck import ExpressionTypeError, check_assign
 
@@ -205,13 +206,26 @@ class _Names:
                 found=f"{statement} over {', '.join(extra)}",
                 allowed="+=, max= or min= where an iterator is not in the target, or a value made "
                 f"from {statement.target}, in the iterators' order",
+                repair=f"to add up over {', '.join(extra)}, write {statement.target} += "
+                f"{statement.value}",
             )  # fmt: skip
 
     def _unknown(self, what: str, name: str, known: list[str]) -> HwgenError:
         return self.error(
             "H118", f"no {what} is called {name!r}", name, name, ", ".join(known) or "none",
-            suggestion(name, known),
+            suggestion(name, known) or self._meant(what, name),
         )  # fmt: skip
+
+    def _meant(self, what: str, name: str) -> str:
+        """What stands unused beside a name that is not declared, or how to declare it."""
+        section = "operands" if what == "operand" else "iterators"
+        declared = self.schema.operands if what == "operand" else self.iterators
+        unused = [n for n in declared if not re.search(rf"\b{re.escape(n)}\b", self.text)]
+        if len(unused) == 1:
+            meant = f"write {unused[0]}, which the statement does not use, or "
+        else:
+            meant = ""
+        return f"{meant}declare {name} in `{section}`"
 
     def error(
         self, code: str, message: str, at: str, found: str, allowed: str, repair: str = ""

@@ -16,6 +16,7 @@ from typing import Any, NoReturn, cast
 from hwgen.errors import HwgenError, Location
 from hwgen.spec.findings import Findings
 from hwgen.spec.regular_file import read_regular
+from hwgen.spec.yaml_repairs import repair
 
 MAX_BYTES = 1 << 19
 MAX_DEPTH = 32
@@ -107,14 +108,18 @@ def field_text(path: FieldPath) -> str:
     return text
 
 
-def read_document(path: Path | str) -> Document:
-    """Read a `.yaml`, `.yml` or `.json` file.
+TAG = "!"
+"""The key under which a mapping's tag is kept, where tags are data."""
+
+
+def read_document(path: Path | str, *, tagged: bool = False) -> Document:
+    """Read a `.yaml`, `.yml` or `.json` file. `tagged`: tags of mappings are data, under `TAG`.
 
     Raises:
         HwgenError: H001 unreadable, H002 unknown suffix, H010 syntax, H011 duplicate key,
             H012 a number that readers disagree on, H013 over a bound, H014 unsupported YAML.
     """
-    return parse_document(*read_text(path))
+    return parse_document(*read_text(path), tagged=tagged)
 
 
 def read_text(path: Path | str) -> tuple[str, str, bool]:
@@ -139,14 +144,14 @@ def read_text(path: Path | str) -> tuple[str, str, bool]:
     return text, file, path.suffix.lower() == ".json"
 
 
-def parse_document(text: str, file: str, json: bool = False) -> Document:
+def parse_document(text: str, file: str, json: bool = False, *, tagged: bool = False) -> Document:
     """Parse YAML (or JSON) text; see `read_document` for what is raised."""
-    root = _composed(text, file, json)
+    root = _composed(text, file, json, tagged)
     return Document(file, _plain(root, Location(file)), root)
 
 
 @lru_cache(maxsize=64)
-def _composed(text: str, file: str, json: bool) -> Node:
+def _composed(text: str, file: str, json: bool, tagged: bool) -> Node:
     """The nodes of a text, which nobody changes: campaigns and notebooks read the same chip again
     and again."""
     findings = Findings()
@@ -155,7 +160,7 @@ def _composed(text: str, file: str, json: bool) -> Node:
             from hwgen.spec.source_json import parse_json
 
             return parse_json(text, file, findings)
-        return _Composer(file, text, findings).compose()
+        return _Composer(file, text, findings, tagged=tagged).compose()
 
 
 def from_python(data: Mapping[str, object], file: str) -> Document:
@@ -246,14 +251,33 @@ def occurs_twice(key: str, first_line: int, location: Location) -> HwgenError:
     )  # fmt: skip
 
 
+def _is_empty(node: Node) -> bool:
+    return isinstance(node, Scalar) and node.value is None
+
+
+def _displaced(key: str, above: str, parent: Mapping_, location: Location) -> HwgenError:
+    """The error of a key that a mapping has already, since what should be below another key is
+    not."""
+    line, column = parent.keys[above]
+    return HwgenError(
+        "H011", f"the key {key!r} occurs twice in one mapping", location=location,
+        found=f"first on line {parent.keys[key][0]}; {above!r} on line {line} has nothing below it",
+        allowed="each key once",
+        repair=f"begin line {line} further to the left than {column - 1} spaces, with the names "
+        f"that {above!r} goes with, or indent more what belongs to it",
+    )  # fmt: skip
+
+
 class _Composer:
     """ruamel.yaml's events to nodes."""
 
-    def __init__(self, file: str, text: str, findings: Findings) -> None:
+    def __init__(self, file: str, text: str, findings: Findings, *, tagged: bool) -> None:
         self._file = file
         self._text = text
         self._findings = findings
         self._anchors: dict[str, Node] = {}
+        self._displaced: set[int] = set()
+        self._tagged = tagged
         self._count = 0
 
     def compose(self) -> Node:
@@ -273,7 +297,9 @@ class _Composer:
             message = " ".join(str(loose.problem or "bad syntax").split())
             if loose.context and loose.context_mark:
                 message += f", {loose.context} that begins on line {loose.context_mark.line + 1}"
-            raise self._syntax(message, where) from problem
+            begin = loose.context_mark.line + 1 if loose.context_mark else 0
+            nearest = repair(self._text, message, where.line if where else 0, begin)
+            raise self._syntax(message, where, nearest) from problem
         except YAMLError as problem:
             raise self._syntax(" ".join(str(problem).split())[:200], None) from problem
         except (ValueError, IndexError, AttributeError, TypeError, AssertionError) as problem:
@@ -293,8 +319,9 @@ class _Composer:
             + ("" if quote in text or len(text) > 200 else f": {quote}{text}{quote}"),
         )  # fmt: skip
 
-    def _syntax(self, message: str, where: Location | None) -> HwgenError:
-        return HwgenError("H010", f"YAML syntax: {message}", location=where or Location(self._file))
+    def _syntax(self, message: str, where: Location | None, nearest: str = "") -> HwgenError:
+        where = where or Location(self._file)
+        return HwgenError("H010", f"YAML syntax: {message}", location=where, repair=nearest)
 
     def _document(self, events: Iterable[Any]) -> Node:
         stack: list[tuple[Sequence | Mapping_, str | None]] = []
@@ -324,13 +351,19 @@ class _Composer:
                 case "ScalarEvent":
                     node = self._scalar(event, is_key=bool(stack) and _expects_key(stack, pending))
                 case "SequenceStartEvent" | "MappingStartEvent":
-                    self._check_tag(event)
+                    tag = str(event.tag or "")
+                    kept = self._tagged and name == "MappingStartEvent" and bool(tag)
+                    if not kept:
+                        self._check_tag(event)
                     line, column = event.start_mark.line + 1, event.start_mark.column + 1
                     opened = (
                         Sequence(line, column)
                         if name == "SequenceStartEvent"
                         else Mapping_(line, column)
                     )
+                    if kept and isinstance(opened, Mapping_):
+                        opened.entries[TAG] = Scalar(tag.lstrip("!"), line, column)
+                        opened.keys[TAG] = (line, column)
                     if _expects_key(stack, pending):
                         if self._text.startswith("{{", event.start_mark.index - 1):
                             raise self._unquoted(event.start_mark.line, event.start_mark.index - 1)
@@ -384,6 +417,12 @@ class _Composer:
             self._merge(parent, node, key_where)
             return
         if key in parent.entries and key not in parent.merged:
+            above = next(reversed(parent.entries))
+            if _is_empty(parent.entries[above]) and key != above:
+                if id(parent) not in self._displaced:  # What follows is the same mistake.
+                    self._findings.note(_displaced(key, above, parent, key_where))
+                self._displaced.add(id(parent))
+                return
             self._findings.note(occurs_twice(key, parent.keys[key][0], key_where))
             return
         parent.merged.discard(key)

@@ -8,6 +8,7 @@ A name that only some intrinsics have may be used as `name | default(...)`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -15,7 +16,7 @@ from functools import cache
 from jinja2 import StrictUndefined, TemplateSyntaxError, nodes
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from hwgen.spec.grammar import suggestion
+from hwgen.spec.suggest import suggestion
 
 MAX_DEPTH = 40
 MAX_LOOPS = 3
@@ -96,9 +97,18 @@ def _parse(text: str) -> nodes.Template:
         return _environment().parse(text)
     except TemplateSyntaxError as problem:
         message = f"template syntax: {problem.message or 'bad syntax'}"
-        raise TemplateError("H124", message, problem.lineno) from problem
+        raise TemplateError("H124", message, problem.lineno, repair=_closed(text)) from problem
     except (ValueError, OverflowError) as problem:  # a number of thousands of digits
         raise TemplateError("H124", "template syntax: a number too large", 1) from problem
+
+
+def _closed(text: str) -> str:
+    """A name in braces that are not closed, written whole."""
+    for found in re.finditer(r"\{\{\s*([\w.]+)\s*", text):
+        rest = text[found.end() :]
+        if not rest.startswith("}}") and rest[:1] not in "|+-*/%([~<>=!,":
+            return f"write {{{{ {found[1]} }}}}, with two braces on both sides"
+    return ""
 
 
 def check_template(text: str, variables: Mapping[str, Shape]) -> None:

@@ -32,10 +32,12 @@ _COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 
 
 class ExpressionTypeError(Exception):
-    """An ill-typed expression: what is wrong, the part found, and the nearest repair."""
+    """An ill-typed expression: what is wrong, the part found, and the nearest repair. `wanted`: the
+    type of a value that is too wide for its target."""
 
-    def __init__(self, message: str, found: str, repair: str = "") -> None:
+    def __init__(self, message: str, found: str, repair: str = "", *, wanted: str = "") -> None:
         super().__init__(message)
+        self.wanted = wanted
         self.message = message
         self.found = found
         self.repair = repair
@@ -102,6 +104,7 @@ def check_assign(statement: Assign, type_of: TypeOf) -> None:
             f"the assignment {kind} the value", f"{value} into {target}",
             f"write {target}({statement.value})"
             + (f", after clip(...) if {target} should saturate" if clips else ""),
+            wanted=value if kind == "narrows" else "",
         )  # fmt: skip
 
 

@@ -69,7 +69,8 @@ class Statement:
 class Workload(Brief):
     """Tensors in their declared order (inputs, outputs and intermediates) and statements.
 
-    `set_sizes`: those of `sizes` that were set to another number than the file has.
+    `set_sizes`: those of `sizes` that were set to another number than the file has. `dtypes`: data
+    types by name, and `set_dtypes` the types and tensors that were set to another one.
     """
 
     name: str
@@ -78,6 +79,8 @@ class Workload(Brief):
     statements: tuple[Statement, ...]
     location: Location = field(compare=False)
     set_sizes: tuple[tuple[str, int], ...] = ()
+    dtypes: tuple[tuple[str, str], ...] = ()
+    set_dtypes: tuple[tuple[str, str], ...] = ()
 
     brief = workload_brief
     _repr_html_ = workload_html

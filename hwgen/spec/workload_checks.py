@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -16,9 +17,9 @@ from hwgen.spec.bounds import (
     find_point,
 )
 from hwgen.spec.context import Context, name_offset
-from hwgen.spec.expression import Access, Assign, Call, Expr, Name, children, evaluate, walk
-from hwgen.spec.grammar import suggestion
+from hwgen.spec.expression import Access, Assign, Call, Const, Expr, Name, children, evaluate, walk
 from hwgen.spec.source import FieldPath
+from hwgen.spec.suggest import suggestion
 from hwgen.spec.typecheck import ExpressionTypeError, check_assign
 from hwgen.spec.workload import Role, Statement, Tensor
 
@@ -33,6 +34,12 @@ class Written:
     context: Context
     text: str
     path: FieldPath
+
+    def sizes_of(self, tensor: str) -> list[str]:
+        """The sizes by which the text indexes a tensor first."""
+        found = re.search(rf"\b{re.escape(tensor)}\s*\[([^\]]*)\]", self.text)
+        words = re.findall(r"[A-Za-z_]\w*", found[1]) if found else []
+        return [w for w in words if w in self.context.values]
 
     def error(
         self, code: str, message: str, name: str, *, found: str, allowed: str = "", repair: str = ""
@@ -79,13 +86,17 @@ def check_names(where: Written, assign: Assign, shapes: Shapes) -> None:
         if node.tensor not in shapes:
             raise where.error(
                 "H213", f"no tensor is called {node.tensor!r}", node.tensor, found=node.tensor,
-                allowed=", ".join(shapes), repair=suggestion(node.tensor, list(shapes)),
+                allowed=", ".join(shapes),
+                repair=suggestion(node.tensor, list(shapes))
+                or f"name one of these, or declare {node.tensor} in `tensors`",
             )  # fmt: skip
         rank = len(shapes[node.tensor][1])
         if len(node.indices) != rank:
             raise where.error(
                 "H214", f"tensor {node.tensor!r} has {rank} dimension{'s' if rank > 1 else ''}",
                 node.tensor, found=f"{node} with {len(node.indices)}", allowed=f"{rank} indices",
+                repair="write one index for each dimension of "
+                f"{' x '.join(map(str, shapes[node.tensor][1]))}",
             )  # fmt: skip
         for index in node.indices:
             if any(isinstance(part, Access) for part in walk(index)):
@@ -134,8 +145,16 @@ def _check_types(where: Written, statement: Statement, shapes: Shapes) -> None:
     try:
         check_assign(Assign(statement.target, statement.op, statement.value), type_of)
     except ExpressionTypeError as problem:
+        repair, types = problem.repair, str(where.context.types)
+        if problem.wanted and statement.op != "=":  # What adds up is meant to be as wide as it.
+            tensor = statement.target.tensor
+            repair = f"declare {tensor} as {problem.wanted}, the type of what is added; or {repair}"
         raise where.context.error(
-            "H219", problem.message, where.path, found=problem.found, repair=problem.repair
+            "H219",
+            problem.message,
+            where.path,
+            found=problem.found + (f", with {types} set from outside" if types else ""),
+            repair=repair,
         ) from problem
 
 
@@ -210,9 +229,12 @@ def _outside(
     )
     if target:  # Nothing guards a write.
         repair = _repair_of_target(index, extent, value)
+    sizes = where.sizes_of(access.tensor) if isinstance(index, Const) else []
+    if sizes:
+        repair = f"write loops, as {', '.join(n.lower() for n in sizes)}: a size is one number"
     return where.error(
         "H218", f"{access} lies outside its tensor", access.tensor,
-        found=f"index {dimension} ({index}) is {value} at {at}",
+        found=f"index {dimension} ({index}) is {value}" + (f" at {at}" if at else ""),
         allowed=f"0..{extent - 1} ({access.tensor} is {' x '.join(map(str, shape))})",
         repair=repair,
     )  # fmt: skip

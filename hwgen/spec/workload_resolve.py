@@ -25,9 +25,9 @@ from hwgen.spec.expression import (
     walk,
 )
 from hwgen.spec.findings import Findings
-from hwgen.spec.grammar import suggestion
 from hwgen.spec.limits import MAX_ELEMENTS, MAX_EXTENT
 from hwgen.spec.source import Document, FieldPath
+from hwgen.spec.suggest import suggestion
 from hwgen.spec.workload import Statement, Tensor, Workload
 from hwgen.spec.workload_checks import (
     Shapes,
@@ -39,6 +39,7 @@ from hwgen.spec.workload_checks import (
     guarded_accesses,
 )
 from hwgen.spec.workload_schema import StatementSchema, TensorSchema, WorkloadSchema
+from hwgen.spec.workload_types import changed_types, resolve_types
 
 RESERVED = frozenset({*DTYPES, *FUNCTIONS, "and", "or", "not", "inf"})
 C_WORDS = frozenset({
@@ -59,20 +60,27 @@ POLYHEDRAL_WORDS = frozenset({
 })  # fmt: skip
 """Words of isl, which it knows in any case: loops become its variables."""
 
-_TENSOR = re.compile(r"\s*(?P<dtype>[A-Za-z_][A-Za-z0-9_]*)\s*\[(?P<shape>.*)\]\s*")
+_TENSOR = re.compile(r"\s*(?P<dtype>[A-Za-z_][A-Za-z0-9_]*)\s*\[(?P<shape>[^\[\]]*)\]\s*")
 
 
 def resolve_workload(
-    schema: WorkloadSchema, document: Document, overrides: Mapping[str, int], findings: Findings
+    schema: WorkloadSchema,
+    document: Document,
+    overrides: Mapping[str, int],
+    findings: Findings,
+    dtypes: Mapping[str, str],
 ) -> Workload:
-    """Sizes, tensors, statements and roles, all checked; errors are findings.
+    """Sizes, types, tensors, statements and roles, all checked; errors are findings.
+
+    `overrides` and `dtypes` replace sizes and data types of the file.
 
     Raises:
         HwgenError: H02x expressions, H2xx meaning.
     """
     context = Context(document, {}, "size", findings)
     sizes = resolve_sizes(schema, context, overrides)
-    context = replace(context, values=sizes)
+    known = resolve_types(schema, context, dtypes)
+    context = replace(context, values=sizes, types=known)
     if schema.name in C_WORDS:
         raise _reserved(context, schema.name, ("name",), "workload", "C or C++", key=False)
     with findings.whole():
@@ -102,6 +110,7 @@ def resolve_workload(
             overrides,
             lambda: resolve_sizes(schema, replace(context, findings=Findings()), {}),
         ),
+        known.named, changed_types(schema, known),
     )  # fmt: skip
 
 
@@ -184,16 +193,18 @@ def _tensor_type(
     if matched is None or not matched["shape"].strip():
         raise context.error(
             "H212", "a tensor is a data type and its extents", where, found=text[:80],
-            allowed="as int8[M, K]", repair=f"write {text.strip()}[1] for a single element"
-            if text.strip() in DTYPES
-            else "",
+            allowed="as int8[M, K]", repair=_near_type(text.strip()),
         )  # fmt: skip
-    dtype = matched["dtype"]
+    named = dict(context.types.named)
+    dtype = named.get(matched["dtype"], matched["dtype"])
     if dtype not in DTYPES:
+        known = [*DTYPES, *named]
         raise context.error(
             "H212", f"no data type is called {dtype!r}", where, offset=matched.start("dtype"),
-            found=dtype, allowed=", ".join(DTYPES), repair=suggestion(dtype, list(DTYPES)),
+            found=dtype, allowed=", ".join(known),
+            repair=suggestion(dtype, known) or f"name one of these, or add {dtype} to `dtypes`",
         )  # fmt: skip
+    dtype = dict(context.types.tensors).get(name, dtype)
     offset = matched.start("shape")
     shape: list[int] = []
     for part in matched["shape"].split(","):
@@ -204,7 +215,8 @@ def _tensor_type(
                 "H211", f"an extent of tensor {name!r} is not positive" if extent < 1
                 else f"an extent of tensor {name!r} is too large", where,
                 offset=offset + len(part) - len(part.lstrip()), found=found,
-                allowed=f"1..{MAX_EXTENT}",
+                allowed=f"1..{MAX_EXTENT}", repair="take larger sizes" if extent < 1 else "take "
+                "smaller sizes",
             )  # fmt: skip
         shape.append(extent)
         offset += len(part) + 1
@@ -214,6 +226,15 @@ def _tensor_type(
             allowed=f"at most {MAX_ELEMENTS} elements",
         )  # fmt: skip
     return dtype, tuple(shape)
+
+
+def _near_type(text: str) -> str:
+    """A tensor's type near to a text that is none."""
+    if text in DTYPES:
+        return f"write {text}[1] for a single element, or its extents, as {text}[M, K]"
+    if found := re.fullmatch(r"(\w+)((?:\s*\[[^\[\]]+\]){2,})", text):
+        return f"write {found[1]}[{', '.join(re.findall(r'[^][ ][^][]*', found[2]))}]"
+    return "write the data type, then the extents in one bracket"
 
 
 def _iterators(where: Written, assign: Assign) -> list[str]:

@@ -52,6 +52,9 @@ class WorkloadSchema(Model):
     """What it computes."""
     sizes: dict[Name, IntExpr] = Field(default={})
     """Numbers that tensors and statements may use; an expression may use the sizes above it."""
+    dtypes: dict[Name, Name] = Field(default={})
+    """Data types by name, as `T: int8`, or as one above it; tensors (`T[M, K]`) and casts (`T(x)`)
+    may use them, and `--dtype T=float16` sets another."""
     tensors: dict[Name, Tensor]
     """Arrays, as `int8[M, K]`; those never written are inputs, in this order."""
     compute: Annotated[list[Statement], Field(min_length=1, max_length=256)]

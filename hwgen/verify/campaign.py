@@ -83,6 +83,7 @@ class Runner:
     workload: Path
     parameters: Mapping[str, int] = field(default_factory=dict[str, int])
     sizes: Mapping[str, int] = field(default_factory=dict[str, int])
+    dtypes: Mapping[str, str] = field(default_factory=dict[str, str])
     known: dict[Case, Outcome] = field(default_factory=dict[Case, Outcome])
     chips: dict[Values, HardwareSpec] = field(default_factory=dict[Values, HardwareSpec])
 
@@ -111,8 +112,10 @@ class Runner:
         from hwgen.spec.load import load_workload
 
         given = dict(self.sizes) | dict(sizes)
-        workload = load_workload(self.workload, given)
-        check_tensors(workload, lambda n, v: load_workload(self.workload, given | {n: v}))
+        workload = load_workload(self.workload, given, self.dtypes)
+        check_tensors(
+            workload, lambda n, v: load_workload(self.workload, given | {n: v}, self.dtypes)
+        )
         return workload
 
     def choices(self) -> Choices:
@@ -196,6 +199,8 @@ class Runner:
         ]
         for name, value in settings:
             words += ["--set", f"{name}={value}"]
+        for name, dtype in self.dtypes.items():
+            words += ["--dtype", f"{name}={dtype}"]
         words += ["--seed", str(case.seed)]
         if case.style != "random":
             words += ["--data", case.style]
@@ -216,6 +221,7 @@ def campaign(
     *,
     parameters: Mapping[str, int] | None = None,
     sizes: Mapping[Path, Mapping[str, int]] | None = None,
+    dtypes: Mapping[Path, Mapping[str, str]] | None = None,
     progress: Progress | None = None,
 ) -> CampaignReport:
     """Check kernels of every workload with sizes, parameters, data and schedules from a seed.
@@ -227,6 +233,7 @@ def campaign(
         seed: decides every draw; the same seed gives the same examples.
         parameters: of the chip, which are then not drawn.
         sizes: per workload file, which are then not drawn.
+        dtypes: per workload file, in place of its own.
         progress: called after every example.
 
     Raises:
@@ -237,7 +244,10 @@ def campaign(
     with_c = have_compiler()
     results: list[Result] = []
     for path in workloads:
-        runner = Runner(hardware_path, path, parameters or {}, (sizes or {}).get(path, {}))
+        runner = Runner(
+            hardware_path, path, parameters or {}, (sizes or {}).get(path, {}),
+            (dtypes or {}).get(path, {}),
+        )  # fmt: skip
         # Files that do not load are the user's error, not a finding.
         runner.load_hardware(())
         runner.load_workload(())

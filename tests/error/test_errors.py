@@ -26,9 +26,12 @@ def _overrides(text: str) -> dict[str, int]:
 
 
 def _load(name: str) -> None:
-    overrides = _overrides(Path(name).read_text(encoding="utf-8"))
-    load = load_hardware if Path(name).name.startswith("spec") else load_workload
-    load(name, overrides)
+    text = Path(name).read_text(encoding="utf-8")
+    if Path(name).name.startswith("spec"):
+        load_hardware(name, _overrides(text))
+    else:
+        dtypes = re.match(r"# dtype: (\w+)=(\w+)", text)
+        load_workload(name, _overrides(text), {dtypes[1]: dtypes[2]} if dtypes else None)
 
 
 @pytest.mark.parametrize("name", [c for c in CASES if c not in VALID])

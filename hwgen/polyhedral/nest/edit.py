@@ -19,8 +19,8 @@ from hwgen.polyhedral.nest.state import (
 )
 from hwgen.polyhedral.nest.terms import apply
 from hwgen.spec.expression import Expr
-from hwgen.spec.grammar import suggestion
 from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.suggest import suggestion
 
 
 def refuse(message: str, found: str, allowed: str, repair: str, code: str = "H413") -> HwgenError:

@@ -16,8 +16,8 @@ from hwgen.polyhedral.nest.state import Block, Loop, Site, Stage, State, Tensori
 from hwgen.polyhedral.nest.terms import addends, simplify
 from hwgen.polyhedral.unify import unify
 from hwgen.spec.expression import Access, Expr, Name, names, substitute, walk
-from hwgen.spec.grammar import suggestion
 from hwgen.spec.hardware import HardwareSpec, Intrinsic
+from hwgen.spec.suggest import suggestion
 
 
 def tensorize(state: State, loop: str, intrinsics: Sequence[str], hardware: HardwareSpec) -> State:

@@ -142,6 +142,23 @@ def test_an_unknown_spec_names_the_nearest() -> None:
     assert caught.value.diagnostic.repair == "did you mean chip?"
 
 
+@pytest.mark.parametrize(
+    ("text", "close"),
+    [
+        ("quantized/conv2d", "quantised/conv2d"),
+        ("fully_connect", "quantised/fully_connected"),
+        ("softmax.yaml", "quantised/softmax"),
+        ("gem", "gemm"),
+    ],
+)
+def test_workloads_in_folders_are_named_too(text: str, close: str) -> None:
+    with pytest.raises(HwgenError) as caught:
+        find_workload(text)
+    found = caught.value.diagnostic
+    assert found.repair == f"did you mean {close}?"
+    assert ", relu, quantised/add, quantised/average_pool, " in found.allowed
+
+
 @pytest.mark.usefixtures("project")
 @pytest.mark.parametrize(("text", "code"), [("workloads", "H001"), ("", "H003"), ("a/b", "H003")])
 def test_what_is_no_file_is_refused(text: str, code: str) -> None:

@@ -1,0 +1,83 @@
+"""What is valid in a chip's file and yet seldom meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from hwgen.errors import Location
+from hwgen.spec.expression import names
+from hwgen.spec.hardware import HardwareSpec, Intrinsic
+from hwgen.spec.source import Data, Document
+
+PER_ITERATION = frozenset({"iterations", "transfer", "bursts", "beats", "bank_cycles"})
+"""Names in `cycles` that grow with what a call does."""
+SMALL_BYTES = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """A sentence about a place in the file; what it is about stays as it is."""
+
+    location: Location
+    text: str
+
+
+def hints(hardware: HardwareSpec, document: Document) -> tuple[Hint, ...]:
+    """Hints about a chip that is valid, and the file that it was read from."""
+    found = [h for i in hardware.intrinsics if i.unit for h in _of_intrinsic(hardware, i)]
+    return (*_of_memories(hardware, document), *found)
+
+
+def _of_memories(hardware: HardwareSpec, document: Document) -> Iterator[Hint]:
+    for memory in hardware.memories:
+        size = _plain_size(document.data, memory.name)
+        if size < SMALL_BYTES:
+            yield Hint(
+                memory.location,
+                f"memory {memory.name} has {size} bytes, {memory.capacity_entries} entries; a size "
+                f"without a unit counts bytes, so write {size} KiB if that is meant",
+            )
+
+
+def _plain_size(data: Data, memory: str) -> int:
+    """A size that is a number without a unit; a large one where there is none."""
+    for name in ("memories", memory, "size"):
+        data = data.get(name) if isinstance(data, dict) else None
+    return data if isinstance(data, int) else SMALL_BYTES
+
+
+def _of_intrinsic(hardware: HardwareSpec, intrinsic: Intrinsic) -> Iterator[Hint]:
+    own = [x for x in intrinsic.loops[intrinsic.software_loops :] if x.extent.maximum > 1]
+    for loop in own:
+        if not any(rule.range.maximum or rule.dense_after for _, rule in loop.strides):
+            named = ", ".join(f"{o.name}: 1" for o in intrinsic.operands if o.access != "read")
+            yield Hint(
+                intrinsic.location,
+                f"loop {loop.name} of {intrinsic.name} moves no operand, so all its iterations do "
+                f"the same; an operand that steps needs a stride, as strides: {{{named}}}",
+            )
+    counted = {*PER_ITERATION, *(x.name for x in intrinsic.loops)}
+    reads = any(o.access != "write" for o in intrinsic.operands)  # Clearing may cost nothing.
+    if (
+        own
+        and reads
+        and intrinsic.micro_kernel is None
+        and not counted & {*names(intrinsic.cycles)}
+    ):
+        yield Hint(
+            intrinsic.location,
+            f"the cycles of {intrinsic.name} are the same for 1 and for {own[-1].extent.maximum} "
+            f"iterations of {own[-1].name}; if each takes time, write {intrinsic.cycles} + "
+            "iterations",
+        )
+    for operand in intrinsic.operands:
+        memory = hardware.memory[operand.memory]
+        last = operand.address.maximum + operand.span - 1
+        if memory.kind == "scratchpad" and last < memory.capacity_entries // 2:
+            yield Hint(
+                intrinsic.location,
+                f"operand {operand.name} of {intrinsic.name} begins in entries up to "
+                f"{operand.address.maximum} of the {memory.capacity_entries} of {memory.name}; "
+                f"where the field holds all, write address: 0..{memory.capacity_entries - 1}",
+            )

@@ -1,0 +1,1 @@
+hwgen init my_chip --from accelforge without_size.yaml
