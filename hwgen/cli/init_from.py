@@ -18,7 +18,8 @@ MOST_BEAT_BYTES = 4096
 CLOCK_HERTZ = 1e9
 _SHARES = {"act": 0.25, "wgt": 0.5, "acc": 0.25}
 """Of a memory that holds all three."""
-_LARGEST_BYTES = 1 << 32
+_LEAST_BYTES, _MOST = 64, 1 << 32
+"""Bytes of what is taken for a memory on the chip; a smaller one is a register of the core."""
 
 
 def numbers(path: Path) -> Mapping[str, str]:
@@ -73,7 +74,7 @@ def _memories(
     memories = [x for x in levels if x.kind == "Memory"]
     if not memories:
         raise _lacking(path, "memory", "a node `!Memory` for what is off the chip")
-    inside = [x for x in memories[1:] if x.size_bits and 8 <= x.size_bits < 8 * _LARGEST_BYTES]
+    inside = [x for x in memories[1:] if x.size_bits and _LEAST_BYTES <= x.size_bits / 8 < _MOST]
     shared = next((x for x in inside if not x.role), None)
     found: dict[str, tuple[Level, int, str]] = {}
     for name, share in _SHARES.items():
@@ -155,7 +156,10 @@ def _said(level: Level) -> str:
     """A level by its line, with what its actions cost."""
     energies = [f"{n} {a.energy * 1e12:.3g} pJ" for n, a in level.actions.items() if a.energy]
     each = "/bit" if level.kind == "Memory" else ""
-    return f"{level.name}, line {level.line}" + "".join(f", {e}{each}" for e in energies)
+    count = math.prod(f.count or 1 for f in level.fanouts)
+    several = f", one of {count}" if count > 1 else ""
+    named = f"{level.name}, line {level.line}{several}"
+    return named + "".join(f", {e}{each}" for e in energies)
 
 
 def _clock(compute: Level) -> tuple[float, str]:

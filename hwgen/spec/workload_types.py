@@ -51,11 +51,10 @@ def resolve_types(schema: WorkloadSchema, context: Context, overrides: Mapping[s
 def changed_types(schema: WorkloadSchema, types: Types) -> tuple[tuple[str, str], ...]:
     """What was set to another type than the file has, by name."""
     own = dict(types.named)
-    written = {n: schema.dtypes[n] for n in schema.dtypes}
+    written = dict(schema.dtypes)
     for name, tensor in schema.tensors.items():
-        written[name] = (
-            (tensor if isinstance(tensor, str) else tensor.type).partition("[")[0].strip()
-        )
+        text = tensor if isinstance(tensor, str) else tensor.type
+        written[name] = text.partition("[")[0].strip()
     return tuple((n, d) for n, d in types.given if own.get(written[n], written[n]) != d)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 MAX_SHOWN = 100
 
 _NO_BLANK = re.compile(r"\s*(?:- )?(?P<key>[A-Za-z_]\w*):(?P<value>[^\s:/][^:]*)")
+_COLON_INSIDE = re.compile(r"\s*(?:- )?(?P<key>[A-Za-z_]\w*): (?P<text>[^{\[\"'|>].*: .*)")
 _UNQUOTED_LIST = re.compile(r"(?P<key>\w+):\s*(?P<text>\w+\[[^\]]*\])")
 
 
@@ -27,6 +28,8 @@ def repair(text: str, message: str, line: int, context_line: int = 0) -> str:
             if found := _NO_BLANK.fullmatch(candidate.rstrip()):
                 value = found["value"][:MAX_SHOWN]
                 return f"write `{found['key']}: {value}` in line {number}, a space after the colon"
+        if (found := _COLON_INSIDE.fullmatch(here.rstrip())) and '"' not in found["text"]:
+            return f'quote the text, which has a colon: {found["key"]}: "{found["text"]}"'
     quote = _open_quote(lines, line)
     if quote:
         return f"close the quote that opens in line {quote}"

@@ -27,9 +27,9 @@ TYPES: dict[str, dict[str, str]] = {
 }
 """What to say for each chip; the files' own types are int8 and int32."""
 SIZES = {
-    "gemm": {"M": 16, "N": 16, "K": 32},
-    "matvec": {"M": 16, "K": 32},
-    "relu": {"M": 4, "N": 32},
+    "gemm": {"M": 2, "N": 16, "K": 16},
+    "matvec": {"M": 16, "K": 16},
+    "relu": {"M": 2, "N": 16},
 }
 WITHOUT = {("x86_avx512", "relu")}
 """Chips with neither an instruction for a workload nor a processor beside."""
@@ -64,8 +64,8 @@ def test_a_kernel_of_floats_computes_with_floats() -> None:
     kernel = hwgen.build(
         "gemm", "npu_shared_buffer", sizes=SIZES["gemm"], dtypes=FLOATS, engine="python"
     )
-    a, b = np.ones((16, 32), np.float32) / 2, np.ones((16, 32), np.float32)
-    assert np.array_equal(np.asarray(kernel(a, b)), np.full((16, 16), 16, np.float32))
+    a, b = np.ones((2, 16), np.float32) / 2, np.ones((16, 16), np.float32)
+    assert np.array_equal(np.asarray(kernel(a, b)), np.full((2, 16), 8, np.float32))
 
 
 def test_a_type_may_be_of_one_above_it() -> None:

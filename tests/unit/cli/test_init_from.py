@@ -22,6 +22,7 @@ EXAMPLES = {
         "beat_bytes: 64 # 51.2 GB/s at 0.8 GHz are 64 bytes per cycle; writes: 25.6 GB/s",
         "# Not a number in the file, so not taken: size: weight.bits_per_value if weight else 0 "
         "(Latch, line 23)",
+        "# Not in this chip: Latch, line 23, one of 512",
     },
     "scratchpads": {
         "OUT: 12 # lanes of the result; fanout across",
