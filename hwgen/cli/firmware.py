@@ -57,7 +57,8 @@ def of_units(compiled: Compiled, arrays: Mapping[str, Array]) -> FirmwareKernel:
     """The files of a kernel for units; `arrays`: the constants that are compiled in.
 
     Raises:
-        HwgenError: H043 a value that C has no text for.
+        HwgenError: H042 where there is no firmware for what a processor computes of it; H043 a
+            value that C has no text for.
     """
     made = emit_firmware(compiled.program, compiled.hardware, compiled.workload, frozenset(arrays))
     source, name = made.source, made.source.function

@@ -92,18 +92,9 @@ def emit_firmware(
     a file of their own.
 
     Raises:
-        HwgenError: as `emit`; H041 where a processor beside the units does a part.
+        HwgenError: as `emit`; H042 where a processor beside the units does a part, and iterations
+            of it that run at once allocate each for itself.
     """
-    if program.codes:
-        raise HwgenError(
-            "H041",
-            f"there is no firmware of {workload.name} for {hardware.name}",
-            location=workload.location,
-            field="processor",
-            found=f"{program.codes[0].name}, which the processor computes beside the units",
-            allowed="kernels of units alone, and of processors alone",
-            repair="a workload for each part: those of units, and those of the processor",
-        )
     plan, written = (
         in_workspace(p, hardware, compiled_in) for p in _plans(program, hardware, workload)
     )

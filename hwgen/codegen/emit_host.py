@@ -97,9 +97,8 @@ def _body(plan: HostPlan, execution: Execution) -> list[str]:
         place = plan.workspace.offsets.get(image.name) if plan.workspace else None
         if image.name in execution.unstaged or plan.compiled_in(image.tensor):
             continue
-        if place is not None and plan.workspace is not None:
-            room = f"((char *){plan.workspace.pointer} + {place})"
-            declared.append(f"{element} *{host} = ({element} *)(void *){room};")
+        if place is not None:
+            declared.append(_in_workspace(plan, element, host, place))
         elif image.tensor in constant:
             packed = plan.packed(next(t for t in plan.inputs if t.name == image.tensor))
             declared.append(
@@ -110,17 +109,20 @@ def _body(plan: HostPlan, execution: Execution) -> list[str]:
             declared.append(f"{element} *{host} = malloc({image.bytes});")
             owned.append(host)
     for array in plan.program.between:
-        name = identifiers[array.name]
-        declared.append(f"{C_TYPES[array.dtype]} *{name} = malloc({array.bytes});")
+        name, element = identifiers[array.name], C_TYPES[array.dtype]
+        if plan.workspace:
+            place = plan.workspace.offsets[array.name]
+            declared.append(_in_workspace(plan, element, name, place))
+            continue
+        declared.append(f"{element} *{name} = malloc({array.bytes});")
         owned.append(name)
-    used = {i.tensor for i in plan.program.images}
-    used |= {n for c in plan.program.codes for n in (*c.nest.inputs, *c.nest.outputs)}
+    used = plan.coded.union(i.tensor for i in plan.program.images)
     unused = [
         plan.packed(t) if t.constant else identifiers[t.name]
         for t in sorted(plan.inputs + plan.outputs, key=lambda t: t.constant)
         if t.name not in used and not plan.compiled_in(t.name)
     ]
-    if plan.workspace and not plan.workspace.offsets:
+    if plan.workspace and not plan.workspace.offsets and not plan.program.codes:
         unused.append(plan.workspace.pointer)
     inner = _parts(plan, execution)
     simple = not owned and not execution.ready
@@ -140,6 +142,13 @@ def _body(plan: HostPlan, execution: Execution) -> list[str]:
         *(f"free({host});" for host in reversed(owned)),
         "return status;" if declared_status else "return 0;",
     ]
+
+
+def _in_workspace(plan: HostPlan, element: str, name: str, offset: int) -> str:
+    """The declaration of a pointer into the caller's workspace."""
+    assert plan.workspace is not None
+    room = f"((char *){plan.workspace.pointer} + {offset})"
+    return f"{element} *{name} = ({element} *)(void *){room};"
 
 
 def _parts(plan: HostPlan, execution: Execution) -> list[str]:

@@ -66,7 +66,7 @@ def emit_model(plan: HostPlan, hardware: HardwareSpec, summary: str) -> str:
     runs: list[list[str]] = []
     for number, (part, name) in enumerate(zip(plan.program.parts, run_names(plan), strict=True)):
         if isinstance(part, Code):
-            runs.append(emit_code(part.nest, hardware, name))
+            runs.append(emit_code(part.nest, hardware, name, plan.workspace is not None))
             continue
         suffix = f"_{number}" if plan.program.codes else ""
         of_part = _Model(replace(plan, program=part), hardware, writer, suffix)
@@ -90,7 +90,7 @@ def emit_model(plan: HostPlan, hardware: HardwareSpec, summary: str) -> str:
     for definition in helpers.definitions():
         lines += [definition, ""]
     lines += functions
-    lines += [f"extern {declaration};" for _, declaration in plan.constants()]
+    lines += [f"extern {c.declaration};" for c in plan.constants()]
     lines += packs
     lines += [line for run in runs for line in run]
     lines += entry_points(plan, writer.execution())

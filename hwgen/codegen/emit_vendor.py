@@ -39,7 +39,7 @@ def emit_vendor(plan: HostPlan, hardware: HardwareSpec, summary: str) -> str:
     defined: list[list[str]] = []
     for part, name in zip(plan.program.parts, run_names(plan), strict=True):
         if isinstance(part, Code):
-            runs.append(emit_code(part.nest, hardware, name))
+            runs.append(emit_code(part.nest, hardware, name, plan.workspace is not None))
             continue
         of_part = _Vendor(replace(plan, program=part), hardware)
         body = BodyWriter(of_part, helpers, plan.identifiers).lines(part.body)
@@ -187,9 +187,9 @@ class _Vendor:
         unused = [f"(void){handle};" for name, handle in self.handles.items() if name not in used]
         prologue = self._render(code.prologue, values, "code.prologue").split("\n")
         epilogue = self._render(code.epilogue, values, "code.epilogue").split("\n")
+        exported = self.plan.workspace is not None and name == f"{self.plan.name}_run"
         return [
-            f"{'static ' if self.plan.workspace is None else ''}"
-            f"{run_signature(self.plan, code, name)}",
+            f"{'' if exported else 'static '}{run_signature(self.plan, code, name)}",
             "{",
             *indent([*self.flags.declarations(), *unused]),
             *indent([*self._declared(), *_nonempty(prologue), *body, *_nonempty(epilogue)]),

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from hwgen.codegen.c_names import comment
 from hwgen.codegen.emit_body import image_text, index_helpers, narrow_body
 from hwgen.codegen.emit_host import contract, framed, pack_function, pack_signature
 from hwgen.codegen.emit_vendor import run_signature, unstaged
-from hwgen.codegen.host_plan import ALIGNMENT_BYTES, HostPlan, Workspace, aligned, workspace_macros
+from hwgen.codegen.host_plan import HostPlan, Workspace, aligned, workspace_macros
 from hwgen.codegen.image_identity import layout_number
+from hwgen.codegen.nest.firmware import Room, room
 from hwgen.codegen.packing import narrow, packing_of, pads
-from hwgen.codegen.program import Image, calls
+from hwgen.codegen.program import Array, Image, calls
 from hwgen.spec.hardware import HardwareSpec
 
 
@@ -31,31 +32,37 @@ def in_workspace(
     resident = plan.resident | {i.name for i in plan.program.images if shared(i)}
     own = Workspace(plan.identifiers.fresh("workspace"), {}, 0, compiled_in)
     plan = replace(plan, resident=resident, workspace=own)
-    offsets, end = _places(plan)
+    rooms = [room(c.nest, hardware, own.pointer, frozenset()) for c in plan.program.codes]
+    offsets, end = _places(plan, rooms)
+    alignment = max([own.alignment, *(r.alignment for r in rooms)])
+    own = replace(own, offsets=offsets, bytes=end, alignment=alignment)
     index = "int32_t" if narrow(plan) and narrow_body(plan.program.body) else plan.index
-    return replace(plan, workspace=replace(own, offsets=offsets, bytes=end), index=index)
+    return replace(plan, workspace=own, index=index)
 
 
-def _places(plan: HostPlan) -> tuple[dict[str, int], int]:
-    """Of each image in the workspace its offset, and the bytes of them all. What is copied to the
-    chip before it runs shares bytes with what is copied from it afterwards."""
-    packed = {t.name for t in plan.packed_tensors} | {i.tensor for i, _ in plan.constants()}
+def _places(plan: HostPlan, rooms: Sequence[Room]) -> tuple[dict[str, int], int]:
+    """Of each image and array in the workspace its offset, and the bytes of them all. What is
+    copied to the chip before it runs shares bytes with what is copied from it afterwards, and with
+    what a processor's parts need while they run."""
+    packed = {t.name for t in plan.packed_tensors} | {c.tensor for c in plan.constants()}
     elsewhere = unstaged(plan)
     staged = [i for i in plan.staged if i.tensor not in packed and i.name not in elsewhere]
     copied = [i for i in staged if i.name not in plan.resident]
     offsets: dict[str, int] = {}
 
-    def place(images: Iterable[Image], end: int) -> int:
-        for image in images:
-            offsets[image.name] = aligned(end)
-            end = aligned(end) + image.bytes
+    def place(held: Iterable[Image | Array], end: int) -> int:
+        for one in held:
+            offsets[one.name] = aligned(end)
+            end = aligned(end) + one.bytes
         return end
 
     end = max(
         place((i for i in copied if i.role != "output"), 0),
         place((i for i in copied if i.role == "output"), 0),
+        *(r.bytes for r in rooms),
     )
-    return offsets, place((i for i in staged if i.name in plan.resident), end)
+    end = place((i for i in staged if i.name in plan.resident), end)
+    return offsets, place(plan.program.between, end)
 
 
 def pack_file(plan: HostPlan, summary: str) -> str:
@@ -88,10 +95,10 @@ def firmware_header(plan: HostPlan, hardware: HardwareSpec, summary: str) -> str
     """The header: sizes, what is compiled in, `NAME`, `NAME_run`."""
     assert plan.workspace is not None
     name, constants = plan.name, plan.constants()
-    body = workspace_macros(name, plan.workspace.bytes, ALIGNMENT_BYTES)
+    body = workspace_macros(name, plan.workspace.bytes, plan.workspace.alignment)
     if constants:
         body += [f"/* Compiled in, as the chip reads them: {name}_weights.c. */"]
-        body += [*(f"extern {declaration};" for _, declaration in constants), ""]
+        body += [*(f"extern {c.declaration};" for c in constants), ""]
     failure = "the chip's memory has no room for a buffer" if plan.on_device else ""
     body += [*contract(plan, failure), f"{plan.signature};", ""]
     for tensor in plan.packed_tensors:
@@ -103,7 +110,8 @@ def firmware_header(plan: HostPlan, hardware: HardwareSpec, summary: str) -> str
                 f"{pack_signature(plan, tensor)};",
                 "",
             ]
-    body += [*_run(plan), f"{run_signature(plan, hardware.code)};"]
+    if not plan.program.codes:
+        body += [*_run(plan), f"{run_signature(plan, hardware.code)};"]
     includes = list(dict.fromkeys(["<stdint.h>", *hardware.code.includes]))
     return framed(name, _head(plan, hardware, summary), includes, body)
 
@@ -123,7 +131,15 @@ def _head(plan: HostPlan, hardware: HardwareSpec, summary: str) -> list[str]:
     if plan.on_device:
         texts += [
             f"The chip has memory of its own. {name} gets a buffer there for each image and gives",
-            f"it back, by the spec's code (`allocate`, `free`), and copies; {name}_run does not.",
+            "it back, by the spec's code (`allocate`, `free`), and copies"
+            + ("." if plan.program.codes else f"; {name}_run does not."),
+            "",
+        ]
+    if plan.program.codes:
+        made = ", ".join(c.name for c in plan.program.codes)
+        texts += [
+            f"This processor computes {made}",
+            f"itself, between what the chip does: so there is no {name}_run.",
             "",
         ]
     if plan.program.kernels and any(c.kernel for c in calls(plan.program.body)):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from math import prod
 
 from hwgen.codegen.c_names import C_TYPES, NameTable, Reserved
 from hwgen.codegen.image_layout import is_tensor
@@ -22,13 +23,26 @@ ALIGNMENT_BYTES = 64
 @dataclass(frozen=True, slots=True)
 class Workspace:
     """Memory that the caller gives. `pointer`: the parameter's name. `offsets`: bytes from its
-    start to each image that is staged there. `compiled_in`: constants whose values are part of the
-    program, so that there is no parameter for them."""
+    start to each image that is staged there, and to each array that units and a processor hand to
+    each other. `compiled_in`: constants whose values are part of the program, so that there is no
+    parameter for them."""
 
     pointer: str
     offsets: Mapping[str, int]
     bytes: int
     compiled_in: frozenset[str]
+    alignment: int = ALIGNMENT_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledIn:
+    """A constant's array in the program. `image`: what it holds of the tensor; None: the tensor in
+    its own order, for a processor."""
+
+    tensor: str
+    image: Image | None
+    name: str
+    declaration: str
 
 
 @dataclass(frozen=True)
@@ -73,9 +87,14 @@ class HostPlan:
     def in_place(self, tensor: Tensor) -> bool:
         """Whether the tensor itself is read or written, by calls or code; an image of it may be
         packed besides."""
-        coded = {n for c in self.program.codes for n in (*c.nest.inputs, *c.nest.outputs)}
         images = (i.name for i in self.program.images if i.tensor == tensor.name)
-        return tensor.name in coded or not self.direct.isdisjoint(images)
+        return tensor.name in self.coded or not self.direct.isdisjoint(images)
+
+    @property
+    def coded(self) -> frozenset[str]:
+        """What a processor beside the units reads and writes."""
+        nests = (c.nest for c in self.program.codes)
+        return frozenset(name for n in nests for name in (*n.inputs, *n.outputs))
 
     def borrowed(self, tensor: Tensor) -> bool:
         """Whether the chip reads or writes the caller's own array."""
@@ -145,22 +164,37 @@ class HostPlan:
     def staging(self, image: Image) -> str:
         """The host pointer to an image's bytes."""
         if self.compiled_in(image.tensor):
-            return self.constant_name(image)
+            return self.constant_name(image.name)
         if image.name in self.direct:
             return self.identifiers[image.tensor]
         return self.identifiers.with_suffix(image.name, "host")
 
-    def constant_name(self, image: Image) -> str:
-        """The array with the values of an image that is compiled in."""
-        return f"{self.name}_const_{self.identifiers[image.name]}"
+    def constant_name(self, named: str) -> str:
+        """The array with the values of an image, or of a tensor, that is compiled in."""
+        return f"{self.name}_const_{self.identifiers[named]}"
 
-    def constants(self) -> tuple[tuple[Image, str], ...]:
-        """The images that are compiled in, each with its array's declaration."""
-        return tuple(
-            (i, f"const {C_TYPES[i.dtype]} {self.constant_name(i)}[{i.bytes // DTYPES[i.dtype]}]")
-            for i in self.program.images
-            if self.compiled_in(i.tensor)
-        )
+    def constants(self) -> tuple[CompiledIn, ...]:
+        """The arrays that are compiled in: images, and tensors that a processor reads."""
+        found: list[CompiledIn] = []
+
+        def add(tensor: str, image: Image | None, dtype: str, elements: int) -> None:
+            name = self.constant_name(image.name if image else tensor)
+            text = f"const {C_TYPES[dtype]} {name}[{elements}]"
+            found.append(CompiledIn(tensor, image, name, text))
+
+        for image in self.program.images:
+            if self.compiled_in(image.tensor):
+                add(image.tensor, image, image.dtype, image.bytes // DTYPES[image.dtype])
+        for tensor in self.inputs:
+            if self.compiled_in(tensor.name) and tensor.name in self.coded:
+                add(tensor.name, None, tensor.dtype, prod(tensor.shape))
+        return tuple(found)
+
+    def array(self, tensor: str) -> str:
+        """What a processor's part takes for a tensor."""
+        if self.compiled_in(tensor):
+            return self.constant_name(tensor)
+        return self.identifiers[tensor]
 
 
 def host_plan(program: KernelProgram, workload: Workload, reserved: Reserved) -> HostPlan:
@@ -199,7 +233,8 @@ def run_names(plan: HostPlan) -> list[str]:
 
 def code_arguments(plan: HostPlan, code: Code) -> str:
     """What a processor's part takes, in the order of its function's parameters."""
-    return ", ".join(plan.identifiers[n] for n in (*code.nest.inputs, *code.nest.outputs))
+    given = [plan.array(n) for n in (*code.nest.inputs, *code.nest.outputs)]
+    return ", ".join([*given, *([plan.workspace.pointer] if plan.workspace else [])])
 
 
 def aligned(size_bytes: int) -> int:

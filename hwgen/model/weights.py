@@ -9,7 +9,7 @@ import numpy as np
 
 from hwgen.codegen.c_expr import integer
 from hwgen.codegen.c_names import comment, immediate_text
-from hwgen.codegen.host_plan import HostPlan, alignment_macro
+from hwgen.codegen.host_plan import CompiledIn, HostPlan, alignment_macro
 from hwgen.errors import HwgenError
 from hwgen.model.images import pack
 from hwgen.model.numeric import Array
@@ -51,16 +51,20 @@ def weights_file(name: str, summary: str, constants: Sequence[Constant]) -> str:
 
 
 def images_of(plan: HostPlan, arrays: Mapping[str, Array]) -> tuple[Constant, ...]:
-    """The images of tensors that are compiled in, with the values of the tensors in `arrays`.
+    """What is compiled in, with the values of the tensors in `arrays`.
 
     Raises:
         HwgenError: H725, H726 a tensor does not fit its image.
     """
     dtypes = {t.name: t.dtype for t in plan.inputs}
-    return tuple(
-        Constant(declaration, image.dtype, pack(image, arrays[image.tensor], dtypes[image.tensor]))
-        for image, declaration in plan.constants()
-    )
+
+    def values(made: CompiledIn) -> Constant:
+        array, dtype = arrays[made.tensor], dtypes[made.tensor]
+        if made.image is None:
+            return Constant(made.declaration, dtype, array)
+        return Constant(made.declaration, made.image.dtype, pack(made.image, array, dtype))
+
+    return tuple(map(values, plan.constants()))
 
 
 def _initializer(constant: Constant) -> str:

@@ -10,7 +10,6 @@ from random import Random
 import numpy as np
 import pytest
 
-from hwgen.codegen.emit_c import emit_firmware
 from hwgen.codegen.nest.program import Assign, For, Node
 from hwgen.codegen.program import Code, KernelProgram, calls
 from hwgen.errors import HwgenError
@@ -203,12 +202,6 @@ def test_a_page_and_a_trace_show_all_parts(made: Callable[[], Workload]) -> None
     text = page(compiled)
     assert all(name in text for p in units for name in p.outputs)
     assert PROCESSOR in str(trace(compiled))
-
-
-def test_firmware_says_that_there_is_none() -> None:
-    compiled = compile_workload(divided(), beside("vta"), QUICK)
-    with pytest.raises(HwgenError, match="H041"):
-        emit_firmware(compiled.program, compiled.hardware, compiled.workload)
 
 
 # Mutations

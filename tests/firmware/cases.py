@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 import hwgen
 from hwgen.codegen.emit_c import FirmwareSource, emit_firmware
 from hwgen.compiled import Compiled
-from hwgen.pipeline import compile_kernel
+from hwgen.pipeline import compile_workload
 from hwgen.spec.workload import Workload
 from tests.firmware import harness
 from tests.sampling import QUICK
@@ -40,6 +40,7 @@ def two_layers(name: str, narrowed: str) -> Workload:
 LAYERS = {
     "two_layers": "round(float32({}) * 0.0078125)",
     "two_shifted_layers": "{} >> 7",
+    "two_divided_layers": "{} // 100",
 }
 """By name, how sums are narrowed."""
 
@@ -58,6 +59,7 @@ class Case:
 
 
 CONVOLUTION = (("C", 20), ("H", 5), ("W", 6), ("O", 20))
+QUANTISED = (("M", 3), ("N", 20), ("K", 24))
 CASES = (
     Case("npu_shared_buffer", "linear_relu"),
     Case("npu_shared_buffer", "linear_relu", weights=("w", "b")),
@@ -67,6 +69,10 @@ CASES = (
     Case("gemmini", "conv2d_scaled", CONVOLUTION, ("w",)),
     Case("gemmini", "two_layers"),
     Case("gemmini", "two_layers", weights=("w",)),
+    # A processor beside the units computes the rounding, and the divisions.
+    Case("vta", "quantised/fully_connected", QUANTISED, ("w", "bias")),
+    Case("gemmini", "quantised/fully_connected", QUANTISED, ("w",)),
+    Case("gemmini", "two_divided_layers", weights=("v",)),
 )
 
 
@@ -76,7 +82,7 @@ def compiled(chip: str, workload: str, sizes: tuple[tuple[str, int], ...]) -> Co
         made = two_layers(workload, LAYERS[workload])
     else:
         made = hwgen.load_workload(workload, dict(sizes))
-    return compile_kernel(made, hwgen.load_hardware(chip), options=QUICK)
+    return compile_workload(made, hwgen.load_hardware(chip), options=QUICK)
 
 
 def firmware(case: Case) -> FirmwareSource:

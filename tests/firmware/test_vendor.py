@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from hwgen.codegen.c_names import C_TYPES
 from hwgen.codegen.emit_c import FirmwareSource
 from hwgen.model.compiled import have_compiler
 from hwgen.model.images import pack, unpack
@@ -140,8 +141,10 @@ def test_moves_reach_the_workspace_and_the_constants(case: Case) -> None:
     made, inputs = firmware(case), drawn(case.chip, case.workload, case.sizes)
     source, name = made.source, made.source.function
     tensors = (*source.inputs, *source.outputs)
-    parameters = [f"{'const ' if t in source.inputs else ''}int8_t *{t.name}" for t in tensors]
-    arrays = [text.split()[2].split("[")[0] for _, text in made.plan.constants()]
+    parameters = [
+        f"{'const ' if t in source.inputs else ''}{C_TYPES[t.dtype]} *{t.name}" for t in tensors
+    ]
+    arrays = [c.name for c in made.plan.constants()]
     wrapper = [
         f"{name}_ALIGNED static unsigned char room[{name}_WORKSPACE_BYTES];",
         f"int wrapped({', '.join(parameters)})",

@@ -71,24 +71,27 @@ def emit_nest_firmware(
         HwgenError: H041, H042 where there is none; H601 a template fails.
     """
     writer = _file(program, hardware, workload)
-    pointer = writer.identifiers.fresh("workspace")
-    writer.room = room(program, hardware, pointer, compiled_in)
-    writer.host = writer.writer()
+    writer.work_in_workspace(compiled_in)
     summary = f"{writer.name}: {workload.name} on {hardware.name}, for firmware."
     parameters = {n: writer.identifiers.buffer(n) for n in writer.arrays}
     return NestFirmware(writer.source(summary), writer.room, writer.constants(), parameters)
 
 
-def emit_code(program: NestProgram, hardware: HardwareSpec, name: str) -> list[str]:
+def emit_code(
+    program: NestProgram, hardware: HardwareSpec, name: str, in_workspace: bool = False
+) -> list[str]:
     """The program as a function of a file that drives units: `name` is its own, and begins those of
-    all that it needs.
+    all that it needs. `in_workspace`: its last parameter is memory that the caller gives.
 
     Raises:
-        HwgenError: H601 a template fails.
+        HwgenError: H601 a template fails; H041, H042 where it cannot work in a workspace.
     """
     assert hardware.processor is not None, "lowered for a processor"
     identifiers = Identifiers(NameTable(reserved_words(hardware)))
-    return _File(program, hardware, hardware.processor, identifiers, name).static()
+    writer = _File(program, hardware, hardware.processor, identifiers, name)
+    if in_workspace:
+        writer.work_in_workspace()
+    return writer.static()
 
 
 def _file(program: NestProgram, hardware: HardwareSpec, workload: Workload) -> _File:
@@ -130,6 +133,12 @@ class _File:
             helpers(self.name, self.room.index), self._function, room=self.room,
         )  # fmt: skip
 
+    def work_in_workspace(self, compiled_in: frozenset[str] = frozenset()) -> None:
+        """Take what the spec would allocate from memory that the caller gives."""
+        pointer = self.identifiers.fresh("workspace")
+        self.room = room(self.program, self.hardware, pointer, compiled_in)
+        self.host = self.writer()
+
     def source(self, summary: str) -> NestSource:
         inputs = tuple(n for n in self.program.inputs if n not in self.room.compiled_in)
         return NestSource(
@@ -170,10 +179,10 @@ class _File:
     def static(self) -> list[str]:
         """The function, and those before it, with nothing around them."""
         body = [*self._unused(), *self._work()]
-        given = ", ".join(
-            self._parameter(self.program.buffer[n], restrict=True) for n in self.arrays
-        )
-        own = "\n".join([f"static void {self.name}({given})", "{", *indent(body), "}"])
+        given = [self._parameter(self.program.buffer[n], restrict=True) for n in self.arrays]
+        given += [f"void *{self.room.pointer}"] if self.room.pointer else []
+        head = f"static void {self.name}({', '.join(given)})"
+        own = "\n".join([head, "{", *indent(body), "}"])
         sections = (*self.host.helpers.definitions(), *self.functions, own)
         return [line for text in sections for line in (*text.split("\n"), "")]
 
@@ -218,8 +227,6 @@ class _File:
             if n in self.room.compiled_in
         ]
         lines += self._unused()
-        if self.room.pointer and not self.room.places:
-            lines.append(f"(void){self.room.pointer};")
         if not self.processor.launch:
             prologue = self.processor.function_prologue
             lines += host.template(prologue, "processor.function_prologue")
@@ -242,7 +249,10 @@ class _File:
 
     def _unused(self) -> list[str]:
         used = touched(self.program.body)
-        return [f"(void){self.identifiers.buffer(n)};" for n in self.arrays if n not in used]
+        unused = [self.identifiers.buffer(n) for n in self.arrays if n not in used]
+        if self.room.pointer and not self.room.places:
+            unused.append(self.room.pointer)
+        return [f"(void){name};" for name in unused]
 
     def _work(self) -> list[str]:
         """The nest, and the arrays that hold its buffers."""
