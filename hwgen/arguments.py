@@ -12,8 +12,8 @@ from types import NoneType, UnionType
 from typing import Any, Concatenate, ParamSpec, Protocol, SupportsIndex, TypeVar, cast, get_args
 
 from hwgen.errors import HwgenError
-from hwgen.polyhedral.nest.edit import refuse
-from hwgen.polyhedral.nest.terms import not_quasi_affine
+from hwgen.polyhedral.tree.edit import refuse
+from hwgen.polyhedral.tree.terms import not_quasi_affine
 from hwgen.script import Argument, Edit
 from hwgen.spec.expression import Expr
 from hwgen.spec.grammar import ExpressionError, parse_expression

@@ -17,9 +17,9 @@ from hwgen.errors import HwgenError
 from hwgen.inlining import REFUSALS, UnitsOf, tilings_of
 from hwgen.parting import in_planes, planes_for, written_whole
 from hwgen.phased import PhasedCompilation, stages_of
-from hwgen.polyhedral.nest.cost import estimate_nest
 from hwgen.polyhedral.phases import Phase, phase_of, split_phases
 from hwgen.polyhedral.scop import view_statements
+from hwgen.polyhedral.tree.cost import estimate_nest
 from hwgen.schedule import Schedule
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Statement, Workload

@@ -14,11 +14,11 @@ from dataclasses import replace
 from hwgen.compilation import Compilation, Kernel
 from hwgen.errors import HwgenError
 from hwgen.phased import PhasedCompilation, plans_of, stages_of
-from hwgen.polyhedral.nest.build import build_state, stage_of
-from hwgen.polyhedral.nest.placement import compute_inline
 from hwgen.polyhedral.phases import split_phases
 from hwgen.polyhedral.scop import build_scop
 from hwgen.polyhedral.select import select
+from hwgen.polyhedral.tree.build import build_state, stage_of
+from hwgen.polyhedral.tree.placement import compute_inline
 from hwgen.schedule import Schedule
 from hwgen.spec.expression import (
     Access,

@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from hwgen.autoschedule import DEFAULTS, Options, SearchReport, autoschedule
-from hwgen.codegen.nest.emit import NestSource, emit_nest
-from hwgen.codegen.nest.lower import lower_nest
-from hwgen.codegen.nest.program import NestProgram
-from hwgen.codegen.nest.races import check
+from hwgen.codegen.processor.emit import NestSource, emit_nest
+from hwgen.codegen.processor.lower import lower_nest
+from hwgen.codegen.processor.program import NestProgram
+from hwgen.codegen.processor.races import check
 from hwgen.compiled import kernel_brief
 from hwgen.errors import HwgenError
-from hwgen.polyhedral.nest.cost import NestCost, estimate_nest, nest_bound
+from hwgen.polyhedral.tree.cost import NestCost, estimate_nest, nest_bound
 from hwgen.schedule import Schedule
 from hwgen.script_refit import exceeds
 from hwgen.spec.hardware import HardwareSpec

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hwgen.polyhedral.nest.planes import narrower, parts_of, plane_names, whole_of
+from hwgen.polyhedral.tree.planes import narrower, parts_of, plane_names, whole_of
 from hwgen.spec.expression import DTYPES, Access, Expr, Name, map_accesses, walk
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Statement, Workload

@@ -20,12 +20,12 @@ from hwgen.model.bound import lower_bound
 from hwgen.phase import SearchOptions, compile_phase
 from hwgen.polyhedral.explain import Explanation
 from hwgen.polyhedral.matching import Match
-from hwgen.polyhedral.nest.build import stage_of
 from hwgen.polyhedral.operations import Sharing
 from hwgen.polyhedral.phases import Phase, split_phases
 from hwgen.polyhedral.scop import Scop, build_scop
 from hwgen.polyhedral.search_choose import NO_TREE
 from hwgen.polyhedral.tiling import Tiling
+from hwgen.polyhedral.tree.build import stage_of
 from hwgen.schedule import Schedule
 from hwgen.spec.expression import Access, walk
 from hwgen.spec.hardware import HardwareSpec

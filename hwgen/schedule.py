@@ -16,16 +16,16 @@ from typing import Any
 from hwgen.arguments import Handle, check_affine, parse_layout, parsed, primitive
 from hwgen.errors import HwgenError, Location
 from hwgen.polyhedral import isl
-from hwgen.polyhedral.nest import copies, layouts, loop_edits, pipelines, placement, reductions
-from hwgen.polyhedral.nest.build import build_state, check_whole
-from hwgen.polyhedral.nest.edit import check_memory, check_tensor, find_loop, refuse
-from hwgen.polyhedral.nest.legality import Homes
-from hwgen.polyhedral.nest.planes import planes
-from hwgen.polyhedral.nest.render import buffer_text, render
-from hwgen.polyhedral.nest.seeds import start_from
-from hwgen.polyhedral.nest.state import State
-from hwgen.polyhedral.nest.tensorize import tensorize
-from hwgen.polyhedral.nest.visibility import resolve
+from hwgen.polyhedral.tree import copies, layouts, loop_edits, pipelines, placement, reductions
+from hwgen.polyhedral.tree.build import build_state, check_whole
+from hwgen.polyhedral.tree.edit import check_memory, check_tensor, find_loop, refuse
+from hwgen.polyhedral.tree.legality import Homes
+from hwgen.polyhedral.tree.loop_tree import LoopTree
+from hwgen.polyhedral.tree.planes import planes
+from hwgen.polyhedral.tree.render import buffer_text, render
+from hwgen.polyhedral.tree.seeds import start_from
+from hwgen.polyhedral.tree.tensorize import tensorize
+from hwgen.polyhedral.tree.visibility import resolve
 from hwgen.script import PRIMITIVES, Argument, Edit, line_of, read, write
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.processor import LoopKind, Processor
@@ -38,8 +38,8 @@ from hwgen.spec.workload import Workload
 class _Step:
     """A state, the edit that led to it, and what the check found out about it."""
 
-    state: State
-    resolved: State
+    state: LoopTree
+    resolved: LoopTree
     homes: Homes
     edit: Edit | None
 
@@ -78,12 +78,12 @@ class Schedule(Printed):
     # What there is
 
     @property
-    def state(self) -> State:
+    def state(self) -> LoopTree:
         """The present state (immutable)."""
         return self._steps[-1].state
 
     @property
-    def resolved(self) -> State:
+    def resolved(self) -> LoopTree:
         """The present state with a memory for every intermediate."""
         return self._steps[-1].resolved
 
@@ -255,7 +255,7 @@ class Schedule(Printed):
 
     def _commit(
         self,
-        state: State,
+        state: LoopTree,
         primitive: str,
         arguments: Sequence[Argument],
         keywords: dict[str, Argument],

@@ -14,7 +14,7 @@ from fractions import Fraction
 from itertools import combinations
 
 from hwgen.errors import HwgenError, Location
-from hwgen.polyhedral.nest.edit import main_site
+from hwgen.polyhedral.tree.edit import main_site
 from hwgen.schedule import Schedule
 from hwgen.script import Edit
 from hwgen.script_lines import Argument, behind_line, calls, edited, with_lines

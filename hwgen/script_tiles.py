@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hwgen.polyhedral.matching import Match
-from hwgen.polyhedral.nest.build import stage_of
-from hwgen.polyhedral.nest.edit import main_site
-from hwgen.polyhedral.nest.state import Site
-from hwgen.polyhedral.nest.terms import addends
 from hwgen.polyhedral.scop import Scop
 from hwgen.polyhedral.tiling import Tiling
+from hwgen.polyhedral.tree.build import stage_of
+from hwgen.polyhedral.tree.edit import main_site
+from hwgen.polyhedral.tree.loop_tree import Site
+from hwgen.polyhedral.tree.terms import addends
 from hwgen.schedule import Schedule
 from hwgen.script import Edit
 from hwgen.spec.expression import Expr, Name

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.affine import Affine, affine
-from hwgen.polyhedral.nest.build import stage_of
-from hwgen.polyhedral.nest.copies import target_first
 from hwgen.polyhedral.operations import Storage
 from hwgen.polyhedral.scop import ScopStatement
 from hwgen.polyhedral.tiling import Tiling
+from hwgen.polyhedral.tree.build import stage_of
+from hwgen.polyhedral.tree.copies import target_first
 from hwgen.schedule import Schedule
 from hwgen.spec.expression import Access, names, walk
 from hwgen.spec.hardware import HardwareSpec

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from hwgen.polyhedral.nest.build import stage_of
 from hwgen.polyhedral.normal_form import normalise
 from hwgen.polyhedral.operations import Operation
 from hwgen.polyhedral.scop import Scop, ScopStatement
 from hwgen.polyhedral.tiling import Tiling
+from hwgen.polyhedral.tree.build import stage_of
 from hwgen.polyhedral.value_range import value_range, within
 from hwgen.schedule import Schedule
 from hwgen.spec.expression import Access, Cast, names

@@ -6,7 +6,7 @@ from math import prod
 
 from hwgen.autoschedule.cost import Point, Structure, lanes_of, main_reduction
 from hwgen.autoschedule.nests import Nest, attempt, loop_of, main_site, nest_of
-from hwgen.polyhedral.nest.state import Stage, State
+from hwgen.polyhedral.tree.loop_tree import LoopTree, Stage
 from hwgen.schedule import Schedule
 from hwgen.spec.expression import Access, Name, names
 from hwgen.spec.processor import Processor
@@ -29,7 +29,7 @@ def has_kind(machine: Processor, kind: str) -> str:
 # What there is to choose from
 
 
-def structures(state: State, nest: Nest) -> list[Structure]:
+def structures(state: LoopTree, nest: Nest) -> list[Structure]:
     """Every choice of the loops of a register tile, of what is packed and padded, and of order."""
     stage = state.stage[nest.stage]
     extents = nest.extents

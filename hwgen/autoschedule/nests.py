@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from math import prod
 
 from hwgen.errors import HwgenError
-from hwgen.polyhedral.nest.cost import operations
-from hwgen.polyhedral.nest.state import Site, Stage, State
-from hwgen.polyhedral.nest.terms import addends
+from hwgen.polyhedral.tree.cost import operations
+from hwgen.polyhedral.tree.loop_tree import LoopTree, Site, Stage
+from hwgen.polyhedral.tree.terms import addends
 from hwgen.schedule import Schedule
 from hwgen.spec.expression import DTYPES, Access, Name
 
@@ -96,11 +96,11 @@ class Nest:
         return self.spatial[-1][0] if self.spatial else ""
 
 
-def main_site(state: State, stage: str) -> Site:
+def main_site(state: LoopTree, stage: str) -> Site:
     return next(s for s in state.sites if s.block.stage == stage and s.block.part != "init")
 
 
-def pristine(state: State, stage: str) -> bool:
+def pristine(state: LoopTree, stage: str) -> bool:
     """Whether a stage's nest stands at the root as it was made."""
     site = main_site(state, stage)
     block = site.block
@@ -131,7 +131,7 @@ def loop_of(schedule: Schedule, stage: str, iterator: str) -> str:
     return value.name
 
 
-def operand(state: State, access: Access) -> Operand:
+def operand(state: LoopTree, access: Access) -> Operand:
     """An access, with its indices taken apart."""
     tensor = state.tensor[access.tensor]
     steps: list[Mapping[str, int] | None] = []
@@ -150,7 +150,7 @@ def operand(state: State, access: Access) -> Operand:
     return Operand(tensor.name, DTYPES[tensor.dtype], tensor.shape, tuple(steps))
 
 
-def nest_of(state: State, name: str) -> Nest:
+def nest_of(state: LoopTree, name: str) -> Nest:
     """A stage as a nest to be tiled, with its consumer where that may share its loops."""
     stage = state.stage[name]
     result = state.tensor[name]
@@ -176,7 +176,7 @@ def plain_target(stage: Stage) -> bool:
     return len(set(plain)) == len(stage.target.indices)
 
 
-def _post(state: State, stage: Stage) -> tuple[str, Mapping[str, str]]:
+def _post(state: LoopTree, stage: Stage) -> tuple[str, Mapping[str, str]]:
     """The stage that reads each element of another once, at the same place up to permutation."""
     readers = state.readers(stage.tensor)
     if len(readers) != 1 or state.tensor[stage.tensor].role == "output" or not plain_target(stage):

@@ -29,9 +29,9 @@ from hwgen.autoschedule.nests import (
 )
 from hwgen.autoschedule.report import Choice, SearchReport
 from hwgen.errors import HwgenError
-from hwgen.polyhedral.nest.cost import nest_bound, operations
-from hwgen.polyhedral.nest.state import Stage, State
 from hwgen.polyhedral.search import Watch
+from hwgen.polyhedral.tree.cost import nest_bound, operations
+from hwgen.polyhedral.tree.loop_tree import LoopTree, Stage
 from hwgen.schedule import Schedule
 from hwgen.spec.expression import DTYPES, Access, Name, names, walk
 from hwgen.spec.processor import Processor
@@ -119,7 +119,7 @@ def _inline_all(schedule: Schedule) -> tuple[list[Choice], list[str]]:
     return choices, apart
 
 
-def _short(state: State, name: str) -> bool:
+def _short(state: LoopTree, name: str) -> bool:
     """Whether a producer is written once, or its only reader stays short with it written out."""
     reader = state.readers(name)[0]
     nodes = list(walk(reader.value))
@@ -141,7 +141,7 @@ def _compute_where_read(schedule: Schedule, stage: str, machine: Processor) -> b
     return attempt(schedule, edits) is None
 
 
-def _cheap_to_inline(state: State, name: str) -> bool:
+def _cheap_to_inline(state: LoopTree, name: str) -> bool:
     stage = state.stage[name]
     readers = state.readers(name)
     return (

@@ -19,7 +19,7 @@ from hwgen.codegen.firmware_build import (
     makefile,
 )
 from hwgen.codegen.host_plan import HostPlan
-from hwgen.codegen.nest.emit import NestFirmware, emit_nest_firmware
+from hwgen.codegen.processor.emit import NestFirmware, emit_nest_firmware
 from hwgen.codegen.vendor_stub import stub, vendor_headers
 from hwgen.model.weights import Constant, images_of, weights_file
 

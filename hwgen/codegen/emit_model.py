@@ -17,7 +17,6 @@ from hwgen.codegen.emit_host import Execution, entry_points
 from hwgen.codegen.emit_sync import FlagCounters
 from hwgen.codegen.host_plan import HostPlan, code_arguments, run_names
 from hwgen.codegen.model_intrinsic import IntrinsicFunctions
-from hwgen.codegen.nest.emit import emit_code
 from hwgen.codegen.packing import (
     missing_entry,
     missing_entry_name,
@@ -26,6 +25,7 @@ from hwgen.codegen.packing import (
     padding,
     pads,
 )
+from hwgen.codegen.processor.emit import emit_code
 from hwgen.codegen.program import (
     Barrier,
     Call,

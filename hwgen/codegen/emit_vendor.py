@@ -13,8 +13,8 @@ from hwgen.codegen.emit_host import Execution, entry_points
 from hwgen.codegen.emit_sync import FlagCounters, written
 from hwgen.codegen.host_plan import HostPlan, code_arguments, run_names
 from hwgen.codegen.lower.literals import entries_used
-from hwgen.codegen.nest.emit import emit_code
 from hwgen.codegen.packing import packing, pads
+from hwgen.codegen.processor.emit import emit_code
 from hwgen.codegen.program import (
     Call,
     Code,

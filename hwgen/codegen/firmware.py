@@ -11,8 +11,8 @@ from hwgen.codegen.emit_host import contract, framed, pack_function, pack_signat
 from hwgen.codegen.emit_vendor import run_signature, unstaged
 from hwgen.codegen.host_plan import HostPlan, Workspace, aligned, workspace_macros
 from hwgen.codegen.image_identity import layout_number
-from hwgen.codegen.nest.firmware import Room, room
 from hwgen.codegen.packing import narrow, packing_of, pads
+from hwgen.codegen.processor.firmware import Room, room
 from hwgen.codegen.program import Array, Image, calls
 from hwgen.spec.hardware import HardwareSpec
 

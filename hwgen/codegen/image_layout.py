@@ -19,7 +19,7 @@ from hwgen.errors import HwgenError
 from hwgen.polyhedral.affine import Affine, affine
 from hwgen.polyhedral.matching import Match, entry_coordinates
 from hwgen.polyhedral.operations import Operation, Storage
-from hwgen.polyhedral.ragged import Lanes
+from hwgen.polyhedral.partial_lanes import Lanes
 from hwgen.polyhedral.scop import Scop
 from hwgen.polyhedral.semantics import operand_iterators
 from hwgen.spec.expression import Binary, Const, Expr, Name, add, multiply

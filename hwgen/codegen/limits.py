@@ -12,8 +12,8 @@ from math import prod
 from hwgen.codegen import program as units
 from hwgen.codegen.c_expr import Interval, bounds
 from hwgen.codegen.emit_body import index_expressions
-from hwgen.codegen.nest import program as nest
-from hwgen.codegen.nest.names import expressions
+from hwgen.codegen.processor import program as nest
+from hwgen.codegen.processor.names import expressions
 from hwgen.polyhedral.limits import check_elements, check_extent, check_value
 from hwgen.spec.expression import Access, Binary, Const, Expr, walk
 

@@ -13,7 +13,7 @@ from itertools import groupby
 from math import prod
 from typing import Literal
 
-from hwgen.codegen.nest.program import NestProgram
+from hwgen.codegen.processor.program import NestProgram
 from hwgen.spec.expression import DTYPES, Expr
 from hwgen.spec.shown import Printed
 from hwgen.spec.workload import Tensor, Workload

@@ -16,7 +16,7 @@ from math import prod
 import numpy as np
 import numpy.typing as npt
 
-from hwgen.codegen.nest.program import (
+from hwgen.codegen.processor.program import (
     Allocate,
     Assign,
     Barrier,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from hwgen.codegen.nest.emit import NestSource
+from hwgen.codegen.processor.emit import NestSource
 from hwgen.errors import HwgenError
 from hwgen.model.c_compiler import AS_FOUND, Build, load_library
 from hwgen.model.numeric import STORAGE, Array

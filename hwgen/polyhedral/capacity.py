@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from math import prod
 
 from hwgen.errors import HwgenError
-from hwgen.polyhedral.held import kept_entries, own_storages
 from hwgen.polyhedral.matching import Match
 from hwgen.polyhedral.operations import Selection
+from hwgen.polyhedral.resident import kept_entries, own_storages
 from hwgen.polyhedral.smallest import Smallest, smallest
 from hwgen.spec.hardware import HardwareSpec, Memory
 from hwgen.spec.workload import Workload

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from hwgen.polyhedral.affine import Affine
 from hwgen.polyhedral.bank_share import bank_shares
 from hwgen.polyhedral.call_shapes import call_cycles
-from hwgen.polyhedral.held import kept_entries, own_storages
 from hwgen.polyhedral.matching import Match
 from hwgen.polyhedral.operations import Operation
+from hwgen.polyhedral.resident import kept_entries, own_storages
 from hwgen.polyhedral.semantics import moves, written_position
 from hwgen.polyhedral.traffic import Rates, Transfer, start_beats, transfer_cycles
 from hwgen.spec.hardware import HardwareSpec

@@ -20,7 +20,7 @@ from hwgen.polyhedral import isl
 from hwgen.polyhedral.affine import Affine, combine
 from hwgen.polyhedral.lane_padding import padding_problem
 from hwgen.polyhedral.operations import Operation, Selection, Storage
-from hwgen.polyhedral.ragged import Lanes, exact_tails, single_lanes
+from hwgen.polyhedral.partial_lanes import Lanes, exact_tails, single_lanes
 from hwgen.polyhedral.scop import Scop
 from hwgen.polyhedral.semantics import copies, operand_iterators
 
@@ -34,7 +34,7 @@ class Match:
     ones, beyond those of one entry, are `rows`: consecutive entries.
 
     `tails`: lanes that take part in the last block of a loop, of those that all operations end
-    exactly; `single`: where no loop runs along lanes, one of them takes part (`ragged.py`).
+    exactly; `single`: where no loop runs along lanes, one of them takes part (`partial_lanes.py`).
     """
 
     selection: Selection

@@ -17,7 +17,7 @@ from hwgen.polyhedral.affine import Affine
 from hwgen.polyhedral.estimate import Grid
 from hwgen.polyhedral.matching import Match
 from hwgen.polyhedral.operations import Operation
-from hwgen.polyhedral.ragged import Lanes
+from hwgen.polyhedral.partial_lanes import Lanes
 from hwgen.polyhedral.traffic import Rates, loose_rows, moved_block
 from hwgen.spec.hardware import HardwareSpec
 

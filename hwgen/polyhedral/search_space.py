@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hwgen.polyhedral.estimate import Grid, storage_entries
-from hwgen.polyhedral.held import own_storages
 from hwgen.polyhedral.matching import Match
 from hwgen.polyhedral.operations import Operation
+from hwgen.polyhedral.resident import own_storages
 from hwgen.polyhedral.tiling import Tiling
 from hwgen.spec.hardware import HardwareSpec
 

@@ -16,7 +16,7 @@ from hwgen.report.source_lines import nest_source, script_source
 
 if TYPE_CHECKING:
     from hwgen.nest_pipeline import NestCompilation
-    from hwgen.polyhedral.nest.cost import BlockCost
+    from hwgen.polyhedral.tree.cost import BlockCost
 
 ARITHMETIC, MEMORY = "limited by arithmetic", "limited by the memory"
 STARTS = "starts of parallel loops"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from hwgen.codegen.nest.races import check
+from hwgen.codegen.processor.races import check
 from hwgen.codegen.program import Code, KernelProgram
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload

@@ -62,7 +62,7 @@ def examine_nest(
             that differs from the reference; H791 modelled cycles below the lower bound; H70x where
             C cannot be compiled or run; H792 buffers too large to be run.
     """
-    from hwgen.codegen.nest.races import check
+    from hwgen.codegen.processor.races import check
     from hwgen.model.reference import run_reference
     from hwgen.verify.room import check_buffers
 

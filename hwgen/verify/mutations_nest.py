@@ -1,11 +1,11 @@
-"""Deliberate defects of programs of a processor, which `codegen/nest/races.py` must find."""
+"""Deliberate defects of programs of a processor, which `codegen/processor/races.py` must find."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from hwgen.codegen.nest.program import (
+from hwgen.codegen.processor.program import (
     Allocate,
     Assign,
     Barrier,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 
-from hwgen.polyhedral.nest.relations import carried
-from hwgen.polyhedral.nest.state import Site
+from hwgen.polyhedral.tree.loop_tree import Site
+from hwgen.polyhedral.tree.relations import carried
 from hwgen.schedule import Schedule
 from hwgen.script import PRIMITIVES, Argument, Edit, write
 from hwgen.spec.expression import Access, Assign, walk

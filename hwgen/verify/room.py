@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import prod
 
-from hwgen.codegen.nest.program import Buffer
+from hwgen.codegen.processor.program import Buffer
 from hwgen.codegen.program import Image
 from hwgen.errors import HwgenError
 from hwgen.spec.workload import Workload

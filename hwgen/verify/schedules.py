@@ -188,8 +188,8 @@ def lowered(schedule: Schedule, seed: int) -> Kernel:
         HwgenError: where it cannot be lowered or emitted.
         FindingError: where that crashes.
     """
-    from hwgen.codegen.nest.emit import emit_nest
-    from hwgen.codegen.nest.lower import lower_nest
+    from hwgen.codegen.processor.emit import emit_nest
+    from hwgen.codegen.processor.lower import lower_nest
 
     workload, hardware = schedule.workload, schedule.hardware
     try:

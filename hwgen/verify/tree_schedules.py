@@ -13,12 +13,12 @@ from random import Random
 
 from hwgen.codegen.lower.program import lower_tree
 from hwgen.errors import HwgenError
-from hwgen.polyhedral.nest.build import build_state
-from hwgen.polyhedral.nest.reductions import beginning
-from hwgen.polyhedral.nest.relations import shared
-from hwgen.polyhedral.nest.state import Block, Site, State
 from hwgen.polyhedral.normal_form import normalise
 from hwgen.polyhedral.semantics import updates, written
+from hwgen.polyhedral.tree.build import build_state
+from hwgen.polyhedral.tree.loop_tree import Block, LoopTree, Site
+from hwgen.polyhedral.tree.reductions import beginning
+from hwgen.polyhedral.tree.relations import shared
 from hwgen.polyhedral.unify import unify
 from hwgen.schedule import Schedule
 from hwgen.spec.expression import Access, Expr
@@ -226,7 +226,7 @@ class TreeDraws(CallDraws):
 # What computes a block
 
 
-def covers(state: State, block: Block, hardware: HardwareSpec) -> Iterator[tuple[str, ...]]:
+def covers(state: LoopTree, block: Block, hardware: HardwareSpec) -> Iterator[tuple[str, ...]]:
     """Intrinsics that compute a block together, in all ways."""
     stage = state.stage[block.stage]
     dtypes = {t.name: t.dtype for t in state.tensors}
@@ -239,7 +239,7 @@ def covers(state: State, block: Block, hardware: HardwareSpec) -> Iterator[tuple
 
 @dataclass(frozen=True, slots=True)
 class _Covers:
-    state: State
+    state: LoopTree
     hardware: HardwareSpec
     dtypes: dict[str, str]
 

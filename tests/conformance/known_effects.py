@@ -9,14 +9,14 @@ import numpy as np
 
 import hwgen
 from hwgen import Schedule
-from hwgen.codegen.nest.emit import NestSource, emit_nest
-from hwgen.codegen.nest.lower import lower_nest
+from hwgen.codegen.processor.emit import NestSource, emit_nest
+from hwgen.codegen.processor.lower import lower_nest
 from hwgen.model.native import run_native
 from hwgen.model.numeric import STORAGE, Array
 from hwgen.model.reference import run_reference
 from hwgen.spec.workload import Workload
 from tests.shim.cuda import device
-from tests.unit.nest.toy import ROOT, make
+from tests.unit.tree.toy import ROOT, make
 
 ROWSUM = make("rowsum", {"A": "float32[1024, 1024]", "B": "float32[1024]"}, ["B[i] += A[i, k]"])
 TOTAL = make("total", {"A": "float32[1024]", "B": "float32[1]"}, ["B[0] += A[k]"])

@@ -10,7 +10,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from hwgen.codegen.nest.program import Assign, For, Node
+from hwgen.codegen.processor.program import Assign, For, Node
 from hwgen.codegen.program import Code, KernelProgram, calls
 from hwgen.errors import HwgenError
 from hwgen.model.c_compiler import have_compiler

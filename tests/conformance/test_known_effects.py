@@ -7,7 +7,7 @@ import re
 import pytest
 
 from tests.conformance.known_effects import CASES, execute
-from tests.unit.nest.toy import start
+from tests.unit.tree.toy import start
 
 KNOWN = (
     "cache_read", "cache_write", "set_scope", "storage_align", "compute_at", "compute_inline",

@@ -12,9 +12,9 @@ import pytest
 from numpy.typing import NDArray
 
 import hwgen
-from hwgen.codegen.nest.emit import NestFirmware, NestSource, emit_nest, emit_nest_firmware
-from hwgen.codegen.nest.lower import lower_nest
-from hwgen.codegen.nest.program import Allocate, NestProgram, Routine, nodes
+from hwgen.codegen.processor.emit import NestFirmware, NestSource, emit_nest, emit_nest_firmware
+from hwgen.codegen.processor.lower import lower_nest
+from hwgen.codegen.processor.program import Allocate, NestProgram, Routine, nodes
 from hwgen.errors import HwgenError
 from hwgen.model.compiled import have_compiler
 from hwgen.model.weights import Constant, weights_file

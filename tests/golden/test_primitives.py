@@ -9,7 +9,7 @@ import pytest
 from hwgen.script import PRIMITIVES
 from hwgen.spec.workload import Workload
 from tests.conftest import Golden
-from tests.unit.nest import toy
+from tests.unit.tree import toy
 
 HERE = Path(__file__).parent / "primitives"
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hwgen.codegen.lower.program
-from hwgen.codegen.absorption import Absorption, Walk
+from hwgen.codegen.hardware_loops import Absorption, Walk
 from hwgen.codegen.lower.sites import Around, CallSite
 from hwgen.codegen.program import Image, KernelLoop, KernelProgram
 from hwgen.codegen.reach import check_reach, reach

@@ -8,10 +8,10 @@ from random import Random
 
 import pytest
 
-from hwgen.codegen.nest.emit import emit_nest
-from hwgen.codegen.nest.lower import lower_nest
-from hwgen.codegen.nest.program import NestProgram, Routine, nodes
-from hwgen.codegen.nest.races import findings
+from hwgen.codegen.processor.emit import emit_nest
+from hwgen.codegen.processor.lower import lower_nest
+from hwgen.codegen.processor.program import NestProgram, Routine, nodes
+from hwgen.codegen.processor.races import findings
 from hwgen.errors import HwgenError
 from hwgen.model.compiled import have_compiler
 from hwgen.model.reference import run_reference

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from hwgen import HwgenError, Schedule
 from hwgen.spec.workload import Workload
-from tests.unit.nest.interpreter import Machine, TooLongError, values
-from tests.unit.nest.toy import chip, make
+from tests.unit.tree.interpreter import Machine, TooLongError, values
+from tests.unit.tree.toy import chip, make
 
 WORKLOADS = (
     make("matmul", {"a": "int32[3, 5]", "b": "int32[5, 4]", "c": "int32[3, 4]"},

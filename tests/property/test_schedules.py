@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from hwgen.cli import main
-from hwgen.codegen.nest import lower
+from hwgen.codegen.processor import lower
 from hwgen.errors import HwgenError
 from hwgen.model.compiled import have_compiler
-from hwgen.polyhedral.nest import legality
+from hwgen.polyhedral.tree import legality
 from hwgen.report.schedules import schedules_text
 from hwgen.schedule import Schedule
 from hwgen.spec.expression import Expr

@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 from hwgen.codegen.lower import places, program
-from hwgen.polyhedral.nest import aliases, legality
+from hwgen.polyhedral.tree import aliases, legality
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware
 from hwgen.verify.nest_calls import Call

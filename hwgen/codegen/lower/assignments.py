@@ -7,9 +7,9 @@ from itertools import product
 
 from hwgen.codegen.lower.cuts import Cut, cut_of, longest
 from hwgen.errors import HwgenError
-from hwgen.polyhedral.nest.aliases import places_of
-from hwgen.polyhedral.nest.state import Site, State
-from hwgen.polyhedral.nest.tensorize import steps
+from hwgen.polyhedral.tree.aliases import places_of
+from hwgen.polyhedral.tree.loop_tree import LoopTree, Site
+from hwgen.polyhedral.tree.tensorize import steps
 from hwgen.spec.expression import Access, names
 from hwgen.spec.hardware import Intrinsic, Operand
 
@@ -20,13 +20,13 @@ Operands = Mapping[str, tuple[Intrinsic, tuple[Access, ...]]]
 """By block, its call's intrinsic and what its operands stand for."""
 
 
-def laid_out(state: State) -> set[str]:
+def laid_out(state: LoopTree) -> set[str]:
     """The tensors that the host lays out as each call wants them: off chip, and not computed."""
     made = {x.block.stage for x in state.sites}
     return {t.name for t in state.tensors if t.name not in made and not state.memory(t.name)}
 
 
-def assigned(state: State, calls: Operands) -> dict[str, Lanes]:
+def assigned(state: LoopTree, calls: Operands) -> dict[str, Lanes]:
     """The lanes of each call: those that cut tensors as other calls do, where there is a choice.
 
     Raises:
@@ -86,7 +86,7 @@ def _cuts(
 
 
 def misfit(
-    state: State,
+    state: LoopTree,
     site: Site,
     intrinsic: Intrinsic,
     operands: Sequence[Access],

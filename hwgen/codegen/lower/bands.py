@@ -21,8 +21,8 @@ from hwgen.codegen.lower.ranges import (
     is_bound,
     parts_of,
 )
-from hwgen.codegen.nest.conditions import conjuncts
-from hwgen.polyhedral.nest.state import Block, Loop, Node, alone, loops, map_blocks
+from hwgen.codegen.processor.conditions import conjuncts
+from hwgen.polyhedral.tree.loop_tree import Block, Loop, Node, alone, loops, map_blocks
 from hwgen.spec.expression import Expr, names
 
 

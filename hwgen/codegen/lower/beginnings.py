@@ -8,10 +8,10 @@ from itertools import takewhile
 
 from hwgen.codegen.lower.blocks import BlockCall, Covered, copied, depth_of, inserted, nest
 from hwgen.errors import HwgenError
-from hwgen.polyhedral.nest.reductions import beginning
-from hwgen.polyhedral.nest.relations import carried
-from hwgen.polyhedral.nest.state import Block, Node, Site, blocks, map_blocks, map_loops
 from hwgen.polyhedral.semantics import setting
+from hwgen.polyhedral.tree.loop_tree import Block, Node, Site, blocks, map_blocks, map_loops
+from hwgen.polyhedral.tree.reductions import beginning
+from hwgen.polyhedral.tree.relations import carried
 from hwgen.spec.expression import Binary, Const, Expr, Name
 from hwgen.spec.hardware import HardwareSpec
 

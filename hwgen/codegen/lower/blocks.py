@@ -12,22 +12,22 @@ from dataclasses import dataclass, field, replace
 from hwgen.codegen.lower.assignments import assigned
 from hwgen.codegen.lower.cover import Step, steps_of, written_operand
 from hwgen.errors import HwgenError
-from hwgen.polyhedral.nest.aliases import root, shared_homes
-from hwgen.polyhedral.nest.build import unique
-from hwgen.polyhedral.nest.legality import Homes
-from hwgen.polyhedral.nest.state import (
+from hwgen.polyhedral.scop import View
+from hwgen.polyhedral.tree.aliases import root, shared_homes
+from hwgen.polyhedral.tree.build import unique
+from hwgen.polyhedral.tree.legality import Homes
+from hwgen.polyhedral.tree.loop_tree import (
     Block,
     Loop,
+    LoopTree,
     Node,
     Site,
     Stage,
-    State,
     Storage,
     Tensor,
     map_blocks,
     map_loops,
 )
-from hwgen.polyhedral.scop import View
 from hwgen.spec.expression import Access, Const, Expr, Name, names, replace_access, substitute, walk
 from hwgen.spec.hardware import HardwareSpec, Intrinsic
 
@@ -51,7 +51,7 @@ class Covered:
     positions of calls' operands, from the end, along which it holds elements several times, and
     its dimensions of these."""
 
-    state: State
+    state: LoopTree
     homes: Homes
     calls: Mapping[str, BlockCall]
     views: Mapping[str, View]
@@ -65,7 +65,7 @@ IN_PLACE = ("H411", "H413")
 
 
 def covered(
-    state: State, homes: Homes, hardware: HardwareSpec, views: Mapping[str, View]
+    state: LoopTree, homes: Homes, hardware: HardwareSpec, views: Mapping[str, View]
 ) -> Covered:
     """Every block with its call; `views`: tensors that only move an input's elements.
 
@@ -96,7 +96,7 @@ def covered(
 
 
 def _covered(
-    state: State,
+    state: LoopTree,
     homes: Homes,
     hardware: HardwareSpec,
     views: Mapping[str, View],
@@ -117,7 +117,7 @@ def _covered(
     return Covered(state, shared_homes(state, homes, typed=False), calls, views)
 
 
-def _is_view(state: State, tensor: str) -> bool:
+def _is_view(state: LoopTree, tensor: str) -> bool:
     """Whether the host is to lay a tensor out: no call computes it into a memory of the chip."""
     if tensor not in state.storage:
         return False  # Its value stands where it was read.
@@ -126,14 +126,14 @@ def _is_view(state: State, tensor: str) -> bool:
 
 
 def _split(
-    state: State,
+    state: LoopTree,
     homes: dict[str, tuple[str, ...]],
     site: Site,
     found: list[Step],
     hardware: HardwareSpec,
     *,
     together: bool,
-) -> tuple[State, dict[str, BlockCall]]:
+) -> tuple[LoopTree, dict[str, BlockCall]]:
     """A state in which a block's calls are blocks, and these calls."""
     depth = depth_of(state, homes, site)
     stage = state.stage[site.block.stage]
@@ -213,7 +213,9 @@ def _value(step: Step) -> Expr:
     return value
 
 
-def _places(state: State, stage: Stage, found: Sequence[Step], *, together: bool) -> dict[str, str]:
+def _places(
+    state: LoopTree, stage: Stage, found: Sequence[Step], *, together: bool
+) -> dict[str, str]:
     """The tensor in whose place each of some calls writes, where it is in another's: where the
     intrinsic works in place, and where what it leaves fits into the place of the stage's own result
     and nothing there is read later."""
@@ -250,7 +252,7 @@ def _places(state: State, stage: Stage, found: Sequence[Step], *, together: bool
     return result
 
 
-def _fits(state: State, stage: Stage, step: Step, later: Sequence[Step]) -> bool:
+def _fits(state: LoopTree, stage: Stage, step: Step, later: Sequence[Step]) -> bool:
     """Whether what a call leaves for others may be where the stage's own result will be."""
     place = root(state, stage.tensor)
     rest = {a.tensor for s in later for a in s.operands} - {stage.tensor}
@@ -266,8 +268,8 @@ def _fits(state: State, stage: Stage, step: Step, later: Sequence[Step]) -> bool
 
 
 def _with_stage(
-    state: State, before: Stage, stage: Stage, tensor: Tensor, storage: Storage
-) -> State:
+    state: LoopTree, before: Stage, stage: Stage, tensor: Tensor, storage: Storage
+) -> LoopTree:
     at = [s.tensor for s in state.stages].index(before.tensor)
     return replace(
         state,
@@ -277,7 +279,7 @@ def _with_stage(
     )
 
 
-def depth_of(state: State, homes: Homes, site: Site) -> int:
+def depth_of(state: LoopTree, homes: Homes, site: Site) -> int:
     """How many loops around a block stay around all of its calls: those that hold other blocks too,
     or around which a tensor that it touches lives."""
     around = [n for n, x in enumerate(site.loops, 1) if len(x.body) > 1]

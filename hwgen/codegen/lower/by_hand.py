@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hwgen.polyhedral.nest.terms import addends, total
+from hwgen.polyhedral.tree.terms import addends, total
 from hwgen.spec.expression import Binary, Const, Expr, Name, names
 
 

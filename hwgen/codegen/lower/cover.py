@@ -9,11 +9,11 @@ from itertools import islice
 
 from hwgen.codegen.lower.assignments import misfit
 from hwgen.errors import HwgenError
-from hwgen.polyhedral.nest.copies import target_first
-from hwgen.polyhedral.nest.reductions import beginning
-from hwgen.polyhedral.nest.state import Block, Site, Stage, State
 from hwgen.polyhedral.normal_form import normalise
 from hwgen.polyhedral.semantics import updates, widens, written
+from hwgen.polyhedral.tree.copies import target_first
+from hwgen.polyhedral.tree.loop_tree import Block, LoopTree, Site, Stage
+from hwgen.polyhedral.tree.reductions import beginning
 from hwgen.polyhedral.unify import unify
 from hwgen.polyhedral.value_range import value_range, within
 from hwgen.spec.expression import Access, Binary, Call, Cast, Const, Expr, Name, names, walk
@@ -45,7 +45,7 @@ _Made = tuple[list[Step], list[Intrinsic]]
 """Steps, and the intrinsics that are left."""
 
 
-def steps_of(state: State, site: Site, hardware: HardwareSpec) -> list[Step]:
+def steps_of(state: LoopTree, site: Site, hardware: HardwareSpec) -> list[Step]:
     """The calls that compute a block together, in order.
 
     Raises:
@@ -91,7 +91,7 @@ _Form = tuple[str, tuple[tuple[str, tuple[Expr, ...]], ...], bool]
 the last step: what its lanes depend on."""
 
 
-def _misfit(state: State, site: Site, steps: Sequence[Step], known: dict[_Form, int]) -> int:
+def _misfit(state: LoopTree, site: Site, steps: Sequence[Step], known: dict[_Form, int]) -> int:
     """How badly the calls of some steps take the block's loops as lanes, at worst; `known`: what
     has been found out about steps before."""
     everything = [n for n, _ in state.stage[site.block.stage].iterators]
@@ -107,7 +107,7 @@ def _misfit(state: State, site: Site, steps: Sequence[Step], known: dict[_Form, 
     return worst
 
 
-def _overwrites(state: State, stage: Stage, steps: Sequence[Step]) -> bool:
+def _overwrites(state: LoopTree, stage: Stage, steps: Sequence[Step]) -> bool:
     """Whether a step writes where a later one, or a later stage, still reads what was there."""
     later = state.stages[state.stages.index(stage) + 1 :]
     read = {r.tensor for s in later for r in s.reads_in("whole")}
@@ -128,7 +128,7 @@ def _spelt(value: Expr) -> Iterator[Expr]:
 
 @dataclass
 class _Search:
-    state: State
+    state: LoopTree
     stage: Stage
     block: Block
     hardware: HardwareSpec

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from hwgen.polyhedral.nest.state import Site
-from hwgen.polyhedral.nest.tensorize import steps
+from hwgen.polyhedral.tree.loop_tree import Site
+from hwgen.polyhedral.tree.tensorize import steps
 from hwgen.spec.expression import Access
 from hwgen.spec.hardware import Operand
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hwgen.codegen.nest.conditions import conjuncts
-from hwgen.polyhedral.nest.reductions import neutral
-from hwgen.polyhedral.nest.state import Block, Stage, State, map_blocks
-from hwgen.polyhedral.nest.terms import apply
+from hwgen.codegen.processor.conditions import conjuncts
+from hwgen.polyhedral.tree.loop_tree import Block, LoopTree, Stage, map_blocks
+from hwgen.polyhedral.tree.reductions import neutral
+from hwgen.polyhedral.tree.terms import apply
 from hwgen.spec.expression import Call, Expr
 
 
-def without_idle(state: State) -> State:
+def without_idle(state: LoopTree) -> LoopTree:
     """The same sums without the contributions that are neutral where a condition fails. A sum that
     begins with its first contribution keeps them all."""
     found: dict[str, Expr] = {}

@@ -9,8 +9,8 @@ from hwgen.codegen.image_layout import is_tensor
 from hwgen.codegen.lower.cuts import Cut, sizes_of
 from hwgen.codegen.program import Image
 from hwgen.polyhedral.affine import affine
-from hwgen.polyhedral.nest.state import Tensor
 from hwgen.polyhedral.scop import View
+from hwgen.polyhedral.tree.loop_tree import Tensor
 from hwgen.spec.expression import Binary, Const, Expr, Name, add, multiply
 from hwgen.spec.hardware import HardwareSpec, Operand
 

@@ -15,10 +15,10 @@ from hwgen.codegen.lower.blocks import BlockCall, Covered
 from hwgen.codegen.lower.cuts import moved
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.lane_padding import evaluated
-from hwgen.polyhedral.nest.aliases import places_of
-from hwgen.polyhedral.nest.state import Site
-from hwgen.polyhedral.nest.terms import addends, simplify
 from hwgen.polyhedral.semantics import updates
+from hwgen.polyhedral.tree.aliases import places_of
+from hwgen.polyhedral.tree.loop_tree import Site
+from hwgen.polyhedral.tree.terms import addends, simplify
 from hwgen.spec.expression import Access, Name, names, substitute
 
 Key = tuple[str, str] | tuple[str, int]

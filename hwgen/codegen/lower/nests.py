@@ -22,8 +22,8 @@ from hwgen.codegen.lower.ranges import (
     is_bound,
     parts_of,
 )
-from hwgen.codegen.nest.conditions import conjuncts
-from hwgen.polyhedral.nest.state import Block, Loop, Node, Site, alone, blocks, sites
+from hwgen.codegen.processor.conditions import conjuncts
+from hwgen.polyhedral.tree.loop_tree import Block, Loop, Node, Site, alone, blocks, sites
 from hwgen.spec.expression import Binary, Const, Expr, Name, add, substitute
 
 MOST_PEELED = 4

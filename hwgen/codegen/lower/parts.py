@@ -17,7 +17,7 @@ from hwgen.codegen.program import (
     Sync,
     calls,
 )
-from hwgen.polyhedral.nest.build import unique
+from hwgen.polyhedral.tree.build import unique
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 

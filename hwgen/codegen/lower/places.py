@@ -18,14 +18,14 @@ from hwgen.codegen.lower.cuts import Cut, cut_of, longest, sizes_of
 from hwgen.codegen.lower.images import axes, image_of
 from hwgen.codegen.lower.lanes import Lanes
 from hwgen.codegen.lower.tiles import tiled
-from hwgen.codegen.nest.boxes import Box, Use, box, uses
+from hwgen.codegen.processor.boxes import Box, Use, box, uses
 from hwgen.codegen.program import Image
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.affine import Affine, combine
-from hwgen.polyhedral.nest.aliases import places_of
-from hwgen.polyhedral.nest.rolling import repeated
-from hwgen.polyhedral.nest.state import State, Storage, Tensor
-from hwgen.polyhedral.nest.terms import interval, simplify
+from hwgen.polyhedral.tree.aliases import places_of
+from hwgen.polyhedral.tree.loop_tree import LoopTree, Storage, Tensor
+from hwgen.polyhedral.tree.rolling import repeated
+from hwgen.polyhedral.tree.terms import interval, simplify
 from hwgen.spec.expression import Binary, Const, Expr, Name, add, multiply, names, substitute
 from hwgen.spec.hardware import HardwareSpec, Memory, Operand
 
@@ -358,7 +358,7 @@ def _dimensions(tensor: Tensor, storage: Storage, sizes: Sequence[int]) -> tuple
     return found
 
 
-def _origin(state: State, tensor: str) -> str:
+def _origin(state: LoopTree, tensor: str) -> str:
     """What a buffer holds a part of: the tensor that it is a copy of, or that is a copy of it."""
     while True:
         stage = state.stage.get(tensor)
@@ -412,7 +412,7 @@ def _fixed(place: Place, storage: Storage, memory: Memory) -> range:
 
 
 def _by_tile(
-    state: State, loops: Sequence[str], touched: Box, slots: int, turn: Affine
+    state: LoopTree, loops: Sequence[str], touched: Box, slots: int, turn: Affine
 ) -> tuple[int, Affine]:
     """Slots, and the number of the one in use, where each tile over some loops has its own."""
     moving = {n for o in touched.origins for n in names(o)}
@@ -425,7 +425,7 @@ def _by_tile(
     return slots * tiles, combine([*outer, *terms], turn.constant * tiles)
 
 
-def _turn(state: State, home: Sequence[str], slots: int) -> Affine:
+def _turn(state: LoopTree, home: Sequence[str], slots: int) -> Affine:
     """The number of the tile that a buffer with slots holds, from zero, modulo its slots."""
     terms: list[tuple[str, int]] = []
     radix = 1

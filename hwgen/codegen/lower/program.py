@@ -28,15 +28,15 @@ from hwgen.codegen.lower.repeats import spread
 from hwgen.codegen.lower.siblings import in_order
 from hwgen.codegen.lower.sites import Builder, CallSite, Item
 from hwgen.codegen.lower.stream import Stream
-from hwgen.codegen.nest.lower import lower_nest
 from hwgen.codegen.placement import Slot
+from hwgen.codegen.processor.lower import lower_nest
 from hwgen.codegen.program import Code, If, KernelProgram, Loop, MicroKernelDef, Node, SyncNode
 from hwgen.codegen.reach import check_reach
 from hwgen.codegen.synchronisation import SyncSite, synchronise
-from hwgen.polyhedral.nest.cost import estimate_nest, nest_bound
-from hwgen.polyhedral.nest.legality import Homes
-from hwgen.polyhedral.nest.state import State, conjunction
 from hwgen.polyhedral.scop import views_of
+from hwgen.polyhedral.tree.cost import estimate_nest, nest_bound
+from hwgen.polyhedral.tree.legality import Homes
+from hwgen.polyhedral.tree.loop_tree import LoopTree, conjunction
 from hwgen.spec.expression import Binary, Const, Expr, Name
 from hwgen.spec.hardware import HardwareSpec, Memory
 from hwgen.spec.workload import Workload
@@ -70,7 +70,9 @@ class Lowered:
         return {p.name: p.layout for p in self.places.values() if p.image is None}
 
 
-def lower_tree(workload: Workload, hardware: HardwareSpec, state: State, homes: Homes) -> Lowered:
+def lower_tree(
+    workload: Workload, hardware: HardwareSpec, state: LoopTree, homes: Homes
+) -> Lowered:
     """The program of a legal state; `homes`: the loops around the buffer of each tensor.
 
     Raises:

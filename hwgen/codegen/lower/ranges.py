@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from hwgen.codegen.nest.conditions import conjuncts, implied
+from hwgen.codegen.processor.conditions import conjuncts, implied
 from hwgen.polyhedral.affine import Affine, affine
-from hwgen.polyhedral.nest.terms import addends, simplify
+from hwgen.polyhedral.tree.terms import addends, simplify
 from hwgen.spec.expression import Binary, BinaryOp, Const, Expr, Name, add, names, substitute
 
 ANY_EXTENT = 1 << 30

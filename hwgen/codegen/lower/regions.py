@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from hwgen.errors import HwgenError
-from hwgen.polyhedral.nest.aliases import places_of
-from hwgen.polyhedral.nest.build import stage_of
-from hwgen.polyhedral.nest.legality import Homes
-from hwgen.polyhedral.nest.state import Node, State, Storage, blocks
 from hwgen.polyhedral.scop import views_of
+from hwgen.polyhedral.tree.aliases import places_of
+from hwgen.polyhedral.tree.build import stage_of
+from hwgen.polyhedral.tree.legality import Homes
+from hwgen.polyhedral.tree.loop_tree import LoopTree, Node, Storage, blocks
 from hwgen.spec.expression import Access, walk
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Role, Tensor, Workload
@@ -28,13 +28,13 @@ class Region:
     as inputs, and what others read of theirs as outputs; so does `state`."""
 
     workload: Workload
-    state: State
+    state: LoopTree
     homes: Homes
     coded: bool
 
 
 def regions(
-    workload: Workload, state: State, homes: Homes, hardware: HardwareSpec
+    workload: Workload, state: LoopTree, homes: Homes, hardware: HardwareSpec
 ) -> tuple[Region, ...]:
     """The parts of a state in the order in which they run; one where units run all of it.
 
@@ -75,13 +75,13 @@ class _Split:
     the host is to lay tensors out; and their order, those of one kind together where they may."""
 
     workload: Workload
-    state: State
+    state: LoopTree
     coded: frozenset[str]
     views: Mapping[str, _Touched]
     order: Sequence[_Touched]
 
     @classmethod
-    def of(cls, workload: Workload, state: State, hardware: HardwareSpec) -> _Split:
+    def of(cls, workload: Workload, state: LoopTree, hardware: HardwareSpec) -> _Split:
         nests = [_touched(state, node) for node in state.root]
         bare = [n for n in nests if all(b.tensorized is None for b in blocks((n.node,)))]
         called = [n for n in nests if n not in bare]
@@ -205,7 +205,7 @@ class _Split:
         return self.state.tensor[storage.tensor].role != "intermediate"
 
 
-def _touched(state: State, node: Node) -> _Touched:
+def _touched(state: LoopTree, node: Node) -> _Touched:
     found = list(blocks((node,)))
     reads = {r.tensor for b in found for r in state.stage[b.stage].reads_in(b.part)}
     writes = {b.stage for b in found}
@@ -213,7 +213,7 @@ def _touched(state: State, node: Node) -> _Touched:
 
 
 def _views(
-    workload: Workload, state: State, bare: Sequence[_Touched], called: Sequence[_Touched]
+    workload: Workload, state: LoopTree, bare: Sequence[_Touched], called: Sequence[_Touched]
 ) -> dict[str, _Touched]:
     """Nests without calls that only rearrange what no call writes, for calls."""
     computed = {t for n in called for t in n.writes}

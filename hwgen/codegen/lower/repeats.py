@@ -15,11 +15,20 @@ from hwgen.codegen.lower.blocks import BlockCall, Covered
 from hwgen.codegen.lower.cuts import moved
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.affine import Affine, affine, combine
-from hwgen.polyhedral.nest.aliases import places_of
-from hwgen.polyhedral.nest.build import unique
-from hwgen.polyhedral.nest.state import Block, Loop, Node, Site, Stage, State, Tensor, map_blocks
-from hwgen.polyhedral.nest.tensorize import steps
 from hwgen.polyhedral.scop import View
+from hwgen.polyhedral.tree.aliases import places_of
+from hwgen.polyhedral.tree.build import unique
+from hwgen.polyhedral.tree.loop_tree import (
+    Block,
+    Loop,
+    LoopTree,
+    Node,
+    Site,
+    Stage,
+    Tensor,
+    map_blocks,
+)
+from hwgen.polyhedral.tree.tensorize import steps
 from hwgen.spec.expression import Access, Const, Expr, Name, names, replace_access
 from hwgen.spec.hardware import Operand
 
@@ -319,12 +328,12 @@ def _reading(stage: Stage, before: Access, after: Access) -> Stage:
     return replace(stage, value=replace_access(stage.value, before, after), seed=seed)
 
 
-def _with_stage(state: State, stage: Stage) -> State:
+def _with_stage(state: LoopTree, stage: Stage) -> LoopTree:
     stages = tuple(stage if s.tensor == stage.tensor else s for s in state.stages)
     return replace(state, stages=stages)
 
 
-def _with_tensor(state: State, tensor: Tensor) -> State:
+def _with_tensor(state: LoopTree, tensor: Tensor) -> LoopTree:
     tensors = tuple(tensor if t.name == tensor.name else t for t in state.tensors)
     return replace(state, tensors=tensors)
 

@@ -9,21 +9,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from hwgen.polyhedral.nest.aliases import places_of
-from hwgen.polyhedral.nest.state import Loop, Node, State, blocks
+from hwgen.polyhedral.tree.aliases import places_of
+from hwgen.polyhedral.tree.loop_tree import Loop, LoopTree, Node, blocks
 from hwgen.spec.workload import Workload
 
 _Rank = tuple[int, ...]
 
 
-def in_order(state: State, workload: Workload) -> State:
+def in_order(state: LoopTree, workload: Workload) -> LoopTree:
     """The same state, the nests of every body in the order of the workload."""
     home = places_of(state)
     ordering = _Ordering(state, _ranks(state, workload), home)
     return replace(state, root=ordering.sorted(state.root))
 
 
-def _ranks(state: State, workload: Workload) -> dict[str, _Rank]:
+def _ranks(state: LoopTree, workload: Workload) -> dict[str, _Rank]:
     """Where each stage belongs: at its statement, or before the stage that first takes it up."""
     declared = {s.target.tensor: n for n, s in enumerate(workload.statements)}
     known: dict[str, _Rank] = {t: (n,) for t, n in declared.items() if t in state.stage}
@@ -45,7 +45,7 @@ def _ranks(state: State, workload: Workload) -> dict[str, _Rank]:
 
 @dataclass(frozen=True, slots=True)
 class _Ordering:
-    state: State
+    state: LoopTree
     ranks: Mapping[str, _Rank]
     home: Mapping[str, str]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
-from hwgen.codegen.absorption import Absorption, Part, Walk, absorb_in_parts
+from hwgen.codegen.hardware_loops import Absorption, Part, Walk, absorb_in_parts
 from hwgen.codegen.lower.blocks import BlockCall, Covered
 from hwgen.codegen.lower.nests import Leaf, Nest, Piece
 from hwgen.codegen.lower.places import Place, Places
@@ -15,9 +15,9 @@ from hwgen.codegen.program import Buffer
 from hwgen.codegen.touches import Address, Touch, modulo
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.affine import Affine, affine, combine
-from hwgen.polyhedral.nest.build import unique
-from hwgen.polyhedral.nest.terms import apply, simplify
 from hwgen.polyhedral.operations import Operation
+from hwgen.polyhedral.tree.build import unique
+from hwgen.polyhedral.tree.terms import apply, simplify
 from hwgen.spec.expression import Access, Const, Expr, add, names, substitute
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hwgen.polyhedral.nest.aliases import places_of
-from hwgen.polyhedral.nest.legality import touches, violation
-from hwgen.polyhedral.nest.relations import shared
-from hwgen.polyhedral.nest.state import Block, State, map_blocks
+from hwgen.polyhedral.tree.aliases import places_of
+from hwgen.polyhedral.tree.legality import touches, violation
+from hwgen.polyhedral.tree.loop_tree import Block, LoopTree, map_blocks
+from hwgen.polyhedral.tree.relations import shared
 from hwgen.spec.expression import Binary, Const, Name
 
 
-def tiled(state: State, tensor: str, home: tuple[str, ...]) -> tuple[str, ...]:
+def tiled(state: LoopTree, tensor: str, home: tuple[str, ...]) -> tuple[str, ...]:
     """The loops whose iterations each use a tile of their own of a tensor's buffer: those around
     its home, and those inside it that only the first iterations of others keep from being.
 

@@ -11,7 +11,7 @@ from hwgen.codegen.lower.nests import peeled
 from hwgen.codegen.lower.places import Places
 from hwgen.codegen.lower.sites import Builder, CallSite, Known, sites_of
 from hwgen.errors import HwgenError
-from hwgen.polyhedral.nest.state import map_blocks
+from hwgen.polyhedral.tree.loop_tree import map_blocks
 
 
 class Trials:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hwgen.codegen.nest.emit import NestSource
+from hwgen.codegen.processor.emit import NestSource
 from hwgen.model.numeric import STORAGE, Array
 from hwgen.spec.workload import Workload
 

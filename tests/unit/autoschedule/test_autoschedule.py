@@ -11,7 +11,7 @@ from hwgen.autoschedule import Options, autoschedule
 from hwgen.autoschedule.cost import Grid, Structure, footprint, grid
 from hwgen.autoschedule.lanes import structures
 from hwgen.autoschedule.nests import nest_of, operand
-from hwgen.codegen.nest.lower import lower_nest
+from hwgen.codegen.processor.lower import lower_nest
 from hwgen.errors import HwgenError
 from hwgen.model.code import run_code
 from hwgen.model.reference import random_inputs, run_reference

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hwgen.cli import main
-from hwgen.codegen.nest.emit import NestSource
+from hwgen.codegen.processor.emit import NestSource
 from hwgen.model.compiled import have_compiler
 from hwgen.model.numeric import STORAGE, Array
 from hwgen.spec.workload import Workload

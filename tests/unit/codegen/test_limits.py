@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hwgen import HwgenError, Schedule, load_hardware, load_workload
 from hwgen.codegen.limits import check_kernel, check_nest
-from hwgen.codegen.nest.program import Assign, For, NestProgram
+from hwgen.codegen.processor.program import Assign, For, NestProgram
 from hwgen.codegen.program import Loop
 from hwgen.nest_pipeline import compile_nest
 from hwgen.pipeline import compile_kernel

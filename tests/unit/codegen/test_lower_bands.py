@@ -13,7 +13,7 @@ from hwgen import Schedule
 from hwgen.codegen.lower.bands import ways
 from hwgen.codegen.program import calls
 from hwgen.errors import HwgenError
-from hwgen.polyhedral.nest import legality
+from hwgen.polyhedral.tree import legality
 from hwgen.spec.expression import evaluate
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, parse_workload

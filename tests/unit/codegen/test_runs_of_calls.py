@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hwgen.codegen.absorption import Part, Walk, absorb, absorb_in_parts
+from hwgen.codegen.hardware_loops import Part, Walk, absorb, absorb_in_parts
 from hwgen.codegen.program import Call, CallOperand, KernelProgram, Loop, Node
 from hwgen.codegen.software_loops import written_out
 from hwgen.errors import HwgenError

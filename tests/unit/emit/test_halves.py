@@ -21,7 +21,7 @@ from hwgen.spec.workload import Workload
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import Engine, examine
 from hwgen.verify.examine_nest import examine_nest
-from tests.unit.codegen_nest import samples
+from tests.unit.codegen_processor import samples
 
 Doubles = npt.NDArray[np.float64]
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hwgen.codegen.nest.lower import lower_nest
-from hwgen.codegen.nest.program import CombineAcrossThreads, Launch, NestProgram, nodes
+from hwgen.codegen.processor.lower import lower_nest
+from hwgen.codegen.processor.program import CombineAcrossThreads, Launch, NestProgram, nodes
 from hwgen.errors import HwgenError
 from hwgen.model import code
 from hwgen.model.code import CodeRun, run_code

@@ -8,15 +8,15 @@ from typing import Any, cast
 
 import pytest
 
-from hwgen.codegen.absorption import Order, Walk, absorb, cuttable
+from hwgen.codegen.hardware_loops import Order, Walk, absorb, cuttable
 from hwgen.errors import HwgenError
 from hwgen.model.compiled import have_compiler
 from hwgen.model.reference import random_inputs, run_reference
 from hwgen.nest_pipeline import compile_nest
 from hwgen.pipeline import compile_kernel
 from hwgen.polyhedral.dependences import dependences
-from hwgen.polyhedral.nest import legality
 from hwgen.polyhedral.scop import build_scop
+from hwgen.polyhedral.tree import legality
 from hwgen.schedule import Schedule
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, parse_hardware, parse_workload

@@ -10,7 +10,7 @@ import pytest
 
 import hwgen
 from hwgen.cli import main
-from hwgen.codegen.nest.lower import lower_nest
+from hwgen.codegen.processor.lower import lower_nest
 from hwgen.completing import complete_script
 from hwgen.nest_pipeline import NEST_STAGES, compile_nest
 from hwgen.polyhedral import isl

@@ -9,21 +9,21 @@ from pathlib import Path
 import pytest
 
 from hwgen import nest_pipeline
-from hwgen.codegen.nest.lower import lower_nest
-from hwgen.codegen.nest.program import NestProgram
-from hwgen.codegen.nest.races import check
+from hwgen.codegen.processor.lower import lower_nest
+from hwgen.codegen.processor.program import NestProgram
+from hwgen.codegen.processor.races import check
 from hwgen.errors import HwgenError
 from hwgen.model.reference import random_inputs
 from hwgen.nest_pipeline import compile_nest
-from hwgen.polyhedral.nest.cost import BlockCost, NestCost
+from hwgen.polyhedral.tree.cost import BlockCost, NestCost
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload, parse_workload
 from hwgen.spec.processor import Processor
 from hwgen.spec.workload import Workload
 from hwgen.verify.examine_nest import examine_nest
 from hwgen.verify.mutations_nest import IN_PLACE, nest_mutations
-from tests.unit.codegen_nest import samples
-from tests.unit.codegen_nest.test_threads import tiled
+from tests.unit.codegen_processor import samples
+from tests.unit.codegen_processor.test_threads import tiled
 
 BESIDE = "written beside"
 ROOT = Path(__file__).resolve().parents[3]

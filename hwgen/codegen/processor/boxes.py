@@ -1,0 +1,124 @@
+"""Which part of a tensor the loops inside a place touch: a box that moves with the loops outside.
+
+An index over loops is a part over the loops outside (the base) plus a part over those inside (an
+interval). Where both mix in one term, or accesses do not agree on the base, the dimension is kept
+whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from hwgen.polyhedral.tree.loop_tree import Block, Loop, LoopTree, Node
+from hwgen.polyhedral.tree.terms import addends, apply, interval, simplify, total
+from hwgen.spec.expression import Access, Binary, Const, Expr, add, names
+
+Parts = list[tuple[int, Expr | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """An access with its indices over loops; the loops around it, outermost first."""
+
+    block: Block
+    loops: tuple[Loop, ...]
+    access: Access
+    writes: bool
+
+    @property
+    def extents(self) -> dict[str, int]:
+        return {x.name: x.extent for x in self.loops}
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """Per dimension of a tensor: the first index, over the loops outside, and how many."""
+
+    origins: tuple[Expr, ...]
+    extents: tuple[int, ...]
+
+
+def uses(state: LoopTree, nodes: tuple[Node, ...], around: tuple[Loop, ...] = ()) -> list[Use]:
+    """Every access under the nodes, in textual order; a target comes first, then reads."""
+    found: list[Use] = []
+    for node in nodes:
+        match node:
+            case Loop():
+                found += uses(state, node.body, (*around, node))
+            case Block():
+                found += block_uses(state, node, around)
+    return found
+
+
+def block_uses(state: LoopTree, block: Block, around: tuple[Loop, ...]) -> list[Use]:
+    """The accesses of one block: its target, then what its value reads."""
+    stage = state.stage[block.stage]
+    extents = {x.name: x.extent for x in around}
+    binding = block.binding
+
+    def over_loops(access: Access) -> Access:
+        indices = tuple(apply(i, binding, extents) for i in access.indices)
+        return Access(access.tensor, indices)
+
+    found = [Use(block, around, over_loops(stage.target), True)]
+    found += [Use(block, around, over_loops(r), False) for r in stage.reads_in(block.part)]
+    return found
+
+
+def parts(index: Expr, outside: Collection[str], extents: Mapping[str, int]) -> tuple[Parts, Parts]:
+    """The index as a part over `outside` and a rest that is free of it; a mixed term ends up in the
+    rest."""
+    base: Parts = []
+    rest: Parts = []
+    for coefficient, term in addends(simplify(index, extents)):
+        outer = term is not None and set(names(term)) <= set(outside) and names(term)
+        (base if outer else rest).append((coefficient, term))
+    return base, rest
+
+
+def box(found: Sequence[Use], outside: Collection[str], shape: Sequence[int]) -> Box:
+    """The box of one tensor that accesses touch while the loops `outside` stand still."""
+    origins: list[Expr] = []
+    extents: list[int] = []
+    for d, extent in enumerate(shape):
+        origin, size = _dimension([(u, u.access.indices[d]) for u in found], outside, extent)
+        origins.append(origin)
+        extents.append(size)
+    return Box(tuple(origins), tuple(extents))
+
+
+def _dimension(
+    indices: Iterable[tuple[Use, Expr]], outside: Collection[str], extent: int
+) -> tuple[Expr, int]:
+    bases: dict[str, Expr] = {}
+    low, high = extent, -1
+    for use, index in indices:
+        base, rest = parts(index, outside, use.extents)
+        if any(t is not None and not set(names(t)).isdisjoint(outside) for _, t in rest):
+            return Const(0), extent
+        base_sum = ordered(base)
+        bases[str(base_sum)] = base_sum
+        a, b = interval(total(rest), use.extents)
+        low, high = min(low, a), max(high, b)
+    if len(bases) != 1:
+        return Const(0), extent
+    (base_sum,) = bases.values()
+    if base_sum == Const(0):
+        # Nothing outside the tensor is ever used: such reads are guarded.
+        low, high = max(low, 0), min(high, extent - 1)
+    size = high - low + 1
+    if size >= extent or size <= 0:
+        return Const(0), extent
+    return add(base_sum, Const(low)), size
+
+
+def ordered(found: Parts) -> Expr:
+    """The sum of parts, in an order that does not depend on how they were written."""
+    collected = [(c, t) for c, t in addends(total(found)) if c]
+    return total(sorted(collected, key=lambda part: str(part[1])))
+
+
+def minus(left: Expr, right: Expr, extents: Mapping[str, int]) -> Expr:
+    """`left - right`, simplified."""
+    return simplify(Binary("-", left, right), extents)

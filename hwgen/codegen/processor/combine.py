@@ -1,0 +1,195 @@
+"""A reduction over threads: each has a partial result of its own, then they meet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Protocol
+
+from hwgen.codegen.processor.barriers import scratch_name
+from hwgen.codegen.processor.boxes import Use, block_uses, box
+from hwgen.codegen.processor.guards import Guarded, settled, touched
+from hwgen.codegen.processor.launches import Kernel
+from hwgen.codegen.processor.program import (
+    Allocate,
+    Assign,
+    Buffer,
+    CombineAcrossThreads,
+    For,
+    If,
+    Node,
+)
+from hwgen.codegen.processor.storage import Placed, dense
+from hwgen.errors import HwgenError
+from hwgen.polyhedral.tree.build import unique
+from hwgen.polyhedral.tree.loop_tree import Block, Loop, LoopTree, Site, conjunction
+from hwgen.polyhedral.tree.reductions import neutral
+from hwgen.polyhedral.tree.relations import combining
+from hwgen.polyhedral.tree.terms import apply
+from hwgen.spec.expression import Access, Binary, Const, Expr, Name, names, substitute
+from hwgen.spec.processor import Processor
+
+
+class Host(Protocol):
+    """What the lowering lends."""
+
+    state: LoopTree
+    processor: Processor
+    placed: Mapping[str, Placed]
+    extra: dict[str, Buffer]
+    kernel: Kernel | None
+
+    def flat(self, use: Use) -> Access: ...
+
+    def own(self, expr: Expr, around: tuple[Loop, ...]) -> Expr: ...
+
+    def needed(self, found: Sequence[Expr], around: tuple[Loop, ...]) -> dict[str, Expr]: ...
+
+
+class Gathering:
+    """One block whose reduction runs over threads, the outermost such loop being `loop`."""
+
+    def __init__(self, host: Host, site: Site, loop: Loop) -> None:
+        self.host, self.site = host, site
+        self.stage = host.state.stage[site.block.stage]
+        self.threads = combining(host.state, site)
+        self.key = (site.block.name, self.stage.tensor)
+        depth = site.loops.index(loop)
+        spatial = {n for n, _ in self.stage.spatial}
+        used = {n for i, e in site.block.bindings if i in spatial for n in names(e)}
+        self.bound = tuple(x for x in site.loops[depth + 1 :] if self._bound(x))
+        self.around = (*site.loops[: depth + 1], *self.bound)
+        self.inner = tuple(x for x in site.loops[depth + 1 :] if x.name in used
+                           and x not in self.bound)  # fmt: skip
+        self.partial = self._partial()
+
+    def _bound(self, loop: Loop) -> bool:
+        kind = self.host.processor.loop.get(loop.kind)
+        return kind is not None and kind.kind == "bind"
+
+    def _partial(self) -> Placed:
+        """A thread's own elements of the target."""
+        tensor = self.host.state.tensor[self.stage.tensor]
+        target = block_uses(self.host.state, self.site.block, self.site.loops)[0]
+        own = box([target], {x.name for x in self.around}, tensor.shape)
+        name = f"{tensor.name}_part"
+        buffer = Buffer(
+            name, name, tensor.dtype, "intermediate", self._memory("thread"), own.extents,
+            dense(own.extents),
+        )  # fmt: skip
+        self.host.extra[name] = buffer
+        return Placed(buffer, own, tuple(Name(f"d{n}") for n in range(len(own.extents))), ())
+
+    def _memory(self, level: str) -> str:
+        for memory in self.host.processor.workspaces:
+            if memory.shared_by == level:
+                return memory.name
+        raise HwgenError(
+            "H625",
+            f"threads cannot combine {self.stage.tensor}",
+            found=f"no memory that is shared by a {level}",
+            allowed="a processor with a memory per thread and one per block",
+            repair="rfactor the reduction, and bind loops of the rest",
+        )
+
+    # Pieces of the program
+
+    def start(self) -> list[Guarded]:
+        """Every partial element is neutral, or, in the first thread, what was reduced before."""
+        loops, block, guards = self._nest("start")
+        target = block_uses(self.host.state, block, loops)[0]
+        dtype = self.partial.buffer.dtype
+        part = self._part(target)
+        whole = self.host.flat(target)
+        nodes: list[Node] = [Assign(self.stage.tensor, part, "=", neutral(self.stage.op, dtype))]
+        if self.site.block.part != "whole":
+            first = [Binary("==", Name(x.name), Const(0)) for x in self.threads]
+            condition = conjunction(tuple(self.host.needed(first, loops).values()))
+            again = Assign(self.stage.tensor, part, "=", whole)
+            nodes.append(again if condition is None else If(condition, (again,)))
+        exists = conjunction(tuple(self.host.needed(guards, loops).values()))
+        nodes = nodes if exists is None else [If(exists, tuple(nodes))]
+        found = frozenset({part.tensor, whole.tensor})
+        return [Guarded(n, {}, found) for n in self._looped(loops, nodes)]
+
+    def end(self) -> list[Guarded]:
+        """The threads' partial elements meet, one after the other."""
+        kernel = self.host.kernel
+        assert kernel is not None, "threads run in launches"
+        loops, block, guards = self._nest("end")
+        target = block_uses(self.host.state, block, loops)[0]
+        kinds = {x.kind: x for x in self.threads}
+        threads = [(k, v, e) for k, v, e in kernel.coordinates
+                   if self.host.processor.loop[k].level == "thread"]  # fmt: skip
+        coordinates = tuple((v, kinds[k].extent) for k, v, _ in threads if k in kinds)
+        others = tuple((v, e) for k, v, e in threads if k not in kinds)
+        scratch = self._scratch(prod(e for _, e in (*coordinates, *others)))
+        copies = zip(self.inner, loops[len(self.around) :], strict=True)
+        renamed = {x.name: Name(copy.name) for x, copy in copies}
+        stored = self.site.block.store_predicate
+        stored = stored and substitute(stored, renamed)
+        takes = tuple(self.host.needed(guards, loops).values())
+        stores = () if stored is None else self.host.needed([stored], loops).values()
+        whole = self.host.flat(target)
+        node = CombineAcrossThreads(
+            self.stage.tensor,
+            coordinates,
+            others,
+            self._part(target),
+            scratch,
+            self.stage.op,
+            whole,
+            takes,
+            tuple(c for c in stores if c not in takes),
+            bool(self.inner),
+        )
+        found = frozenset({self.partial.buffer.name, scratch, whole.tensor})
+        return [Guarded(n, {}, found) for n in self._looped(loops, [node])]
+
+    def allocated(self, items: list[Guarded]) -> Guarded:
+        """Everything inside the scopes of the partial results and of the scratch."""
+        inside = settled(items, {})
+        own = (self.partial.buffer.name, scratch_name(self.site.block))
+        for name in own:
+            inside = (Allocate(name, inside),)
+        return Guarded(inside[0], {}, touched(items) - set(own))
+
+    def _scratch(self, elements: int) -> str:
+        name = scratch_name(self.site.block)
+        dtype = self.partial.buffer.dtype
+        memory = self._memory("block")
+        self.host.extra[name] = Buffer(
+            name, name, dtype, "intermediate", memory, (elements,), (1,)
+        )  # fmt: skip
+        return name
+
+    def _part(self, target: Use) -> Access:
+        index = self.host.own(self.partial.flat(target), target.loops)
+        return Access(self.partial.buffer.name, (index,))
+
+    def _nest(self, what: str) -> tuple[tuple[Loop, ...], Block, list[Expr]]:
+        """Loops around and copies of those inside over the target's elements; the block under
+        them; its conditions apart from those of the reduction."""
+        taken = set(self.host.state.loop)
+        bindings: dict[str, Expr] = {}
+        copies: list[Loop] = []
+        extents = {x.name: x.extent for x in self.around}
+        for loop in self.inner:
+            name = unique(f"{loop.name}_{what}", taken)
+            taken.add(name)
+            copies.append(Loop(name, loop.extent, ()))
+            bindings[loop.name] = Name(name)
+            extents[name] = loop.extent
+        block = self.site.block
+        threads = {x.name for x in self.threads}
+        known = {x.name for x in (*self.around, *self.inner)} - threads
+        spatial = {n for n, _ in self.stage.spatial}
+        bound = tuple((i, apply(e, bindings, extents)) for i, e in block.bindings if i in spatial)
+        guards = [apply(p, bindings, extents) for p in block.predicate if set(names(p)) <= known]
+        return (*self.around, *copies), Block(block.stage, "init", bound), guards
+
+    def _looped(self, loops: tuple[Loop, ...], nodes: list[Node]) -> list[Node]:
+        result = tuple(nodes)
+        for loop in reversed(loops[len(self.around) :]):
+            result = (For(loop.name, Const(loop.extent), loop.extent, "serial", result),)
+        return list(result)

@@ -1,0 +1,80 @@
+"""What nodes name: buffers and variables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hwgen.codegen.processor.program import (
+    Allocate,
+    Assign,
+    Barrier,
+    CombineAcrossThreads,
+    For,
+    If,
+    IntrinsicCall,
+    Keep,
+    Launch,
+    Node,
+    PrefetchOf,
+    Routine,
+    nodes,
+)
+from hwgen.spec.expression import Access, Expr, Name, names, walk
+
+
+def expressions(node: Node) -> Iterator[Expr]:
+    """The expressions of a node itself."""
+    match node:
+        case For():
+            yield node.bound
+        case If(condition, _):
+            yield condition
+        case Assign(_, target, _, value):
+            yield from (target, value)
+        case Keep(target, _):
+            yield target
+        case PrefetchOf(access):
+            yield access
+        case IntrinsicCall():
+            yield from (o.access for o in node.operands)
+        case CombineAcrossThreads():
+            yield from (node.partial, node.target, *node.participates, *node.stores)
+            yield from (Name(n) for n, _ in (*node.coordinates, *node.others))
+            yield Access(node.scratch, ())
+        case Allocate() | Barrier() | Launch() | Routine():
+            return
+
+
+def touched(body: tuple[Node, ...]) -> frozenset[str]:
+    """Every buffer that the nodes name in an access."""
+    return frozenset(
+        part.tensor
+        for node in nodes(body)
+        for expr in expressions(node)
+        for part in walk(expr)
+        if isinstance(part, Access)
+    )
+
+
+def written(body: tuple[Node, ...]) -> frozenset[str]:
+    """Every buffer that the nodes write."""
+    found: set[str] = set()
+    for node in nodes(body):
+        match node:
+            case Assign(_, target) | CombineAcrossThreads(target=target) | Keep(target):
+                found.add(target.tensor)
+            case IntrinsicCall():
+                found.add(node.meaning.target.tensor)
+            case _:
+                pass
+    return frozenset(found)
+
+
+def allocated(body: tuple[Node, ...]) -> frozenset[str]:
+    """Every buffer that lives inside the nodes only."""
+    return frozenset(n.buffer for n in nodes(body) if isinstance(n, Allocate))
+
+
+def variables(body: tuple[Node, ...]) -> frozenset[str]:
+    """Every variable that an expression of the nodes names."""
+    return frozenset(n for node in nodes(body) for e in expressions(node) for n in names(e))

@@ -1,0 +1,175 @@
+"""Addresses of buffers in memories that are one array, and whether all fits.
+
+Buffers that are never live together may share bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from hwgen.codegen.processor.lives import Life, lives
+from hwgen.codegen.processor.program import Allocate, Buffer, Node, inner
+from hwgen.errors import HwgenError
+from hwgen.spec.processor import Processor, Workspace
+
+
+def plan(
+    body: tuple[Node, ...], buffers: Mapping[str, Buffer], processor: Processor
+) -> dict[str, Buffer]:
+    """Every allocated buffer, with an address where its memory is a pool.
+
+    Raises:
+        HwgenError: H513 buffers alive together exceed their pool; H514 an address that was set by
+            hand does not fit; H515 a bank that does not exist.
+    """
+    live = lives(body, processor)
+    result = dict(buffers)
+    for memory in processor.workspaces:
+        order = [n for n in live if buffers[n].memory == memory.name]
+        for name in order:
+            _check_bank(buffers[name], memory)
+        if memory.pool:
+            _place(order, live, result, memory)
+            _check_capacity(order, live, result, memory)
+            continue
+        for name in order:
+            if buffers[name].address_bytes is not None:
+                raise _misplaced(buffers[name], f"{memory.name} has no fixed addresses")
+    return result
+
+
+def chains(body: tuple[Node, ...], outer: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Buffers whose scopes are inside one another, one tuple per innermost scope."""
+    for node in body:
+        if isinstance(node, Allocate):
+            yield (*outer, node.buffer)
+            yield from chains(node.body, (*outer, node.buffer))
+        else:
+            yield from chains(inner(node), outer)
+
+
+def _place(
+    order: list[str], live: Mapping[str, Life], result: dict[str, Buffer], memory: Workspace
+) -> None:
+    """Those with an address first, then in the order of their scopes, or the larger first where
+    that takes less."""
+    fixed = [n for n in order if result[n].address_bytes is not None]
+    free = [n for n in order if n not in fixed]
+    larger = sorted(free, key=lambda n: -result[n].bytes)
+    found = [_placed([*fixed, *o], live, result, memory) for o in (free, larger)]
+    result.update(min(found, key=lambda f: max((_stop(b) for b in f.values()), default=0)))
+
+
+def _placed(
+    order: list[str], live: Mapping[str, Life], given: Mapping[str, Buffer], memory: Workspace
+) -> dict[str, Buffer]:
+    """First fit in an order."""
+    done: dict[str, Buffer] = {}
+    for name in order:
+        buffer = given[name]
+        together = [b for n, b in done.items() if live[n].meets(live[name])]
+        taken = [(_start(b), _stop(b), b.name) for b in together]
+        if buffer.address_bytes is not None:
+            _check_fixed(buffer, taken, memory)
+            done[name] = buffer
+        else:
+            done[name] = replace(buffer, address_bytes=_first(buffer, taken, memory))
+    return done
+
+
+def _start(buffer: Buffer) -> int:
+    assert buffer.address_bytes is not None
+    return buffer.address_bytes
+
+
+def _stop(buffer: Buffer) -> int:
+    return _start(buffer) + buffer.bytes
+
+
+def _first(buffer: Buffer, taken: list[tuple[int, int, str]], memory: Workspace) -> int:
+    """The least allowed address at which a buffer overlaps nothing."""
+    address = _next(0, buffer, memory)
+    for start, stop, _ in sorted(taken):
+        if address < stop and start < address + buffer.bytes:
+            address = _next(stop, buffer, memory)
+    return address
+
+
+def _next(least: int, buffer: Buffer, memory: Workspace) -> int:
+    """The least address from `least` on that is aligned and, where asked for, in the bank."""
+    address = -(-least // memory.align_bytes) * memory.align_bytes
+    while not _in_bank(address, buffer, memory):
+        address += memory.align_bytes
+    return address
+
+
+def _in_bank(address: int, buffer: Buffer, memory: Workspace) -> bool:
+    return buffer.bank is None or address // memory.bank_bytes % memory.banks == buffer.bank
+
+
+def _check_bank(buffer: Buffer, memory: Workspace) -> None:
+    if buffer.bank is None:
+        return
+    starts = range(0, memory.banks * memory.bank_bytes * memory.align_bytes, memory.align_bytes)
+    reachable = bool(memory.pool) and any(
+        a // memory.bank_bytes % memory.banks == buffer.bank for a in starts
+    )
+    if not reachable:
+        raise HwgenError(
+            "H515",
+            f"{buffer.tensor} cannot start in bank {buffer.bank} of {memory.name}",
+            found=f"{memory.banks} banks of {memory.bank_bytes} bytes, aligned to "
+            f"{memory.align_bytes}" + ("" if memory.pool else ", no fixed addresses"),
+            allowed="a bank in which an aligned address lies",
+            repair="another bank, or none",
+        )
+
+
+def _misplaced(buffer: Buffer, why: str) -> HwgenError:
+    return HwgenError(
+        "H514",
+        f"{buffer.tensor} cannot be at address {buffer.address_bytes}",
+        found=why,
+        allowed="an aligned address where no buffer lives at the same time",
+        repair="another address, or none",
+    )
+
+
+def _check_fixed(buffer: Buffer, taken: list[tuple[int, int, str]], memory: Workspace) -> None:
+    start = _start(buffer)
+    if start < 0 or start % memory.align_bytes:
+        raise _misplaced(buffer, f"{memory.name} aligns buffers to {memory.align_bytes} bytes")
+    if not _in_bank(start, buffer, memory):
+        raise _misplaced(buffer, f"it was set to bank {buffer.bank}")
+    for first, stop, name in taken:
+        if start < stop and first < start + buffer.bytes:
+            raise _misplaced(buffer, f"{name} has bytes {first} to {stop - 1}")
+
+
+def _check_capacity(
+    order: list[str], live: Mapping[str, Life], buffers: Mapping[str, Buffer], memory: Workspace
+) -> None:
+    if not memory.capacity_bytes or not order:
+        return
+    last = max(order, key=lambda n: _stop(buffers[n]))
+    used = _stop(buffers[last])
+    if used > memory.capacity_bytes:
+        raise exceeded(memory, used, [buffers[n] for n in order if live[n].meets(live[last])])
+
+
+def exceeded(memory: Workspace, used: int, found: Sequence[Buffer]) -> HwgenError:
+    """The error of buffers that are alive together and exceed their memory."""
+    shown = "; ".join(
+        f"{b.name} {b.bytes} bytes ({b.slots} x {b.slot_elements} {b.dtype})" for b in found
+    )
+    return HwgenError(
+        "H513",
+        f"buffers exceed {memory.name}",
+        location=memory.location,
+        field=f"memories.{memory.name}",
+        found=f"{used} bytes, aligned to {memory.align_bytes}: {shown}",
+        allowed=f"{memory.capacity_bytes} bytes of {memory.name} ({memory.location})",
+        repair=f"smaller tiles, fewer slots, another memory for one of them, or a memory "
+        f"{memory.name} of at least {used} bytes",
+    )

@@ -1,0 +1,159 @@
+"""Tensors in the place of others: whether what was there is dead by then."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import takewhile
+
+from hwgen.errors import HwgenError
+from hwgen.polyhedral import isl
+from hwgen.polyhedral.tree.edit import refuse
+from hwgen.polyhedral.tree.legality import Homes, overtaken, violation
+from hwgen.polyhedral.tree.loop_tree import LoopTree, Site
+from hwgen.polyhedral.tree.relations import Side, before, conjoin, equal, same
+from hwgen.polyhedral.tree.rolling import rolls
+
+
+def root(state: LoopTree, tensor: str) -> str:
+    """The tensor whose buffer one is stored in: its own where it is in no other's place."""
+    return state.place(tensor).tensor
+
+
+def shared_homes(state: LoopTree, homes: Homes, *, typed: bool = True) -> Homes:
+    """Homes of tensors that share a place: the loops around those of all of them.
+
+    `typed`: they are of one type too; where calls hold values, all are of their memory's.
+
+    Raises:
+        HwgenError: H411 where one still needs what another overwrites; H413 one in the place of
+            what has none, or another form or memory.
+    """
+    aliased = [s.tensor for s in state.storages if s.alias]
+    if not aliased:
+        return homes
+    result = dict(homes)
+    for tensor in aliased:
+        _check_alike(state, tensor, typed=typed)
+    groups: dict[str, list[str]] = {}
+    for tensor in (s.tensor for s in state.stages):
+        groups.setdefault(root(state, tensor), []).append(tensor)
+    for place, group in groups.items():
+        if len(group) == 1:
+            continue
+        side_by_side = zip(*(homes[t] for t in group), strict=False)
+        depth = sum(1 for _ in takewhile(lambda loops: len(set(loops)) == 1, side_by_side))
+        for tensor in group:
+            result[tensor] = homes[tensor][:depth]
+            broken = violation(state, state.stage[tensor], depth, output=False)
+            broken = broken or overtaken(state, [place, *group], depth)
+            if broken is not None:
+                raise _refusal(tensor, str(broken))
+        for tensor in group:
+            _check_dead(state, group, tensor, depth)
+    return result
+
+
+def _check_alike(state: LoopTree, tensor: str, *, typed: bool) -> None:
+    of = state.storage[tensor].alias
+    mine, other = state.tensor.get(tensor), state.tensor.get(of)
+    assert mine is not None
+    over = any(s.over == tensor for s in state.stages)
+    if other is None or of not in state.stage or not (over or other.role == "intermediate"):
+        raise refuse(
+            f"{tensor} cannot be in the place of {of}",
+            f"{of} stays as it is"
+            if other is not None and other.role == "input"
+            else f"{of} has no buffer of its own",
+            "an intermediate tensor",
+            "alias again, to a tensor that there is",
+        )
+    # Calls use entries of a box that holds what all of them touch.
+    fits = mine.shape == other.shape or (not typed and _within(mine.shape, other.shape))
+    if not fits or (typed and mine.dtype != other.dtype):
+        raise refuse(
+            f"{tensor} cannot be in the place of {of}",
+            f"{mine.dtype}{list(mine.shape)} and {other.dtype}{list(other.shape)}",
+            "tensors of one shape and type",
+            "alias a tensor of the same shape and type",
+        )
+    if any(rolls(state.storage[t].layout) for t in (tensor, of)):
+        raise refuse(
+            f"{tensor} cannot be in the place of {of}",
+            f"a layout of {tensor if rolls(state.storage[tensor].layout) else of} that repeats",
+            "buffers that hold all of what they are for",
+            "leave the alias out, or the remainder in the layout",
+        )
+    memory, place = (state.storage[t].memory for t in (tensor, of))
+    if memory != place:
+        raise refuse(
+            f"{tensor} cannot be in the place of {of}",
+            f"{memory or 'the default memory'} and {place or 'the default memory'}",
+            "tensors in one memory",
+            f"set_scope({tensor!r}, {place!r}) first"
+            if place
+            else f"set_scope({of!r}, {memory!r})",
+        )
+
+
+def _within(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:
+    alike = len(shape) == len(other)
+    return alike and all(a <= b for a, b in zip(shape, other, strict=True))
+
+
+def _check_dead(state: LoopTree, group: list[str], tensor: str, depth: int) -> None:
+    """What was in the place of a tensor is neither read nor written once that is."""
+    at = group.index(tensor)
+    writers = [s for s in state.sites if s.block.stage == tensor]
+    for earlier in group[:at]:
+        for writer in writers:
+            for other in state.sites:
+                _check_pair(state, writer, other, earlier, depth)
+
+
+def _check_pair(state: LoopTree, writer: Site, other: Site, earlier: str, depth: int) -> None:
+    w, o = Side(state, writer, "'"), Side(state, other, "''")
+    accesses = [o.stage.target] if other.block.stage == earlier else []
+    accesses += [r for r in o.stage.reads_in(other.block.part) if r.tensor == earlier]
+    own = writer.block.name == other.block.name
+    for access in accesses:
+        order = before(w, o, depth)
+        if own:
+            # Calls take their iterations in any order.
+            order = "(" + " or ".join(
+                f"{a} != {b}" for a, b in zip(w.names, o.names, strict=True)
+            ) + ")" if w.names else "0 = 1"  # fmt: skip
+        clash = isl.some_pair(
+            f"{{ {w.tuple} -> {o.tuple} : "
+            + conjoin(
+                w.domain,
+                o.domain,
+                same(w, o, depth),
+                equal(w.element(w.stage.target), o.element(access)),
+                [order],
+            )
+            + " }"
+        )
+        if clash is not None:
+            (_, x), (_, y) = clash
+            first = ", ".join(f"{n}={v}" for n, v in zip(writer.names, x, strict=True))
+            second = ", ".join(f"{n}={v}" for n, v in zip(other.names, y, strict=True))
+            raise _refusal(
+                w.stage.tensor,
+                f"{writer.block.name}[{first}] overwrites an element of {earlier} that "
+                f"{other.block.name}[{second}] uses",
+            )
+
+
+def _refusal(tensor: str, found: str) -> HwgenError:
+    return HwgenError(
+        "H411",
+        f"{tensor} cannot be in the place of another tensor",
+        found=found,
+        allowed="the place of one that nothing uses any more",
+        repair=f"a buffer of its own for {tensor}",
+    )
+
+
+def places_of(state: LoopTree) -> Mapping[str, str]:
+    """By tensor, the one whose buffer it is stored in."""
+    return {s.tensor: root(state, s.tensor) for s in state.storages}

@@ -1,0 +1,174 @@
+"""The first state of a workload: one nest per statement, in textual order, each tensor defined
+by one stage (a statement that rewrites a tensor defines a new one)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from hwgen.errors import HwgenError
+from hwgen.polyhedral.tree.loop_tree import (
+    RUNNING,
+    Block,
+    Loop,
+    LoopTree,
+    Node,
+    Stage,
+    Storage,
+    Tensor,
+    conjunction,
+    covers,
+)
+from hwgen.spec.expression import (
+    Access,
+    Binary,
+    Call,
+    Const,
+    Expr,
+    Name,
+    map_accesses,
+    replace_access,
+    walk,
+)
+from hwgen.spec.typecheck import is_float
+from hwgen.spec.workload import Statement, Workload
+
+
+def build_state(workload: Workload, resident: Mapping[str, str] | None = None) -> LoopTree:
+    """Every statement as a stage with a nest of its own. `resident`: the memories of inputs that
+    are on the chip already, and of outputs that stay there."""
+    last = {s.target.tensor: n for n, s in enumerate(workload.statements)}
+    current = {t.name: t.name for t in workload.inputs}
+    staying = {t.name for t in workload.outputs} & {*(resident or {})}
+    tensors = {
+        t.name: Tensor(t.name, t.dtype, t.shape, "intermediate" if t.name in staying else t.role)
+        for t in workload.tensors
+    }
+    stages: list[Stage] = []
+    read: set[str] = set()
+    for number, statement in enumerate(workload.statements):
+        written = statement.target.tensor
+        value = statement.value
+        if statement.ordered:
+            value = replace_access(value, statement.target, RUNNING)
+        value = rename_tensors(value, current)
+        over = ""
+        indices, extents = statement.target.indices, dict(statement.loops)
+        start = None
+        if statement.ordered:
+            start, value = _started(statement, value, current[written], stages, tensors)
+        read |= {n.tensor for n in walk(value) if isinstance(n, Access)}
+        if written in current and current[written] in tensors:
+            # What nothing has read is in the same place too: it is an array of nobody.
+            whole = covers(indices, extents, tensors[written].shape)
+            if not whole or current[written] not in read:
+                over = current[written]
+        name = written
+        if number != last[written]:
+            name = unique(f"{written}_{number}", tensors)
+            tensors[name] = Tensor(
+                name, tensors[written].dtype, tensors[written].shape, "intermediate"
+            )
+        current[written] = name
+        target = Access(name, statement.target.indices)
+        made = Stage(name, statement.loops, target, statement.op, value, start=start, over=over)
+        stages.append(made)
+    taken = set(tensors)
+    root = tuple(nest(stage, taken) for stage in stages)
+    over = {s.over: s.tensor for s in stages if s.over}
+    held = dict(resident or {})
+    for stage in reversed(stages):
+        if stage.over and stage.tensor in held:
+            held[stage.over] = held[stage.tensor]
+    storages = tuple(Storage(n, held.get(n, ""), alias=over.get(n, "")) for n in tensors)
+    return LoopTree(workload.name, tuple(tensors.values()), tuple(stages), root, storages)
+
+
+def stage_of(workload: Workload, state: LoopTree) -> tuple[str, ...]:
+    """The stage of each statement in the first state; "" for one that only sets what another's
+    elements begin with."""
+    last = {s.target.tensor: n for n, s in enumerate(workload.statements)}
+    found: list[str] = []
+    for number, statement in enumerate(workload.statements):
+        name = statement.target.tensor
+        if number != last[name]:
+            name = f"{name}_{number}"
+        found.append(name if name in state.stage else "")
+    return tuple(found)
+
+
+def _started(
+    statement: Statement,
+    value: Expr,
+    before: str,
+    stages: list[Stage],
+    tensors: dict[str, Tensor],
+) -> tuple[Const, Expr]:
+    """What elements that take new values in order begin with, and the value then: a constant that
+    the statement before set, which then is no stage, or read in the first iteration."""
+    first = next(s for s in stages if s.tensor == before)
+    read = any(r.tensor == before for s in stages for r in s.reads)
+    if isinstance(first.value, Const) and first.op == "=" and not read:
+        stages.remove(first)
+        del tensors[before]
+        return first.value, value
+    begin = Access(before, statement.target.indices)
+    extents = dict(statement.loops)
+    earliest = conjunction(
+        tuple(Binary("==", Name(n), Const(0)) for n in statement.folded if extents[n] > 1)
+    )
+    chosen = begin if earliest is None else Call("select", (earliest, begin, RUNNING))
+    zero = Const(0.0 if is_float(tensors[before].dtype) else 0)
+    return zero, replace_access(value, RUNNING, chosen)
+
+
+def check_whole(workload: Workload) -> None:
+    """Raises:
+    HwgenError: H410 where a statement rewrites only a part of a tensor.
+    """
+    written: set[str] = set()
+    for statement in workload.statements:
+        tensor = workload.tensor[statement.target.tensor]
+        whole = covers(statement.target.indices, dict(statement.loops), tensor.shape)
+        if tensor.name in written and not whole:
+            raise HwgenError(
+                "H410",
+                f"{tensor.name} is rewritten in part",
+                location=statement.location,
+                field="compute",
+                found=str(statement),
+                allowed=f"a statement that writes every element of {tensor.name}, or another "
+                "tensor",
+                repair="give the part a tensor of its own",
+            )
+        written.add(tensor.name)
+
+
+def rename_tensors(expr: Expr, names: dict[str, str]) -> Expr:
+    """The expression with accesses to tensors renamed."""
+    return map_accesses(expr, lambda a: Access(names.get(a.tensor, a.tensor), a.indices))
+
+
+def unique(name: str, taken: Iterable[str]) -> str:
+    """The name, or the name with the first number that makes it new."""
+    used = set(taken)
+    if name not in used:
+        return name
+    number = 1
+    while f"{name}_{number}" in used:
+        number += 1
+    return f"{name}_{number}"
+
+
+def nest(stage: Stage, taken: set[str]) -> Node:
+    """A stage's block under one loop per iterator; loop names are added to `taken`."""
+    loops: list[tuple[str, int]] = []
+    bindings: list[tuple[str, Expr]] = []
+    for iterator, extent in stage.iterators:
+        name = iterator if iterator not in taken else unique(f"{stage.tensor}_{iterator}", taken)
+        taken.add(name)
+        loops.append((name, extent))
+        bindings.append((iterator, Name(name)))
+    node: Node = Block(stage.tensor, "whole", tuple(bindings))
+    for name, extent in reversed(loops):
+        node = Loop(name, extent, (node,))
+    return node

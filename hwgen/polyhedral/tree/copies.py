@@ -1,0 +1,439 @@
+"""Primitives that add stages or say where values live: caches, scopes, prefetches, slots."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import count
+
+from hwgen.polyhedral.tree.build import unique
+from hwgen.polyhedral.tree.edit import (
+    check_not_tensorized,
+    check_tensor,
+    find_loop,
+    find_stage,
+    refuse,
+    replace_loop,
+    stages_of,
+)
+from hwgen.polyhedral.tree.loop_tree import (
+    Block,
+    Loop,
+    LoopTree,
+    Node,
+    Prefetch,
+    Stage,
+    Storage,
+    Tensor,
+    blocks,
+    covers,
+    map_blocks,
+)
+from hwgen.polyhedral.tree.placement import fresh_nest, insert_nest, replace_reads
+from hwgen.polyhedral.tree.terms import interval
+from hwgen.spec.expression import (
+    Access,
+    Binary,
+    Cast,
+    Const,
+    Expr,
+    Name,
+    add,
+    names,
+    substitute,
+    walk,
+)
+from hwgen.spec.hardware import HardwareSpec
+
+
+def cache_read(
+    state: LoopTree, tensor: str, memory: str, readers: Sequence[str], occurrence: int
+) -> tuple[LoopTree, str]:
+    """Readers read a copy of a tensor in a memory; the copy is a stage of its own. `occurrence`:
+    where in its value the only reader does, counted from 1; 0 for everywhere.
+
+    Raises:
+        HwgenError: H413, H414.
+    """
+    check_tensor(state, tensor)
+    reading = [s.tensor for s in state.readers(tensor)]
+    chosen = list(readers) or reading
+    for name in chosen:
+        find_stage(state, name)
+    strangers = [n for n in chosen if n not in reading]
+    if strangers or not chosen:
+        raise refuse(
+            f"{strangers[0] if strangers else 'nobody'} reads {tensor}"
+            if not strangers
+            else f"{strangers[0]} does not read {tensor}",
+            ", ".join(chosen) or "no reader",
+            ", ".join(reading) or "a tensor that some stage reads",
+            f"cache_read({tensor!r}, {memory!r}) serves all readers",
+        )
+    if occurrence:
+        _check_occurrence(state, tensor, chosen, occurrence)
+    source = state.tensor[tensor]
+    name = unique(f"{tensor}_{memory}", state.tensor)
+    stage = _copy(name, tensor, _read_box(state, tensor, chosen))
+    stages: list[Stage] = []
+    for s in state.stages:
+        if s.tensor in chosen:
+            if stage not in stages:
+                stages.append(stage)
+            made = _reading(s, tensor, _at(occurrence, lambda a: Access(name, a.indices)))
+            stages.append(replace(made, seed=s.seed) if occurrence else made)
+        else:
+            stages.append(s)
+
+    def redirected(block: Block) -> Block:
+        done = block.tensorized
+        if done is None or block.stage not in chosen:
+            return block
+        operands = tuple(
+            (n, Access(name, a.indices) if a.tensor == tensor else a) for n, a in done.operands
+        )
+        return replace(block, tensorized=replace(done, operands=operands))
+
+    made = replace(
+        state,
+        tensors=(*state.tensors, Tensor(name, source.dtype, source.shape, "intermediate")),
+        stages=tuple(stages),
+        storages=(*state.storages, Storage(name, memory)),
+        root=map_blocks(state.root, redirected),
+    )
+    return insert_nest(made, fresh_nest(made, stage), name), name
+
+
+def _reading(stage: Stage, tensor: str, by: Callable[[Access], Access]) -> Stage:
+    """A stage that reads what `by` makes of its reads of a tensor."""
+    value = replace_reads(stage.value, tensor, by)
+    seed = stage.seed
+    if seed is not None and seed.tensor == tensor:
+        seed = by(seed)
+    return replace(stage, value=value, seed=seed)
+
+
+def _at(occurrence: int, change: Callable[[Access], Access]) -> Callable[[Access], Access]:
+    """A change of the access that comes so many calls on, from 1; with 0 of every one."""
+    seen = count(1)
+    return lambda access: change(access) if occurrence in (0, next(seen)) else access
+
+
+def _check_occurrence(
+    state: LoopTree, tensor: str, readers: Sequence[str], occurrence: int
+) -> None:
+    for reader in readers:
+        places = [n for n in walk(state.stage[reader].value) if isinstance(n, Access)]
+        most = sum(n.tensor == tensor for n in places)
+        called = any(b.stage == reader and b.tensorized for b in blocks(state.root))
+        if called or not 1 <= occurrence <= most:
+            raise refuse(
+                f"{reader} has no {occurrence}. occurrence of {tensor}",
+                f"occurrence {occurrence}",
+                f"1..{most} of a reader that has no call yet",
+                f"cache_read({tensor!r}, memory, {reader!r}) serves all of them",
+            )
+
+
+def _copy(target: str, source: str, box: Sequence[tuple[int, int]]) -> Stage:
+    """A copy of the elements in a box: its first index and extent along each dimension."""
+    iterators = tuple((f"{target}_{d}", e) for d, (_, e) in enumerate(box))
+    pairs = zip(iterators, box, strict=True)
+    indices = tuple(add(Name(n), Const(low)) for (n, _), (low, _) in pairs)
+    return Stage(target, iterators, Access(target, indices), "=", Access(source, indices), "copy")
+
+
+def _read_box(state: LoopTree, tensor: str, readers: Sequence[str]) -> list[tuple[int, int]]:
+    """The first index and the extent of what a copy of a tensor holds along each dimension: all,
+    or where statements write it in part, what readers use."""
+    shape = state.tensor[tensor].shape
+    written = [state.stage[t] for t in state.versions.get(tensor, ())]
+    whole = [(0, extent) for extent in shape]
+    if all(covers(s.target.indices, dict(s.iterators), shape) for s in written):
+        return whole
+    found: list[list[tuple[int, int]]] = [[] for _ in shape]
+    for stage in (state.stage[n] for n in readers):
+        for access in (a for a in stage.reads_in("whole") if a.tensor == tensor):
+            for d, index in enumerate(access.indices):
+                found[d].append(interval(index, dict(stage.iterators)))
+    box: list[tuple[int, int]] = []
+    for ranges, extent in zip(found, shape, strict=True):
+        low = max(0, min(a for a, _ in ranges))
+        box.append((low, min(extent - 1, max(b for _, b in ranges)) - low + 1))
+    return box
+
+
+def target_first(stage: Stage) -> list[str]:
+    """A stage's iterators: those of its target in the order of the indices, then the others."""
+    own = [n for i in stage.target.indices for n in names(i)]
+    return [*dict.fromkeys([*own, *(n for n, _ in stage.iterators)])]
+
+
+def reindex_cache_read(
+    state: LoopTree, tensor: str, memory: str, reader: str, occurrence: int, *, whole: bool
+) -> tuple[LoopTree, str]:
+    """A reader reads a copy of what it reads of a tensor, element by element of its iterators: of
+    those that move what it reads, and with `whole` of all that its result has. `occurrence`: as for
+    `cache_read`.
+
+    Raises:
+        HwgenError: H413, H414.
+    """
+    check_tensor(state, tensor)
+    stage = find_stage(state, reader)
+    if occurrence:
+        _check_occurrence(state, tensor, (reader,), occurrence)
+    places = [a for a in walk(stage.value) if isinstance(a, Access) and a.tensor == tensor]
+    reads = [*dict.fromkeys(places)] if not occurrence else [places[occurrence - 1]]
+    extents = dict(stage.iterators)
+    shape = state.tensor[tensor].shape
+    spans = [interval(i, extents) for i in reads[0].indices] if reads else []
+    inside = all(low >= 0 and high < e for (low, high), e in zip(spans, shape, strict=False))
+    called = any(b.stage == reader and b.tensorized for b in blocks(state.root))
+    if len(reads) != 1 or not inside or called:
+        raise refuse(
+            f"what {reader} reads of {tensor} cannot be laid out for it",
+            ", ".join(map(str, reads)) or "nothing",
+            "one access, inside the tensor, of a stage that has no call yet",
+            f"cache_read({tensor!r}, {memory!r})",
+        )
+    (read,) = reads
+    moving = {n for i in read.indices for n in names(i)}
+    moving |= {n for n, _ in stage.spatial} if whole else set()
+    used = [n for n in target_first(stage) if n in moving]
+    name = unique(f"{tensor}_{memory}", state.tensor)
+    iterators = tuple((f"{name}_{d}", extents[n]) for d, n in enumerate(used))
+    table = {n: Name(own) for n, (own, _) in zip(used, iterators, strict=True)}
+    target = Access(name, tuple(Name(n) for n, _ in iterators))
+    source = Access(tensor, tuple(substitute(i, table) for i in read.indices))
+    copy = Stage(name, iterators, target, "=", source, "copy")
+    own = Access(name, tuple(Name(n) for n in used))
+    value = replace_reads(stage.value, tensor, _at(occurrence, lambda _: own))
+    after = replace(stage, value=value)
+    stages: list[Stage] = []
+    for s in state.stages:
+        stages += [copy, after] if s is stage else [s]
+    held = Tensor(name, state.tensor[tensor].dtype, tuple(e for _, e in iterators), "intermediate")
+    made = replace(
+        state,
+        tensors=(*state.tensors, held),
+        stages=tuple(stages),
+        storages=(*state.storages, Storage(name, memory)),
+    )
+    return insert_nest(made, fresh_nest(made, copy), name), name
+
+
+def _copied(stage: Stage, target: str, source: str) -> Stage:
+    """A copy of what a stage writes, which now has another name; its loops in the order of the
+    tensor's dimensions."""
+    places = {n: d for d, i in enumerate(stage.target.indices) for n in names(i)}
+    spatial = sorted(stage.spatial, key=lambda x: places[x[0]])
+    made = {n: f"{target}_{places[n]}" for n, _ in spatial}
+    if len(set(made.values())) < len(made):
+        made = {n: f"{target}_{k}" for k, (n, _) in enumerate(spatial)}
+    indices = tuple(
+        substitute(i, {n: Name(x) for n, x in made.items()}) for i in stage.target.indices
+    )
+    iterators = tuple((made[n], e) for n, e in spatial)
+    return Stage(target, iterators, Access(target, indices), "=", Access(source, indices), "copy")
+
+
+def cache_write(
+    state: LoopTree, tensor: str, memory: str, dtype: str, readers: Sequence[str], called: str = ""
+) -> tuple[LoopTree, str]:
+    """The stage of a tensor writes to a memory instead, and a copy moves the result; `dtype`: in
+    which type the stage does, so that the copy narrows it ("" for the tensor's); `readers`: stages
+    that read what is in the memory; `called`: the name there ("" for the tensor's and memory's).
+
+    Raises:
+        HwgenError: H413, H414.
+    """
+    stage = find_stage(state, tensor)
+    if any(b.stage == tensor and b.tensorized for b in blocks(state.root)):
+        raise refuse(
+            f"{tensor} is tensorized",
+            "a call that writes it",
+            "stages whose loops are still free",
+            "cache first, tensorize last",
+        )
+    strangers = [n for n in readers if n not in {s.tensor for s in state.readers(tensor)}]
+    if strangers or (readers and dtype):
+        raise refuse(
+            f"{(strangers or readers)[0]} cannot read {tensor} in {memory}",
+            "another type there" if dtype else f"{strangers[0]} does not read {tensor}",
+            ", ".join(s.tensor for s in state.readers(tensor)) or "no reader",
+            f"cache_write({tensor!r}, {memory!r})",
+        )
+    result = state.tensor[tensor]
+    name = unique(called or f"{tensor}_{memory}", state.tensor)
+    moved = replace(stage, tensor=name, target=Access(name, stage.target.indices), over="")
+    if dtype:
+        moved = replace(moved, value=_before_cast(stage, result.dtype, dtype))
+    whole = covers(stage.target.indices, dict(stage.iterators), result.shape)
+    box = [(0, extent) for extent in result.shape]
+    copy = _copy(tensor, name, box) if whole else _copied(stage, tensor, name)
+    copy = replace(copy, over=stage.over)
+    if dtype:
+        copy = replace(copy, value=Cast(result.dtype, copy.value))
+    stages: list[Stage] = []
+    for s in state.stages:
+        if s.tensor in readers:
+            stages.append(_reading(s, tensor, lambda a: Access(name, a.indices)))
+        else:
+            stages += [moved, copy] if s.tensor == tensor else [s]
+    root = map_blocks(state.root, lambda b: replace(b, stage=name) if b.stage == tensor else b)
+    made = replace(
+        state,
+        tensors=(*state.tensors, Tensor(name, dtype or result.dtype, result.shape, "intermediate")),
+        stages=tuple(stages),
+        storages=(*state.storages, Storage(name, memory)),
+        root=root,
+    )
+    place = max(n for n, x in enumerate(root) if name in stages_of(x)) + 1
+    node = fresh_nest(made, copy)
+    return replace(made, root=(*root[:place], node, *root[place:])), name
+
+
+def _before_cast(stage: Stage, narrow: str, dtype: str) -> Expr:
+    """What a stage narrows, of a type."""
+    value = stage.value
+    if stage.reduces or not isinstance(value, Cast) or value.dtype != narrow or dtype == narrow:
+        raise refuse(
+            f"{stage.tensor} narrows nothing of type {dtype}",
+            str(stage),
+            f"a stage whose value is {narrow}(...), of another type inside",
+            f"cache_write({stage.tensor!r}, memory)",
+        )
+    return value.operand
+
+
+def set_scope(state: LoopTree, tensor: str, memory: str) -> LoopTree:
+    """Where a tensor lives; the caller's arrays stay where they are.
+
+    Raises:
+        HwgenError: H413, H414.
+    """
+    check_inner(state, tensor, "moved to another memory")
+    return state.with_storage(replace(state.storage[tensor], memory=memory))
+
+
+def check_inner(state: LoopTree, tensor: str, what: str) -> None:
+    """Raises:
+    HwgenError: H413 where a tensor is an array of the caller, H414.
+    """
+    check_tensor(state, tensor)
+    role = state.tensor[tensor].role
+    if role != "intermediate":
+        other = "cache_read" if role == "input" else "cache_write"
+        raise refuse(
+            f"{tensor} cannot be {what}",
+            f"{tensor} is an {role}: the caller's array",
+            "intermediates",
+            f"{other}({tensor!r}, memory) makes a copy that can",
+        )
+
+
+def prefetch(state: LoopTree, tensor: str, loop: str, distance: int) -> LoopTree:
+    """At the start of a loop's body, fetch what it will read of a tensor some iterations later.
+
+    Raises:
+        HwgenError: H413, H414.
+    """
+    check_tensor(state, tensor)
+    found = find_loop(state, loop)
+    check_not_tensorized(state, loop)
+    reads = {r.tensor for s in stages_of(found) for r in state.stage[s].reads}
+    if tensor not in reads:
+        raise refuse(
+            f"nothing inside {loop} reads {tensor}",
+            f"{loop} reads {', '.join(sorted(reads)) or 'nothing'}",
+            "a tensor that the loop reads",
+            "name a loop around a reader",
+        )
+    if not 1 <= distance < max(2, found.extent):
+        raise refuse(
+            f"{loop} does not run so far",
+            f"distance {distance}",
+            f"1..{max(1, found.extent - 1)}",
+            "a smaller distance",
+        )
+
+    def edit(x: Loop) -> tuple[Node, ...]:
+        rest = tuple(p for p in x.prefetches if p.tensor != tensor)
+        return (replace(x, prefetches=(*rest, Prefetch(tensor, distance))),)
+
+    return replace(state, root=replace_loop(state.root, loop, edit))
+
+
+def double_buffer(state: LoopTree, tensor: str, slots: int) -> LoopTree:
+    """Consecutive tiles of a tensor take turns in `slots` copies of its buffer.
+
+    Raises:
+        HwgenError: H413, H414.
+    """
+    check_inner(state, tensor, "double buffered")
+    if not 1 <= slots <= 64:
+        raise refuse(
+            f"{tensor} cannot have {slots} slots", str(slots), "1..64", "2 is double buffering"
+        )
+    return state.with_storage(replace(state.storage[tensor], slots=slots))
+
+
+def retain(state: LoopTree, tensor: str, loop: str) -> LoopTree:
+    """What the first iteration of a loop computes of a tensor stays for the others.
+
+    Raises:
+        HwgenError: H413, H414.
+    """
+    check_inner(state, tensor, "retained")
+    find_stage(state, tensor)
+    find_loop(state, loop)
+    mine = [s for s in state.sites if s.block.stage == tensor]
+    for site in mine:
+        if loop not in site.names:
+            raise refuse(
+                f"{loop} is not around {tensor}", loop, ", ".join(site.names) or "no loop is",
+                f"compute_at({tensor!r}, {loop!r}) first",
+            )  # fmt: skip
+        moved = [i for i, e in site.block.bindings if loop in names(e)]
+        if moved:
+            raise refuse(
+                f"{loop} computes another part of {tensor} in each iteration",
+                f"{moved[0]} = {site.block.binding[moved[0]]}",
+                "a loop whose iterations all compute the same",
+                "retain it over a loop that does not move it",
+            )
+    first = Binary("==", Name(loop), Const(0))
+
+    def once(block: Block) -> Block:
+        if block.stage != tensor or first in block.predicate:
+            return block
+        return replace(block, predicate=(*block.predicate, first))
+
+    return replace(state, root=map_blocks(state.root, once))
+
+
+def alias(state: LoopTree, hardware: HardwareSpec, tensor: str, of: str) -> LoopTree:
+    """A tensor is stored in the place of another, which nothing uses any more by then.
+
+    Raises:
+        HwgenError: H413, H414.
+    """
+    check_inner(state, tensor, "in the place of another")
+    check_inner(state, of, "the place of another")
+    if not hardware.units:
+        raise refuse(
+            f"{tensor} cannot be in the place of {of}",
+            f"{hardware.name}, whose processor allocates each buffer while it is in use",
+            "chips with units, whose buffers have fixed addresses",
+            f"compute_inline({of!r})",
+        )
+    place = of
+    while place and place != tensor:
+        place = state.storage[place].alias
+    if place == tensor:
+        raise refuse(
+            f"{tensor} would be in its own place", f"{of} in the place of {tensor}",
+            "another tensor", "alias the later one to the earlier",
+        )  # fmt: skip
+    return state.with_storage(replace(state.storage[tensor], alias=of))

@@ -1,0 +1,202 @@
+"""What every primitive needs: finding loops and blocks by name, and refusing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+
+from hwgen.errors import HwgenError
+from hwgen.polyhedral.tree.loop_tree import (
+    Block,
+    Loop,
+    LoopTree,
+    Node,
+    Site,
+    Stage,
+    blocks,
+    loops,
+    map_blocks,
+)
+from hwgen.polyhedral.tree.terms import apply
+from hwgen.spec.expression import Expr
+from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.suggest import suggestion
+
+
+def refuse(message: str, found: str, allowed: str, repair: str, code: str = "H413") -> HwgenError:
+    """The error of an edit that does not apply."""
+    return HwgenError(code, message, found=found, allowed=allowed, repair=repair)
+
+
+def _unknown(kind: str, name: str, known: Iterable[str], why: str = "") -> HwgenError:
+    names = list(known)
+    return HwgenError(
+        "H414",
+        f"no {kind} {name}",
+        found=why or name,
+        allowed=", ".join(names) or "none",
+        repair=suggestion(name, names) or f"name one of the {kind}s",
+    )
+
+
+def find_loop(state: LoopTree, name: str) -> Loop:
+    """A loop by name.
+
+    Raises:
+        HwgenError: H414 with what became of the loop, if it once existed.
+    """
+    if name not in state.loop:
+        raise _unknown("loop", name, state.loop, dict(state.gone).get(name, ""))
+    return state.loop[name]
+
+
+def find_stage(state: LoopTree, name: str) -> Stage:
+    """The stage that defines a tensor.
+
+    Raises:
+        HwgenError: H414.
+    """
+    if name not in state.stage:
+        why = f"{name} is an input: no stage computes it" if name in state.tensor else ""
+        raise _unknown("stage", name, state.stage, why or dict(state.gone).get(name, ""))
+    return state.stage[name]
+
+
+def check_tensor(state: LoopTree, name: str) -> None:
+    """Raises:
+    HwgenError: H414 where there is no such tensor.
+    """
+    if name not in state.tensor:
+        raise _unknown("tensor", name, state.tensor, dict(state.gone).get(name, ""))
+
+
+def check_memory(hardware: HardwareSpec, memory: str) -> None:
+    """Raises:
+    HwgenError: H414 where the chip has no such memory.
+    """
+    machine = hardware.processor
+    known = [m.name for m in (machine.workspaces if machine else ())]
+    known += [m.name for m in hardware.memories if m.kind != "offchip"]
+    known = list(dict.fromkeys(known))
+    if memory not in known:
+        raise HwgenError(
+            "H414",
+            f"no memory {memory}",
+            found=memory,
+            allowed=", ".join(known) or "none",
+            repair=suggestion(memory, known) or "name one of the chip's memories",
+        )
+
+
+def fresh(name: str, state: LoopTree) -> str:
+    """A loop name that neither exists nor ever did."""
+    taken = set(state.loop) | set(state.tensor) | set(dict(state.gone))
+    if name not in taken:
+        return name
+    number = 1
+    while f"{name}_{number}" in taken:
+        number += 1
+    return f"{name}_{number}"
+
+
+def check_plain(loop: Loop, what: str) -> None:
+    """Raises:
+    HwgenError: H413 where a loop is already run in a special way.
+    """
+    if loop.kind != "serial":
+        raise refuse(
+            f"{loop.name} is {loop.kind}; it cannot be {what}",
+            f"a loop of kind {loop.kind}",
+            "serial loops",
+            f"{what} the loop first, then make it {loop.kind}",
+        )
+
+
+def check_not_tensorized(state: LoopTree, name: str) -> None:
+    """Raises:
+    HwgenError: H413 where a loop is a part of an intrinsic's call.
+    """
+    for site in state.sites:
+        done = site.block.tensorized
+        if done is None or not done.loop:
+            continue
+        inside = site.names[site.names.index(done.loop) :]
+        if name in inside:
+            raise refuse(
+                f"{name} is inside a call of {done.intrinsic}",
+                f"loops {', '.join(inside)} of {site.block.name}",
+                "loops around the call",
+                "tensorize last",
+            )
+
+
+def substitute_loops(
+    nodes: tuple[Node, ...], bindings: Mapping[str, Expr], extents: Mapping[str, int]
+) -> tuple[Node, ...]:
+    """Every block under the nodes with loops replaced by expressions over new loops."""
+
+    def changed(block: Block) -> Block:
+        return replace(
+            block,
+            bindings=tuple((n, apply(e, bindings, extents)) for n, e in block.bindings),
+            predicate=tuple(apply(p, bindings, extents) for p in block.predicate),
+            store_predicate=None
+            if block.store_predicate is None
+            else apply(block.store_predicate, bindings, extents),
+        )
+
+    return map_blocks(nodes, changed)
+
+
+def add_predicate(nodes: tuple[Node, ...], condition: Expr) -> tuple[Node, ...]:
+    """Every block under the nodes runs only where the condition holds too."""
+
+    def changed(block: Block) -> Block:
+        if condition in block.predicate:
+            return block
+        return replace(block, predicate=(*block.predicate, condition))
+
+    return map_blocks(nodes, changed)
+
+
+def replace_loop(
+    nodes: tuple[Node, ...], name: str, edit: Callable[[Loop], tuple[Node, ...]]
+) -> tuple[Node, ...]:
+    """The tree with one loop replaced by what `edit` makes of it."""
+    result: list[Node] = []
+    for node in nodes:
+        match node:
+            case Loop() if node.name == name:
+                result += edit(node)
+            case Loop():
+                result.append(replace(node, body=replace_loop(node.body, name, edit)))
+            case Block():
+                result.append(node)
+    return tuple(result)
+
+
+def around(node: Node) -> tuple[str, ...]:
+    """Names of the loops of a node and inside it."""
+    return tuple(x.name for x in loops((node,)))
+
+
+def stages_of(node: Node) -> tuple[str, ...]:
+    """Stages with a block under a node."""
+    return tuple(dict.fromkeys(b.stage for b in blocks((node,))))
+
+
+def path(nodes: tuple[Node, ...], name: str) -> tuple[Loop, ...]:
+    """The loops from the root to a loop, itself included."""
+    for node in nodes:
+        if isinstance(node, Loop):
+            if node.name == name:
+                return (node,)
+            inner = path(node.body, name)
+            if inner:
+                return (node, *inner)
+    return ()
+
+
+def main_site(state: LoopTree, stage: str) -> Site:
+    """The block of a stage that computes (not its initialisation)."""
+    return next(s for s in state.sites if s.block.stage == stage and s.block.part != "init")

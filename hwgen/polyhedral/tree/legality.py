@@ -1,0 +1,517 @@
+"""Legality of a whole state: every value read is complete and right, whatever edits led here.
+
+Every tensor is defined by one stage, so a schedule is right exactly when, for some home of each
+tensor (a common prefix of the loops around its accesses),
+
+0. every instance is one of a point of its stage;
+1. whatever an instance reads was produced before it in the same iteration of the home;
+2. a reduction adds each contribution once per home iteration, after its initialisation and before
+   any reader there; in the iterators' order where it must;
+3. the home of an output, and of what nobody reads, is the whole kernel, and every element of it is
+   computed;
+4. loops that do not run in order carry no conflict on a tensor that lives outside them;
+5. where blocks run later than their own iterations, a slot is read to the end before another
+   iteration of the home takes it.
+
+The deepest such home is chosen. Nothing here looks at how a state was made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+
+from hwgen.errors import HwgenError
+from hwgen.polyhedral import isl
+from hwgen.polyhedral.tree.loop_tree import LoopTree, Site, Stage, covers
+from hwgen.polyhedral.tree.pipelines import check_shifts
+from hwgen.polyhedral.tree.relations import (
+    SEQUENTIAL,
+    Side,
+    before,
+    carried,
+    combining,
+    conjoin,
+    equal,
+    same,
+    shared,
+)
+from hwgen.polyhedral.tree.rolling import taken_too_early
+from hwgen.polyhedral.tree.terms import interval, isl_text
+from hwgen.spec.expression import Access, Name, substitute
+
+PRIME = "'"
+POINT = "''''"
+"""Suffix of a stage's own iterators, as distinct from its instances'."""
+
+Homes = Mapping[str, tuple[str, ...]]
+"""Per tensor that stages write: names of the loops around its home, outermost first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """What a schedule breaks: two instances, and why they must not stand so."""
+
+    reason: str
+    first: str
+    second: str
+
+    def __str__(self) -> str:
+        return f"{self.reason}: {self.first} and {self.second}"
+
+
+def check(state: LoopTree, depths: Mapping[str, int] | None = None) -> Homes:
+    """The home of every tensor that stages write; `depths` limits the loops around some.
+
+    Raises:
+        HwgenError: H411 a broken dependence, H412 a conflict between iterations that run at once;
+            both with two instances.
+    """
+    check_shifts(state)
+    for site in state.sites:
+        _check_inside(state, site)
+    homes: Homes = {}
+    for stage in state.stages:
+        homes[stage.tensor] = _home(state, stage, (depths or {}).get(stage.tensor, 99))
+    for site in state.sites:
+        _check_store(state, site)
+        _check_written(state, site)
+    _check_parallel(state, homes)
+    return homes
+
+
+def _home(state: LoopTree, stage: Stage, limit: int) -> tuple[str, ...]:
+    accesses = [s for s in state.sites if touches(state, s, stage.tensor)]
+    depth = min(limit, *(shared(accesses[0], s) for s in accesses), len(accesses[0].loops))
+    # What nobody reads is for later.
+    output = state.tensor[stage.tensor].role == "output" or not any(
+        touches(state, s, stage.tensor) for s in state.sites if s.block.stage != stage.tensor
+    )
+    found: Violation | None = None
+    for d in (0,) if output else range(depth, -1, -1):
+        found = (
+            violation(state, stage, d, output=output)
+            or overtaken(state, [stage.tensor], d)
+            or _reused(state, stage.tensor, d)
+        )
+        if found is None:
+            return accesses[0].names[:d]
+    assert found is not None
+    raise HwgenError(
+        "H411",
+        f"the schedule breaks a dependence on {stage.tensor}",
+        found=str(found),
+        allowed="every value complete before it is read, every contribution added once",
+        repair="keep the loops that carry this dependence outside and in order",
+    )
+
+
+def touches(state: LoopTree, site: Site, tensor: str) -> bool:
+    """Whether a block reads or writes a tensor."""
+    if site.block.stage == tensor:
+        return True
+    stage = state.stage[site.block.stage]
+    return any(
+        tensor in state.versions.get(r.tensor, (r.tensor,)) for r in stage.reads_in(site.block.part)
+    )
+
+
+def violation(state: LoopTree, stage: Stage, depth: int, *, output: bool) -> Violation | None:
+    """The first broken condition where a tensor's home is the outermost `depth` loops."""
+    writers = [s for s in state.sites if s.block.stage == stage.tensor]
+    compute = next(s for s in writers if s.block.part != "init")
+    init = next((s for s in writers if s.block.part == "init"), None)
+    found = _accumulation(state, compute, init, depth) if stage.reduces else None
+    if found is not None:
+        return found
+    if output:
+        found = _coverage(state, compute)
+    for reader in state.sites:
+        if found is None:
+            for access in state.stage[reader.block.stage].reads_in(reader.block.part):
+                if stage.tensor in state.versions.get(access.tensor, ()):
+                    found = found or _flow(state, compute, reader, access, depth)
+    return found
+
+
+def overtaken(state: LoopTree, tensors: Sequence[str], depth: int) -> Violation | None:
+    """A slot of tensors in the place of the first is taken again, by a tile as many further as
+    there are slots, before its last use; their home is the outermost `depth` loops."""
+    slots = state.place(tensors[0]).slots
+    users = [s for s in state.sites if any(touches(state, s, t) for t in tensors)]
+    if not depth or not any(s.block.shifts or s.block.band for s in users):
+        return None
+    for user, writer in product(users, users):
+        if writer.block.stage not in tensors:
+            continue
+        u, w = Side(state, user, "'"), Side(state, writer, "''")
+        ahead = f"{_tile(w, depth)} - ({_tile(u, depth)})"
+        pair = isl.some_pair(
+            f"{{ {u.tuple} -> {w.tuple} : "
+            + conjoin(u.domain, w.domain, [f"{ahead} >= {slots}", f"({ahead}) mod {slots} = 0"])
+            + f" and not {before(u, w)} }}"
+        )
+        if pair is not None:
+            further = _further(user, pair, depth)
+            return Violation(
+                f"{user.block.name} uses a tile of {tensors[0]} after {writer.block.name} has made "
+                f"the one {further} iterations later, and there are {slots} slots",
+                *_pair(pair, u.names, w.names),
+            )
+    return None
+
+
+def _reused(state: LoopTree, tensor: str, depth: int) -> Violation | None:
+    """An element is used after another has taken its place."""
+    found = taken_too_early(state, tensor, depth)
+    if found is None:
+        return None
+    user, writer, pair = found
+    return Violation(
+        f"{user.block.name} uses an element of {tensor} after {writer.block.name} has made another "
+        "in its place",
+        *_pair(pair, user.names, writer.names),
+    )
+
+
+def _tile(side: Side, depth: int) -> str:
+    """The number of the tile that an instance touches, of a tensor with this home."""
+    extents = [x.extent for x in side.site.loops[:depth]]
+    return " + ".join(f"{prod(extents[n + 1 :])}*{x}" for n, x in enumerate(side.names[:depth]))
+
+
+def _further(site: Site, pair: isl.Pair, depth: int) -> int:
+    """How many tiles further the second of two instances is."""
+    (_, first), (_, second) = pair
+    result = 0
+    for loop, a, b in zip(site.loops[:depth], first, second, strict=False):
+        result = result * loop.extent + b - a
+    return result
+
+
+def _domain(stage: Stage, suffix: str) -> list[str]:
+    return [f"0 <= {n}{suffix} < {e}" for n, e in stage.iterators]
+
+
+def _instance(stage: Stage, suffix: str) -> str:
+    return f"{stage.tensor}[{', '.join(n + suffix for n, _ in stage.iterators)}]"
+
+
+def _elements(stage: Stage, access: Access, suffix: str) -> list[str]:
+    rename = {n: Name(n + suffix) for n, _ in stage.iterators}
+    return [isl_text(substitute(i, rename)) for i in access.indices]
+
+
+def _bound(side: Side, suffix: str) -> list[str]:
+    """The stage's iterators, under a suffix, are what the instance binds them to."""
+    binding = side.block.binding
+    return [
+        f"{n}{suffix} = {side.own(binding[n])}" for n, _ in side.stage.iterators if n in binding
+    ]
+
+
+def _flow(
+    state: LoopTree, writer: Site, reader: Site, access: Access, depth: int
+) -> Violation | None:
+    """Everything that makes up a read element has run before, in the same home iteration."""
+    w, r = Side(state, writer, "'"), Side(state, reader, "''")
+    stage = w.stage
+    elements = equal(r.element(access), w.element(stage.target))
+    # Where no point is computed twice, one emptiness check decides.
+    late = isl.some_pair(
+        f"{{ {r.tuple} -> {w.tuple} : "
+        f"{conjoin(r.domain, w.domain, elements)} and not "
+        f"({conjoin(same(w, r, depth), [before(w, r, depth)])}) }}"
+    )
+    if late is None and _coverage(state, writer) is None:
+        return None
+    needed = (
+        f"{{ {r.tuple} -> {_instance(stage, POINT)} : "
+        + conjoin(
+            r.domain,
+            _domain(stage, POINT),
+            equal(r.element(access), _elements(stage, stage.target, POINT)),
+        )
+        + " }"
+    )
+    w = w.rejoined(shared(writer, reader))
+    ran = (
+        f"{{ {r.tuple} -> {_instance(stage, POINT)} : exists ({', '.join(w.names) or 'z'} : "
+        + conjoin(r.domain, w.domain, same(w, r, depth), [before(w, r, depth)], _bound(w, POINT))
+        + ") }"
+    )
+    missing = isl.some_pair(needed, ran)
+    if missing is None:
+        return None
+    reads, makes = _pair(missing, r.names, [n for n, _ in stage.iterators])
+    return Violation(f"{reads} reads {access.tensor} before what it needs has run", reads, makes)
+
+
+def _coverage(state: LoopTree, writer: Site) -> Violation | None:
+    """Every point of a stage runs."""
+    w = Side(state, writer, "'").rejoined(0)
+    stage = w.stage
+    ran = (
+        f"{{ {_instance(stage, POINT)} : exists ({', '.join(w.names) or 'z'} : "
+        + conjoin(w.domain, _bound(w, POINT))
+        + ") }"
+    )
+    whole = f"{{ {_instance(stage, POINT)} : {conjoin(_domain(stage, POINT))} }}"
+    missing = isl.some_point(whole, ran)
+    if missing is None:
+        return None
+    point = _point(missing, [n for n, _ in stage.iterators])
+    return Violation("a part of the stage never runs", point, f"no instance of {stage.tensor}")
+
+
+def _accumulation(
+    state: LoopTree, compute: Site, init: Site | None, depth: int
+) -> Violation | None:
+    """Each contribution once per home iteration, after the initialisation, before any reader."""
+    a, b = Side(state, compute, "'"), Side(state, compute, "''")
+    stage = a.stage
+    target = equal(a.element(stage.target), b.element(stage.target))
+    home = same(a, b, depth)
+    # The same point of the stage at two instances of one home iteration.
+    point = [f"{a.own(e)} = {b.own(e)}" for _, e in a.block.bindings]
+    different = (
+        "(" + " or ".join(f"{x} != {y}" for x, y in zip(a.names, b.names, strict=True)) + ")"
+    )
+    if a.names:
+        twice = isl.some_pair(
+            f"{{ {a.tuple} -> {b.tuple} : "
+            f"{conjoin(a.domain, b.domain, home, point, [different])} }}"
+        )
+        if twice is not None:
+            return Violation("one contribution is added twice", *_pair(twice, a.names, b.names))
+    if stage.ordered and (wrong := _misordered(a, b, depth)) is not None:
+        return wrong
+    if init is None:
+        first = [f"{a.own(a.block.binding[n])} = 0" for n, _ in stage.reduction]
+        late = isl.some_pair(
+            f"{{ {a.tuple} -> {b.tuple} : "
+            f"{conjoin(a.domain, b.domain, home, target, first)} and not "
+            f"({before(a, b, depth)} or ({conjoin(same(a, b, len(a.names)))})) }}"
+        )
+        if late is not None:
+            return Violation(
+                "the contribution that initialises comes late", *_pair(late, a.names, b.names)
+            )
+    else:
+        i = Side(state, init, "'''")
+        elements = equal(i.element(stage.target), b.element(stage.target))
+        late = isl.some_pair(
+            f"{{ {i.tuple} -> {b.tuple} : "
+            f"{conjoin(i.domain, b.domain, same(i, b, depth), elements)} and not "
+            f"{before(i, b, depth)} }}"
+        )
+        if late is not None:
+            return Violation(
+                "an initialisation comes after a contribution", *_pair(late, i.names, b.names)
+            )
+        started = (
+            f"{{ {b.tuple} : exists ({', '.join(i.names) or 'z'} : "
+            f"{conjoin(i.domain, b.domain, same(i, b, depth), elements)}) }}"
+        )
+        missing = isl.some_point(f"{{ {b.tuple} : {conjoin(b.domain)} }}", started)
+        if missing is not None:
+            point_text = _point(missing, b.names)
+            return Violation("a contribution has no initialisation", point_text, init.block.name)
+    return _early_readers(state, compute, depth)
+
+
+def _misordered(a: Side, b: Side, depth: int) -> Violation | None:
+    """Contributions to one element, each made from the last one, run in the iterators' order."""
+    stage = a.stage
+    target = equal(a.element(stage.target), b.element(stage.target))
+    mine, other = ([side.own(side.block.binding[n]) for n, _ in stage.reduction] for side in (a, b))
+    ways = [
+        conjoin(equal(mine[:n], other[:n]), [f"{mine[n]} < {other[n]}"]) for n in range(len(mine))
+    ]
+    if not ways:
+        return None
+    earlier = "(" + " or ".join(f"({w})" for w in ways) + ")"
+    pair = isl.some_pair(
+        f"{{ {a.tuple} -> {b.tuple} : "
+        f"{conjoin(a.domain, b.domain, same(a, b, depth), target, [earlier])} and not "
+        f"{before(a, b, depth)} }}"
+    )
+    if pair is None:
+        return None
+    first, second = _pair(pair, a.names, b.names)
+    return Violation(f"{second} takes its value from an earlier iteration", first, second)
+
+
+def _early_readers(state: LoopTree, compute: Site, depth: int) -> Violation | None:
+    """No contribution runs after a reader of its element in the same home iteration."""
+    w = Side(state, compute, "'")
+    for reader in state.sites:
+        r = Side(state, reader, "''")
+        for access in r.stage.reads_in(reader.block.part):
+            if w.stage.tensor not in state.versions.get(access.tensor, ()):
+                continue
+            elements = equal(r.element(access), w.element(w.stage.target))
+            late = isl.some_pair(
+                f"{{ {r.tuple} -> {w.tuple} : "
+                f"{conjoin(r.domain, w.domain, same(w, r, depth), elements)} and not "
+                f"{before(w, r, depth)} }}"
+            )
+            if late is not None:
+                reads, adds = _pair(late, r.names, w.names)
+                return Violation(f"{reads} reads {access.tensor} before all is added", reads, adds)
+    return None
+
+
+def _check_inside(state: LoopTree, site: Site) -> None:
+    """Every instance is one of a point of its stage."""
+    side = Side(state, site, "'")
+    binding, extents = site.block.binding, site.extents
+    for iterator, extent in side.stage.iterators:
+        if iterator not in binding:
+            continue
+        low, high = interval(binding[iterator], extents)
+        if low >= 0 and high < extent:
+            continue
+        value = side.own(binding[iterator])
+        outside = f"({value} < 0 or {value} >= {extent})"
+        strays = isl.some_point(f"{{ {side.tuple} : {conjoin(side.domain, [outside])} }}")
+        if strays is not None:
+            raise HwgenError(
+                "H411",
+                f"{site.block.name} runs where it has nothing to compute",
+                found=f"{_point(strays, side.names)}: {iterator} is not in 0..{extent - 1}",
+                allowed=f"instances within {iterator}: 0..{extent - 1}",
+                repair="a guard around the block",
+            )
+
+
+def _check_written(state: LoopTree, site: Site) -> None:
+    """Of a tensor that stages write in part, nothing else is read."""
+    side = Side(state, site, "'")
+    for access in side.stage.reads_in(site.block.part):
+        versions = [state.stage[t] for t in state.versions.get(access.tensor, ())]
+        shape = state.tensor[access.tensor].shape
+        whole = (covers(s.target.indices, dict(s.iterators), shape) for s in versions)
+        if not versions or any(whole):
+            continue
+        rank = ", ".join(f"e{d}" for d in range(len(access.indices)))
+        at = [f"e{d}" for d in range(len(access.indices))]
+        read = (
+            f"{{ [{rank}] : exists ({', '.join(side.names) or 'z'} : "
+            f"{conjoin(side.domain, equal(at, side.element(access)))}) }}"
+        )
+        written = "; ".join(
+            f"[{rank}] : exists ({', '.join(f'{n}{POINT}' for n, _ in s.iterators) or 'z'} : "
+            f"{conjoin(_domain(s, POINT), equal(at, _elements(s, s.target, POINT)))})"
+            for s in versions
+        )
+        stray = isl.some_point(read, f"{{ {written} }}")
+        if stray is not None:
+            raise HwgenError(
+                "H411",
+                f"{site.block.name} reads what nothing writes",
+                found=f"{access.tensor}[{', '.join(map(str, stray[1]))}]",
+                allowed="elements that a statement writes",
+                repair=f"compute {site.block.stage} at a loop of what reads it, as far as needed",
+            )
+
+
+def _check_store(state: LoopTree, site: Site) -> None:
+    """Where threads combine a reduction, one of them must store it."""
+    loops = combining(state, site)
+    predicate = site.block.store_predicate
+    if predicate is None or not loops:
+        return
+    side = Side(state, site, "'")
+    names = {f"{x.name}'" for x in loops}
+    outer = [n for n in side.names if n not in names]
+    inner = [n for n in side.names if n in names]
+    bounds = side.domain
+    whole = f"{{ [{', '.join(outer)}] : exists ({', '.join(inner)} : {conjoin(bounds)}) }}"
+    stored = (
+        f"{{ [{', '.join(outer)}] : exists ({', '.join(inner)} : "
+        f"{conjoin(bounds, [side.own(predicate)])}) }}"
+    )
+    missing = isl.some_point(whole, stored)
+    if missing is not None:
+        raise HwgenError(
+            "H411",
+            f"nobody stores {site.block.stage}",
+            found=f"no instance at which {predicate} holds, for example among "
+            f"{_point(missing, outer, site.block.stage)}",
+            allowed="a predicate that holds for at least one thread",
+            repair="let the thread of index zero store",
+        )
+
+
+def _check_parallel(state: LoopTree, homes: Homes) -> None:
+    """Iterations that may run at once do not touch what another one writes."""
+    at_once = [x for x in state.loop.values() if x.kind not in SEQUENTIAL]
+    for loop in at_once:
+        inside = [s for s in state.sites if loop.name in s.names]
+        written = dict.fromkeys(s.block.stage for s in inside)
+        for tensor in written:
+            if loop.name in homes[tensor]:
+                continue
+            for writer in (s for s in inside if s.block.stage == tensor):
+                if loop in combining(state, writer):
+                    continue
+                for other in inside:
+                    if touches(state, other, tensor):
+                        _check_conflict(state, loop.name, loop.kind, writer, other, tensor)
+
+
+def _check_conflict(
+    state: LoopTree, loop: str, kind: str, writer: Site, other: Site, tensor: str
+) -> None:
+    w, o = Side(state, writer, "'"), Side(state, other, "''")
+    depth = w.site.names.index(loop)
+    if shared(writer, other) <= depth:
+        return
+    accesses = [r for r in o.stage.reads_in(other.block.part) if r.tensor == tensor]
+    if other.block.stage == tensor:
+        accesses.append(o.stage.target)
+    for access in accesses:
+        clash = isl.some_pair(
+            f"{{ {w.tuple} -> {o.tuple} : "
+            + conjoin(
+                w.domain,
+                o.domain,
+                same(w, o, depth),
+                [f"{loop}' != {loop}''"],
+                equal(w.element(w.stage.target), o.element(access)),
+            )
+            + " }"
+        )
+        if clash is not None:
+            first, second = _pair(clash, w.names, o.names)
+            raise HwgenError(
+                "H412",
+                f"iterations of {loop} conflict, so it cannot be of kind {kind}",
+                found=f"{first} writes an element of {tensor} that {second} "
+                f"{'writes' if other.block.stage == tensor else 'reads'}",
+                allowed="a loop whose iterations touch different elements",
+                repair=f"another loop, or rfactor({tensor!r}, {loop!r})"
+                if loop in carried(state, writer)
+                else "another loop",
+            )
+
+
+def _pair(pair: isl.Pair, first: Sequence[str], second: Sequence[str]) -> tuple[str, str]:
+    """Two concrete instances, their dimensions named."""
+    (a, x), (b, y) = pair
+    return _show(a, first, x), _show(b, second, y)
+
+
+def _show(name: str, labels: Sequence[str], values: Sequence[int]) -> str:
+    """An instance as `name[loop=value, ...]`."""
+    pairs = (f"{label.rstrip(PRIME)}={v}" for label, v in zip(labels, values, strict=True))
+    return f"{name}[{', '.join(pairs)}]"
+
+
+def _point(point: isl.Point, labels: Sequence[str], name: str = "") -> str:
+    """One point, its dimensions named."""
+    found, values = point
+    return _show(name or found, labels, values)

@@ -1,0 +1,376 @@
+"""The state that primitives edit: what is computed (stages), in which order (a tree), and where
+the values live (storages). Immutable: an edit makes a new state, so undo is a list.
+
+A stage defines one tensor. The tree holds its blocks under loops; a block's `bindings` give the
+stage's iterators as functions of the loops around it, so that every loop runs from zero over a
+constant extent. One block instance runs for each point of its loops at which `predicate` holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal
+
+from hwgen.spec.expression import (
+    Access,
+    Binary,
+    Const,
+    Expr,
+    Name,
+    UpdateOp,
+    names,
+    replace_access,
+    walk,
+)
+
+Role = Literal["input", "output", "intermediate"]
+
+RUNNING = Access("<running>", ())
+"""In a stage's value: the last value of the element that the instance writes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A row-major array as stages index it; how it is stored is its `Storage`'s business."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    role: Role
+
+
+@dataclass(frozen=True)
+class Stage:
+    """`target op value` over `iterators` (name, extent), spatial ones first. An update starts from
+    the operation's neutral element. `start`: with `=`, what elements begin with that take new
+    values from their last ones (`RUNNING`), iteration by iteration in the iterators' order.
+    `kind`: what scheduling added it for. `seed`: the element of another tensor that a sum, or a
+    greatest or least element, starts from in the neutral one's place. `over`: the tensor of which
+    it keeps the elements that it does not write, in whose place it therefore is."""
+
+    tensor: str
+    iterators: tuple[tuple[str, int], ...]
+    target: Access
+    op: UpdateOp
+    value: Expr
+    kind: Literal["compute", "copy"] = "compute"
+    start: Const | None = None
+    seed: Access | None = None
+    over: str = ""
+
+    @property
+    def ordered(self) -> bool:
+        """Whether contributions must be made in the iterators' order."""
+        return self.start is not None
+
+    @property
+    def reduces(self) -> bool:
+        return self.op != "=" or self.ordered
+
+    @property
+    def spatial(self) -> tuple[tuple[str, int], ...]:
+        """Iterators that occur in the target's indices."""
+        used = {n for i in self.target.indices for n in names(i)}
+        return tuple(x for x in self.iterators if x[0] in used)
+
+    @property
+    def reduction(self) -> tuple[tuple[str, int], ...]:
+        spatial = self.spatial
+        return tuple(x for x in self.iterators if self.reduces and x not in spatial)
+
+    @cached_property
+    def reads(self) -> tuple[Access, ...]:
+        """Distinct accesses of the value, in order of appearance."""
+        found = (n for n in walk(self.value) if isinstance(n, Access) and n != RUNNING)
+        return tuple(dict.fromkeys(found))
+
+    def reads_in(self, part: str) -> tuple[Access, ...]:
+        """What the instances of a part read: an initialisation, what sums start from."""
+        seed = () if self.seed is None else (self.seed,)
+        return {"init": seed, "update": self.reads}.get(part, (*self.reads, *seed))
+
+    @property
+    def spelt(self) -> Expr:
+        """The value with the target where it reads that element's last value."""
+        return replace_access(self.value, RUNNING, self.target)
+
+    def __str__(self) -> str:
+        return f"{self.target} {self.op} {self.spelt}"
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """Where and how a tensor is kept. `memory` "" is the caller's array (inputs, outputs) or the
+    chip's default for intermediates.
+
+    `layout`: the storage's dimensions as expressions over `d0, d1, ...` (the tensor's indices),
+    row-major, or () for the tensor's own. `aligns`: (axis, factor, offset): the stride of the axis
+    is the least that holds the data and equals `offset` modulo `factor` (elements). `slots`: copies
+    of a tile alive at once. `bank`, `address`: fixed by hand, else chosen. `alias`: the tensor in
+    whose place it is, whose storage then is its own.
+    """
+
+    tensor: str
+    memory: str = ""
+    layout: tuple[Expr, ...] = ()
+    aligns: tuple[tuple[int, int, int], ...] = ()
+    slots: int = 1
+    bank: int | None = None
+    address: int | None = None
+    alias: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Prefetch:
+    """Fetch what the loop's body will read of a tensor `distance` iterations later."""
+
+    tensor: str
+    distance: int
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """`for name in 0 ..< extent`. `kind`: "serial", or a loop kind of the chip (`parallel`,
+    `vectorize`, `unroll`, or a thread index to which it is bound). `combines`: iterations of this
+    kind may carry a reduction; the chip then combines what each contributed."""
+
+    name: str
+    extent: int
+    body: tuple[Node, ...]
+    kind: str = "serial"
+    combines: bool = False
+    pragmas: tuple[tuple[str, int | str], ...] = ()
+    prefetches: tuple[Prefetch, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Tensorized:
+    """The loops from `loop` inwards ("" for none) run as one call of an intrinsic. `iterators`: the
+    intrinsic's iterator and the loop that it replaces ("" for a unit one); `operands`: the
+    intrinsic's operand and the access (over the stage's iterators) that it stands for. Several
+    intrinsics, parted by spaces, share the work of a stage on units; both are empty then."""
+
+    intrinsic: str
+    loop: str
+    iterators: tuple[tuple[str, str], ...] = ()
+    operands: tuple[tuple[str, Access], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Instances of a stage. `part`: "whole" (an update that initialises at its first
+    contribution), or one of the two after `decompose_reduction`. `store_predicate`: which of the
+    instances that hold the same result write it. `shifts`: by loop around it, how many iterations
+    later than its own it runs; `lag`: how many later in the order of the loops of `band`, over the
+    ends of all but the outermost. `copy`: which, of several blocks for one part, in lowering."""
+
+    stage: str
+    part: Literal["whole", "init", "update"]
+    bindings: tuple[tuple[str, Expr], ...]
+    predicate: tuple[Expr, ...] = ()
+    store_predicate: Expr | None = None
+    tensorized: Tensorized | None = None
+    shifts: tuple[tuple[str, int], ...] = ()
+    band: tuple[str, ...] = ()
+    lag: int = 0
+    copy: str = ""
+
+    @property
+    def name(self) -> str:
+        """Unique in a state."""
+        if self.copy:
+            return f"{self.stage}_{self.copy}"
+        return f"{self.stage}_init" if self.part == "init" else self.stage
+
+    @property
+    def binding(self) -> dict[str, Expr]:
+        return dict(self.bindings)
+
+
+Node = Loop | Block
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A block with the loops around it, outermost first, and its place among its siblings at
+    every level (one more than loops)."""
+
+    block: Block
+    loops: tuple[Loop, ...]
+    places: tuple[int, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(x.name for x in self.loops)
+
+    @property
+    def extents(self) -> dict[str, int]:
+        return {x.name: x.extent for x in self.loops}
+
+    @property
+    def delays(self) -> tuple[int, ...]:
+        """Of each loop, how many iterations later than its own the block runs, its band apart."""
+        shifts = dict(self.block.shifts)
+        return tuple(shifts.get(n, 0) for n in self.names)
+
+    @property
+    def start(self) -> int | None:
+        """The place of its band's outermost loop, which must be around it; None without a band."""
+        return self.names.index(self.block.band[0]) if self.block.band else None
+
+
+@dataclass(frozen=True)
+class LoopTree:
+    """One schedule of one workload. `stages` in an order in which each reads only earlier ones."""
+
+    name: str
+    tensors: tuple[Tensor, ...]
+    stages: tuple[Stage, ...]
+    root: tuple[Node, ...]
+    storages: tuple[Storage, ...]
+    groups: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    gone: tuple[tuple[str, str], ...] = ()
+
+    @cached_property
+    def tensor(self) -> dict[str, Tensor]:
+        return {t.name: t for t in self.tensors}
+
+    @cached_property
+    def stage(self) -> dict[str, Stage]:
+        return {s.tensor: s for s in self.stages}
+
+    @cached_property
+    def storage(self) -> dict[str, Storage]:
+        return {s.tensor: s for s in self.storages}
+
+    @cached_property
+    def sites(self) -> tuple[Site, ...]:
+        """Every block, in textual order."""
+        return tuple(sites(self.root))
+
+    @cached_property
+    def site(self) -> dict[str, Site]:
+        return {s.block.name: s for s in self.sites}
+
+    @cached_property
+    def loop(self) -> dict[str, Loop]:
+        """Every loop by name, in textual order."""
+        return {x.name: x for x in loops(self.root)}
+
+    @cached_property
+    def extents(self) -> dict[str, int]:
+        return {n: x.extent for n, x in self.loop.items()}
+
+    @cached_property
+    def versions(self) -> dict[str, tuple[str, ...]]:
+        """By tensor, itself and those of which it keeps elements."""
+        found: dict[str, tuple[str, ...]] = {}
+        for stage in self.stages:
+            found[stage.tensor] = (stage.tensor, *found.get(stage.over, ()))
+        return found
+
+    def readers(self, tensor: str) -> tuple[Stage, ...]:
+        return tuple(s for s in self.stages if any(r.tensor == tensor for r in s.reads_in("whole")))
+
+    def place(self, tensor: str) -> Storage:
+        """The storage that a tensor has, or that of the tensor in whose place it is."""
+        found = self.storage[tensor]
+        while found.alias in self.storage:
+            found = self.storage[found.alias]
+        return found
+
+    def memory(self, tensor: str) -> str:
+        """The memory that a tensor is kept in; "" for the caller's array."""
+        return self.storage[tensor].memory if tensor in self.storage else ""
+
+    def with_storage(self, storage: Storage) -> LoopTree:
+        rest = tuple(s for s in self.storages if s.tensor != storage.tensor)
+        return replace(self, storages=(*rest, storage))
+
+
+def loops(nodes: tuple[Node, ...]) -> Iterator[Loop]:
+    """Every loop under the nodes, in textual order."""
+    for node in nodes:
+        if isinstance(node, Loop):
+            yield node
+            yield from loops(node.body)
+
+
+def blocks(nodes: tuple[Node, ...]) -> Iterator[Block]:
+    """Every block under the nodes, in textual order."""
+    for node in nodes:
+        match node:
+            case Block():
+                yield node
+            case Loop():
+                yield from blocks(node.body)
+
+
+def alone(node: Node) -> Block | None:
+    """The only block under a node; None where there are several."""
+    while isinstance(node, Loop):
+        if len(node.body) != 1:
+            return None
+        (node,) = node.body
+    return node
+
+
+def sites(
+    nodes: tuple[Node, ...], around: tuple[Loop, ...] = (), places: tuple[int, ...] = ()
+) -> Iterator[Site]:
+    """Every block under the nodes with its path."""
+    for place, node in enumerate(nodes):
+        match node:
+            case Block():
+                yield Site(node, around, (*places, place))
+            case Loop():
+                yield from sites(node.body, (*around, node), (*places, place))
+
+
+def map_loops(
+    nodes: tuple[Node, ...], edit: Callable[[Loop], tuple[Node, ...]]
+) -> tuple[Node, ...]:
+    """Every loop replaced by what `edit` makes of it, inner loops first."""
+    result: list[Node] = []
+    for node in nodes:
+        match node:
+            case Block():
+                result.append(node)
+            case Loop():
+                result += edit(replace(node, body=map_loops(node.body, edit)))
+    return tuple(result)
+
+
+def map_blocks(nodes: tuple[Node, ...], edit: Callable[[Block], Node | None]) -> tuple[Node, ...]:
+    """Every block replaced by what `edit` makes of it (None: dropped); loops left empty go."""
+    result: list[Node] = []
+    for node in nodes:
+        match node:
+            case Block():
+                changed = edit(node)
+                if changed is not None:
+                    result.append(changed)
+            case Loop():
+                body = map_blocks(node.body, edit)
+                if body:
+                    result.append(replace(node, body=body))
+    return tuple(result)
+
+
+def covers(indices: Sequence[Expr], extents: Mapping[str, int], shape: Sequence[int]) -> bool:
+    """Whether indices, over iterators of these extents, take every element of an array once."""
+    plain = [i.name for i in indices if isinstance(i, Name)]
+    return len(set(plain)) == len(plain) and all(
+        extents[i.name] == e if isinstance(i, Name) else (i, e) == (Const(0), 1)
+        for i, e in zip(indices, shape, strict=True)
+    )
+
+
+def conjunction(conditions: tuple[Expr, ...]) -> Expr | None:
+    """All of the conditions as one; None where there is none."""
+    result: Expr | None = None
+    for condition in conditions:
+        result = condition if result is None else Binary("and", result, condition)
+    return result

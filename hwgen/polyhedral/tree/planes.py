@@ -1,0 +1,102 @@
+"""A wide integer as planes of narrower ones: what calls cannot move in one piece leaves in parts.
+
+Plane `q` of a value is `narrow(value >> q * bits)`; the value is the sum of its planes, all but the
+last of them without their sign, each times `2 ** (q * bits)`. No bit is lost, whatever the value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from hwgen.polyhedral.tree.build import unique
+from hwgen.polyhedral.tree.copies import cache_write
+from hwgen.polyhedral.tree.edit import check_tensor, find_stage, refuse, stages_of
+from hwgen.polyhedral.tree.loop_tree import LoopTree, Stage, Storage, Tensor
+from hwgen.polyhedral.tree.placement import fresh_nest
+from hwgen.spec.expression import DTYPES, Access, Binary, Cast, Const, Expr, Name, add, multiply
+from hwgen.spec.typecheck import integer_range, is_float
+
+
+def narrower(wide: str, narrow: str) -> bool:
+    """Whether values of a type have planes of another."""
+    signed = all(not is_float(t) and integer_range(t)[0] < 0 for t in (wide, narrow))
+    return signed and DTYPES[narrow] < DTYPES[wide]
+
+
+def parts_of(value: Expr, wide: str, narrow: str) -> tuple[Expr, ...]:
+    """The planes of a value, the lowest first."""
+    bits = 8 * DTYPES[narrow]
+    count = DTYPES[wide] // DTYPES[narrow]
+    moved = [Binary(">>", value, Const(q * bits)) if q else value for q in range(count)]
+    return tuple(Cast(narrow, x) for x in moved)
+
+
+def whole_of(planes: Sequence[Expr], wide: str, narrow: str) -> Expr:
+    """The value of which these are the planes."""
+    span = 1 << 8 * DTYPES[narrow]
+    *low, top = (Cast(wide, p) for p in planes)
+    unsigned = [Binary("%", add(p, Const(span)), Const(span)) for p in low]
+    total: Expr = Const(0)
+    for place, part in enumerate([*unsigned, top]):
+        total = add(total, multiply(part, Const(span**place)))
+    return total
+
+
+def plane_names(tensor: str, wide: str, narrow: str, taken: Iterable[str]) -> tuple[str, ...]:
+    """What the tensor before it is parted is called, and its planes."""
+    used = set(taken)
+    planes = (f"{tensor}_plane{q}" for q in range(DTYPES[wide] // DTYPES[narrow]))
+    return tuple(unique(n, used) for n in (f"{tensor}_whole", *planes))
+
+
+def planes(state: LoopTree, tensor: str, dtype: str) -> tuple[LoopTree, tuple[str, ...]]:
+    """The stage of a tensor computes another one, which is parted into planes of a type; the tensor
+    is put together from them.
+
+    Raises:
+        HwgenError: H413, H414.
+    """
+    check_tensor(state, tensor)
+    stage = find_stage(state, tensor)
+    wide = state.tensor[tensor].dtype
+    if dtype not in DTYPES or not narrower(wide, dtype):
+        raise refuse(
+            f"{tensor} has no planes of type {dtype}",
+            f"{wide} {tensor}",
+            "signed integers narrower than the tensor's",
+            f"cache_write({tensor!r}, memory)",
+        )
+    whole, *names = plane_names(tensor, wide, dtype, state.tensor)
+    made, _ = cache_write(state, tensor, "", "", (), whole)
+    copy = made.stage[tensor]
+    if copy.over:
+        raise refuse(
+            f"{tensor} is written in parts",
+            str(stage),
+            "a stage that writes all of its tensor",
+            f"cache_write({tensor!r}, memory)",
+        )
+    shape = made.tensor[tensor].shape
+    added: list[Stage] = []
+    for q, name in enumerate(names):
+        iterators = tuple((f"{name}_{d}", e) for d, e in enumerate(shape))
+        indices = tuple(Name(n) for n, _ in iterators)
+        part = parts_of(Access(whole, indices), wide, dtype)[q]
+        added.append(Stage(name, iterators, Access(name, indices), "=", part))
+    reads = [Access(name, copy.target.indices) for name in names]
+    joined = replace(copy, value=whole_of(reads, wide, dtype), kind="compute")
+    made = replace(
+        made,
+        tensors=(*made.tensors, *(Tensor(n, dtype, shape, "intermediate") for n in names)),
+        storages=(*made.storages, *(Storage(n) for n in names)),
+        stages=tuple(
+            x for s in made.stages for x in ([*added, joined] if s.tensor == tensor else [s])
+        ),
+    )
+    place = next(n for n, x in enumerate(made.root) if tensor in stages_of(x))
+    for stage in added:
+        node = fresh_nest(made, stage)
+        made = replace(made, root=(*made.root[:place], node, *made.root[place:]))
+        place += 1
+    return made, (whole, *names)

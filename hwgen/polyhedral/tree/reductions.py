@@ -1,0 +1,245 @@
+"""Primitives on reductions: decompose_reduction, rfactor, set_store_predicate."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hwgen.polyhedral.tree.build import unique
+from hwgen.polyhedral.tree.edit import (
+    find_loop,
+    find_stage,
+    main_site,
+    refuse,
+    replace_loop,
+    stages_of,
+)
+from hwgen.polyhedral.tree.loop_tree import (
+    Block,
+    Loop,
+    LoopTree,
+    Node,
+    Site,
+    Stage,
+    Storage,
+    Tensor,
+    conjunction,
+    map_blocks,
+)
+from hwgen.polyhedral.tree.placement import fresh_nest
+from hwgen.polyhedral.tree.relations import carried
+from hwgen.polyhedral.tree.terms import apply, simplify
+from hwgen.spec.expression import Access, Call, Const, Expr, Name, UpdateOp, names, substitute
+from hwgen.spec.typecheck import integer_range, is_float
+
+
+def neutral(op: UpdateOp, dtype: str) -> Const:
+    """The element that an update starts from."""
+    if op in ("+=", "="):
+        return Const(0.0 if is_float(dtype) else 0)
+    if is_float(dtype):
+        return Const(float("-inf") if op == "max=" else float("inf"))
+    low, high = integer_range(dtype)
+    return Const(low if op == "max=" else high)
+
+
+def beginning(stage: Stage, dtype: str) -> Const | Access:
+    """What the elements of a reduction start from."""
+    if stage.seed is not None:
+        return stage.seed
+    return neutral(stage.op, dtype) if stage.start is None else stage.start
+
+
+def _reduction_site(state: LoopTree, tensor: str, what: str) -> tuple[Stage, Site]:
+    stage = find_stage(state, tensor)
+    if not stage.reduces:
+        raise refuse(
+            f"{tensor} cannot be {what}",
+            f"{stage} adds nothing up",
+            "stages with +=, max= or min=",
+            "name the stage of a reduction",
+        )
+    site = main_site(state, tensor)
+    if site.block.part != "whole" or site.block.tensorized is not None:
+        raise refuse(
+            f"{tensor} cannot be {what}",
+            "its initialisation is already apart" if site.block.part != "whole" else "tensorized",
+            "a reduction that still initialises itself",
+            f"{what} it first",
+        )
+    return stage, site
+
+
+def decompose_reduction(state: LoopTree, tensor: str, loop: str) -> tuple[LoopTree, str]:
+    """The initialisation becomes a block of its own, just before a loop.
+
+    Raises:
+        HwgenError: H413, H414.
+    """
+    stage, site = _reduction_site(state, tensor, "decomposed")
+    find_loop(state, loop)
+    if loop not in site.names:
+        raise refuse(
+            f"{loop} is not around {tensor}",
+            loop,
+            ", ".join(site.names),
+            "a loop of the reduction",
+        )
+    depth = site.names.index(loop)
+    node = _initialisation(state, stage, site, depth)
+
+    def changed(block: Block) -> Block:
+        return replace(block, part="update") if block.stage == tensor else block
+
+    updated = replace(state, root=map_blocks(state.root, changed))
+    root = replace_loop(updated.root, loop, lambda x: (node, x))
+    return replace(updated, root=root), f"{tensor}_init"
+
+
+def _initialisation(state: LoopTree, stage: Stage, site: Site, depth: int) -> Node:
+    """A nest over the elements that the loops from `depth` inwards write."""
+    spatial = {n for n, _ in stage.spatial}
+    used = {n for i, e in site.block.bindings if i in spatial for n in names(e)}
+    taken = set(state.loop)
+    bindings: dict[str, Expr] = {}
+    made: list[tuple[str, int]] = []
+    extents = state.extents
+    for loop in site.loops[depth:]:
+        if loop.name in used:
+            name = unique(f"{loop.name}_init", taken)
+            taken.add(name)
+            made.append((name, loop.extent))
+            extents = extents | {name: loop.extent}
+            bindings[loop.name] = Name(name)
+    inner = {x.name for x in site.loops[depth:]}
+    outside = {x.name for x in site.loops[:depth]}
+    known = (inner & used) | outside
+    banded = bool(site.block.band) and outside.issuperset(site.block.band)
+    block = Block(
+        stage.tensor,
+        "init",
+        tuple((i, apply(e, bindings, extents)) for i, e in site.block.bindings if i in spatial),
+        tuple(apply(p, bindings, extents) for p in site.block.predicate if set(names(p)) <= known),
+        shifts=tuple((n, k) for n, k in site.block.shifts if n in outside),
+        band=site.block.band if banded else (),
+        lag=site.block.lag if banded else 0,
+    )
+    node: Node = block
+    for name, extent in reversed(made):
+        node = Loop(name, extent, (node,))
+    return node
+
+
+def rfactor(state: LoopTree, tensor: str, loop: str, axis: int) -> tuple[LoopTree, str]:
+    """A reduction loop becomes a dimension of a partial result, which is then reduced.
+
+    Raises:
+        HwgenError: H413, H414.
+    """
+    stage, site = _reduction_site(state, tensor, "factored")
+    if stage.ordered:
+        raise refuse(
+            f"{tensor} cannot be factored",
+            f"{stage} takes each value from the last one, in order",
+            "stages with +=, max= or min=, whose order is free",
+            "split and reorder the loops of the elements instead",
+        )
+    found = find_loop(state, loop)
+    carriers = carried(state, site)
+    spatial = {n for n, _ in stage.spatial}
+    mixed = {n for i, e in site.block.bindings if i in spatial for n in names(e)} & carriers
+    if loop not in carriers or loop in mixed:
+        raise refuse(
+            f"{loop} does not carry the reduction of {tensor} alone",
+            f"{loop}",
+            ", ".join(n for n in site.names if n in carriers - mixed) or "no loop does",
+            "split the reduction's loop and factor one of its parts",
+        )
+    if found.kind != "serial":
+        raise refuse(
+            f"{loop} is {found.kind}", loop, "a serial loop", "rfactor first, then bind the loops"
+        )
+    rank = len(stage.target.indices)
+    if not 0 <= axis <= rank:
+        raise refuse(f"{tensor} has no place {axis}", str(axis), f"0..{rank}", "axis=0")
+    others = [x for x in site.loops if x.name in carriers and x.name != loop]
+    dtype = state.tensor[tensor].dtype
+    bindings = {i: e for i, e in site.block.bindings if i not in spatial}
+    value: Expr = substitute(stage.value, bindings)
+    guards = [p for p in site.block.predicate if set(names(p)) & carriers]
+    stray = [p for p in guards if not set(names(p)) <= carriers]
+    if stray or mixed:
+        raise refuse(
+            f"{tensor} cannot be factored at {loop}",
+            f"{stray[0] if stray else 'a fused loop'} mixes the reduction with other loops",
+            "loops that carry the reduction alone",
+            "rfactor before fusing",
+        )
+    condition = conjunction(tuple(guards))
+    if condition is not None:
+        value = Call("select", (condition, value, neutral(stage.op, dtype)))
+    name = unique(f"{tensor}_rf", state.tensor)
+    indices = list(stage.target.indices)
+    indices.insert(axis, Name(loop))
+    shape = list(state.tensor[tensor].shape)
+    shape.insert(axis, found.extent)
+    factored = Stage(
+        name,
+        (*stage.spatial, (loop, found.extent), *((x.name, x.extent) for x in others)),
+        Access(name, tuple(indices)),
+        stage.op,
+        value,
+    )
+    last = Stage(
+        tensor,
+        (*stage.spatial, (loop, found.extent)),
+        stage.target,
+        stage.op,
+        Access(name, tuple(indices)),
+    )
+    made = replace(
+        state,
+        tensors=(*state.tensors, Tensor(name, dtype, tuple(shape), "intermediate")),
+        storages=(*state.storages, Storage(name)),
+        stages=tuple(x for s in state.stages for x in ([factored, last] if s == stage else [s])),
+    )
+
+    def changed(block: Block) -> Block:
+        if block.stage != tensor:
+            return block
+        kept = [(i, e) for i, e in block.bindings if i in spatial]
+        kept += [(n, Name(n)) for n in (loop, *(x.name for x in others))]
+        predicate = tuple(p for p in block.predicate if p not in guards)
+        return replace(block, stage=name, bindings=tuple(kept), predicate=predicate)
+
+    made = replace(made, root=map_blocks(state.root, changed))
+    node = fresh_nest(made, last)
+    top = made.site[name].loops
+    if top:
+        place = next(n for n, x in enumerate(made.root) if name in stages_of(x)) + 1
+        made = replace(made, root=(*made.root[:place], node, *made.root[place:]))
+    return made, name
+
+
+def set_store_predicate(state: LoopTree, tensor: str, condition: Expr) -> LoopTree:
+    """Only the instances for which a condition over loops holds write the result.
+
+    Raises:
+        HwgenError: H413, H414.
+    """
+    find_stage(state, tensor)
+    site = main_site(state, tensor)
+    strangers = [n for n in names(condition) if n not in site.names]
+    if strangers:
+        raise refuse(
+            f"{strangers[0]} is not a loop around {tensor}",
+            str(condition),
+            ", ".join(site.names) or "no loop is",
+            "a condition over the loops around the block",
+        )
+    condition = simplify(condition, state.extents)
+
+    def changed(block: Block) -> Block:
+        ours = block.stage == tensor and block.part != "init"
+        return replace(block, store_predicate=condition) if ours else block
+
+    return replace(state, root=map_blocks(state.root, changed))

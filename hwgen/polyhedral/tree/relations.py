@@ -1,0 +1,163 @@
+"""Relations between the instances of a state's blocks, as isl text.
+
+An instance of a block is a point of the loops around it. The two sides of a relation use their
+loops' names with primes behind them, which user's names and isl's words never have, so that one
+text can speak of both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from hwgen.polyhedral.tree.loop_tree import Block, Loop, LoopTree, Site, Stage
+from hwgen.polyhedral.tree.rejoin import rejoined
+from hwgen.polyhedral.tree.terms import isl_text
+from hwgen.spec.expression import Access, Expr, Name, names, substitute
+
+
+@dataclass(frozen=True)
+class Side:
+    """A block's instances under renamed loops."""
+
+    state: LoopTree
+    site: Site
+    suffix: str
+
+    @property
+    def block(self) -> Block:
+        return self.site.block
+
+    @property
+    def stage(self) -> Stage:
+        return self.state.stage[self.block.stage]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(f"{n}{self.suffix}" for n in self.site.names)
+
+    @property
+    def times(self) -> tuple[str, ...]:
+        """When an instance runs, by loop: iterations of it."""
+        pairs = zip(self.names, self.site.delays, strict=True)
+        return tuple(f"{n} + {later}" if later else n for n, later in pairs)
+
+    def time(self, start: int, stop: int) -> str:
+        """When an instance runs in the loops from one to before another, as one number: iterations
+        of the last of them."""
+        loops, lag = self.site.loops, self.site.delays[start]
+        end = start + 1
+        if self.site.start == start:
+            end, lag = start + len(self.block.band), self.block.lag
+        inside = [x.extent for x in loops[start : max(end, stop)]]
+        terms = [
+            f"{prod(inside[n + 1 :])}*{name}"
+            for n, name in enumerate(self.names[start : max(end, stop)])
+        ]
+        linear = f"{' + '.join(terms)} + {lag * prod(inside[end - start :])}"
+        further = prod(inside[stop - start :])
+        return f"floor(({linear})/{further})" if further > 1 else f"({linear})"
+
+    @property
+    def tuple(self) -> str:
+        return f"{self.block.name}[{', '.join(self.names)}]"
+
+    def own(self, expr: Expr) -> str:
+        """An expression over loops, as text over this side's names."""
+        return isl_text(substitute(expr, {n: Name(f"{n}{self.suffix}") for n in self.site.names}))
+
+    @property
+    def domain(self) -> list[str]:
+        """Conditions under which an instance runs."""
+        result = [
+            f"0 <= {n} < {x.extent}" for n, x in zip(self.names, self.site.loops, strict=True)
+        ]
+        result += [self.own(p) for p in self.block.predicate]
+        if self.block.store_predicate is not None and not combining(self.state, self.site):
+            result.append(self.own(self.block.store_predicate))
+        return result
+
+    def iterators(self) -> dict[str, Expr]:
+        return self.block.binding
+
+    def element(self, access: Access) -> list[str]:
+        """Indices of an access at an instance."""
+        return [self.own(substitute(i, self.block.binding)) for i in access.indices]
+
+    def rejoined(self, depth: int) -> Side:
+        """The same instances with split loops as one, from a depth inwards, under divisions.
+
+        To project two loops out of `floor((8 f + g) / 15)` takes isl very long; one loop `x` in
+        their place, of which nothing but `8 f + g` is ever used, takes no time.
+        """
+        return replace(self, site=rejoined(self.site, depth))
+
+
+def combining(state: LoopTree, site: Site) -> tuple[Loop, ...]:
+    """Loops that are run by threads although they carry the block's own reduction."""
+    if site.block.part == "init" or state.stage[site.block.stage].ordered:
+        return ()
+    carriers = carried(state, site)
+    return tuple(x for x in site.loops if x.name in carriers and x.combines)
+
+
+SEQUENTIAL = ("serial", "unroll")
+"""Kinds of loops whose iterations run one after the other."""
+
+
+def carried(state: LoopTree, site: Site) -> frozenset[str]:
+    """Names of the loops that a block's reduction iterators depend on."""
+
+    stage = state.stage[site.block.stage]
+    inside = dict(site.block.bindings)
+    return frozenset(n for i, _ in stage.reduction if i in inside for n in names(inside[i]))
+
+
+def shared(a: Site, b: Site) -> int:
+    """How many loops two blocks have in common."""
+    count = 0
+    for x, y, p, q in zip(a.loops, b.loops, a.places, b.places, strict=False):
+        if x.name != y.name or p != q:
+            break
+        count += 1
+    return count
+
+
+def same(a: Side, b: Side, depth: int) -> list[str]:
+    """Both instances lie in the same iteration of the outermost `depth` loops."""
+    return [f"{x} = {y}" for x, y in zip(a.names[:depth], b.names[:depth], strict=True)]
+
+
+def before(a: Side, b: Side, depth: int = 0) -> str:
+    """Condition: an instance of `a` runs before one of `b`, the outermost `depth` loops equal."""
+    common = shared(a.site, b.site)
+    starts = [x.site.start for x in (a, b) if x.site.start is not None]
+    start = min([common, *starts])
+    outside = min(depth, start)
+    for mine, other in zip(a.site.delays[:outside], b.site.delays[:outside], strict=True):
+        if mine != other:
+            return "0 = 0" if mine < other else "0 = 1"
+    mine, other = (list(x.times[:start]) for x in (a, b))
+    if start < common:
+        mine.append(a.time(start, common))
+        other.append(b.time(start, common))
+    at = equal(mine, other)
+    ways: list[str] = []
+    for d in range(outside, len(at)):
+        ways.append(" and ".join([*at[outside:d], f"{mine[d]} < {other[d]}"]))
+    if a.site.places[common] < b.site.places[common]:
+        ways.append(" and ".join(at[outside:]) or "0 = 0")
+    if not ways:
+        return "0 = 1"
+    return "(" + " or ".join(f"({w})" for w in ways) + ")"
+
+
+def equal(left: Sequence[str], right: Sequence[str]) -> list[str]:
+    """Each is what the other side's is, as far as both go."""
+    return [f"{a} = {b}" for a, b in zip(left, right, strict=False)]
+
+
+def conjoin(*parts: Sequence[str]) -> str:
+    """Conditions joined; a true one where there is none."""
+    return " and ".join(c for part in parts for c in part) or "0 = 0"

@@ -1,0 +1,99 @@
+"""Sums of floats that read backwards: right at the flags that users compile with."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import hwgen
+from hwgen.codegen.processor.program import Assign, nodes
+from hwgen.codegen.processor.workarounds import around_functions
+from hwgen.folders import FOLDER_VARIABLE
+from hwgen.model.c_compiler import have_compiler
+from hwgen.model.native import run_native
+from hwgen.schedule import Schedule
+from hwgen.spec.expression import Access
+from hwgen.spec.grammar import parse_expression
+from tests.unit.codegen_processor import samples
+
+COMPILERS = [
+    # The second may have no library for threads.
+    (name, flags)
+    for name, flags in (("gcc", ""), ("clang", "-fno-openmp"))
+    if shutil.which(name)
+]
+
+
+def backwards(statement: str, dtype: str) -> Schedule:
+    tensors = {"x": f"{dtype}[16]", "y": f"{dtype}[1]"}
+    workload = hwgen.Workload(
+        "backwards", tensors=tensors, compute=[{"do": statement, "loops": {"k": 16}}]
+    )
+    s = Schedule(workload, samples.cpu())
+    _, inner = s.split("k", factor=4)
+    s.unroll(inner)
+    return s
+
+
+@pytest.mark.skipif(not COMPILERS, reason="no C compiler")
+@pytest.mark.parametrize("compiler", COMPILERS)
+@pytest.mark.parametrize("level", ["-O2", "-O3"])
+def test_a_sum_that_reads_backwards(
+    compiler: tuple[str, str], level: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CC", compiler[0])
+    monkeypatch.setenv("CFLAGS", f"{level} {compiler[1]}")
+    monkeypatch.setenv(FOLDER_VARIABLE, "")
+    s = backwards("y[0] += x[15 - k]", "float32")
+    x = np.exp2(np.arange(16)).astype(np.float32)
+    outputs = run_native(samples.source(s), s.workload, {"x": x}, s.hardware)
+    assert outputs["y"][0] == 65535
+
+
+@pytest.mark.skipif(not have_compiler(), reason="no C compiler")
+def test_a_tile_of_sums_that_read_backwards(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CFLAGS", "-O3")
+    monkeypatch.setenv(FOLDER_VARIABLE, "")
+    workload = hwgen.Workload(
+        "tile",
+        tensors={"x": "float32[16]", "w": "float32[4]", "y": "float32[4]"},
+        compute=[{"do": "y[j] += x[15 - k] * w[j]", "loops": {"k": 16, "j": 4}}],
+    )
+    s = Schedule(workload, samples.cpu())
+    s.split("k", factor=4)
+    x, w = np.exp2(np.arange(16)).astype(np.float32), np.arange(4, dtype=np.float32)
+    outputs = run_native(samples.source(s), s.workload, {"x": x, "w": w}, s.hardware)
+    np.testing.assert_array_equal(outputs["y"], 65535 * w)
+
+
+@pytest.mark.parametrize(
+    ("statement", "dtype", "guarded"),
+    [
+        ("y[0] += x[15 - k]", "float32", True),
+        ("y[0] += x[15 - k] * x[k]", "float64", True),
+        ("y[0] += x[k]", "float32", False),
+        ("y[0] += x[15 - k]", "int32", False),
+        ("y[0] max= x[15 - k]", "float32", False),
+    ],
+)
+def test_only_such_sums_are_guarded(statement: str, dtype: str, guarded: bool) -> None:
+    program = samples.program(backwards(statement, dtype))
+    before, after = around_functions(program)
+    assert bool(before) == bool(after) == guarded
+    text = samples.source(backwards(statement, dtype)).text
+    assert text.count("#pragma GCC push_options") == text.count("pop_options") == guarded
+    assert text.count("#if") == text.count("#endif")
+
+
+@pytest.mark.parametrize(("index", "guarded"), [("(k + 3) % 4", True), ("k % 4", False)])
+def test_a_ring_ends_elsewhere(index: str, guarded: bool) -> None:
+    program = samples.program(backwards("y[0] += x[k]", "float32"))
+    start, step = (
+        n for n in nodes(program.body) if isinstance(n, Assign) and n.target.tensor == "y"
+    )
+    ring = replace(step, value=Access("x", (parse_expression(index),)))
+    before, _ = around_functions(replace(program, body=(start, ring)))
+    assert bool(before) == guarded
