@@ -124,3 +124,12 @@ def test_python_says_the_same() -> None:
     with pytest.raises(HwgenError) as caught:
         hwgen.build(loaded, "vta", dtypes={"T": "int8"})
     assert caught.value.code == "H050"
+
+
+def test_a_failure_of_a_campaign_says_the_types() -> None:
+    from hwgen.spec.find import find_spec, find_workload
+    from hwgen.verify.campaign import Runner
+    from hwgen.verify.strategies import Case
+
+    runner = Runner(find_spec("vta"), find_workload("relu"), dtypes={"T": "int16"})
+    assert "--dtype T=int16" in runner.command(Case())
