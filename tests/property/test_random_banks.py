@@ -17,6 +17,7 @@ from hwgen.verify.chips.draw import random_chip
 from hwgen.verify.chips.draws import Pick, Tape
 from hwgen.verify.chips.suited import workload_for
 from tests.property.oracle import judge
+from tests.sampling import EVERYTHING
 from tests.unit.timing.test_banks import agree
 from tests.unit.timing.test_banks import judge as judge_ports
 
@@ -39,7 +40,7 @@ def drawn(seed: int) -> tuple[HardwareSpec, Workload, KernelProgram] | None:
         return None
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(10 if EVERYTHING else 3))
 def test_random_chips_with_banks(seed: int) -> None:
     for number in range(TRIES):
         found = drawn(1000 * number + seed)

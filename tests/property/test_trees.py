@@ -23,6 +23,8 @@ ROOT = Path(__file__).resolve().parents[2]
 EDGES = (16, 3, 4)
 """Of the matrix unit's tiles: its calls take whole loops, parts of them, and tails."""
 SEEDS = 40
+"""Schedules in which what is missing must be found."""
+DRAWN = 24
 """Schedules of one test."""
 BLOCKS = 50 if EVERYTHING else 1
 
@@ -35,7 +37,7 @@ def npu(seed: int) -> HardwareSpec:
 @pytest.mark.parametrize("block", range(BLOCKS))
 def test_random_trees(block: int) -> None:
     found: Counter[str] = Counter()
-    for seed in range(SEEDS * block, SEEDS * (block + 1)):
+    for seed in range(DRAWN * block, DRAWN * (block + 1)):
         case = drawn(seed, npu(seed))
         engine = "both" if seed % 8 == 0 else "python"
         try:
@@ -43,12 +45,12 @@ def test_random_trees(block: int) -> None:
         except FindingError as finding:
             pytest.fail(f"seed {seed}: {finding}\n{case.data}\n{case.script()}")
     assert set(found) <= {"", *PHYSICAL, *LACKING}
-    assert found[""] >= 0.6 * SEEDS, found
+    assert found[""] >= 0.6 * DRAWN, found
 
 
 def test_random_trees_behind_a_host() -> None:
     """Blocks that run later have conditions there, and loops are not cut for them."""
-    for seed in range(SEEDS):
+    for seed in range(DRAWN):
         chip = behind_a_host(EDGES[seed % len(EDGES)])
         case = drawn(seed, chip)
         try:

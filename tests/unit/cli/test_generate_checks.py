@@ -26,11 +26,14 @@ Compile = Callable[..., Compilation]
 def breaking(name: str, workload: str) -> Compile:
     """The compiler, but for a mutation of the programs of one workload."""
     original = pipeline.compile_kernel
+    known: dict[str, Compilation] = {}
 
     def compile_kernel(
         given: Workload, hardware: HardwareSpec, *, options: SearchOptions
     ) -> Compilation:
-        made = original(given, hardware, options=options)
+        if given.name not in known:
+            known[given.name] = original(given, hardware, options=options)
+        made = known[given.name]
         if given.name != workload:
             return made
         (mutation,) = [m for m in mutations(hardware) if m.name == name]
