@@ -1,4 +1,4 @@
-"""`list`: the chips and workloads that a bare name reaches."""
+"""`list`: the chips and workloads that a name reaches."""
 
 from __future__ import annotations
 
@@ -56,18 +56,18 @@ def show(*, as_json: bool) -> None:
 
 
 def entries(kind: Kind) -> tuple[Entry, ...]:
-    """All files of a kind that a bare name reaches, by name."""
-    return tuple(_entry(path) for path in named_files(kind))
+    """All files of a kind that a name reaches."""
+    return tuple(_entry(name, path) for name, path in named_files(kind).items())
 
 
-def _entry(path: Path) -> Entry:
+def _entry(name: str, path: Path) -> Entry:
     try:
         data = read_document(path).data
     except HwgenError as problem:
         first = problem.diagnostic
-        return Entry(path.stem, "", path, f"{first.code}: {first.message}")
+        return Entry(name, "", path, f"{first.code}: {first.message}")
     text = data.get("description") if isinstance(data, dict) else None
-    return Entry(path.stem, " ".join(text.split()) if isinstance(text, str) else "", path, "")
+    return Entry(name, " ".join(text.split()) if isinstance(text, str) else "", path, "")
 
 
 def _plain(found: tuple[Entry, ...]) -> list[dict[str, str]]:

@@ -93,9 +93,11 @@ def files_in(folders: Sequence[Path]) -> tuple[Path, ...]:
     return tuple(found[stem] for stem in sorted(found))
 
 
-def named_files(kind: Kind) -> tuple[Path, ...]:
-    """All files of a kind that a bare name reaches, by name; those found here are relative."""
-    return _with_those_here(kind, spec_folders() if kind == "spec" else workload_folders())
+def named_files(kind: Kind) -> dict[str, Path]:
+    """All files of a kind that a name reaches, by that, those in folders last; those found here are
+    relative."""
+    folders = spec_folders() if kind == "spec" else workload_folders()
+    return {p.stem: p for p in _with_those_here(kind, folders)} | _nested(folders, kind)
 
 
 def nearest_workloads(spec: Path) -> tuple[Path, ...]:
@@ -174,13 +176,12 @@ def _find(text: str, kind: Kind, folders: Sequence[Path], others: Sequence[Path]
     )
 
 
-def _nested(folders: Sequence[Path], kind: Kind) -> list[str]:
-    """What is found as FOLDER/NAME, sorted."""
-    inside = [inner for folder in folders for inner in folder.iterdir() if inner.is_dir()]
-    found = {
-        f"{inner.name}/{path.stem}"
-        for inner in inside
-        for path in files_in([inner])
-        if _kind(path) == kind
-    }
-    return sorted(found)
+def _nested(folders: Sequence[Path], kind: Kind) -> dict[str, Path]:
+    """What is found as FOLDER/NAME, by that; an earlier folder hides a later one's."""
+    found: dict[str, Path] = {}
+    for folder in folders:
+        for inner in sorted(folder.iterdir()):
+            for path in files_in([inner]) if inner.is_dir() else ():
+                if _kind(path) == kind:
+                    found.setdefault(f"{inner.name}/{path.stem}", path)
+    return dict(sorted(found.items()))

@@ -64,7 +64,7 @@ def differs(workload: Workload, inputs: dict[str, Array], outputs: dict[str, Arr
 
 
 @every_kernel
-def test_the_executor_agrees_with_the_reference(chip: Path, workload: Path) -> None:
+def test_the_simulator_agrees_with_the_reference(chip: Path, workload: Path) -> None:
     c = compiled(chip, workload)
     examine_nest(c, draw_inputs(c.workload, 1))
     assert c.cycles >= c.bound > 0

@@ -17,6 +17,10 @@ CHIP = "name: mine\ndescription: A chip. Its second sentence.\nmemories: {}\n"
 Text = pytest.CaptureFixture[str]
 
 
+def _is_workload(path: Path) -> bool:
+    return "compute:" in path.read_text(encoding="utf-8")
+
+
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder, the current one."""
@@ -32,7 +36,8 @@ def test_all_that_comes_with_hwgen_is_shown_from_anywhere(capsys: Text) -> None:
         ("chips", "hw_specs", find_spec),
         ("workloads", "workloads", find_workload),
     ):
-        files = sorted((ROOT / folder).glob("*.yaml"))
+        inner = sorted((ROOT / folder).glob("*/*.yaml"))
+        files = [*sorted((ROOT / folder).glob("*.yaml")), *(p for p in inner if _is_workload(p))]
         assert [Path(e["file"]) for e in made[kind]] == files
         for e in made[kind]:
             assert list(e) == ["name", "description", "where", "file"]
@@ -55,9 +60,9 @@ def test_the_text_has_a_line_for_each(here: Path, capsys: Text) -> None:
     assert words["gemm"] == f"Mine {Path('workloads/gemm.yaml')}"
     assert words["matmul"] == "c = a . b in float32 with hwgen"
     assert not {"compose", "broken"} & set(words)
-    assert len(lines) == 2 + 1 + sum(
-        len(list((ROOT / folder).glob("*.yaml"))) for folder in ("hw_specs", "workloads")
-    )
+    assert words["quantised/conv2d"].endswith("with hwgen")
+    given = [*(ROOT / "hw_specs").glob("*.yaml"), *(ROOT / "workloads").rglob("*.yaml")]
+    assert len(lines) == 2 + 1 + len(given)
     assert max(map(len, lines)) <= 120
 
 
