@@ -14,8 +14,8 @@ from hwgen.spec.find import Kind, named_files
 from hwgen.spec.shown import first_sentence
 from hwgen.spec.source import read_document
 
-WIDTH = 72
-"""Of a description, in characters."""
+WIDTH = 90
+"""Of a name and a description, in characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +32,10 @@ class Entry:
         """Its path from here, or that it came with hwgen."""
         return "with hwgen" if self.file.is_absolute() else str(self.file)
 
-    @property
-    def line(self) -> str:
+    def line(self, width: int) -> str:
         """What it is, in one line: the description's first sentence, without its asides."""
         sentence = self.error or first_sentence(self.description)
-        return textwrap.shorten(sentence, WIDTH, placeholder=" ...")
+        return textwrap.shorten(sentence, width, placeholder=" ...")
 
 
 def show(*, as_json: bool) -> None:
@@ -48,11 +47,12 @@ def show(*, as_json: bool) -> None:
         return
     everything = (*chips, *workloads)
     names = max((len(e.name) for e in everything), default=0)
-    lines = max((len(e.line) for e in everything), default=0)
+    width = WIDTH - names
+    lines = max((len(e.line(width)) for e in everything), default=0)
     for title, found in (("chips", chips), ("workloads", workloads)):
         typer.echo(title)
         for e in found:
-            typer.echo(f"  {e.name:<{names}}  {e.line:<{lines}}  {e.where}")
+            typer.echo(f"  {e.name:<{names}}  {e.line(width):<{lines}}  {e.where}")
 
 
 def entries(kind: Kind) -> tuple[Entry, ...]:

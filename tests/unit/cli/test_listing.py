@@ -87,4 +87,4 @@ def test_a_file_that_cannot_be_read_says_why(here: Path, capsys: Text) -> None:
     ],
 )
 def test_a_line_is_the_first_sentence(text: str, line: str) -> None:
-    assert Entry("x", text, Path("x.yaml"), "").line == line
+    assert Entry("x", text, Path("x.yaml"), "").line(72) == line
