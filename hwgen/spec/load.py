@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from hwgen.errors import HwgenError
+from hwgen.spec.declared import DeclaredIntrinsic, with_intrinsics
 from hwgen.spec.fields import validate
 from hwgen.spec.find import SIGNS, Kind, find_spec, find_workload
 from hwgen.spec.findings import Findings
@@ -14,8 +15,13 @@ from hwgen.spec.source import Document, from_python, read_document
 from hwgen.spec.workload import Workload
 
 
-def load_hardware(path: Path | str, parameters: Mapping[str, int] | None = None) -> HardwareSpec:
-    """Read a chip from a YAML or JSON file; `parameters` replace the file's defaults.
+def load_hardware(
+    path: Path | str,
+    parameters: Mapping[str, int] | None = None,
+    intrinsics: Sequence[DeclaredIntrinsic] = (),
+) -> HardwareSpec:
+    """Read a chip from a YAML or JSON file; `parameters` replace the file's defaults, `intrinsics`
+    are added to the file's.
 
     A text may be a bare name too: of a file here or in hw_specs/, or of a chip that comes with
     hwgen.
@@ -24,7 +30,7 @@ def load_hardware(path: Path | str, parameters: Mapping[str, int] | None = None)
         HwgenError: H00x to H03x and H1xx, with file, line and field.
     """
     found = find_spec(path) if isinstance(path, str) else path
-    return _hardware(read_document(found), parameters or {})
+    return _hardware(with_intrinsics(read_document(found), intrinsics), parameters or {})
 
 
 def parse_hardware(
