@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from hwgen.pipeline import compile_kernel
     from hwgen.schedule import Schedule
     from hwgen.scripting import compile_schedule
+    from hwgen.spec.declared import intrinsic
     from hwgen.spec.load import load_hardware, load_workload
     from hwgen.spec.load import make_workload as Workload  # noqa: N812
 
@@ -26,6 +27,7 @@ __all__ = [
     "compile_kernel",
     "compile_nest",
     "compile_schedule",
+    "intrinsic",
     "load_hardware",
     "load_workload",
 ]
@@ -39,6 +41,7 @@ _HOMES = {
     "compile_kernel": ("hwgen.pipeline", "compile_kernel"),
     "compile_nest": ("hwgen.nest_pipeline", "compile_nest"),
     "compile_schedule": ("hwgen.scripting", "compile_schedule"),
+    "intrinsic": ("hwgen.spec.declared", "intrinsic"),
     "load_hardware": ("hwgen.spec.load", "load_hardware"),
     "load_workload": ("hwgen.spec.load", "load_workload"),
 }

@@ -110,6 +110,9 @@ def _read(value: object, wanted: Any, schedule: Edited) -> Argument:
             pass  # A truth value is no number here.
         case str() if str in options:
             return schedule.name(value)
+        case list() | tuple() if Sequence[int | None] in options:
+            numbers = cast("Sequence[object]", value)
+            return tuple(_read(part, int | None, schedule) for part in numbers)
         case list() | tuple() if Sequence[str] in options:
             parts = cast("Sequence[object]", value)
             return tuple(cast("str", _read(part, str, schedule)) for part in parts)
@@ -130,6 +133,8 @@ def _shown(value: object) -> str:
 
 def _handles(result: object, schedule: Edited) -> object:
     match result:
+        case Handle():
+            return result
         case str():
             handle = Handle(result)
             handle.edit, handle.schedule = schedule.last_edit(), schedule

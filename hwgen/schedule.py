@@ -1,50 +1,30 @@
 """`hwgen.Schedule`: a workload's schedule, edited by primitives that are legal or refused.
 
-Every edit makes a new state, which is checked as a whole before it is taken: dependences, homes of
-buffers, loops that run at once. A refused edit leaves the schedule as it was.
+Besides the primitives it has the words that other scheduling languages use for them. Each becomes
+primitives, so that `trace` shows these alone, and scripts know no others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
-from copy import copy
-from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Any
+import sys
+from collections.abc import Sequence
+from math import prod
+from typing import TYPE_CHECKING, overload
 
-from hwgen.arguments import Handle, check_affine, parse_layout, parsed, primitive
-from hwgen.errors import HwgenError, Location
-from hwgen.polyhedral import isl
-from hwgen.polyhedral.tree import copies, layouts, loop_edits, pipelines, placement, reductions
-from hwgen.polyhedral.tree.build import build_state, check_whole
-from hwgen.polyhedral.tree.edit import check_memory, check_tensor, find_loop, refuse
-from hwgen.polyhedral.tree.legality import Homes
-from hwgen.polyhedral.tree.loop_tree import LoopTree
-from hwgen.polyhedral.tree.planes import planes
-from hwgen.polyhedral.tree.render import buffer_text, render
-from hwgen.polyhedral.tree.seeds import start_from
-from hwgen.polyhedral.tree.tensorize import tensorize
-from hwgen.polyhedral.tree.visibility import resolve
-from hwgen.script import PRIMITIVES, Argument, Edit, line_of, read, write
-from hwgen.spec.hardware import HardwareSpec
-from hwgen.spec.processor import LoopKind, Processor
-from hwgen.spec.shown import Printed
-from hwgen.spec.suggest import suggestion
-from hwgen.spec.workload import Workload
+from hwgen.arguments import primitive
+from hwgen.following import follow
+from hwgen.polyhedral.tree.edit import find_stage, refuse
+from hwgen.primitives import Primitives
+from hwgen.stage_view import StageView
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+VIRTUAL_THREAD = "vthread"
+"""A coordinate that no chip needs to have: such a loop runs inside of a thread."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """A state, the edit that led to it, and what the check found out about it."""
-
-    state: LoopTree
-    resolved: LoopTree
-    homes: Homes
-    edit: Edit | None
-
-
-class Schedule(Printed):
+class Schedule(Primitives):
     """A schedule of a workload for a chip. Loops and tensors are named by strings that stay valid
     until an edit replaces them; primitives return the names of what they make.
 
@@ -54,547 +34,145 @@ class Schedule(Printed):
     >>> print(s)
     """
 
-    def __init__(
-        self,
-        workload: Workload,
-        hardware: HardwareSpec,
-        resident: Mapping[str, str] | None = None,
-    ) -> None:
-        """Each statement gets a nest of its own, in textual order. `resident`: the memories of
-        inputs that are on the chip already, and of outputs that stay there.
+    # What there is, in other words
+
+    def __getitem__(self, tensor: str | StageView) -> StageView:
+        """One stage: `s["c"].split("i", factor=32)` knows loop `i` of the stage, whatever its name
+        in the whole schedule.
 
         Raises:
-            HwgenError: H410.
+            HwgenError: H414 where nothing has this name.
         """
-        self.workload = workload
-        self.hardware = hardware
-        if not hardware.units:
-            check_whole(workload)
-        state = build_state(workload, resident)
-        self._deferred, self._blamed = False, -1
-        with isl.bounded():
-            self._steps = [_Step(state, *resolve(state, hardware), None)]
-
-    # What there is
+        name = self.name(str(tensor))
+        if name not in dict(self.state.groups):
+            find_stage(self.state, name)
+        return StageView(self, name)
 
     @property
-    def state(self) -> LoopTree:
-        """The present state (immutable)."""
-        return self._steps[-1].state
-
-    @property
-    def resolved(self) -> LoopTree:
-        """The present state with a memory for every intermediate."""
-        return self._steps[-1].resolved
-
-    @property
-    def homes(self) -> Mapping[str, tuple[str, ...]]:
-        """Per tensor that stages write, the loops around the place where its buffer lives."""
-        return MappingProxyType(self._steps[-1].homes)
-
-    def loops(self, tensor: str = "") -> tuple[str, ...]:
-        """All loops in textual order, or those around the block of one stage."""
-        wanted = self.name(tensor)
-        return placement.loops_of(self.state, wanted) if wanted else tuple(self.state.loop)
-
-    def buffers(self) -> tuple[str, ...]:
-        """Every tensor that the schedule reads or writes."""
-        return tuple(t.name for t in self.state.tensors)
-
-    def extent(self, loop: str) -> int:
-        """How often a loop runs.
-
-        Raises:
-            HwgenError: H414.
-        """
-        return find_loop(self.state, self.name(loop)).extent
-
-    def describe(self, tensor: str) -> str:
-        """One line about a tensor's buffer.
-
-        Raises:
-            HwgenError: H414.
-        """
-        wanted = self.name(tensor)
-        check_tensor(self.state, wanted)
-        return buffer_text(self.resolved, wanted, self._steps[-1].homes)
-
-    def __str__(self) -> str:
-        return render(self.resolved, self._steps[-1].homes)
-
-    def brief(self) -> str:
-        return f"{self.workload.name} on {self.hardware.name}: {len(self.edits())} edits"
-
-    # History
-
-    def undo(self) -> None:
-        """Take back the last edit; nothing happens where there is none.
-
-        Of a batch whose parts are not legal alone, all is taken back.
-        """
-        steps = self._steps[:-1]
-        while steps:
-            last = steps[-1]
-            try:
-                with isl.bounded():
-                    resolved, homes = resolve(last.state, self.hardware)
-            except HwgenError:
-                steps = steps[:-1]
-                continue
-            self._steps = [*steps[:-1], _Step(last.state, resolved, homes, last.edit)]
-            return
-
-    def trace(self) -> str:
-        """The edits so far, as a script that `replay` understands."""
-        return write(self.edits())
-
-    def copy(self) -> Schedule:
-        """The same schedule, to be edited apart."""
-        made = copy(self)
-        made._steps = [*self._steps]
-        return made
-
-    def edits(self) -> list[Edit]:
-        """The edits so far, as data."""
-        return [s.edit for s in self._steps if s.edit is not None]
-
-    def replay(self, script: str, file: str = "script") -> Schedule:
-        """Apply a script's edits after those already made; none of them where one is refused.
-
-        Raises:
-            HwgenError: H418 where the text is no script; what the primitives raise.
-        """
-        self._blamed = -1
-        try:
-            with self.batch():
-                read(script, file, self._call)
-        except HwgenError as error:
-            if self._blamed < 0:
-                raise
-            raise error.at(Location(file, line_of(script, self._blamed), 1)) from None
+    def mod(self) -> Self:
+        """The schedule itself, which prints as its loops."""
         return self
 
-    @contextmanager
-    def batch(self) -> Generator[None, None, None]:
-        """Check the edits made inside once, at the end; all are taken back where one is refused.
+    def show(self) -> None:
+        """Print the buffers and loops."""
+        sys.stdout.write(f"{self}\n")
 
-        What counts is the schedule at the end: an edit that broke it may be mended by a later one.
-
-        Raises:
-            HwgenError: of the edit from which on the schedule is refused so.
-        """
-        before, outer = list(self._steps), self._deferred
-        self._deferred = True
-        try:
-            yield
-            if not outer and self._steps[-1] is not before[-1]:
-                self._settle(before)
-        except BaseException:
-            self._steps = before
-            raise
-        finally:
-            self._deferred = outer
-
-    def _settle(self, before: Sequence[_Step]) -> None:
-        """Check what a batch made: only its end, and backwards from there where that is refused."""
-        made = [s for s in self._steps if not any(s is old for old in before)] or self._steps[-1:]
-        with isl.bounded():
-            try:
-                resolved, homes = resolve(made[-1].state, self.hardware)
-            except HwgenError as error:
-                self._blamed, refused = len(made) - 1, error
-                for number in reversed(range(len(made) - 1)):
-                    try:
-                        resolve(made[number].state, self.hardware)
-                        break
-                    except HwgenError as earlier:
-                        if earlier.code != error.code:
-                            break
-                        self._blamed, refused = number, earlier
-                raise refused from None
-        self._steps[-1] = _Step(made[-1].state, resolved, homes, made[-1].edit)
-
-    def _call(
-        self, name: str, arguments: list[Argument], keywords: dict[str, Argument]
-    ) -> tuple[str, ...]:
-        if name not in PRIMITIVES:
-            raise HwgenError(
-                "H418",
-                f"no primitive {name}",
-                found=name,
-                allowed=", ".join(PRIMITIVES),
-                repair=suggestion(name, PRIMITIVES) or "name one of the primitives",
-            )
-        method: Callable[..., Any] = getattr(self, name)
-        method(*arguments, **keywords)
-        return self.last_edit().results
-
-    def last_edit(self) -> Edit:
-        """The edit made last; there must be one."""
-        edit = self._steps[-1].edit
-        assert edit is not None
-        return edit
-
-    def name(self, text: str) -> str:
-        """The plain name of a loop or tensor.
+    def get_block(self, name: str) -> str:
+        """The stage that computes a tensor.
 
         Raises:
-            HwgenError: H414 where the edit that made it was undone: another may have the name now.
+            HwgenError: H414.
         """
-        if not isinstance(text, Handle) or text.schedule is not self:
-            return str(text)
-        if all(step.edit is not text.edit for step in self._steps):
-            raise HwgenError(
-                "H414",
-                f"{text} is of an edit that was undone",
-                found=write([text.edit]).rstrip(),
-                allowed="what edits return that still hold",
-                repair=f"take what the edit returned that was made since, or {str(text)!r}",
-            )
-        return str(text)
+        return find_stage(self.state, self.name(name)).tensor
 
-    def _commit(
-        self,
-        state: LoopTree,
-        primitive: str,
-        arguments: Sequence[Argument],
-        keywords: dict[str, Argument],
-        results: tuple[str, ...] = (),
-    ) -> None:
-        """Check the new state and take it."""
-        resolved, homes = state, self._steps[-1].homes
-        if not self._deferred:
-            with isl.bounded():
-                resolved, homes = resolve(state, self.hardware)
-        edit = Edit(primitive, tuple(arguments), tuple(keywords.items()), results)
-        self._steps.append(_Step(state, resolved, homes, edit))
+    def get_loops(self, stage: str) -> tuple[str, ...]:
+        """The loops around a stage's block, outermost first.
 
-    # Loops
+        Raises:
+            HwgenError: H414.
+        """
+        return self.loops(stage)
+
+    # Edits, in other words
+
+    @overload
+    def split(
+        self, loop: str, factor: int | None = None, nparts: int | None = None
+    ) -> tuple[str, str]: ...
+
+    @overload
+    def split(self, loop: str, *, factors: Sequence[int | None]) -> tuple[str, ...]: ...
 
     @primitive
     def split(
-        self, loop: str, factor: int | None = None, nparts: int | None = None
-    ) -> tuple[str, str]:
+        self,
+        loop: str,
+        factor: int | None = None,
+        nparts: int | None = None,
+        factors: Sequence[int | None] | None = None,
+    ) -> tuple[str, ...]:
         """An outer loop over tiles of `factor` (or `nparts` tiles) and an inner one over a tile; a
-        tail is guarded."""
-        state, outer, inner = loop_edits.split(self.state, loop, factor, nparts)
-        keywords: dict[str, Argument] = {"factor": factor} if nparts is None else {"nparts": nparts}
-        self._commit(state, "split", (loop,), keywords, (outer, inner))
-        return outer, inner
+        tail is guarded. Or with `factors` as many loops as it says, outermost first, of which one
+        may be None: as long as it must be.
+
+        Raises:
+            HwgenError: H413, H414; H418 other arguments.
+        """
+        if factors is None:
+            return super().split(loop, factor, nparts)
+        factors = self._one_free(loop, factors)
+        free = [n for n, one in enumerate(factors) if one is None]
+        if factor is not None or nparts is not None or len(free) != 1 or len(factors) < 2:
+            raise refuse(
+                f"{loop} cannot be split so",
+                f"factors={list(factors)}",
+                "two factors or more that make up the loop, one of them None or all given",
+                "None in the place of the outermost factor",
+            )
+        made = self._split_inwards(loop, factors[: free[0]], factors[free[0] + 1 :])
+        return tuple(made)
+
+    def _one_free(self, loop: str, factors: Sequence[int | None]) -> Sequence[int | None]:
+        """The factors with None for the outermost, where it is what the others leave."""
+        first, *others = factors or (None,)
+        known = [n for n in others if n is not None and n > 0]
+        if first is None or not others or len(known) < len(others):
+            return factors
+        left = -(-self.extent(loop) // prod(known))
+        return [None, *others] if left == first else factors
+
+    def _split_inwards(
+        self, loop: str, before: Sequence[int | None], behind: Sequence[int | None]
+    ) -> list[str]:
+        """Loops of so many iterations before and behind one that is as long as it must be."""
+        outer, inner = list[str](), list[str]()
+        with self.batch():
+            for factor in reversed(behind):
+                loop, made = super().split(loop, factor)
+                inner.insert(0, made)
+            for parts in before:
+                made, loop = super().split(loop, None, parts)
+                outer.append(made)
+        return [*outer, loop, *inner]
 
     @primitive
-    def tile(self, x: str, y: str, x_factor: int, y_factor: int) -> tuple[str, str, str, str]:
-        """Split two loops and reorder to outer x, outer y, inner x, inner y."""
-        state, x_o, x_i = loop_edits.split(self.state, x, x_factor, None)
-        state, y_o, y_i = loop_edits.split(state, y, y_factor, None)
-        state = loop_edits.reorder(state, (x_o, y_o, x_i, y_i))
-        results = (x_o, y_o, x_i, y_i)
-        self._commit(state, "tile", (x, y, x_factor, y_factor), {}, results)
-        return results
+    def rfactor(self, stage: str, loop: str, axis: int = 0, factor_axis: int | None = None) -> str:
+        """A reduction loop as a dimension (place `axis`, or `factor_axis`) of partial results,
+        reduced afterwards.
 
-    @primitive
-    def fuse(self, outer: str, inner: str, *more: str) -> str:
-        """One loop for two or more that are directly inside one another."""
-        state, name = loop_edits.fuse(self.state, outer, inner)
-        for loop in more:
-            state, name = loop_edits.fuse(state, name, loop)
-        self._commit(state, "fuse", (outer, inner, *more), {}, (name,))
-        return name
-
-    @primitive
-    def merge(self, first: str, second: str) -> str:
-        """One loop for two of one extent beside each other, with the bodies of both."""
-        state = loop_edits.merge(self.state, first, second)
-        self._commit(state, "merge", (first, second), {}, (first,))
-        return first
-
-    @primitive
-    def reorder(self, *loops: str) -> None:
-        """The loops in this order, in the places that they hold now."""
-        self._commit(loop_edits.reorder(self.state, loops), "reorder", loops, {})
-
-    @primitive
-    def unroll(self, loop: str) -> None:
-        """Write the body of a loop once per iteration."""
-        self._set_kind("unroll", loop)
-
-    @primitive
-    def vectorize(self, loop: str) -> None:
-        """Run the iterations of an innermost loop as lanes of vector instructions."""
-        self._set_kind("vectorize", loop)
-
-    @primitive
-    def parallel(self, loop: str) -> None:
-        """Run the iterations of a loop on several workers at once."""
-        self._set_kind("parallel", loop)
-
-    def _set_kind(self, kind: str, loop: str) -> None:
-        state = loop_edits.set_kind(self.state, loop, self._kind(kind))
-        self._commit(state, kind, (loop,), {})
+        Raises:
+            HwgenError: H413, H414, H418.
+        """
+        return super().rfactor(stage, loop, axis if factor_axis is None else factor_axis)
 
     @primitive
     def bind(self, loop: str, thread: str) -> None:
-        """Make a loop a coordinate of the grid of blocks or of a block's threads."""
-        kind = self._kind(thread)
-        if kind.kind != "bind":
-            raise refuse(
-                f"{thread} is not a coordinate",
-                thread,
-                self._kinds("bind"),
-                f"{kind.name}({loop!r})",
-            )
-        self._commit(loop_edits.set_kind(self.state, loop, kind), "bind", (loop, thread), {})
+        """Make a loop a coordinate of the grid of blocks or of a block's threads; as `"vthread"`,
+        it is unrolled inside of a thread, where a chip has no such coordinate of its own.
 
-    @primitive
-    def pragma(self, loop: str, key: str, value: int | str = "") -> None:
-        """Hand a pragma to the compiler of the generated code."""
-        machine = self._machine("pragmas")
-        state = loop_edits.add_pragma(self.state, loop, key, value, machine)
-        self._commit(state, "pragma", (loop, key, value), {})
-
-    def _machine(self, what: str) -> Processor:
-        machine = self.hardware.processor
-        if machine is None:
-            raise refuse(
-                f"{self.hardware.name} has no {what}",
-                "a chip without a processor",
-                "chips whose spec has a processor",
-                "leave this primitive out",
-            )
-        return machine
-
-    def _kinds(self, kind: str) -> str:
-        loops = self._machine("loops of this kind").loops
-        return ", ".join(x.name for x in loops if not kind or x.kind == kind) or "none"
-
-    def _kind(self, name: str) -> LoopKind:
-        machine = self._machine(f"{name} loops")
-        if name not in machine.loop:
-            known = [x.name for x in machine.loops]
-            raise refuse(
-                f"{self.hardware.name} has no {name} loops",
-                name,
-                ", ".join(known) or "none",
-                suggestion(name, known) or "leave the loop serial",
-            )
-        return machine.loop[name]
-
-    # Stages
-
-    @primitive
-    def compute_at(self, stage: str, loop: str) -> None:
-        """Compute a stage (or a group) at the start of a loop's body, as far as read there."""
-        self._commit(placement.at_group(self.state, stage, loop), "compute_at", (stage, loop), {})
-
-    @primitive
-    def compute_root(self, stage: str) -> None:
-        """Compute a stage (or a group) wholly, before anything that reads it."""
-        self._commit(placement.root_group(self.state, stage), "compute_root", (stage,), {})
-
-    @primitive
-    def compute_inline(self, stage: str) -> None:
-        """Compute a stage again wherever it is read; its tensor is gone."""
-        self._commit(placement.compute_inline(self.state, stage), "compute_inline", (stage,), {})
-
-    @primitive
-    def create_group(
-        self,
-        outputs: str | Sequence[str],
-        inputs: str | Sequence[str],
-        include_inputs: bool = False,
-    ) -> str:
-        """The stages that lead from the inputs to the outputs, to be placed as one."""
-        outs = (outputs,) if isinstance(outputs, str) else tuple(outputs)
-        ins = (inputs,) if isinstance(inputs, str) else tuple(inputs)
-        state, name = placement.create_group(self.state, outs, ins, include_inputs)
-        keywords: dict[str, Argument] = {"include_inputs": True} if include_inputs else {}
-        self._commit(state, "create_group", (outs, ins), keywords, (name,))
-        return name
-
-    @primitive
-    def decompose_reduction(self, stage: str, loop: str) -> str:
-        """The initialisation of a reduction as a block of its own, just before a loop."""
-        state, name = reductions.decompose_reduction(self.state, stage, loop)
-        self._commit(state, "decompose_reduction", (stage, loop), {}, (name,))
-        return name
-
-    @primitive
-    def start_from(self, stage: str, tensor: str) -> None:
-        """A sum of integers starts from what its only reader adds to it; a maximum or minimum,
-        from the first of its terms."""
-        machine = self.hardware.processor
-        if machine is not None and not self.hardware.units:
-            raise refuse(
-                f"sums on {self.hardware.name} start from their neutral element",
-                "a processor without units",
-                "chips whose accumulators are loaded",
-                "leave this primitive out",
-            )
-        state = start_from(self.state, stage, tensor)
-        self._commit(state, "start_from", (stage, tensor), {})
-
-    @primitive
-    def rfactor(self, stage: str, loop: str, axis: int = 0) -> str:
-        """A reduction loop as a dimension (place `axis`) of partial results, reduced afterwards."""
-        state, name = reductions.rfactor(self.state, stage, loop, axis)
-        keywords: dict[str, Argument] = {"axis": axis} if axis else {}
-        self._commit(state, "rfactor", (stage, loop), keywords, (name,))
-        return name
-
-    @primitive
-    def set_store_predicate(self, stage: str, condition: str) -> None:
-        """Only instances for which a condition over loops holds (`"tx == 0"`) write the result."""
-        wanted = parsed(condition)
-        check_affine(wanted, condition=True)
-        state = reductions.set_store_predicate(self.state, stage, wanted)
-        self._commit(state, "set_store_predicate", (stage, condition), {})
-
-    @primitive
-    def tensorize(self, loop: str, *intrinsics: str) -> None:
-        """Run the loops from `loop` inwards as one call of an intrinsic.
-
-        For units beside the processor, several intrinsics may share the work of one stage, and a
-        block without such loops (its name) may be given instead of a loop.
+        Raises:
+            HwgenError: H412 to H414, H418.
         """
-        state = tensorize(self.state, loop, intrinsics, self.hardware)
-        self._commit(state, "tensorize", (loop, *intrinsics), {})
-
-    # Buffers
-
-    @primitive
-    def cache_read(
-        self, tensor: str, memory: str, readers: str | Sequence[str] = (), occurrence: int = 0
-    ) -> str:
-        """A copy of a tensor in a memory, which the readers (all if none named) read instead; of
-        several places in the value of one reader, that with number `occurrence`, from 1."""
-        check_memory(self.hardware, memory)
-        chosen = (readers,) if isinstance(readers, str) else tuple(readers)
-        state, name = copies.cache_read(self.state, tensor, memory, chosen, occurrence)
-        keywords: dict[str, Argument] = {"readers": chosen} if chosen else {}
-        if occurrence:
-            keywords["occurrence"] = occurrence
-        self._commit(state, "cache_read", (tensor, memory), keywords, (name,))
-        return name
+        machine = self.hardware.processor
+        if thread == VIRTUAL_THREAD and machine is not None and thread not in machine.loop:
+            return super().unroll(loop)
+        return super().bind(loop, thread)
 
     @primitive
-    def reindex_cache_read(
-        self, tensor: str, memory: str, reader: str, occurrence: int = 0, whole: bool = False
-    ) -> str:
-        """A copy in a memory of what one reader reads of a tensor, laid out as it reads it, or with
-        `whole` as its result is, which then may take its place."""
-        check_memory(self.hardware, memory)
-        chosen = (tensor, memory, reader)
-        state, name = copies.reindex_cache_read(self.state, *chosen, occurrence, whole=whole)
-        given: dict[str, Argument] = {"occurrence": occurrence} if occurrence else {}
-        if whole:
-            given["whole"] = True
-        self._commit(state, "reindex_cache_read", chosen, given, (name,))
-        return name
+    def annotate(self, loop: str, key: str, value: int | str = "") -> None:
+        """As `pragma`; `pragma_` before the key says nothing more.
+
+        Raises:
+            HwgenError: H413, H414, H418.
+        """
+        self.pragma(loop, key.removeprefix("pragma_"), value)
 
     @primitive
-    def cache_write(
-        self, tensor: str, memory: str, dtype: str = "", readers: str | Sequence[str] = ()
-    ) -> str:
-        """A stage that computes into a memory first; a copy then moves the result, and narrows it
-        where the stage is to keep `dtype` until then; `readers` read it from the memory."""
-        check_memory(self.hardware, memory)
-        chosen = (readers,) if isinstance(readers, str) else tuple(readers)
-        state, name = copies.cache_write(self.state, tensor, memory, dtype, chosen)
-        given: dict[str, Argument] = {"dtype": dtype} if dtype else {}
-        if chosen:
-            given["readers"] = chosen
-        self._commit(state, "cache_write", (tensor, memory), given, (name,))
-        return name
+    def reverse_compute_at(self, stage: str, loop: str) -> None:
+        """Compute a stage inside a loop of what it reads, each time what is there by then: its own
+        loops are split as those, and merged with them.
 
-    @primitive
-    def planes(self, tensor: str, dtype: str) -> tuple[str, ...]:
-        """A tensor is put together from narrower ones that part its bits, the lowest first."""
-        state, names = planes(self.state, tensor, dtype)
-        self._commit(state, "planes", (tensor, dtype), {}, names)
-        return names
-
-    @primitive
-    def set_scope(self, tensor: str, memory: str) -> None:
-        """Where an intermediate lives."""
-        check_memory(self.hardware, memory)
-        state = copies.set_scope(self.state, tensor, memory)
-        self._commit(state, "set_scope", (tensor, memory), {})
-
-    @primitive
-    def prefetch(self, tensor: str, loop: str, distance: int = 1) -> None:
-        """At the start of a loop's body, fetch what it will read `distance` iterations later."""
-        machine = self._machine("prefetches")
-        if not machine.prefetch:
-            raise refuse(
-                f"{self.hardware.name} has no prefetches",
-                "no prefetch template",
-                "processors that can prefetch",
-                f"cache_read({tensor!r}, memory) copies instead",
-            )
-        state = copies.prefetch(self.state, tensor, loop, distance)
-        self._commit(state, "prefetch", (tensor, loop, distance), {})
-
-    @primitive
-    def double_buffer(self, tensor: str, slots: int = 2) -> None:
-        """Consecutive tiles of a tensor take turns in several copies of its buffer."""
-        state = copies.double_buffer(self.state, tensor, slots)
-        self._commit(state, "double_buffer", (tensor, slots), {})
-
-    @primitive
-    def shift(self, tensor: str, loop: str | Sequence[str], iterations: int) -> None:
-        """A stage's block runs so many iterations of a loop later than its own (software
-        pipelining): another unit then works on the next ones meanwhile. Of several loops inside
-        one another: over the ends of the inner ones, into the next iteration of the outer."""
-        loops = (loop,) if isinstance(loop, str) else tuple(loop)
-        state = pipelines.shift(self.state, self.hardware, tensor, loops, iterations)
-        given = loops[0] if len(loops) == 1 else loops
-        self._commit(state, "shift", (tensor, given, iterations), {})
-
-    @primitive
-    def sink(self, tensor: str, loop: str, at: str) -> None:
-        """A block's nest stands at the end of the body of a loop beside it, or directly around it,
-        and runs in the `"first"` or `"last"` iteration of each loop that it gets into."""
-        state = pipelines.sink(self.state, self.hardware, tensor, loop, at)
-        self._commit(state, "sink", (tensor, loop, at), {})
-
-    @primitive
-    def storage_align(self, tensor: str, axis: int, factor: int, offset: int = 0) -> None:
-        """The stride of an axis becomes `offset` modulo `factor` elements."""
-        state = layouts.storage_align(self.state, tensor, axis, factor, offset)
-        self._commit(state, "storage_align", (tensor, axis, factor, offset), {})
-
-    @primitive
-    def transform_layout(self, tensor: str, layout: str) -> None:
-        """Store a tensor otherwise: `"[i, j] -> [j // 16, i, j % 16]"`."""
-        variables, dimensions = parse_layout(layout)
-        for dimension in dimensions:
-            check_affine(dimension)
-        state = layouts.transform_layout(self.state, tensor, variables, dimensions)
-        self._commit(state, "transform_layout", (tensor, layout), {})
-
-    @primitive
-    def alias(self, tensor: str, of: str) -> None:
-        """Store a tensor in the place of another that nothing uses any more by then."""
-        state = copies.alias(self.state, self.hardware, tensor, of)
-        self._commit(state, "alias", (tensor, of), {})
-
-    @primitive
-    def retain(self, tensor: str, loop: str) -> None:
-        """Compute a stage in a loop's first iteration alone: its buffer stays for the others."""
-        self._commit(copies.retain(self.state, tensor, loop), "retain", (tensor, loop), {})
-
-    @primitive
-    def set_bank(self, tensor: str, bank: int) -> None:
-        """A buffer lives in one bank of its memory."""
-        self._commit(layouts.set_bank(self.state, tensor, bank), "set_bank", (tensor, bank), {})
-
-    @primitive
-    def set_address(self, tensor: str, address: int) -> None:
-        """A buffer starts at a fixed byte of its memory."""
-        state = layouts.set_address(self.state, tensor, address)
-        self._commit(state, "set_address", (tensor, address), {})
-
-    @primitive
-    def pad(self, loop: str, multiple: int) -> None:
-        """A loop runs over the next multiple; operands are padded so that no result changes."""
-        self._commit(layouts.pad(self.state, loop, multiple), "pad", (loop, multiple), {})
+        Raises:
+            HwgenError: H411, H413, H414.
+        """
+        follow(self, stage, loop)

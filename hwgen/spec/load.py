@@ -7,6 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from hwgen.errors import HwgenError
+from hwgen.spec.declared import DeclaredIntrinsic, with_intrinsics
 from hwgen.spec.fields import validate
 from hwgen.spec.find import SIGNS, Kind, find_spec, find_workload
 from hwgen.spec.findings import Findings
@@ -15,8 +16,13 @@ from hwgen.spec.source import Document, from_python, parse_document, read_docume
 from hwgen.spec.workload import Workload
 
 
-def load_hardware(path: Path | str, parameters: Mapping[str, int] | None = None) -> HardwareSpec:
-    """Read a chip from a YAML or JSON file; `parameters` replace the file's defaults.
+def load_hardware(
+    path: Path | str,
+    parameters: Mapping[str, int] | None = None,
+    intrinsics: Sequence[DeclaredIntrinsic] = (),
+) -> HardwareSpec:
+    """Read a chip from a YAML or JSON file; `parameters` replace the file's defaults, `intrinsics`
+    are added to the file's.
 
     A text may be a bare name too: of a file here or in hw_specs/, or of a chip that comes with
     hwgen.
@@ -26,9 +32,9 @@ def load_hardware(path: Path | str, parameters: Mapping[str, int] | None = None)
     """
     found = find_spec(path) if isinstance(path, str) else path
     text, given = read_text(found), parameters or {}
-    if all(type(v) is int for v in given.values()):
+    if not intrinsics and all(type(v) is int for v in given.values()):
         return _read(*text, tuple(sorted(given.items())))
-    return _hardware(parse_document(*text), given)
+    return _hardware(with_intrinsics(parse_document(*text), intrinsics), given)
 
 
 @lru_cache(maxsize=64)

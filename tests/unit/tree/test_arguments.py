@@ -76,12 +76,12 @@ def test_calls_and_scripts_refuse_with_the_same_words() -> None:
         return d.code, d.message, d.found, d.allowed, d.repair
 
     wrong: Any = 2.5
-    assert said(lambda s: s.split("i", factor=wrong)) == said(
-        lambda s: s.replay("s.split('i', factor=2.5)")
+    assert said(lambda s: s.tile("i", "j", 4, wrong)) == said(
+        lambda s: s.replay("s.tile('i', 'j', 4, 2.5)")
     )
-    assert said(lambda s: s.split("i", factor=wrong))[2:4] == (
-        "factor is 2.5",
-        "split(loop: str, factor: int | None = None, nparts: int | None = None) -> tuple[str, str]",
+    assert said(lambda s: s.tile("i", "j", 4, wrong))[2:4] == (
+        "y_factor is 2.5",
+        "tile(x: str, y: str, x_factor: int, y_factor: int) -> tuple[str, str, str, str]",
     )
 
 

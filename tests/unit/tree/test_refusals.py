@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from hwgen.schedule import PRIMITIVES
+from hwgen.script import PRIMITIVES
 from hwgen.spec.workload import Workload
 from tests.unit.tree.toy import (
     BLUR,
