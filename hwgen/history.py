@@ -20,13 +20,13 @@ from hwgen.polyhedral.tree import placement
 from hwgen.polyhedral.tree.build import build_state, check_whole
 from hwgen.polyhedral.tree.edit import check_tensor, find_loop
 from hwgen.polyhedral.tree.legality import Homes
-from hwgen.polyhedral.tree.render import buffer_text, render
 from hwgen.polyhedral.tree.loop_tree import LoopTree
+from hwgen.polyhedral.tree.render import buffer_text, render
 from hwgen.polyhedral.tree.visibility import resolve
 from hwgen.script import PRIMITIVES, Argument, Edit, line_of, read, write
-from hwgen.spec.suggest import suggestion
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.shown import Printed
+from hwgen.spec.suggest import suggestion
 from hwgen.spec.workload import Workload
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from hwgen.polyhedral.tree.planes import planes
 from hwgen.polyhedral.tree.seeds import start_from
 from hwgen.polyhedral.tree.tensorize import tensorize
 from hwgen.script import Argument
-from hwgen.spec.suggest import suggestion
 from hwgen.spec.processor import LoopKind, Processor
+from hwgen.spec.suggest import suggestion
 
 
 class Primitives(History):

@@ -265,9 +265,9 @@ class _Machine:
             if any(a.tensor == target.tensor and a != target for a in touched
                    if isinstance(a, Access)):  # fmt: skip
                 return False
-            own = Assign("", target, "=", target)
+            own = Assign("", target, "=", Const(0))
             known = {*at, *(x.variable for x in around if not isinstance(x, If))}
-            if not {*names(target)} <= known or not _Batch(self, own, around, at).independent:
+            if not {*names(target)} <= known or not _Batch(self, own, around, at).distinct:
                 return False
         return True
 
@@ -337,9 +337,14 @@ class _Batch:
         own = [a for a in own if a.tensor == target.tensor]
         if not own:
             return True
-        if any(a != target for a in own):
-            return False
-        places = np.broadcast_to(self._offsets(target, self.mask), self.shape)
+        return all(a == target for a in own) and self.distinct
+
+    @property
+    def distinct(self) -> bool:
+        """Whether each instance has an element of its own. Conditions further in may keep some from
+        writing theirs, so that it need not lie in the buffer."""
+        _, rows = self._elements(self.node.target)
+        places = np.broadcast_to(rows, self.shape)
         chosen = places[np.broadcast_to(self.mask, self.shape)]
         return np.unique(chosen).size == chosen.size
 
@@ -406,16 +411,20 @@ class _Batch:
 
     def _offsets(self, access: Access, mask: Mask) -> Rows:
         """Flat offsets; 0 where the mask does not hold."""
+        inside, rows = self._elements(access)
+        if not np.logical_or(inside, np.logical_not(mask)).all():
+            raise _wrong(f"{access} lies outside of its buffer", self._at(inside, mask))
+        return np.where(np.logical_and(inside, mask), rows, 0)
+
+    def _elements(self, access: Access) -> tuple[Mask, Rows]:
+        """Which elements of an access are inside its buffer, and all as flat offsets."""
         (index,) = access.indices
         rows = evaluate_rows(index, self.rows)
         size = self.machine.program.buffer[access.tensor].elements
-        inside = np.logical_and(rows >= 0, rows < size)
-        if not np.logical_or(inside, np.logical_not(mask)).all():
-            raise _wrong(f"{access} lies outside of its buffer", self._at(inside, mask))
         number = np.zeros((), np.int64)
         for lanes in self.machine.owners.get(access.tensor, ()):
             number = number * lanes.extent + self.rows[lanes.variable] - lanes.first
-        return np.where(np.logical_and(inside, mask), rows + number * size, 0)
+        return np.logical_and(rows >= 0, rows < size), rows + number * size
 
     def _check(self, access: Access, offsets: Rows, mask: Mask) -> None:
         written = self.machine.written.get(access.tensor)

@@ -119,6 +119,26 @@ def test_defects_are_found(make: type, workload: Workload, chip: HardwareSpec) -
     assert found["one more iteration", "H729"] + found["dropped guard", "H729"] > 0
 
 
+def test_a_condition_further_in_keeps_an_element_inside() -> None:
+    """Two statements of a loop that is longer than the buffer that one of them writes."""
+    workload = make_workload(
+        "padded",
+        tensors={"x": "int8[13]", "w": "int8[3]", "y": "int32[13, 3]"},
+        compute=[{"do": "y[i, n] max= x[12 - i] * w[n]", "loops": {"i": 13, "n": 3}}],
+    )
+    script = """
+s.pad('n', 16)
+s.cache_read('w', 'heap')
+s.compute_at('w_heap', 'w_pad_0')
+s.cache_write('w_heap', 'heap', readers=['w_pad'])
+s.compute_at('w_heap_heap', 'w_pad_0')
+"""
+    s = Schedule(workload, CPU).replay(script)
+    outputs = ran(lower_nest(s.resolved, s.homes, CPU), CPU, workload).outputs
+    expected = run_reference(workload, random_inputs(workload, 0))
+    assert np.array_equal(outputs["y"], expected["y"])
+
+
 def test_a_buffer_is_fresh_in_every_iteration_around_it() -> None:
     """What nothing writes in this tile is not what the tile before left."""
     program = tiles()
