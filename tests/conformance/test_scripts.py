@@ -232,6 +232,16 @@ def _replayed(workload: Workload) -> str:
     return script_of(found)
 
 
+def test_tiles_of_a_sum_that_is_an_output_are_enough() -> None:
+    """It is stored over fewer loops than it is summed over."""
+    workload = load_workload(ROOT / "workloads" / "matmul.yaml", {"M": 32, "N": 32, "K": 64})
+    hardware = load_hardware(ROOT / "hw_specs" / "vtcm_two_banks.yaml")
+    lines = [f"{n}_o, {n}_i = s.split('{n}', factor={size})" for n, size in [("m", 16), ("k", 32)]]
+    kernel = complete_script(workload, hardware, "\n".join(lines), "tiles.py", QUICK)
+    assert isinstance(kernel, Compilation)
+    assert {"m": 16, "k": 32}.items() <= dict(kernel.tiling.tiles).items()
+
+
 def test_buffers_of_one_stage_have_the_same_slots() -> None:
     workload = make_workload(
         name="two_steps",
