@@ -59,10 +59,7 @@ def verify_schedules(
     path = None if spec is None else find_spec(spec)
     processes = jobs or os.cpu_count() or 1
     with campaign_progress("verify", count) as progress:
-
-        def step(done: int, of: int) -> None:
-            progress("schedules", done, of)
-
+        step = _step(progress, "schedules")
         if path is None or load_hardware(path).units:
             from hwgen.report.records import trees_record
             from hwgen.report.trees import trees_text
@@ -98,23 +95,28 @@ def verify_chips(
     from hwgen.verify.chips.campaign import chip_campaign
 
     base = find_spec(spec) if spec is not None else None
-    said: set[int] = set()
+    processes = jobs or os.cpu_count() or 1
     with campaign_progress("verify", chips) as progress:
-
-        def step(done: int, of: int, wrong: tuple[int, ...]) -> None:
-            for number in wrong:
-                if number not in said:
-                    typer.echo(f"verify: the draw of seed {number} is wrong", err=True)
-            said.update(wrong)
-            progress("chips", done, of)
-
-        report = chip_campaign(
-            chips, seed, base=base, processes=jobs or os.cpu_count() or 1, progress=step
-        )
+        step = _step(progress, "chips")
+        report = chip_campaign(chips, seed, base=base, processes=processes, progress=step)
     files = failure_files(report)
     if files:
         write_files(output, files)
     _end(lambda: chips_text(report, output), lambda: chips_record(report), report.ok, as_json)
+
+
+def _step(progress: Callable[[str, int, int], None], what: str) -> Callable[..., None]:
+    """A campaign's progress, which names the seed of what is wrong once, as soon as it is."""
+    said: set[int] = set()
+
+    def step(done: int, of: int, wrong: Sequence[int] = ()) -> None:
+        for number in wrong:
+            if number not in said:
+                typer.echo(f"verify: the draw of seed {number} is wrong", err=True)
+        said.update(wrong)
+        progress(what, done, of)
+
+    return step
 
 
 def verify_workloads(

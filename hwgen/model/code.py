@@ -33,7 +33,7 @@ from hwgen.codegen.processor.program import (
     nodes,
 )
 from hwgen.errors import HwgenError
-from hwgen.spec.expression import Access, Binary, Const, Expr, Name, UpdateOp, names, walk
+from hwgen.spec.expression import Access, Binary, Const, Name, UpdateOp, names, walk
 from hwgen.spec.processor import Processor
 
 from .integers import evaluate_rows
@@ -179,10 +179,9 @@ class _Machine:
                 more = (node,) if isinstance(node, For | If) else ()
                 self.nodes(node.body, (*chain, *more), at)
             case _ if any(isinstance(x, For) for x in chain):
-                self.in_turn(node, chain, at)
+                self.in_turn((node,), chain, at)
             case For():
-                # One iteration after the other, all lanes together.
-                self.in_turn(None, (*chain, node), at, node.body)
+                self.in_turn(node.body, (*chain, node), at)
             case If():
                 self.nodes(node.body, (*chain, node), at)
             case Keep() | Routine():
@@ -200,31 +199,21 @@ class _Machine:
         kind = self.processor.loop.get(node.kind)
         return "" if kind is None else kind.kind
 
-    def in_turn(
-        self,
-        node: Node | None,
-        chain: _Chain,
-        at: Mapping[str, int],
-        body: tuple[Node, ...] = (),
-    ) -> None:
-        """A node, or a loop's body, in each iteration of the outermost loop of a chain that is run
-        in order."""
+    def in_turn(self, body: tuple[Node, ...], chain: _Chain, at: Mapping[str, int]) -> None:
+        """Nodes in each iteration of the outermost loop of a chain that is run in order; all lanes
+        together."""
         place = next(n for n, x in enumerate(chain) if isinstance(x, For))
         loop = chain[place]
         assert isinstance(loop, For)
         before, after = chain[:place], chain[place + 1 :]
         own = _within(loop)
         for i in range(_count(loop)):
-            inner = {**at, loop.variable: i}
-            if node is None:
-                self.nodes(body, (*before, *own, *after), inner)
-            else:
-                self.node(node, (*before, *own, *after), inner)
+            self.nodes(body, (*before, *own, *after), {**at, loop.variable: i})
 
     def at_once(self, loop: For, chain: _Chain, at: Mapping[str, int]) -> None:
         """A parallel loop; in parts where there are too many iterations."""
         if any(isinstance(x, For) for x in chain):
-            self.in_turn(loop, chain, at)
+            self.in_turn((loop,), chain, at)
             return
         for lanes in self.parts(loop.variable, _count(loop), "parallel", chain, loop.body):
             self.nodes(loop.body, (*chain, lanes, *_within(loop)), at)
@@ -281,7 +270,7 @@ class _Machine:
         if prod(batch.shape) <= POINTS and batch.independent:
             batch.run()
             return
-        self.in_turn(node, chain, at)
+        self.in_turn((node,), chain, at)
 
 
 def _count(loop: For | _Lanes) -> int:
@@ -443,10 +432,6 @@ class _Batch:
 
     def value(self) -> Value:
         """The statement's value in every instance."""
-        return self.evaluated(self.node.value)
-
-    def evaluated(self, value: Expr) -> Value:
-        """A value in every instance."""
         scalars = {n: Value(r.astype(np.int32), "int32") for n, r in self.rows.items()}
 
         def read(access: Access, mask: Mask | None) -> Value:
@@ -458,7 +443,7 @@ class _Batch:
             dtype = self.machine.program.buffer[access.tensor].dtype
             return load(self.machine.values[access.tensor][offsets], dtype)
 
-        return evaluate(value, read, scalars, None if self.mask.all() else self.mask)
+        return evaluate(self.node.value, read, scalars, None if self.mask.all() else self.mask)
 
 
 FOLDS = {"+=": np.add, "max=": np.maximum, "min=": np.minimum}

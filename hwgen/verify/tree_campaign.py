@@ -35,8 +35,8 @@ LEAST_DRAWS = 40
 BATCH = 4
 """Chips that a process takes at a time."""
 
-Progress = Callable[[int, int], None]
-"""Called with schedules done and schedules in all."""
+Progress = Callable[[int, int, tuple[int, ...]], None]
+"""Called with schedules done, schedules in all, and the seeds of those that are wrong."""
 
 
 @dataclass
@@ -107,7 +107,8 @@ def tree_campaign(
         for part in each(_work, work, processes):
             tally.add(part)
             if progress is not None:
-                progress(min(tally.trees, count), count)
+                wrong = tuple(number for number, _ in tally.failures)
+                progress(min(tally.trees, count), count, wrong)
         first += missing
     distinct: dict[str, tuple[int, Failure]] = {}
     for number, failure in sorted(tally.failures, key=lambda f: len(f[1].case.calls)):

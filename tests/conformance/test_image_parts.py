@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from hwgen.spec.load import load_hardware, parse_workload
 from hwgen.spec.workload import Workload
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import Engine, examine
-from tests.sampling import QUICK
+from tests.sampling import EVERYTHING, QUICK
 from tests.small_npu import npu_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -86,7 +87,12 @@ def test_statements_write_parts_of_what_later_phases_read(case: str, size: int) 
     assert stored == (["t_image"] if size else [])
 
 
-@pytest.mark.parametrize(("shift", "size"), [(0, 0), (8, 0), (8, 600), (15, 0), (15, 1200)])
+ALL_OVERLAPS = tuple(product((0, 8, 15), (0, 600, 1200)))
+OVERLAPS = ALL_OVERLAPS if EVERYTHING else ((0, 0), (8, 0), (8, 600), (15, 0), (15, 1200))
+"""By how many rows, and the size of the memory."""
+
+
+@pytest.mark.parametrize(("shift", "size"), OVERLAPS)
 def test_parts_that_overlap_are_stored_in_their_order(shift: int, size: int) -> None:
     loops = {"i": 16, "j": 16}
     compute = [("y[i, j] = max(x[i, j], 0)", loops), (f"y[i + {shift}, j] = u[i, j] * 2.0", loops)]

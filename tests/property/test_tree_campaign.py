@@ -37,7 +37,8 @@ def test_what_is_missing_is_found_and_reduced(
     monkeypatch.setattr(program, "synchronise", no_nodes)
     arguments = ["verify", "--spec", "npu_shared_buffer", "--schedules", "4", "--jobs", "1"]
     assert main(arguments) == 1
-    out = capsys.readouterr().out
+    out, told = capsys.readouterr()
+    assert "verify: the draw of seed " in told
     assert "WRONG" in out
     assert "H760" in out
     assert "drawn by: hwgen verify --schedules 8 --seed" in out
