@@ -68,14 +68,14 @@ class Page:
 
     def _python(self, text: str) -> None:
         self._begin()
-        out = io.StringIO()
+        out, refused = io.StringIO(), ""
         with contextlib.redirect_stdout(out):
             try:
                 exec(compile(text, self.path.name, "exec"), self.names)
             except HwgenError as error:
-                out.write(f"{error}\n")
-        self.printed += out.getvalue()
-        assert "error[" not in self.printed or "error[" in self._next(text), self.printed
+                refused = f"{error}\n"
+        assert not refused or "error[" in self._next(text), refused
+        self.printed += out.getvalue() + refused
 
     def _next(self, text: str) -> str:
         """The block after one of Python."""

@@ -55,6 +55,8 @@ def with_intrinsics(document: Document, intrinsics: Sequence[DeclaredIntrinsic])
     if not isinstance(document.data, dict):
         return document
     data = dict(document.data)
+    if any(not isinstance(data.get(name, {}), dict) for name in ("intrinsics", "code")):
+        return document  # The reader refuses it.
     for one in intrinsics:
         known, code = _section(data, "intrinsics"), _section(data, "code")
         if str(one) in known:
@@ -68,12 +70,11 @@ def with_intrinsics(document: Document, intrinsics: Sequence[DeclaredIntrinsic])
                 repair="another name: it is the first argument",
             )
         known[str(one)] = from_python(one.fields, document.file).data
-        if one.definitions:
-            before = code.get("definitions", "")
-            code["definitions"] = f"{before}{one.definitions}" if before else one.definitions
-        if one.includes:
-            already = code.get("includes")
-            code["includes"] = [*(already if isinstance(already, list) else []), *one.includes]
+        before, already = code.get("definitions", ""), code.get("includes", [])
+        if one.definitions and isinstance(before, str):
+            code["definitions"] = before + one.definitions
+        if one.includes and isinstance(already, list):
+            code["includes"] = [*already, *one.includes]
         data["intrinsics"] = known
         if code:
             data["code"] = code
@@ -81,6 +82,6 @@ def with_intrinsics(document: Document, intrinsics: Sequence[DeclaredIntrinsic])
 
 
 def _section(data: Mapping[str, Data], name: str) -> dict[str, Data]:
-    """A copy of a mapping of the document; what is none is the reader's to refuse."""
+    """A copy of a mapping of the document; empty where there is none."""
     found = data.get(name)
     return dict(cast("dict[str, Data]", found)) if isinstance(found, dict) else {}

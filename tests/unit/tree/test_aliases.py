@@ -153,6 +153,17 @@ def test_a_wrong_intrinsic_is_refused_as_in_a_file() -> None:
     assert (caught.value.diagnostic.field or "").startswith("intrinsics.f")
 
 
+@pytest.mark.parametrize("section", ["intrinsics: [f]", "code: [1]", "code: {definitions: [1]}"])
+def test_a_file_that_is_wrong_is_refused_with_intrinsics_too(tmp_path: Path, section: str) -> None:
+    """For what it says, and not hidden by what is declared."""
+    path = tmp_path / "chip.yaml"
+    path.write_text(f"name: chip\nmemories: {{}}\n{section}\n", encoding="utf-8")
+    with pytest.raises(hwgen.HwgenError) as caught:
+        hwgen.load_hardware(path, intrinsics=[gemv()])
+    fields = {d.field or "" for d in caught.value.diagnostics}
+    assert any(f.startswith(section.partition(":")[0]) for f in fields), fields
+
+
 def test_the_buffers_of_a_group_are_allocated_once() -> None:
     """Outside of the loops, however far inside they are used."""
     tensors = dict.fromkeys("abde", "float32[64, 64]") | {"f": "float32[64]"}
