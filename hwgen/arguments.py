@@ -11,6 +11,8 @@ from operator import index
 from types import NoneType, UnionType
 from typing import Any, Concatenate, ParamSpec, Protocol, SupportsIndex, TypeVar, cast, get_args
 
+import numpy as np
+
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.tree.edit import refuse
 from hwgen.polyhedral.tree.terms import not_quasi_affine
@@ -106,7 +108,7 @@ def _read(value: object, wanted: Any, schedule: Edited) -> Argument:
             return None
         case bool() if bool in options:
             return value
-        case None | bool():
+        case None | bool() | np.bool_():
             pass  # A truth value is no number here.
         case str() if str in options:
             return schedule.name(value)
