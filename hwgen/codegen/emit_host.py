@@ -26,7 +26,8 @@ class Execution:
     `upload` follows each image's packing, then that of `runs` which is its part's, `download`
     before each image's unpacking; `release` gives everything back. `fails`: runs set `status`, and
     nothing is unpacked, or run later, unless that is 0. `unstaged`: images that the host never
-    holds.
+    holds. `whole`: the call of an exported function that runs all parts and itself packs and
+    unpacks the images `inside`; "" where there is none.
     """
 
     acquire: tuple[str, ...]
@@ -37,6 +38,8 @@ class Execution:
     release: tuple[str, ...]
     fails: bool
     unstaged: frozenset[str] = frozenset()
+    whole: str = ""
+    inside: frozenset[str] = frozenset()
 
 
 def entry_points(plan: HostPlan, execution: Execution) -> list[str]:
@@ -88,34 +91,16 @@ def pack_function(plan: HostPlan, tensor: Tensor) -> list[str]:
 
 def _body(plan: HostPlan, execution: Execution) -> list[str]:
     """Stage, run, unstage."""
-    constant = {t.name for t in plan.packed_tensors}
     identifiers = plan.identifiers
-    declared: list[str] = []
-    owned: list[str] = []
-    for image in plan.staged:
-        host, element = plan.staging(image), C_TYPES[image.dtype]
-        place = plan.workspace.offsets.get(image.name) if plan.workspace else None
-        if image.name in execution.unstaged or plan.compiled_in(image.tensor):
-            continue
-        if place is not None:
-            declared.append(_in_workspace(plan, element, host, place))
-        elif image.tensor in constant:
-            packed = plan.packed(next(t for t in plan.inputs if t.name == image.tensor))
-            declared.append(
-                f"const {element} *{host} = (const {element} *)(const void *)"
-                f"((const char *){packed} + {plan.blob_offset(image)});"
-            )
-        else:
-            declared.append(f"{element} *{host} = malloc({image.bytes});")
-            owned.append(host)
-    for array in plan.program.between:
-        name, element = identifiers[array.name], C_TYPES[array.dtype]
-        if plan.workspace:
-            place = plan.workspace.offsets[array.name]
-            declared.append(_in_workspace(plan, element, name, place))
-            continue
-        declared.append(f"{element} *{name} = malloc({array.bytes});")
-        owned.append(name)
+    staged = [i for i in plan.staged if i.name not in execution.inside]
+    declared, owned = _staging(plan, execution, staged)
+    if not execution.whole:
+        for array in plan.program.between:
+            name = identifiers[array.name]
+            if plan.workspace is None:
+                declared.append(f"{C_TYPES[array.dtype]} *{name} = malloc({array.bytes});")
+                owned.append(name)
+        declared += _handed(plan)
     used = plan.coded.union(i.tensor for i in plan.program.images)
     unused = [
         plan.packed(t) if t.constant else identifiers[t.name]
@@ -124,7 +109,7 @@ def _body(plan: HostPlan, execution: Execution) -> list[str]:
     ]
     if plan.workspace and not plan.workspace.offsets and not plan.program.codes:
         unused.append(plan.workspace.pointer)
-    inner = _parts(plan, execution)
+    inner = _whole(plan, execution) if execution.whole else _parts(plan, execution)
     simple = not owned and not execution.ready
     if not execution.fails and not simple:
         inner += ["status = 0;"]
@@ -144,6 +129,64 @@ def _body(plan: HostPlan, execution: Execution) -> list[str]:
     ]
 
 
+def _staging(
+    plan: HostPlan, execution: Execution, images: Sequence[Image]
+) -> tuple[list[str], list[str]]:
+    """Declarations of the pointers to where the host holds images, and the names of those that come
+    from the heap."""
+    constant = {t.name for t in plan.packed_tensors}
+    declared: list[str] = []
+    owned: list[str] = []
+    for image in images:
+        host, element = plan.staging(image), C_TYPES[image.dtype]
+        place = plan.workspace.offsets.get(image.name) if plan.workspace else None
+        if image.name in execution.unstaged or plan.compiled_in(image.tensor):
+            continue
+        if place is not None:
+            declared.append(_in_workspace(plan, element, host, place))
+        elif image.tensor in constant:
+            packed = plan.packed(next(t for t in plan.inputs if t.name == image.tensor))
+            declared.append(
+                f"const {element} *{host} = (const {element} *)(const void *)"
+                f"((const char *){packed} + {plan.blob_offset(image)});"
+            )
+        else:
+            declared.append(f"{element} *{host} = malloc({image.bytes});")
+            owned.append(host)
+    return declared, owned
+
+
+def _handed(plan: HostPlan) -> list[str]:
+    """Declarations of the arrays in a workspace that units and a processor hand to each other."""
+    if plan.workspace is None:
+        return []
+    offsets = plan.workspace.offsets
+    return [
+        _in_workspace(plan, C_TYPES[a.dtype], plan.identifiers[a.name], offsets[a.name])
+        for a in plan.program.between
+    ]
+
+
+def run_function(
+    plan: HostPlan, execution: Execution, signature: str, own: Sequence[str]
+) -> list[str]:
+    """The exported function that runs all parts on the caller's buffers; `own`: its first lines."""
+    staged = [i for i in plan.staged if i.name in execution.inside]
+    declared, _ = _staging(plan, execution, staged)
+    lines = [*own, *declared, *_handed(plan), *_parts(plan, execution, execution.inside)]
+    return [signature, "{", *indent(lines), "}", ""]
+
+
+def _whole(plan: HostPlan, execution: Execution) -> list[str]:
+    """The call of the exported function, between what it leaves to its caller."""
+    images = [i for i in plan.program.images if i.name not in execution.inside]
+    return [
+        *_packs(plan, execution, images),
+        execution.whole,
+        *_unpacks(plan, execution, images),
+    ]
+
+
 def _in_workspace(plan: HostPlan, element: str, name: str, offset: int) -> str:
     """The declaration of a pointer into the caller's workspace."""
     assert plan.workspace is not None
@@ -151,33 +194,37 @@ def _in_workspace(plan: HostPlan, element: str, name: str, offset: int) -> str:
     return f"{element} *{name} = ({element} *)(void *){room};"
 
 
-def _parts(plan: HostPlan, execution: Execution) -> list[str]:
+def _parts(plan: HostPlan, execution: Execution, only: frozenset[str] | None = None) -> list[str]:
     """What units and a processor run in turn, each image packed before its part and unpacked after
-    it."""
+    it; of `only` these images."""
     lines: list[str] = []
     several = bool(plan.program.codes)
     if several and execution.fails:
         lines.append("status = 0;")
     for part, run in zip(plan.program.parts, execution.runs, strict=True):
         images = part.images if isinstance(part, KernelProgram) else ()
-        inner = _packs(plan, execution, images)
-        inner += run
-        for image in images:
-            if image.role == "output":
-                inner += dict(execution.download).get(image.name, ())
-        unpack = [
-            f"{plan.name}_unpack_{plan.identifiers[i.name]}"
-            f"({plan.staging(i)}, {plan.identifiers[i.tensor]});"
-            for i in images
-            if i.role == "output" and i.name not in plan.direct
-        ]
-        if unpack and execution.fails:
-            unpack = ["if (status == 0) {", *indent(unpack), "}"]
-        inner += unpack
+        if only is not None:
+            images = tuple(i for i in images if i.name in only)
+        inner = [*_packs(plan, execution, images), *run, *_unpacks(plan, execution, images)]
         if several and execution.fails:
             inner = ["if (status == 0) {", *indent(inner), "}"]
         lines += inner
     return lines
+
+
+def _unpacks(plan: HostPlan, execution: Execution, images: Sequence[Image]) -> list[str]:
+    """How the outputs among some images get from the chip."""
+    outputs = [i for i in images if i.role == "output"]
+    copies = [line for i in outputs for line in dict(execution.download).get(i.name, ())]
+    unpack = [
+        f"{plan.name}_unpack_{plan.identifiers[i.name]}"
+        f"({plan.staging(i)}, {plan.identifiers[i.tensor]});"
+        for i in outputs
+        if i.name not in plan.direct
+    ]
+    if unpack and execution.fails:
+        unpack = ["if (status == 0) {", *indent(unpack), "}"]
+    return [*copies, *unpack]
 
 
 def _packs(plan: HostPlan, execution: Execution, images: Sequence[Image]) -> list[str]:

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from hwgen.codegen.c_expr import IndexText
-from hwgen.codegen.c_names import indent, words
+from hwgen.codegen.c_names import C_TYPES, indent, words
 from hwgen.codegen.call_values import immediate_values, loop_values
 from hwgen.codegen.emit_body import BodyWriter, index_helpers, tables
-from hwgen.codegen.emit_host import Execution, entry_points
+from hwgen.codegen.emit_host import Execution, entry_points, run_function
 from hwgen.codegen.emit_sync import FlagCounters, written
+from hwgen.codegen.exported import Exported, exported
 from hwgen.codegen.host_plan import HostPlan, code_arguments, run_names
 from hwgen.codegen.lower.literals import entries_used
 from hwgen.codegen.packing import packing, pads
@@ -67,7 +68,11 @@ def emit_vendor(plan: HostPlan, hardware: HardwareSpec, summary: str) -> str:
     lines += [line for definition in defined for line in definition]
     lines += packs
     lines += [line for run in runs for line in run]
-    lines += entry_points(plan, writer.execution())
+    execution = writer.execution()
+    if execution.whole:
+        declared = run_signature(plan, hardware.code)
+        lines += run_function(plan, execution, declared, _arrays_of_handles(plan))
+    lines += entry_points(plan, execution)
     return "\n".join(lines) + "\n"
 
 
@@ -79,6 +84,7 @@ class _Vendor:
         self.parameters: dict[str, object] = dict(hardware.parameters)
         identifiers = plan.identifiers
         self.handles = {i.name: handle(plan, i) for i in plan.program.images}
+        self.exported: Exported | None = exported(plan)
         self.kernels = {
             k.name: identifiers.fresh(f"{plan.name}_{k.name}", own=True)
             for k in plan.program.kernels
@@ -269,15 +275,30 @@ class _Vendor:
             tuple(release),
             False,
             unstaged(self.plan),
+            self._whole(),
+            self.exported.inside if self.exported else frozenset(),
         )
+
+    def _whole(self) -> str:
+        """The call of the exported function that runs the parts; "" where there is none."""
+        if self.exported is None:
+            return ""
+        assert self.plan.workspace is not None
+        given = [self._given(i) for i in self.exported.images]
+        given += [self.plan.array(t.name) for t in self.exported.arrays]
+        return f"{self.plan.name}_run({', '.join([*given, self.plan.workspace.pointer])});"
 
     def _calls(self) -> Iterator[str]:
         """The calls of the functions that run the parts."""
+        ours = {i.name for i in self.exported.images} if self.exported else set[str]()
         for part, name in zip(self.plan.program.parts, run_names(self.plan), strict=True):
             if isinstance(part, Code):
                 yield f"{name}({code_arguments(self.plan, part)});"
             else:
-                yield f"{name}({', '.join(self._given(i) for i in part.images)});"
+                given = (
+                    self.handles[i.name] if i.name in ours else self._given(i) for i in part.images
+                )
+                yield f"{name}({', '.join(given)});"
 
     @property
     def uses_the_heap(self) -> bool:
@@ -295,12 +316,29 @@ def handle(plan: HostPlan, image: Image) -> str:
 
 
 def run_signature(plan: HostPlan, code: CodeTemplates, name: str = "") -> str:
-    """Of the function that drives the chip, or a part of it: a handle per image."""
+    """Of the function that drives the chip, or a part of it: a handle per image; of the exported
+    one with parts of a processor's, the arrays that these take and the workspace too."""
+    taken = exported(plan) if not name else None
     declared = [
         _declare(code, handle(plan, i), constant=i.name in plan.resident and i.role == "input")
-        for i in plan.program.images
+        for i in (taken.images if taken else plan.program.images)
     ]
+    if taken:
+        assert plan.workspace is not None
+        declared += [*map(plan.parameter, taken.arrays), f"void *{plan.workspace.pointer}"]
     return f"void {name or f'{plan.name}_run'}({', '.join(declared) or 'void'})"
+
+
+def _arrays_of_handles(plan: HostPlan) -> list[str]:
+    """Declarations of the arrays that both the chip, by a handle, and a processor read."""
+    taken = exported(plan)
+    images = taken.of_arrays if taken else ()
+    of = {t.name: t for t in plan.inputs}
+    return [
+        f"{plan.parameter(of[i.tensor])} = "
+        f"(const {C_TYPES[of[i.tensor].dtype]} *)(const void *){handle(plan, i)};"
+        for i in images
+    ]
 
 
 def unstaged(plan: HostPlan) -> frozenset[str]:

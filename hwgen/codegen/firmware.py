@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from math import prod
 
 from hwgen.codegen.c_names import comment
 from hwgen.codegen.emit_body import image_text, index_helpers, narrow_body
 from hwgen.codegen.emit_host import contract, framed, pack_function, pack_signature
 from hwgen.codegen.emit_vendor import run_signature, unstaged
+from hwgen.codegen.exported import exported
 from hwgen.codegen.host_plan import HostPlan, Workspace, aligned, workspace_macros
-from hwgen.codegen.image_identity import layout_number
+from hwgen.codegen.image_identity import array_number, layout_number
 from hwgen.codegen.packing import narrow, packing_of, pads
 from hwgen.codegen.processor.firmware import Room, room
 from hwgen.codegen.program import Array, Image, calls
+from hwgen.spec.expression import DTYPES
 from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.workload import Tensor
 
 
 def in_workspace(
@@ -110,8 +114,7 @@ def firmware_header(plan: HostPlan, hardware: HardwareSpec, summary: str) -> str
                 f"{pack_signature(plan, tensor)};",
                 "",
             ]
-    if not plan.program.codes:
-        body += [*_run(plan), f"{run_signature(plan, hardware.code)};"]
+    body += [*_run(plan, hardware), f"{run_signature(plan, hardware.code)};"]
     includes = list(dict.fromkeys(["<stdint.h>", *hardware.code.includes]))
     return framed(name, _head(plan, hardware, summary), includes, body)
 
@@ -131,15 +134,20 @@ def _head(plan: HostPlan, hardware: HardwareSpec, summary: str) -> list[str]:
     if plan.on_device:
         texts += [
             f"The chip has memory of its own. {name} gets a buffer there for each image and gives",
-            "it back, by the spec's code (`allocate`, `free`), and copies"
-            + ("." if plan.program.codes else f"; {name}_run does not."),
+            f"it back, by the spec's code (`allocate`, `free`), and copies; {name}_run "
+            + ("only copies" if plan.program.codes else "does not."),
+            *(
+                ["what the processor takes over from the chip, or it from the processor."]
+                if plan.program.codes
+                else []
+            ),
             "",
         ]
     if plan.program.codes:
         made = ", ".join(c.name for c in plan.program.codes)
         texts += [
             f"This processor computes {made}",
-            f"itself, between what the chip does: so there is no {name}_run.",
+            "itself, between what the chip does.",
             "",
         ]
     if plan.program.kernels and any(c.kernel for c in calls(plan.program.body)):
@@ -158,25 +166,61 @@ def _head(plan: HostPlan, hardware: HardwareSpec, summary: str) -> list[str]:
     return [f"/* {first}", *(f" * {text}".rstrip() for text in rest), " */"]
 
 
-def _run(plan: HostPlan) -> list[str]:
+def _run(plan: HostPlan, hardware: HardwareSpec) -> list[str]:
     """What `NAME_run` takes, in words and as macros."""
     tensors = {t.name: t for t in plan.inputs + plan.outputs}
-    width = max((len(i.name) for i in plan.program.images), default=0)
+    taken = exported(plan)
+    images = taken.images if taken else plan.program.images
+    inside = taken.inside if taken else frozenset[str]()
+    arrays = taken.arrays if taken else ()
+    width = max((len(n) for n in (*(i.name for i in images), *(t.name for t in arrays))), default=0)
     lines = [
         "/* The kernel alone. It takes a buffer of the chip's for each image and neither packs,",
         " * copies nor allocates; it returns when the chip has done all:",
-        *(f" *   {i.name:<{width}}  {comment(image_text(i))}" for i in plan.program.images),
+    ]
+    if taken:
+        lines = [
+            "/* The kernel alone. It allocates nothing, and packs and copies only what the chip",
+            " * and the processor hand each other; it returns when all is done. It takes a buffer",
+            " * of the chip's for each image, and arrays that the processor reads or writes:",
+        ]
+    lines += [f" *   {i.name:<{width}}  {comment(image_text(i))}" for i in images]
+    lines += [f" *   {t.name:<{width}}  {comment(_array_text(t))}" for t in arrays]
+    lines += [
         " * Where LAYOUT of an output here is that of another kernel's input, that kernel can take",
         " * the buffer as it is: the same elements lie at the same bytes. */",
     ]
-    padded = [i.name for i in plan.program.images if pads(i)]
+    padded = [i.name for i in images if pads(i) and i.name not in inside]
     if padded:
         lines[-1] = lines[-1].replace(" */", "")
         lines += [f" * Zeros must be in {', '.join(padded)} before the first run. */"]
-    for image in plan.program.images:
+    for image in images:
         own = plan.identifiers[image.name]
         lines += [f"#define {plan.name}_BYTES_{own} {image.bytes}"]
-        if image.role != "temporary":
+        if image.role != "temporary" and image.name not in inside:
             number = layout_number(image, tensors[image.tensor])
             lines += [f"#define {plan.name}_LAYOUT_{own} 0x{number:08x}u"]
+    memory = _host_memory(hardware)
+    for tensor in arrays:
+        own = plan.identifiers[tensor.name]
+        number = array_number(tensor, memory)
+        lines += [
+            f"#define {plan.name}_BYTES_{own} {prod(tensor.shape) * DTYPES[tensor.dtype]}",
+            f"#define {plan.name}_LAYOUT_{own} 0x{number:08x}u",
+        ]
     return lines
+
+
+def _array_text(tensor: Tensor) -> str:
+    shape = "".join(f"[{n}]" for n in tensor.shape)
+    size = prod(tensor.shape) * DTYPES[tensor.dtype]
+    return f"{tensor.dtype} {shape}, {size} bytes, {tensor.role} {tensor.name}, an array"
+
+
+def _host_memory(hardware: HardwareSpec) -> str:
+    """What the images are in that the chip reads and writes where the host has its arrays, as they
+    call it; "host" where the chip has memory of its own, so that arrays are no buffers of its."""
+    if not hardware.code.handles_are_pointers:
+        return "host"
+    shared = [m.name for m in hardware.memories if m.kind == "offchip" and m.shared]
+    return shared[0] if len(shared) == 1 else "host"

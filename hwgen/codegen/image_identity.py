@@ -7,17 +7,31 @@ output has there is undefined, and an input has its fill.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from hashlib import sha256
 
 from hwgen.codegen.layout import dense
 from hwgen.codegen.program import Image
 from hwgen.polyhedral.affine import affine
+from hwgen.spec.expression import Name
 from hwgen.spec.workload import Tensor
 
 
 def layout_number(image: Image, tensor: Tensor) -> int:
     """32 bits that stand for an image's layout."""
-    return int.from_bytes(sha256(layout_text(image, tensor).encode()).digest()[:4], "big")
+    return _number(layout_text(image, tensor))
+
+
+def array_number(tensor: Tensor, memory: str) -> int:
+    """That of an image that is the row-major tensor byte for byte, in a memory."""
+    shape = tensor.shape
+    index = tuple(Name(f"p{n}") for n in range(len(shape)))
+    image = Image(tensor.name, tensor.name, "output", tensor.dtype, shape, (), index, 0)
+    return layout_number(replace(image, memory=memory), tensor)
+
+
+def _number(text: str) -> int:
+    return int.from_bytes(sha256(text.encode()).digest()[:4], "big")
 
 
 def layout_text(image: Image, tensor: Tensor) -> str:
