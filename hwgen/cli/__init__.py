@@ -49,7 +49,9 @@ def _run(arguments: Sequence[str] | None) -> int:
                 reconfigure(errors="backslashreplace")
 
         from hwgen.cli.app import app
+        from hwgen.cli.complete import rejoin
 
+        rejoin(os.environ)
         app(args=None if arguments is None else list(arguments), prog_name="hwgen")
         status = 0  # Not reached by a typer application: it always exits.
     except SystemExit as exit_request:

@@ -75,6 +75,7 @@ SetOption = Annotated[
         metavar="NAME=VALUE",
         help="Set a parameter of the chip or a size of the workload; spec.NAME and workload.NAME "
         "tell them apart. May be repeated.",
+        autocompletion=complete.settings,
     ),
 ]
 SweepOption = Annotated[
@@ -85,6 +86,7 @@ SweepOption = Annotated[
         help="Set a parameter of the chip or a size of the workload; spec.NAME and workload.NAME "
         "tell them apart. May be repeated. With several values, NAME=8,16,32, every combination "
         "is compiled into one table.",
+        autocompletion=complete.settings,
     ),
 ]
 DtypeOption = Annotated[
@@ -94,6 +96,7 @@ DtypeOption = Annotated[
         metavar="NAME=DTYPE",
         help="Set a data type that the workload names (`dtypes:`), or that of one of its tensors, "
         "as T=float16. May be repeated.",
+        autocompletion=complete.dtypes,
     ),
 ]
 JsonOption = Annotated[

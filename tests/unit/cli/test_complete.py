@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from hwgen.cli.stages import NEST_STAGES, STAGES
+from hwgen.spec.expression import DTYPES
 from tests.samples import CHIPS_WITH_UNITS
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -70,6 +71,48 @@ def test_stages() -> None:
 def test_codes_and_commands() -> None:
     assert asked("help", "H42") == ["H420", "H421", "H422", "H423", "H424"]
     assert asked("help", "ge") == ["generate"]
+
+
+GEMM = ("generate", "--spec", "vta", "--workload", "gemm")
+
+
+def test_types_by_name_then_by_type() -> None:
+    """Those that the workload names, then its tensors; the only one left, with each type."""
+    assert asked(*GEMM, "--dtype", "") == ["T=", "ACC=", "OUT=", "a=", "b=", "acc=", "c="]
+    assert asked(*GEMM, "--dtype", "A") == [f"ACC={t}" for t in DTYPES]
+    assert asked(*GEMM, "--dtype", "T=fl") == [f"T={t}" for t in DTYPES if t.startswith("fl")]
+    assert asked("simulate", "--workload", "relu", "--dtype", "x=b") == ["x=bfloat16"]
+    assert asked("generate", "--dtype", "") == [], "no workload stands before it"
+
+
+def test_parameters_and_sizes_of_what_the_line_names() -> None:
+    every = asked(*GEMM, "--set", "")
+    assert every[:3] == ["BATCH=", "BLOCK_IN=", "BLOCK_OUT="]
+    assert every[-3:] == ["M=", "N=", "K="]
+    assert asked(*GEMM, "--set", "K") == ["K=256"], "the value that the file has"
+    assert asked("check", "vta", "--set", "BA") == ["BATCH=1"]
+    assert asked("check", "no_such_chip", "--set", "") == []
+
+
+def test_words_that_bash_takes_apart() -> None:
+    """`=` ends a word there, and what it gets back is put behind that."""
+    floats = [t for t in DTYPES if t.startswith("fl")]
+    assert asked(*GEMM, "--dtype", "T", "=", "fl") == floats
+    assert asked(*GEMM, "--dtype", "T", "=") == list(DTYPES)
+    assert asked(*GEMM, "--dtype", "T", "=", "int8", "--set", "M", "=", "4", "--set", "K") == [
+        "K=256"
+    ]
+    assert asked("check", "--set", "T", "=", "8", "vt") == ["vta", "vtcm_two_banks"]
+    assert asked("generate", "--spec", "=", "vt") == ["vta", "vtcm_two_banks"]
+
+
+def test_a_file_that_cannot_be_read_offers_nothing(tmp_path: Path) -> None:
+    (tmp_path / "w.yaml").write_text("dtypes: {T: int8\nsizes: [")
+    assert asked("generate", "--workload", "w.yaml", "--dtype", "", folder=tmp_path) == []
+    (tmp_path / "v.yaml").write_text("dtypes: [T]\ntensors: {a: int8}\n")
+    assert asked("generate", "--workload", "v.yaml", "--dtype", "a=int8", folder=tmp_path) == [
+        "a=int8"
+    ]
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
