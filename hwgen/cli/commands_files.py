@@ -97,7 +97,7 @@ def init(
     """Write a first chip, a workload and a stub of the vendor's header here, to be changed.
 
     The chip is complete: it compiles a GEMM as it is. Nothing that is there is replaced, but for
-    the schema that editors read.
+    the schemas that editors read.
     """
     if source is not None and (like is not None or source[0] not in FORMS):
         said = "the copied chip has numbers of its own" if like else f"one of {', '.join(FORMS)}"

@@ -16,11 +16,17 @@ from hwgen.cli.first_numbers import ASSUMED
 from hwgen.cli.output import write_files
 from hwgen.errors import HwgenError, Location
 from hwgen.spec.find import find_spec
-from hwgen.spec.load import hardware_json_schema, load_hardware, parse_hardware
+from hwgen.spec.load import (
+    hardware_json_schema,
+    load_hardware,
+    parse_hardware,
+    workload_json_schema,
+)
 from hwgen.spec.source import parse_document, read_document
 
 _TEMPLATES = Path(__file__).parent / "templates"
 SCHEMA = "hwgen.schema.json"
+WORKLOAD_SCHEMA = "hwgen-workload.schema.json"
 WORKLOAD = "gemm.yaml"
 _UNITS = (("core",), ("mover", "core"), ("load", "core", "store"))
 """Names of the units, for one to three of them."""
@@ -142,6 +148,7 @@ def _write(name: str, file: str, chip: str, others: Mapping[str, str]) -> None:
     files[SCHEMA] = json.dumps(hardware_json_schema(), indent=2) + "\n"
     if not os.path.lexists(WORKLOAD):
         files[WORKLOAD] = _template("gemm.yaml.in")
+        files[WORKLOAD_SCHEMA] = json.dumps(workload_json_schema(), indent=2) + "\n"
     written = write_files(Path(), files)
     typer.echo(f"wrote {', '.join(sorted(map(str, written)))}")
     typer.echo(f"next: hwgen check {name}")

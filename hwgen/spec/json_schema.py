@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 from types import ModuleType
 from typing import Any, cast
 
@@ -49,7 +50,14 @@ def json_schema(model: type[Model], modules: list[ModuleType], title: str) -> di
             properties.pop("title", None)
             properties["description"] = docs[name][field]
     _drop_titles(schema)
+    for name, definition in schema.get("$defs", {}).items():
+        definition["title"] = _words(name)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title, **schema}
+
+
+def _words(name: str) -> str:
+    """What editors call a definition, of the name of its class."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name.removesuffix("Schema")).lower()
 
 
 def _drop_titles(node: object) -> None:

@@ -56,7 +56,7 @@ def test_a_first_chip_compiles_and_its_c_too(units: int, sync: str, here: Path) 
 def test_its_kernel_computes_what_it_should(here: Path, capsys: Text) -> None:
     assert main(["init", "first"]) == 0
     assert sorted(p.name for p in here.iterdir()) == [
-        "first.h", "first.yaml", "gemm.yaml", "hwgen.schema.json",
+        "first.h", "first.yaml", "gemm.yaml", "hwgen-workload.schema.json", "hwgen.schema.json",
     ]  # fmt: skip
     assert main(["simulate", "--spec", "first", *SMALL]) == 0
     assert "c equal to the reference, bit for bit" in capsys.readouterr().out
@@ -64,9 +64,10 @@ def test_its_kernel_computes_what_it_should(here: Path, capsys: Text) -> None:
 
 def test_editors_find_the_schema(here: Path) -> None:
     assert main(["init", "first"]) == 0
-    line = (here / "first.yaml").read_text(encoding="utf-8").splitlines()[0]
-    schema = here / line.partition("$schema=")[2]
-    assert schema.read_bytes() == (ROOT / "docs" / "hwgen.schema.json").read_bytes()
+    for file in ("first.yaml", "gemm.yaml"):
+        line = (here / file).read_text(encoding="utf-8").splitlines()[0]
+        schema = line.partition("$schema=")[2]
+        assert (here / schema).read_bytes() == (ROOT / "docs" / schema).read_bytes()
 
 
 def test_a_copied_chip_is_the_other_but_for_its_name(here: Path) -> None:
