@@ -71,6 +71,27 @@ def read_architecture(path: Path) -> tuple[Level, ...]:
     Raises:
         HwgenError: H00x and H01x as any YAML; H044 it has another form.
     """
+    document = untemplated(path)
+    arch = document.data.get("arch") if isinstance(document.data, dict) else None
+    nodes = arch.get("nodes") if isinstance(arch, dict) else None
+    if not isinstance(nodes, list):
+        timeloop = isinstance(document.data, dict) and "architecture" in document.data
+        raise bad(
+            document, ("arch",) if arch is not None else (),
+            "this is no architecture of AccelForge",
+            sort(arch) if arch is not None else "no arch", "arch: {nodes: [...]}",
+            "this one is Timeloop's: --from timeloop" if timeloop and arch is None
+            else "give a file with `arch` and its `nodes`",
+        )  # fmt: skip
+    return tuple(_levels(document, nodes, ("arch", "nodes"), []))
+
+
+def untemplated(path: Path) -> Document:
+    """A file of nodes with tags, as YAML alone.
+
+    Raises:
+        HwgenError: H00x and H01x as any YAML; H044 it is a template.
+    """
     text = read_regular(path, MAX_BYTES).decode("utf-8", "replace")
     template = re.search(r"\{[{%]", text)
     if template is not None:
@@ -79,17 +100,7 @@ def read_architecture(path: Path) -> tuple[Level, ...]:
             "H044", "this is a template of an architecture", location=Location(str(path), line),
             found=template[0], allowed="YAML", repair="render it first, and give the result",
         )  # fmt: skip
-    document = read_document(path, tagged=True)
-    arch = document.data.get("arch") if isinstance(document.data, dict) else None
-    nodes = arch.get("nodes") if isinstance(arch, dict) else None
-    if not isinstance(nodes, list):
-        raise _bad(
-            document, ("arch",) if arch is not None else (),
-            "this is no architecture of AccelForge",
-            _sort(arch) if arch is not None else "no arch", "arch: {nodes: [...]}",
-            "give a file with `arch` and its `nodes`",
-        )  # fmt: skip
-    return tuple(_levels(document, nodes, ("arch", "nodes"), []))
+    return read_document(path, tagged=True)
 
 
 def _levels(
@@ -99,8 +110,8 @@ def _levels(
         where = (*path, number)
         kind = node.get(TAG) if isinstance(node, dict) else None
         if not isinstance(node, dict) or kind not in KINDS:
-            found = f"!{_word(kind)}" if kind else _sort(node)
-            raise _bad(
+            found = f"!{word(kind)}" if kind else sort(node)
+            raise bad(
                 document, where, "a node of no kind that is known", found,
                 ", ".join(f"!{k}" for k in KINDS), "tag the node, as `- !Memory`",
             )  # fmt: skip
@@ -116,8 +127,8 @@ def _levels(
             yield from _levels(document, inner, (*where, "nodes"), list(around))
         if kind in ("Memory", "Compute"):
             yield Level(
-                str(kind), _word(node.get("name") or kind), document.locate(where).line,
-                _number(node.get("size"), "size", unread), _role(node.get("tensors")),
+                str(kind), word(node.get("name") or kind), document.locate(where).line,
+                as_number(node.get("size"), "size", unread), _role(node.get("tensors")),
                 _actions(document, node.get("actions"), (*where, "actions"), unread),
                 tuple(inside), tuple(unread),
             )  # fmt: skip
@@ -127,10 +138,10 @@ def _fanouts(
     document: Document, given: Data, path: FieldPath, unread: list[str]
 ) -> Iterator[Fanout]:
     for number, entry in enumerate(_entries(document, given, path)):
-        count = _number(entry.get("fanout"), f"fanout of {entry.get('name')}", unread)
+        count = as_number(entry.get("fanout"), f"fanout of {entry.get('name')}", unread)
         whole = int(count) if count is not None and 1 <= count < 1 << 31 else None
         over = str(entry.get("reuse") or entry.get("may_reuse") or "")
-        yield Fanout(_word(entry.get("name") or number), whole, over.lower())
+        yield Fanout(word(entry.get("name") or number), whole, over.lower())
 
 
 def _actions(
@@ -138,16 +149,16 @@ def _actions(
 ) -> dict[str, Action]:
     found: dict[str, Action] = {}
     for entry in _entries(document, given, path):
-        name = _word(entry.get("name"))
-        bits = _number(entry.get("bits_per_action"), f"bits_per_action of {name}", unread) or 1
-        rate = _number(entry.get("throughput"), f"throughput of {name}", unread)
-        seconds = _number(entry.get("latency"), f"latency of {name}", unread)
+        name = word(entry.get("name"))
+        bits = as_number(entry.get("bits_per_action"), f"bits_per_action of {name}", unread) or 1
+        rate = as_number(entry.get("throughput"), f"throughput of {name}", unread)
+        seconds = as_number(entry.get("latency"), f"latency of {name}", unread)
         if rate is None and seconds:  # Older files say the time of one action.
             rate = 1 / seconds
-        energy = _number(entry.get("energy"), f"energy of {name}", unread)
+        energy = as_number(entry.get("energy"), f"energy of {name}", unread)
         found[name] = Action(
-            _positive(None if energy is None else energy / bits),
-            _positive(None if rate is None else rate * bits),
+            positive(None if energy is None else energy / bits),
+            positive(None if rate is None else rate * bits),
         )
     return found
 
@@ -164,8 +175,8 @@ def _entries(document: Document, given: Data, path: FieldPath) -> list[dict[str,
             entries.append(entry)
         elif entry is not None:
             where = (*path, number) if isinstance(given, list) else path
-            raise _bad(
-                document, where, "an entry without fields", _sort(entry), "a list of mappings",
+            raise bad(
+                document, where, "an entry without fields", sort(entry), "a list of mappings",
                 f"write {path[-1]}: [{{name: ...}}]",
             )  # fmt: skip
     return entries
@@ -181,7 +192,7 @@ def _role(tensors: Data) -> str:
     return ""
 
 
-def _number(given: Data, field: str, unread: list[str]) -> float | None:
+def as_number(given: Data, field: str, unread: list[str]) -> float | None:
     """A number, or an expression of numbers; what is neither is noted."""
     if given is None or isinstance(given, bool | list | dict):
         return None
@@ -189,20 +200,20 @@ def _number(given: Data, field: str, unread: list[str]) -> float | None:
         value = evaluate(parse_expression(given), {}) if isinstance(given, str) else given
         return float(value)
     except (ExpressionError, KeyError, ValueError, ArithmeticError, TypeError, AssertionError):
-        unread.append(_word(f"{field}: {given}"))
+        unread.append(word(f"{field}: {given}"))
         return None
 
 
-def _positive(value: float | None) -> float | None:
+def positive(value: float | None) -> float | None:
     return value if value is not None and 0 < value < math.inf else None
 
 
-def _word(value: Data) -> str:
+def word(value: Data) -> str:
     """A text of the file that can stand in a comment: one line, not too long."""
     return re.sub(r"[^ -~]+", " ", str(value))[:SHOWN]
 
 
-def _sort(value: Data) -> str:
+def sort(value: Data) -> str:
     match value:
         case dict():
             return "a mapping without a tag"
@@ -211,10 +222,10 @@ def _sort(value: Data) -> str:
         case None:
             return "nothing"
         case _:
-            return _word(value)
+            return word(value)
 
 
-def _bad(
+def bad(
     document: Document, path: FieldPath, message: str, found: str, allowed: str, repair: str
 ) -> HwgenError:
     return HwgenError(

@@ -12,7 +12,7 @@ from hwgen.cli import complete
 from hwgen.cli.guard import guarded
 from hwgen.cli.options import JsonOption, SetOption, epilog
 
-FORMS = ("accelforge",)
+FORMS = ("accelforge", "timeloop")
 """Architecture files that `init --from` reads."""
 
 commands = typer.Typer()
@@ -120,7 +120,7 @@ def init(
         elif source is not None:
             from hwgen.cli.init_from import numbers
 
-            body.new_chip(name, count, kind, numbers(Path(source[1])))
+            body.new_chip(name, count, kind, numbers(Path(source[1]), source[0]))
         else:
             body.new_chip(name, count, kind)
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from hwgen.cli.architecture import ROLES, Action, Fanout, Level, read_architecture
 from hwgen.cli.first_numbers import ASSUMED
+from hwgen.cli.timeloop import read_timeloop
 from hwgen.errors import HwgenError, Location
 
 MOST_LANES = 1024
@@ -22,17 +24,48 @@ _LEAST_BYTES, _MOST = 64, 1 << 32
 """Bytes of what is taken for a memory on the chip; a smaller one is a register of the core."""
 
 
-def numbers(path: Path) -> Mapping[str, str]:
-    """The texts of `first_numbers.ASSUMED` with an architecture's numbers.
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """How a file of some tool's is read, and what it calls what a chip needs."""
+
+    read: Callable[[Path], tuple[Level, ...]]
+    compute: str
+    memory: str
+    sized: str
+    size: str
+
+
+FORMS: Mapping[str, _Form] = {
+    "accelforge": _Form(
+        read_architecture,
+        compute="a node `!Compute`",
+        memory="a node `!Memory` for what is off the chip",
+        sized="a node `!Memory` with a size that is a number, after the one off the chip",
+        size="the size of {} in bits",
+    ),
+    "timeloop": _Form(
+        lambda path: read_timeloop(path, CLOCK_HERTZ),
+        compute="a `!Component` of a class that computes, such as `intmac`",
+        memory="a `!Component` of class `DRAM`",
+        sized="a `!Component` with numbers for `depth` and `width`, after the one off the chip",
+        size="`depth` and `width` of {}",
+    ),
+}
+"""Whose architectures are read."""
+
+
+def numbers(path: Path, form: str = "accelforge") -> Mapping[str, str]:
+    """The texts of `first_numbers.ASSUMED` with an architecture's numbers; `form`: of `FORMS`.
 
     Raises:
         HwgenError: H045 it has no compute unit, or no memories to make a chip from; and as
-            `read_architecture`.
+            `read_architecture` and `read_timeloop`.
     """
-    levels = read_architecture(path)
+    own = FORMS[form]
+    levels = own.read(path)
     file = re.sub(r"[^ -~]+|[\"\\\\$]", "_", path.name)
-    compute = _compute(levels, path)
-    offchip, held = _memories(levels, path)
+    compute = _compute(levels, path, own)
+    offchip, held = _memories(levels, path, own)
     o, i, lanes, others = _lanes(compute)
     o, i, smaller = _fitting(o, i, held)
     clock, of_clock = _clock(compute)
@@ -58,22 +91,22 @@ def numbers(path: Path) -> Mapping[str, str]:
     }
 
 
-def _compute(levels: Sequence[Level], path: Path) -> Level:
+def _compute(levels: Sequence[Level], path: Path, form: _Form) -> Level:
     """The unit with the most instances: the matrix unit beside a vector or a scalar one."""
     found = [x for x in levels if x.kind == "Compute"]
     if not found:
-        raise _lacking(path, "compute unit", "a node `!Compute`")
+        raise _lacking(path, "compute unit", form.compute)
     return max(found, key=lambda x: math.prod(f.count or 1 for f in x.fanouts))
 
 
 def _memories(
-    levels: Sequence[Level], path: Path
+    levels: Sequence[Level], path: Path, form: _Form
 ) -> tuple[Level, dict[str, tuple[Level, int, str]]]:
     """The memory off the chip, and for each of ours the level that it is, its bytes, and which
     part of it they are."""
     memories = [x for x in levels if x.kind == "Memory"]
     if not memories:
-        raise _lacking(path, "memory", "a node `!Memory` for what is off the chip")
+        raise _lacking(path, "memory", form.memory)
     inside = [x for x in memories[1:] if x.size_bits and _LEAST_BYTES <= x.size_bits / 8 < _MOST]
     shared = next((x for x in inside if not x.role), None)
     found: dict[str, tuple[Level, int, str]] = {}
@@ -89,9 +122,8 @@ def _memories(
         else:
             unsized = next((x for x in memories[1:] if x.size_bits is None), None)
             raise _lacking(
-                path, f"memory on the chip that keeps {ROLES[name][1]}",
-                "a node `!Memory` with a size that is a number, after the one off the chip",
-                unsized,
+                path, f"memory on the chip that keeps {ROLES[name][1]}", form.sized,
+                unsized, form.size,
             )  # fmt: skip
     return memories[0], found
 
@@ -202,12 +234,14 @@ def _unread(levels: Sequence[Level]) -> list[str]:
     return [f"{text} ({x.name}, line {x.line})" for x in levels for text in x.unread]
 
 
-def _lacking(path: Path, what: str, allowed: str, unsized: Level | None = None) -> HwgenError:
+def _lacking(
+    path: Path, what: str, allowed: str, unsized: Level | None = None, size: str = ""
+) -> HwgenError:
     return HwgenError(
         "H045", f"the architecture has no {what}",
         location=Location(str(path), unsized.line if unsized else 0),
         found=", ".join(unsized.unread) or f"no size of {unsized.name}" if unsized
         else f"no {what}",
         allowed=allowed,
-        repair=f"write the size of {unsized.name} in bits" if unsized else f"add {allowed}",
+        repair=f"write {size.format(unsized.name)}" if unsized else f"add {allowed}",
     )  # fmt: skip

@@ -40,7 +40,30 @@ EXAMPLES = {
         "# Not in this chip: Scalar, line 10",
         "beat_bytes: 16 # assumed",
     },
+    "columns": {
+        "OUT: 14 # lanes of the result; fanout meshX of Column, assumed to be these",
+        "IN: 12 # lanes that are added up; fanout meshY of PE, assumed to be these",
+        "# Shared, line 12; assumed 25% of it for inputs; int8 assumed",
+        "# External, line 8 of columns.yaml; 0.5 GHz: one MAC per cycle.",
+        "beat_bytes: 4 # 2 GB/s at 0.5 GHz are 4 bytes per cycle",
+        "# Not in this chip: Inner, line 25, one of 168",
+    },
+    "buffers": {
+        "OUT: 16 # lanes of the result; fanout meshX of Unit, assumed to be these",
+        "IN: 8 # lanes that are added up; fanout meshY of Unit, assumed to be these",
+        "size: 64 KiB} # In, line 14; int8 assumed",
+        "size: 256 KiB} # Weights, line 19; int8 assumed",
+        "size: 32 KiB} # Out, line 24; int32 assumed",
+        "1 GHz assumed",
+        "beat_bytes: 32 # 32 GB/s at 1 GHz are 32 bytes per cycle; writes: 8 GB/s",
+        "# Not a number in the file, so not taken: depth: ROWS (Bypassed, line 29)",
+    },
 }
+TIMELOOP = ("columns", "buffers")
+
+
+def form(name: str) -> str:
+    return "timeloop" if name in TIMELOOP else "accelforge"
 
 
 @pytest.fixture(autouse=True)
@@ -52,7 +75,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_a_chip_from_an_architecture_compiles(name: str, here: Path) -> None:
-    assert main(["init", "mine", "--from", "accelforge", str(HERE / f"{name}.yaml")]) == 0
+    assert main(["init", "mine", "--from", form(name), str(HERE / f"{name}.yaml")]) == 0
     text = (here / "mine.yaml").read_text(encoding="utf-8")
     for line in EXAMPLES[name]:
         assert line in text, text
@@ -123,7 +146,55 @@ def test_what_is_no_architecture(
     assert [p.name for p in here.iterdir()] == ["a.yaml"]
 
 
-@pytest.mark.parametrize("more", ["--from timeloop a.yaml", "--from accelforge a.yaml --like vta"])
+BAD_TIMELOOP = {
+    "other": ("arch: {nodes: []}\n", "H044", "this one is AccelForge's: --from accelforge"),
+    "nothing": ("problem: {}\n", "H044", "found:   no architecture"),
+    "older": ("architecture: {subtree: []}\n", "H044", "convert it to version 4"),
+    "no tag": ("architecture:\n  nodes:\n  - {name: A}\n", "H044", "tag the node, as `- !Comp"),
+    "other tag": ("architecture:\n  nodes:\n  - !Memory {name: A}\n", "H044", "found:   !Memory"),
+    "meshes": (
+        "architecture:\n  nodes:\n  - !Container {name: A, spatial: 8}\n",
+        "H044",
+        "write spatial: {meshX: 8}",
+    ),
+    "no compute": (
+        "architecture:\n  nodes:\n  - !Component {name: A, class: SRAM, "
+        "attributes: {depth: 8, width: 8}}\n",
+        "H045",
+        "such as `intmac`",
+    ),
+    "nothing on chip": (
+        "architecture:\n  nodes:\n  - !Component {name: A, class: DRAM}\n"
+        "  - !Component {name: B, class: SRAM, attributes: {depth: N}}\n"
+        "  - !Component {name: C, class: mac}\n",
+        "H045",
+        "write `depth` and `width` of B",
+    ),
+    "a template": ("{{include('x')}}\narchitecture: {}\n", "H044", "render it first"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_TIMELOOP)
+def test_what_is_no_architecture_of_timeloop(
+    case: str, here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text, code, says = BAD_TIMELOOP[case]
+    (here / "a.yaml").write_text(text, encoding="utf-8")
+    ran = run("hwgen init mine --from timeloop a.yaml", monkeypatch, capsys)
+    assert ran.status == 1
+    assert f"error[{code}]" in ran.err
+    assert says in ran.err, ran.err
+    assert [p.name for p in here.iterdir()] == ["a.yaml"]
+
+
+def test_an_architecture_of_timeloop_is_not_accelforges(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ran = run(f"hwgen init mine --from accelforge {HERE / 'columns.yaml'}", monkeypatch, capsys)
+    assert "this one is Timeloop's: --from timeloop" in ran.err
+
+
+@pytest.mark.parametrize("more", ["--from maestro a.yaml", "--from accelforge a.yaml --like vta"])
 def test_wrong_usage(
     more: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
