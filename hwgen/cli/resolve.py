@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from hwgen.errors import HwgenError
+from hwgen.errors import HwgenError, Location
 from hwgen.spec.find import (
     WORKLOAD_FOLDER,
     Kind,
@@ -191,12 +191,16 @@ def assign_types(
         if not having:
             anywhere = sorted({n for names in known.values() for n in names})
             close = nearest(name, anywhere)
+            named = (
+                f"one of these, or write dtypes: {{{name}: {dtype}}} there, and {name} for types"
+            )
             raise HwgenError(
                 "H005",
                 f"nothing here is called {name}",
+                location=Location(str(workloads[0])) if len(workloads) == 1 else None,
                 found=f"--dtype {name}={dtype}",
                 allowed=", ".join(anywhere),
-                repair=f"did you mean {close}={dtype}?" if close else "name one of these",
+                repair=f"did you mean {close}={dtype}?" if close else f"name {named}",
             )
         for path in having:
             types[path] = (*types[path], (name, dtype))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from hwgen.codegen.lower.blocks import BlockCall
 from hwgen.codegen.lower.nests import Leaf, Nest, Piece
 from hwgen.codegen.lower.places import Place, Places
-from hwgen.codegen.placement import Slot, Wanted, by_bank, first_fit
+from hwgen.codegen.placement import Placed, Slot, Wanted, by_bank, first_fit
 from hwgen.codegen.program import Buffer
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.capacity import Alive, buffers_exceed
@@ -142,6 +142,33 @@ def _alive(wanted: Wanted) -> Alive:
     return Alive(wanted.name, layout.memory, layout.slots, layout.slot_entries)
 
 
+def _no_room_there(memory: Memory, one: Placed, others: Sequence[Placed]) -> HwgenError | None:
+    """The error of a buffer that is wanted where others are; None where it may be elsewhere."""
+    there = one.wanted.usable
+    if len(there) > one.wanted.entries or not there:
+        return None
+    in_the_way = [
+        p
+        for p in others
+        if p.wanted.meets(one.wanted)
+        and any(a < there.stop and b > there.start for a, b in p.spans)
+    ]
+    if not in_the_way or len(there) >= memory.capacity_entries:
+        return None
+    size = memory.entry_bytes
+    return HwgenError(
+        "H502",
+        f"{one.wanted.name} has no room at entry {there.start} of {memory.name}",
+        location=memory.location,
+        field=f"memories.{memory.name}",
+        found=", ".join(f"{p.wanted.name} in {p.base}..{p.end - 1}" for p in in_the_way)
+        + f", where {one.wanted.name} has to be in {there.start}..{there.stop - 1}",
+        allowed="entries that no other buffer has at that time",
+        repair=f"set_address({one.wanted.name!r}, {max(p.end for p in in_the_way) * size}), "
+        "or another place for the others",
+    )
+
+
 def _in_memory(
     memory: Memory,
     wanted: Sequence[Wanted],
@@ -158,6 +185,9 @@ def _in_memory(
         placed = by_bank(memory.banks, wanted, overlapping)
     if any(p.exceeds for p in placed):
         worst, *others = sorted(placed, key=lambda p: -p.exceeds)
+        at_an_address = _no_room_there(memory, worst, others)
+        if at_an_address is not None:
+            raise at_an_address
         alive = [
             (_alive(p.wanted), p.wanted.first, p.wanted.last, p.base) for p in (worst, *others)
         ]

@@ -47,8 +47,14 @@ def check_places(state: LoopTree, hardware: HardwareSpec) -> None:
                 f"{tensor} cannot start there",
                 f"byte {address} of {storage.memory}",
                 f"byte 0{end}{every}",
-                "address 0",
+                f"address {_nearest(address, room)}",
             )
+
+
+def _nearest(address: int, room: _Room) -> int:
+    """The last byte up to here where a buffer may start."""
+    held = min(address, room.bytes - 1) if room.bytes else address
+    return held // room.entry_bytes * room.entry_bytes
 
 
 def _room(memory: str, hardware: HardwareSpec) -> _Room | None:

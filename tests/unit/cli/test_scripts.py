@@ -14,6 +14,7 @@ from hwgen.cli import main
 from hwgen.cli.searching import Search, searching
 from hwgen.pipeline import SearchOptions
 from hwgen.spec.load import load_hardware
+from tests.commands import run
 from tests.samples import CHIPS_WITH_UNITS, ROOT
 
 CHIP = next(p for p in CHIPS_WITH_UNITS if p.stem == "vta")
@@ -198,3 +199,43 @@ def test_scripts_of_processors_can_be_simulated(file: Path, capsys: Text) -> Non
     file.write_text(capsys.readouterr().out)
     assert main(["simulate", *kernel, "--script", str(file), "--no-auto"]) == 0
     assert "equal to the reference" in capsys.readouterr().out
+
+
+GEMM_SCALED = "--spec gemmini --workload gemm_scaled --set M=32 --set N=32 --set K=32"
+
+
+@pytest.mark.parametrize(
+    ("lines", "says"),
+    [
+        (["s.set_address('a_spad', 1000)"], "repair:  address 992"),
+        (["s.set_address('a_spad', 262144)"], "repair:  address 262128"),
+        (
+            ["s.set_address('a_spad', 0)", "s.set_address('b_spad', 512)"],
+            "has no room at entry 32 of spad",
+        ),
+    ],
+    ids=["between entries", "past the end", "in another's place"],
+)
+def test_addresses_by_hand_that_cannot_be(
+    lines: list[str], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    made = run(f"hwgen generate {GEMM_SCALED} --stage script", monkeypatch, capsys).out
+    script = tmp_path / "mine.py"
+    script.write_text(made + "\n".join(lines) + "\n", encoding="utf-8")
+    ran = run(f"hwgen generate {GEMM_SCALED} --script {script} --no-auto", monkeypatch, capsys)
+    assert ran.status == 1
+    assert says in ran.err, ran.err
+    if "no room" in says:
+        assert "found:   a_spad in 0..63, where b_spad has to be in 32..95" in ran.err
+
+
+def test_a_type_that_nobody_names_says_where_it_would_stand(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ran = run(
+        "hwgen generate --spec vtcm_two_banks --workload matmul --dtype T=float16",
+        monkeypatch, capsys,
+    )  # fmt: skip
+    assert "matmul.yaml: error[H005]: nothing here is called T" in ran.err
+    assert "write dtypes: {T: float16} there" in ran.err
