@@ -1,4 +1,4 @@
-"""A float32 product in emitted AVX-512 code against MKL's, on one thread.
+"""A float32 product in emitted AVX-512 code against MKL's, on one thread and on two.
 
 python -m benchmarks.mkl
 
@@ -11,15 +11,19 @@ them is printed. `of peak` is the same against a loop of independent multiply-ad
 which runs in turn with them, so that a slow rival flatters nobody. `spills`: vector registers on
 the stack in the innermost loops, which must be none, and all references to the stack there: gcc
 12.2 keeps a loop's bound or step there at some sizes.
+
+The second table is of `matmul_two_cores.script` and MKL on two threads, in turn with the kernel for
+one: `of one` is against that. It needs two idle cores, and says how many there are.
 """
 
 from __future__ import annotations
 
 import ctypes
 import importlib
+import os
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -34,11 +38,12 @@ from hwgen.spec.load import load_hardware, load_workload
 from tests.inner_loops import disassembled, inner_loops, on_the_stack
 
 ROOT = Path(__file__).resolve().parent.parent
-SCRIPT = ROOT / "workloads" / "schedules" / "matmul_panels.script"
+SCHEDULES = ROOT / "workloads" / "schedules"
+ONE, TWO = SCHEDULES / "matmul_panels.script", SCHEDULES / "matmul_two_cores.script"
 SIZES = ((512, 512, 512), (1024, 1024, 1024), (2048, 2048, 2048), (127, 513, 255))
 """M, N and K."""
 
-FLAGS = ("-std=c11", "-O3", "-march=native", "-shared", "-fPIC")
+FLAGS = ("-std=c11", "-O3", "-march=native", "-fopenmp", "-shared", "-fPIC")
 SECONDS = 4.0
 """Time for the kernel and MKL together at one size."""
 
@@ -85,51 +90,80 @@ def warm(run: Callable[[], object]) -> float:
 
 
 def rival() -> Any:
-    """torch with one thread, or None."""
+    """torch, or None."""
     try:
-        torch: Any = importlib.import_module("torch")
+        return importlib.import_module("torch")
     except ImportError:
         return None
-    torch.set_num_threads(1)
-    return torch
 
 
-def row(m: int, n: int, k: int, torch: Any) -> list[Cell]:
-    """Of one size."""
-    workload = load_workload(ROOT / "workloads" / "matmul.yaml", {"M": m, "N": n, "K": k})
-    hardware = load_hardware(ROOT / "hw_specs" / "x86_avx512.yaml")
-    text = SCRIPT.read_text(encoding="utf-8")
-    source = compile_script(workload, hardware, text, SCRIPT.name).source
-    library = load_library(source.c, source.function, FLAGS)
-    draw = np.random.default_rng(0)
-    a, b = (draw.standard_normal(shape).astype(np.float32) for shape in ((m, k), (k, n)))
-    ours, theirs = (np.zeros((m, n), np.float32) for _ in range(2))
-    given = [x.ctypes.data_as(ctypes.c_void_p) for x in (a, b, ours)]
-    function = getattr(library, source.function)
+class Product:
+    """One size: the arrays, and what computes it."""
 
-    def kernel() -> None:
-        if function(*given) != 0:
-            raise SystemExit("no memory")
+    def __init__(self, m: int, n: int, k: int, torch: Any) -> None:
+        self.m, self.n, self.k, self.torch = m, n, k, torch
+        draw = np.random.default_rng(0)
+        self.a, self.b = (
+            draw.standard_normal(shape).astype(np.float32) for shape in ((m, k), (k, n))
+        )
+        self.ours, self.theirs = (np.zeros((m, n), np.float32) for _ in range(2))
+        self.shared = [torch and torch.from_numpy(x) for x in (self.a, self.b, self.theirs)]
+        self.name = f"{m} x {n} x {k}"
 
-    flops = 2e-9 * m * n * k
+    def kernel(self, script: Path, cores: int) -> tuple[Callable[[], None], str]:
+        """Runs the emitted code, and its text."""
+        sizes = {"M": self.m, "N": self.n, "K": self.k}
+        workload = load_workload(ROOT / "workloads" / "matmul.yaml", sizes)
+        hardware = load_hardware(ROOT / "hw_specs" / "x86_avx512.yaml", {"CORES": cores})
+        text = script.read_text(encoding="utf-8")
+        source = compile_script(workload, hardware, text, script.name).source
+        function = getattr(load_library(source.c, source.function, FLAGS), source.function)
+        given = [x.ctypes.data_as(ctypes.c_void_p) for x in (self.a, self.b, self.ours)]
 
-    shared: list[Any] = [torch and torch.from_numpy(x) for x in (a, b, theirs)]
+        def run() -> None:
+            if function(*given) != 0:
+                raise SystemExit("no memory")
 
-    def other() -> None:
-        if torch is not None:
-            torch.mm(*shared[:2], out=shared[2])
+        return run, source.c
 
-    first = seconds(kernel) + seconds(other)  # the first run of each brings pages in
-    check(ours, a, b)
-    if torch is not None:
-        check(theirs, a, b)
-    rates: list[tuple[float, float, float]] = []
-    for _ in range(max(7, min(400, int(SECONDS / first / (IN_A_ROW + 1))))):
-        rates.append((flops / warm(kernel), flops / warm(other), peak()))
-    mine, others, most = (median(x) for x in zip(*rates, strict=True))
-    of_mkl, of_peak = (median(x[0] / x[by] for x in rates) for by in (1, 2))
-    against: list[Cell] = ["-", "-"] if torch is None else [others, of_mkl]
-    return [f"{m} x {n} x {k}", mine, *against, most, of_peak, stack(source.c)]
+    def other(self) -> None:
+        """Runs MKL, on as many threads as torch was told."""
+        if self.torch is not None:
+            self.torch.mm(*self.shared[:2], out=self.shared[2])
+
+    def rates(self, *runs: Callable[[], None]) -> Iterator[tuple[float, ...]]:
+        """GFLOP/s of each, turn by turn: what the caller runs between them takes turns too."""
+        first = 0.0
+        for run in runs:  # The first run of each brings pages in.
+            self.ours[...] = self.theirs[...] = 0.0
+            first += seconds(run)
+            check(self.theirs if run == self.other else self.ours, self.a, self.b)
+        turns = max(7, min(400, int(SECONDS / first / (IN_A_ROW + 1))))
+        flops = 2e-9 * self.m * self.n * self.k
+        for _ in range(turns):
+            yield tuple(flops / warm(run) for run in runs)
+
+
+def row(product: Product) -> list[Cell]:
+    """Of one size on one thread."""
+    kernel, text = product.kernel(ONE, 1)
+    runs = [kernel] if product.torch is None else [kernel, product.other]
+    rates = [(*turn, peak()) for turn in product.rates(*runs)]
+    mine, *others = (median(x) for x in zip(*rates, strict=True))
+    ratios = [median(x[0] / x[by] for x in rates) for by in range(1, len(rates[0]))]
+    against: list[Cell] = ["-", "-"] if product.torch is None else [others[0], ratios[0]]
+    return [product.name, mine, *against, others[-1], ratios[-1], stack(text)]
+
+
+def threads(product: Product) -> list[Cell]:
+    """Of one size on two threads."""
+    one, two = product.kernel(ONE, 1)[0], product.kernel(TWO, 2)[0]
+    runs = [two, one] if product.torch is None else [two, one, product.other]
+    rates = list(product.rates(*runs))
+    mine, alone, *others = (median(x) for x in zip(*rates, strict=True))
+    ratios = [median(x[0] / x[by] for x in rates) for by in range(1, len(rates[0]))]
+    against: list[Cell] = ["-", "-"] if product.torch is None else [others[0], ratios[1]]
+    return [product.name, mine, alone, ratios[0], *against]
 
 
 def check(found: np.ndarray, a: np.ndarray, b: np.ndarray) -> None:
@@ -166,8 +200,15 @@ def main() -> None:
         capability = torch.backends.cpu.get_cpu_capability()
         mkl = "with MKL" if torch.backends.mkl.is_available() else "without MKL"
         print(f"torch {torch.__version__}, {mkl}, {capability}")
-    rows = [row(*size, torch) for size in SIZES]
+        torch.set_num_threads(1)
+    products = [Product(*size, torch) for size in SIZES]
+    rows = [row(p) for p in products]
     print(table(["M x N x K", "GFLOP/s", "MKL", "ratio", "peak", "of peak", "spills"], rows))
+    if torch is not None:
+        torch.set_num_threads(2)
+    print(f"\non two threads, of {os.cpu_count()} cores:")
+    rows = [threads(p) for p in products]
+    print(table(["M x N x K", "GFLOP/s", "one thread", "of one", "MKL", "ratio"], rows))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,18 @@ from typing import Protocol
 
 from hwgen.codegen.c_expr import HELPERS, Helpers, IndexText, Interval, bounds, fits_int32
 from hwgen.codegen.c_names import NameTable, comment, indent
-from hwgen.codegen.program import Call, If, Image, KernelProgram, Loop, Node, Sync, SyncNode, calls
+from hwgen.codegen.program import (
+    SERIAL,
+    Call,
+    If,
+    Image,
+    KernelProgram,
+    Loop,
+    Node,
+    Sync,
+    SyncNode,
+    calls,
+)
 from hwgen.spec.expression import Expr
 
 
@@ -17,6 +28,10 @@ class Target(Protocol):
     def call(self, call: Call, text: IndexText) -> list[str]: ...
 
     def sync(self, node: SyncNode) -> list[str]: ...
+
+    def workers(self, loop: Loop, variable: str, /) -> tuple[list[str], list[str]]:
+        """What stands before a parallel loop, and where its body begins."""
+        ...
 
 
 class BodyWriter:
@@ -62,11 +77,15 @@ class BodyWriter:
         self._ranges[loop.variable] = loop_range(loop, self._ranges)
         inside = _statements(loop.body)
         body = self._nodes(loop.body, inside)
+        before: list[str] = []
+        if loop.kind != SERIAL:
+            before, begin = self._target.workers(loop, variable)
+            body = [*begin, *body]
         note = f" /* {comment(', '.join(inside))} */" if inside and inside != outer else ""
         head = (
             f"for ({self._loop_type} {variable} = {lower}; {variable} < {upper}; ++{variable}) {{"
         )
-        return [head + note, *indent(body), "}"]
+        return [*before, head + note, *indent(body), "}"]
 
 
 def loop_range(loop: Loop, ranges: Mapping[str, Interval]) -> Interval:

@@ -32,6 +32,7 @@ from hwgen.codegen.program import (
     Code,
     Configure,
     Image,
+    Loop,
     Pop,
     Push,
     Signal,
@@ -171,6 +172,9 @@ class _Model:
                 ]
             case Wait():
                 return [f"chip->flags[{self._flag(node)}] -= 1;", *self.flags.step(node)]
+
+    def workers(self, loop: Loop, _: str) -> tuple[list[str], list[str]]:
+        return [f"/* {loop.kind}: one after another here */"], []
 
     def _flag(self, node: Signal | Wait) -> str:
         """Index of a flag among all flags of the chip."""

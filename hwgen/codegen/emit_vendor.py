@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from hwgen.codegen.c_expr import IndexText
@@ -22,15 +22,17 @@ from hwgen.codegen.program import (
     Configure,
     Image,
     KernelLoop,
+    Loop,
     MicroKernelDef,
     Signal,
     SyncNode,
     Wait,
     calls,
+    own_calls,
 )
 from hwgen.codegen.templates import Fields, argument, render
-from hwgen.spec.expression import Binary, Const, Expr, add
-from hwgen.spec.hardware import CodeTemplates, HardwareSpec, Intrinsic
+from hwgen.spec.expression import Binary, Const, Expr, add, evaluate
+from hwgen.spec.hardware import CodeTemplates, HardwareSpec, Intrinsic, Memory
 
 
 def emit_vendor(plan: HostPlan, hardware: HardwareSpec, summary: str) -> str:
@@ -140,6 +142,15 @@ class _Vendor:
         text = self._render(given.template, values, f"synchronization.{given.field}")
         return [*text.split("\n"), *after]
 
+    def workers(self, loop: Loop, variable: str) -> tuple[list[str], list[str]]:
+        machine = self.hardware.processor
+        assert machine is not None, "parallel loops are its"
+        extent = int(evaluate(loop.upper, {})) - int(evaluate(loop.lower, {}))
+        values: dict[str, object] = {**self.parameters, "extent": extent, "variable": variable}
+        field = f"processor.loops.{loop.kind}.emit"
+        before = self._render(machine.loop[loop.kind].emit, values, field).split("\n")
+        return before, self._declared(own_calls(loop.body), parallel=True)
+
     def _configure(self, node: Configure) -> list[str]:
         configuration = self.hardware.configuration[node.configuration]
         values: dict[str, object] = {**self.parameters, **dict(node.values)}
@@ -193,32 +204,39 @@ class _Vendor:
         unused = [f"(void){handle};" for name, handle in self.handles.items() if name not in used]
         prologue = self._render(code.prologue, values, "code.prologue").split("\n")
         epilogue = self._render(code.epilogue, values, "code.epilogue").split("\n")
+        declared = self._declared(own_calls(self.plan.program.body), parallel=False)
         exported = self.plan.workspace is not None and name == f"{self.plan.name}_run"
         return [
             f"{'' if exported else 'static '}{run_signature(self.plan, code, name)}",
             "{",
             *indent([*self.flags.declarations(), *unused]),
-            *indent([*self._declared(), *_nonempty(prologue), *body, *_nonempty(epilogue)]),
+            *indent([*declared, *_nonempty(prologue), *body, *_nonempty(epilogue)]),
             "}",
         ]
 
-    def _declared(self) -> list[str]:
-        """Declarations of the memories that calls use, by entries where these have names."""
-        body, lines = self.plan.program.body, list[str]()
-        used = {
-            self.plan.program.buffer[o.buffer].memory
-            for c in calls(body)
-            for o in c.operands
-            if o.buffer in self.plan.program.buffer
-        }
+    def _declared(self, own: Sequence[Call], *, parallel: bool) -> list[str]:
+        """Declarations of the memories that calls use, by entries where these have names. Where a
+        parallel loop begins, of those that each worker has; at the start, also of all that are
+        shared, whoever uses them."""
+        lines: list[str] = []
         for memory in self.hardware.memories:
-            if memory.declare and memory.name in used:
+            private = memory.shared_by == "thread"
+            if not memory.declare or (parallel and not private):
+                continue
+            users = own if private else tuple(calls(self.plan.program.body))
+            if any(self._is_in(o.buffer, memory) for c in users for o in c.operands):
                 values: dict[str, object] = {**self.parameters, **dict(memory.identifiers)}
+                if private:
+                    values["parallel"] = int(parallel)
                 if memory.literal:
-                    values["entries"] = entries_used(body, self.hardware, memory)
+                    values["entries"] = entries_used(users, self.hardware, memory)
                 field = f"memories.{memory.name}.declare"
                 lines += self._render(memory.declare, values, field).split("\n")
         return lines
+
+    def _is_in(self, name: str, memory: Memory) -> bool:
+        buffer = self.plan.program.buffer.get(name)
+        return buffer is not None and buffer.memory == memory.name
 
     def _given(self, image: Image) -> str:
         """What the entry point gives to `run`: a handle, or the caller's own pointer."""

@@ -18,6 +18,9 @@ from hwgen.spec.expression import DTYPES, Expr
 from hwgen.spec.shown import Printed
 from hwgen.spec.workload import Tensor, Workload
 
+SERIAL = "serial"
+"""The kind of a loop whose iterations run one after another."""
+
 
 @dataclass(frozen=True, slots=True)
 class Image:
@@ -202,9 +205,11 @@ class Pop(Sync):
 
 @dataclass(frozen=True, slots=True)
 class Barrier(Sync):
-    """No later call begins before all earlier calls of `unit` ("": of every unit) are done."""
+    """No later call begins before all earlier calls of `unit` ("": of every unit) are done, and
+    `start_cycles` more have passed: what it takes to start workers."""
 
     unit: str
+    start_cycles: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,12 +249,15 @@ class Configure(Sync):
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """`for variable in lower ..< upper`, step 1."""
+    """`for variable in lower ..< upper`, step 1. `kind`: "serial", or a parallel loop kind of the
+    processor, whose iterations run on different workers, in any order and at once; each has units
+    and memories of its own, of which it knows nothing where it begins."""
 
     variable: str
     lower: Expr
     upper: Expr
     body: tuple[Node, ...]
+    kind: str = SERIAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -408,6 +416,22 @@ def calls(nodes: tuple[Node, ...]) -> Iterator[Call]:
                 pass
 
 
+def own_calls(nodes: tuple[Node, ...]) -> tuple[Call, ...]:
+    """The calls of one worker: those in no parallel loop among these nodes, in textual order."""
+    found: list[Call] = []
+    for node in nodes:
+        match node:
+            case Call():
+                found.append(node)
+            case Loop() if node.kind == SERIAL:
+                found += own_calls(node.body)
+            case If():
+                found += own_calls((*node.then, *node.otherwise))
+            case Loop() | Sync():
+                pass
+    return tuple(found)
+
+
 def _list(numbers: tuple[int, ...]) -> str:
     return ", ".join(map(str, numbers))
 
@@ -416,8 +440,9 @@ def _print(nodes: tuple[Node, ...], depth: int) -> Iterator[str]:
     pad = "  " * depth
     for node in nodes:
         match node:
-            case Loop(variable, lower, upper, body):
-                yield f"{pad}for {variable} in {lower}..<{upper}:"
+            case Loop(variable, lower, upper, body, kind):
+                how = "" if kind == SERIAL else f", {kind}"
+                yield f"{pad}for {variable} in {lower}..<{upper}{how}:"
                 yield from _print(body, depth + 1)
             case If(condition, then, otherwise):
                 yield f"{pad}if {condition}:"

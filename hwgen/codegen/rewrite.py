@@ -18,11 +18,11 @@ def bind(nodes: tuple[Node, ...], values: Mapping[str, Expr]) -> tuple[Node, ...
             case Loop(variable, lower, upper, body):
                 inner = {n: v for n, v in values.items() if n != variable}
                 result.append(
-                    Loop(
-                        variable,
-                        substitute(lower, values),
-                        substitute(upper, values),
-                        bind(body, inner),
+                    replace(
+                        node,
+                        lower=substitute(lower, values),
+                        upper=substitute(upper, values),
+                        body=bind(body, inner),
                     )
                 )
             case If(condition, then, otherwise):

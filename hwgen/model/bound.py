@@ -78,7 +78,7 @@ def lower_bound(program: KernelProgram, hardware: HardwareSpec) -> Bound:
         need[f"unit {unit}" if unit else f"bus {bus.name} read"] += -(
             -entries * size // bus.beat_bytes
         )
-    return _largest(need)
+    return _largest(need, hardware)
 
 
 def cover_bound(match: Match, hardware: HardwareSpec) -> Bound:
@@ -97,7 +97,7 @@ def cover_bound(match: Match, hardware: HardwareSpec) -> Bound:
             continue
         rate = min(best_rate(i) for i in (o.intrinsic, o.first) if i is not None)
         need[unit] += int(rate * prod(match.count[n] for n in o.loops))
-    return _largest(need)
+    return _largest(need, hardware)
 
 
 def least_bound(program: KernelProgram, hardware: HardwareSpec, covers: Iterable[Match]) -> Bound:
@@ -107,8 +107,11 @@ def least_bound(program: KernelProgram, hardware: HardwareSpec, covers: Iterable
     return min(bounds, key=lambda b: b.cycles)
 
 
-def _largest(need: Counter[str]) -> Bound:
-    ordered = tuple(sorted((name, cycles) for name, cycles in need.items() if cycles))
+def _largest(need: Counter[str], hardware: HardwareSpec) -> Bound:
+    """Where each worker has units and buses of its own, they share the work."""
+    teams = hardware.processor.teams if hardware.processor is not None else 1
+    shared = {n: c if n == "processor" else ceil(c / teams) for n, c in need.items()}
+    ordered = tuple(sorted((name, cycles) for name, cycles in shared.items() if cycles))
     resource, cycles = max(ordered, key=lambda item: item[1], default=("", 0))
     return Bound(ordered, cycles, resource)
 

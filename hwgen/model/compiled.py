@@ -17,7 +17,10 @@ from hwgen.model.numeric import STORAGE
 
 __all__ = ["FLAGS", "CompiledKernel", "compile_model", "find_compiler", "have_compiler"]
 
-FLAGS = ("-std=c99", "-O3", "-march=native", "-w", "-fno-ivopts")
+FLAGS = (
+    "-std=c11", "-O3", "-march=native", "-w", "-fno-ivopts",
+    "-Werror=implicit-function-declaration",
+)  # fmt: skip
 """How the model is compiled. Without -fno-ivopts, gcc 12.2 gets addresses of some calls wrong whose
 steps are constants (`tests/conformance/test_interleaved_banks.py` has one): it costs no speed."""
 

@@ -40,8 +40,9 @@ class Space:
         self.atoms: list[list[int]] = []
         self.footprints: list[Entries] = []
         self._known: dict[bytes, int] = {}
-        # Entries of each atom.
+        # Of each atom, its entries and the footprints that it is in.
         self._sizes = [entries]
+        self._holders: list[list[int]] = [[]]
         self.writes: list[list[int]] = [[0] * units]
         self.reads: list[list[int]] = [[0] * units]
         self.last_write: list[list[Instance | None]] = [[None] * units]
@@ -56,14 +57,14 @@ class Space:
         key = entries.tobytes()
         if key in self._known:
             return self._known[key]
-        counts = np.bincount(self.labels[entries])
-        inside = np.flatnonzero(counts)
+        inside, counts = np.unique(self.labels[entries], return_counts=True)
         mine: list[int] = []
-        for atom, count in zip(inside.tolist(), counts[inside].tolist(), strict=True):
+        for atom, count in zip(inside.tolist(), counts.tolist(), strict=True):
             if count == self._sizes[atom]:
                 mine.append(atom)
             else:
                 mine.append(self._split(atom, entries))
+            self._holders[mine[-1]].append(len(self.atoms))
         self._known[key] = len(self.atoms)
         self.atoms.append(mine)
         self.footprints.append(entries)
@@ -79,9 +80,9 @@ class Space:
             rows.append(list(rows[atom]))
         for names in (self.last_write, self.last_read):
             names.append(list(names[atom]))
-        for atoms in self.atoms:
-            if atom in atoms:
-                atoms.append(new)
+        self._holders.append(list(self._holders[atom]))
+        for footprint in self._holders[atom]:
+            self.atoms[footprint].append(new)
         return new
 
 

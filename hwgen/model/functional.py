@@ -25,6 +25,7 @@ from .integers import evaluate_interval
 from .numeric import STORAGE, Array
 from .state import NOBODY, State, call_error
 from .trace import CallEvent, Site, calls
+from .workers import Workers
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ def run(
             H718 last writer, H719 micro-operation capacity, H720 rewrite distance, H721 result
             latency, H722 variant, H723 a call that does not restate its micro-kernel, H724
             output not written, H725 image, H726 input tensor, H727 undefined arithmetic, H728
-            malformed call.
+            malformed call, H751 iterations that run at once and touch the same.
     """
     machine = _Machine(program, hardware, check, dict(shapes or {}))
     machine.load(inputs)
@@ -113,6 +114,7 @@ class _Machine:
         shapes: dict[str, tuple[int, ...]],
     ) -> None:
         self.state = State(program, hardware)
+        self.workers = Workers(self.state)
         self.processor = hardware.processor
         self.arrays: dict[str, Array] = {}
         self.shapes = shapes | {a.name: a.shape for a in program.between}
@@ -188,6 +190,7 @@ class _Machine:
 
     def step(self, event: CallEvent) -> None:
         """Check and execute one call."""
+        self.workers.enter(event)
         site = self._site(event.site)
         plan = site.plan(event)
         if site.kernel is not None:
@@ -277,6 +280,9 @@ class _Machine:
         if self.check:
             for i in site.reads:
                 site.operands[i].check_defined(regions[i], addresses[i], event, self.state.writers)
+            if self.workers.inside:
+                for operand, where, address in zip(site.operands, regions, addresses, strict=True):
+                    self.workers.touch(operand, where, address, event)
         site.executor.apply(dims, addresses)
         for written in site.semantics.written:
             site.operands[written].mark(regions[written], addresses[written], site.writer)

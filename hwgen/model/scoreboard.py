@@ -63,6 +63,8 @@ class Board:
         self._spaces: list[Space] = spaces
         self._cycles = cycles
         self._ends = Ends(units)
+        # Of what a later operation may have to wait for: space, whether written, entries.
+        self._recent: set[tuple[int, bool, int]] = set()
 
     def enter(self, operation: Operation) -> Awaited:
         """What an operation, the next of the stream, waits for."""
@@ -81,6 +83,7 @@ class Board:
             space = self._spaces[place]
             for atom in space.atoms[footprint] if space.onchip else ():
                 (space.writes if write else space.reads)[atom][unit] = entered
+                self._recent.add((place, write, atom))
         return tuple(latest.items())
 
     def ready(self, awaited: Awaited) -> int:
@@ -104,14 +107,17 @@ class Board:
         return tuple([(unit, self._age(unit, number, now)) for unit, number in awaited])
 
     def signature(self, now: int) -> Hashable:
-        return tuple(
-            [
-                tuple([self._age(unit, number, now) for unit, number in enumerate(row)])
-                for space in self._spaces
-                if space.onchip
-                for row in (*space.writes, *space.reads)
-            ]
-        )
+        found: list[tuple[tuple[int, bool, int], tuple[int, ...]]] = []
+        for key in sorted(self._recent):
+            place, write, atom = key
+            space = self._spaces[place]
+            row = (space.writes if write else space.reads)[atom]
+            ages = tuple([self._age(unit, number, now) for unit, number in enumerate(row)])
+            if any(ages):
+                found.append((key, ages))
+            else:  # Nothing waits for it until it is touched again.
+                self._recent.remove(key)
+        return tuple(found)
 
     def shift(self, cycles: int) -> None:
         """Be as if everything had happened so much later."""

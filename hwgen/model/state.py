@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 
 import numpy as np
@@ -153,11 +153,28 @@ class State:
         }
         self.images: dict[str, Store] = {}
 
-    def forget(self) -> None:
-        """Nothing that was written to the chip's own memories is there any more."""
-        for store in self.memories.values():
+    def forget(self, *, own: bool = False) -> None:
+        """Nothing that was written to the chip's own memories is there any more; `own`: to those
+        of which each worker has its own."""
+        for name, store in self.memories.items():
+            if own and self.hardware.memory[name].shared_by != "thread":
+                continue
             np.ndarray(store.elements.nbytes, np.uint8, store.elements.data)[...] = POISON
             store.writer[...] = NOBODY
+
+    def own_copies(self) -> dict[str, Store]:
+        """Those memories as they are."""
+        return {
+            name: replace(store, elements=np.array(store.elements), writer=np.array(store.writer))
+            for name, store in self.memories.items()
+            if self.hardware.memory[name].shared_by == "thread"
+        }
+
+    def put_back(self, copies: Mapping[str, Store]) -> None:
+        """Have memories as copies of them are."""
+        for name, copy in copies.items():
+            self.memories[name].elements[...] = copy.elements
+            self.memories[name].writer[...] = copy.writer
 
     def place(self, image: Image, packed: Array | None) -> None:
         """Put an image off chip: the host's, or poisoned."""

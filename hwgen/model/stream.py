@@ -362,6 +362,7 @@ class Stream:
         name = "barrier" if barriers else "fence"
         self._identities += 1
         self._sync_nodes += 1
+        cycles += node.start_cycles
         operation = Operation(
             self._identities, ISSUER, name, self._sync_nodes - 1, cycles, awaits=units
         )

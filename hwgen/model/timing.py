@@ -24,6 +24,7 @@ from .loop_runner import Zones
 from .posted import Awaited as AwaitedWrites
 from .posted import WriteBuffers
 from .scoreboard import Awaited, Board, cycle_costs
+from .share import largest_share
 from .stream import ISSUER, Costs, Operation, Stream
 from .timing_result import TimelineEntry, TimingResult, UnitTime
 from .turns import in_turn
@@ -48,6 +49,7 @@ def simulate_timing(
     """
     if program.codes:
         return in_turn(program, lambda p: simulate_timing(p, hardware, timeline=timeline))
+    program = largest_share(program, hardware)
     costs = cycle_costs(program, hardware)
     machine = Machine(hardware, costs, timeline=timeline)
     stream = Stream(program, hardware, costs, machine)
@@ -69,6 +71,7 @@ def estimate_cycles(program: KernelProgram, hardware: HardwareSpec) -> TimingRes
     """
     if program.codes:
         return in_turn(program, lambda p: estimate_cycles(p, hardware))
+    program = largest_share(program, hardware)
     full, long = (FOREVER, FULL_OPERATIONS, 0), (LEAD_ENTRIES, FOREVER, OPERATION_BUDGET)
     zones: Zones = {}
     for lead, limit, budget in (full, long):

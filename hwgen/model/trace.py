@@ -7,14 +7,14 @@ costs about a microsecond per event and bounded memory, however long the program
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import repeat
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from hwgen.codegen.program import Call, If, KernelProgram, Loop, Node, Sync, SyncNode
+from hwgen.codegen.program import SERIAL, Call, If, KernelProgram, Loop, Node, Sync, SyncNode
 from hwgen.spec.expression import Const, Expr, evaluate
 from hwgen.spec.expression import names as names_of
 
@@ -27,11 +27,23 @@ Rows = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
+class Team:
+    """Parallel loops around a call. `loop` stands for the outermost one, which is in `outside`
+    loops; `inside`: loops around a call down to the innermost one, that one included."""
+
+    loop: int
+    outside: int
+    inside: int
+
+
+@dataclass(frozen=True, slots=True)
 class Site:
-    """A call site and the loop variables around it, outermost first."""
+    """A call site and the loop variables around it, outermost first. `team`: of the parallel loops
+    among them; None without one."""
 
     call: Call
     variables: tuple[str, ...]
+    team: Team | None = None
 
 
 class CallEvent(NamedTuple):
@@ -121,23 +133,29 @@ _Node = _Leaf | _Loop | _If
 
 
 def _compile(
-    node: Node, variables: tuple[str, ...], ranges: Mapping[str, tuple[int, int]]
+    node: Node,
+    variables: tuple[str, ...],
+    ranges: Mapping[str, tuple[int, int]],
+    team: Team | None = None,
 ) -> _Node:
     match node:
         case Call():
-            return _Leaf(None, Site(node, variables))
+            return _Leaf(None, Site(node, variables, team))
         case Sync():
             return _Leaf(node, None)
         case Loop(variable, lower, upper, body):
             first = evaluate_interval(lower, ranges)[0]
             last = evaluate_interval(upper, ranges)[1] - 1
             inner = {**ranges, variable: (first, max(first, last))}
-            parts = tuple(_compile(n, (*variables, variable), inner) for n in body)
+            if node.kind != SERIAL:
+                depth = len(variables)
+                team = replace(team or Team(id(node), depth, 0), inside=depth + 1)
+            parts = tuple(_compile(n, (*variables, variable), inner, team) for n in body)
             events = _events(parts)
             return _Loop(variable, lower, upper, parts, events, events * max(0, last - first + 1))
         case If(condition, then, otherwise):
-            yes = tuple(_compile(n, variables, ranges) for n in then)
-            no = tuple(_compile(n, variables, ranges) for n in otherwise)
+            yes = tuple(_compile(n, variables, ranges, team) for n in then)
+            no = tuple(_compile(n, variables, ranges, team) for n in otherwise)
             return _If(condition, yes, no, max(_events(yes), _events(no)))
 
 

@@ -159,6 +159,9 @@ class Selector:
     def update(self, statement: ScopStatement) -> Iterator[Apply]:
         """Every intrinsic that performs a statement's accumulation, with covered operands."""
         for intrinsic in self.hardware.intrinsics:
+            memory = intrinsic.operand(intrinsic.semantics[0].target.tensor).memory
+            if self.hardware.memory[memory].kind == "offchip":
+                continue  # A tiling has its sums on the chip; a script may add to them there.
             for op, value in updates(intrinsic):
                 if op != statement.op:
                     continue

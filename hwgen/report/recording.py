@@ -12,6 +12,7 @@ from functools import cached_property
 from hwgen.codegen.program import Call, Code, KernelProgram
 from hwgen.model.counting import nested_calls
 from hwgen.model.scoreboard import cycle_costs
+from hwgen.model.share import largest_share
 from hwgen.model.stream import Costs, Operation, Stream
 from hwgen.model.timing import Machine, TimelineEntry, TimingResult, estimate_cycles
 from hwgen.model.turns import PROCESSOR
@@ -165,6 +166,7 @@ def _record(
 ) -> Recording:
     """The same of a program that units run alone."""
     ahead = sum(unit.queue_entries for unit in hardware.units) + SLACK_OPERATIONS
+    program = largest_share(program, hardware)
     costs = cycle_costs(program, hardware)
     machine = _Recorder(hardware, costs)
     stream = Stream(program, hardware, costs, machine, located=True, limit=limit + ahead)

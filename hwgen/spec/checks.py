@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice, product
 from math import ceil, isfinite
 
-from hwgen.spec.checks_processor import check_processor, processor_templates
+from hwgen.spec.checks_processor import check_processor, check_teams, processor_templates
 from hwgen.spec.checks_synchronization import check_synchronization, synchronization_templates
 from hwgen.spec.context import Context
 from hwgen.spec.expression import Expr, evaluate
@@ -55,6 +55,8 @@ def check_hardware(
     processor = hardware.processor
     if processor is not None:
         whole.append(lambda: check_processor(context, processor))
+    if has_units(schema):
+        whole.append(lambda: check_teams(context, hardware))
     templates = list(_templates(hardware))
     if not findings.errors:  # What a part lacks, one that is missing may have.
         findings.each(whole, lambda check: check())
@@ -319,6 +321,7 @@ def _templates(hardware: HardwareSpec) -> Iterator[_Template]:
         if memory.declare:
             known = _values(memory.identifiers)
             known |= {"entries": Items(NUMBER)} if memory.literal else {}
+            known |= {"parallel": NUMBER} if memory.shared_by == "thread" else {}
             yield _Template(("memories", memory.name, "declare"), memory.declare, known)
     if hardware.processor is not None:
         for where, text, variables in processor_templates(hardware.processor):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from hwgen.spec.context import Context
+from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.processor import LoopKind, Processor, Workspace
 from hwgen.spec.source import FieldPath
 from hwgen.spec.templates import NUMBER, TEXT, Items, Shape
@@ -129,6 +130,34 @@ def _check_blocks(context: Context, processor: Processor) -> None:
             "H133", f"threads share workspace {shared[0]!r} and cannot wait for each other",
             _PROCESSOR, key=True, found="no barrier", allowed="a template",
             repair="add 'barrier'",
+        )  # fmt: skip
+
+
+def check_teams(context: Context, hardware: HardwareSpec) -> None:
+    """Units that each worker has, and what only they can touch.
+
+    Raises:
+        HwgenError: H146.
+    """
+    processor = hardware.processor
+    of_threads = processor is not None and processor.units_shared_by == "thread"
+    for memory in hardware.memories:
+        if memory.shared_by == "thread" and not of_threads:
+            raise context.error(
+                "H146", f"no worker has a {memory.name!r} of its own: all share the units",
+                ("memories", memory.name, "shared_by"), found="thread", allowed="kernel",
+                repair="write shared_by: kernel, or units_shared_by: thread in the processor",
+            )  # fmt: skip
+    if not of_threads:
+        return
+    ordered = hardware.synchronization is None or hardware.scoreboard is not None
+    if not ordered or hardware.configurations:
+        raise context.error(
+            "H146", "units that each worker has order their calls by themselves, without state",
+            (*_PROCESSOR, "units_shared_by"),
+            found="configurations" if ordered else "calls that synchronise",
+            allowed="synchronization: {kind: scoreboard}, or none; no configurations",
+            repair="write units_shared_by: kernel",
         )  # fmt: skip
 
 

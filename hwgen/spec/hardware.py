@@ -86,7 +86,7 @@ class Memory:
     `shared`: the host's own off-chip memory, whose pointers calls take; rearranging is work.
     `banks` is None where any number of calls may use the memory at once.
     `literal`: a register file, whose addresses are numbers in the C code; `declare`: the template
-    of what declares it, or its entries, there, or "".
+    of what declares it, or its entries, there, or "". `shared_by`: "thread" where each has its own.
     """
 
     name: str
@@ -103,6 +103,7 @@ class Memory:
     by_element: bool = False
     literal: bool = False
     declare: str = ""
+    shared_by: Literal["kernel", "thread"] = "kernel"
 
     @property
     def entry_elements(self) -> int:

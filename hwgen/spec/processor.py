@@ -98,7 +98,7 @@ class Processor:
     `operations_per_cycle`: of one worker on one lane; `lanes_bytes`: width of a vector (0: none).
     `memory_bytes_per_cycle`: of the caller's arrays. `line_bytes`: what one prefetch fetches.
     `iteration_cycles`: of every iteration of a serial loop. `handover_cycles`: from units beside it
-    to its code and back.
+    to its code and back. `units_shared_by`: "thread" where each worker has such units of its own.
     `threads`: a block's threads at most; `warp`: how many of them run in step.
 
     `barrier`: template that makes a block's threads wait for each other. `prefetch`: template
@@ -122,6 +122,7 @@ class Processor:
     memory_bytes_per_cycle: float = 16.0
     iteration_cycles: float = 0.25
     handover_cycles: int = 0
+    units_shared_by: Literal["kernel", "thread"] = "kernel"
     line_bytes: int = 64
     threads: int = 1
     warp: int = 1
@@ -133,6 +134,11 @@ class Processor:
     function: str = ""
     launch: str = ""
     function_prologue: str = ""
+
+    @property
+    def teams(self) -> int:
+        """How many of the units beside it there are of each: one, or one for each worker."""
+        return self.workers if self.units_shared_by == "thread" else 1
 
     @cached_property
     def loop(self) -> dict[str, LoopKind]:

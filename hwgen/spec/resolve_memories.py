@@ -26,6 +26,7 @@ def resolve_memory(context: Context, schema: HardwareSchema, name: str) -> Memor
             ("banks", memory.banks),
             ("addresses", memory.addresses != "computed"),
             ("declare", memory.declare),
+            ("shared_by", memory.shared_by != "kernel"),
         ):
             if value:
                 raise context.error(
@@ -90,8 +91,9 @@ def resolve_memory(context: Context, schema: HardwareSchema, name: str) -> Memor
     capacity = size // result.entry_bytes
     banks = resolve_banks(context, name, memory.banks, capacity) if memory.banks else None
     return replace(
-        result, capacity_entries=capacity, banks=banks, literal=literal, declare=memory.declare
-    )
+        result, capacity_entries=capacity, banks=banks, literal=literal, declare=memory.declare,
+        shared_by=memory.shared_by,
+    )  # fmt: skip
 
 
 def _whole_size(text: int | str, size: int, entry: int) -> str:

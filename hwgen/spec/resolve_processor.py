@@ -142,6 +142,7 @@ def resolve_processor(context: Context, schema: HardwareSchema) -> Processor | N
         memory_bytes_per_cycle=rate("memory_bytes_per_cycle", given.memory_bytes_per_cycle),
         iteration_cycles=rate("iteration_cycles", given.iteration_cycles),
         handover_cycles=number("handover_cycles", given.handover_cycles, 0),
+        units_shared_by=given.units_shared_by,
         line_bytes=number("line_bytes", given.line_bytes, 1),
         threads=number("threads", given.threads, 1),
         warp=number("warp", given.warp, 1),

@@ -85,8 +85,12 @@ class MemorySchema(Model):
     """`literal`: a register file; every address of it is a number in the C code, so the loops that
     would compute one are written out. Scratchpads only."""
     declare: Template = ""
-    """C text at the start of kernels whose calls use it: an array, or, with `addresses: literal`,
-    a variable for each of the `entries` that they use, a list of numbers; scratchpads only."""
+    """C text where calls that use it begin, at the start of the kernel or of a parallel loop's body
+    (`parallel`): an array, or, with `addresses: literal`, a variable for each of the `entries` that
+    they use, a list of numbers; scratchpads only."""
+    shared_by: Literal["kernel", "thread"] = "kernel"
+    """Who shares it: all of the `kernel`, or the units of one `thread`, as each worker of the
+    processor's parallel loops has a copy of its own; scratchpads only."""
 
 
 AnyMemory = Annotated[MemorySchema | WorkspaceSchema, Field(discriminator="kind")]

@@ -125,6 +125,9 @@ class ProcessorSchema(Model):
     """Bytes of the caller's arrays that all workers together move per cycle."""
     iteration_cycles: RateExpr = 0.25
     """Cycles that each iteration of a loop adds, where it is neither unrolled nor run in lanes."""
+    units_shared_by: Literal["kernel", "thread"] = "kernel"
+    """Who shares the units beside it: the whole `kernel` has one of each, or each `thread`, as a
+    worker of a parallel loop is, has its own, with their buses."""
     handover_cycles: IntExpr = 0
     """Beside units: cycles from their last result to the start of the processor's code, and from
     its end until they run again, together."""

@@ -47,6 +47,7 @@ from .mutations_lanes import lane_mutations
 from .mutations_order import order_mutations
 from .mutations_same import APART, same_mutations
 from .mutations_sync import ORDER, synchronisation_mutations
+from .mutations_workers import worker_mutations
 
 WRONG_RESULT = "H790"
 ADDRESSES = ("H711", "H712", "H713")
@@ -95,6 +96,7 @@ def mutations(hardware: HardwareSpec) -> tuple[Mutation, ...]:
         Mutation("unbound address", _unbound_address, ("H737",)),
         *same_mutations(hardware),
         *order_mutations(hardware),
+        *worker_mutations(hardware),
     )
 
 

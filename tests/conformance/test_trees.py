@@ -34,8 +34,8 @@ SHIPPED: dict[str, tuple[str, dict[str, int]]] = {
 }
 """By script: the workload that it is for, and sizes that are quickly run."""
 
-REGISTERS = ("matmul_panels",)
-"""Those that `test_registers.py` tries."""
+REGISTERS = ("matmul_panels", "matmul_two_cores")
+"""Those that `test_registers.py` and `test_cores.py` try."""
 
 PERMUTATIONS = 20
 SWAPS = 60

@@ -8,7 +8,7 @@ unrolled once around them, and renames registers so.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import count
 from math import gcd, lcm
@@ -33,10 +33,10 @@ def with_literals(program: KernelProgram, hardware: HardwareSpec) -> KernelProgr
     return replace(program, body=_numbered(_written_out(program.body, hardware), count()))
 
 
-def entries_used(nodes: tuple[Node, ...], hardware: HardwareSpec, memory: Memory) -> list[int]:
+def entries_used(nodes: Sequence[Node], hardware: HardwareSpec, memory: Memory) -> list[int]:
     """The entries of a memory of literal addresses that calls touch, in order."""
     found: set[int] = set()
-    for call in calls(nodes):
+    for call in calls(tuple(nodes)):
         intrinsic = hardware.intrinsic[call.intrinsic].narrowed(call.lanes)
         extents = [int(evaluate(e, {})) for e in call.extents]
         for given, operand in zip(call.operands, intrinsic.operands, strict=True):
@@ -124,8 +124,8 @@ def _written_out(nodes: tuple[Node, ...], hardware: HardwareSpec) -> tuple[Node,
                     for turn in range(copies):
                         at = add(multiply(Name(variable), Const(copies)), Const(low + turn))
                         inside += bind(body, {variable: at})
-                    whole = Loop(variable, Const(0), Const(rounds), tuple(inside))
-                    result.append(replace(whole, body=_written_out(whole.body, hardware)))
+                    whole = _written_out(tuple(inside), hardware)
+                    result.append(replace(node, lower=Const(0), upper=Const(rounds), body=whole))
                     low += rounds * copies
                 for value in range(low, high):
                     bound = bind(body, {variable: Const(value)})

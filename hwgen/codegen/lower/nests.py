@@ -57,11 +57,13 @@ def peeled(
     *,
     guarded: bool = False,
     ordered: Collection[str] = (),
+    parallel: Collection[str] = (),
 ) -> tuple[Piece, ...]:
     """The same instances, with as few conditions as can be; those of different blocks in the same
     order. `whole`: by block, loops of lanes that run to their end wherever one of them does;
     `guarded`: what runs later than its own iterations has conditions rather than that loops are cut
-    for it; `ordered`: stages whose own instances stay in order, too."""
+    for it; `ordered`: stages whose own instances stay in order, too; `parallel`: loops that are not
+    cut, as workers would wait for each other between the parts."""
     found = [_timed(s, whole.get(s.block.name, ())) for s in sites(tuple(root))]
     spans: dict[str, tuple[int, int]] = {}
     for timed in found:
@@ -69,7 +71,7 @@ def peeled(
             early, late = spans.get(name, (low, high))
             spans[name] = min(early, low), max(late, high)
     conditions = {id(t.block): [Condition.of(c) for c in _conditions(t, spans)] for t in found}
-    return tuple(_Peeling(spans, conditions, guarded, ordered).pieces(root, {}))
+    return tuple(_Peeling(spans, conditions, guarded, ordered, parallel).pieces(root, {}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,7 @@ class _Peeling:
     conditions: Mapping[int, Sequence[Condition]]
     guarded: bool
     ordered: Collection[str]
+    parallel: Collection[str]
 
     def pieces(self, nodes: Sequence[Node], ranges: Ranges) -> Iterator[Piece]:
         for node in nodes:
@@ -135,6 +138,9 @@ class _Peeling:
     def _parts(self, loop: Loop, ranges: Ranges) -> Iterator[tuple[int, int]]:
         """The parts of a loop's range. A condition of a block that others do not mind, which run
         throughout, stays with the block; where there are no such others, it cuts the loop."""
+        if loop.name in self.parallel:
+            yield self.spans[loop.name]
+            return
         within = {**self.spans, **ranges}
         held = list(blocks((loop,)))
         strong = [c for b in held for c in self._about(b, loop, within, weak=False)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hwgen.codegen.lower.sites import CallSite
 from hwgen.codegen.program import (
@@ -166,8 +166,8 @@ def folded(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
         match node:
             case Loop(variable, Const(low), Const(high), body) if high == low + 1:
                 result += folded(bind(body, {variable: Const(low)}))
-            case Loop(variable, lower, upper, body):
-                result.append(Loop(variable, lower, upper, folded(body)))
+            case Loop():
+                result.append(replace(node, body=folded(node.body)))
             case If():
                 result.append(_fold_condition(node))
             case Call() | Sync():

@@ -28,6 +28,7 @@ from hwgen.codegen.lower.repeats import spread
 from hwgen.codegen.lower.siblings import in_order
 from hwgen.codegen.lower.sites import Builder, CallSite, Item
 from hwgen.codegen.lower.stream import Stream
+from hwgen.codegen.lower.workers import check_workers, parallel_loops
 from hwgen.codegen.placement import Slot
 from hwgen.codegen.processor.lower import lower_nest
 from hwgen.codegen.program import Code, If, KernelProgram, Loop, MicroKernelDef, Node, SyncNode
@@ -115,14 +116,16 @@ def _units(region: Region, hardware: HardwareSpec) -> tuple[Part, KernelProgram]
     guarded = hardware.pipelined
     root = unbanded(cover.state.root, lanes.whole, guarded=guarded)
     ordered = {s.tensor for s in cover.state.stages if s.ordered}
-    pieces = peeled(root, lanes.whole, guarded=guarded, ordered=ordered)
+    kinds = parallel_loops(region.state, hardware)
+    check_workers(region.state, region.homes, hardware, kinds)
+    pieces = peeled(root, lanes.whole, guarded=guarded, ordered=ordered, parallel=kinds)
 
     def together(memory: Memory) -> Mapping[tuple[Slot, Slot], float]:
-        items = Builder(cover, where, apart(where)).items(pieces)
+        items = Builder(cover, where, apart(where), kinds).items(pieces)
         return meetings(Stream(items), memory)
 
     buffers = addresses(pieces, cover.calls, where, hardware, together)
-    items = Builder(cover, where, buffers).items(pieces)
+    items = Builder(cover, where, buffers, kinds).items(pieces)
     stream = Stream(items)
     held = {p.name: p for p in where.values()}
     images = [p.image for p in held.values() if p.image is not None]
@@ -169,7 +172,7 @@ class _Emission:
             else:
                 loop = item.loop
                 body = self.nodes(item.items)
-                result.append(Loop(loop.name, Const(loop.low), Const(loop.high), body))
+                result.append(Loop(loop.name, Const(loop.low), Const(loop.high), body, loop.kind))
         return tuple(result)
 
     def _site(self, site: CallSite) -> tuple[Node, ...]:

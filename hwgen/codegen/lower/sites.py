@@ -11,7 +11,7 @@ from hwgen.codegen.lower.blocks import BlockCall, Covered
 from hwgen.codegen.lower.nests import Leaf, Nest, Piece
 from hwgen.codegen.lower.places import Place, Places
 from hwgen.codegen.lower.ranges import Ranges, bounded
-from hwgen.codegen.program import Buffer
+from hwgen.codegen.program import SERIAL, Buffer
 from hwgen.codegen.touches import Address, Touch, modulo
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.affine import Affine, affine, combine
@@ -23,11 +23,12 @@ from hwgen.spec.expression import Access, Const, Expr, add, names, substitute
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """A loop that stays around calls: `for name in low ..< high`."""
+    """A loop that stays around calls: `for name in low ..< high`; `kind`: as in the program."""
 
     name: str
     low: int
     high: int
+    kind: str = SERIAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +104,13 @@ def sites_of(items: Sequence[Item]) -> Iterator[CallSite]:
 
 @dataclass
 class Builder:
-    """One walk over a peeled tree. `only`: the blocks whose sites are wanted, if not all; `known`:
-    what has been found out about entries before."""
+    """One walk over a peeled tree. `kinds`: of parallel loops, by name; `only`: the blocks whose
+    sites are wanted, if not all; `known`: what has been found out about entries before."""
 
     covered: Covered
     places: Places
     buffers: Mapping[str, Buffer]
+    kinds: Mapping[str, str] = field(default_factory=dict[str, str])
     numbers: Iterator[int] = field(default_factory=count)
     only: frozenset[str] | None = None
     known: Known = field(default_factory=Known.nothing)
@@ -122,9 +124,12 @@ class Builder:
                 result += self._calls(*chain, around)
                 continue
             assert isinstance(piece, Nest)
-            here = Around(piece.name, piece.low, piece.high)
+            here = self._around(piece)
             result.append(Body(here, self.items(piece.body, (*around, here))))
         return tuple(result)
+
+    def _around(self, nest: Nest) -> Around:
+        return Around(nest.name, nest.low, nest.high, self.kinds.get(nest.name, SERIAL))
 
     def _calls(
         self, chain: Sequence[Nest], leaf: Leaf, around: tuple[Around, ...]
@@ -139,12 +144,10 @@ class Builder:
         offsets = [self._offset(leaf, k, a, p) for k, (a, p) in enumerate(pairs)]
         turns = [self._turn(leaf, a, p) for a, p in zip(call.operands, held, strict=True)]
         kept = {n for g in leaf.guards for n in names(g)}
-        kept |= {n for turn in turns for n in turn.names}
+        kept |= {n for turn in turns for n in turn.names} | {*self.kinds}
         taking = self._taking_part(leaf, call, chain, kept)
         inside = [x for x in chain if x.name not in kept and x.name not in lanes]
-        outside = tuple(
-            Around(x.name, x.low, x.high) for x in chain if x.name in kept and x.name not in lanes
-        )
+        outside = tuple(self._around(x) for x in chain if x.name in kept and x.name not in lanes)
         walks = [
             Walk(x.high - x.low, tuple(o.coefficient(x.name) for o in offsets)) for x in inside
         ]

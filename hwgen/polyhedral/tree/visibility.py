@@ -6,6 +6,7 @@ on finer workers; one in a thread's own memory has it inside all of them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from hwgen.errors import HwgenError
@@ -14,7 +15,7 @@ from hwgen.polyhedral.tree.legality import Homes, check, touches
 from hwgen.polyhedral.tree.limits import check_limits
 from hwgen.polyhedral.tree.loop_tree import Loop, LoopTree, Site
 from hwgen.polyhedral.tree.places import check_places
-from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.hardware import HardwareSpec, Memory
 from hwgen.spec.processor import Processor, Workspace
 
 _RANK = {"kernel": 0, "block": 1, "thread": 2}
@@ -51,8 +52,9 @@ def resolve(state: LoopTree, hardware: HardwareSpec) -> tuple[LoopTree, Homes]:
                 chosen.append(tensor)
     if chosen:
         homes = check(state, limits)
+    memories: Mapping[str, Workspace | Memory] = {**hardware.memory, **machine.workspace}
     for tensor in state.stage:
-        memory = machine.workspace.get(state.storage[tensor].memory)
+        memory = memories.get(state.storage[tensor].memory)
         if memory is not None and memory.shared_by != "kernel":
             _check_seen(state, machine, memory, tensor, homes[tensor])
     check_places(state, hardware)
@@ -122,7 +124,11 @@ def _natural(state: LoopTree, machine: Processor, tensor: str, home: tuple[str, 
 
 
 def _check_seen(
-    state: LoopTree, machine: Processor, memory: Workspace, tensor: str, home: tuple[str, ...]
+    state: LoopTree,
+    machine: Processor,
+    memory: Workspace | Memory,
+    tensor: str,
+    home: tuple[str, ...],
 ) -> None:
     """One buffer's users are the sharers of its memory, in one start of blocks and threads."""
     found = _accesses(state, tensor)
@@ -150,7 +156,7 @@ def _check_seen(
                 )
 
 
-def _unseen(memory: Workspace, tensor: str, found: str, repair: str) -> HwgenError:
+def _unseen(memory: Workspace | Memory, tensor: str, found: str, repair: str) -> HwgenError:
     return HwgenError(
         "H417",
         f"{tensor} cannot live in {memory.name}",

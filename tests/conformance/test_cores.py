@@ -1,0 +1,159 @@
+"""Loops around calls whose iterations run on different cores, each with units of its own."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+from hwgen.codegen.program import SERIAL, Loop
+from hwgen.compiled import Compiled
+from hwgen.errors import HwgenError
+from hwgen.model.c_compiler import load_library
+from hwgen.model.compiled import have_compiler
+from hwgen.model.functional import run
+from hwgen.model.timing import estimate_cycles, simulate_timing
+from hwgen.scripting import compile_script
+from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.load import load_hardware, load_workload
+from hwgen.spec.workload import Workload
+from hwgen.verify.data import draw_inputs
+from hwgen.verify.edits import all_nodes, rewritten
+from hwgen.verify.examine import examine
+from hwgen.verify.mutations import catch, mutations
+from tests.conformance.test_registers import NATIVE, ROOT, STRICT
+
+SCHEDULES = ROOT / "workloads" / "schedules"
+SCRIPT = (SCHEDULES / "matmul_two_cores.script").read_text(encoding="utf-8")
+ALONE = (SCHEDULES / "matmul_panels.script").read_text(encoding="utf-8")
+PARALLEL = "s.parallel(m_part)\n"
+BUILD = (*STRICT, "-fopenmp", "-shared", "-fPIC")
+
+
+@cache
+def cores(count: int) -> HardwareSpec:
+    return load_hardware(ROOT / "hw_specs" / "x86_avx512.yaml", {"CORES": count})
+
+
+def product(m: int, n: int, k: int) -> Workload:
+    return load_workload(ROOT / "workloads" / "matmul.yaml", {"M": m, "N": n, "K": k})
+
+
+@cache
+def compiled(m: int, n: int, k: int) -> Compiled:
+    return compile_script(product(m, n, k), cores(2), SCRIPT)
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(48, 64, 32), (13, 33, 257), (31, 401, 20)])
+def test_two_cores_compute_what_one_does(m: int, n: int, k: int) -> None:
+    kernel = compiled(m, n, k)
+    examine(kernel, draw_inputs(kernel.workload, 1), "both" if have_compiler() else "python")
+    found = [x for x in all_nodes(kernel.program.body) if isinstance(x, Loop) and x.kind != SERIAL]
+    assert [x.kind for x in found] == ["parallel"], "tails are no loops that cores wait for"
+
+
+@pytest.mark.skipif(not NATIVE, reason="this machine has no AVX-512")
+@pytest.mark.parametrize(("m", "n", "k"), [(127, 513, 255), (200, 401, 300)])
+def test_what_is_emitted_is_right_on_threads(m: int, n: int, k: int) -> None:
+    kernel = compiled(m, n, k)
+    assert kernel.source.c.count("#pragma omp parallel for num_threads(2)") == 1
+    function = getattr(load_library(kernel.source.c, kernel.source.function, BUILD),
+                       kernel.source.function)  # fmt: skip
+    draw = np.random.default_rng(0)
+    a, b = (draw.integers(-8, 9, shape).astype(np.float32) for shape in ((m, k), (k, n)))
+    found = np.empty((m, n), np.float32)
+    for _ in range(20):  # Threads that touch the same would not always meet.
+        found[...] = 7.0
+        assert function(*(x.ctypes.data_as(ctypes.c_void_p) for x in (a, b, found))) == 0
+        assert np.array_equal(found, a @ b)
+
+
+def test_each_core_has_memories_of_its_own() -> None:
+    """They are declared where the body begins; without parallel loops, at the start."""
+    text = compiled(48, 64, 32).source.c
+    body = text[text.index("#pragma omp") :]
+    assert text.count("__m512 zmm0") == body.count("__m512 zmm0") == 1
+    assert body.count("static _Thread_local float") == 2
+    alone = compile_script(product(48, 64, 32), cores(2), ALONE).source.c
+    assert "_Thread_local" not in alone
+    assert alone.count("__m512 zmm0") == alone.count("static float panels") == 1
+
+
+def test_cycles_are_those_of_the_core_with_the_most_iterations() -> None:
+    """Ten tiles of 12 rows: five for each of two cores. Of five parts, one core has three."""
+    m, n, k = 120, 384, 256
+    one = compile_script(product(m, n, k), cores(1), SCRIPT).timing.cycles
+    two = compile_script(product(m, n, k), cores(2), SCRIPT)
+    start = cores(2).processor
+    assert start is not None
+    begin = start.loop["parallel"].start_cycles
+    exact = simulate_timing(two.program, cores(2)).cycles
+    assert two.timing.cycles == pytest.approx(exact, rel=0.001)
+    half = (one - begin) / 2
+    assert half <= two.timing.cycles - begin <= half * 1.01
+    assert two.timing.cycles >= two.bound.cycles
+    parts = compile_script(product(m, n, k), cores(2), SCRIPT.replace("nparts=2", "nparts=5"))
+    fifth = (one - begin) / 5
+    assert fifth * 3 * 0.99 <= parts.timing.cycles - begin <= fifth * 3 * 1.2
+
+
+def test_a_parallel_loop_starts_as_often_as_it_is_reached() -> None:
+    kernel = compiled(48, 64, 32)
+    twice = replace(kernel.program, body=(*kernel.program.body, *kernel.program.body))
+    once = estimate_cycles(kernel.program, cores(2)).cycles
+    assert estimate_cycles(twice, cores(2)).cycles == pytest.approx(2 * once, rel=0.02)
+
+
+def test_iterations_that_touch_the_same_are_found() -> None:
+    """Parts of sums over k, added up in memory: all of them to the same elements."""
+    kernel = compile_script(product(13, 33, 768), cores(2), ALONE)
+    (mutation,) = (m for m in mutations(cores(2)) if m.name == "iterations at once")
+    inputs = draw_inputs(kernel.workload, 1)
+    for seed in range(3):
+        program = mutation.mutate(kernel.program, seed)
+        assert program is not None
+        assert catch(program, cores(2), kernel.workload, inputs) in mutation.caught_by
+    made = rewritten(kernel.program.body, lambda n: (replace(n, kind="parallel"),)
+                     if isinstance(n, Loop) and n.variable == "c_k_o" else (n,))  # fmt: skip
+    with pytest.raises(HwgenError) as caught:
+        run(replace(kernel.program, body=made), cores(2), inputs)
+    assert caught.value.code == "H751"
+
+
+def test_nothing_is_found_that_another_iteration_left() -> None:
+    """Panels that are packed before the loop whose iterations use them."""
+    kernel = compile_script(product(25, 33, 40), cores(2), ALONE)
+    inputs = draw_inputs(kernel.workload, 1)
+    made = rewritten(kernel.program.body, lambda n: (replace(n, kind="parallel"),)
+                     if isinstance(n, Loop) and n.variable == "c_m_o" else (n,))  # fmt: skip
+    with pytest.raises(HwgenError) as caught:
+        run(replace(kernel.program, body=made), cores(2), inputs)
+    assert caught.value.code == "H717"
+
+
+@pytest.mark.parametrize(
+    ("loop", "code", "says"),
+    [
+        ("n_tile", "H417", "b_panels cannot live in panels"),
+        ("'c_k_o'", "H412", "iterations of c_k_o conflict"),
+        ("k_i", "H412", "iterations of k_i conflict"),
+    ],
+)
+def test_what_cores_may_not_share_is_refused(loop: str, code: str, says: str) -> None:
+    text = SCRIPT.replace(PARALLEL, "") + f"s.parallel({loop})\n"
+    with pytest.raises(HwgenError, match=says) as caught:
+        compile_script(product(48, 64, 600), cores(2), text)
+    assert caught.value.code == code
+
+
+def test_what_runs_in_another_iteration_than_its_own_is_refused() -> None:
+    """Loads one tile ahead would be another core's."""
+    lines = "s.double_buffer(a_rows, 2)\ns.shift(a_rows, m_tile, -1)\n"
+    ahead = ALONE + lines
+    compile_script(product(48, 64, 32), cores(2), ahead)
+    with pytest.raises(HwgenError, match="no loop in order around it") as caught:
+        compile_script(product(48, 64, 32), cores(2), ahead + "s.parallel(m_tile)\n")
+    assert caught.value.code == "H413"
