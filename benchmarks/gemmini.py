@@ -32,7 +32,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from math import prod
 
-from hwgen.codegen.program import KernelProgram
+from hwgen.codegen.program import Program
 from hwgen.codegen.software_loops import written_out
 from hwgen.errors import HwgenError
 from hwgen.model.bound import lower_bound
@@ -74,7 +74,7 @@ class Kernel:
     sizes: tuple[tuple[str, int], ...]
     theirs: Problem | Convolution
 
-    def library(self, hardware: HardwareSpec) -> KernelProgram:
+    def library(self, hardware: HardwareSpec) -> Program:
         match self.theirs:
             case Problem():
                 return library_program(self.theirs, hardware)

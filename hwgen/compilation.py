@@ -9,7 +9,7 @@ from math import prod
 
 from hwgen.codegen.layout import BufferLayout
 from hwgen.codegen.lower.literals import with_literals
-from hwgen.codegen.program import KernelProgram
+from hwgen.codegen.program import Program
 from hwgen.compiled import Compiled
 from hwgen.errors import HwgenError
 from hwgen.model.bound import Bound, least_bound, lower_bound
@@ -51,7 +51,7 @@ class Kernel(Brief):
 
     tiling: Tiling
     made: TreeCompilation
-    program: KernelProgram
+    program: Program
     timing: TimingResult
     offchip_bytes: int
     """Bytes that calls move between the chip and its images, and a processor in its memory."""
@@ -122,11 +122,11 @@ class Compilation(Compiled):
         return self.tiling.match
 
     @property
-    def program(self) -> KernelProgram:
+    def program(self) -> Program:
         return self._with_literals
 
     @cached_property
-    def _with_literals(self) -> KernelProgram:
+    def _with_literals(self) -> Program:
         return with_literals(self.kernel.program, self.hardware)
 
     @property

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from hwgen.codegen.emit_c import CSource, emit
-from hwgen.codegen.program import KernelProgram
+from hwgen.codegen.program import Program
 from hwgen.model.bound import Bound
 from hwgen.model.timing import TimingResult
 from hwgen.spec.hardware import HardwareSpec
@@ -29,7 +29,7 @@ class Compiled(Brief, ABC):
 
     @property
     @abstractmethod
-    def program(self) -> KernelProgram:
+    def program(self) -> Program:
         """All that was decided."""
 
     @cached_property

@@ -184,7 +184,7 @@ class Kernel(Brief):
         """The engine, with its library loaded: what is compiled once serves every call."""
         c = self.compilation
         if isinstance(c, NestCompilation):
-            check_buffers(c.workload, c.program.buffers)
+            check_buffers(c.workload, c.program.arrays)
             if self.engine == "c":
                 from hwgen.model.native import compile_native
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from hwgen.autoschedule import DEFAULTS, Options, SearchReport, autoschedule
+from hwgen.codegen.nodes import Code
 from hwgen.codegen.processor.emit import NestSource, emit_nest
 from hwgen.codegen.processor.lower import lower_nest
-from hwgen.codegen.processor.program import NestProgram
 from hwgen.codegen.processor.races import check
 from hwgen.compiled import kernel_brief
 from hwgen.errors import HwgenError
@@ -42,7 +42,7 @@ class NestCompilation(Brief):
     initial: str
     schedule: Schedule
     report: SearchReport | None
-    program: NestProgram
+    program: Code
     bound: int
 
     @cached_property
@@ -160,5 +160,5 @@ def _processor(hardware: HardwareSpec) -> Processor:
     return hardware.processor
 
 
-def _lowered(schedule: Schedule) -> NestProgram:
+def _lowered(schedule: Schedule) -> Code:
     return lower_nest(schedule.resolved, schedule.homes, schedule.hardware)

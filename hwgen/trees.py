@@ -10,7 +10,8 @@ from hwgen.codegen.layout import BufferLayout
 from hwgen.codegen.lower.literals import with_literals
 from hwgen.codegen.lower.padding import paddings
 from hwgen.codegen.lower.program import Lowered, lower_tree
-from hwgen.codegen.program import Call, KernelProgram, SyncNode
+from hwgen.codegen.nodes import Call, SyncNode
+from hwgen.codegen.program import Program
 from hwgen.compiled import Compiled
 from hwgen.errors import HwgenError
 from hwgen.model.bound import Bound, lower_bound
@@ -34,11 +35,11 @@ class TreeCompilation(Compiled):
     lowered: Lowered
 
     @property
-    def program(self) -> KernelProgram:
+    def program(self) -> Program:
         return self._with_literals
 
     @cached_property
-    def _with_literals(self) -> KernelProgram:
+    def _with_literals(self) -> Program:
         return with_literals(self.lowered.program, self.hardware)
 
     @cached_property

@@ -9,20 +9,9 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-from hwgen.codegen.program import (
-    Buffer,
-    Call,
-    CallOperand,
-    If,
-    Image,
-    KernelLoop,
-    KernelProgram,
-    Loop,
-    MicroKernelDef,
-    Node,
-    Pop,
-    Push,
-)
+from hwgen.codegen.nodes import Call, CallOperand, If, Loop, Node, Pop, Push
+from hwgen.codegen.program import KernelLoop, MicroKernelDef, Program
+from hwgen.codegen.storages import Buffer, Image
 from hwgen.errors import Location
 from hwgen.spec.expression import Access, Binary, Cast, Const, Expr, Name, add, multiply, walk
 from hwgen.spec.expression import Call as Function
@@ -182,7 +171,7 @@ def _when(condition: Expr, *nodes: Node) -> If:
     return If(condition, nodes)
 
 
-def load_bound_gemm() -> KernelProgram:
+def load_bound_gemm() -> Program:
     """1 x 256 x 256: the weights come in 4 pieces through 2 slots, each piece stored when done."""
     pieces, blocks, depth = 4, 4, 16
     piece = blocks * depth
@@ -248,7 +237,7 @@ def load_bound_gemm() -> KernelProgram:
         (_operand("dst", "a_local", 0, depth, 1), _operand("src", "a_image", 0, depth, 1)),
         _extents(1, depth),
     )  # fmt: skip
-    return KernelProgram(
+    return Program(
         "gemm_1x256x256",
         "vta",
         "gemm",
@@ -270,7 +259,7 @@ def _tile(extent: int, limit: int) -> int:
     return max(d for d in range(1, min(extent, limit) + 1) if extent % d == 0)
 
 
-def tiled_gemm_requant(m: int, n: int, k: int) -> KernelProgram:
+def tiled_gemm_requant(m: int, n: int, k: int) -> Program:
     """Tiles of rows x column blocks over the whole depth; every buffer but the bias in 2 slots.
 
     All sizes are positive multiples of 16, and k is at most 8192. Tile t = nt * rows + mt uses
@@ -393,7 +382,7 @@ def tiled_gemm_requant(m: int, n: int, k: int) -> KernelProgram:
         ),
         _extents(1, columns),
     )  # fmt: skip
-    return KernelProgram(
+    return Program(
         f"gemm_requant_{m}x{n}x{k}",
         "vta",
         "gemm_requant",

@@ -161,7 +161,7 @@ def _arguments(plan: HostPlan) -> tuple[Argument, ...]:
 
 def _buffers(made: NestFirmware, compiled: NestCompilation) -> tuple[Argument, ...]:
     names = (*made.source.inputs, *made.source.outputs)
-    buffers = (compiled.program.buffer[n] for n in names)
+    buffers = (compiled.program.array[n] for n in names)
     return tuple(
         Argument(made.parameters[b.name], C_TYPES[b.dtype], str(b.elements)) for b in buffers
     )

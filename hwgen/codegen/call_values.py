@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hwgen.codegen.c_names import immediate_text
-from hwgen.codegen.program import Call
+from hwgen.codegen.nodes import Call
 from hwgen.codegen.templates import Fields, argument
 from hwgen.spec.expression import Expr
 from hwgen.spec.hardware import Intrinsic

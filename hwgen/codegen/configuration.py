@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 
 from hwgen.codegen.c_expr import Helpers, IndexText
 from hwgen.codegen.call_values import immediate_values, loop_values
-from hwgen.codegen.program import Call, Configure, If, KernelProgram, Loop, Node, Sync
+from hwgen.codegen.nodes import Call, Configure, If, Loop, Node, inner, rewritten
+from hwgen.codegen.program import Program
 from hwgen.codegen.templates import render
 from hwgen.spec.expression import Const
 from hwgen.spec.hardware import Configuration, HardwareSpec
@@ -25,7 +26,7 @@ ASSUMED_TRIPS = 16
 """Iterations of a loop whose bounds are no constants."""
 
 
-def configured(program: KernelProgram, hardware: HardwareSpec) -> KernelProgram:
+def configured(program: Program, hardware: HardwareSpec) -> Program:
     """The program with its state written."""
     body = program.body
     for configuration in reversed(hardware.configurations):
@@ -104,10 +105,8 @@ class _Writer:
                     self._weigh(body, times * max(0, high - low), weight)
                 case Loop(_, _, _, body):
                     self._weigh(body, times * ASSUMED_TRIPS, weight)
-                case If(_, then, otherwise):
-                    self._weigh((*then, *otherwise), times, weight)
-                case Sync():
-                    pass
+                case _:
+                    self._weigh(inner(node), times, weight)
 
     def _read(self, call: Call, number: Mapping[Values, int]) -> Call:
         """The call with the register that it reads."""
@@ -118,19 +117,9 @@ class _Writer:
         return replace(call, registers=((self.configuration.name, register), *call.registers))
 
     def _assigned(self, nodes: Sequence[Node], number: Mapping[Values, int]) -> tuple[Node, ...]:
-        result: list[Node] = []
-        for node in nodes:
-            match node:
-                case Call():
-                    result.append(self._read(node, number))
-                case Loop():
-                    result.append(replace(node, body=self._assigned(node.body, number)))
-                case If(condition, then, otherwise):
-                    yes, no = self._assigned(then, number), self._assigned(otherwise, number)
-                    result.append(If(condition, yes, no))
-                case Sync():
-                    result.append(node)
-        return tuple(result)
+        return rewritten(
+            tuple(nodes), lambda n: (self._read(n, number) if isinstance(n, Call) else n,)
+        )
 
     def _shared(
         self, nodes: Sequence[Node], number: Mapping[Values, int], holds: Values | None
@@ -163,7 +152,7 @@ class _Writer:
                     no, other = self._shared(otherwise, number, holds)
                     result.append(If(condition, yes, no))
                     holds = one if one == other else None
-                case Call() | Sync():
+                case _:
                     raise AssertionError("a call needs one value of each field")
         return tuple(result), holds
 

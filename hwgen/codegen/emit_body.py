@@ -7,18 +7,9 @@ from typing import Protocol
 
 from hwgen.codegen.c_expr import HELPERS, Helpers, IndexText, Interval, bounds, fits_int32
 from hwgen.codegen.c_names import NameTable, comment, indent
-from hwgen.codegen.program import (
-    SERIAL,
-    Call,
-    If,
-    Image,
-    KernelProgram,
-    Loop,
-    Node,
-    Sync,
-    SyncNode,
-    calls,
-)
+from hwgen.codegen.nodes import SERIAL, Call, If, Loop, Node, OfCode, Sync, SyncNode, calls
+from hwgen.codegen.program import Program
+from hwgen.codegen.storages import Image
 from hwgen.spec.expression import Expr
 
 
@@ -67,6 +58,8 @@ class BodyWriter:
                     lines += self._target.call(node, self._text())
                 case Sync():
                     lines += self._target.sync(node)
+                case OfCode():
+                    raise AssertionError("code is emitted by itself")
         return lines
 
     def _loop(self, loop: Loop, outer: tuple[str, ...]) -> list[str]:
@@ -117,7 +110,7 @@ def index_expressions(
                 yield from ((e, ranges) for e in node.extents)
                 for operand in node.operands:
                     yield from ((e, ranges) for e in (operand.address, *operand.strides))
-            case Sync():
+            case Sync() | OfCode():
                 pass
 
 
@@ -131,7 +124,7 @@ def index_helpers(prefix: str, index: str) -> Helpers:
     return Helpers(prefix, {n: text.replace("int64_t", index) for n, text in HELPERS.items()})
 
 
-def tables(program: KernelProgram) -> list[str]:
+def tables(program: Program) -> list[str]:
     """The comment that lists images, buffers and micro-kernels."""
     named = [*program.images, *program.buffers, *program.kernels]
     width = max((len(n.name) for n in named), default=0)

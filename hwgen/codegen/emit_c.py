@@ -17,7 +17,8 @@ from hwgen.codegen.emit_vendor import emit_vendor
 from hwgen.codegen.firmware import firmware_header, in_workspace, pack_file
 from hwgen.codegen.host_plan import HostPlan, host_plan
 from hwgen.codegen.limits import check_kernel
-from hwgen.codegen.program import Call, KernelProgram, calls
+from hwgen.codegen.nodes import Call, calls
+from hwgen.codegen.program import Program
 from hwgen.codegen.software_loops import written_out
 from hwgen.errors import HwgenError
 from hwgen.spec.expression import Const
@@ -70,7 +71,7 @@ class FirmwareSource:
     plan: HostPlan
 
 
-def emit(program: KernelProgram, hardware: HardwareSpec, workload: Workload) -> CSource:
+def emit(program: Program, hardware: HardwareSpec, workload: Workload) -> CSource:
     """The kernel as C, for the vendor's runtime and for the model.
 
     Raises:
@@ -83,7 +84,7 @@ def emit(program: KernelProgram, hardware: HardwareSpec, workload: Workload) -> 
 
 
 def emit_firmware(
-    program: KernelProgram,
+    program: Program,
     hardware: HardwareSpec,
     workload: Workload,
     compiled_in: frozenset[str] = frozenset(),
@@ -105,7 +106,7 @@ def emit_firmware(
 
 
 def _plans(
-    program: KernelProgram, hardware: HardwareSpec, workload: Workload
+    program: Program, hardware: HardwareSpec, workload: Workload
 ) -> tuple[HostPlan, HostPlan]:
     """Of the program, and of the same with its C loops written out."""
     _check(program, hardware)
@@ -137,7 +138,7 @@ def _source(
     )
 
 
-def _check(program: KernelProgram, hardware: HardwareSpec) -> None:
+def _check(program: Program, hardware: HardwareSpec) -> None:
     """Every call is one of the spec's intrinsics, with its operands, loops and buffers."""
     for call in calls(program.body):
         intrinsic = hardware.intrinsic.get(call.intrinsic)

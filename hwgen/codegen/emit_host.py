@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from hwgen.codegen.c_names import C_TYPES, comment, indent
 from hwgen.codegen.host_plan import HostPlan, workspace_rule
-from hwgen.codegen.program import Image, KernelProgram
+from hwgen.codegen.program import Program
+from hwgen.codegen.storages import Image
 from hwgen.spec.workload import Tensor
 
 # --- entry points --------------------------------------------------------------------------------
@@ -202,7 +203,7 @@ def _parts(plan: HostPlan, execution: Execution, only: frozenset[str] | None = N
     if several and execution.fails:
         lines.append("status = 0;")
     for part, run in zip(plan.program.parts, execution.runs, strict=True):
-        images = part.images if isinstance(part, KernelProgram) else ()
+        images = part.images if isinstance(part, Program) else ()
         if only is not None:
             images = tuple(i for i in images if i.name in only)
         inner = [*_packs(plan, execution, images), *run, *_unpacks(plan, execution, images)]

@@ -17,6 +17,19 @@ from hwgen.codegen.emit_host import Execution, entry_points
 from hwgen.codegen.emit_sync import FlagCounters
 from hwgen.codegen.host_plan import HostPlan, code_arguments, run_names
 from hwgen.codegen.model_intrinsic import IntrinsicFunctions
+from hwgen.codegen.nodes import (
+    Barrier,
+    Call,
+    Code,
+    Configure,
+    Loop,
+    Pop,
+    Push,
+    Signal,
+    SyncNode,
+    Wait,
+    calls,
+)
 from hwgen.codegen.packing import (
     missing_entry,
     missing_entry_name,
@@ -26,20 +39,7 @@ from hwgen.codegen.packing import (
     pads,
 )
 from hwgen.codegen.processor.emit import emit_code
-from hwgen.codegen.program import (
-    Barrier,
-    Call,
-    Code,
-    Configure,
-    Image,
-    Loop,
-    Pop,
-    Push,
-    Signal,
-    SyncNode,
-    Wait,
-    calls,
-)
+from hwgen.codegen.storages import Image
 from hwgen.spec.hardware import HardwareSpec
 
 CODES: dict[int, str] = {
@@ -67,7 +67,7 @@ def emit_model(plan: HostPlan, hardware: HardwareSpec, summary: str) -> str:
     runs: list[list[str]] = []
     for number, (part, name) in enumerate(zip(plan.program.parts, run_names(plan), strict=True)):
         if isinstance(part, Code):
-            runs.append(emit_code(part.nest, hardware, name, plan.workspace is not None))
+            runs.append(emit_code(part, hardware, name, plan.workspace is not None))
             continue
         suffix = f"_{number}" if plan.program.codes else ""
         of_part = _Model(replace(plan, program=part), hardware, writer, suffix)

@@ -6,20 +6,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hwgen.codegen.c_names import NameTable
-from hwgen.codegen.program import (
+from hwgen.codegen.nodes import (
     Barrier,
-    Call,
-    If,
-    KernelProgram,
-    Loop,
-    Node,
+    Body,
     Pop,
     Push,
     Signal,
     Sync,
     SyncNode,
     Wait,
+    nodes,
 )
+from hwgen.codegen.program import Program
 from hwgen.errors import HwgenError
 from hwgen.spec.hardware import HardwareSpec
 
@@ -64,26 +62,16 @@ def written(hardware: HardwareSpec, node: SyncNode) -> Written:
             )  # fmt: skip
 
 
-def sync_nodes(nodes: tuple[Node, ...]) -> Iterator[SyncNode]:
+def sync_nodes(body: Body) -> Iterator[SyncNode]:
     """Every synchronisation, in textual order."""
-    for node in nodes:
-        match node:
-            case Sync():
-                yield node
-            case Loop():
-                yield from sync_nodes(node.body)
-            case If():
-                yield from sync_nodes(node.then)
-                yield from sync_nodes(node.otherwise)
-            case Call():
-                pass
+    return (n for n in nodes(body) if isinstance(n, Sync))
 
 
 class FlagCounters:
     """C variables that hold the next flag of each signalling and each waiting end; none where
     that is always the same."""
 
-    def __init__(self, program: KernelProgram, names: NameTable) -> None:
+    def __init__(self, program: Program, names: NameTable) -> None:
         self._name: dict[tuple[str, str, str], str] = {}
         self._first: dict[str, int] = {}
         for node in sync_nodes(program.body):

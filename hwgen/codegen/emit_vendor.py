@@ -14,22 +14,21 @@ from hwgen.codegen.emit_sync import FlagCounters, written
 from hwgen.codegen.exported import Exported, exported
 from hwgen.codegen.host_plan import HostPlan, code_arguments, run_names
 from hwgen.codegen.lower.literals import entries_used
-from hwgen.codegen.packing import packing, pads
-from hwgen.codegen.processor.emit import emit_code
-from hwgen.codegen.program import (
+from hwgen.codegen.nodes import (
     Call,
     Code,
     Configure,
-    Image,
-    KernelLoop,
     Loop,
-    MicroKernelDef,
     Signal,
     SyncNode,
     Wait,
     calls,
     own_calls,
 )
+from hwgen.codegen.packing import packing, pads
+from hwgen.codegen.processor.emit import emit_code
+from hwgen.codegen.program import KernelLoop, MicroKernelDef
+from hwgen.codegen.storages import Image
 from hwgen.codegen.templates import Fields, argument, render
 from hwgen.spec.expression import Binary, Const, Expr, add, evaluate
 from hwgen.spec.hardware import CodeTemplates, HardwareSpec, Intrinsic, Memory
@@ -42,7 +41,7 @@ def emit_vendor(plan: HostPlan, hardware: HardwareSpec, summary: str) -> str:
     defined: list[list[str]] = []
     for part, name in zip(plan.program.parts, run_names(plan), strict=True):
         if isinstance(part, Code):
-            runs.append(emit_code(part.nest, hardware, name, plan.workspace is not None))
+            runs.append(emit_code(part, hardware, name, plan.workspace is not None))
             continue
         of_part = _Vendor(replace(plan, program=part), hardware)
         body = BodyWriter(of_part, helpers, plan.identifiers).lines(part.body)

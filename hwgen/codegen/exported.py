@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hwgen.codegen.host_plan import HostPlan
-from hwgen.codegen.program import Image
+from hwgen.codegen.storages import Image
 from hwgen.spec.workload import Tensor
 
 

@@ -13,9 +13,10 @@ from hwgen.codegen.emit_vendor import run_signature, unstaged
 from hwgen.codegen.exported import exported
 from hwgen.codegen.host_plan import HostPlan, Workspace, aligned, workspace_macros
 from hwgen.codegen.image_identity import array_number, layout_number
+from hwgen.codegen.nodes import calls
 from hwgen.codegen.packing import narrow, packing_of, pads
 from hwgen.codegen.processor.firmware import Room, room
-from hwgen.codegen.program import Array, Image, calls
+from hwgen.codegen.storages import Array, Image
 from hwgen.spec.expression import DTYPES
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Tensor
@@ -36,7 +37,7 @@ def in_workspace(
     resident = plan.resident | {i.name for i in plan.program.images if shared(i)}
     own = Workspace(plan.identifiers.fresh("workspace"), {}, 0, compiled_in)
     plan = replace(plan, resident=resident, workspace=own)
-    rooms = [room(c.nest, hardware, own.pointer, frozenset()) for c in plan.program.codes]
+    rooms = [room(c, hardware, own.pointer, frozenset()) for c in plan.program.codes]
     offsets, end = _places(plan, rooms)
     alignment = max([own.alignment, *(r.alignment for r in rooms)])
     own = replace(own, offsets=offsets, bytes=end, alignment=alignment)

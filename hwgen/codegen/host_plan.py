@@ -12,7 +12,9 @@ from math import prod
 
 from hwgen.codegen.c_names import C_TYPES, NameTable, Reserved
 from hwgen.codegen.image_layout import is_tensor
-from hwgen.codegen.program import Code, Image, KernelProgram
+from hwgen.codegen.nodes import Code
+from hwgen.codegen.program import Program
+from hwgen.codegen.storages import Image
 from hwgen.spec.expression import DTYPES
 from hwgen.spec.workload import Tensor, Workload
 
@@ -55,7 +57,7 @@ class HostPlan:
     `between`: tensors that units and a processor hand to each other, in their own order.
     """
 
-    program: KernelProgram
+    program: Program
     name: str
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
@@ -93,8 +95,7 @@ class HostPlan:
     @property
     def coded(self) -> frozenset[str]:
         """What a processor beside the units reads and writes."""
-        nests = (c.nest for c in self.program.codes)
-        return frozenset(name for n in nests for name in (*n.inputs, *n.outputs))
+        return frozenset(n for c in self.program.codes for n in (*c.inputs, *c.outputs))
 
     def borrowed(self, tensor: Tensor) -> bool:
         """Whether the chip reads or writes the caller's own array."""
@@ -197,7 +198,7 @@ class HostPlan:
         return self.identifiers[tensor]
 
 
-def host_plan(program: KernelProgram, workload: Workload, reserved: Reserved) -> HostPlan:
+def host_plan(program: Program, workload: Workload, reserved: Reserved) -> HostPlan:
     """Names and parameters of the kernel's C functions; `reserved` words name nothing of ours."""
     identifiers = NameTable(reserved)
     name = identifiers.function(program.name)
@@ -233,7 +234,7 @@ def run_names(plan: HostPlan) -> list[str]:
 
 def code_arguments(plan: HostPlan, code: Code) -> str:
     """What a processor's part takes, in the order of its function's parameters."""
-    given = [plan.array(n) for n in (*code.nest.inputs, *code.nest.outputs)]
+    given = [plan.array(n) for n in (*code.inputs, *code.outputs)]
     return ", ".join([*given, *([plan.workspace.pointer] if plan.workspace else [])])
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from hashlib import sha256
 
 from hwgen.codegen.layout import dense
-from hwgen.codegen.program import Image
+from hwgen.codegen.storages import Image
 from hwgen.polyhedral.affine import affine
 from hwgen.spec.expression import Name
 from hwgen.spec.workload import Tensor

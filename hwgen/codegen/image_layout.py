@@ -14,7 +14,7 @@ from math import prod
 from typing import Protocol
 
 from hwgen.codegen.layout import dense
-from hwgen.codegen.program import Image
+from hwgen.codegen.storages import Image
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.affine import Affine, affine
 from hwgen.polyhedral.matching import Match, entry_coordinates

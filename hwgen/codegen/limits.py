@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 
-from hwgen.codegen import program as units
 from hwgen.codegen.c_expr import Interval, bounds
 from hwgen.codegen.emit_body import index_expressions
-from hwgen.codegen.processor import program as nest
+from hwgen.codegen.nodes import Code, If, Launch, Loop, Node, inner
 from hwgen.codegen.processor.names import expressions
+from hwgen.codegen.program import Program
 from hwgen.polyhedral.limits import check_elements, check_extent, check_value
 from hwgen.spec.expression import Access, Binary, Const, Expr, walk
 
@@ -21,7 +21,7 @@ _CONDITIONS = {"<", "<=", ">", ">=", "==", "!=", "and", "or"}
 Ranges = Mapping[str, Interval]
 
 
-def check_kernel(program: units.KernelProgram) -> None:
+def check_kernel(program: Program) -> None:
     """A program of calls: images, buffers, micro-kernels, addresses, strides and extents.
 
     Raises:
@@ -54,38 +54,38 @@ def _check_span(
             check_value(f"an address of micro-kernel {name}", first + low, first + high)
 
 
-def check_nest(program: nest.NestProgram) -> None:
+def check_nest(program: Code) -> None:
     """A program of loops: buffers, extents, indices and constants.
 
     Raises:
         HwgenError: H617.
     """
-    for buffer in program.buffers:
+    for buffer in program.arrays:
         if buffer.tensor:
             check_elements(buffer.name, buffer.elements)
     for node, ranges in _nodes(program.body, {}):
-        if isinstance(node, nest.For):
+        if isinstance(node, Loop):
             check_extent(node.variable, node.extent)
         for expr in expressions(node):
-            if isinstance(node, nest.For | nest.If):
+            if isinstance(node, Loop | If):
                 _check("a bound or condition", expr, ranges)
             else:
                 _check_values(expr, ranges)
 
 
-def _nodes(body: tuple[nest.Node, ...], ranges: Ranges) -> Iterator[tuple[nest.Node, Ranges]]:
+def _nodes(body: tuple[Node, ...], ranges: Ranges) -> Iterator[tuple[Node, Ranges]]:
     """Every node, with the ranges of the variables around it."""
     for node in body:
         yield node, ranges
         inside = dict(ranges)
         match node:
-            case nest.For():
+            case Loop():
                 inside[node.variable] = (0, node.extent - 1)
-            case nest.Launch():
+            case Launch():
                 inside |= {variable: (0, extent - 1) for _, variable, extent in node.coordinates}
             case _:
                 pass
-        yield from _nodes(nest.inner(node), inside)
+        yield from _nodes(inner(node), inside)
 
 
 def _check_values(expr: Expr, ranges: Ranges) -> None:

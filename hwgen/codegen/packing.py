@@ -9,7 +9,7 @@ from hwgen.codegen.c_expr import Helpers, IndexText, Interval, bounds, fits_int3
 from hwgen.codegen.c_names import C_TYPES, comment, indent
 from hwgen.codegen.host_plan import HostPlan
 from hwgen.codegen.layout import dense
-from hwgen.codegen.program import Image
+from hwgen.codegen.storages import Image
 from hwgen.spec.expression import Binary, Const, Expr, Name, names, substitute
 from hwgen.spec.workload import Tensor
 

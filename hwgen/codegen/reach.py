@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from math import gcd
 
 from hwgen.codegen.lower.sites import CallSite
-from hwgen.codegen.program import Image
+from hwgen.codegen.storages import Image
 from hwgen.codegen.touches import Address
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.affine import Affine

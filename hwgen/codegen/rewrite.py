@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from hwgen.codegen.program import Call, CallOperand, If, Loop, Node, Sync
+from hwgen.codegen.nodes import Call, CallOperand, If, Loop, Node, OfCode, Sync
 from hwgen.polyhedral.affine import Affine, affine
 from hwgen.spec.expression import Binary, Const, Expr, add, multiply, substitute
 
@@ -31,7 +31,7 @@ def bind(nodes: tuple[Node, ...], values: Mapping[str, Expr]) -> tuple[Node, ...
                 )
             case Call():
                 result.append(bind_call(node, values))
-            case Sync():
+            case Sync() | OfCode():
                 result.append(node)
     return tuple(result)
 

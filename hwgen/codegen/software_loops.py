@@ -5,33 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from hwgen.codegen.program import Call, CallOperand, If, KernelProgram, Loop, Node, Sync, calls
+from hwgen.codegen.nodes import Call, CallOperand, Loop, Node, calls, rewritten
+from hwgen.codegen.program import Program
 from hwgen.spec.expression import Binary, Const, Expr, Name, add, multiply
 from hwgen.spec.hardware import HardwareSpec, Intrinsic
 
 ONE = Const(1)
 
 
-def written_out(program: KernelProgram, hardware: HardwareSpec) -> KernelProgram:
+def written_out(program: Program, hardware: HardwareSpec) -> Program:
     """The program with a loop for each of its calls' software loops that runs more than once."""
     if not any(hardware.intrinsic[c.intrinsic].software_loops for c in calls(program.body)):
         return program
-    return replace(program, body=_nodes(program.body, hardware))
 
+    def run(node: Node) -> tuple[Node, ...]:
+        whole = isinstance(node, Call)
+        return (_run(node, hardware.intrinsic[node.intrinsic]) if whole else node,)
 
-def _nodes(nodes: tuple[Node, ...], hardware: HardwareSpec) -> tuple[Node, ...]:
-    result: list[Node] = []
-    for node in nodes:
-        match node:
-            case Call():
-                result.append(_run(node, hardware.intrinsic[node.intrinsic]))
-            case Loop():
-                result.append(replace(node, body=_nodes(node.body, hardware)))
-            case If(condition, then, otherwise):
-                result.append(If(condition, _nodes(then, hardware), _nodes(otherwise, hardware)))
-            case Sync():
-                result.append(node)
-    return tuple(result)
+    return replace(program, body=rewritten(program.body, run))
 
 
 def _run(call: Call, intrinsic: Intrinsic) -> Node:

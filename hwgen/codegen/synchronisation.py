@@ -19,7 +19,7 @@ from math import lcm
 from hwgen.codegen.lower.conflicts import Box, Counters, Instance, inside
 from hwgen.codegen.lower.sites import CallSite
 from hwgen.codegen.lower.stream import Stream
-from hwgen.codegen.program import Barrier, Pop, Push, Signal, SyncNode, Wait
+from hwgen.codegen.nodes import Barrier, Pop, Push, Signal, SyncNode, Wait
 from hwgen.errors import HwgenError
 from hwgen.spec.hardware import Barriers, Events, HardwareSpec, Scoreboard, Tokens
 

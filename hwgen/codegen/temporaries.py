@@ -13,7 +13,7 @@ from math import lcm
 
 from hwgen.codegen.image_layout import ImageLayout
 from hwgen.codegen.layout import dense
-from hwgen.codegen.program import Image
+from hwgen.codegen.storages import Image
 from hwgen.errors import HwgenError
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.affine import affine

@@ -16,7 +16,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hwgen.codegen.program import Call, CallOperand, KernelProgram
+from hwgen.codegen.nodes import Call, CallOperand
+from hwgen.codegen.program import Program
 from hwgen.spec.expression import Binary, Const, Expr, evaluate
 from hwgen.spec.hardware import Access, Banks, HardwareSpec, Intrinsic, Operand
 
@@ -103,7 +104,7 @@ class SharedBanks:
     lost: int
 
 
-def shared_banks(program: KernelProgram, hardware: HardwareSpec) -> tuple[SharedBanks, ...]:
+def shared_banks(program: Program, hardware: HardwareSpec) -> tuple[SharedBanks, ...]:
     """The calls that lose cycles since their own accesses meet in a bank, by site."""
     banked = {i.name: list(banked_operands(i, hardware)) for i in hardware.intrinsics}
     users: dict[str, Call] = {}

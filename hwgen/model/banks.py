@@ -12,7 +12,8 @@ from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from itertools import product
 
-from hwgen.codegen.program import Call, CallOperand, KernelProgram, MicroKernelDef
+from hwgen.codegen.nodes import Call, CallOperand
+from hwgen.codegen.program import MicroKernelDef, Program
 from hwgen.spec.expression import Binary, Const, Expr, add, multiply
 from hwgen.spec.expression import Call as Function
 from hwgen.spec.hardware import Banks, HardwareSpec, Operand
@@ -88,7 +89,7 @@ def bank_ports(hardware: HardwareSpec) -> tuple[Port, ...]:
 class HoldingCosts:
     """`Costs` with the ports that each call holds."""
 
-    def __init__(self, costs: Costs, program: KernelProgram, hardware: HardwareSpec) -> None:
+    def __init__(self, costs: Costs, program: Program, hardware: HardwareSpec) -> None:
         self.ports = bank_ports(hardware)
         self._costs = costs
         self._program = program

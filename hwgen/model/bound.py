@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import ceil, prod
 
-from hwgen.codegen.program import Call, KernelProgram, SyncNode
+from hwgen.codegen.nodes import Call, SyncNode
+from hwgen.codegen.program import Program
 from hwgen.polyhedral.matching import Match
 from hwgen.polyhedral.search_bound import transfer_work
 from hwgen.polyhedral.traffic import Rates
@@ -28,7 +29,7 @@ class Bound:
     resource: str
 
 
-def lower_bound(program: KernelProgram, hardware: HardwareSpec) -> Bound:
+def lower_bound(program: Program, hardware: HardwareSpec) -> Bound:
     """The cycles below which no schedule of the program's calls can get.
 
     Counted, per unit:
@@ -100,7 +101,7 @@ def cover_bound(match: Match, hardware: HardwareSpec) -> Bound:
     return _largest(need, hardware)
 
 
-def least_bound(program: KernelProgram, hardware: HardwareSpec, covers: Iterable[Match]) -> Bound:
+def least_bound(program: Program, hardware: HardwareSpec, covers: Iterable[Match]) -> Bound:
     """The cycles below which no kernel can get that computes what a program does: the least of the
     program's bound and those of all `covers`, the ways to do it with the chip's intrinsics."""
     bounds = [lower_bound(program, hardware), *(cover_bound(m, hardware) for m in covers)]
@@ -116,7 +117,7 @@ def _largest(need: Counter[str], hardware: HardwareSpec) -> Bound:
     return Bound(ordered, cycles, resource)
 
 
-def _compute(program: KernelProgram, hardware: HardwareSpec) -> Counter[str]:
+def _compute(program: Program, hardware: HardwareSpec) -> Counter[str]:
     chosen: dict[str, Intrinsic] = {
         i.name: i for i in hardware.intrinsics if offchip_operand(i, hardware) is None
     }

@@ -16,20 +16,24 @@ from math import prod
 import numpy as np
 import numpy.typing as npt
 
-from hwgen.codegen.processor.program import (
+from hwgen.codegen.nodes import (
     Allocate,
     Assign,
-    Barrier,
+    Call,
+    Code,
     CombineAcrossThreads,
-    For,
     If,
     IntrinsicCall,
     Keep,
     Launch,
-    NestProgram,
+    Loop,
     Node,
     PrefetchOf,
     Routine,
+    Sync,
+    ThreadBarrier,
+    counted,
+    inner,
     nodes,
 )
 from hwgen.errors import HwgenError
@@ -70,7 +74,7 @@ class _Lanes:
         return self.end - self.first
 
 
-_Chain = tuple[For | If | _Lanes, ...]
+_Chain = tuple[Loop | If | _Lanes, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +86,7 @@ class CodeRun:
     read_elements: int
 
 
-def run_code(program: NestProgram, processor: Processor, arrays: Mapping[str, Array]) -> CodeRun:
+def run_code(program: Code, processor: Processor, arrays: Mapping[str, Array]) -> CodeRun:
     """The outputs of a program on row-major inputs, by name.
 
     Raises:
@@ -100,12 +104,12 @@ def run_code(program: NestProgram, processor: Processor, arrays: Mapping[str, Ar
         missing = int(np.count_nonzero(~machine.written[name]))
         if missing:
             raise _wrong(f"{missing} elements of {name} are never written", "an incomplete output")
-    outputs = {n: np.reshape(machine.values[n], program.buffer[n].extents) for n in program.outputs}
+    outputs = {n: np.reshape(machine.values[n], program.array[n].extents) for n in program.outputs}
     return CodeRun(outputs, machine.instances, machine.read_elements)
 
 
-def _given(program: NestProgram, name: str, arrays: Mapping[str, Array]) -> Array:
-    buffer, given = program.buffer[name], arrays.get(name)
+def _given(program: Code, name: str, arrays: Mapping[str, Array]) -> Array:
+    buffer, given = program.array[name], arrays.get(name)
     kind = STORAGE[buffer.dtype]
     if given is None or given.shape != buffer.extents or given.dtype != kind:
         raise HwgenError(
@@ -133,7 +137,7 @@ class _Machine:
     """`values`: flat buffers, one after the other where several lanes have their own; `owners`: by
     buffer, these lanes; `written`: by buffer that the program writes, which elements are."""
 
-    program: NestProgram
+    program: Code
     processor: Processor
     values: dict[str, Array] = field(default_factory=dict[str, Array])
     owners: dict[str, tuple[_Lanes, ...]] = field(default_factory=dict[str, tuple[_Lanes, ...]])
@@ -143,7 +147,7 @@ class _Machine:
 
     def room(self, name: str, chain: _Chain) -> None:
         """A buffer before anything is written to it, in some loops."""
-        buffer = self.program.buffer[name]
+        buffer = self.program.array[name]
         memory = self.processor.workspace.get(buffer.memory)
         level = "thread" if memory is None else memory.shared_by
         # Threads of a block share what is a block's, but not what is another iteration's of a
@@ -164,26 +168,28 @@ class _Machine:
         match node:
             case Assign():
                 self.assign(node, chain, at)
-            case For() if self.processor_kind(node) == "parallel":
+            case Loop() if self.processor_kind(node) == "parallel":
                 self.at_once(node, chain, at)
-            case For() | If() if len(node.body) == 1:
-                self.node(node.body[0], (*chain, node), at)
-            case Keep() | Routine() if len(node.body) == 1:
-                self.node(node.body[0], chain, at)
+            case Call() | Sync() | If(otherwise=(_, *_)):
+                raise AssertionError("code has no calls of units, and conditions with one side")
+            case Loop(body=(only,)) | If(then=(only,)):
+                self.node(only, (*chain, node), at)
+            case Keep(body=(only,)) | Routine(body=(only,)):
+                self.node(only, chain, at)
             case IntrinsicCall():
-                loops = tuple(For(n, Const(e), e, "serial", ()) for n, e in node.loops)
+                loops = tuple(counted(n, e, ()) for n, e in node.loops)
                 self.assign(node.meaning, (*chain, *loops), at)
-            case Barrier() | PrefetchOf():
+            case ThreadBarrier() | PrefetchOf():
                 pass
-            case For() | If() | Keep() | Routine() if self.apart(node, chain, at):
-                more = (node,) if isinstance(node, For | If) else ()
-                self.nodes(node.body, (*chain, *more), at)
-            case _ if any(isinstance(x, For) for x in chain):
+            case Loop() | If() | Keep() | Routine() if self.apart(node, chain, at):
+                more = (node,) if isinstance(node, Loop | If) else ()
+                self.nodes(inner(node), (*chain, *more), at)
+            case _ if any(isinstance(x, Loop) for x in chain):
                 self.in_turn((node,), chain, at)
-            case For():
+            case Loop():
                 self.in_turn(node.body, (*chain, node), at)
             case If():
-                self.nodes(node.body, (*chain, node), at)
+                self.nodes(node.then, (*chain, node), at)
             case Keep() | Routine():
                 self.nodes(node.body, chain, at)
             case Allocate():
@@ -194,7 +200,7 @@ class _Machine:
             case CombineAcrossThreads():
                 _Combined(self, node, chain, at).run()
 
-    def processor_kind(self, node: For) -> str:
+    def processor_kind(self, node: Loop) -> str:
         """How the iterations of a loop run."""
         kind = self.processor.loop.get(node.kind)
         return "" if kind is None else kind.kind
@@ -202,17 +208,17 @@ class _Machine:
     def in_turn(self, body: tuple[Node, ...], chain: _Chain, at: Mapping[str, int]) -> None:
         """Nodes in each iteration of the outermost loop of a chain that is run in order; all lanes
         together."""
-        place = next(n for n, x in enumerate(chain) if isinstance(x, For))
+        place = next(n for n, x in enumerate(chain) if isinstance(x, Loop))
         loop = chain[place]
-        assert isinstance(loop, For)
+        assert isinstance(loop, Loop)
         before, after = chain[:place], chain[place + 1 :]
         own = _within(loop)
         for i in range(_count(loop)):
             self.nodes(body, (*before, *own, *after), {**at, loop.variable: i})
 
-    def at_once(self, loop: For, chain: _Chain, at: Mapping[str, int]) -> None:
+    def at_once(self, loop: Loop, chain: _Chain, at: Mapping[str, int]) -> None:
         """A parallel loop; in parts where there are too many iterations."""
-        if any(isinstance(x, For) for x in chain):
+        if any(isinstance(x, Loop) for x in chain):
             self.in_turn((loop,), chain, at)
             return
         for lanes in self.parts(loop.variable, _count(loop), "parallel", chain, loop.body):
@@ -236,19 +242,19 @@ class _Machine:
     ) -> list[_Lanes]:
         """Lanes for all iterations, in as many parts as memory needs."""
         each = prod(x.extent for x in chain if isinstance(x, _Lanes))
-        held = max((self.program.buffer[n.buffer].elements for n in nodes(body)
+        held = max((self.program.array[n.buffer].elements for n in nodes(body)
                     if isinstance(n, Allocate)), default=1)  # fmt: skip
         count = max(1, POINTS // max(1, each * held))
         return [_Lanes(variable, n, min(extent, n + count), level) for n in range(0, extent, count)]
 
-    def apart(self, node: For | If | Keep | Routine, chain: _Chain, at: Mapping[str, int]) -> bool:
+    def apart(self, node: Loop | If | Keep | Routine, chain: _Chain, at: Mapping[str, int]) -> bool:
         """Whether the nodes of a body may run one after the other for all iterations of the loops
         around: what each iteration writes, it alone touches, in one element."""
-        around = (*chain, node) if isinstance(node, For | If) else chain
-        found = [n for n in nodes(node.body) if not isinstance(n, For | If | Keep | Assign)]
+        around = (*chain, node) if isinstance(node, Loop | If) else chain
+        found = [n for n in nodes(inner(node)) if not isinstance(n, Loop | If | Keep | Assign)]
         if found or not around:
             return False
-        statements = [n for n in nodes(node.body) if isinstance(n, Assign)]
+        statements = [n for n in nodes(inner(node)) if isinstance(n, Assign)]
         for target in {s.target: None for s in statements}:
             touched = (a for s in statements for a in (s.target, *walk(s.value)))
             if any(a.tensor == target.tensor and a != target for a in touched
@@ -264,7 +270,7 @@ class _Machine:
         """All instances of a statement; long chains in parts."""
         loops = [x for x in chain if not isinstance(x, If)]
         batch = _Batch(self, node, chain, at)
-        if not any(isinstance(x, For) for x in loops):
+        if not any(isinstance(x, Loop) for x in loops):
             batch.run()
             return
         if prod(batch.shape) <= POINTS and batch.independent:
@@ -273,18 +279,18 @@ class _Machine:
         self.in_turn((node,), chain, at)
 
 
-def _count(loop: For | _Lanes) -> int:
+def _count(loop: Loop | _Lanes) -> int:
     """Iterations of a loop, at most."""
-    if isinstance(loop, For) and isinstance(loop.bound, Const):
-        return int(loop.bound.value)
+    if isinstance(loop, Loop) and isinstance(loop.upper, Const):
+        return int(loop.upper.value)
     return loop.extent
 
 
-def _within(loop: For) -> tuple[If, ...]:
+def _within(loop: Loop) -> tuple[If, ...]:
     """The condition of an iteration, where not all run."""
-    if isinstance(loop.bound, Const):
+    if isinstance(loop.upper, Const):
         return ()
-    return (If(Binary("<", Name(loop.variable), loop.bound), ()),)
+    return (If(Binary("<", Name(loop.variable), loop.upper), ()),)
 
 
 class _Batch:
@@ -307,7 +313,7 @@ class _Batch:
         self.mask: Mask = np.ones((1,) * rank, np.bool_)
         for item in chain:
             match item:
-                case For(variable, bound) if not isinstance(bound, Const):
+                case Loop(variable, _, bound) if not isinstance(bound, Const):
                     self.narrow(self.rows[variable] < evaluate_rows(bound, self.rows))
                 case If(condition):
                     self.narrow(evaluate_rows(condition, self.rows) != 0)
@@ -345,7 +351,7 @@ class _Batch:
 
     def put(self, target: Access, op: UpdateOp, given: Value) -> None:
         """Write a value of every instance."""
-        buffer = self.machine.program.buffer[target.tensor]
+        buffer = self.machine.program.array[target.tensor]
         offsets = self._offsets(target, self.mask)
         value = store(given, buffer.dtype)
         if op == "=":
@@ -390,7 +396,7 @@ class _Batch:
         """Fold values into elements, several into one in order."""
         fold = FOLDS[op]
         flat = self.machine.values[target.tensor]
-        dtype = self.machine.program.buffer[target.tensor].dtype
+        dtype = self.machine.program.array[target.tensor].dtype
         order = np.argsort(places, kind="stable")
         unique, starts = np.unique(places[order], return_index=True)
         sums = fold.reduceat(new[order], starts)
@@ -409,7 +415,7 @@ class _Batch:
         """Which elements of an access are inside its buffer, and all as flat offsets."""
         (index,) = access.indices
         rows = evaluate_rows(index, self.rows)
-        size = self.machine.program.buffer[access.tensor].elements
+        size = self.machine.program.array[access.tensor].elements
         number = np.zeros((), np.int64)
         for lanes in self.machine.owners.get(access.tensor, ()):
             number = number * lanes.extent + self.rows[lanes.variable] - lanes.first
@@ -440,7 +446,7 @@ class _Batch:
             self._check(access, offsets, used)
             active = np.broadcast_to(used, self.shape)
             self.machine.read_elements += int(np.count_nonzero(active))
-            dtype = self.machine.program.buffer[access.tensor].dtype
+            dtype = self.machine.program.array[access.tensor].dtype
             return load(self.machine.values[access.tensor][offsets], dtype)
 
         return evaluate(self.node.value, read, scalars, None if self.mask.all() else self.mask)
@@ -471,7 +477,7 @@ class _Combined:
         """All threads of all blocks."""
         if not self.parts.mask.any():
             return
-        dtype = self.machine.program.buffer[self.node.target.tensor].dtype
+        dtype = self.machine.program.array[self.node.target.tensor].dtype
         part = store(self.parts.value(), dtype)
         whole = self.parts.folded(self.node.op, part, dtype, self.axes)
         shape = self.parts.shape

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hwgen.codegen.program import Call, Configure, If, KernelProgram, Loop, Node, Sync
+from hwgen.codegen.nodes import Call, Configure, If, Loop, Node, OfCode, Sync
+from hwgen.codegen.program import Program
 from hwgen.codegen.templates import Fields, argument, render
 from hwgen.spec.expression import Const, Expr, evaluate, names
 from hwgen.spec.hardware import HardwareSpec, Intrinsic
@@ -56,7 +57,7 @@ class _Effect:
         return self.left | before if self.may_keep else self.left
 
 
-def configuration_problems(program: KernelProgram, hardware: HardwareSpec) -> Iterator[Problem]:
+def configuration_problems(program: Program, hardware: HardwareSpec) -> Iterator[Problem]:
     """Calls that may find another state than they need, and writes that no register takes."""
     registers = [(c.name, n) for c in hardware.configurations for n in range(len(c.registers))]
     before = {register: frozenset([NEVER]) for register in registers}
@@ -86,7 +87,7 @@ def _nodes(
             case If(_, then, otherwise):
                 yield from _nodes(then, state, hardware)
                 yield from _nodes(otherwise, state, hardware)
-            case Sync():
+            case Sync() | OfCode():
                 pass
         if isinstance(node, Loop | If):
             state = {r: _effect((node,), r).on(v) for r, v in state.items()}
@@ -115,7 +116,7 @@ def _effect(nodes: tuple[Node, ...], register: Register) -> _Effect:
                 total = total.then(once if runs == "always" else once.or_else(_Effect()))
             case If(_, then, otherwise):
                 total = total.then(_effect(then, register).or_else(_effect(otherwise, register)))
-            case Call() | Sync():
+            case Call() | Sync() | OfCode():
                 pass
     return total
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import gcd, prod
 
-from hwgen.codegen.program import Call, CallOperand, KernelProgram, MicroKernelDef
+from hwgen.codegen.nodes import Call, CallOperand
+from hwgen.codegen.program import MicroKernelDef, Program
 from hwgen.errors import HwgenError
 from hwgen.spec.call_cycles import run_cycles
 from hwgen.spec.expression import DTYPES, Expr, evaluate
@@ -41,7 +42,7 @@ def operand_bus(operand: Operand, hardware: HardwareSpec) -> Bus:
     return hardware.bus[hardware.memory[operand.memory].bus]
 
 
-def iterations(call: Call, program: KernelProgram, extents: tuple[int, ...]) -> int:
+def iterations(call: Call, program: Program, extents: tuple[int, ...]) -> int:
     """Applications of the intrinsic's semantics in one call."""
     return program.kernel[call.kernel].iterations if call.kernel else prod(extents)
 
@@ -49,7 +50,7 @@ def iterations(call: Call, program: KernelProgram, extents: tuple[int, ...]) -> 
 class CycleCosts:
     """`Costs` of the timing model: extents, and off-chip addresses modulo burst boundaries."""
 
-    def __init__(self, program: KernelProgram, hardware: HardwareSpec) -> None:
+    def __init__(self, program: Program, hardware: HardwareSpec) -> None:
         self.program = program
         self.hardware = hardware
         self._units = {unit.name: i for i, unit in enumerate(hardware.units)}

@@ -10,22 +10,24 @@ from math import prod
 import numpy as np
 import numpy.typing as npt
 
-from hwgen.codegen.program import (
+from hwgen.codegen.nodes import (
     Barrier,
     Call,
     Code,
     Configure,
     If,
-    KernelProgram,
     Loop,
     Node,
+    OfCode,
     Pop,
     Push,
     Signal,
     Sync,
     SyncNode,
     Wait,
+    inner,
 )
+from hwgen.codegen.program import Program
 from hwgen.spec.expression import Binary, Const, Expr, Name, evaluate, names
 from hwgen.spec.hardware import HardwareSpec
 
@@ -75,6 +77,8 @@ class _Total:
                     result += self.run(then if evaluate(condition, values) else otherwise, values)
                 case Loop():
                     result += self._loop(node, values)
+                case OfCode():
+                    pass
         return result
 
     def _loop(self, loop: Loop, values: dict[str, int]) -> Counter[str]:
@@ -109,6 +113,8 @@ class _Total:
                 own, parts = [condition], (*then, *otherwise)
             case Loop(_, lower, upper, body):
                 own, parts = [lower, upper], body
+            case OfCode():
+                return None
         inside = [self._needs(part) for part in parts]
         if all(needs is None for needs in inside):
             return None
@@ -124,14 +130,11 @@ def inner_ranges(nodes: tuple[Node, ...], ranges: dict[str, Interval]) -> None:
                 high = evaluate_interval(upper, ranges)[1] - 1
                 ranges[variable] = (low, max(low, high))
                 inner_ranges(body, ranges)
-            case If(_, then, otherwise):
-                inner_ranges(then, ranges)
-                inner_ranges(otherwise, ranges)
-            case Call() | Sync():
-                pass
+            case _:
+                inner_ranges(inner(node), ranges)
 
 
-def count_calls(program: KernelProgram) -> int:
+def count_calls(program: Program) -> int:
     """Calls that a program executes."""
 
     def leaf(_node: Call | SyncNode, _values: Values) -> Mapping[str, int]:
@@ -141,7 +144,7 @@ def count_calls(program: KernelProgram) -> int:
 
 
 def count_tokens(
-    program: KernelProgram, hardware: HardwareSpec
+    program: Program, hardware: HardwareSpec
 ) -> dict[tuple[str, str], tuple[int, int]]:
     """Pushes and pops, or signals and waits, by edge."""
 
@@ -184,7 +187,7 @@ def nested_calls(
             case If(condition, then, otherwise):
                 yield from nested_calls(then, loops, (*conditions, (condition, True)))
                 yield from nested_calls(otherwise, loops, (*conditions, (condition, False)))
-            case Sync():
+            case Sync() | OfCode():
                 pass
 
 

@@ -12,7 +12,8 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from hwgen.codegen.program import Call, KernelProgram, MicroKernelDef, calls
+from hwgen.codegen.nodes import Call, calls
+from hwgen.codegen.program import MicroKernelDef, Program
 from hwgen.spec.expression import Const
 from hwgen.spec.hardware import HardwareSpec, Operand
 
@@ -109,7 +110,7 @@ class _Access:
 class FootprintCosts:
     """`Costs` of the synchronisation checker: every address that another unit may conflict with."""
 
-    def __init__(self, program: KernelProgram, hardware: HardwareSpec) -> None:
+    def __init__(self, program: Program, hardware: HardwareSpec) -> None:
         self.program = program
         self.hardware = hardware
         self._units = {unit.name: i for i, unit in enumerate(hardware.units)}

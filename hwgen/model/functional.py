@@ -13,7 +13,9 @@ from itertools import product
 
 import numpy as np
 
-from hwgen.codegen.program import Code, Image, KernelProgram
+from hwgen.codegen.nodes import Code
+from hwgen.codegen.program import Program
+from hwgen.codegen.storages import Image
 from hwgen.errors import HwgenError
 from hwgen.spec.hardware import HardwareSpec
 
@@ -65,7 +67,7 @@ class FunctionalResult:
 
 
 def run(
-    program: KernelProgram,
+    program: Program,
     hardware: HardwareSpec,
     inputs: Mapping[str, Array],
     *,
@@ -108,7 +110,7 @@ class _Machine:
 
     def __init__(
         self,
-        program: KernelProgram,
+        program: Program,
         hardware: HardwareSpec,
         check: bool,
         shapes: dict[str, tuple[int, ...]],
@@ -117,7 +119,7 @@ class _Machine:
         self.workers = Workers(self.state)
         self.processor = hardware.processor
         self.arrays: dict[str, Array] = {}
-        self.shapes = shapes | {a.name: a.shape for a in program.between}
+        self.shapes = shapes | {a.name: a.extents for a in program.between}
         self.check = check
         self.sites: dict[int, CallSite] = {}
         self.variants: dict[tuple[str, int], int] = {}
@@ -137,7 +139,7 @@ class _Machine:
         for name in self.state.program.inputs:
             self.arrays[name] = np.asarray(inputs[name])
 
-    def enter(self, part: KernelProgram) -> None:
+    def enter(self, part: Program) -> None:
         """Begin a run of units: nothing of an earlier one is on the chip, and its images are as the
         host leaves them."""
         if self.sites:
@@ -162,9 +164,9 @@ class _Machine:
 
     def code(self, code: Code) -> None:
         """What the processor runs."""
-        given = {name: self.tensor(name) for name in code.nest.inputs}
+        given = {name: self.tensor(name) for name in code.inputs}
         assert self.processor is not None
-        self.arrays |= run_code(code.nest, self.processor, given).outputs
+        self.arrays |= run_code(code, self.processor, given).outputs
 
     def tensor(self, name: str) -> Array:
         """A tensor as the host has it: given, computed by the processor, or stored by calls."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import prod
 
-from hwgen.codegen.program import Image, KernelProgram
+from hwgen.codegen.program import Program
+from hwgen.codegen.storages import Image
 from hwgen.spec.expression import DTYPES
 from hwgen.spec.workload import Tensor, Workload
 
 
-def packing_bytes(program: KernelProgram, workload: Workload) -> int:
+def packing_bytes(program: Program, workload: Workload) -> int:
     """Bytes that the host reads and writes in one call, constants that may be packed once included.
 
     An image that is not in place is made on the host and copied to the chip's memory, or the other

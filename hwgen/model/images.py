@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.stride_tricks import as_strided
 
-from hwgen.codegen.program import Image
+from hwgen.codegen.storages import Image
 from hwgen.errors import HwgenError
 from hwgen.spec.expression import names
 

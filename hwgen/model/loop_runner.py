@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
-from hwgen.codegen.program import Call, If, Loop, Node, Sync
+from hwgen.codegen.nodes import Loop, nodes
 from hwgen.spec.expression import names
 
 from .counting import inner_ranges
@@ -39,7 +39,7 @@ class LoopRunner:
         self.watched = [
             w for w in stream.watched_in(loop.body) if loop.variable in names(w.expression)
         ]
-        inner = {n.variable for n in _loops(loop.body)} | {loop.variable}
+        inner = {n.variable for n in nodes(loop.body) if isinstance(n, Loop)} | {loop.variable}
         self.deciding = [
             stream.slot(n)
             for n in dict.fromkeys(n for w in self.watched for n in watched_names(w))
@@ -136,16 +136,3 @@ class LoopRunner:
             return list(seen.values())[len(seen) // 2]
         seen[signature] = (v, stream.sink.mark())
         return None
-
-
-def _loops(nodes: tuple[Node, ...]) -> list[Loop]:
-    found: list[Loop] = []
-    for node in nodes:
-        match node:
-            case Loop(_, _, _, body):
-                found += [node, *_loops(body)]
-            case If(_, then, otherwise):
-                found += _loops(then) + _loops(otherwise)
-            case Call() | Sync():
-                pass
-    return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from hwgen.codegen.program import KernelProgram
+from hwgen.codegen.program import Program
 from hwgen.errors import HwgenError
 from hwgen.spec.hardware import HardwareSpec
 
@@ -38,7 +38,7 @@ class RedundantBarrier:
     executions: int
 
 
-def check_minimal(program: KernelProgram, hardware: HardwareSpec) -> None:
+def check_minimal(program: Program, hardware: HardwareSpec) -> None:
     """Check that all synchronisation is needed.
 
     Raises:
@@ -59,7 +59,7 @@ def check_minimal(program: KernelProgram, hardware: HardwareSpec) -> None:
     )
 
 
-def redundant_tokens(program: KernelProgram, hardware: HardwareSpec) -> tuple[RedundantTokens, ...]:
+def redundant_tokens(program: Program, hardware: HardwareSpec) -> tuple[RedundantTokens, ...]:
     """Tokens, or signals and waits, that order nothing: groups of statements that can go together,
     and alone.
 
@@ -105,9 +105,7 @@ def _no_later(given: Collection[tuple[int, int]], taken: Collection[tuple[int, i
     )
 
 
-def redundant_barriers(
-    program: KernelProgram, hardware: HardwareSpec
-) -> tuple[RedundantBarrier, ...]:
+def redundant_barriers(program: Program, hardware: HardwareSpec) -> tuple[RedundantBarrier, ...]:
     """Barriers and fences that order nothing, each alone.
 
     Raises:
@@ -129,7 +127,7 @@ def _barriers(machine: Clocks) -> tuple[RedundantBarrier, ...]:
     return tuple(found)
 
 
-def _recorded(program: KernelProgram, hardware: HardwareSpec) -> tuple[Clocks, Stream]:
+def _recorded(program: Program, hardware: HardwareSpec) -> tuple[Clocks, Stream]:
     """A program's operations one by one, after the checks of `check_synchronisation`."""
     check_synchronisation(program, hardware)
     machine = Clocks(program, hardware, record=True)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import replace
 
-from hwgen.codegen.program import Call, KernelProgram, MicroKernelDef
+from hwgen.codegen.nodes import Call
+from hwgen.codegen.program import MicroKernelDef, Program
 from hwgen.spec.hardware import HardwareSpec
 
 from .banks import HoldingCosts, bank_ports
@@ -23,7 +24,7 @@ Awaited = tuple[tuple[int, int], ...]
 """(unit, number): calls by their number among their unit's, from 1 on."""
 
 
-def cycle_costs(program: KernelProgram, hardware: HardwareSpec) -> Costs:
+def cycle_costs(program: Program, hardware: HardwareSpec) -> Costs:
     """Costs for the timing model: with the ports of banks that calls hold, and with footprints
     where a scoreboard reads them."""
     costs: Costs = CycleCosts(program, hardware)

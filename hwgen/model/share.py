@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hwgen.codegen.program import SERIAL, Barrier, Call, If, KernelProgram, Loop, Node, Sync
+from hwgen.codegen.nodes import SERIAL, Barrier, Loop, Node, with_inner
+from hwgen.codegen.program import Program
 from hwgen.spec.expression import Binary, Const, Expr, evaluate, names
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.processor import Processor
 
 
-def largest_share(program: KernelProgram, hardware: HardwareSpec) -> KernelProgram:
+def largest_share(program: Program, hardware: HardwareSpec) -> Program:
     """The program of the first worker, whose part of a parallel loop is as large as any: whole
     iterations, in a row. It waits for its calls before and after, as all workers do."""
     machine = hardware.processor
@@ -28,13 +29,8 @@ def _nodes(nodes: tuple[Node, ...], machine: Processor) -> tuple[Node, ...]:
                 start = Barrier("", machine.loop[node.kind].start_cycles)
                 share = replace(node, upper=_end(node, machine.workers), kind=SERIAL)
                 found += (start, share, Barrier(""))
-            case Loop():
-                found.append(replace(node, body=_nodes(node.body, machine)))
-            case If():
-                then, otherwise = (_nodes(part, machine) for part in (node.then, node.otherwise))
-                found.append(replace(node, then=then, otherwise=otherwise))
-            case Call() | Sync():
-                found.append(node)
+            case _:
+                found.append(with_inner(node, lambda inside: _nodes(inside, machine)))
     return tuple(found)
 
 

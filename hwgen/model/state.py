@@ -9,7 +9,9 @@ from math import prod
 import numpy as np
 import numpy.typing as npt
 
-from hwgen.codegen.program import CallOperand, Image, KernelProgram
+from hwgen.codegen.nodes import CallOperand
+from hwgen.codegen.program import Program
+from hwgen.codegen.storages import Image
 from hwgen.errors import HwgenError
 from hwgen.spec.expression import DTYPES
 from hwgen.spec.hardware import HardwareSpec, Operand
@@ -142,7 +144,7 @@ class SiteOperand:
 class State:
     """All stores of one run. `writers` numbers the intrinsics."""
 
-    def __init__(self, program: KernelProgram, hardware: HardwareSpec) -> None:
+    def __init__(self, program: Program, hardware: HardwareSpec) -> None:
         self.program = program
         self.hardware = hardware
         self.writers = {name: i for i, name in enumerate(hardware.intrinsic, HOST + 1)}

@@ -13,22 +13,22 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from hwgen.codegen.program import (
+from hwgen.codegen.nodes import (
     Barrier,
     Call,
     Code,
     Configure,
     If,
-    KernelProgram,
     Loop,
-    MicroKernelDef,
     Node,
+    OfCode,
     Pop,
     Push,
     Signal,
     Sync,
     Wait,
 )
+from hwgen.codegen.program import MicroKernelDef, Program
 from hwgen.errors import HwgenError
 from hwgen.spec.expression import Binary, Const, Expr, names
 from hwgen.spec.expression import Call as Function
@@ -145,7 +145,7 @@ class Stream:
 
     def __init__(
         self,
-        program: KernelProgram,
+        program: Program,
         hardware: HardwareSpec,
         costs: Costs,
         sink: Sink,
@@ -339,7 +339,7 @@ class Stream:
                 return self._compile_signal(node)
             case Configure():
                 return self._compile_write(node)
-            case Code():
+            case Code() | OfCode():
                 raise AssertionError("a stream is of units alone")
             case If(condition, then, otherwise):
                 test = self.compile(condition)
@@ -547,7 +547,7 @@ class Stream:
                     found += self.watched_in(then) + self.watched_in(otherwise)
                 case Loop(_, lower, upper, body):
                     found += [Watched(lower), Watched(upper), *self.watched_in(body)]
-                case Sync():
+                case Sync() | OfCode():
                     pass
         return list(dict.fromkeys(found))
 

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from hwgen.codegen.emit_sync import sync_nodes
-from hwgen.codegen.program import Call, If, KernelProgram, Loop, Node, Signal
+from hwgen.codegen.nodes import Call, If, Loop, Node, Signal
+from hwgen.codegen.program import Program
 from hwgen.errors import HwgenError
 from hwgen.spec.hardware import HardwareSpec
 
@@ -52,7 +53,7 @@ class Executed:
     pushed: tuple[tuple[int, int], ...]
 
 
-def check_synchronisation(program: KernelProgram, hardware: HardwareSpec) -> SyncResult:
+def check_synchronisation(program: Program, hardware: HardwareSpec) -> SyncResult:
     """Check that every conflict is ordered and that tokens come out even.
 
     Raises:
@@ -78,17 +79,17 @@ def check_synchronisation(program: KernelProgram, hardware: HardwareSpec) -> Syn
     return SyncResult(machine.accepted, total, not stream.truncated)
 
 
-def _in_turn(program: KernelProgram, hardware: HardwareSpec) -> SyncResult:
+def _in_turn(program: Program, hardware: HardwareSpec) -> SyncResult:
     """Of parts that a processor comes between, each by itself: units have done all of one before
     the next begins."""
-    parts = [p for p in program.parts if isinstance(p, KernelProgram)]
+    parts = [p for p in program.parts if isinstance(p, Program)]
     found = [check_synchronisation(p, hardware) for p in parts]
     return SyncResult(
         sum(f.checked for f in found), sum(f.total for f in found), all(f.complete for f in found)
     )
 
 
-def _check_balance(program: KernelProgram, hardware: HardwareSpec) -> None:
+def _check_balance(program: Program, hardware: HardwareSpec) -> None:
     """Pushes and pops of a program too long to execute must come out even."""
     for (source, target), (pushes, pops) in count_tokens(program, hardware).items():
         if pushes != pops:
@@ -117,9 +118,7 @@ def _unbalanced(source: str, target: str, pushes: int, pops: int) -> HwgenError:
 class Clocks:
     """Executes a stream by its tokens alone, with vector clocks; a `Sink`."""
 
-    def __init__(
-        self, program: KernelProgram, hardware: HardwareSpec, *, record: bool = False
-    ) -> None:
+    def __init__(self, program: Program, hardware: HardwareSpec, *, record: bool = False) -> None:
         self.program = program
         self.hardware = hardware
         self.costs = FootprintCosts(program, hardware)
@@ -422,7 +421,7 @@ def _relative(clock: Clock | list[int], done: list[int]) -> Clock:
     return tuple([c - d for c, d in zip(clock, done, strict=True)])
 
 
-def _enclosing(program: KernelProgram, site: int) -> tuple[str, ...]:
+def _enclosing(program: Program, site: int) -> tuple[str, ...]:
     """Loop variables around a call site, outermost first."""
 
     def search(nodes: tuple[Node, ...], outer: tuple[str, ...]) -> tuple[str, ...] | None:

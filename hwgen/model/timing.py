@@ -12,7 +12,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from hwgen.codegen.program import KernelProgram
+from hwgen.codegen.program import Program
 from hwgen.errors import HwgenError
 from hwgen.spec.hardware import HardwareSpec
 
@@ -40,7 +40,7 @@ CAUSES = ("tokens", "bus", "fetch", "queue", "banks")
 
 
 def simulate_timing(
-    program: KernelProgram, hardware: HardwareSpec, *, timeline: bool = False
+    program: Program, hardware: HardwareSpec, *, timeline: bool = False
 ) -> TimingResult:
     """Simulate every operation of a program.
 
@@ -57,7 +57,7 @@ def simulate_timing(
     return machine.result(stream)
 
 
-def estimate_cycles(program: KernelProgram, hardware: HardwareSpec) -> TimingResult:
+def estimate_cycles(program: Program, hardware: HardwareSpec) -> TimingResult:
     """The same result at a cost that does not grow with the trip counts of loops.
 
     Iterations are skipped where the state relative to now repeats and the code until there is

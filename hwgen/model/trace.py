@@ -14,7 +14,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from hwgen.codegen.program import SERIAL, Call, If, KernelProgram, Loop, Node, Sync, SyncNode
+from hwgen.codegen.nodes import SERIAL, Call, If, Loop, Node, OfCode, Sync, SyncNode
+from hwgen.codegen.program import Program
 from hwgen.spec.expression import Const, Expr, evaluate
 from hwgen.spec.expression import names as names_of
 
@@ -84,7 +85,7 @@ class CallEvent(NamedTuple):
 Event = CallEvent | SyncNode
 
 
-def walk(program: KernelProgram) -> Iterator[Event]:
+def walk(program: Program) -> Iterator[Event]:
     """Every call and synchronisation of a program in stream order, with loop variables resolved.
 
     Synchronisation is the program's own node, where it stands: a push or signal belongs to the
@@ -94,7 +95,7 @@ def walk(program: KernelProgram) -> Iterator[Event]:
     yield from _walk(nodes, {})
 
 
-def calls(program: KernelProgram) -> Iterator[CallEvent]:
+def calls(program: Program) -> Iterator[CallEvent]:
     """Only the calls of `walk`."""
     for event in walk(program):
         if isinstance(event, CallEvent):
@@ -143,6 +144,8 @@ def _compile(
             return _Leaf(None, Site(node, variables, team))
         case Sync():
             return _Leaf(node, None)
+        case OfCode():
+            raise AssertionError("code is run by itself")
         case Loop(variable, lower, upper, body):
             first = evaluate_interval(lower, ranges)[0]
             last = evaluate_interval(upper, ranges)[1] - 1

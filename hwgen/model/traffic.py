@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
-from hwgen.codegen.program import Call, KernelProgram, SyncNode
+from hwgen.codegen.nodes import Call, SyncNode
+from hwgen.codegen.program import Program
 from hwgen.model.costs import call_span
 from hwgen.model.counting import total
 from hwgen.spec.expression import DTYPES, Expr, evaluate
@@ -30,7 +31,7 @@ class TensorTraffic:
         return (self.loaded + self.stored) / self.size
 
 
-def moved_bytes(program: KernelProgram, hardware: HardwareSpec, workload: Workload) -> int:
+def moved_bytes(program: Program, hardware: HardwareSpec, workload: Workload) -> int:
     """Bytes that calls move between the chip and its images, and a processor beside the units in
     its memory."""
     traffic = off_chip_traffic(program, hardware, workload)
@@ -38,7 +39,7 @@ def moved_bytes(program: KernelProgram, hardware: HardwareSpec, workload: Worklo
 
 
 def off_chip_traffic(
-    program: KernelProgram, hardware: HardwareSpec, workload: Workload
+    program: Program, hardware: HardwareSpec, workload: Workload
 ) -> tuple[TensorTraffic, ...]:
     """Bytes per input and output tensor, and per other tensor that has an image, in the workload's
     order.

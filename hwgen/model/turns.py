@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
-from hwgen.codegen.program import Code, KernelProgram
+from hwgen.codegen.nodes import Code
+from hwgen.codegen.program import Program
 
 from .banks import BankConflict
 from .timing_result import TimelineEntry, TimingResult, UnitTime
@@ -16,7 +17,7 @@ PROCESSOR = "processor"
 """What results call the processor beside the units."""
 
 
-def in_turn(program: KernelProgram, time: Callable[[KernelProgram], TimingResult]) -> TimingResult:
+def in_turn(program: Program, time: Callable[[Program], TimingResult]) -> TimingResult:
     """The time of all parts; `time`: of a part that units run."""
     cycles, simulated, exact = 0, 0, True
     units: dict[str, UnitTime] = {}

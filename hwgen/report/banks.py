@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hwgen.codegen.program import KernelProgram
+from hwgen.codegen.program import Program
 from hwgen.model.bank_cycles import SharedBanks
 from hwgen.model.timing import TimingResult
 from hwgen.report.figures import SEPARATED, Figure, Json, axis, colours, layout
@@ -36,7 +36,7 @@ def banked(hardware: HardwareSpec) -> bool:
 
 
 def bank_uses(
-    recording: Recording, program: KernelProgram, hardware: HardwareSpec
+    recording: Recording, program: Program, hardware: HardwareSpec
 ) -> tuple[BankUse, ...]:
     """Every bank that a recorded call touches, from the addresses of its operands."""
     found: list[BankUse] = []

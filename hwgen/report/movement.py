@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import prod
 
-from hwgen.codegen.program import Call, KernelProgram, Node
+from hwgen.codegen.nodes import Call, Node
+from hwgen.codegen.program import Program
 from hwgen.model.costs import call_span, entry_bytes, iterations, offchip_operand
 from hwgen.model.counting import Access, nested_calls, total, touched_entries
 from hwgen.polyhedral.scop import ScopStatement
@@ -27,7 +28,7 @@ class MemoryTraffic:
     written: int
 
 
-def memory_traffic(program: KernelProgram, hardware: HardwareSpec) -> tuple[MemoryTraffic, ...]:
+def memory_traffic(program: Program, hardware: HardwareSpec) -> tuple[MemoryTraffic, ...]:
     """Bytes by memory and tensor, in the chip's order of memories.
 
     An operand counts once per iteration of its call; one that is updated is read and written.
@@ -63,7 +64,7 @@ def memory_traffic(program: KernelProgram, hardware: HardwareSpec) -> tuple[Memo
 
 
 def call_bytes(
-    call: Call, program: KernelProgram, hardware: HardwareSpec, extents: tuple[int, ...]
+    call: Call, program: Program, hardware: HardwareSpec, extents: tuple[int, ...]
 ) -> tuple[int, int]:
     """Off-chip bytes that one execution of a call reads and writes."""
     intrinsic = hardware.intrinsic[call.intrinsic]
@@ -75,7 +76,7 @@ def call_bytes(
     return size * (rule.access != "write"), size * (rule.access != "read")
 
 
-def _tensor(program: KernelProgram, name: str) -> str:
+def _tensor(program: Program, name: str) -> str:
     image = program.image.get(name)
     return image.tensor if image is not None else program.buffer[name].tensor
 
@@ -85,7 +86,7 @@ def _entry_bytes(rule: Operand, hardware: HardwareSpec) -> int:
     return entry_bytes(rule) if memory.kind == "offchip" else memory.entry_bytes
 
 
-def compulsory_bytes(program: KernelProgram, hardware: HardwareSpec) -> dict[str, int]:
+def compulsory_bytes(program: Program, hardware: HardwareSpec) -> dict[str, int]:
     """Off-chip bytes by input and output if each entry that is touched crossed once in each
     direction.
 

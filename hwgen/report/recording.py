@@ -9,7 +9,8 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from hwgen.codegen.program import Call, Code, KernelProgram
+from hwgen.codegen.nodes import Call, Code
+from hwgen.codegen.program import Program
 from hwgen.model.counting import nested_calls
 from hwgen.model.scoreboard import cycle_costs
 from hwgen.model.share import largest_share
@@ -128,9 +129,7 @@ class _Recorder(Machine):
         super().accept(operation, where)
 
 
-def record(
-    program: KernelProgram, hardware: HardwareSpec, timing: TimingResult, limit: int
-) -> Recording:
+def record(program: Program, hardware: HardwareSpec, timing: TimingResult, limit: int) -> Recording:
     """Simulate a kernel's first `limit` operations one by one.
 
     `timing` is the whole kernel's. Fewer are recorded where one of the first `limit` waits for
@@ -162,7 +161,7 @@ def record(
 
 
 def _record(
-    program: KernelProgram, hardware: HardwareSpec, timing: TimingResult, limit: int
+    program: Program, hardware: HardwareSpec, timing: TimingResult, limit: int
 ) -> Recording:
     """The same of a program that units run alone."""
     ahead = sum(unit.queue_entries for unit in hardware.units) + SLACK_OPERATIONS
@@ -191,9 +190,7 @@ def _record(
 class _Resolver:
     """Adds to a timeline's entry what its call site says of it."""
 
-    def __init__(
-        self, program: KernelProgram, hardware: HardwareSpec, variables: dict[str, int]
-    ) -> None:
+    def __init__(self, program: Program, hardware: HardwareSpec, variables: dict[str, int]) -> None:
         self.hardware = hardware
         self.variables = variables
         self.sites = {
@@ -238,7 +235,7 @@ class _Resolver:
         return tuple(found)
 
 
-def slot_uses(recording: Recording, program: KernelProgram) -> tuple[SlotUse, ...]:
+def slot_uses(recording: Recording, program: Program) -> tuple[SlotUse, ...]:
     """The on-chip slots over time, by buffer, slot and start.
 
     A use begins with the first call that overwrites the slot after it was read or updated.

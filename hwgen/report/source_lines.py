@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from hwgen.codegen.emit_c import emit
-from hwgen.codegen.program import Code, calls
+from hwgen.codegen.nodes import Code, calls
 from hwgen.codegen.software_loops import written_out
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from hwgen.codegen.program import KernelProgram
+from hwgen.codegen.program import Program
 from hwgen.model.counting import nested_calls
 from hwgen.report.banks import BankUse, bank_uses
 from hwgen.report.figures import Json
@@ -171,9 +171,7 @@ def token_flows(recording: Recording) -> Iterator[Json]:
             given.setdefault(queue, deque()).append(call)
 
 
-def bus_counters(
-    recording: Recording, program: KernelProgram, hardware: HardwareSpec
-) -> Iterator[Json]:
+def bus_counters(recording: Recording, program: Program, hardware: HardwareSpec) -> Iterator[Json]:
     """Bytes per cycle that cross the bus in each direction, each call's spread over its cycles."""
     sites = {n.call.site: n.call for n in nested_calls(program.body)}
     spans: list[tuple[int, int, int, int]] = []

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
+from hwgen.codegen.nodes import Code, inner, nodes
 from hwgen.codegen.processor.races import check
-from hwgen.codegen.program import Code, KernelProgram
+from hwgen.codegen.program import Program
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 
@@ -17,7 +18,7 @@ class Subject(Protocol):
     """What is checked."""
 
     @property
-    def program(self) -> KernelProgram: ...
+    def program(self) -> Program: ...
     @property
     def hardware(self) -> HardwareSpec: ...
     @property
@@ -40,30 +41,27 @@ def part_problems(subject: Subject) -> Iterator[Problem]:
     given = {*program.inputs} - {*program.outputs}
     known = {*given}
     for part in program.parts:
-        taken = part.nest.inputs if isinstance(part, Code) else part.inputs
-        made = part.nest.outputs if isinstance(part, Code) else part.outputs
-        if missing := sorted({*taken} - known):
+        if missing := sorted({*part.inputs} - known):
             yield "tensors are taken before they are made", ", ".join(missing), ", ".join(known)
-        if again := sorted({*made} & given):
+        if again := sorted({*part.outputs} & given):
             yield "an input is written", ", ".join(again), "other tensors"
-        known |= {*made}
+        known |= {*part.outputs}
         if isinstance(part, Code):
-            check(part.nest, hardware.processor)
+            check(part, hardware.processor)
             yield from _forms(part, program, workload)
     if missing := sorted({*program.outputs} - known):
         yield "outputs that nothing makes", ", ".join(missing), "each of them"
-    nested = [n for n in program.body if not isinstance(n, Code)]
-    if any(isinstance(x, Code) for n in nested for x in getattr(n, "body", ())):
+    if any(isinstance(x, Code) for n in program.body for x in nodes(inner(n))):
         yield "code inside of a loop", program.name, "code at the root of a program"
 
 
-def _forms(code: Code, program: KernelProgram, workload: Workload | None) -> Iterator[Problem]:
+def _forms(code: Code, program: Program, workload: Workload | None) -> Iterator[Problem]:
     """Arrays that the code takes for others than they are."""
-    between = {a.name: (a.dtype, a.shape) for a in program.between}
+    between = {a.name: (a.dtype, a.extents) for a in program.between}
     tensors = () if workload is None else (*workload.inputs, *workload.outputs)
     known = between | {t.name: (t.dtype, t.shape) for t in tensors}
-    for name in (*code.nest.inputs, *code.nest.outputs):
-        buffer = code.nest.buffer[name]
-        form = (buffer.dtype, buffer.extents)
+    for name in (*code.inputs, *code.outputs):
+        array = code.array[name]
+        form = (array.dtype, array.extents)
         if name in known and form != known[name]:
             yield f"{name} is another array", str(form), str(known[name])

@@ -13,25 +13,23 @@ from math import prod
 
 import numpy as np
 
-from hwgen.codegen.program import (
+from hwgen.codegen.emit_sync import sync_nodes
+from hwgen.codegen.nodes import (
     Barrier,
-    Buffer,
     Call,
     If,
-    Image,
-    KernelLoop,
-    KernelProgram,
     Loop,
-    MicroKernelDef,
     Node,
+    OfCode,
     Pop,
     Push,
     Signal,
     Sync,
-    SyncNode,
     Wait,
     calls,
 )
+from hwgen.codegen.program import KernelLoop, MicroKernelDef, Program
+from hwgen.codegen.storages import Buffer, Image
 from hwgen.errors import HwgenError
 from hwgen.model.configuration_check import configuration_problems
 from hwgen.model.images import check_coverage, lossless
@@ -54,7 +52,7 @@ Problem = tuple[str, str, str]
 class Subject:
     """What a check may look at."""
 
-    program: KernelProgram
+    program: Program
     hardware: HardwareSpec
     workload: Workload | None
 
@@ -71,7 +69,7 @@ class Check:
 
 
 def check_program(
-    program: KernelProgram, hardware: HardwareSpec, workload: Workload | None = None
+    program: Program, hardware: HardwareSpec, workload: Workload | None = None
 ) -> None:
     """Run every check of `CHECKS`; with a workload, the images are held against its tensors.
 
@@ -79,7 +77,7 @@ def check_program(
         HwgenError: H731 to H746, the first problem of the first check that fails.
     """
     whole = Subject(program, hardware, workload)
-    subjects = [replace(whole, program=p) for p in program.parts if isinstance(p, KernelProgram)]
+    subjects = [replace(whole, program=p) for p in program.parts if isinstance(p, Program)]
     for check in CHECKS:
         found_by = (check.find(s) for s in ([whole] if check.whole else subjects))
         for message, found, allowed in chain.from_iterable(found_by):
@@ -386,7 +384,7 @@ def _images(subject: Subject) -> Iterator[Problem]:
             yield from _image_of_tensor(image, program, subject.workload)
 
 
-def _image_of_tensor(image: Image, program: KernelProgram, workload: Workload) -> Iterator[Problem]:
+def _image_of_tensor(image: Image, program: Program, workload: Workload) -> Iterator[Problem]:
     if image.role == "temporary":
         kept = (image.tensor, image.dtype, image.shape, "intermediate", False)
         tensor = Tensor(*kept, workload.location)
@@ -453,7 +451,7 @@ def _scope(nodes: tuple[Node, ...], bound: tuple[str, ...]) -> Iterator[Problem]
                     yield from _expression(expr, bound, f"{where}, an extent")
                 if node.variant is not None:
                     yield from _expression(node.variant, bound, f"{where}, its variant")
-            case Sync():
+            case Sync() | OfCode():
                 pass
 
 
@@ -492,7 +490,7 @@ def _synchronisation(subject: Subject) -> Iterator[Problem]:
         units.append("")
     rotations: dict[tuple[str, str], tuple[int, int]] = {}
     taken: dict[int, tuple[str, str]] = {}
-    for node in _synchronisations(subject.program.body):
+    for node in sync_nodes(subject.program.body):
         kind = type(node).__name__.lower()
         match node:
             case Push(source, target) | Pop(source, target):
@@ -525,20 +523,6 @@ def _synchronisation(subject: Subject) -> Iterator[Problem]:
 
 def _arrows(edges: Iterable[tuple[str, str]]) -> str:
     return ", ".join(f"{a} -> {b}" for a, b in edges) or "none"
-
-
-def _synchronisations(nodes: tuple[Node, ...]) -> Iterator[SyncNode]:
-    for node in nodes:
-        match node:
-            case Sync():
-                yield node
-            case Loop():
-                yield from _synchronisations(node.body)
-            case If():
-                yield from _synchronisations(node.then)
-                yield from _synchronisations(node.otherwise)
-            case Call():
-                pass
 
 
 def _entries(subject: Subject) -> Iterator[Problem]:

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from random import Random
 
-from hwgen.codegen.program import (
-    Call,
-    CallOperand,
-    If,
-    KernelProgram,
-    Loop,
-    MicroKernelDef,
-    Node,
-    Sync,
-)
+from hwgen.codegen.nodes import Call, CallOperand, If, Loop, Node, nodes, rewritten
+from hwgen.codegen.program import MicroKernelDef, Program
 from hwgen.model.trace import CallEvent, walk
 from hwgen.spec.expression import Binary, Expr, add, multiply
 
-Edit = Callable[[KernelProgram, int], KernelProgram | None]
+Edit = Callable[[Program, int], Program | None]
 Pick = Callable[[Node], bool]
 Change = Callable[[Node], tuple[Node, ...]]
 
@@ -54,13 +46,13 @@ def on_one(pick: Pick, change: Change) -> Edit:
     Calls and synchronisation that are never executed are left alone: without them nothing changes.
     """
 
-    def mutate(program: KernelProgram, seed: int) -> KernelProgram | None:
+    def mutate(program: Program, seed: int) -> Program | None:
         executed = {id(e.call if isinstance(e, CallEvent) else e) for e in walk(program)}
 
         def fits(node: Node) -> bool:
             return pick(node) and (isinstance(node, Loop | If) or id(node) in executed)
 
-        places = [node for node in all_nodes(program.body) if fits(node)]
+        places = [node for node in nodes(program.body) if fits(node)]
         if not places:
             return None
         chosen = Random(seed).randrange(len(places))
@@ -76,48 +68,14 @@ def on_one(pick: Pick, change: Change) -> Edit:
     return mutate
 
 
-def all_nodes(nodes: Iterable[Node]) -> Iterator[Node]:
-    """Every node, in textual order."""
-    for node in nodes:
-        yield node
-        match node:
-            case Loop():
-                yield from all_nodes(node.body)
-            case If():
-                yield from all_nodes(node.then)
-                yield from all_nodes(node.otherwise)
-            case Call() | Sync():
-                pass
-
-
-def rewritten(nodes: tuple[Node, ...], edit: Change) -> tuple[Node, ...]:
-    """The nodes after an edit; what replaces a node is not edited again."""
-    result: list[Node] = []
-    for node in nodes:
-        edited = edit(node)
-        if edited != (node,):
-            result.extend(edited)
-            continue
-        match node:
-            case Loop():
-                result.append(replace(node, body=rewritten(node.body, edit)))
-            case If():
-                then = rewritten(node.then, edit)
-                otherwise = rewritten(node.otherwise, edit)
-                result.append(replace(node, then=then, otherwise=otherwise))
-            case Call() | Sync():
-                result.append(node)
-    return tuple(result)
-
-
 def in_a_body(
-    program: KernelProgram,
+    program: Program,
     seed: int,
     places: Callable[[tuple[Node, ...]], list[int]],
     change: Callable[[tuple[Node, ...], int], tuple[Node, ...]],
-) -> KernelProgram | None:
+) -> Program | None:
     """Change the order of nodes in the program's body or in the body of one of its loops."""
-    bodies = [program.body, *(n.body for n in all_nodes(program.body) if isinstance(n, Loop))]
+    bodies = [program.body, *(n.body for n in nodes(program.body) if isinstance(n, Loop))]
     found = [(number, i) for number, body in enumerate(bodies) for i in places(body)]
     if not found:
         return None
@@ -134,7 +92,7 @@ def in_a_body(
     return replace(program, body=rewritten(program.body, edit))
 
 
-def with_kernel(program: KernelProgram, kernel: MicroKernelDef) -> KernelProgram:
+def with_kernel(program: Program, kernel: MicroKernelDef) -> Program:
     """The program with the micro-kernel of that name replaced."""
     kernels = tuple(kernel if k.name == kernel.name else k for k in program.kernels)
     return replace(program, kernels=kernels)

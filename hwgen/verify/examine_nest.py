@@ -67,7 +67,7 @@ def examine_nest(
     from hwgen.verify.room import check_buffers
 
     c = compilation
-    check_buffers(c.workload, c.program.buffers)
+    check_buffers(c.workload, c.program.arrays)
     assert c.hardware.processor is not None
     check(c.program, c.hardware.processor, CHECKED_STEPS)
     run: CodeRun | None = None

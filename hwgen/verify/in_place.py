@@ -6,14 +6,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import prod
 
-from hwgen.codegen.program import Image, KernelProgram, calls
+from hwgen.codegen.nodes import calls
+from hwgen.codegen.program import Program
+from hwgen.codegen.storages import Image
 from hwgen.model.integers import affine
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Tensor, Workload
 
 
 def in_place_problems(
-    program: KernelProgram, hardware: HardwareSpec, workload: Workload | None
+    program: Program, hardware: HardwareSpec, workload: Workload | None
 ) -> Iterator[tuple[str, str, str]]:
     """What is wrong, where, and what is allowed, for every image in place that must not be."""
     images = [image for image in program.images if image.in_place]
@@ -46,7 +48,7 @@ def in_place_problems(
             )
 
 
-def _memories(image: Image, program: KernelProgram, hardware: HardwareSpec) -> set[str]:
+def _memories(image: Image, program: Program, hardware: HardwareSpec) -> set[str]:
     """The memories that calls expect an image in."""
     return {
         rule.memory

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hwgen.codegen.program import KernelProgram, calls
+from hwgen.codegen.nodes import calls
+from hwgen.codegen.program import Program
 from hwgen.spec.expression import Const
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.ranges import Range
 
 
-def lane_problems(program: KernelProgram, hardware: HardwareSpec) -> Iterator[tuple[str, str, str]]:
+def lane_problems(program: Program, hardware: HardwareSpec) -> Iterator[tuple[str, str, str]]:
     """Lanes that no field of a call can say, and loops that need all of them: what, found and
     allowed."""
     for call in calls(program.body):

@@ -11,17 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from random import Random
 
-from hwgen.codegen.program import (
-    Buffer,
-    Call,
-    CallOperand,
-    KernelLoop,
-    KernelProgram,
-    Loop,
-    MicroKernelDef,
-    Node,
-    calls,
-)
+from hwgen.codegen.nodes import Call, CallOperand, Loop, Node, calls
+from hwgen.codegen.program import KernelLoop, MicroKernelDef, Program
+from hwgen.codegen.storages import Buffer
 from hwgen.errors import HwgenError
 from hwgen.model.numeric import Array
 from hwgen.spec.expression import Binary, Const, Expr, add, multiply, walk
@@ -104,7 +96,7 @@ _STEP = ("H715", "H721", "H734", APART, *ADDRESSES, *UNDEFINED, "H790")
 
 
 def catch(
-    program: KernelProgram, hardware: HardwareSpec, workload: Workload, inputs: Mapping[str, Array]
+    program: Program, hardware: HardwareSpec, workload: Workload, inputs: Mapping[str, Array]
 ) -> str:
     """The code of the first check that refuses a program; empty if all let it pass."""
     from hwgen.model.functional import run
@@ -128,7 +120,7 @@ def catch(
     return ""
 
 
-def _missing_tail(program: KernelProgram, seed: int) -> KernelProgram | None:
+def _missing_tail(program: Program, seed: int) -> Program | None:
     def shorten(node: Node) -> tuple[Node, ...]:
         assert isinstance(node, Loop)
         return (replace(node, upper=add(node.upper, Const(-1))),)
@@ -146,7 +138,7 @@ def _next_variant(node: Node) -> tuple[Node, ...]:
     return (replace(node, variant=add(node.variant, Const(1))),)
 
 
-def _unbound_address(program: KernelProgram, seed: int) -> KernelProgram | None:
+def _unbound_address(program: Program, seed: int) -> Program | None:
     """The body of a loop left behind when the loop itself is gone."""
 
     def uses(node: Node) -> bool:
@@ -164,7 +156,7 @@ def _unbound_address(program: KernelProgram, seed: int) -> KernelProgram | None:
 # Editing declarations.
 
 
-def _overlapping_buffers(program: KernelProgram, seed: int) -> KernelProgram | None:
+def _overlapping_buffers(program: Program, seed: int) -> Program | None:
     pairs = [
         (one, other)
         for one in program.buffers
@@ -179,7 +171,7 @@ def _overlapping_buffers(program: KernelProgram, seed: int) -> KernelProgram | N
     return replace(program, buffers=buffers)
 
 
-def _wrong_immediate(program: KernelProgram, seed: int) -> KernelProgram | None:
+def _wrong_immediate(program: Program, seed: int) -> Program | None:
     named = [k for k in program.kernels if k.immediates]
     if not named:
         return _wrong_plain_immediate(program, seed)
@@ -196,7 +188,7 @@ def _wrong_immediate(program: KernelProgram, seed: int) -> KernelProgram | None:
     return replace(moved, body=rewritten(program.body, edit))
 
 
-def _wrong_plain_immediate(program: KernelProgram, seed: int) -> KernelProgram | None:
+def _wrong_plain_immediate(program: Program, seed: int) -> Program | None:
     """Half of a float, so that it stays one of its type; one more than an integer."""
     sites = [c.site for c in calls(program.body) if c.immediates]
     if not sites:
@@ -213,7 +205,7 @@ def _wrong_plain_immediate(program: KernelProgram, seed: int) -> KernelProgram |
     return replace(program, body=rewritten(program.body, edit))
 
 
-def _wrong_base(program: KernelProgram, seed: int) -> KernelProgram | None:
+def _wrong_base(program: Program, seed: int) -> Program | None:
     if not program.kernels:
         return None
     random = Random(seed)
@@ -260,10 +252,10 @@ class _Chip:
 
     def _operand_edit(
         self,
-        program: KernelProgram,
+        program: Program,
         seed: int,
         pick: Callable[[Call, int], CallOperand | None],
-    ) -> KernelProgram | None:
+    ) -> Program | None:
         """Replace one operand of one call; `pick` gives the new one where there is one."""
         options = [
             (call.site, number)
@@ -284,7 +276,7 @@ class _Chip:
 
         return replace(program, body=rewritten(program.body, edit))
 
-    def shifted_address(self, program: KernelProgram, seed: int) -> KernelProgram | None:
+    def shifted_address(self, program: Program, seed: int) -> Program | None:
         def shift(call: Call, number: int) -> CallOperand | None:
             operand = call.operands[number]
             shifted = replace(operand, address=add(operand.address, Const(1)))
@@ -292,7 +284,7 @@ class _Chip:
 
         return self._operand_edit(program, seed, shift)
 
-    def swapped_slots(self, program: KernelProgram, seed: int) -> KernelProgram | None:
+    def swapped_slots(self, program: Program, seed: int) -> Program | None:
         """The other of two slots: `x % 2` becomes `(x + 1) % 2` in one address."""
 
         def swap(call: Call, number: int) -> CallOperand | None:
@@ -305,7 +297,7 @@ class _Chip:
 
         return self._operand_edit(program, seed, swap)
 
-    def wrong_stride(self, program: KernelProgram, seed: int) -> KernelProgram | None:
+    def wrong_stride(self, program: Program, seed: int) -> Program | None:
         """One more entry per step of a loop that runs more than once."""
 
         def widen(call: Call, number: int) -> CallOperand | None:
@@ -317,7 +309,7 @@ class _Chip:
 
         return self._operand_edit(program, seed, widen)
 
-    def overflowing_stride(self, program: KernelProgram, seed: int) -> KernelProgram | None:
+    def overflowing_stride(self, program: Program, seed: int) -> Program | None:
         """A step just past its field."""
 
         def overflow(call: Call, number: int) -> CallOperand | None:
@@ -330,7 +322,7 @@ class _Chip:
 
         return self._operand_edit(program, seed, overflow)
 
-    def wrong_buffer(self, program: KernelProgram, seed: int) -> KernelProgram | None:
+    def wrong_buffer(self, program: Program, seed: int) -> Program | None:
         """An operand that claims another buffer of its memory."""
 
         def other(call: Call, number: int) -> CallOperand | None:
@@ -343,7 +335,7 @@ class _Chip:
 
         return self._operand_edit(program, seed, other)
 
-    def long_extent(self, program: KernelProgram, seed: int) -> KernelProgram | None:
+    def long_extent(self, program: Program, seed: int) -> Program | None:
         """A transfer one entry longer in its innermost loop."""
 
         def lengthen(node: Node) -> tuple[Node, ...]:
@@ -370,8 +362,8 @@ class _Chip:
         )
 
     def _one_of(
-        self, program: KernelProgram, seed: int, change: Callable[[Buffer], Buffer]
-    ) -> KernelProgram | None:
+        self, program: Program, seed: int, change: Callable[[Buffer], Buffer]
+    ) -> Program | None:
         """One buffer whose slots are spread over banks, changed."""
         spread = [
             b
@@ -384,13 +376,13 @@ class _Chip:
         buffers = tuple(change(b) if b is chosen else b for b in program.buffers)
         return replace(program, buffers=buffers)
 
-    def wrong_slot_stride(self, program: KernelProgram, seed: int) -> KernelProgram | None:
+    def wrong_slot_stride(self, program: Program, seed: int) -> Program | None:
         """Slots one after the other where they should be in banks of their own."""
         return self._one_of(
             program, seed, lambda b: replace(b, slot_stride=b.slot_stride - b.slot_entries // 2 - 1)
         )
 
-    def wrong_bank(self, program: KernelProgram, seed: int) -> KernelProgram | None:
+    def wrong_bank(self, program: Program, seed: int) -> Program | None:
         """A buffer one bank further, or back."""
 
         def moved(b: Buffer) -> Buffer:
@@ -401,10 +393,10 @@ class _Chip:
 
         return self._one_of(program, seed, moved)
 
-    def wrong_bank_named(self, program: KernelProgram, seed: int) -> KernelProgram | None:
+    def wrong_bank_named(self, program: Program, seed: int) -> Program | None:
         return self._one_of(program, seed, lambda b: replace(b, banks=b.banks[::-1]))
 
-    def wrong_slot_step(self, program: KernelProgram, seed: int) -> KernelProgram | None:
+    def wrong_slot_step(self, program: Program, seed: int) -> Program | None:
         """A call whose address goes to its other slot by a wrong step."""
 
         def spread(expression: Expr) -> bool:
@@ -438,7 +430,7 @@ class _Chip:
 
         return on_one(has_slot, edit)(program, seed)
 
-    def buffer_past_memory(self, program: KernelProgram, seed: int) -> KernelProgram | None:
+    def buffer_past_memory(self, program: Program, seed: int) -> Program | None:
         if not program.buffers:
             return None
         buffer = Random(seed).choice(program.buffers)
@@ -446,7 +438,7 @@ class _Chip:
         moved = replace(buffer, base=capacity - buffer.entries + 1)
         return replace(program, buffers=tuple(moved if b is buffer else b for b in program.buffers))
 
-    def reordered_calls(self, program: KernelProgram, seed: int) -> KernelProgram | None:
+    def reordered_calls(self, program: Program, seed: int) -> Program | None:
         """A call before the one that first defines what it updates."""
 
         def defines(first: Call, second: Call) -> bool:
@@ -473,7 +465,7 @@ class _Chip:
 
         return in_a_body(program, seed, pairs, swapped)
 
-    def wrong_kernel_step(self, program: KernelProgram, seed: int) -> KernelProgram | None:
+    def wrong_kernel_step(self, program: Program, seed: int) -> Program | None:
         """A loop of a micro-kernel that steps one entry too far, restated by its calls."""
         options = [
             (kernel, level, operand)
@@ -504,7 +496,7 @@ class _Chip:
         moved = with_kernel(program, replace(kernel, loops=loops))
         return replace(moved, body=rewritten(program.body, edit))
 
-    def rewritten_at_once(self, program: KernelProgram, seed: int) -> KernelProgram | None:
+    def rewritten_at_once(self, program: Program, seed: int) -> Program | None:
         """Each operation of a sequence twice."""
 
         def close(kernel: MicroKernelDef) -> bool:
@@ -518,7 +510,7 @@ class _Chip:
         still = KernelLoop(2, (0,) * len(kernel.bases[0]))
         return with_kernel(program, replace(kernel, sequence=(*kernel.sequence, still)))
 
-    def overfull(self, program: KernelProgram, seed: int) -> KernelProgram | None:
+    def overfull(self, program: Program, seed: int) -> Program | None:
         """So many variants that the micro-operations do not fit."""
         if not program.kernels:
             return None

@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from hwgen.codegen.program import Call, Configure, KernelProgram, Node, calls
+from hwgen.codegen.nodes import Call, Configure, Node, calls
+from hwgen.codegen.program import Program
 from hwgen.model.trace import CallEvent, walk
 from hwgen.spec.hardware import HardwareSpec
 
@@ -35,14 +36,14 @@ def configuration_mutations(hardware: HardwareSpec) -> tuple[Mutation, ...]:
 
 
 def _on_a_write(change: Change, pick: Pick = lambda _: True) -> Edit:
-    def mutate(program: KernelProgram, seed: int) -> KernelProgram | None:
+    def mutate(program: Program, seed: int) -> Program | None:
         read = _read_writes(program)
         return on_one(lambda node: id(node) in read and pick(node), change)(program, seed)
 
     return mutate
 
 
-def _read_writes(program: KernelProgram) -> set[int]:
+def _read_writes(program: Program) -> set[int]:
     """Identities of the writes whose register an executed call reads before the next write."""
     latest: dict[tuple[str, int], Configure] = {}
     found: set[int] = set()
@@ -61,7 +62,7 @@ def _wrong_value(node: Node) -> tuple[Node, ...]:
     return (replace(node, values=((field, f"{value} + 1"), *rest)),)
 
 
-def _late(program: KernelProgram, seed: int) -> KernelProgram | None:
+def _late(program: Program, seed: int) -> Program | None:
     """A write moved behind the first call, or what holds it, that reads the register."""
 
     read = _read_writes(program)

@@ -8,7 +8,8 @@ from functools import partial
 from itertools import pairwise
 from random import Random
 
-from hwgen.codegen.program import Image, KernelProgram
+from hwgen.codegen.program import Program
+from hwgen.codegen.storages import Image
 from hwgen.spec.expression import Const, Name, add, substitute
 from hwgen.spec.hardware import HardwareSpec
 
@@ -40,7 +41,7 @@ def image_mutations(hardware: HardwareSpec) -> tuple[Mutation, ...]:
 def _on_an_image(change: Callable[[Image], Image | None]) -> Edit:
     """A mutation of one of the images that `change` can change, chosen by the seed."""
 
-    def mutate(program: KernelProgram, seed: int) -> KernelProgram | None:
+    def mutate(program: Program, seed: int) -> Program | None:
         changed = [(at, change(image)) for at, image in enumerate(program.images)]
         places = [(at, image) for at, image in changed if image is not None]
         if not places:

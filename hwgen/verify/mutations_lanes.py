@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hwgen.codegen.program import Call, Node
+from hwgen.codegen.nodes import Call, Node
 from hwgen.spec.hardware import HardwareSpec, Intrinsic
 
 from .edits import Mutation, on_one

@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from hwgen.codegen.processor.program import (
-    Allocate,
+from hwgen.codegen.nodes import (
     Assign,
-    Barrier,
-    For,
+    Code,
     If,
-    Keep,
-    Launch,
-    NestProgram,
+    Loop,
     Node,
-    Routine,
+    ThreadBarrier,
+    with_inner,
 )
 from hwgen.spec.expression import Const, add
 
@@ -25,7 +22,7 @@ Change = Callable[[Node], tuple[Node, ...] | None]
 """What stands in a node's place; None where the defect is not possible there."""
 
 
-def nest_mutations(program: NestProgram) -> Iterator[tuple[str, NestProgram]]:
+def nest_mutations(program: Code) -> Iterator[tuple[str, Code]]:
     """Every program that differs by one defect, and its name. Not every one is wrong: a guard may
     be implied, and an overlong loop too."""
     for name, change in _CHANGES.items():
@@ -41,15 +38,15 @@ def nest_mutations(program: NestProgram) -> Iterator[tuple[str, NestProgram]]:
     yield from _moved(program)
 
 
-def _moved(program: NestProgram) -> Iterator[tuple[str, NestProgram]]:
+def _moved(program: Code) -> Iterator[tuple[str, Code]]:
     """Every buffer of a room or pool in the place of each other one there."""
-    placed = [b for b in program.buffers if b.address_bytes is not None]
+    placed = [b for b in program.arrays if b.address_bytes is not None]
     for buffer in placed:
         rest = [b for b in placed if (b.memory, b.within) == (buffer.memory, buffer.within)]
         for place in sorted({b.address_bytes or 0 for b in rest} - {buffer.address_bytes}):
             moved = replace(buffer, address_bytes=place)
-            found = tuple(moved if b == buffer else b for b in program.buffers)
-            yield f"{IN_PLACE} {buffer.name} at {place}", replace(program, buffers=found)
+            found = tuple(moved if b == buffer else b for b in program.arrays)
+            yield f"{IN_PLACE} {buffer.name} at {place}", replace(program, arrays=found)
 
 
 def _changed(body: tuple[Node, ...], change: Change, left: list[int]) -> tuple[Node, ...]:
@@ -62,24 +59,20 @@ def _changed(body: tuple[Node, ...], change: Change, left: list[int]) -> tuple[N
             if left[0] < 0:
                 result += changed
                 continue
-        match node:
-            case For() | If() | Allocate() | Keep() | Launch() | Routine():
-                result.append(replace(node, body=_changed(node.body, change, left)))
-            case _:
-                result.append(node)
+        result.append(with_inner(node, lambda inside: _changed(inside, change, left)))
     return tuple(result)
 
 
 def _no_barrier(node: Node) -> tuple[Node, ...] | None:
-    return () if isinstance(node, Barrier) else None
+    return () if isinstance(node, ThreadBarrier) else None
 
 
 def _no_guard(node: Node) -> tuple[Node, ...] | None:
-    return node.body if isinstance(node, If) else None
+    return node.then if isinstance(node, If) else None
 
 
 def _one_more(node: Node) -> tuple[Node, ...] | None:
-    return (replace(node, bound=add(node.bound, Const(1))),) if isinstance(node, For) else None
+    return (replace(node, upper=add(node.upper, Const(1))),) if isinstance(node, Loop) else None
 
 
 def _beside(node: Node) -> tuple[Node, ...] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hwgen.codegen.program import Call, Loop, Node, calls
+from hwgen.codegen.nodes import Call, Loop, Node, calls
 from hwgen.codegen.rewrite import bind
 from hwgen.polyhedral.semantics import folds, updates
 from hwgen.spec.expression import Binary, Const, Name, names

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
-from hwgen.codegen.program import Call, KernelProgram, Node, calls
+from hwgen.codegen.nodes import Call, Node, calls
+from hwgen.codegen.program import Program
 from hwgen.spec.expression import Const, add
 from hwgen.spec.hardware import HardwareSpec
 
@@ -25,7 +26,7 @@ def same_mutations(hardware: HardwareSpec) -> tuple[Mutation, ...]:
     if not twins:
         return ()
 
-    def apart(program: KernelProgram, seed: int) -> KernelProgram | None:
+    def apart(program: Program, seed: int) -> Program | None:
         """The second field one entry further, or 0."""
         sites = [c for c in calls(program.body) if c.intrinsic in twins]
         if not sites:

@@ -7,11 +7,10 @@ from dataclasses import replace
 from random import Random
 
 from hwgen.codegen.emit_sync import sync_nodes
-from hwgen.codegen.program import (
+from hwgen.codegen.nodes import (
     Barrier,
     Call,
     If,
-    KernelProgram,
     Node,
     Pop,
     Push,
@@ -21,6 +20,7 @@ from hwgen.codegen.program import (
     Wait,
     calls,
 )
+from hwgen.codegen.program import Program
 from hwgen.spec.hardware import Barriers, Events, HardwareSpec, Scoreboard, Tokens
 
 from .edits import Edit, Mutation, double, drop, in_a_body, on_one, rewritten
@@ -109,7 +109,7 @@ def _unguarded(node: Node) -> tuple[Node, ...]:
 def _early(kind: type[Push | Signal]) -> Edit:
     """Moved before the call that it announces."""
 
-    def edit(program: KernelProgram, seed: int) -> KernelProgram | None:
+    def edit(program: Program, seed: int) -> Program | None:
         places = {
             unit: {o.buffer for c in calls(program.body) if c.unit == unit for o in c.operands}
             for unit in {c.unit for c in calls(program.body)}
@@ -148,7 +148,7 @@ def _swapped(nodes: tuple[Node, ...], i: int) -> tuple[Node, ...]:
     return (*nodes[: i - 1], nodes[i], nodes[i - 1], *nodes[i + 1 :])
 
 
-def _fewer_flags(program: KernelProgram, seed: int) -> KernelProgram | None:
+def _fewer_flags(program: Program, seed: int) -> Program | None:
     """An edge that takes one flag less in turn, at both ends."""
     nodes = [n for n in sync_nodes(program.body) if isinstance(n, Signal) and n.count > 1]
     if not nodes:

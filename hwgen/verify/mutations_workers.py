@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hwgen.codegen.program import SERIAL, Call, Loop, Node, calls
+from hwgen.codegen.nodes import SERIAL, Call, Loop, Node, calls
 from hwgen.spec.expression import Const, names
 from hwgen.spec.hardware import HardwareSpec
 

@@ -18,8 +18,8 @@ from zlib import crc32
 import numpy as np
 
 from hwgen.codegen.c_names import C_TYPES
+from hwgen.codegen.nodes import Code
 from hwgen.codegen.processor.emit import NestSource
-from hwgen.codegen.processor.program import NestProgram
 from hwgen.errors import HwgenError
 from hwgen.model.c_compiler import need_compiler, user_builds
 from hwgen.model.code import run_code
@@ -56,7 +56,7 @@ class Kernel:
     """A program and the text made of it, with inputs and the outputs that they must give."""
 
     workload: Workload
-    program: NestProgram
+    program: Code
     source: NestSource
     inputs: Mapping[str, Array]
     expected: Mapping[str, Array]

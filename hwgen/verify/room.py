@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import prod
 
-from hwgen.codegen.processor.program import Buffer
-from hwgen.codegen.program import Image
+from hwgen.codegen.storages import Array, Image
 from hwgen.errors import HwgenError
 from hwgen.spec.workload import Workload
 
@@ -57,7 +56,7 @@ def check_images(workload: Workload, images: Sequence[Image]) -> None:
     )
 
 
-def check_buffers(workload: Workload, buffers: Sequence[Buffer]) -> None:
+def check_buffers(workload: Workload, buffers: Sequence[Array]) -> None:
     """Refuse to run a processor's kernel whose buffers become too large as they are laid out.
 
     Raises:

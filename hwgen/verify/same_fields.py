@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hwgen.codegen.program import Call, CallOperand, KernelProgram, calls
+from hwgen.codegen.nodes import Call, CallOperand, calls
+from hwgen.codegen.program import Program
 from hwgen.model.integers import affine
 from hwgen.spec.expression import Expr
 from hwgen.spec.hardware import HardwareSpec, Intrinsic
@@ -12,7 +13,7 @@ from hwgen.spec.hardware import HardwareSpec, Intrinsic
 Problem = tuple[str, str, str]
 
 
-def same_problems(program: KernelProgram, hardware: HardwareSpec) -> Iterator[Problem]:
+def same_problems(program: Program, hardware: HardwareSpec) -> Iterator[Problem]:
     """Where an operand with `same_as` is, or moves, otherwise than the operand that it names."""
     for kernel in program.kernels:
         for mine, theirs in _twins(hardware.intrinsic[kernel.intrinsic]):

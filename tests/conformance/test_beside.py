@@ -10,8 +10,8 @@ from random import Random
 import numpy as np
 import pytest
 
-from hwgen.codegen.processor.program import Assign, For, Node
-from hwgen.codegen.program import Code, KernelProgram, calls
+from hwgen.codegen.nodes import Assign, Code, Loop, Node, calls
+from hwgen.codegen.program import Program
 from hwgen.errors import HwgenError
 from hwgen.model.c_compiler import have_compiler
 from hwgen.model.functional import run
@@ -89,7 +89,7 @@ def widened() -> Workload:
     )
 
 
-def sides(program: KernelProgram) -> str:
+def sides(program: Program) -> str:
     """Who runs the parts: u for units, p for the processor."""
     return "".join("p" if isinstance(p, Code) else "u" for p in program.parts)
 
@@ -111,7 +111,7 @@ def test_units_do_what_they_can() -> None:
     assert note.startswith("the processor computes y: ")
     code = compiled.program.codes[0]
     assert compiled.timing.unit(PROCESSOR).busy == code.cycles
-    units = [p for p in compiled.program.parts if isinstance(p, KernelProgram)]
+    units = [p for p in compiled.program.parts if isinstance(p, Program)]
     assert [p.inputs for p in units] == [("a", "b"), ("y", "d")]
     with pytest.raises(HwgenError, match="H301"):
         compile_kernel(in_turns(), beside("vta"), options=QUICK)
@@ -148,7 +148,7 @@ def test_quantised_layers_sum_on_the_chip(chip: str, layer: str) -> None:
     """Products and sums on the array, fixed-point rounding on the processor."""
     workload = load_workload(WORKLOADS / "quantised" / f"{layer}.yaml")
     compiled = compile_workload(workload, beside(chip), QUICK)
-    units = [p for p in compiled.program.parts if isinstance(p, KernelProgram)]
+    units = [p for p in compiled.program.parts if isinstance(p, Program)]
     summed = LAYERS[chip, layer]
     assert (
         not units if not summed else summed in {c.intrinsic for p in units for c in calls(p.body)}
@@ -198,7 +198,7 @@ def test_reports_show_the_processor_in_its_turn() -> None:
 @pytest.mark.parametrize("made", [in_turns, widened])
 def test_a_page_and_a_trace_show_all_parts(made: Callable[[], Workload]) -> None:
     compiled = compile_workload(made(), beside("vta"), QUICK)
-    units = [p for p in compiled.program.parts if isinstance(p, KernelProgram)]
+    units = [p for p in compiled.program.parts if isinstance(p, Program)]
     text = page(compiled)
     assert all(name in text for p in units for name in p.outputs)
     assert PROCESSOR in str(trace(compiled))
@@ -207,28 +207,27 @@ def test_a_page_and_a_trace_show_all_parts(made: Callable[[], Workload]) -> None
 # Mutations
 
 
-def _coded(program: KernelProgram, code: Code) -> KernelProgram:
+def _coded(program: Program, code: Code) -> Program:
     body = tuple(code if isinstance(n, Code) else n for n in program.body)
     return replace(program, body=body)
 
 
-def _first_code(program: KernelProgram) -> KernelProgram:
+def _first_code(program: Program) -> Program:
     codes = [n for n in program.body if isinstance(n, Code)]
     return replace(program, body=(*codes, *(n for n in program.body if n not in codes)))
 
 
-def _input_written(program: KernelProgram) -> KernelProgram:
+def _input_written(program: Program) -> Program:
     (code,) = program.codes
-    nest = replace(code.nest, outputs=("c",))
-    return _coded(program, replace(code, nest=nest))
+    return _coded(program, replace(code, outputs=("c",)))
 
 
-def _another_array(program: KernelProgram) -> KernelProgram:
+def _another_array(program: Program) -> Program:
     return replace(program, between=tuple(replace(a, dtype="int32") for a in program.between))
 
 
 @pytest.mark.parametrize("mutate", [_first_code, _input_written, _another_array])
-def test_wrong_hand_overs_are_found(mutate: Callable[[KernelProgram], KernelProgram]) -> None:
+def test_wrong_hand_overs_are_found(mutate: Callable[[Program], Program]) -> None:
     hardware = beside("vta")
     program = compile_workload(divided(), hardware, QUICK).program
     check_program(program, hardware, divided())
@@ -241,7 +240,7 @@ def _with_assign(nodes: tuple[Node, ...], change: Callable[[Assign], Assign]) ->
         change(n)
         if isinstance(n, Assign)
         else replace(n, body=_with_assign(n.body, change))
-        if isinstance(n, For)
+        if isinstance(n, Loop)
         else n
         for n in nodes
     )
@@ -249,8 +248,8 @@ def _with_assign(nodes: tuple[Node, ...], change: Callable[[Assign], Assign]) ->
 
 def _shorter(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
     (loop,) = nodes
-    assert isinstance(loop, For)
-    return (replace(loop, bound=Const(loop.extent - 1)),)
+    assert isinstance(loop, Loop)
+    return (replace(loop, upper=Const(loop.extent - 1)),)
 
 
 def _next_element(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
@@ -272,9 +271,9 @@ def test_wrong_code_is_found(
     (code,) = program.codes
     inputs = draw_inputs(workload, 0)
     run(program, hardware, inputs)
-    nest = replace(code.nest, body=mutate(code.nest.body))
+    wrong = replace(code, body=mutate(code.body))
     with pytest.raises(HwgenError, match="H729"):
-        run(_coded(program, replace(code, nest=nest)), hardware, inputs)
+        run(_coded(program, wrong), hardware, inputs)
 
 
 def test_sums_that_no_call_stores_leave_in_planes() -> None:
@@ -284,7 +283,7 @@ def test_sums_that_no_call_stores_leave_in_planes() -> None:
     assert sides(compiled.program) == "up"
     assert compiled.workload == workload
     first = compiled.program.parts[0]
-    assert isinstance(first, KernelProgram)
+    assert isinstance(first, Program)
     assert [o for o in first.outputs if "_plane" in o] == [f"y_plane{q}" for q in range(4)]
     assert "gemm" in {c.intrinsic for c in calls(first.body)}
     examine(compiled, draw_inputs(workload, 3), "both" if have_compiler() else "python")
@@ -296,7 +295,7 @@ def test_planes_that_are_swapped_are_found() -> None:
     compiled = compile_workload(widened(), beside("vta"), QUICK)
     names = {"y_plane0": "y_plane1", "y_plane1": "y_plane0"}
     units = compiled.program.parts[0]
-    assert isinstance(units, KernelProgram)
+    assert isinstance(units, Program)
     images = tuple(replace(i, tensor=names.get(i.tensor, i.tensor)) for i in units.images)
     wrong = replace(compiled.program, images=images)
     inputs = draw_inputs(compiled.workload, 0)

@@ -9,7 +9,8 @@ from functools import cache
 import numpy as np
 import pytest
 
-from hwgen.codegen.program import SERIAL, Loop
+from hwgen.codegen.nodes import SERIAL, Loop, rewritten
+from hwgen.codegen.nodes import nodes as all_nodes
 from hwgen.compiled import Compiled
 from hwgen.errors import HwgenError
 from hwgen.model.c_compiler import load_library
@@ -21,7 +22,6 @@ from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload
 from hwgen.spec.workload import Workload
 from hwgen.verify.data import draw_inputs
-from hwgen.verify.edits import all_nodes, rewritten
 from hwgen.verify.examine import examine
 from hwgen.verify.mutations import catch, mutations
 from tests.conformance.test_registers import NATIVE, ROOT, STRICT

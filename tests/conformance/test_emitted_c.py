@@ -19,7 +19,7 @@ import pytest
 from numpy.typing import NDArray
 
 from hwgen.codegen.emit_c import CSource, emit
-from hwgen.codegen.program import KernelProgram
+from hwgen.codegen.program import Program
 from hwgen.model.compiled import compile_model, find_compiler, have_compiler
 from hwgen.spec.workload import Workload
 from tests import samples
@@ -69,7 +69,7 @@ def random_inputs(source: CSource, seed: int = 0) -> dict[str, NDArray[Any]]:
 
 # --- the samples ---
 
-Sample = tuple[KernelProgram, Workload]
+Sample = tuple[Program, Workload]
 
 
 def _gemm() -> Sample:
@@ -91,7 +91,7 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
 
 
 @cache
-def sample(name: str) -> tuple[CSource, KernelProgram, Workload]:
+def sample(name: str) -> tuple[CSource, Program, Workload]:
     program, workload = SAMPLES[name]()
     return emit(program, samples.chip(), workload), program, workload
 

@@ -12,7 +12,8 @@ import pytest
 
 import hwgen
 from hwgen.codegen.emit_c import emit
-from hwgen.codegen.program import Call, KernelProgram, Node, calls
+from hwgen.codegen.nodes import Call, Node, calls, rewritten
+from hwgen.codegen.program import Program
 from hwgen.model.compiled import compile_model, have_compiler
 from hwgen.model.functional import run
 from hwgen.model.reference import random_inputs
@@ -20,7 +21,6 @@ from hwgen.pipeline import Compilation
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 from hwgen.verify.check_program import check_program
-from hwgen.verify.edits import rewritten
 from hwgen.verify.examine import Engine, examine
 from hwgen.verify.mutations import catch, mutations
 
@@ -62,7 +62,7 @@ def kernel(statement: str, result: str = "[M, N]") -> Compilation:
     return hwgen.compile_kernel(workload(statement, result), chip())
 
 
-def immediates(program: KernelProgram) -> list[tuple[str, int | float]]:
+def immediates(program: Program) -> list[tuple[str, int | float]]:
     return [(c.intrinsic, v) for c in calls(program.body) for _, v in c.immediates]
 
 
@@ -200,7 +200,7 @@ def test_immediates_are_passed_by_name(
     examine(compiled, random_inputs(compiled.workload, 1), engine)
 
 
-def with_immediate(program: KernelProgram, value: int | float) -> KernelProgram:
+def with_immediate(program: Program, value: int | float) -> Program:
     def edit(node: Node) -> tuple[Node, ...]:
         if isinstance(node, Call) and node.intrinsic == "mul_imm":
             return (replace(node, immediates=(("imm", value),)),)

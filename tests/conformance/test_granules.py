@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from hwgen.codegen.emit_c import emit
-from hwgen.codegen.program import Call, KernelProgram, Node, calls
+from hwgen.codegen.nodes import Call, Node, calls, rewritten
+from hwgen.codegen.program import Program
 from hwgen.errors import HwgenError
 from hwgen.model.compiled import compile_model, have_compiler
 from hwgen.model.functional import run
@@ -18,7 +19,7 @@ from hwgen.pipeline import Compilation, compile_kernel
 from hwgen.spec.expression import Const, add
 from hwgen.spec.load import load_hardware, parse_workload
 from hwgen.verify.check_program import check_program
-from hwgen.verify.edits import rewritten, with_operand, with_stride
+from hwgen.verify.edits import with_operand, with_stride
 from tests.samples import ROOT
 from tests.sampling import QUICK
 
@@ -81,7 +82,7 @@ def changed(call: Call, what: str) -> Call:
             return replace(call, extents=(Const(3), *call.extents[1:]))
 
 
-def broken(program: KernelProgram, what: str) -> KernelProgram:
+def broken(program: Program, what: str) -> Program:
     def edit(node: Node) -> tuple[Node, ...]:
         if isinstance(node, Call) and node.intrinsic == "add":
             return (changed(node, what),)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hwgen.codegen.image_layout import images_refused
-from hwgen.codegen.program import calls
+from hwgen.codegen.nodes import calls
 from hwgen.errors import HwgenError
 from hwgen.model.compiled import have_compiler
 from hwgen.pipeline import Compilation, compile_kernel

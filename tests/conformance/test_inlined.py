@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hwgen.codegen.program import Code, KernelProgram, calls
+from hwgen.codegen.nodes import Code, calls
+from hwgen.codegen.program import Program
 from hwgen.errors import HwgenError
 from hwgen.inlining import without
 from hwgen.model.compiled import have_compiler
@@ -32,8 +33,8 @@ def _chip(name: str) -> HardwareSpec:
     return load_hardware(ROOT / name)
 
 
-def _used(program: KernelProgram) -> set[str]:
-    units = [p for p in program.parts if isinstance(p, KernelProgram)]
+def _used(program: Program) -> set[str]:
+    units = [p for p in program.parts if isinstance(p, Program)]
     return {c.intrinsic for p in units for c in calls(p.body)}
 
 

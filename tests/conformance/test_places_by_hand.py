@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hwgen.codegen.program import Buffer
+from hwgen.codegen.storages import Buffer
 from hwgen.errors import HwgenError
 from hwgen.pipeline import compile_kernel
 from hwgen.scripting import compile_script, script_of

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 import hwgen
-from hwgen.codegen.program import calls
+from hwgen.codegen.nodes import calls
 from hwgen.errors import HwgenError
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import parse_hardware

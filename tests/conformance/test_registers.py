@@ -14,7 +14,7 @@ import pytest
 
 from hwgen.codegen.emit_c import emit
 from hwgen.codegen.lower.literals import with_literals
-from hwgen.codegen.program import Call, If, Loop, Node, calls
+from hwgen.codegen.nodes import Call, If, Loop, Node, calls
 from hwgen.compiled import Compiled
 from hwgen.errors import HwgenError
 from hwgen.model.c_compiler import load_library

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from hwgen.codegen.program import KernelProgram, Node, Sync, calls
+from hwgen.codegen.nodes import Node, Sync, calls, rewritten
+from hwgen.codegen.program import Program
 from hwgen.errors import HwgenError
 from hwgen.model.bound import lower_bound
 from hwgen.model.compiled import have_compiler
@@ -31,7 +32,6 @@ from hwgen.spec.source import parse_document
 from hwgen.spec.workload import Workload
 from hwgen.verify.check_program import check_program
 from hwgen.verify.data import draw_inputs
-from hwgen.verify.edits import rewritten
 from hwgen.verify.examine import Engine, examine
 from hwgen.verify.mutations import catch
 from hwgen.verify.mutations_sync import synchronisation_mutations
@@ -282,7 +282,7 @@ def _writes(operands: object, image: str) -> bool:
     return f"name='dst', buffer='{image}'" in str(operands)
 
 
-def _without(program: KernelProgram, site: int) -> KernelProgram:
+def _without(program: Program, site: int) -> Program:
     def drop(node: Node) -> tuple[Node, ...]:
         return () if getattr(node, "site", None) == site else (node,)
 

@@ -15,7 +15,7 @@ import pytest
 import hwgen
 from hwgen.codegen.emit_c import emit
 from hwgen.codegen.emit_sync import sync_nodes
-from hwgen.codegen.program import Barrier, Pop, Push, Signal, Wait
+from hwgen.codegen.nodes import Barrier, Pop, Push, Signal, Wait
 from hwgen.errors import HwgenError
 from hwgen.model.compiled import compile_model, find_compiler, have_compiler
 from hwgen.model.numeric import Array

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import hwgen
-from hwgen.codegen.program import KernelProgram
+from hwgen.codegen.program import Program
 from hwgen.compilation import Compilation
 from hwgen.errors import HwgenError
 from hwgen.model.functional import run as run_program
@@ -78,7 +78,7 @@ def _right(chip: str) -> Compilation:
     return hwgen.compile_kernel(hwgen.load_workload(name, sizes), hwgen.load_hardware(chip))
 
 
-def _refusals(program: KernelProgram, kernel: Compilation) -> Iterator[HwgenError]:
+def _refusals(program: Program, kernel: Compilation) -> Iterator[HwgenError]:
     """What each check by itself says."""
     workload, hardware = kernel.workload, kernel.hardware
     shapes = {t.name: t.shape for t in workload.outputs}

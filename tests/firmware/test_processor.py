@@ -12,9 +12,9 @@ import pytest
 from numpy.typing import NDArray
 
 import hwgen
+from hwgen.codegen.nodes import Allocate, Code, Routine, nodes
 from hwgen.codegen.processor.emit import NestFirmware, NestSource, emit_nest, emit_nest_firmware
 from hwgen.codegen.processor.lower import lower_nest
-from hwgen.codegen.processor.program import Allocate, NestProgram, Routine, nodes
 from hwgen.errors import HwgenError
 from hwgen.model.compiled import have_compiler
 from hwgen.model.weights import Constant, weights_file
@@ -58,7 +58,7 @@ PARALLEL: Edits = ("s.compute_at('p', 'q_i')", "s.parallel('q_i')")
 BESIDE: Edits = ("s.parallel('q_i')",)
 
 
-def program(edits: Edits, rows: int = 6) -> tuple[NestProgram, Workload]:
+def program(edits: Edits, rows: int = 6) -> tuple[Code, Workload]:
     workload = layers(rows)
     s = Schedule(workload, cpu())
     s.replay("\n".join(edits), "test")
@@ -133,7 +133,7 @@ def test_scopes_inside_one_another_follow_each_other() -> None:
     own = made(INSIDE)
     lowered, _ = program(INSIDE)
     places = dict(own.room.places)
-    spans = sorted((p, p + lowered.buffer[n].bytes) for n, p in places.items())
+    spans = sorted((p, p + lowered.array[n].bytes) for n, p in places.items())
     assert all(a[1] <= b[0] for a, b in pairwise(spans))
     assert own.room.bytes == max(stop for _, stop in spans)
     assert all(place % own.room.alignment == 0 for place in places.values())

@@ -14,15 +14,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from hwgen.codegen.configuration import Values, needed
-from hwgen.codegen.program import (
-    Buffer,
-    Call,
-    CallOperand,
-    Configure,
-    Image,
-    KernelProgram,
-    Node,
-)
+from hwgen.codegen.nodes import Call, CallOperand, Configure, Node
+from hwgen.codegen.program import Program
+from hwgen.codegen.storages import Buffer, Image
 from hwgen.spec.expression import Const, Name
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import parse_hardware
@@ -80,7 +74,7 @@ def library_chip(parameters: Mapping[str, int] | None = None) -> HardwareSpec:
 
 def library_program(
     problem: Problem, hardware: HardwareSpec, tiles: Tiles | None = None
-) -> KernelProgram:
+) -> Program:
     """The stream for a product of tensors `a`, `b` and perhaps `bias`, the result being `c`."""
     p = problem
     assert p.n % DIM == 0, p
@@ -96,7 +90,7 @@ def library_program(
 
 def library_convolution(
     problem: Convolution, hardware: HardwareSpec, tiles: ConvTiles | None = None
-) -> KernelProgram:
+) -> Program:
     """The stream for a convolution of tensors `x` and `w`, the result being `y`."""
     p = problem
     assert p.channels % DIM == 0, p
@@ -116,13 +110,11 @@ def _program(
     images: tuple[Image, ...],
     names: Mapping[str, str],
     stream: Iterable[Instruction],
-) -> KernelProgram:
+) -> Program:
     body = tuple(_configured(hardware, _Calls(hardware, names).of(stream)))
     inputs = tuple(i.tensor for i in images if i.role == "input")
     outputs = tuple(i.tensor for i in images if i.role == "output")
-    return KernelProgram(
-        "library", hardware.name, workload, inputs, outputs, images, BUFFERS, (), body
-    )
+    return Program("library", hardware.name, workload, inputs, outputs, images, BUFFERS, (), body)
 
 
 def _image(name: str, dtype: str, *shape: int, output: bool = False) -> Image:

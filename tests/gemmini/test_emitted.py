@@ -10,8 +10,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from hwgen.codegen.program import Buffer, Call, calls
+from hwgen.codegen.nodes import Call, calls
 from hwgen.codegen.software_loops import written_out
+from hwgen.codegen.storages import Buffer
 from hwgen.model import functional
 from hwgen.model.compiled import have_compiler
 from hwgen.model.reference import run_reference

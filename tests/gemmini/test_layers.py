@@ -8,7 +8,8 @@ from math import prod
 import numpy as np
 import pytest
 
-from hwgen.codegen.program import Barrier, KernelProgram
+from hwgen.codegen.nodes import Barrier
+from hwgen.codegen.program import Program
 from hwgen.model.compiled import have_compiler
 from hwgen.model.reference import run_reference
 from hwgen.pipeline import PhasedCompilation
@@ -76,7 +77,7 @@ def test_every_check(which: Case) -> None:
     assert np.count_nonzero(np.abs(y.astype(int)) < 127) > y.size // 4  # not all is saturated
 
 
-def fences(program: KernelProgram) -> list[int]:
+def fences(program: Program) -> list[int]:
     return [n for n, node in enumerate(program.body) if isinstance(node, Barrier)]
 
 

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from hwgen.codegen.program import Call, calls
+from hwgen.codegen.nodes import Call, calls
 from hwgen.codegen.software_loops import written_out
 from hwgen.model import functional
 from hwgen.model.compiled import have_compiler

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from hwgen.codegen.program import KernelProgram
+from hwgen.codegen.program import Program
 from hwgen.errors import HwgenError
 from hwgen.pipeline import compile_kernel
 from hwgen.spec.hardware import HardwareSpec
@@ -25,7 +25,7 @@ TRIES = 6
 """Chips drawn per test until one of them, with banks, can run its workload."""
 
 
-def drawn(seed: int) -> tuple[HardwareSpec, Workload, KernelProgram] | None:
+def drawn(seed: int) -> tuple[HardwareSpec, Workload, Program] | None:
     """A chip, a workload and its kernel; None where one is refused or no memory has banks."""
     pick = Pick(Tape(Random(seed)).choose)
     spec = random_chip(pick)

@@ -18,7 +18,7 @@ from typing import cast
 import numpy as np
 import pytest
 
-from hwgen.codegen.program import Configure
+from hwgen.codegen.nodes import Configure
 from hwgen.errors import HwgenError
 from hwgen.model.compiled import find_compiler
 from hwgen.model.trace import CallEvent, walk

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 import hwgen.codegen.lower.program
 from hwgen.codegen.hardware_loops import Absorption, Walk
 from hwgen.codegen.lower.sites import Around, CallSite
-from hwgen.codegen.program import Image, KernelLoop, KernelProgram
+from hwgen.codegen.program import KernelLoop, Program
 from hwgen.codegen.reach import check_reach, reach
+from hwgen.codegen.storages import Image
 from hwgen.codegen.touches import Address
 from hwgen.model.geometry import reach as ends_of
 from hwgen.model.trace import CallEvent, calls
@@ -35,7 +36,7 @@ RELAXED = settings(deadline=None, derandomize=True)
 Ranges = dict[Hashable, list[Range]]
 """By calls that look alike, the range of each operand's addresses."""
 
-Lowered = tuple[KernelProgram, HardwareSpec, Sequence[CallSite]]
+Lowered = tuple[Program, HardwareSpec, Sequence[CallSite]]
 """A program, its chip, and the sites that it was lowered from."""
 
 extents = st.one_of(st.integers(2, 40), st.sampled_from((63, 64, 100, 128, 257)))
@@ -89,7 +90,7 @@ def stated(sites: Sequence[CallSite]) -> Ranges:
     return found
 
 
-def simulated(program: KernelProgram, hardware: HardwareSpec) -> Ranges:
+def simulated(program: Program, hardware: HardwareSpec) -> Ranges:
     """What the calls come to."""
     found: Ranges = {}
     for event in calls(program):

@@ -8,9 +8,9 @@ from random import Random
 
 import pytest
 
+from hwgen.codegen.nodes import Code, Routine, nodes
 from hwgen.codegen.processor.emit import emit_nest
 from hwgen.codegen.processor.lower import lower_nest
-from hwgen.codegen.processor.program import NestProgram, Routine, nodes
 from hwgen.codegen.processor.races import findings
 from hwgen.errors import HwgenError
 from hwgen.model.compiled import have_compiler
@@ -83,7 +83,7 @@ def scheduled(draws: Draws, data: Data, hardware: HardwareSpec) -> Schedule:
     return schedule
 
 
-def kernel_of(schedule: Schedule, seed: int) -> tuple[NestProgram, Kernel]:
+def kernel_of(schedule: Schedule, seed: int) -> tuple[Code, Kernel]:
     workload, hardware = schedule.workload, schedule.hardware
     program = lower_nest(schedule.resolved, schedule.homes, hardware)
     source = emit_nest(program, hardware, workload)
@@ -109,7 +109,7 @@ def test_random_chains(spec: Path, target: Target, count: int) -> None:
             continue
         assert findings(program, hardware.processor) == [], schedule.trace()
         kernels.append(kernel)
-        members = [b for b in program.buffers if b.within]
+        members = [b for b in program.arrays if b.within]
         seen["shared"] += len({(b.within, b.address_bytes) for b in members}) < len(members)
         seen["typed"] += len({b.within for b in members if b.memory in ("stack", "local")})
         seen["routines"] += any(isinstance(n, Routine) for n in nodes(program.body))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from hwgen.codegen.program import Call, If, Loop, Node, Pop, Push
+from hwgen.codegen.nodes import Call, If, Loop, Node, Pop, Push
 from hwgen.spec.expression import Const, add
 
 Change = Callable[[Node], tuple[Node, ...]]

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from hwgen.codegen.image_layout import is_tensor
 from hwgen.codegen.lower.cuts import Cut, sizes_of
-from hwgen.codegen.program import Image
+from hwgen.codegen.storages import Image
 from hwgen.polyhedral.affine import affine
 from hwgen.polyhedral.scop import View
 from hwgen.polyhedral.tree.loop_tree import Tensor

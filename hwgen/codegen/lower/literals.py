@@ -13,7 +13,8 @@ from dataclasses import replace
 from itertools import count
 from math import gcd, lcm
 
-from hwgen.codegen.program import Call, If, KernelProgram, Loop, Node, Sync, calls
+from hwgen.codegen.nodes import Call, If, Loop, Node, calls, inner, rewritten
+from hwgen.codegen.program import Program
 from hwgen.codegen.rewrite import bind, simplify
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.affine import Affine, affine
@@ -24,7 +25,7 @@ MAX_CALLS = 4096
 """Calls of a kernel at most where loops are written out; more is no code that a compiler likes."""
 
 
-def with_literals(program: KernelProgram, hardware: HardwareSpec) -> KernelProgram:
+def with_literals(program: Program, hardware: HardwareSpec) -> Program:
     """The program with a number for each address in a memory of literal addresses; sites are
     numbered anew, in textual order. It is the same calls in the same order, so a search, which
     compares programs by their cycles, does without. One that has these numbers stays as it is."""
@@ -139,7 +140,7 @@ def _written_out(nodes: tuple[Node, ...], hardware: HardwareSpec) -> tuple[Node,
                 result.append(If(condition, *inner))
             case Call():
                 result.append(_evaluated(node, hardware))
-            case Sync():
+            case _:
                 result.append(node)
     return tuple(result)
 
@@ -156,20 +157,10 @@ def _evaluated(call: Call, hardware: HardwareSpec) -> Call:
 
 
 def _numbered(nodes: tuple[Node, ...], numbers: Iterator[int]) -> tuple[Node, ...]:
-    result: list[Node] = []
-    for node in nodes:
-        match node:
-            case Loop():
-                result.append(replace(node, body=_numbered(node.body, numbers)))
-            case If(condition, then, otherwise):
-                result.append(
-                    If(condition, _numbered(then, numbers), _numbered(otherwise, numbers))
-                )
-            case Call():
-                result.append(replace(node, site=next(numbers)))
-            case Sync():
-                result.append(node)
-    return tuple(result)
+    def numbered(node: Node) -> tuple[Node, ...]:
+        return (replace(node, site=next(numbers)) if isinstance(node, Call) else node,)
+
+    return rewritten(nodes, numbered)
 
 
 def check_literals(nodes: tuple[Node, ...], hardware: HardwareSpec) -> None:
@@ -213,9 +204,7 @@ def _copies(
                 extent = int(evaluate(upper, {})) - int(evaluate(lower, {}))
                 copies = turns if turns in (1, extent) else turns + extent % turns
                 yield from _copies(body, hardware, around * copies)
-            case If(_, then, otherwise):
-                yield from _copies((*then, *otherwise), hardware, around)
             case Call():
                 yield around, node
-            case Sync():
-                pass
+            case _:
+                yield from _copies(inner(node), hardware, around)

@@ -15,7 +15,7 @@ from hwgen.codegen.lower.blocks import BlockCall
 from hwgen.codegen.lower.nests import Leaf, Nest, Piece
 from hwgen.codegen.lower.places import Place, Places
 from hwgen.codegen.placement import Placed, Slot, Wanted, by_bank, first_fit
-from hwgen.codegen.program import Buffer
+from hwgen.codegen.storages import Buffer
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.capacity import Alive, buffers_exceed
 from hwgen.spec.hardware import HardwareSpec, Memory

@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from hwgen.codegen.lower.sites import CallSite
-from hwgen.codegen.program import (
-    Call,
-    CallOperand,
-    If,
-    KernelLoop,
-    Loop,
-    MicroKernelDef,
-    Node,
-    Sync,
-)
+from hwgen.codegen.nodes import Call, CallOperand, If, Loop, Node, with_inner
+from hwgen.codegen.program import KernelLoop, MicroKernelDef
 from hwgen.codegen.rewrite import bind
 from hwgen.codegen.touches import Address
 from hwgen.errors import HwgenError
@@ -166,12 +158,10 @@ def folded(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
         match node:
             case Loop(variable, Const(low), Const(high), body) if high == low + 1:
                 result += folded(bind(body, {variable: Const(low)}))
-            case Loop():
-                result.append(replace(node, body=folded(node.body)))
             case If():
                 result.append(_fold_condition(node))
-            case Call() | Sync():
-                result.append(node)
+            case _:
+                result.append(with_inner(node, folded))
     return tuple(result)
 
 

@@ -6,36 +6,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hwgen.codegen.c_names import kernel_name
-from hwgen.codegen.program import (
-    Array,
-    Call,
-    Code,
-    If,
-    KernelProgram,
-    Loop,
-    Node,
-    Sync,
-    calls,
-)
+from hwgen.codegen.nodes import Call, Code, Node, calls, rewritten
+from hwgen.codegen.program import Program
+from hwgen.codegen.storages import Array
 from hwgen.polyhedral.tree.build import unique
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 
 
-def joined(
-    workload: Workload, hardware: HardwareSpec, parts: Sequence[KernelProgram | Code]
-) -> KernelProgram:
+def joined(workload: Workload, hardware: HardwareSpec, parts: Sequence[Program | Code]) -> Program:
     """The program of a workload; images, micro-kernels and call sites of different parts get names
     and numbers of their own."""
-    if len(parts) == 1 and isinstance(parts[0], KernelProgram):
+    if len(parts) == 1 and isinstance(parts[0], Program):
         return parts[0]
     images: set[str] = set()
     kernels: set[str] = set()
     sites = 0
-    made: list[KernelProgram | Code] = []
+    made: list[Program | Code] = []
     for given in parts:
         part = given
-        if isinstance(part, KernelProgram):
+        if isinstance(part, Program):
             of = {i.name: unique(i.name, images) for i in part.images}
             images |= {*of.values()}
             by = {k.name: unique(k.name, kernels) for k in part.kernels}
@@ -43,8 +33,8 @@ def joined(
             part = _renamed(part, _Names(of, by, sites))
             sites += sum(1 for _ in calls(part.body))
         made.append(part)
-    programs = [p for p in made if isinstance(p, KernelProgram)]
-    return KernelProgram(
+    programs = [p for p in made if isinstance(p, Program)]
+    return Program(
         name=kernel_name(workload, hardware),
         hardware=hardware.name,
         workload=workload.name,
@@ -53,26 +43,25 @@ def joined(
         images=tuple(i for p in programs for i in p.images),
         buffers=tuple(b for p in programs for b in p.buffers),
         kernels=tuple(k for p in programs for k in p.kernels),
-        body=tuple(n for p in made for n in (p.body if isinstance(p, KernelProgram) else (p,))),
+        body=tuple(n for p in made for n in (p.body if isinstance(p, Program) else (p,))),
         between=_between(workload, made),
     )
 
 
-def _between(workload: Workload, parts: Sequence[KernelProgram | Code]) -> tuple[Array, ...]:
+def _between(workload: Workload, parts: Sequence[Program | Code]) -> tuple[Array, ...]:
     """What the processor takes over from units, or they from it, besides the caller's arrays."""
     outer = {t.name for t in (*workload.inputs, *workload.outputs)}
     found: dict[str, Array] = {}
     for part in parts:
         if isinstance(part, Code):
-            nest = part.nest
-            for name in (*nest.inputs, *nest.outputs):
-                buffer = nest.buffer[name]
-                found.setdefault(name, Array(name, buffer.dtype, buffer.extents))
+            for name in (*part.inputs, *part.outputs):
+                array = part.array[name]
+                found.setdefault(name, Array.whole(name, array.dtype, array.extents))
         else:
             for image in part.images:
                 tensor = workload.tensor.get(image.tensor)
                 if image.role != "temporary" and tensor is not None:
-                    array = Array(tensor.name, tensor.dtype, tensor.shape)
+                    array = Array.whole(tensor.name, tensor.dtype, tensor.shape)
                     found.setdefault(tensor.name, array)
     return tuple(a for n, a in found.items() if n not in outer)
 
@@ -86,32 +75,23 @@ class _Names:
     sites: int
 
 
-def _renamed(program: KernelProgram, names: _Names) -> KernelProgram:
+def _renamed(program: Program, names: _Names) -> Program:
     return replace(
         program,
         images=tuple(replace(i, name=names.images[i.name]) for i in program.images),
         kernels=tuple(replace(k, name=names.kernels[k.name]) for k in program.kernels),
-        body=tuple(_node(n, names) for n in program.body),
+        body=rewritten(program.body, lambda node: (_renamed_call(node, names),)),
     )
 
 
-def _node(node: Node, names: _Names) -> Node:
-    match node:
-        case Loop():
-            return replace(node, body=tuple(_node(n, names) for n in node.body))
-        case If():
-            then, otherwise = (
-                tuple(_node(n, names) for n in nodes) for nodes in (node.then, node.otherwise)
-            )
-            return replace(node, then=then, otherwise=otherwise)
-        case Call():
-            return replace(
-                node,
-                site=node.site + names.sites,
-                operands=tuple(
-                    replace(o, buffer=names.images.get(o.buffer, o.buffer)) for o in node.operands
-                ),
-                kernel=names.kernels.get(node.kernel, node.kernel),
-            )
-        case Sync():
-            return node
+def _renamed_call(node: Node, names: _Names) -> Node:
+    if not isinstance(node, Call):
+        return node
+    return replace(
+        node,
+        site=node.site + names.sites,
+        operands=tuple(
+            replace(o, buffer=names.images.get(o.buffer, o.buffer)) for o in node.operands
+        ),
+        kernel=names.kernels.get(node.kernel, node.kernel),
+    )

@@ -19,7 +19,7 @@ from hwgen.codegen.lower.images import axes, image_of
 from hwgen.codegen.lower.lanes import Lanes
 from hwgen.codegen.lower.tiles import tiled
 from hwgen.codegen.processor.boxes import Box, Use, box, uses
-from hwgen.codegen.program import Image
+from hwgen.codegen.storages import Image
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.affine import Affine, combine
 from hwgen.polyhedral.tree.aliases import places_of

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from hwgen.codegen.c_names import kernel_name
@@ -29,9 +29,10 @@ from hwgen.codegen.lower.siblings import in_order
 from hwgen.codegen.lower.sites import Builder, CallSite, Item
 from hwgen.codegen.lower.stream import Stream
 from hwgen.codegen.lower.workers import check_workers, parallel_loops
+from hwgen.codegen.nodes import Code, If, Loop, Node, SyncNode
 from hwgen.codegen.placement import Slot
 from hwgen.codegen.processor.lower import lower_nest
-from hwgen.codegen.program import Code, If, KernelProgram, Loop, MicroKernelDef, Node, SyncNode
+from hwgen.codegen.program import MicroKernelDef, Program
 from hwgen.codegen.reach import check_reach
 from hwgen.codegen.synchronisation import SyncSite, synchronise
 from hwgen.polyhedral.scop import views_of
@@ -58,7 +59,7 @@ class Lowered:
     """A program, and what was decided on the way to it."""
 
     parts: tuple[Part, ...]
-    program: KernelProgram
+    program: Program
 
     @property
     def places(self) -> Places:
@@ -82,7 +83,7 @@ def lower_tree(
             chip cannot order, address or hold the calls; as `lower_nest` for a processor's nests.
     """
     parts: list[Part] = []
-    made: list[KernelProgram | Code] = []
+    made: list[Program | Code] = []
     found = regions(workload, in_order(state, workload), homes, hardware)
     beside = any(not r.coded for r in found)
     for region in found:
@@ -98,14 +99,15 @@ def lower_tree(
 def _code(region: Region, hardware: HardwareSpec, beside: bool) -> Code:
     """What the processor runs; `beside`: units run other parts, and wait for it."""
     assert hardware.processor is not None
-    nest = lower_nest(region.state, region.homes, hardware)
+    code = lower_nest(region.state, region.homes, hardware)
     bound = nest_bound(region.state, hardware.processor)
     cost = estimate_nest(region.state, hardware.processor, bound)
     handover = hardware.processor.handover_cycles if beside else 0
-    return Code(nest, cost.cycles + handover, bound, cost.memory_bytes)
+    cycles = cost.cycles + handover
+    return replace(code, cycles=cycles, bound=bound, memory_bytes=cost.memory_bytes)
 
 
-def _units(region: Region, hardware: HardwareSpec) -> tuple[Part, KernelProgram]:
+def _units(region: Region, hardware: HardwareSpec) -> tuple[Part, Program]:
     """What units run."""
     workload = region.workload
     views = views_of(workload)
@@ -136,7 +138,7 @@ def _units(region: Region, hardware: HardwareSpec) -> tuple[Part, KernelProgram]
     check_capacity(hardware, kernels)
     nodes = folded(body)
     check_literals(nodes, hardware)
-    program = KernelProgram(
+    program = Program(
         name=kernel_name(workload, hardware),
         hardware=hardware.name,
         workload=workload.name,

@@ -11,7 +11,8 @@ from hwgen.codegen.lower.blocks import BlockCall, Covered
 from hwgen.codegen.lower.nests import Leaf, Nest, Piece
 from hwgen.codegen.lower.places import Place, Places
 from hwgen.codegen.lower.ranges import Ranges, bounded
-from hwgen.codegen.program import SERIAL, Buffer
+from hwgen.codegen.nodes import SERIAL
+from hwgen.codegen.storages import Buffer
 from hwgen.codegen.touches import Address, Touch, modulo
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.affine import Affine, affine, combine

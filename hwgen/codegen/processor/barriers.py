@@ -15,8 +15,8 @@ from itertools import combinations
 
 from hwgen.codegen.processor.boxes import Use, block_uses
 from hwgen.codegen.processor.launches import Kernel, Plan
-from hwgen.codegen.processor.program import Buffer
 from hwgen.codegen.processor.storage import Placed
+from hwgen.codegen.storages import Array
 from hwgen.errors import HwgenError
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.tree.loop_tree import Block, Loop, LoopTree, Node, Site
@@ -71,7 +71,7 @@ def needed_barriers(
     state: LoopTree,
     processor: Processor,
     placed: Mapping[str, Placed],
-    extra: Mapping[str, Buffer],
+    extra: Mapping[str, Array],
     plan: Plan,
 ) -> Barriers:
     """The barriers of every launch.
@@ -92,7 +92,7 @@ class _Kernel:
     state: LoopTree
     processor: Processor
     placed: Mapping[str, Placed]
-    extra: Mapping[str, Buffer]
+    extra: Mapping[str, Array]
     kernel: Kernel
 
     def barriers(self) -> Barriers:
@@ -195,7 +195,7 @@ class _Kernel:
 
     # What crosses
 
-    def buffer(self, name: str) -> Buffer:
+    def buffer(self, name: str) -> Array:
         if name in self.extra:
             return self.extra[name]
         return next(p.buffer for p in self.placed.values() if p.buffer.name == name)

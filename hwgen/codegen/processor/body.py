@@ -10,22 +10,22 @@ from math import inf, prod
 from hwgen.codegen.c_expr import HELPERS, Helpers, IndexText, Interval
 from hwgen.codegen.c_names import C_TYPES, NameTable, indent
 from hwgen.codegen.c_value import HALVES, ValueText, promoted, value_helpers
-from hwgen.codegen.processor.firmware import HEAP, INDEX, Room
-from hwgen.codegen.processor.program import (
+from hwgen.codegen.nodes import (
     Allocate,
     Assign,
-    Barrier,
+    Code,
     CombineAcrossThreads,
-    For,
     If,
     IntrinsicCall,
     Keep,
     Launch,
-    NestProgram,
+    Loop,
     Node,
     PrefetchOf,
     Routine,
+    ThreadBarrier,
 )
+from hwgen.codegen.processor.firmware import HEAP, INDEX, Room
 from hwgen.codegen.processor.scopes import scope
 from hwgen.codegen.templates import Fields, render
 from hwgen.errors import HwgenError
@@ -94,7 +94,7 @@ class BodyText:
     """Writes nodes. `function`: defines a node's, and gives the lines that call it. `room`: where
     buffers lie that would come from an allocator."""
 
-    program: NestProgram
+    program: Code
     hardware: HardwareSpec
     processor: Processor
     names: Identifiers
@@ -110,17 +110,17 @@ class BodyText:
 
     def _node(self, node: Node) -> list[str]:
         match node:
-            case For():
+            case Loop():
                 return self._for(node)
-            case If(condition, body):
-                return [f"if ({self._index(condition)}) {{", *indent(self.lines(body)), "}"]
+            case If(condition, then, ()):
+                return [f"if ({self._index(condition)}) {{", *indent(self.lines(then)), "}"]
             case Assign():
                 return [self._assign(node)]
             case Allocate(name, body):
-                return scope(self, self.program.buffer[name], body)
+                return scope(self, self.program.array[name], body)
             case Keep(target, body):
                 return self._keep(target, body)
-            case Barrier():
+            case ThreadBarrier():
                 return self.template(self.processor.barrier, "processor.barrier")
             case PrefetchOf(access):
                 address = {"address": self._pointer(access)}
@@ -132,6 +132,8 @@ class BodyText:
             case Launch() | Routine():
                 assert self.function is not None
                 return self.function(self, node)
+            case _:
+                raise AssertionError("code has no calls of units, and conditions with one side")
 
     def template(
         self, text: str, label: str, values: Mapping[str, object] | None = None
@@ -144,9 +146,9 @@ class BodyText:
 
     # Loops
 
-    def _for(self, node: For) -> list[str]:
+    def _for(self, node: Loop) -> list[str]:
         variable = self.names.variable(node.variable)
-        bound = self._index(node.bound)
+        bound = self._index(node.upper)
         self.ranges[node.variable] = (0, node.extent - 1)
         lines: list[str] = []
         for key, value in node.pragmas:
@@ -176,7 +178,7 @@ class BodyText:
 
     def _dtype(self, access: Access) -> str:
         """The type in which an element is held: a kept one in that of its arithmetic."""
-        dtype = self.program.buffer[access.tensor].dtype
+        dtype = self.program.array[access.tensor].dtype
         return promoted(dtype) if dtype in HALVES and access in self.kept else dtype
 
     def _load(self, access: Access) -> tuple[str, str]:
@@ -193,13 +195,13 @@ class BodyText:
                 return printed.stored(printed(expr), dtype)
 
     def _assign(self, node: Assign) -> str:
-        dtype = self.program.buffer[node.target.tensor].dtype
+        dtype = self.program.array[node.target.tensor].dtype
         value = node.value if node.op == "=" else updated(node.op, node.target, node.value, dtype)
         held = self._dtype(node.target)
         return f"{self._element(node.target)} = {_bare(self._value(value, held))};"
 
     def _keep(self, target: Access, body: tuple[Node, ...]) -> list[str]:
-        place, dtype = self._element(target), self.program.buffer[target.tensor].dtype
+        place, dtype = self._element(target), self.program.array[target.tensor].dtype
         scalar = self.names.fresh(f"{self.names.buffer(target.tensor)}_sum")
         before = self._value(target, promoted(dtype)) if dtype in HALVES else place
         self.kept[target] = scalar
@@ -235,7 +237,7 @@ class BodyText:
         rank = self.names.fresh("rank")
         place, width, half = (self.names.fresh(n) for n in ("place", "width", "half"))
         scratch = self.names.buffer(node.scratch)
-        buffer = self.program.buffer[node.scratch]
+        buffer = self.program.array[node.scratch]
         dtype = buffer.dtype
         own = f"{scratch}[{place}]"
         barrier = self.template(self.processor.barrier, "processor.barrier")

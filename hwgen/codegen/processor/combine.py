@@ -6,20 +6,13 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Protocol
 
+from hwgen.codegen.nodes import Allocate, Assign, CombineAcrossThreads, If, Node, counted
 from hwgen.codegen.processor.barriers import scratch_name
 from hwgen.codegen.processor.boxes import Use, block_uses, box
 from hwgen.codegen.processor.guards import Guarded, settled, touched
 from hwgen.codegen.processor.launches import Kernel
-from hwgen.codegen.processor.program import (
-    Allocate,
-    Assign,
-    Buffer,
-    CombineAcrossThreads,
-    For,
-    If,
-    Node,
-)
 from hwgen.codegen.processor.storage import Placed, dense
+from hwgen.codegen.storages import Array
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.tree.build import unique
 from hwgen.polyhedral.tree.loop_tree import Block, Loop, LoopTree, Site, conjunction
@@ -36,7 +29,7 @@ class Host(Protocol):
     state: LoopTree
     processor: Processor
     placed: Mapping[str, Placed]
-    extra: dict[str, Buffer]
+    extra: dict[str, Array]
     kernel: Kernel | None
 
     def flat(self, use: Use) -> Access: ...
@@ -73,7 +66,7 @@ class Gathering:
         target = block_uses(self.host.state, self.site.block, self.site.loops)[0]
         own = box([target], {x.name for x in self.around}, tensor.shape)
         name = f"{tensor.name}_part"
-        buffer = Buffer(
+        buffer = Array(
             name, name, tensor.dtype, "intermediate", self._memory("thread"), own.extents,
             dense(own.extents),
         )  # fmt: skip
@@ -158,7 +151,7 @@ class Gathering:
         name = scratch_name(self.site.block)
         dtype = self.partial.buffer.dtype
         memory = self._memory("block")
-        self.host.extra[name] = Buffer(
+        self.host.extra[name] = Array(
             name, name, dtype, "intermediate", memory, (elements,), (1,)
         )  # fmt: skip
         return name
@@ -191,5 +184,5 @@ class Gathering:
     def _looped(self, loops: tuple[Loop, ...], nodes: list[Node]) -> list[Node]:
         result = tuple(nodes)
         for loop in reversed(loops[len(self.around) :]):
-            result = (For(loop.name, Const(loop.extent), loop.extent, "serial", result),)
+            result = (counted(loop.name, loop.extent, result),)
         return list(result)

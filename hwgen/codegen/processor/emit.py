@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from hwgen.codegen.c_names import C_TYPES, NameTable, comment, indent, kernel_name
 from hwgen.codegen.c_reserved import reserved_words
 from hwgen.codegen.emit_host import framed
+from hwgen.codegen.nodes import Code, Launch, Routine
 from hwgen.codegen.processor.body import BodyText, Identifiers, as_lambda, helpers
 from hwgen.codegen.processor.firmware import HEAP, Room, firmware_header, room
 from hwgen.codegen.processor.names import allocated, touched, variables, written
-from hwgen.codegen.processor.program import Buffer, Launch, NestProgram, Routine
 from hwgen.codegen.processor.scopes import pools
 from hwgen.codegen.processor.workarounds import around_functions
+from hwgen.codegen.storages import Array
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.processor import Processor
 from hwgen.spec.workload import Workload
@@ -48,7 +49,7 @@ class NestFirmware:
     parameters: Mapping[str, str]
 
 
-def emit_nest(program: NestProgram, hardware: HardwareSpec, workload: Workload) -> NestSource:
+def emit_nest(program: Code, hardware: HardwareSpec, workload: Workload) -> NestSource:
     """The program as one file, and a header for it.
 
     Raises:
@@ -60,7 +61,7 @@ def emit_nest(program: NestProgram, hardware: HardwareSpec, workload: Workload) 
 
 
 def emit_nest_firmware(
-    program: NestProgram,
+    program: Code,
     hardware: HardwareSpec,
     workload: Workload,
     compiled_in: frozenset[str] = frozenset(),
@@ -78,7 +79,7 @@ def emit_nest_firmware(
 
 
 def emit_code(
-    program: NestProgram, hardware: HardwareSpec, name: str, in_workspace: bool = False
+    program: Code, hardware: HardwareSpec, name: str, in_workspace: bool = False
 ) -> list[str]:
     """The program as a function of a file that drives units: `name` is its own, and begins those of
     all that it needs. `in_workspace`: its last parameter is memory that the caller gives.
@@ -94,7 +95,7 @@ def emit_code(
     return writer.static()
 
 
-def _file(program: NestProgram, hardware: HardwareSpec, workload: Workload) -> _File:
+def _file(program: Code, hardware: HardwareSpec, workload: Workload) -> _File:
     processor = hardware.processor
     assert processor is not None, "lowered for a processor"
     table = NameTable(reserved_words(hardware))
@@ -107,7 +108,7 @@ class _File:
 
     def __init__(
         self,
-        program: NestProgram,
+        program: Code,
         hardware: HardwareSpec,
         processor: Processor,
         identifiers: Identifiers,
@@ -116,7 +117,7 @@ class _File:
         self.program, self.hardware, self.processor = program, hardware, processor
         self.identifiers, self.name = identifiers, name
         self.arrays = (*program.inputs, *program.outputs)
-        for buffer in program.buffers:
+        for buffer in program.arrays:
             identifiers.buffer(buffer.name)
         self.handles: dict[str, str] = {}
         if processor.launch and hardware.code.to_device:
@@ -147,7 +148,7 @@ class _File:
 
     def constants(self) -> tuple[tuple[str, str], ...]:
         """The inputs that are compiled in, each with its array's declaration."""
-        inputs = (self.program.buffer[n] for n in self.program.inputs)
+        inputs = (self.program.array[n] for n in self.program.inputs)
         return tuple(
             (b.name, f"const {C_TYPES[b.dtype]} {self._constant(b.name)}[{b.elements}]")
             for b in inputs
@@ -179,7 +180,7 @@ class _File:
     def static(self) -> list[str]:
         """The function, and those before it, with nothing around them."""
         body = [*self._unused(), *self._work()]
-        given = [self._parameter(self.program.buffer[n], restrict=True) for n in self.arrays]
+        given = [self._parameter(self.program.array[n], restrict=True) for n in self.arrays]
         given += [f"void *{self.room.pointer}"] if self.room.pointer else []
         head = f"static void {self.name}({', '.join(given)})"
         own = "\n".join([head, "{", *indent(body), "}"])
@@ -191,7 +192,7 @@ class _File:
 
     def header(self, summary: str) -> str:
         shown = ", ".join(
-            self.identifiers.buffer(n) + "".join(f"[{e}]" for e in self.program.buffer[n].extents)
+            self.identifiers.buffer(n) + "".join(f"[{e}]" for e in self.program.array[n].extents)
             for n in self.arrays
             if n not in self.room.compiled_in
         )
@@ -208,12 +209,12 @@ class _File:
 
     def _signature(self, *, own: bool) -> str:
         given = (n for n in self.arrays if n not in self.room.compiled_in)
-        parameters = [self._parameter(self.program.buffer[n], restrict=own) for n in given]
+        parameters = [self._parameter(self.program.array[n], restrict=own) for n in given]
         parameters += [f"void *{self.room.pointer}"] if self.room.pointer else []
         linkage = 'extern "C" ' if own and self.processor.language == "c++" else ""
         return f"{linkage}void {self.name}({', '.join(parameters)})"
 
-    def _parameter(self, buffer: Buffer, *, restrict: bool, read: bool = False) -> str:
+    def _parameter(self, buffer: Array, *, restrict: bool, read: bool = False) -> str:
         word = "restrict " if self.processor.language == "c" else "__restrict__ "
         const = "const " if read or buffer.role == "input" else ""
         kind = C_TYPES[buffer.dtype]
@@ -222,7 +223,7 @@ class _File:
     def _host_body(self) -> list[str]:
         code, host = self.hardware.code, self.host
         lines = [
-            f"{self._parameter(self.program.buffer[n], restrict=True)} = {self._constant(n)};"
+            f"{self._parameter(self.program.array[n], restrict=True)} = {self._constant(n)};"
             for n in self.program.inputs
             if n in self.room.compiled_in
         ]
@@ -262,7 +263,7 @@ class _File:
 
     def _copy(self, name: str) -> dict[str, object]:
         host, handle = self.identifiers.buffer(name), self.handles[name]
-        return {"buffer": handle, "bytes": self.program.buffer[name].bytes, "host": host}
+        return {"buffer": handle, "bytes": self.program.array[name].bytes, "host": host}
 
     # Functions of their own
 
@@ -274,9 +275,9 @@ class _File:
         name = self.identifiers.function(f"{self.name}_{routine.name}")
         own, body = allocated(routine.body), routine.body
         inside, writes, used = touched(body) - own, written(body), variables(body)
-        passed = [b for b in self.program.buffers if b.name in inside]
-        within = {self.program.buffer[n].within for n in own} - own
-        rooms = [b for b in self.program.buffers if b.name in within]
+        passed = [b for b in self.program.arrays if b.name in inside]
+        within = {self.program.array[n].within for n in own} - own
+        rooms = [b for b in self.program.arrays if b.name in within]
         outer = [v for v in caller.ranges if v in used]
         writer = self.writer()
         writer.helpers, writer.ranges = caller.helpers, {v: caller.ranges[v] for v in outer}
@@ -296,7 +297,7 @@ class _File:
         name = self.identifiers.function(launch.name)
         used = variables(launch.body)
         inside = touched(launch.body) - allocated(launch.body)
-        passed = [b for b in self.program.buffers if b.name in inside]
+        passed = [b for b in self.program.arrays if b.name in inside]
         outer = [v for v in self.host.ranges if v in used]
         writer = self.writer()
         coordinates: list[str] = []
@@ -335,7 +336,7 @@ class _File:
         }
         return self.host.template(self.processor.launch, "processor.launch", values)
 
-    def _argument(self, buffer: Buffer) -> str:
+    def _argument(self, buffer: Array) -> str:
         """A buffer as the host passes it to a launch."""
         if buffer.name not in self.handles:
             return self.identifiers.buffer(buffer.name)

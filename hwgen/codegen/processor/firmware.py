@@ -10,8 +10,8 @@ from hwgen.codegen.c_expr import Interval, fits_int32
 from hwgen.codegen.c_names import comment
 from hwgen.codegen.emit_host import framed
 from hwgen.codegen.host_plan import ALIGNMENT_BYTES, workspace_macros, workspace_rule
+from hwgen.codegen.nodes import Allocate, Code, If, Loop, Node, inner
 from hwgen.codegen.processor.names import expressions
-from hwgen.codegen.processor.program import Allocate, For, If, NestProgram, Node, inner
 from hwgen.errors import HwgenError
 from hwgen.spec.expression import Access, Expr, walk
 from hwgen.spec.hardware import HardwareSpec
@@ -39,9 +39,7 @@ HEAP = Room()
 """Everything is allocated as the spec says."""
 
 
-def room(
-    program: NestProgram, hardware: HardwareSpec, pointer: str, compiled_in: frozenset[str]
-) -> Room:
+def room(program: Code, hardware: HardwareSpec, pointer: str, compiled_in: frozenset[str]) -> Room:
     """The workspace of a program: scopes inside one another follow each other in it.
 
     Raises:
@@ -69,7 +67,7 @@ def room(
 
 @dataclass(slots=True)
 class _Placing:
-    program: NestProgram
+    program: Code
     processor: Processor
     places: dict[str, int] = field(default_factory=dict[str, int])
     end: int = 0
@@ -81,14 +79,14 @@ class _Placing:
             here, loop = top, many
             if isinstance(node, Allocate):
                 here = self._buffer(node.buffer, top, many)
-            elif isinstance(node, For):
+            elif isinstance(node, Loop):
                 kind = self.processor.loop.get(node.kind)
                 loop = node.variable if kind is not None and kind.kind == "parallel" else many
             self.body(inner(node), here, loop)
 
     def _buffer(self, name: str, top: int, many: str) -> int:
         """Where the next buffer may begin."""
-        buffer = self.program.buffer[name]
+        buffer = self.program.array[name]
         memory = self.processor.workspace[buffer.memory]
         if buffer.within or memory.pool or not memory.free:
             return top
@@ -115,7 +113,7 @@ def _narrow(body: tuple[Node, ...], ranges: Mapping[str, Interval]) -> bool:
     """Whether 32 bits hold every bound, condition and address of the nodes."""
     for node in body:
         known = dict(ranges)
-        if isinstance(node, For):
+        if isinstance(node, Loop):
             known[node.variable] = (0, node.extent - 1)
         if not all(fits_int32(expr, known) for expr in _integers(node)):
             return False
@@ -127,7 +125,7 @@ def _narrow(body: tuple[Node, ...], ranges: Mapping[str, Interval]) -> bool:
 def _integers(node: Node) -> Iterator[Expr]:
     """A node's expressions over loop variables; those in values are 32 bits wide anyway."""
     for expr in expressions(node):
-        if isinstance(node, For | If):
+        if isinstance(node, Loop | If):
             yield expr
         for part in walk(expr):
             if isinstance(part, Access):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hwgen.codegen.processor.program import If, Node
+from hwgen.codegen.nodes import If, Node
 from hwgen.polyhedral.tree.loop_tree import conjunction
 from hwgen.spec.expression import Expr
 

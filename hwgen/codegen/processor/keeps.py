@@ -2,18 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from hwgen.codegen.processor.program import (
-    Allocate,
-    Assign,
-    For,
-    If,
-    Keep,
-    Launch,
-    Node,
-    Routine,
-)
+from hwgen.codegen.nodes import Assign, If, Keep, Loop, Node, with_inner
 from hwgen.spec.expression import Access, names, walk
 
 _IN_ORDER = ("serial",)
@@ -29,23 +18,21 @@ def keep(body: tuple[Node, ...], in_order: tuple[str, ...] = _IN_ORDER) -> tuple
 
 def _kept(node: Node, in_order: tuple[str, ...]) -> Node:
     match node:
-        case For():
+        case Loop():
             target = _updated(node, (), in_order)
             if target is not None:
                 return Keep(target, (node,))
-            return replace(node, body=keep(node.body, in_order))
-        case If() | Allocate() | Launch() | Routine():
-            return replace(node, body=keep(node.body, in_order))
         case _:
-            return node
+            pass
+    return with_inner(node, lambda body: keep(body, in_order))
 
 
 def _updated(node: Node, inside: tuple[str, ...], in_order: tuple[str, ...]) -> Access | None:
     """The one element that a nest updates, if it does nothing else."""
     match node:
-        case For() if node.kind in in_order and len(node.body) == 1:
+        case Loop() if node.kind in in_order and len(node.body) == 1:
             return _updated(node.body[0], (*inside, node.variable), in_order)
-        case If(_, (only,)):
+        case If(_, (only,), ()):
             return _updated(only, inside, in_order)
         case Assign(_, target, op, value) if inside:
             moves = set(inside) & {n for i in target.indices for n in names(i)}

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from hwgen.codegen.nodes import Allocate, If, Launch, Loop, Node, inner
 from hwgen.codegen.processor.names import expressions
-from hwgen.codegen.processor.program import Allocate, For, If, Launch, Node, inner
 from hwgen.spec.expression import Access, walk
 from hwgen.spec.processor import Processor
 
@@ -40,7 +40,7 @@ def at_once(node: Node, processor: Processor) -> bool:
     """Whether a node runs its body several times at once."""
     if isinstance(node, Launch):
         return True
-    kind = processor.loop.get(node.kind) if isinstance(node, For) else None
+    kind = processor.loop.get(node.kind) if isinstance(node, Loop) else None
     return kind is not None and kind.kind != "unroll"
 
 
@@ -69,8 +69,8 @@ class _Walker:
                 case Allocate(buffer, inside):
                     self.scopes[buffer] = (own, around, root)
                     self.nodes(inside, around, root)
-                case If(_, inside):
-                    self.nodes(inside, around, root)
+                case If():
+                    self.nodes(inner(node), around, root)
                 case _:
                     now = own if at_once(node, self.processor) else root
                     self.nodes(inner(node), (*around, own), now)

@@ -10,6 +10,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from hwgen.codegen.limits import check_nest
+from hwgen.codegen.nodes import (
+    Allocate,
+    Assign,
+    Code,
+    If,
+    IntrinsicCall,
+    Launch,
+    Node,
+    OperandOf,
+    PrefetchOf,
+    ThreadBarrier,
+    with_inner,
+)
+from hwgen.codegen.nodes import Loop as CodeLoop
 from hwgen.codegen.processor import pools, rooms
 from hwgen.codegen.processor.barriers import needed_barriers
 from hwgen.codegen.processor.boxes import Use, block_uses, uses
@@ -20,22 +34,9 @@ from hwgen.codegen.processor.inits import separate
 from hwgen.codegen.processor.keeps import keep
 from hwgen.codegen.processor.launches import Kernel, Plan, plan_launches
 from hwgen.codegen.processor.prefetching import prefetches
-from hwgen.codegen.processor.program import (
-    Allocate,
-    Assign,
-    Barrier,
-    Buffer,
-    For,
-    If,
-    IntrinsicCall,
-    Launch,
-    NestProgram,
-    Node,
-    OperandOf,
-    PrefetchOf,
-)
 from hwgen.codegen.processor.routines import outlined
 from hwgen.codegen.processor.storage import Placed, place
+from hwgen.codegen.storages import Array
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.tree.loop_tree import RUNNING, Block, Loop, LoopTree, Site, sites
 from hwgen.polyhedral.tree.loop_tree import Node as TreeNode
@@ -61,7 +62,7 @@ Homes = Mapping[str, tuple[str, ...]]
 Around = tuple[Loop, ...]
 
 
-def lower_nest(state: LoopTree, homes: Homes, hardware: HardwareSpec) -> NestProgram:
+def lower_nest(state: LoopTree, homes: Homes, hardware: HardwareSpec) -> Code:
     """The program of a legal state; `homes`: loops around the buffer of each tensor written.
 
     Raises:
@@ -98,12 +99,10 @@ def lower_nest(state: LoopTree, homes: Homes, hardware: HardwareSpec) -> NestPro
         body = Lowering(state, processor, placed, plan, barriers).program()
     body, buffers = rooms.share(body, buffers, processor)
     body = outlined(body, buffers, processor)
-    program = NestProgram(
-        state.name,
-        hardware.name,
-        tuple(buffers.values()),
+    program = Code(
         tuple(t.name for t in state.tensors if t.role == "input"),
         tuple(t.name for t in state.tensors if t.role == "output"),
+        tuple(buffers.values()),
         keep(body, in_order(processor)),
     )
     check_nest(program)
@@ -125,7 +124,7 @@ class Lowering:
     placed: Mapping[str, Placed]
     plan: Plan
     barriers: Mapping[str, Mapping[int, str]] = field(default_factory=dict[str, dict[int, str]])
-    extra: dict[str, Buffer] = field(default_factory=dict[str, Buffer])
+    extra: dict[str, Array] = field(default_factory=dict[str, Array])
     kernel: Kernel | None = None
     seen: dict[str, str] = field(default_factory=dict[str, str])
     partial: dict[tuple[str, str], Placed] = field(default_factory=dict[tuple[str, str], Placed])
@@ -141,7 +140,7 @@ class Lowering:
         on_host = self.plan.launches and self.kernel is None
         for n, node in enumerate(nodes):
             if n in self.barriers.get(key, {}):
-                items.append(Guarded(Barrier(self.barriers[key][n]), {}))
+                items.append(Guarded(ThreadBarrier(self.barriers[key][n]), {}))
             if not on_host:
                 items += self.node(node, around)
             elif (key, n) in self.plan.kernels:
@@ -149,7 +148,7 @@ class Lowering:
             elif isinstance(node, Loop) and node.name in self.plan.host:
                 items.append(self.loop(node, around))
         if len(nodes) in self.barriers.get(key, {}):
-            items.append(Guarded(Barrier(self.barriers[key][len(nodes)]), {}))
+            items.append(Guarded(ThreadBarrier(self.barriers[key][len(nodes)]), {}))
         return self.allocated(items, key)
 
     def allocated(self, items: list[Guarded], key: str) -> list[Guarded]:
@@ -234,28 +233,22 @@ class Lowering:
         tightened = {t: c for t, c in shared.items() if t not in inside}
         ahead = prefetches(self.state, self.placed, loop, around, self.processor)
         body = settled(items, tightened)
-        node = For(
-            loop.name,
-            bound,
-            loop.extent,
-            loop.kind,
-            (*(self.renamed(n, around) for n in ahead), *body),
-            loop.pragmas,
+        ahead = [self.renamed(n, around) for n in ahead]
+        node = CodeLoop(
+            loop.name, Const(0), bound, (*ahead, *body), loop.kind, loop.extent, loop.pragmas
         )
         return Guarded(node, outside, touched(items))
 
     def renamed(self, node: Node, around: Around) -> Node:
         """A prefetch's nest over loops, bound ones as their coordinates."""
         match node:
-            case For():
-                return replace(node, body=tuple(self.renamed(n, around) for n in node.body))
-            case If(condition, body):
-                inner = tuple(self.renamed(n, around) for n in body)
-                return If(self.own(condition, around), inner)
+            case If(condition):
+                node = replace(node, condition=self.own(condition, around))
             case PrefetchOf(Access(buffer, indices)):
                 return PrefetchOf(Access(buffer, tuple(self.own(i, around) for i in indices)))
             case _:
-                return node
+                pass
+        return with_inner(node, lambda body: tuple(self.renamed(n, around) for n in body))
 
     def extents(self, around: Around) -> dict[str, int]:
         """Ranges of loops and of the launch's coordinates."""

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hwgen.codegen.processor.program import (
+from hwgen.codegen.nodes import (
     Allocate,
     Assign,
-    Barrier,
+    Call,
     CombineAcrossThreads,
-    For,
     If,
     IntrinsicCall,
     Keep,
     Launch,
+    Loop,
     Node,
     PrefetchOf,
     Routine,
+    Sync,
+    ThreadBarrier,
     nodes,
 )
 from hwgen.spec.expression import Access, Expr, Name, names, walk
@@ -25,9 +27,9 @@ from hwgen.spec.expression import Access, Expr, Name, names, walk
 def expressions(node: Node) -> Iterator[Expr]:
     """The expressions of a node itself."""
     match node:
-        case For():
-            yield node.bound
-        case If(condition, _):
+        case Loop():
+            yield node.upper
+        case If(condition):
             yield condition
         case Assign(_, target, _, value):
             yield from (target, value)
@@ -41,8 +43,10 @@ def expressions(node: Node) -> Iterator[Expr]:
             yield from (node.partial, node.target, *node.participates, *node.stores)
             yield from (Name(n) for n, _ in (*node.coordinates, *node.others))
             yield Access(node.scratch, ())
-        case Allocate() | Barrier() | Launch() | Routine():
+        case Allocate() | ThreadBarrier() | Launch() | Routine():
             return
+        case Call() | Sync():
+            raise AssertionError("code has no calls of units")
 
 
 def touched(body: tuple[Node, ...]) -> frozenset[str]:

@@ -8,15 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from hwgen.codegen.nodes import Allocate, Node, inner
 from hwgen.codegen.processor.lives import Life, lives
-from hwgen.codegen.processor.program import Allocate, Buffer, Node, inner
+from hwgen.codegen.storages import Array
 from hwgen.errors import HwgenError
 from hwgen.spec.processor import Processor, Workspace
 
 
 def plan(
-    body: tuple[Node, ...], buffers: Mapping[str, Buffer], processor: Processor
-) -> dict[str, Buffer]:
+    body: tuple[Node, ...], buffers: Mapping[str, Array], processor: Processor
+) -> dict[str, Array]:
     """Every allocated buffer, with an address where its memory is a pool.
 
     Raises:
@@ -50,7 +51,7 @@ def chains(body: tuple[Node, ...], outer: tuple[str, ...] = ()) -> Iterator[tupl
 
 
 def _place(
-    order: list[str], live: Mapping[str, Life], result: dict[str, Buffer], memory: Workspace
+    order: list[str], live: Mapping[str, Life], result: dict[str, Array], memory: Workspace
 ) -> None:
     """Those with an address first, then in the order of their scopes, or the larger first where
     that takes less."""
@@ -62,10 +63,10 @@ def _place(
 
 
 def _placed(
-    order: list[str], live: Mapping[str, Life], given: Mapping[str, Buffer], memory: Workspace
-) -> dict[str, Buffer]:
+    order: list[str], live: Mapping[str, Life], given: Mapping[str, Array], memory: Workspace
+) -> dict[str, Array]:
     """First fit in an order."""
-    done: dict[str, Buffer] = {}
+    done: dict[str, Array] = {}
     for name in order:
         buffer = given[name]
         together = [b for n, b in done.items() if live[n].meets(live[name])]
@@ -78,16 +79,16 @@ def _placed(
     return done
 
 
-def _start(buffer: Buffer) -> int:
+def _start(buffer: Array) -> int:
     assert buffer.address_bytes is not None
     return buffer.address_bytes
 
 
-def _stop(buffer: Buffer) -> int:
+def _stop(buffer: Array) -> int:
     return _start(buffer) + buffer.bytes
 
 
-def _first(buffer: Buffer, taken: list[tuple[int, int, str]], memory: Workspace) -> int:
+def _first(buffer: Array, taken: list[tuple[int, int, str]], memory: Workspace) -> int:
     """The least allowed address at which a buffer overlaps nothing."""
     address = _next(0, buffer, memory)
     for start, stop, _ in sorted(taken):
@@ -96,7 +97,7 @@ def _first(buffer: Buffer, taken: list[tuple[int, int, str]], memory: Workspace)
     return address
 
 
-def _next(least: int, buffer: Buffer, memory: Workspace) -> int:
+def _next(least: int, buffer: Array, memory: Workspace) -> int:
     """The least address from `least` on that is aligned and, where asked for, in the bank."""
     address = -(-least // memory.align_bytes) * memory.align_bytes
     while not _in_bank(address, buffer, memory):
@@ -104,11 +105,11 @@ def _next(least: int, buffer: Buffer, memory: Workspace) -> int:
     return address
 
 
-def _in_bank(address: int, buffer: Buffer, memory: Workspace) -> bool:
+def _in_bank(address: int, buffer: Array, memory: Workspace) -> bool:
     return buffer.bank is None or address // memory.bank_bytes % memory.banks == buffer.bank
 
 
-def _check_bank(buffer: Buffer, memory: Workspace) -> None:
+def _check_bank(buffer: Array, memory: Workspace) -> None:
     if buffer.bank is None:
         return
     starts = range(0, memory.banks * memory.bank_bytes * memory.align_bytes, memory.align_bytes)
@@ -126,7 +127,7 @@ def _check_bank(buffer: Buffer, memory: Workspace) -> None:
         )
 
 
-def _misplaced(buffer: Buffer, why: str) -> HwgenError:
+def _misplaced(buffer: Array, why: str) -> HwgenError:
     return HwgenError(
         "H514",
         f"{buffer.tensor} cannot be at address {buffer.address_bytes}",
@@ -136,7 +137,7 @@ def _misplaced(buffer: Buffer, why: str) -> HwgenError:
     )
 
 
-def _check_fixed(buffer: Buffer, taken: list[tuple[int, int, str]], memory: Workspace) -> None:
+def _check_fixed(buffer: Array, taken: list[tuple[int, int, str]], memory: Workspace) -> None:
     start = _start(buffer)
     if start < 0 or start % memory.align_bytes:
         raise _misplaced(buffer, f"{memory.name} aligns buffers to {memory.align_bytes} bytes")
@@ -148,7 +149,7 @@ def _check_fixed(buffer: Buffer, taken: list[tuple[int, int, str]], memory: Work
 
 
 def _check_capacity(
-    order: list[str], live: Mapping[str, Life], buffers: Mapping[str, Buffer], memory: Workspace
+    order: list[str], live: Mapping[str, Life], buffers: Mapping[str, Array], memory: Workspace
 ) -> None:
     if not memory.capacity_bytes or not order:
         return
@@ -158,7 +159,7 @@ def _check_capacity(
         raise exceeded(memory, used, [buffers[n] for n in order if live[n].meets(live[last])])
 
 
-def exceeded(memory: Workspace, used: int, found: Sequence[Buffer]) -> HwgenError:
+def exceeded(memory: Workspace, used: int, found: Sequence[Array]) -> HwgenError:
     """The error of buffers that are alive together and exceed their memory."""
     shown = "; ".join(
         f"{b.name} {b.bytes} bytes ({b.slots} x {b.slot_elements} {b.dtype})" for b in found

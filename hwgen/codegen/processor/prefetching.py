@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from hwgen.codegen.nodes import If, Node, PrefetchOf, counted
 from hwgen.codegen.processor.boxes import Use, box, uses
 from hwgen.codegen.processor.conditions import needed
-from hwgen.codegen.processor.program import For, If, Node, PrefetchOf
 from hwgen.codegen.processor.storage import Placed
 from hwgen.polyhedral.tree.build import unique
 from hwgen.polyhedral.tree.loop_tree import Loop, LoopTree, Prefetch, conjunction
@@ -84,6 +84,6 @@ def _prefetch(
     guard = conjunction(tuple(needed(inside, ranges).values()))
     node = node if guard is None else If(guard, (node,))
     for name, count in reversed(lines):
-        node = For(name, Const(count), count, "serial", (node,))
+        node = counted(name, count, (node,))
     end = Binary("<", later[loop.name], Const(loop.extent))
     return [If(end, (node,))] if loop.extent > wanted.distance else []

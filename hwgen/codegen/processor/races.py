@@ -13,23 +13,24 @@ from dataclasses import dataclass, field
 from itertools import product
 from math import prod
 
-from hwgen.codegen.processor import tenants
-from hwgen.codegen.processor.program import (
+from hwgen.codegen.nodes import (
     Allocate,
     Assign,
-    Barrier,
+    Code,
     CombineAcrossThreads,
-    For,
     If,
     IntrinsicCall,
     Keep,
     Launch,
-    NestProgram,
+    Loop,
     Node,
     PrefetchOf,
     Routine,
+    ThreadBarrier,
+    inner,
     nodes,
 )
+from hwgen.codegen.processor import tenants
 from hwgen.errors import HwgenError
 from hwgen.spec.expression import DTYPES, Access, Binary, Call, Expr, children, evaluate, walk
 from hwgen.spec.processor import Processor
@@ -48,7 +49,7 @@ class Touch:
     shared: str = ""
 
 
-Steps = Generator[Touch | Barrier | Allocate, None, None]
+Steps = Generator[Touch | ThreadBarrier | Allocate, None, None]
 
 STEPS = 2_000
 """Nodes of a program that `check` visits, once whole and once in part: a tenth of a second."""
@@ -58,7 +59,7 @@ class _EndOfSteps(Exception):  # noqa: N818 - not an error
     """As many steps as allowed have been run."""
 
 
-def check(program: NestProgram, processor: Processor, steps: int = STEPS) -> None:
+def check(program: Code, processor: Processor, steps: int = STEPS) -> None:
     """Run as many steps of a program; of one that takes more, the corners of its loops too.
 
     Raises:
@@ -83,7 +84,7 @@ def check(program: NestProgram, processor: Processor, steps: int = STEPS) -> Non
         )
 
 
-def findings(program: NestProgram, processor: Processor) -> list[str]:
+def findings(program: Code, processor: Processor) -> list[str]:
     """What is wrong: buffers in each other's place, elements outside of buffers, reads of what was
     never written, races between threads or blocks, barriers that not all threads of a block reach.
     Each once, in order."""
@@ -94,7 +95,7 @@ def findings(program: NestProgram, processor: Processor) -> list[str]:
 
 @dataclass
 class _Run:
-    program: NestProgram
+    program: Code
     processor: Processor
     found: list[str]
     written: dict[Cell, str] = field(default_factory=dict[Cell, str])
@@ -121,7 +122,7 @@ class _Run:
             match node:
                 case Launch():
                     self.launch(node, values)
-                case For(variable, bound, _, _, inside, _) if _launches(inside):
+                case Loop(variable, _, bound, inside) if _launches(inside):
                     for i in self.points(int(evaluate(bound, values))):
                         self.step()
                         self.host(inside, {**values, variable: i})
@@ -139,7 +140,7 @@ class _Run:
         """A fresh buffer holds nothing."""
         if not self.whole:
             return
-        elements = range(self.program.buffer[buffer].elements)
+        elements = range(self.program.array[buffer].elements)
         own = self.cells(buffer, elements) if len(elements) <= len(self.written) else self.written
         for cell in [c for c in own if self.written.get(c) == buffer]:
             del self.written[cell]
@@ -154,20 +155,20 @@ class _Run:
                 self.check_written(touch, cell)
 
     def inside(self, touch: Touch) -> bool:
-        buffer = self.program.buffer[touch.buffer]
+        buffer = self.program.array[touch.buffer]
         if 0 <= touch.element < buffer.elements:
             return True
         self.found.append(f"{touch.buffer}[{touch.element}] is outside of {buffer.elements}")
         return False
 
     def check_written(self, touch: Touch, cell: Cell) -> None:
-        known = self.program.buffer[touch.buffer].role == "input" or not self.whole
+        known = self.program.array[touch.buffer].role == "input" or not self.whole
         if not known and self.written.get(cell) != touch.buffer:
             self.found.append(f"{touch.buffer} is read where nothing was written")
 
     def cells(self, name: str, elements: range | tuple[int, ...]) -> Iterator[Cell]:
         """Elements as what they occupy: bytes of a pool or a room, or elements of the buffer."""
-        buffer = self.program.buffer[name]
+        buffer = self.program.array[name]
         if buffer.address_bytes is None:
             yield from ((name, e) for e in elements)
             return
@@ -226,7 +227,7 @@ class _Run:
     ) -> int:
         """Run one thread to its next barrier; its number, 0 at the end."""
         for step in steps:
-            if isinstance(step, Barrier):
+            if isinstance(step, ThreadBarrier):
                 return id(step)
             if isinstance(step, Allocate):
                 if self.level(step.buffer) == "thread":
@@ -247,7 +248,7 @@ class _Run:
         return 0
 
     def level(self, buffer: str) -> str:
-        memory = self.processor.workspace.get(self.program.buffer[buffer].memory)
+        memory = self.processor.workspace.get(self.program.array[buffer].memory)
         return "kernel" if memory is None else memory.shared_by
 
     def check_cell(self, cell: Cell, touches: list[tuple[int, Touch]]) -> None:
@@ -285,7 +286,7 @@ class _Run:
         for node in body:
             self.step()
             match node:
-                case For(variable, bound, _, _, inside, _):
+                case Loop(variable, _, bound, inside):
                     before = -1
                     for i in self.points(int(evaluate(bound, values))):
                         self.step()
@@ -294,9 +295,9 @@ class _Run:
                             yield _LEFT_OUT
                         before = i
                         yield from self.steps(inside, {**values, variable: i})
-                case If(condition, inside):
-                    if evaluate(condition, values):
-                        yield from self.steps(inside, values)
+                case If(condition, then, otherwise):
+                    chosen = then if evaluate(condition, values) else otherwise
+                    yield from self.steps(chosen, values)
                 case Allocate(_, inside):
                     yield node
                     yield from self.steps(inside, values)
@@ -309,27 +310,27 @@ class _Run:
                         self.step()
                         inner = {n: i for (n, _), i in zip(loops, point, strict=True)}
                         yield from _assign(meaning, {**values, **inner})
-                case Barrier():
+                case ThreadBarrier():
                     yield node
                 case CombineAcrossThreads():
                     yield from _combine(node, values)
                 case PrefetchOf(access):
                     touch = _touch(access, values, writes=False)
-                    if not 0 <= touch.element < self.program.buffer[touch.buffer].elements:
+                    if not 0 <= touch.element < self.program.array[touch.buffer].elements:
                         self.inside(touch)
-                case Launch():
-                    raise AssertionError("a launch inside a launch")
+                case _:
+                    raise AssertionError("a launch inside a launch, or a call of units")
 
 
 def _launches(body: tuple[Node, ...]) -> bool:
     return any(
-        isinstance(n, Launch) or (isinstance(n, For | If | Allocate) and _launches(n.body))
+        isinstance(n, Launch) or (isinstance(n, Loop | If | Allocate) and _launches(inner(n)))
         for n in body
     )
 
 
 def _waits(body: tuple[Node, ...]) -> bool:
-    return any(isinstance(n, Barrier | CombineAcrossThreads) for n in nodes(body))
+    return any(isinstance(n, ThreadBarrier | CombineAcrossThreads) for n in nodes(body))
 
 
 def _label(touches: list[tuple[int, Touch]]) -> str:
@@ -369,8 +370,8 @@ def _on_data(condition: Expr) -> bool:
     return any(isinstance(n, Access) for n in walk(condition))
 
 
-_LEFT_OUT = Barrier("iterations left out")
-_WAIT = tuple(Barrier(f"part {n}") for n in range(64))
+_LEFT_OUT = ThreadBarrier("iterations left out")
+_WAIT = tuple(ThreadBarrier(f"part {n}") for n in range(64))
 
 
 def _combine(node: CombineAcrossThreads, values: Values) -> Steps:

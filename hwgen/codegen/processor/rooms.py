@@ -10,19 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
+from hwgen.codegen.nodes import Allocate, Launch, Loop, Node, with_inner
 from hwgen.codegen.processor.lives import Life, lives
 from hwgen.codegen.processor.pools import chains, exceeded
-from hwgen.codegen.processor.program import Allocate, Buffer, For, If, Keep, Launch, Node
+from hwgen.codegen.storages import Array
 from hwgen.polyhedral.tree.build import unique
 from hwgen.spec.expression import DTYPES
 from hwgen.spec.processor import Processor, Workspace
 
-Buffers = dict[str, Buffer]
+Buffers = dict[str, Array]
 
 
 def share(
-    body: tuple[Node, ...], buffers: Mapping[str, Buffer], processor: Processor
+    body: tuple[Node, ...], buffers: Mapping[str, Array], processor: Processor
 ) -> tuple[tuple[Node, ...], Buffers]:
     """The program with rooms, and all buffers.
 
@@ -85,7 +87,7 @@ def _room(
         return ""
     room = unique(f"{memory.name}_workspace", buffers)
     elements = -(-total // DTYPES[group.dtype])
-    buffers[room] = Buffer(
+    buffers[room] = Array(
         room, "", group.dtype, "intermediate", memory.name, (elements,), (1,)
     )  # fmt: skip
     for name, address in places.items():
@@ -131,13 +133,8 @@ def _opened(body: tuple[Node, ...], rooms: Mapping[int, list[str]]) -> tuple[Nod
         result: list[Node] = []
         for node in nodes:
             number += 1
-            match node:
-                case For() | Launch():
-                    result.append(replace(node, body=rebuilt(node.body, number)))
-                case Allocate() | If() | Keep():
-                    result.append(replace(node, body=rebuilt(node.body, -1)))
-                case _:
-                    result.append(node)
+            place = number if isinstance(node, Loop | Launch) else -1
+            result.append(with_inner(node, partial(rebuilt, own=place)))
         inside = tuple(result)
         for room in reversed(rooms.get(own, ())):
             inside = (Allocate(room, inside),)

@@ -9,21 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from hwgen.codegen.nodes import Allocate, If, Loop, Node, Routine, inner, with_inner
 from hwgen.codegen.processor.names import allocated, touched, written
-from hwgen.codegen.processor.program import (
-    Allocate,
-    Buffer,
-    For,
-    If,
-    Node,
-    Routine,
-)
+from hwgen.codegen.storages import Array
 from hwgen.polyhedral.tree.build import unique
 from hwgen.spec.processor import Processor
 
 
 def outlined(
-    body: tuple[Node, ...], buffers: Mapping[str, Buffer], processor: Processor
+    body: tuple[Node, ...], buffers: Mapping[str, Array], processor: Processor
 ) -> tuple[Node, ...]:
     """The nodes with a routine around each nest that needs one. Blocks have functions anyway, and
     lanes share theirs."""
@@ -38,12 +32,12 @@ def at_home(body: tuple[Node, ...]) -> Iterator[str]:
         if isinstance(node, Allocate):
             yield node.buffer
         if isinstance(node, Allocate | If):
-            yield from at_home(node.body)
+            yield from at_home(inner(node))
 
 
 @dataclass(frozen=True, slots=True)
 class _Outlining:
-    buffers: Mapping[str, Buffer]
+    buffers: Mapping[str, Array]
     processor: Processor
     taken: set[str] = field(default_factory=set[str])
 
@@ -54,9 +48,9 @@ class _Outlining:
         match node:
             case Allocate(buffer, inside):
                 return replace(node, body=self.body(inside, home | {buffer}))
-            case If(_, inside):
-                return replace(node, body=self.body(inside, home))
-            case For():
+            case If():
+                return with_inner(node, lambda body: self.body(body, home))
+            case Loop():
                 kind = self.processor.loop.get(node.kind)
                 if kind is not None and kind.kind == "vectorize":
                     return node
@@ -65,7 +59,7 @@ class _Outlining:
             case _:
                 return node
 
-    def routine(self, node: For, home: frozenset[str]) -> Node:
+    def routine(self, node: Loop, home: frozenset[str]) -> Node:
         """The node by itself, or as a routine where it touches several buffers of a room, one of
         them at home here, and writes one."""
         used = touched((node,)) - allocated((node,))

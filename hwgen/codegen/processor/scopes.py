@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from hwgen.codegen.c_names import C_TYPES, indent
+from hwgen.codegen.nodes import Allocate, Code, Node, nodes
 from hwgen.codegen.processor.firmware import Room
-from hwgen.codegen.processor.program import Allocate, Buffer, NestProgram, Node, nodes
 from hwgen.codegen.processor.routines import at_home
+from hwgen.codegen.storages import Array
 from hwgen.spec.expression import DTYPES
 from hwgen.spec.processor import Level, Processor
 
@@ -21,7 +22,7 @@ class Writer(Protocol):
     """What the text of bodies lends. `pointers`: buffers in rooms that have their pointers."""
 
     @property
-    def program(self) -> NestProgram: ...
+    def program(self) -> Code: ...
 
     @property
     def processor(self) -> Processor: ...
@@ -42,7 +43,7 @@ class Writer(Protocol):
     def lines(self, body: tuple[Node, ...]) -> list[str]: ...
 
 
-def scope(writer: Writer, buffer: Buffer, body: tuple[Node, ...]) -> list[str]:
+def scope(writer: Writer, buffer: Array, body: tuple[Node, ...]) -> list[str]:
     """A body with a buffer that lives while it runs."""
     if buffer.name in writer.pointers:
         return writer.lines(body)
@@ -68,14 +69,14 @@ def scope(writer: Writer, buffer: Buffer, body: tuple[Node, ...]) -> list[str]:
     return lines if not buffer.tensor else ["{", *indent(lines), "}"]
 
 
-def _members(writer: Writer, room: Buffer, body: tuple[Node, ...]) -> list[Buffer]:
+def _members(writer: Writer, room: Array, body: tuple[Node, ...]) -> list[Array]:
     """The buffers of a room that live where it is opened."""
     here = frozenset(at_home(body))
-    return [b for b in writer.program.buffers if b.name in here and b.within == room.name]
+    return [b for b in writer.program.arrays if b.name in here and b.within == room.name]
 
 
-def _pointer(writer: Writer, buffer: Buffer) -> str:
-    room = writer.program.buffer[buffer.within]
+def _pointer(writer: Writer, buffer: Array) -> str:
+    room = writer.program.array[buffer.within]
     kind, place = C_TYPES[buffer.dtype], writer.names.buffer(room.name)
     elements = (buffer.address_bytes or 0) // DTYPES[room.dtype]
     place = f"{place} + {elements}" if elements else place
@@ -84,7 +85,7 @@ def _pointer(writer: Writer, buffer: Buffer) -> str:
     return f"{kind} *{writer.names.buffer(buffer.name)} = {place};"
 
 
-def _values(writer: Writer, buffer: Buffer) -> dict[str, object]:
+def _values(writer: Writer, buffer: Array) -> dict[str, object]:
     values: dict[str, object] = {
         "type": C_TYPES[buffer.dtype],
         "name": writer.names.buffer(buffer.name),
@@ -98,7 +99,7 @@ def _values(writer: Writer, buffer: Buffer) -> dict[str, object]:
 
 def pools(writer: Writer, levels: tuple[Level, ...], body: tuple[Node, ...]) -> list[str]:
     """The arrays that hold all buffers of some memories, for the buffers of a body."""
-    owned = [writer.program.buffer[n.buffer] for n in nodes(body) if isinstance(n, Allocate)]
+    owned = [writer.program.array[n.buffer] for n in nodes(body) if isinstance(n, Allocate)]
     lines: list[str] = []
     for memory in writer.processor.workspaces:
         ends = [

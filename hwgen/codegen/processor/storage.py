@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from hwgen.codegen.processor.boxes import Box, Use, box, minus
-from hwgen.codegen.processor.program import Buffer
+from hwgen.codegen.storages import Array
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.tree.limits import aligned
 from hwgen.polyhedral.tree.loop_tree import LoopTree, Storage, Tensor
@@ -21,7 +21,7 @@ class Placed:
     from the box's origin. `home`: the loops around the buffer. `turn`: the loop whose iterations
     take turns in the slots."""
 
-    buffer: Buffer
+    buffer: Array
     box: Box
     dimensions: tuple[Expr, ...]
     home: tuple[str, ...]
@@ -80,7 +80,7 @@ def _callers(tensor: Tensor, storage: Storage) -> Placed:
             allowed="row-major, as the caller gave it",
             repair=f"store a copy of {tensor.name} otherwise (cache_read, cache_write)",
         )
-    buffer = Buffer(
+    buffer = Array(
         tensor.name, tensor.name, tensor.dtype, tensor.role, "", tensor.shape, dense(tensor.shape)
     )
     whole = Box(tuple(Const(0) for _ in tensor.shape), tensor.shape)
@@ -109,7 +109,7 @@ def _inner(
     )
     extents = tuple(interval(e, sizes)[1] + 1 for e in dimensions)
     memory = storage.memory or processor.default_memory
-    buffer = Buffer(
+    buffer = Array(
         tensor.name, tensor.name, tensor.dtype, tensor.role, memory, extents,
         aligned(extents, storage.aligns), storage.slots, storage.bank, storage.address,
     )  # fmt: skip

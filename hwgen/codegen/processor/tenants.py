@@ -11,44 +11,44 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from hwgen.codegen.processor.program import (
+from hwgen.codegen.nodes import (
     Allocate,
     Assign,
-    Buffer,
+    Code,
     CombineAcrossThreads,
-    For,
     IntrinsicCall,
     Keep,
     Launch,
-    NestProgram,
+    Loop,
     Node,
     Routine,
     inner,
     nodes,
 )
+from hwgen.codegen.storages import Array
 from hwgen.spec.expression import DTYPES, Access, Expr, walk
 from hwgen.spec.processor import Processor
 
 
-def findings(program: NestProgram, processor: Processor) -> list[str]:
+def findings(program: Code, processor: Processor) -> list[str]:
     """What is wrong with the places of buffers, each once, in order."""
     reader = _Reader(program, processor, _rivals(program))
-    for buffer in program.buffers:
+    for buffer in program.arrays:
         reader.place(buffer)
     reader.body(program.body)
     return list(dict.fromkeys(reader.found))
 
 
-def _rivals(program: NestProgram) -> dict[str, list[str]]:
+def _rivals(program: Code) -> dict[str, list[str]]:
     """Per buffer, those that have some of its bytes."""
-    fixed = [b for b in program.buffers if b.address_bytes is not None]
+    fixed = [b for b in program.arrays if b.address_bytes is not None]
     return {
         a.name: [b.name for b in fixed if a != b and _overlap(a, b)]
         for a in fixed
     }  # fmt: skip
 
 
-def _overlap(a: Buffer, b: Buffer) -> bool:
+def _overlap(a: Array, b: Array) -> bool:
     first, second = a.address_bytes or 0, b.address_bytes or 0
     same = (a.memory, a.within) == (b.memory, b.within)
     return same and first < second + b.bytes and second < first + a.bytes
@@ -83,7 +83,7 @@ class _Reader:
     """`scopes`: buffers whose scopes are open; `begun`: those that hold something; `ended`: those
     that something else has taken the place of, and what."""
 
-    program: NestProgram
+    program: Code
     processor: Processor
     rivals: dict[str, list[str]]
     found: list[str] = field(default_factory=list[str])
@@ -91,13 +91,13 @@ class _Reader:
     begun: set[str] = field(default_factory=set[str])
     ended: dict[str, str] = field(default_factory=dict[str, str])
 
-    def place(self, buffer: Buffer) -> None:
+    def place(self, buffer: Array) -> None:
         """A buffer lies whole in its room or pool, aligned, as a type that it may have there."""
         start = buffer.address_bytes
         if start is None:
             return
         memory = self.processor.workspace[buffer.memory]
-        room = self.program.buffer[buffer.within] if buffer.within else None
+        room = self.program.array[buffer.within] if buffer.within else None
         end = room.bytes if room else memory.capacity_bytes or start + buffer.bytes
         if start % memory.align_bytes or start % DTYPES[buffer.dtype]:
             self.found.append(f"{buffer.name} is not aligned")
@@ -113,7 +113,7 @@ class _Reader:
             match node:
                 case Allocate(name, inside):
                     self.opened(name, inside)
-                case For():
+                case Loop():
                     if self.at_once(node):
                         self.crowded(node)
                     before = set(self.begun), dict(self.ended)
@@ -130,7 +130,7 @@ class _Reader:
                     self.body(inner(node))
 
     def opened(self, name: str, body: tuple[Node, ...]) -> None:
-        room = self.program.buffer[name].within
+        room = self.program.array[name].within
         if room and room not in self.scopes:
             self.found.append(f"{name} is in {room}, which is not there")
         self.scopes.add(name)
@@ -150,11 +150,11 @@ class _Reader:
 
     # What is there at once
 
-    def at_once(self, loop: For) -> bool:
+    def at_once(self, loop: Loop) -> bool:
         kind = self.processor.loop.get(loop.kind)
         return kind is not None and kind.kind in ("parallel", "vectorize", "bind")
 
-    def crowded(self, node: For | Launch | Routine) -> None:
+    def crowded(self, node: Loop | Launch | Routine) -> None:
         """Buffers from outside of a node that it uses have places of their own, and so have those
         of each iteration."""
         inside = list(nodes(node.body))
@@ -164,7 +164,7 @@ class _Reader:
             for other in (*outer[n + 1 :], *own):
                 if other in self.rivals.get(name, ()):
                     self.found.append(f"{name} and {other} have one place and are used at once")
-        for name in own if isinstance(node, For) else ():
-            buffer = self.program.buffer[name]
+        for name in own if isinstance(node, Loop) else ():
+            buffer = self.program.array[name]
             if buffer.address_bytes is not None and buffer.within not in own:
                 self.found.append(f"{name} is one place for iterations that run at once")

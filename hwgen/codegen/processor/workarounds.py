@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hwgen.codegen.processor.program import Assign, NestProgram, nodes
+from hwgen.codegen.nodes import Assign, Code, nodes
 from hwgen.spec.expression import Access, Binary, Const, Expr, Name, Unary, walk
 
 _AFFECTED = """\
@@ -24,18 +24,18 @@ _AFTER = f"""\
 #endif"""
 
 
-def around_functions(program: NestProgram) -> tuple[str, str]:
+def around_functions(program: Code) -> tuple[str, str]:
     """C text before and after the functions of a program; empty where none is needed."""
     return (_BEFORE, _AFTER) if _sums_backwards(program) else ("", "")
 
 
-def _sums_backwards(program: NestProgram) -> bool:
+def _sums_backwards(program: Code) -> bool:
     """Whether floats are added up, and anything is read in falling order of a loop.
 
     The sum and the read need not be one statement: a compiler sees through a store.
     """
     steps = [n for n in nodes(program.body) if isinstance(n, Assign)]
-    sums = any(n.op == "+=" and "float" in program.buffer[n.target.tensor].dtype for n in steps)
+    sums = any(n.op == "+=" and "float" in program.array[n.target.tensor].dtype for n in steps)
     return sums and any(
         _falls(access.indices[0])
         for n in steps

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hwgen.codegen.program import Call, calls
+from hwgen.codegen.nodes import Call, calls
 from hwgen.compilation import Compilation
 from hwgen.spec.expression import Const
 from hwgen.spec.hardware import HardwareSpec

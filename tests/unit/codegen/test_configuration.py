@@ -16,22 +16,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hwgen.codegen.configuration import configured, needed
-from hwgen.codegen.program import (
-    Barrier,
-    Call,
-    CallOperand,
-    Configure,
-    If,
-    KernelProgram,
-    Loop,
-    Node,
-)
+from hwgen.codegen.nodes import Barrier, Call, CallOperand, Configure, If, Loop, Node
+from hwgen.codegen.nodes import nodes as all_nodes
+from hwgen.codegen.program import Program
 from hwgen.model.configuration_check import configuration_problems
 from hwgen.model.trace import CallEvent, walk
 from hwgen.spec.expression import Binary, Const, Expr, Name
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware
-from hwgen.verify.edits import all_nodes
 
 SPEC = Path(__file__).parents[2] / "specs" / "row_array.yaml"
 RELAXED = settings(deadline=None, derandomize=True, max_examples=150)
@@ -78,8 +70,8 @@ def move(
     )
 
 
-def program(nodes: tuple[Node, ...]) -> KernelProgram:
-    return KernelProgram("k", "row_array", "w", (), (), (), (), (), numbered(nodes, count()))
+def program(nodes: tuple[Node, ...]) -> Program:
+    return Program("k", "row_array", "w", (), (), (), (), (), numbered(nodes, count()))
 
 
 def numbered(nodes: tuple[Node, ...], sites: Iterator[int]) -> tuple[Node, ...]:
@@ -137,7 +129,7 @@ def calls_of(values: int) -> st.SearchStrategy[Node]:
     )
 
 
-def wrong_in_trace(made: KernelProgram, hardware: HardwareSpec) -> list[int]:
+def wrong_in_trace(made: Program, hardware: HardwareSpec) -> list[int]:
     """Sites of executed calls that find another state than they need."""
     registers: dict[tuple[str, int], tuple[tuple[str, str], ...]] = {}
     wrong: list[int] = []
@@ -153,7 +145,7 @@ def wrong_in_trace(made: KernelProgram, hardware: HardwareSpec) -> list[int]:
     return wrong
 
 
-def writes(made: KernelProgram) -> list[Configure]:
+def writes(made: Program) -> list[Configure]:
     return [node for node in all_nodes(made.body) if isinstance(node, Configure)]
 
 

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hwgen import phase
-from hwgen.codegen.program import Call, KernelProgram, Node, calls
+from hwgen.codegen.nodes import Call, Node, calls, rewritten
+from hwgen.codegen.program import Program
 from hwgen.errors import HwgenError
 from hwgen.model.bound import lower_bound
 from hwgen.model.functional import run
@@ -25,7 +26,6 @@ from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload, parse_workload
 from hwgen.verify.check_program import check_program
 from hwgen.verify.data import first_difference, random_inputs
-from hwgen.verify.edits import rewritten
 from hwgen.verify.mutations import catch
 from hwgen.verify.mutations_lanes import lane_mutations
 from tests.sampling import QUICK, WHOLE
@@ -189,7 +189,7 @@ def test_all_calls_end_inside_a_block_or_none(tmp_path: Path, line: str, plain: 
     assert in_place == ({"c"} if tails == {"n": 2} else set())
 
 
-def _with_lanes(program: KernelProgram, intrinsic: str, lanes: tuple[int, ...]) -> KernelProgram:
+def _with_lanes(program: Program, intrinsic: str, lanes: tuple[int, ...]) -> Program:
     def edit(node: Node) -> tuple[Node, ...]:
         chosen = isinstance(node, Call) and node.intrinsic == intrinsic
         return (replace(node, lanes=lanes) if chosen else node,)

@@ -19,7 +19,7 @@ from hwgen.codegen.layout import dense
 from hwgen.codegen.lower.places import Place
 from hwgen.codegen.lower.program import Lowered
 from hwgen.codegen.lower.trials import Trials
-from hwgen.codegen.program import Image
+from hwgen.codegen.storages import Image
 from hwgen.errors import HwgenError, Location
 from hwgen.polyhedral.matching import Match, match, ranked_matches
 from hwgen.polyhedral.scop import Scop, build_scop

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from hwgen import HwgenError, Schedule, load_hardware, load_workload
 from hwgen.codegen.limits import check_kernel, check_nest
-from hwgen.codegen.processor.program import Assign, For, NestProgram
-from hwgen.codegen.program import Loop
+from hwgen.codegen.nodes import Assign, Code, Loop
 from hwgen.nest_pipeline import compile_nest
 from hwgen.pipeline import compile_kernel
 from hwgen.scripting import compile_script
@@ -180,19 +179,19 @@ def test_a_memory_beyond_c_is_refused(tmp_path: Path) -> None:
     assert caught.value.code == "H026"
 
 
-def wide(program: NestProgram, number: int) -> list[NestProgram]:
+def wide(program: Code, number: int) -> list[Code]:
     """The program with one number of each kind too large."""
-    (loop,) = [n for n in program.body if isinstance(n, For)]
+    (loop,) = [n for n in program.body if isinstance(n, Loop)]
     (assign,) = loop.body
     assert isinstance(assign, Assign)
     far = replace(assign, target=Access(assign.target.tensor, (Const(number),)))
     step = Binary("*", Name(loop.variable), Const(number))
     strided = replace(assign, target=Access(assign.target.tensor, (step,)))
-    first, *others = program.buffers
+    first, *others = program.arrays
     return [
-        replace(program, buffers=(replace(first, strides=(number,)), *others)),
+        replace(program, arrays=(replace(first, strides=(number,)), *others)),
         replace(program, body=(replace(loop, extent=number),)),
-        replace(program, body=(replace(loop, bound=Const(number)),)),
+        replace(program, body=(replace(loop, upper=Const(number)),)),
         *(replace(program, body=(replace(loop, body=(a,)),)) for a in (far, strided)),
     ]
 

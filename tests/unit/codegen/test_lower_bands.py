@@ -11,7 +11,7 @@ import pytest
 
 from hwgen import Schedule
 from hwgen.codegen.lower.bands import ways
-from hwgen.codegen.program import calls
+from hwgen.codegen.nodes import calls
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.tree import legality
 from hwgen.spec.expression import evaluate

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import hwgen
-from hwgen.codegen.program import Barrier, Call, Configure, Loop, Pop, Push, calls
+from hwgen.codegen.nodes import Barrier, Call, Configure, Loop, Pop, Push, calls
+from hwgen.codegen.nodes import nodes as all_nodes
 from hwgen.model.compiled import compile_model, have_compiler
 from hwgen.model.numeric import Array
 from hwgen.model.reference import run_reference
@@ -19,7 +20,6 @@ from hwgen.scripting import script_of
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware
 from hwgen.spec.workload import Workload
-from hwgen.verify.edits import all_nodes
 from hwgen.verify.examine import examine
 from hwgen.verify.mutations import catch
 from hwgen.verify.mutations_configuration import configuration_mutations

@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hwgen.codegen.hardware_loops import Part, Walk, absorb, absorb_in_parts
-from hwgen.codegen.program import Call, CallOperand, KernelProgram, Loop, Node
+from hwgen.codegen.nodes import Call, CallOperand, Loop, Node
+from hwgen.codegen.program import Program
 from hwgen.codegen.software_loops import written_out
 from hwgen.errors import HwgenError
 from hwgen.spec.expression import Const, evaluate
@@ -152,8 +153,8 @@ def test_more_loops_than_may_be_written_stay_in_the_program() -> None:
 # C loops around calls.
 
 
-def program_of(call: Call) -> KernelProgram:
-    return KernelProgram("k", "row_array", "w", (), (), (), (), (), (call,))
+def program_of(call: Call) -> Program:
+    return Program("k", "row_array", "w", (), (), (), (), (), (call,))
 
 
 def call_of(intrinsic: Intrinsic, extents: list[int], strides: list[tuple[int, ...]]) -> Call:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import hwgen
 from hwgen.codegen.lower.stream import Stream
-from hwgen.codegen.program import Pop, Push, SyncNode
+from hwgen.codegen.nodes import Pop, Push, SyncNode
 from hwgen.codegen.synchronisation import SyncSite, synchronise
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.matching import match

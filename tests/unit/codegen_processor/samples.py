@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
+from hwgen.codegen.nodes import Code
 from hwgen.codegen.processor.emit import NestSource, emit_nest
 from hwgen.codegen.processor.lower import lower_nest
-from hwgen.codegen.processor.program import NestProgram
 from hwgen.model.native import run_native
 from hwgen.model.numeric import Array
 from hwgen.model.reference import random_inputs, run_reference
@@ -48,7 +48,7 @@ def schedule(name: str, hardware: HardwareSpec, **sizes: int) -> Schedule:
     return Schedule(workload(name, **sizes), hardware)
 
 
-def program(s: Schedule) -> NestProgram:
+def program(s: Schedule) -> Code:
     return lower_nest(s.resolved, s.homes, s.hardware)
 
 

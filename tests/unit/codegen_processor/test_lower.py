@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from hwgen.codegen.nodes import If, Loop, PrefetchOf, nodes
 from hwgen.codegen.processor.emit import emit_nest
 from hwgen.codegen.processor.lower import lower_nest
-from hwgen.codegen.processor.program import For, If, PrefetchOf, nodes
 from hwgen.codegen.processor.races import findings
 from hwgen.errors import HwgenError
 from hwgen.model.compiled import have_compiler
@@ -52,7 +52,7 @@ def test_a_tail_becomes_a_bound() -> None:
     s.split("n", factor=4)
     program = samples.program(s)
     assert not any(isinstance(n, If) for n in nodes(program.body))
-    bounds = [str(n.bound) for n in nodes(program.body) if isinstance(n, For)]
+    bounds = [str(n.upper) for n in nodes(program.body) if isinstance(n, Loop)]
     assert "min(4, n_o * -4 + 7)" in bounds
     samples.check_native(s)
 
@@ -62,7 +62,7 @@ def test_a_fused_tail_stays_a_condition() -> None:
     outer, inner = s.split("n", factor=4)
     s.fuse(outer, inner)
     program = samples.program(s)
-    assert any(isinstance(n, For) and n.extent == 8 for n in nodes(program.body))
+    assert any(isinstance(n, Loop) and n.extent == 8 for n in nodes(program.body))
     samples.check_native(s)
 
 
@@ -70,8 +70,8 @@ def test_conditions_settle_outside_of_loops_that_they_do_not_name() -> None:
     s = samples.schedule("gemm", samples.cpu())
     outer, inner = s.split("m", factor=3)
     s.reorder(outer, inner, "k", "n")
-    tails = [n for n in nodes(samples.program(s).body) if isinstance(n, For) and n.extent == 3]
-    assert [str(n.bound) for n in tails] == ["min(3, m_o * -3 + 5)"]
+    tails = [n for n in nodes(samples.program(s).body) if isinstance(n, Loop) and n.extent == 3]
+    assert [str(n.upper) for n in tails] == ["min(3, m_o * -3 + 5)"]
     samples.check_native(s)
 
 
@@ -96,7 +96,7 @@ def test_a_prefetch_covers_what_comes_and_nothing_else() -> None:
     found = [n for n in nodes(samples.program(s).body) if isinstance(n, PrefetchOf)]
     assert [str(n.access) for n in found] == ["b[n * 200 + b_line1 * 64 + 400]"]
     loop = next(n for n in nodes(samples.program(s).body)
-                if isinstance(n, For) and n.variable == "b_line1")  # fmt: skip
+                if isinstance(n, Loop) and n.variable == "b_line1")  # fmt: skip
     assert loop.extent == 4  # 200 bytes in lines of 64
     guard = next(n for n in nodes(samples.program(s).body) if isinstance(n, If))
     assert str(guard.condition) == "n + 2 < 6"
@@ -128,7 +128,7 @@ def test_names_of_the_language_are_not_ours() -> None:
 def test_a_loop_and_a_buffer_of_one_name() -> None:
     s = samples.schedule("relu", samples.cpu())
     program = samples.program(s)
-    (m,) = (n for n in program.body if isinstance(n, For))
+    (m,) = (n for n in program.body if isinstance(n, Loop))
     assert samples.source(s).text.count("for (int64_t m = ") == 1
     state = replace_loop(s.resolved.root, "n", lambda x: (replace(x, name="y"),))
     renamed = map_blocks(state, lambda b: replace(b, bindings=(("m", Name("m")), ("n", Name("y")))))

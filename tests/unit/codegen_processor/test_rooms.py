@@ -9,11 +9,12 @@ from itertools import pairwise
 import pytest
 
 import hwgen
+from hwgen.codegen.nodes import Allocate, Code, Loop, Node, nodes
 from hwgen.codegen.processor.emit import emit_nest
 from hwgen.codegen.processor.lives import Life
-from hwgen.codegen.processor.program import Allocate, Buffer, For, NestProgram, Node, nodes
 from hwgen.codegen.processor.races import check, findings
 from hwgen.codegen.processor.rooms import fitted
+from hwgen.codegen.storages import Array
 from hwgen.errors import HwgenError
 from hwgen.model.compiled import have_compiler
 from hwgen.model.reference import random_inputs, run_reference
@@ -62,15 +63,15 @@ def chain(steps: int, dtype: str = "int32", length: int = 40) -> Workload:
     )
 
 
-def taken(program: NestProgram, memory: str) -> int:
+def taken(program: Code, memory: str) -> int:
     """Bytes of a memory's allocations, all of them together."""
-    own = (b for b in program.buffers if b.memory == memory)
+    own = (b for b in program.arrays if b.memory == memory)
     return sum(-(-b.bytes // 64) * 64 for b in own if not b.within)
 
 
-def apart(program: NestProgram, memory: str) -> int:
+def apart(program: Code, memory: str) -> int:
     """Bytes with an allocation for each buffer."""
-    own = (b for b in program.buffers if b.memory == memory and b.tensor)
+    own = (b for b in program.arrays if b.memory == memory and b.tensor)
     return sum(-(-b.bytes // 64) * 64 for b in own)
 
 
@@ -180,7 +181,7 @@ def test_declared_arrays_of_other_types_do_not() -> None:
     s = Schedule(workload, samples.cpu())
     for name in "abc":
         s.set_scope(name, "stack")
-    assert not any(b.within for b in samples.program(s).buffers)
+    assert not any(b.within for b in samples.program(s).arrays)
 
 
 def test_launches_share_what_lives_between_them() -> None:
@@ -198,7 +199,7 @@ def test_launches_that_share_compute_the_same() -> None:
         s.bind(block, "blockIdx.x")
         s.bind(thread, "threadIdx.x")
     program = samples.program(s)
-    assert sum(1 for b in program.buffers if b.within) == 4
+    assert sum(1 for b in program.arrays if b.within) == 4
     assert findings(program, processor(samples.gpu())) == []
     samples.check_blocks(s)
 
@@ -210,7 +211,7 @@ def test_a_blocks_memory_is_shared_by_live_range() -> None:
     for stage in ("t1", "t2", "t3", "t4", "t5", "y"):
         s.bind(s.loops(stage)[-1], "threadIdx.x")
     program = samples.program(s)
-    assert max(b.bytes + (b.address_bytes or 0) for b in program.buffers if b.memory) <= 2 * 112
+    assert max(b.bytes + (b.address_bytes or 0) for b in program.arrays if b.memory) <= 2 * 112
     assert findings(program, processor(samples.gpu())) == []
     samples.check_blocks(s)
 
@@ -228,7 +229,7 @@ def test_places_are_the_least() -> None:
 def test_one_array_of_the_kernel_is_no_place_for_iterations_that_run_at_once() -> None:
     chip = load_hardware(samples.ROOT / "tests" / "specs" / "cpu_small_calls.yaml")
     program = samples.program(in_rows(chip, "pooled"))
-    assert max(b.address_bytes or 0 for b in program.buffers) < 2 * 112
+    assert max(b.address_bytes or 0 for b in program.arrays) < 2 * 112
     machine = processor(chip)
     loops = (*machine.loops, processor(samples.cpu()).loop["parallel"])
     several = replace(chip, processor=replace(machine, loops=loops))
@@ -252,7 +253,7 @@ def test_a_buffer_in_the_place_of_one_that_lives_is_found() -> None:
     order = range(1, len(WIDTHS))
     live_together = [(f"s{n}", f"h{n}") for n in order[:-1]]
     live_together += [(f"h{n}", f"s{n + 1}") for n in order[:-1]]
-    where = {b.name: b.address_bytes for b in program.buffers}
+    where = {b.name: b.address_bytes for b in program.arrays}
     changed = {m: p for m, p in nest_mutations(program) if m.startswith(IN_PLACE)}
     for a, b in live_together:
         for one, other in ((a, b), (b, a)):
@@ -260,7 +261,7 @@ def test_a_buffer_in_the_place_of_one_that_lives_is_found() -> None:
             assert refused(wrong), (one, other)
 
 
-def refused(program: NestProgram) -> bool:
+def refused(program: Code) -> bool:
     try:
         check(program, processor(samples.cpu()), 50)
     except HwgenError as error:
@@ -275,7 +276,7 @@ def hoisted(body: tuple[Node, ...], room: str) -> tuple[Node, ...]:
         match node:
             case Allocate(name, inside) if name == room:
                 yield from (x for n in inside for x in without(n))
-            case Allocate() | For():
+            case Allocate() | Loop():
                 yield replace(node, body=tuple(x for n in node.body for x in without(n)))
             case _:
                 yield node
@@ -285,7 +286,7 @@ def hoisted(body: tuple[Node, ...], room: str) -> tuple[Node, ...]:
 
 def test_one_room_for_iterations_that_run_at_once_is_found() -> None:
     program = samples.program(in_rows(samples.cpu(), "", "parallel"))
-    room = next(b.name for b in program.buffers if not b.tensor)
+    room = next(b.name for b in program.arrays if not b.tensor)
     wrong = replace(program, body=hoisted(program.body, room))
     assert any("run at once" in f for f in findings(wrong, processor(samples.cpu())))
     serial = samples.program(in_rows(samples.cpu(), ""))
@@ -304,8 +305,8 @@ def test_one_room_for_iterations_that_run_at_once_is_found() -> None:
 )
 def test_a_place_that_cannot_be_is_found(name: str, change: dict[str, int], message: str) -> None:
     program = samples.program(Schedule(chain(4), samples.cpu()))
-    wrong = [replace(b, **change) if b.name == name else b for b in program.buffers]
-    assert message in findings(replace(program, buffers=tuple(wrong)), processor(samples.cpu()))
+    wrong = [replace(b, **change) if b.name == name else b for b in program.arrays]
+    assert message in findings(replace(program, arrays=tuple(wrong)), processor(samples.cpu()))
 
 
 def test_a_room_that_is_not_there_is_found() -> None:
@@ -322,10 +323,10 @@ def test_what_is_read_after_another_wrote_there_is_found() -> None:
 
     places = {"t1": 0, "t2": 64}
 
-    def moved(b: Buffer) -> Buffer:
+    def moved(b: Array) -> Array:
         return replace(b, address_bytes=places.get(b.name, b.address_bytes))
 
-    wrong = replace(program, buffers=tuple(map(moved, program.buffers)))
+    wrong = replace(program, arrays=tuple(map(moved, program.arrays)))
     found = findings(wrong, processor(samples.cpu()))
     assert "t1 is read where nothing was written" in found
     assert "t1 and t2 have one place and are used at once" in found

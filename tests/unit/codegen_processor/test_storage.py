@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from hwgen.codegen.nodes import Allocate
 from hwgen.codegen.processor.lower import lower_nest
 from hwgen.codegen.processor.pools import plan
-from hwgen.codegen.processor.program import Allocate, Buffer
 from hwgen.codegen.processor.storage import aligned
+from hwgen.codegen.storages import Array
 from hwgen.errors import HwgenError
 from hwgen.model.compiled import have_compiler
 from hwgen.polyhedral.tree.loop_tree import Storage
@@ -20,8 +21,8 @@ from tests.unit.codegen_processor import samples
 needs_compiler = pytest.mark.skipif(not have_compiler(), reason="no C compiler")
 
 
-def buffer(s: Schedule, name: str) -> Buffer:
-    return samples.program(s).buffer[name]
+def buffer(s: Schedule, name: str) -> Array:
+    return samples.program(s).array[name]
 
 
 def code(call: object) -> str:
@@ -119,15 +120,15 @@ def test_a_stack_has_an_end() -> None:
     assert "262144 bytes" in str(caught.value)
 
 
-def shared(name: str, elements: int, **more: int) -> Buffer:
-    made = Buffer(name, name, "int32", "intermediate", "shared", (elements,), (1,))
+def shared(name: str, elements: int, **more: int) -> Array:
+    made = Array(name, name, "int32", "intermediate", "shared", (elements,), (1,))
     return replace(made, bank=more.get("bank"), address_bytes=more.get("address"))
 
 
-def addresses(chip: HardwareSpec, *scopes: tuple[Buffer, ...]) -> dict[str, int | None]:
+def addresses(chip: HardwareSpec, *scopes: tuple[Array, ...]) -> dict[str, int | None]:
     """Each scope's buffers are inside one another, scopes follow one another."""
     body: list[Allocate] = []
-    found: dict[str, Buffer] = {}
+    found: dict[str, Array] = {}
     for scope in scopes:
         inner: tuple[Allocate, ...] = ()
         for made in reversed(scope):

@@ -11,24 +11,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hwgen.codegen.nodes import (
+    Code,
+    If,
+    Launch,
+    Loop,
+    Node,
+    ThreadBarrier,
+    nodes,
+    with_inner,
+)
 from hwgen.codegen.processor.emit import emit_nest
 from hwgen.codegen.processor.lower import lower_nest
-from hwgen.codegen.processor.program import (
-    Allocate,
-    Barrier,
-    For,
-    If,
-    Keep,
-    Launch,
-    NestProgram,
-    Node,
-    nodes,
-)
 from hwgen.codegen.processor.races import findings
 from hwgen.errors import HwgenError
 from hwgen.model.reference import random_inputs, run_reference
 from hwgen.polyhedral.tree.edit import replace_loop
-from hwgen.polyhedral.tree.loop_tree import Loop
+from hwgen.polyhedral.tree.loop_tree import Loop as TreeLoop
 from hwgen.schedule import Schedule
 from tests.shim.cuda import device
 from tests.unit.codegen_processor import samples
@@ -56,7 +55,7 @@ def tiled() -> Schedule:
     return s
 
 
-def races(s: Schedule, program: NestProgram | None = None) -> list[str]:
+def races(s: Schedule, program: Code | None = None) -> list[str]:
     processor = samples.gpu().processor
     assert processor is not None
     return findings(program or samples.program(s), processor)
@@ -75,29 +74,27 @@ def test_staged_tiles() -> None:
     s = tiled()
     program = samples.program(s)
     assert races(s) == []
-    waits = [n for n in nodes(program.body) if isinstance(n, Barrier)]
+    waits = [n for n in nodes(program.body) if isinstance(n, ThreadBarrier)]
     # Before the tiles are read, and before they are overwritten: no fewer do.
     assert len(waits) == 2
     text = samples.check_blocks(s).text
     assert "<<<dim3(2, 3, 1), dim3(8, 8, 1)>>>" in text
 
 
-def removed(program: NestProgram) -> Iterator[NestProgram]:
+def removed(program: Code) -> Iterator[Code]:
     """The program without one of its barriers, for each of them."""
-    count = sum(isinstance(n, Barrier) for n in nodes(program.body))
+    count = sum(isinstance(n, ThreadBarrier) for n in nodes(program.body))
 
     def without(body: tuple[Node, ...], left: list[int]) -> tuple[Node, ...]:
         result: list[Node] = []
         for node in body:
             match node:
-                case Barrier():
+                case ThreadBarrier():
                     left[0] -= 1
                     if left[0] != -1:
                         result.append(node)
-                case For() | If() | Allocate() | Keep() | Launch():
-                    result.append(replace(node, body=without(node.body, left)))
                 case _:
-                    result.append(node)
+                    result.append(with_inner(node, lambda inside: without(inside, left)))
         return tuple(result)
 
     for n in range(count):
@@ -128,12 +125,10 @@ def test_a_barrier_in_divergent_code_is_seen() -> None:
         result: list[Node] = []
         for node in body:
             match node:
-                case Barrier():
+                case ThreadBarrier():
                     result.append(If(first.condition, (node,)))
-                case For() | If() | Allocate() | Keep() | Launch():
-                    result.append(replace(node, body=guarded(node.body)))
                 case _:
-                    result.append(node)
+                    result.append(with_inner(node, guarded))
         return tuple(result)
 
     wrong = replace(program, body=guarded(program.body))
@@ -179,7 +174,7 @@ def test_a_loop_around_blocks_stays_on_the_host() -> None:
     s.bind("m", "blockIdx.x")
     s.bind("n", "threadIdx.x")
     program = samples.program(s)
-    hosted = [n for n in nodes(program.body) if isinstance(n, For) and n.variable == "k"]
+    hosted = [n for n in nodes(program.body) if isinstance(n, Loop) and n.variable == "k"]
     assert any(isinstance(n, Launch) for n in hosted[0].body)
     assert races(s) == []
     assert "int64_t k)" in samples.check_blocks(s).text
@@ -227,10 +222,10 @@ def test_blocks_do_not_wait_for_each_other() -> None:
     s = samples.schedule("gemm", samples.gpu())
     state = s.resolved
     (sums, last) = state.root
-    assert isinstance(sums, Loop)
-    assert isinstance(last, Loop)
+    assert isinstance(sums, TreeLoop)
+    assert isinstance(last, TreeLoop)
     apart = tuple(replace(x, kind="blockIdx.x") for x in (sums, last))
-    outer = Loop("both", 2, apart, "blockIdx.y")
+    outer = TreeLoop("both", 2, apart, "blockIdx.y")
     with pytest.raises(HwgenError) as caught:
         lower_nest(replace(state, root=(outer,)), s.homes, samples.gpu())
     assert caught.value.code == "H624"

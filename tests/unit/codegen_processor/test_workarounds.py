@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import hwgen
-from hwgen.codegen.processor.program import Assign, nodes
+from hwgen.codegen.nodes import Assign, nodes
 from hwgen.codegen.processor.workarounds import around_functions
 from hwgen.folders import FOLDER_VARIABLE
 from hwgen.model.c_compiler import have_compiler

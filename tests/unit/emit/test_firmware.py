@@ -12,7 +12,7 @@ import hwgen
 from hwgen.codegen.emit_c import emit, emit_firmware
 from hwgen.codegen.firmware_build import Argument, Part, cmake_file, example, makefile
 from hwgen.codegen.image_identity import layout_number, layout_text
-from hwgen.codegen.program import Image
+from hwgen.codegen.storages import Image
 from hwgen.codegen.vendor_stub import stub, vendor_headers
 from hwgen.errors import HwgenError
 from hwgen.model.compiled import have_compiler

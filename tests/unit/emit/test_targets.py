@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 
 from hwgen.codegen.emit_c import CSource, emit
 from hwgen.codegen.emit_model import CODES
-from hwgen.codegen.program import Call, Image, KernelLoop, KernelProgram, Node, Signal
+from hwgen.codegen.nodes import Call, Node, Signal
+from hwgen.codegen.program import KernelLoop, Program
+from hwgen.codegen.storages import Image
 from hwgen.errors import HwgenError
 from hwgen.model.compiled import compile_model, have_compiler
 from hwgen.spec.expression import Binary, BinaryOp, Cast, Const, Expr, Name, evaluate
@@ -120,7 +122,7 @@ def test_packing_widens_and_fills(fill: int, tmp_path: Path) -> None:
     )
 
 
-def _in_place(program: KernelProgram, *names: str) -> KernelProgram:
+def _in_place(program: Program, *names: str) -> Program:
     images = tuple(replace(i, in_place=i.name in names) for i in program.images)
     return replace(program, images=images)
 
@@ -199,7 +201,7 @@ def test_a_constant_in_place_and_packed(tmp_path: Path) -> None:
     np.testing.assert_array_equal(compile_model(source).run({"w": w, "wv": wv})["y"], expected)
 
 
-def _arithmetic(*loads: Call) -> tuple[KernelProgram, Workload]:
+def _arithmetic(*loads: Call) -> tuple[Program, Workload]:
     """Loads, then operations whose operands overlap, then everything stored."""
     images = (
         Image("x_image", "x", "input", "float32", (2,), (8,), (FLAT,), 0.0),
@@ -255,11 +257,11 @@ def test_every_entry_of_an_operand_must_be_written() -> None:
 # --- the model's checks ---
 
 
-def _tokens_lost() -> tuple[KernelProgram, Workload]:
+def _tokens_lost() -> tuple[Program, Workload]:
     return _changed(MUTATIONS["dropped push"])
 
 
-def _changed(change: Change) -> tuple[KernelProgram, Workload]:
+def _changed(change: Change) -> tuple[Program, Workload]:
     program = samples.tiled_gemm_requant(48, 80, 32)
     mutant = replace(program, body=edit(program.body, change))
     assert mutant.body != program.body
@@ -283,7 +285,7 @@ def _at(operand: int, address: Expr | int) -> Callable[[Call], Call]:
     return change
 
 
-def _too_soon() -> tuple[KernelProgram, Workload]:
+def _too_soon() -> tuple[Program, Workload]:
     program = samples.tiled_gemm_requant(48, 80, 32)
     kernels = tuple(
         replace(k, loops=(KernelLoop(2, (0, 0)), KernelLoop(1, (0, 0)))) if k.intrinsic == "max_imm"
@@ -293,14 +295,14 @@ def _too_soon() -> tuple[KernelProgram, Workload]:
     return replace(program, kernels=kernels), samples.gemm_requant_workload(48, 80, 32)
 
 
-def _flag_too_high() -> tuple[KernelProgram, Workload]:
+def _flag_too_high() -> tuple[Program, Workload]:
     """A flag that is signalled twice before anyone waits for it."""
     twice = (Signal("load", "compute", 0, 1), Signal("load", "compute", 0, 1))
     program = samples.tiled_gemm_requant(48, 80, 32)
     return replace(program, body=twice), samples.gemm_requant_workload(48, 80, 32)
 
 
-def _with_events(program: KernelProgram) -> HardwareSpec:
+def _with_events(program: Program) -> HardwareSpec:
     """The sample's chip, with flags where the program uses them."""
     flags = any(isinstance(n, Signal) for n in program.body)
     kind = Events((("load", "compute"),), 1, False, 1, "", "", 0, 0)
@@ -308,7 +310,7 @@ def _with_events(program: KernelProgram) -> HardwareSpec:
     return replace(chip, synchronization=kind, completion=None) if flags else chip
 
 
-FAULTS: dict[str, tuple[int, Callable[[], tuple[KernelProgram, Workload]]]] = {
+FAULTS: dict[str, tuple[int, Callable[[], tuple[Program, Workload]]]] = {
     "long extent": (
         2,
         lambda: _changed(_on("load_inp", lambda c: replace(c, extents=(Const(1), Const(70_000))))),

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 from math import prod
 
-from hwgen.codegen.program import Buffer, Call, CallOperand, Image, KernelProgram, Loop, Node
+from hwgen.codegen.nodes import Call, CallOperand, Loop, Node
+from hwgen.codegen.program import Program
+from hwgen.codegen.storages import Buffer, Image
 from hwgen.errors import Location
 from hwgen.spec.expression import Access, Assign, Binary, Const, Expr, Name, UpdateOp
 from hwgen.spec.expression import Call as Function
@@ -163,15 +165,15 @@ def call(
 LOCAL = Buffer("row", "local", "x", 0, 1, 64)
 
 
-def program(body: tuple[Node, ...], *images: Image) -> KernelProgram:
+def program(body: tuple[Node, ...], *images: Image) -> Program:
     inputs = tuple(dict.fromkeys(i.tensor for i in images if i.role == "input"))
     outputs = tuple(dict.fromkeys(i.tensor for i in images if i.role == "output"))
-    return KernelProgram("toy_kernel", "toy", "toy", inputs, outputs, images, (LOCAL,), (), body)
+    return Program("toy_kernel", "toy", "toy", inputs, outputs, images, (LOCAL,), (), body)
 
 
 def copying(
     shape: tuple[int, ...], outer: tuple[int, ...], index: tuple[Expr, ...]
-) -> tuple[KernelProgram, Workload]:
+) -> tuple[Program, Workload]:
     """y = x, both through images of the same layout."""
     lanes = (WIDTH,)
     images = (

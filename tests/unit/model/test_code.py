@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from hwgen.codegen.nodes import Code, CombineAcrossThreads, Launch, nodes
 from hwgen.codegen.processor.lower import lower_nest
-from hwgen.codegen.processor.program import CombineAcrossThreads, Launch, NestProgram, nodes
 from hwgen.errors import HwgenError
 from hwgen.model import code
 from hwgen.model.code import CodeRun, run_code
@@ -38,7 +38,7 @@ SUMS = make_workload(
 )
 
 
-def tiles() -> NestProgram:
+def tiles() -> Code:
     """Rows of the first statement computed in tiles of the second, the last of them short."""
     s = Schedule(TWO, CPU)
     outer, _ = s.split(s.loops("y")[0], factor=4)
@@ -47,7 +47,7 @@ def tiles() -> NestProgram:
     return lower_nest(s.resolved, s.homes, CPU)
 
 
-def on_threads() -> NestProgram:
+def on_threads() -> Code:
     """The same tile in a memory that the threads of a block share, with a barrier between."""
     s = Schedule(TWO, CUDA)
     outer, inner = s.split(s.loops("y")[0], factor=4)
@@ -59,7 +59,7 @@ def on_threads() -> NestProgram:
     return lower_nest(s.resolved, s.homes, CUDA)
 
 
-def combined() -> NestProgram:
+def combined() -> Code:
     """A sum over threads: in each block of rows the threads of a row put their parts together."""
     s = Schedule(SUMS, CUDA)
     _, k = s.split("k", factor=16)
@@ -71,7 +71,7 @@ def combined() -> NestProgram:
 PROGRAMS = [(tiles, TWO, CPU), (on_threads, TWO, CUDA), (combined, SUMS, CUDA)]
 
 
-def ran(program: NestProgram, chip: HardwareSpec, workload: Workload) -> CodeRun:
+def ran(program: Code, chip: HardwareSpec, workload: Workload) -> CodeRun:
     assert chip.processor is not None
     return run_code(program, chip.processor, random_inputs(workload, 0))
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hwgen.codegen.program import Call
+from hwgen.codegen.nodes import Call
 from hwgen.errors import HwgenError
 from hwgen.model import execution
 from hwgen.model.functional import run

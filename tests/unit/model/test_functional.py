@@ -8,14 +8,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hwgen.codegen.program import Call, KernelLoop, KernelProgram, MicroKernelDef, Node
+from hwgen.codegen.nodes import Call, Node, rewritten
+from hwgen.codegen.program import KernelLoop, MicroKernelDef, Program
 from hwgen.errors import HwgenError
 from hwgen.model.functional import run
 from hwgen.model.images import pack
 from hwgen.model.numeric import Array
 from hwgen.model.reference import random_inputs, run_reference
 from hwgen.spec.expression import Binary, Const, Name, add
-from hwgen.verify.edits import rewritten, with_kernel, with_operand, with_stride
+from hwgen.verify.edits import with_kernel, with_operand, with_stride
 from tests.samples import (
     chip,
     gemm_requant_workload,
@@ -99,10 +100,10 @@ def test_a_narrower_tensor_may_fill_a_wider_image() -> None:
 
 # One defect for each check.
 
-Defect = Callable[[KernelProgram], KernelProgram]
+Defect = Callable[[Program], Program]
 
 
-def edit_site(program: KernelProgram, site: int, change: Callable[[Call], Call]) -> KernelProgram:
+def edit_site(program: Program, site: int, change: Callable[[Call], Call]) -> Program:
     def edit(node: Node) -> tuple[Node, ...]:
         return (change(node),) if isinstance(node, Call) and node.site == site else (node,)
 
@@ -146,7 +147,7 @@ def kernel_edit(name: str, change: Callable[[MicroKernelDef], MicroKernelDef]) -
 
 
 def immediate(site: int, kernel: str, value: int) -> Defect:
-    def change(program: KernelProgram) -> KernelProgram:
+    def change(program: Program) -> Program:
         stated = (("imm", value),)
         program = with_kernel(program, replace(program.kernel[kernel], immediates=stated))
         return edit_site(program, site, lambda call: replace(call, immediates=stated))
@@ -154,7 +155,7 @@ def immediate(site: int, kernel: str, value: int) -> Defect:
     return change
 
 
-def single_row_add(program: KernelProgram) -> KernelProgram:
+def single_row_add(program: Program) -> Program:
     """The bias added over one column block, column by column: consecutive writes to one entry."""
     loops = (KernelLoop(64, (8, 0)), KernelLoop(8, (0, 0)))
     program = with_kernel(program, replace(program.kernel["bias_tile"], loops=loops))

@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 import pytest
 
-from hwgen.codegen.program import Image
+from hwgen.codegen.storages import Image
 from hwgen.errors import HwgenError
 from hwgen.model import images
 from hwgen.model.images import pack, unpack

@@ -7,16 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from hwgen.codegen.program import (
-    Call,
-    If,
-    KernelProgram,
-    Loop,
-    Node,
-    Pop,
-    Push,
-    Sync,
-)
+from hwgen.codegen.nodes import Call, If, Loop, Node, Pop, Push, Sync
+from hwgen.codegen.program import Program
 from hwgen.errors import HwgenError
 from hwgen.model import trace
 from hwgen.model.trace import CallEvent, Event, walk
@@ -68,7 +60,7 @@ PROGRAMS = [load_bound_gemm(), tiled_gemm_requant(256, 256, 64), tiled_gemm_requ
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.name)
 @pytest.mark.parametrize("block", [1, 7, 40, 1 << 15])
 def test_events_are_those_of_a_plain_interpreter(
-    program: KernelProgram, block: int, monkeypatch: pytest.MonkeyPatch
+    program: Program, block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trace, "BLOCK_EVENTS", block)
     assert [key(e) for e in walk(program)] == list(interpret(program.body, {}))

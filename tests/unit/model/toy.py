@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from hwgen.codegen.program import Buffer, Call, CallOperand, Image, KernelProgram, Node
+from hwgen.codegen.nodes import Call, CallOperand, Node
+from hwgen.codegen.program import Program
+from hwgen.codegen.storages import Buffer, Image
 from hwgen.errors import Location
 from hwgen.spec.expression import Const, Name
 from hwgen.spec.grammar import parse_assign
@@ -127,12 +129,12 @@ def call(
     )
 
 
-def program(*nodes: Node, dtype: str = "int32") -> KernelProgram:
+def program(*nodes: Node, dtype: str = "int32") -> Program:
     """Load the whole memory from x, run the nodes, store the whole memory to y."""
     image = Image("x_image", "x", "input", dtype, (ENTRIES,), (LANES,), (Name("p0"), Name("p1")), 0)
     whole = {"dst": ("all", 0, (1,)), "src": ("x_image", 0, (1,))}
     back = {"dst": ("y_image", 0, (1,)), "src": ("all", 0, (1,))}
-    return KernelProgram(
+    return Program(
         "one_call",
         "toy",
         "none",

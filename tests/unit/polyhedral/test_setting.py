@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 
 import hwgen
-from hwgen.codegen.program import calls
+from hwgen.codegen.nodes import calls
 from hwgen.model.reference import random_inputs
 from hwgen.spec.load import parse_hardware
 from hwgen.spec.source import read_document

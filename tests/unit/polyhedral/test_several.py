@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 from hwgen.codegen.emit_c import emit
-from hwgen.codegen.program import Buffer, Call, CallOperand, Image, KernelProgram, calls
+from hwgen.codegen.nodes import Call, CallOperand, calls
+from hwgen.codegen.program import Program
+from hwgen.codegen.storages import Buffer, Image
 from hwgen.errors import HwgenError
 from hwgen.model.compiled import compile_model, have_compiler
 from hwgen.model.functional import run
@@ -143,7 +145,7 @@ def _call(site: int, name: str, given: dict[str, tuple[str, int, int]], extent: 
     return Call(site, name, "core", operands, (Const(extent),), ())
 
 
-def _program(body: list[Call]) -> KernelProgram:
+def _program(body: list[Call]) -> Program:
     """All of both memories from inputs, the calls, all of both memories to outputs."""
     images = tuple(
         _image(t, role, dtype, ENTRIES[m])
@@ -162,7 +164,7 @@ def _program(body: list[Call]) -> KernelProgram:
         _call(98, "store", {"dst": ("y_image", 0, 1), "src": vec}, 64),
         _call(99, "store_acc", {"dst": ("z_image", 0, 1), "src": acc}, 32),
     ]
-    return KernelProgram(
+    return Program(
         "several", "several", "w", ("x", "s"), ("y", "z"), images, buffers, (), (*into, *body, *out)
     )
 
@@ -245,7 +247,7 @@ def test_entries_past_the_iterators_are_read() -> None:
     given = {"dst": ("acc", 0, 1), "src": ("vec", 10, 1)}
     part = _call(0, "load", {"dst": ("vec", 0, 1), "src": ("x_image", 0, 1)}, 12)
     short = _program([_call(2, "weigh", given, 1)])
-    short = KernelProgram(
+    short = Program(
         short.name, short.hardware, short.workload, short.inputs, short.outputs, short.images,
         short.buffers, (), (part, *short.body[1:]),
     )  # fmt: skip

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hwgen.codegen.program import Code, calls
+from hwgen.codegen.nodes import Code, calls
 from hwgen.nest_pipeline import compile_nest
 from hwgen.pipeline import compile_kernel
 from hwgen.report.source_lines import BEGIN, END, c_source, nest_source, script_source, unmarked

@@ -2,20 +2,9 @@
 
 from __future__ import annotations
 
-from hwgen.codegen.program import (
-    Buffer,
-    Call,
-    CallOperand,
-    If,
-    Image,
-    KernelLoop,
-    KernelProgram,
-    Loop,
-    MicroKernelDef,
-    Node,
-    Pop,
-    Push,
-)
+from hwgen.codegen.nodes import Call, CallOperand, If, Loop, Node, Pop, Push
+from hwgen.codegen.program import KernelLoop, MicroKernelDef, Program
+from hwgen.codegen.storages import Buffer, Image
 from hwgen.spec.expression import Binary, Const, Expr, Name, add, multiply
 from hwgen.spec.expression import Call as Function
 
@@ -59,7 +48,7 @@ def gemm_nest(
     bias: bool = True,
     slots: int = 2,
     tail_rows: int = 0,
-) -> KernelProgram:
+) -> Program:
     """GEMM over `tiles` (rows, columns, depth) of `tile` (rows, column blocks, depth blocks).
 
     Inputs and sums have `slots` slots. Every row of tiles whose last has only `tail_rows` rows
@@ -163,7 +152,7 @@ def gemm_nest(
     ]
     if bias:
         images.insert(2, image("bias", "int32", (width,), (1, BLOCK)))
-    return KernelProgram(
+    return Program(
         "nest", "vta", "gemm", ("a", "b"), ("c",), tuple(images),
         (
             Buffer("a_local", "inp", "a", 0, slots, a_slot),

@@ -9,7 +9,9 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hwgen.codegen.program import Buffer, Call, KernelProgram, calls
+from hwgen.codegen.nodes import Call, calls, rewritten
+from hwgen.codegen.program import Program
+from hwgen.codegen.storages import Buffer
 from hwgen.model.banks import bank_ports
 from hwgen.model.periodicity import Watched, zones
 from hwgen.model.timing import TimingResult, estimate_cycles, simulate_timing
@@ -19,7 +21,6 @@ from hwgen.report.recording import RecordedCall, record
 from hwgen.spec.expression import Binary, Const, Name, add, multiply
 from hwgen.spec.hardware import Banks, HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload
-from hwgen.verify.edits import rewritten
 from tests.sampling import QUICK, examples
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -43,7 +44,7 @@ def with_banks(hardware: HardwareSpec, banks: dict[str, Banks]) -> HardwareSpec:
     return replace(hardware, memories=memories)
 
 
-def program(sizes: tuple[int, int, int], tiles: tuple[int, int, int]) -> KernelProgram:
+def program(sizes: tuple[int, int, int], tiles: tuple[int, int, int]) -> Program:
     """The program of `tiled_kernel`."""
     return tiled_kernel(sizes, tiles).program
 
@@ -75,7 +76,7 @@ def tiled_kernel(sizes: tuple[int, int, int], tiles: tuple[int, int, int]) -> Co
 Port = tuple[str, int, str]
 
 
-def held(call: RecordedCall, made: KernelProgram, hardware: HardwareSpec) -> Iterator[Port]:
+def held(call: RecordedCall, made: Program, hardware: HardwareSpec) -> Iterator[Port]:
     """Ports that a call holds, from the addresses that it was recorded with."""
     seen: set[Port] = set()
     for touched in call.touched:
@@ -90,7 +91,7 @@ def held(call: RecordedCall, made: KernelProgram, hardware: HardwareSpec) -> Ite
     yield from sorted(seen)
 
 
-def judge(made: KernelProgram, hardware: HardwareSpec) -> TimingResult:
+def judge(made: Program, hardware: HardwareSpec) -> TimingResult:
     """Every start is late enough for its ports, no call waited without need, and all that was
     waited is in the conflicts; an independent walk over the recorded calls."""
     timing = simulate_timing(made, hardware)
@@ -119,7 +120,7 @@ def judge(made: KernelProgram, hardware: HardwareSpec) -> TimingResult:
     return timing
 
 
-def agree(made: KernelProgram, hardware: HardwareSpec) -> None:
+def agree(made: Program, hardware: HardwareSpec) -> None:
     """Skipping repetitions changes nothing, conflicts included."""
     full, quick = simulate_timing(made, hardware), estimate_cycles(made, hardware)
     assert quick.calls == full.calls

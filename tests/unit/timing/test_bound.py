@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hwgen.codegen.program import KernelProgram, Push
+from hwgen.codegen.nodes import Push
+from hwgen.codegen.program import Program
 from hwgen.model import counting
 from hwgen.model.bound import lower_bound, write_bound
 from hwgen.model.bus import split_access, write_cycles
@@ -41,7 +42,7 @@ def test_tails_and_partial_bursts() -> None:
     assert bound["unit load"] == 9 * 2 + 32
 
 
-def touched(program: KernelProgram, name: str, span: int = 1) -> tuple[int, int]:
+def touched(program: Program, name: str, span: int = 1) -> tuple[int, int]:
     """Entries of an image touched, `span` at once: by the closed form, and by walking every
     call."""
     accesses = [

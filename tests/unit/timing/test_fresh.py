@@ -7,8 +7,10 @@ from typing import Any, cast
 
 import pytest
 
-from hwgen.codegen.program import Buffer, Call, CallOperand, KernelProgram
+from hwgen.codegen.nodes import Call, CallOperand
+from hwgen.codegen.program import Program
 from hwgen.codegen.software_loops import written_out
+from hwgen.codegen.storages import Buffer
 from hwgen.model.timing import estimate_cycles, simulate_timing
 from hwgen.pipeline import compile_kernel
 from hwgen.spec.expression import Const, Expr
@@ -24,13 +26,13 @@ HELD, LEAST = 8, 6
 """Cycles of a block of weights, and of issuing a call."""
 
 
-def _program(*calls: Call) -> KernelProgram:
+def _program(*calls: Call) -> Program:
     buffers = (
         Buffer("sums", "sums", "c", 0, 1, 100),
         Buffer("rows", "rows", "a", 0, 1, 100),
         Buffer("weights", "weights", "b", 0, 1, 100),
     )
-    return KernelProgram("k", CHIP.name, "w", (), (), (), buffers, (), calls)
+    return Program("k", CHIP.name, "w", (), (), (), buffers, (), calls)
 
 
 def _multiply(rows: int, fresh: Expr | None, extents: tuple[int, ...] = (1,) * LOOPS) -> Call:
@@ -58,7 +60,7 @@ def _waiting() -> HardwareSpec:
 WAITING = _waiting()
 
 
-def _busy(program: KernelProgram, chip: HardwareSpec = CHIP) -> int:
+def _busy(program: Program, chip: HardwareSpec = CHIP) -> int:
     simulated = simulate_timing(program, chip).unit("array").busy
     assert estimate_cycles(program, chip).unit("array").busy == simulated
     return simulated

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hwgen.codegen.program import Call, If, KernelProgram, Loop, Node, Pop, Push
+from hwgen.codegen.nodes import Call, If, Loop, Node, Pop, Push
+from hwgen.codegen.program import Program
 from hwgen.model.periodicity import Watched, zones
 from hwgen.model.timing import estimate_cycles, simulate_timing
 from hwgen.pipeline import compile_kernel
@@ -37,7 +38,7 @@ LENGTH = 88
 """Elements per load; the loops' addresses repeat modulo a burst boundary after 128 and more."""
 
 
-def rows_of_products(rows: int, columns: int, height: int = 8) -> KernelProgram:
+def rows_of_products(rows: int, columns: int, height: int = 8) -> Program:
     """Loads, products of them and stores in tiles, each row `columns * LENGTH + 1` elements."""
     i, j = Name("i"), Name("j")
     width = columns * LENGTH + 1
@@ -68,8 +69,8 @@ def rows_of_products(rows: int, columns: int, height: int = 8) -> KernelProgram:
     )
 
 
-def small_npu_program(*body: Node) -> KernelProgram:
-    return KernelProgram("p", "npu_shared_buffer", "w", ("a",), ("c",), (), (), (), body)
+def small_npu_program(*body: Node) -> Program:
+    return Program("p", "npu_shared_buffer", "w", ("a",), ("c",), (), (), (), body)
 
 
 def npu() -> HardwareSpec:

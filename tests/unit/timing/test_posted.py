@@ -15,7 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hwgen.codegen.program import Call, Image, KernelProgram, Loop, Node, Pop, Push
+from hwgen.codegen.nodes import Call, Loop, Node, Pop, Push
+from hwgen.codegen.program import Program
+from hwgen.codegen.storages import Image
 from hwgen.compilation import Compilation
 from hwgen.errors import HwgenError
 from hwgen.model.bound import lower_bound, posted_bound, write_bound
@@ -58,9 +60,9 @@ def load(source: str) -> Call:
     )  # fmt: skip
 
 
-def program(*body: Node) -> KernelProgram:
+def program(*body: Node) -> Program:
     images: tuple[Image, ...] = tuple(image(n, "int8", (4096,), (1, 16)) for n in "ac")
-    return KernelProgram("p", "vta", "w", ("a",), ("c",), images, (), (), body)
+    return Program("p", "vta", "w", ("a",), ("c",), images, (), (), body)
 
 
 def run(body: tuple[Node, ...], bursts: int) -> tuple[TimingResult, dict[str, list[TimelineEntry]]]:

@@ -7,16 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hwgen.codegen.program import (
-    Call,
-    KernelLoop,
-    KernelProgram,
-    Loop,
-    MicroKernelDef,
-    Node,
-    Pop,
-    Push,
-)
+from hwgen.codegen.nodes import Call, Loop, Node, Pop, Push
+from hwgen.codegen.program import KernelLoop, MicroKernelDef, Program
 from hwgen.errors import HwgenError
 from hwgen.model.timing import TimelineEntry, TimingResult, estimate_cycles, simulate_timing
 from hwgen.pipeline import compile_kernel
@@ -81,14 +73,14 @@ def store(entries: int, at: int = 0) -> Call:
     )  # fmt: skip
 
 
-def program(*body: Node, kernels: tuple[MicroKernelDef, ...] = ()) -> KernelProgram:
+def program(*body: Node, kernels: tuple[MicroKernelDef, ...] = ()) -> Program:
     images = (
         image("a", "int8", (4096,), (1, 16)),
         image("b", "int8", (4096,), (16, 16)),
         image("bias", "int32", (4096,), (1, 16)),
         image("c", "int8", (4096,), (1, 16)),
     )
-    return KernelProgram("p", "vta", "w", ("a",), ("c",), images, (), kernels, body)
+    return Program("p", "vta", "w", ("a",), ("c",), images, (), kernels, body)
 
 
 def entries(result: TimingResult, name: str) -> list[TimelineEntry]:
@@ -96,7 +88,7 @@ def entries(result: TimingResult, name: str) -> list[TimelineEntry]:
     return [e for e in result.timeline if e.name == name]
 
 
-def run(p: KernelProgram, hardware: HardwareSpec | None = None) -> TimingResult:
+def run(p: Program, hardware: HardwareSpec | None = None) -> TimingResult:
     return simulate_timing(p, hardware or chip(), timeline=True)
 
 
@@ -226,7 +218,7 @@ def test_a_load_of_higher_priority_takes_the_beats_of_an_accumulator_load() -> N
     assert slow.end - slow.start == 5 + 20 + total - 1
 
 
-def straightforward() -> KernelProgram:
+def straightforward() -> Program:
     """256 x 256 x 256 with bias and requantisation, two halves of 128 rows, nothing overlapped."""
     gemm = MicroKernelDef(
         "gemm", "gemm", (KernelLoop(128, (16, 16, 0)), KernelLoop(16, (0, 1, 1))),
@@ -267,7 +259,7 @@ def test_a_program_that_was_measured() -> None:
     assert run(straightforward(), slow_chip()).cycles == 187_872
 
 
-def single_buffered() -> KernelProgram:
+def single_buffered() -> Program:
     """1 x 256 x 256, one block of the depth at a time in one slot."""
     reset = MicroKernelDef("reset", "reset", (KernelLoop(16, (1,)),), (), ((0,),), ())
     gemm = MicroKernelDef("gemm", "gemm", (KernelLoop(16, (1, 0, 1)),), (), ((0, 0, 0),), ())

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hwgen.codegen.program import Call, KernelLoop, KernelProgram, Loop, MicroKernelDef
+from hwgen.codegen.nodes import Call, Loop
+from hwgen.codegen.program import KernelLoop, MicroKernelDef, Program
 from hwgen.model.costs import CycleCosts
 from hwgen.model.stream import Stream
 from hwgen.model.timing import FULL_OPERATIONS, Machine, estimate_cycles, simulate_timing
@@ -29,7 +30,7 @@ SHAPES = [
 ]
 
 
-def repeated(program: KernelProgram) -> tuple[Machine, Stream]:
+def repeated(program: Program) -> tuple[Machine, Stream]:
     """A run that skips every repetition it finds, with the chip's own queues."""
     machine = Machine(chip())
     stream = Stream(program, chip(), CycleCosts(program, chip()), machine, skip=True)
@@ -38,7 +39,7 @@ def repeated(program: KernelProgram) -> tuple[Machine, Stream]:
 
 
 @pytest.mark.parametrize("program", SHAPES, ids=range(len(SHAPES)))
-def test_skipping_repetitions_changes_nothing(program: KernelProgram) -> None:
+def test_skipping_repetitions_changes_nothing(program: Program) -> None:
     machine, stream = repeated(program)
     skipped, full = machine.result(stream), simulate_timing(program, chip())
     assert skipped.cycles == full.cycles
@@ -48,7 +49,7 @@ def test_skipping_repetitions_changes_nothing(program: KernelProgram) -> None:
 
 
 @pytest.mark.parametrize("program", SHAPES, ids=range(len(SHAPES)))
-def test_estimate_agrees_with_simulation(program: KernelProgram) -> None:
+def test_estimate_agrees_with_simulation(program: Program) -> None:
     estimate, full = estimate_cycles(program, chip()), simulate_timing(program, chip())
     assert abs(estimate.cycles - full.cycles) <= 0.005 * full.cycles
     assert estimate.calls == full.calls
@@ -95,7 +96,7 @@ def test_iterations_that_never_repeat_are_estimated_at_their_mean_rate() -> None
         "k", "reset", (KernelLoop(64, (1,)),), (), tuple((i % 1024,) for i in range(count)), ()
     )
     call = Call(0, "reset", "compute", (), (), (), "k", Binary("+", Name("t"), Const(0)))
-    program = KernelProgram(
+    program = Program(
         "p", "vta", "w", ("a",), ("c",), (image("a", "int8", (16,), (1, 16)),), (), (kernel,),
         (Loop("o", Const(0), Const(1), (Loop("t", Const(0), Const(count), (call,)),)),),
     )  # fmt: skip

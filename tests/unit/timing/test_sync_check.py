@@ -11,18 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hwgen.codegen.program import (
-    Call,
-    If,
-    KernelLoop,
-    KernelProgram,
-    Loop,
-    MicroKernelDef,
-    Node,
-    Pop,
-    Push,
-    calls,
-)
+from hwgen.codegen.nodes import Call, If, Loop, Node, Pop, Push, calls
+from hwgen.codegen.program import KernelLoop, MicroKernelDef, Program
 from hwgen.errors import HwgenError
 from hwgen.model.redundancy import redundant_tokens
 from hwgen.model.sync_check import check_synchronisation
@@ -65,20 +55,20 @@ def edit(
     return tuple(result)
 
 
-def without(program: KernelProgram, *nodes: Node) -> KernelProgram:
+def without(program: Program, *nodes: Node) -> Program:
     for node in nodes:
         program = replace(program, body=edit(program.body, node, lambda _: ()))
     return program
 
 
-def error(program: KernelProgram) -> HwgenError:
+def error(program: Program) -> HwgenError:
     with pytest.raises(HwgenError) as caught:
         check_synchronisation(program, chip())
     return caught.value
 
 
 @pytest.mark.parametrize("program", GOOD, ids=range(len(GOOD)))
-def test_good_programs_pass_and_need_every_token(program: KernelProgram) -> None:
+def test_good_programs_pass_and_need_every_token(program: Program) -> None:
     result = check_synchronisation(program, chip())
     assert result.complete
     assert result.checked == result.total > 0
@@ -148,7 +138,7 @@ def test_a_pop_that_a_full_queue_keeps_from_its_push_is_a_deadlock() -> None:
     for count, code in ((500, ""), (600, "H761")):
         loop = Loop("t", Const(0), Const(count), (call,))
         body = (Pop("load", "compute"), loop, Push("load", "compute"))
-        program = KernelProgram("p", "vta", "w", ("a",), (), images, (), (reset,), body)
+        program = Program("p", "vta", "w", ("a",), (), images, (), (reset,), body)
         if code:
             found = error(program)
             assert found.code == code
@@ -248,7 +238,7 @@ _ACTIONS = st.one_of(
 _BASES = tuple((acc, inp, 0) for inp in range(4) for acc in range(3))
 
 
-def _program(actions: list[Action]) -> KernelProgram:
+def _program(actions: list[Action]) -> Program:
     body: list[Node] = []
     for site, (kind, a, b) in enumerate(actions):
         source, target = EDGES[a % 4]
@@ -270,10 +260,10 @@ def _program(actions: list[Action]) -> KernelProgram:
                 body += [Push(source, target), Pop(source, target)]
     kernel = MicroKernelDef("k", "gemm", (KernelLoop(1, (0, 0, 0)),), (), _BASES, ())
     images = (image("a", "int8", (16,), (1, 16)), image("c", "int8", (16,), (1, 16)))
-    return KernelProgram("p", "vta", "w", ("a",), ("c",), images, (), (kernel,), tuple(body))
+    return Program("p", "vta", "w", ("a",), ("c",), images, (), (kernel,), tuple(body))
 
 
-def _verdict(program: KernelProgram) -> str:
+def _verdict(program: Program) -> str:
     """The code that the checker must give, by brute force; "" where there is no error."""
     units: dict[str, list[int]] = {"load": [], "compute": [], "store": []}
     waiting: dict[str, list[tuple[str, str]]] = {unit: [] for unit in units}
@@ -364,7 +354,7 @@ def test_random_streams_agree_with_all_pairs(actions: list[Action]) -> None:
 @pytest.mark.parametrize("variant", [-1, 4, Name("t"), Binary("-", Name("t"), Const(1))])
 @pytest.mark.parametrize("check", [check_synchronisation, simulate_timing])
 def test_a_variant_that_does_not_exist_is_an_error(
-    check: Callable[[KernelProgram, HardwareSpec], object], variant: Expr | int
+    check: Callable[[Program, HardwareSpec], object], variant: Expr | int
 ) -> None:
     program = load_bound_gemm()
     reset = next(c for c in calls(program.body) if c.intrinsic == "reset")

@@ -11,16 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hwgen.codegen.program import (
-    Barrier,
-    Call,
-    KernelLoop,
-    KernelProgram,
-    MicroKernelDef,
-    Node,
-    Signal,
-    Wait,
-)
+from hwgen.codegen.nodes import Barrier, Call, Node, Signal, Wait
+from hwgen.codegen.program import KernelLoop, MicroKernelDef, Program
 from hwgen.errors import HwgenError
 from hwgen.model.redundancy import check_minimal, redundant_barriers
 from hwgen.model.sync_check import check_synchronisation
@@ -62,10 +54,10 @@ def store(acc: int, site: int = 2) -> Call:
     return Call(site, "store_out", "store", operands, sizes(1, 1))
 
 
-def program(*body: Node) -> KernelProgram:
+def program(*body: Node) -> Program:
     kernel = MicroKernelDef("k", "gemm", (KernelLoop(1, (0, 0, 0)),), (), _BASES, ())
     images = (image("a", "int8", (16,), (1, 16)), image("c", "int8", (16,), (1, 16)))
-    return KernelProgram("p", "vta", "w", ("a",), ("c",), images, (), (kernel,), body)
+    return Program("p", "vta", "w", ("a",), ("c",), images, (), (kernel,), body)
 
 
 def verdict(kind: Synchronization, *body: Node) -> str:

@@ -8,7 +8,8 @@ from functools import cache
 import numpy as np
 import pytest
 
-from hwgen.codegen.program import Buffer, KernelProgram
+from hwgen.codegen.program import Program
+from hwgen.codegen.storages import Buffer
 from hwgen.errors import HwgenError
 from hwgen.model.numeric import Array
 from hwgen.spec.workload import Workload
@@ -21,7 +22,7 @@ MUTATIONS = tuple(m for m in mutations(chip()) if m.name in NAMES)
 
 
 @cache
-def sample() -> tuple[KernelProgram, Workload, dict[str, Array]]:
+def sample() -> tuple[Program, Workload, dict[str, Array]]:
     kernel = tiled_kernel((64, 64, 512), (64, 64, 128))
     draw = np.random.default_rng(1)
     inputs: dict[str, Array] = {

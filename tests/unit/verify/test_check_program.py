@@ -7,15 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from hwgen.codegen.program import (
-    Buffer,
-    Image,
-    KernelLoop,
-    KernelProgram,
-    Loop,
-    MicroKernelDef,
-    Push,
-)
+from hwgen.codegen.nodes import Loop, Push
+from hwgen.codegen.program import KernelLoop, MicroKernelDef, Program
+from hwgen.codegen.storages import Buffer, Image
 from hwgen.errors import HwgenError
 from hwgen.spec.expression import Access, Cast, Const, Name, add
 from hwgen.verify.check_program import CHECKS, check_program
@@ -38,17 +32,17 @@ def test_the_samples_pass() -> None:
     check_program(PROGRAM, chip())
 
 
-def with_image(name: str, change: Callable[[Image], Image]) -> KernelProgram:
+def with_image(name: str, change: Callable[[Image], Image]) -> Program:
     images = tuple(change(i) if i.name == name else i for i in PROGRAM.images)
     return replace(PROGRAM, images=images)
 
 
-def with_buffer(name: str, change: Callable[[Buffer], Buffer]) -> KernelProgram:
+def with_buffer(name: str, change: Callable[[Buffer], Buffer]) -> Program:
     buffers = tuple(change(b) if b.name == name else b for b in PROGRAM.buffers)
     return replace(PROGRAM, buffers=buffers)
 
 
-def kernel(name: str, change: Callable[[MicroKernelDef], MicroKernelDef]) -> KernelProgram:
+def kernel(name: str, change: Callable[[MicroKernelDef], MicroKernelDef]) -> Program:
     return with_kernel(PROGRAM, change(PROGRAM.kernel[name]))
 
 
@@ -60,7 +54,7 @@ def outer_loop() -> Loop:
 
 C_INDEX = PROGRAM.image["c_image"].index
 
-DEFECTS: dict[str, tuple[Callable[[], KernelProgram], str, str]] = {
+DEFECTS: dict[str, tuple[Callable[[], Program], str, str]] = {
     "another chip": (lambda: replace(PROGRAM, hardware="other"), "H731", "other"),
     "two buffers of one name": (
         lambda: with_buffer("a_local", lambda b: replace(b, name="b_local")),

@@ -6,21 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from hwgen.codegen.program import (
-    Barrier,
-    If,
-    KernelProgram,
-    Node,
-    Pop,
-    Push,
-    Signal,
-    SyncNode,
-    Wait,
-)
+from hwgen.codegen.nodes import Barrier, If, Node, Pop, Push, Signal, SyncNode, Wait, rewritten
+from hwgen.codegen.program import Program
 from hwgen.errors import HwgenError
 from hwgen.spec.hardware import Barriers, Events, Scoreboard, Synchronization
 from hwgen.verify.check_program import check_program
-from hwgen.verify.edits import rewritten
 from tests.samples import chip, load_bound_gemm
 
 EDGES = (("load", "compute"), ("compute", "load"))
@@ -53,7 +43,7 @@ CASES: dict[str, tuple[Synchronization, tuple[SyncNode, ...], str]] = {
 }  # fmt: skip
 
 
-def bare(program: KernelProgram) -> KernelProgram:
+def bare(program: Program) -> Program:
     """The program without its tokens."""
 
     def no_tokens(node: Node) -> tuple[Node, ...]:

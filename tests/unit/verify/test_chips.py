@@ -12,7 +12,9 @@ from random import Random
 import pytest
 
 from hwgen.cli import main
-from hwgen.codegen.program import Call, If, KernelProgram, Node, Pop, Push
+from hwgen.codegen.nodes import Call, If, Node, Pop, Push
+from hwgen.codegen.nodes import nodes as all_nodes
+from hwgen.codegen.program import Program
 from hwgen.errors import HwgenError
 from hwgen.model.trace import CallEvent, walk
 from hwgen.pipeline import Compilation
@@ -33,7 +35,6 @@ from hwgen.verify.chips.examine import check
 from hwgen.verify.chips.memories import draw_addresses
 from hwgen.verify.chips.text import yaml_text
 from hwgen.verify.chips.used import FEATURES
-from hwgen.verify.edits import all_nodes
 from hwgen.verify.examine import compile_ranked
 from hwgen.verify.mutations_sync import synchronisation_mutations
 
@@ -395,7 +396,7 @@ def test_a_mutation_of_tokens_leaves_the_calls_as_they_are() -> None:
     hardware = parse_hardware(chip)
     program = compile_ranked(parse_workload(workload), hardware, draw.rank).program
 
-    def executed(program: KernelProgram) -> list[tuple[int, tuple[int, ...]]]:
+    def executed(program: Program) -> list[tuple[int, tuple[int, ...]]]:
         return [(e.call.site, e.addresses) for e in walk(program) if isinstance(e, CallEvent)]
 
     assert any(_decides_on_both(n) for n in all_nodes(program.body))

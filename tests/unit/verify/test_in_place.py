@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 import hwgen
-from hwgen.codegen.program import Image, KernelProgram
+from hwgen.codegen.program import Program
+from hwgen.codegen.storages import Image
 from hwgen.errors import HwgenError
 from hwgen.model.reference import random_inputs
 from hwgen.pipeline import Compilation
@@ -40,7 +41,7 @@ def placed(c: Compilation) -> set[str]:
     return {i.tensor for i in c.program.images if i.in_place}
 
 
-def refusal(program: KernelProgram, hardware: HardwareSpec, c: Compilation) -> HwgenError:
+def refusal(program: Program, hardware: HardwareSpec, c: Compilation) -> HwgenError:
     with pytest.raises(HwgenError) as caught:
         check_program(program, hardware, c.workload)
     assert caught.value.code == IN_PLACE

@@ -6,7 +6,7 @@ from functools import cache
 
 import pytest
 
-from hwgen.codegen.program import KernelProgram
+from hwgen.codegen.program import Program
 from hwgen.model.numeric import Array
 from hwgen.model.reference import random_inputs
 from hwgen.spec.workload import Workload
@@ -24,7 +24,7 @@ MUTATIONS = mutations(chip())
 
 
 @cache
-def sample(name: str) -> tuple[KernelProgram, Workload, dict[str, Array]]:
+def sample(name: str) -> tuple[Program, Workload, dict[str, Array]]:
     if name == "load_bound":
         workload = gemm_workload(1, 256, 256)
         return load_bound_gemm(), workload, random_inputs(workload, 0)

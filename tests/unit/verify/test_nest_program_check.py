@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from hwgen import nest_pipeline
+from hwgen.codegen.nodes import Code
 from hwgen.codegen.processor.lower import lower_nest
-from hwgen.codegen.processor.program import NestProgram
 from hwgen.codegen.processor.races import check
 from hwgen.errors import HwgenError
 from hwgen.model.reference import random_inputs
@@ -35,7 +35,7 @@ def _chip(name: str) -> tuple[HardwareSpec, Processor]:
     return hardware, hardware.processor
 
 
-def _refused(program: NestProgram, processor: Processor) -> bool:
+def _refused(program: Code, processor: Processor) -> bool:
     code = ""
     try:
         check(program, processor)
@@ -88,7 +88,7 @@ def test_every_compilation_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     hardware, _ = _chip("cpu_generic")
     workload = _copy()
 
-    def wrong(*arguments: object) -> NestProgram:
+    def wrong(*arguments: object) -> Code:
         made = lower_nest(*arguments)  # pyright: ignore[reportArgumentType]
         return next(p for name, p in nest_mutations(made) if name == BESIDE)
 

@@ -12,7 +12,8 @@ import pytest
 from numpy.typing import NDArray
 
 from hwgen.codegen.emit_c import emit
-from hwgen.codegen.program import Call, CallOperand, KernelProgram, Node, calls
+from hwgen.codegen.nodes import Call, CallOperand, Node, calls, rewritten
+from hwgen.codegen.program import Program
 from hwgen.errors import HwgenError
 from hwgen.model.compiled import compile_model, have_compiler
 from hwgen.model.functional import run
@@ -23,7 +24,7 @@ from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload, parse_workload
 from hwgen.spec.workload import Workload
 from hwgen.verify.check_program import check_program
-from hwgen.verify.edits import rewritten, with_operand, with_stride
+from hwgen.verify.edits import with_operand, with_stride
 from tests import samples
 from tests.samples import ROOT
 
@@ -81,7 +82,7 @@ INTRINSICS = """intrinsics:
 Edit = Callable[[CallOperand], CallOperand]
 
 
-def reading(program: KernelProgram, change: Edit) -> KernelProgram:
+def reading(program: Program, change: Edit) -> Program:
     """Additions that read elsewhere."""
 
     def edit(node: Node) -> tuple[Node, ...]:
@@ -92,12 +93,12 @@ def reading(program: KernelProgram, change: Edit) -> KernelProgram:
     return replace(program, body=rewritten(program.body, edit))
 
 
-def apart(program: KernelProgram) -> KernelProgram:
+def apart(program: Program) -> Program:
     """What it reads one entry further than what it writes."""
     return reading(program, lambda o: replace(o, address=add(o.address, Const(1))))
 
 
-def stepping(program: KernelProgram) -> KernelProgram:
+def stepping(program: Program) -> Program:
     """What it reads moves otherwise than what it writes."""
     return reading(program, lambda o: with_stride(o, 0, Const(3)))
 
@@ -125,7 +126,7 @@ def test_a_program_that_breaks_it_is_refused_and_does_not_run(tmp_path: Path) ->
         run(wrong, hardware, INPUTS)
 
 
-def outcomes(program: KernelProgram, hardware: HardwareSpec, workload: Workload) -> list[str]:
+def outcomes(program: Program, hardware: HardwareSpec, workload: Workload) -> list[str]:
     """What the checker, the simulator and the C model say: nothing, or a code."""
     inputs = random_inputs(workload, 0)
 
