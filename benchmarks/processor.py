@@ -40,12 +40,12 @@ def gflops(c: NestCompilation, n: int, repeats: int) -> float:
     from hwgen.model.reference import run_reference
 
     inputs = random_inputs(c.workload, 0)
-    outputs = run_native(c.source, c.workload, inputs, c.hardware)
+    outputs = run_native(c.source, inputs, c.hardware)
     difference = unexplained(c.workload, inputs, outputs, run_reference(c.workload, inputs))
     if difference is not None:
         raise SystemExit(str(difference))
     function = native_function(c.source)
-    arrays = [np.ascontiguousarray(inputs[name]) for name in c.source.inputs]
+    arrays = [np.ascontiguousarray(inputs[p.name]) for p in c.source.inputs]
     arrays += [np.zeros((n, n), np.float32) for _ in c.source.outputs]
     best = float("inf")
     for _ in range(repeats):

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from hwgen.codegen.emit_c import CSource, emit
+from hwgen.codegen.emit_c import emit
 from hwgen.codegen.program import Program
+from hwgen.codegen.source import CSource
 from hwgen.model.bound import Bound
 from hwgen.model.timing import TimingResult
 from hwgen.spec.hardware import HardwareSpec
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Compiled(Brief, ABC):
-    """A kernel for one workload on one chip with units."""
+    """A kernel for one workload on one chip."""
 
     workload: Workload
     hardware: HardwareSpec
@@ -62,7 +63,9 @@ class Compiled(Brief, ABC):
 
     def brief(self) -> str:
         by = f" ({self.bound.resource})" if self.bound.resource else ""
-        return kernel_brief(self.workload, self.hardware, self.cycles, f"{self.bound.cycles:,}{by}")
+        sizes = f", {assigned(self.workload.sizes)}" if self.workload.sizes else ""
+        figures = f"{self.cycles:,} cycles, lower bound {self.bound.cycles:,}{by}"
+        return f"{self.workload.name} on {self.hardware.name}{sizes}: {figures}"
 
     @property
     def cycles(self) -> int:
@@ -95,14 +98,5 @@ class Compiled(Brief, ABC):
 
     @property
     def files(self) -> dict[str, str]:
-        """The kernel's files by name: C for the chip, its header, and the same on the C model."""
-        made = self.source
-        texts = {".c": made.c, ".h": made.header, "_model.c": made.model}
-        return {f"{made.function}{end}": text for end, text in texts.items()}
-
-
-def kernel_brief(workload: Workload, hardware: HardwareSpec, cycles: int, bound: str) -> str:
-    """A kernel in one line: of what, on what, and how fast."""
-    sizes = f", {assigned(workload.sizes)}" if workload.sizes else ""
-    figures = f"{cycles:,} cycles, lower bound {bound}"
-    return f"{workload.name} on {hardware.name}{sizes}: {figures}"
+        """The kernel's files by name."""
+        return self.source.files

@@ -11,9 +11,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 
+from hwgen.autoschedule import Options
 from hwgen.compilation import Compilation, Kernel, build
 from hwgen.compiled import Compiled
 from hwgen.errors import HwgenError, Location
+from hwgen.nest_pipeline import compile_nest
 from hwgen.phase import DEFAULTS, SearchOptions
 from hwgen.pipeline import compile_kernel
 from hwgen.polyhedral import isl
@@ -52,6 +54,29 @@ Tiles = Callable[[Match], dict[str, int] | None]
 
 Agrees = Callable[[Tiling, Schedule], bool]
 """Whether a tiling, and the schedule that primitives make of it, agree with a script."""
+
+
+def compile_scripted(
+    workload: Workload,
+    hardware: HardwareSpec,
+    script: str,
+    file: str = "script",
+    options: SearchOptions = DEFAULTS,
+    *,
+    auto: bool = True,
+) -> Compiled:
+    """Compile the schedule that a script makes, for any chip; `auto`: completed where it is
+    unfinished.
+
+    Raises:
+        HwgenError: as `compile_script`, `complete_script` and `compile_nest`.
+    """
+    if not hardware.units:
+        given = Options(seconds=options.seconds)
+        return compile_nest(workload, hardware, script, auto, file, given)
+    if not auto:
+        return compile_script(workload, hardware, script, file)
+    return complete_script(workload, hardware, script, file, options)
 
 
 def complete_script(

@@ -10,16 +10,16 @@ from typing import Literal, get_args
 
 from hwgen.autoschedule import Options
 from hwgen.compiled import Compiled
-from hwgen.completing import complete_script
-from hwgen.model.compiled import compile_model, have_compiler
+from hwgen.completing import compile_scripted
 from hwgen.model.inputs import bind_inputs
+from hwgen.model.native import compile_native, runs_here
 from hwgen.model.numeric import Array
-from hwgen.nest_pipeline import NestCompilation, compile_nest
+from hwgen.nest_pipeline import compile_nest
 from hwgen.phase import SearchOptions
 from hwgen.pipeline import compile_workload
 from hwgen.requested import find_chip, find_computation, script_text, unfit
 from hwgen.schedule import Schedule
-from hwgen.scripting import compile_script, script_of
+from hwgen.scripting import script_of
 from hwgen.spec.find import nearest
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.shown import Brief
@@ -27,13 +27,7 @@ from hwgen.spec.workload import Workload
 from hwgen.verify.check_program import check_program
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import Examination, examine
-from hwgen.verify.examine_nest import (
-    NestExamination,
-    examine_nest,
-    runs_natively,
-    served_by_loops,
-)
-from hwgen.verify.room import check_buffers, check_images
+from hwgen.verify.room import check_room
 
 Engine = Literal["auto", "c", "python"]
 """Who computes: the emitted C, compiled here (of chips with units on their C model), or the
@@ -77,10 +71,10 @@ def build(
     hardware, beside = find_chip(chip)
     wanted = find_computation(workload, sizes, beside, dtypes)
     text, file = script_text(script, wanted, hardware)
-    loops = served_by_loops(hardware)
+    loops = not hardware.units
     given = options or (Options() if loops else SearchOptions())
     if loops and isinstance(given, Options):
-        made = compile_nest(wanted, hardware, text, auto, file, given)
+        made: Compiled = compile_nest(wanted, hardware, text, auto, file, given)
     elif not loops and isinstance(given, SearchOptions):
         made = _compile_units(wanted, hardware, text, auto, file, given)
     else:
@@ -97,12 +91,10 @@ def _compile_units(
     file: str,
     options: SearchOptions,
 ) -> Compiled:
-    if not auto:
-        made: Compiled = compile_script(workload, hardware, script or "", file)
-    elif script is not None:
-        made = complete_script(workload, hardware, script, file, options)
-    else:
+    if script is None and auto:
         made = compile_workload(workload, hardware, options)
+    else:
+        made = compile_scripted(workload, hardware, script or "", file, options, auto=auto)
     check_program(made.program, hardware, workload)
     return made
 
@@ -115,7 +107,7 @@ class Kernel(Brief):
     >>> c = kernel(a, b)
     """
 
-    compilation: Compiled | NestCompilation
+    compilation: Compiled
     """Every artefact that led to it."""
     wanted: Engine = "auto"
 
@@ -132,16 +124,14 @@ class Kernel(Brief):
     @property
     def name(self) -> str:
         """The C function's name."""
-        c = self.compilation
-        return c.source.name if isinstance(c, NestCompilation) else c.source.function
+        return self.compilation.source.function
 
     @cached_property
     def engine(self) -> Literal["c", "python"]:
         """Who computes."""
         if self.wanted != "auto":
             return self.wanted
-        nest = isinstance(self.compilation, NestCompilation)
-        return "c" if (runs_natively(self.hardware) if nest else have_compiler()) else "python"
+        return "c" if runs_here(self.hardware) else "python"
 
     @property
     def cycles(self) -> int:
@@ -151,20 +141,17 @@ class Kernel(Brief):
     @property
     def bound(self) -> int:
         """Cycles below which no schedule gets."""
-        c = self.compilation
-        return c.bound if isinstance(c, NestCompilation) else c.bound.cycles
+        return self.compilation.bound.cycles
 
     @property
     def c(self) -> str:
         """The text for the chip: C, or the processor's own language."""
-        c = self.compilation
-        return c.source.text if isinstance(c, NestCompilation) else c.source.c
+        return self.compilation.source.c
 
     @property
     def script(self) -> str:
         """The edits that make its schedule, as `build` takes them."""
-        c = self.compilation
-        return c.script if isinstance(c, NestCompilation) else script_of(c)
+        return script_of(self.compilation)
 
     def __call__(self, /, *places: object, **named: object) -> Array | tuple[Array, ...]:
         """The output, or all of them in the workload's order, as new arrays.
@@ -183,38 +170,23 @@ class Kernel(Brief):
     def _run(self) -> Run:
         """The engine, with its library loaded: what is compiled once serves every call."""
         c = self.compilation
-        if isinstance(c, NestCompilation):
-            check_buffers(c.workload, c.program.arrays)
-            if self.engine == "c":
-                from hwgen.model.native import compile_native
-
-                return compile_native(c.source, c.workload, c.hardware).run
-            from hwgen.model.code import run_code
-
-            processor = c.hardware.processor
-            assert processor is not None
-            return lambda inputs: run_code(c.program, processor, inputs).outputs
-        check_images(c.workload, c.program.images)
+        check_room(c.workload, c.program)
         if self.engine == "c":
-            return compile_model(c.source).run
+            return compile_native(c.source, c.hardware).run
         from hwgen.model.functional import run
 
         shapes = {t.name: t.shape for t in c.workload.outputs}
         return lambda inputs: run(c.program, c.hardware, inputs, shapes=shapes).outputs
 
-    def check(self, seed: int = 0) -> Examination | NestExamination:
+    def check(self, seed: int = 0) -> Examination:
         """Run it on inputs drawn from a seed, in the simulator and, unless the engine is `python`,
         as C where it can be compiled; hold every check and compare with the reference.
 
         Raises:
-            HwgenError: as `examine`, `examine_nest`.
+            HwgenError: as `examine`.
         """
-        c, inputs = self.compilation, draw_inputs(self.workload, seed)
         who = "python" if self.engine == "python" else "both"
-        if isinstance(c, NestCompilation):
-            return examine_nest(c, inputs, who)
-        check_images(c.workload, c.program.images)
-        return examine(c, inputs, who)
+        return examine(self.compilation, draw_inputs(self.workload, seed), who)
 
     def save(self, folder: Path | str) -> list[Path]:
         """Write what `hwgen generate -o FOLDER` writes, all files or none; returns their paths.

@@ -12,19 +12,22 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from hwgen.autoschedule import DEFAULTS, Options, SearchReport, autoschedule
+from hwgen.codegen.c_names import kernel_name
 from hwgen.codegen.nodes import Code
-from hwgen.codegen.processor.emit import NestSource, emit_nest
 from hwgen.codegen.processor.lower import lower_nest
 from hwgen.codegen.processor.races import check
-from hwgen.compiled import kernel_brief
+from hwgen.codegen.program import Program
+from hwgen.compiled import Compiled
 from hwgen.errors import HwgenError
+from hwgen.model.bound import Bound, lower_bound
+from hwgen.model.timing import TimingResult, estimate_cycles
+from hwgen.model.turns import PROCESSOR
 from hwgen.polyhedral.tree.cost import NestCost, estimate_nest, nest_bound
 from hwgen.schedule import Schedule
 from hwgen.script_refit import exceeds
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.processor import Processor
-from hwgen.spec.shown import Brief
-from hwgen.spec.workload import Workload
+from hwgen.spec.workload import Statement, Workload
 
 CANNOT_BE_LOWERED = ("H51", "H62")
 """Storage, and nests, that a legal schedule may have and a processor may not."""
@@ -33,40 +36,39 @@ NEST_STAGES = ("state", "schedule", "script", "lower", "emit")
 
 
 @dataclass(frozen=True, repr=False)
-class NestCompilation(Brief):
+class NestCompilation(Compiled):
     """Every artefact of one compilation, in pipeline order. `report`: None where the schedule was
-    taken as the script left it."""
+    taken as the script left it; `cost`: modelled cycles and traffic, block by block."""
 
-    workload: Workload
-    hardware: HardwareSpec
     initial: str
     schedule: Schedule
     report: SearchReport | None
-    program: Code
-    bound: int
-
-    @cached_property
-    def source(self) -> NestSource:
-        return emit_nest(self.program, self.hardware, self.workload)
-
-    def brief(self) -> str:
-        return kernel_brief(self.workload, self.hardware, self.cycles, f"{self.bound:,}")
+    cost: NestCost
+    lowered: Program
 
     @property
-    def files(self) -> dict[str, str]:
-        """The kernel's files by name: its text and a header."""
-        made, suffix = self.source, _processor(self.hardware).suffix
-        return {f"{made.name}{suffix}": made.text, f"{made.name}.h": made.header}
+    def program(self) -> Program:
+        return self.lowered
 
     @cached_property
-    def cost(self) -> NestCost:
-        """Modelled cycles and traffic, block by block."""
-        return estimate_nest(self.schedule.resolved, _processor(self.hardware), self.bound)
+    def timing(self) -> TimingResult:
+        return estimate_cycles(self.program, self.hardware)
+
+    @cached_property
+    def bound(self) -> Bound:
+        return lower_bound(self.program, self.hardware)
+
+    @cached_property
+    def statements(self) -> tuple[Statement, ...]:
+        return self.workload.statements
+
+    @cached_property
+    def main_intrinsic(self) -> str:
+        return PROCESSOR
 
     @property
-    def cycles(self) -> int:
-        """Modelled cycles of the whole kernel: a closed form, no simulation."""
-        return self.cost.cycles
+    def notes(self) -> tuple[str, ...]:
+        return ()
 
     @property
     def script(self) -> str:
@@ -84,7 +86,7 @@ class NestCompilation(Brief):
             "schedule": lambda: f"{self.report}\n{self.schedule}" if self.report else self.schedule,
             "script": lambda: self.script,
             "lower": lambda: self.program,
-            "emit": lambda: self.source.text,
+            "emit": lambda: self.source.c,
         }
         if name not in artefacts:
             raise HwgenError(
@@ -130,7 +132,7 @@ def compile_nest(
     report = autoschedule(schedule, options) if auto else None
     while True:
         try:
-            program = lower_nest(schedule.resolved, schedule.homes, hardware)
+            code = lower_nest(schedule.resolved, schedule.homes, hardware)
             break
         except HwgenError as error:
             if not error.code.startswith(CANNOT_BE_LOWERED):
@@ -143,8 +145,18 @@ def compile_nest(
             schedule.undo()
             undone = "edits at the end were taken back: their kernel cannot be lowered"
             report = replace(report, notes=(undone,))
-    check(program, machine)
-    return NestCompilation(workload, hardware, initial, schedule, report, program, bound)
+    check(code, machine)
+    cost = estimate_nest(schedule.resolved, machine, bound)
+    code = replace(code, cycles=cost.cycles, bound=bound, memory_bytes=cost.memory_bytes)
+    program = Program(
+        name=kernel_name(workload, hardware),
+        hardware=hardware.name,
+        workload=workload.name,
+        inputs=code.inputs,
+        outputs=code.outputs,
+        body=(code,),
+    )
+    return NestCompilation(workload, hardware, initial, schedule, report, cost, program)
 
 
 def _processor(hardware: HardwareSpec) -> Processor:

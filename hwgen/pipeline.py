@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from functools import partial
 
+from hwgen.autoschedule import Options
 from hwgen.codegen.image_layout import images_refused
 from hwgen.compilation import STAGES, Compilation, Kernel, build
+from hwgen.compiled import Compiled
 from hwgen.errors import HwgenError
 from hwgen.hosting import compile_beside
 from hwgen.inlining import REFUSALS, UNMADE, compile_inlined
+from hwgen.nest_pipeline import compile_nest
 from hwgen.phase import DEFAULTS, SearchOptions, compile_phase
 from hwgen.phased import PhasedCompilation, compile_phases
 from hwgen.polyhedral import isl
@@ -81,13 +84,16 @@ def _as_it_is(workload: Workload, hardware: HardwareSpec, options: SearchOptions
 
 def compile_workload(
     workload: Workload, hardware: HardwareSpec, options: SearchOptions = DEFAULTS
-) -> Compilation | TreeCompilation:
-    """Compile a workload for a chip's units and the processor beside them, which does what no
-    intrinsics compute; where it does all, there is a tree alone.
+) -> Compiled:
+    """Compile a workload for any chip: for its units and the processor beside them, which does what
+    no intrinsics compute (where it does all, there is a tree alone), or for a processor alone.
 
     Raises:
-        HwgenError: as `compile_kernel`, where there is no processor or it cannot do the rest.
+        HwgenError: as `compile_kernel`, where there is no processor or it cannot do the rest; as
+            `compile_nest`.
     """
+    if not hardware.units and hardware.processor is not None:
+        return compile_nest(workload, hardware, options=Options(seconds=options.seconds))
     try:
         return compile_kernel(workload, hardware, options=options)
     except HwgenError as error:

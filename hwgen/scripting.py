@@ -5,6 +5,7 @@ from __future__ import annotations
 from hwgen.compilation import Compilation
 from hwgen.compiled import Compiled
 from hwgen.errors import HwgenError, Location
+from hwgen.nest_pipeline import NestCompilation
 from hwgen.schedule import Schedule
 from hwgen.script import line_of
 from hwgen.script_refit import exceeds
@@ -17,7 +18,7 @@ def script_of(compilation: Compiled) -> str:
     """The primitives that make a compilation's schedule."""
     if isinstance(compilation, Compilation):
         return compilation.kernel.made.schedule.trace()
-    assert isinstance(compilation, TreeCompilation)
+    assert isinstance(compilation, TreeCompilation | NestCompilation)
     return compilation.schedule.trace()
 
 

@@ -181,7 +181,7 @@ def generate(
             sweep(*asked_for, quiet, plot, as_json=as_json)
             return
         from hwgen.cli import generate as body
-        from hwgen.cli.nest import Script
+        from hwgen.cli.scripts import Script
 
         search = Search(search_seconds, cached=not no_cache)
         pictures = Pictures(report, trace)
@@ -267,7 +267,7 @@ def simulate(
         raise typer.BadParameter("a script has one schedule", param_hint="'--schedule'")
     with guarded("simulate" if as_json else ""):
         from hwgen.cli import simulate as body
-        from hwgen.cli.nest import Script
+        from hwgen.cli.scripts import Script
 
         body.simulate(
             spec=spec,

@@ -26,7 +26,6 @@ from hwgen.model.weights import Constant, images_of, weights_file
 if TYPE_CHECKING:
     from hwgen.compiled import Compiled
     from hwgen.model.numeric import Array
-    from hwgen.nest_pipeline import NestCompilation
     from hwgen.spec.hardware import HardwareSpec
     from hwgen.spec.workload import Workload
 
@@ -53,13 +52,17 @@ class FirmwareKernel:
         return room + (f", {self.constant_bytes:,} of constants" if self.constant_bytes else "")
 
 
-def of_units(compiled: Compiled, arrays: Mapping[str, Array]) -> FirmwareKernel:
-    """The files of a kernel for units; `arrays`: the constants that are compiled in.
+def firmware_of(compiled: Compiled, arrays: Mapping[str, Array]) -> FirmwareKernel:
+    """The files of a kernel; `arrays`: the constants that are compiled in.
 
     Raises:
-        HwgenError: H042 where there is no firmware for what a processor computes of it; H043 a
-            value that C has no text for.
+        HwgenError: H041, H042 where there is no firmware for what a processor computes of it; H043
+            a value that C has no text for.
     """
+    return (_of_units if compiled.hardware.units else _of_processor)(compiled, arrays)
+
+
+def _of_units(compiled: Compiled, arrays: Mapping[str, Array]) -> FirmwareKernel:
     made = emit_firmware(compiled.program, compiled.hardware, compiled.workload, frozenset(arrays))
     source, name = made.source, made.source.function
     files = {f"{name}.c": source.c, f"{name}.h": source.header, f"{name}_model.c": source.model}
@@ -80,28 +83,22 @@ def part_of(made: FirmwareSource, extra: tuple[str, ...] = ()) -> Part:
     )  # fmt: skip
 
 
-def of_processor(compiled: NestCompilation, arrays: Mapping[str, Array]) -> FirmwareKernel:
-    """The files of a kernel that is loops on a processor; `arrays`: the constants that are
-    compiled in.
-
-    Raises:
-        HwgenError: H041, H042 where there is no firmware for it; H043 a value that C has no text
-            for.
-    """
+def _of_processor(compiled: Compiled, arrays: Mapping[str, Array]) -> FirmwareKernel:
+    (code,) = compiled.program.codes
     chosen = frozenset(arrays)
-    made = emit_nest_firmware(compiled.program, compiled.hardware, compiled.workload, chosen)
-    name, processor = made.source.name, compiled.hardware.processor
+    made = emit_nest_firmware(code, compiled.hardware, compiled.workload, chosen)
+    name, processor = made.source.function, compiled.hardware.processor
     assert processor is not None
     dtypes = {t.name: t.dtype for t in compiled.workload.inputs}
     constants = [Constant(text, dtypes[n], arrays[n]) for n, text in made.constants]
     extra, size = _constants(name, compiled, constants)
     file = f"{name}{processor.suffix}"
     part = Part(
-        name, file, tuple(extra), "", _buffers(made, compiled), made.room.pointer,
+        name, file, tuple(extra), "", _tensors(made), made.room.pointer,
         made.room.bytes, status=False,
     )  # fmt: skip
-    files = {file: made.source.text, f"{name}.h": made.source.header, **extra}
-    return FirmwareKernel(part, files, made.source.text, "", size)
+    files = {file: made.source.c, f"{name}.h": made.source.header, **extra}
+    return FirmwareKernel(part, files, made.source.c, "", size)
 
 
 def firmware_files(kernels: Sequence[FirmwareKernel], hardware: HardwareSpec) -> dict[str, str]:
@@ -128,7 +125,7 @@ def firmware_files(kernels: Sequence[FirmwareKernel], hardware: HardwareSpec) ->
 
 
 def _constants(
-    name: str, compiled: Compiled | NestCompilation, constants: Sequence[Constant]
+    name: str, compiled: Compiled, constants: Sequence[Constant]
 ) -> tuple[dict[str, str], int]:
     """The file of constants, where there are any, and their bytes."""
     if not constants:
@@ -159,9 +156,8 @@ def _arguments(plan: HostPlan) -> tuple[Argument, ...]:
     return tuple(found)
 
 
-def _buffers(made: NestFirmware, compiled: NestCompilation) -> tuple[Argument, ...]:
-    names = (*made.source.inputs, *made.source.outputs)
-    buffers = (compiled.program.array[n] for n in names)
+def _tensors(made: NestFirmware) -> tuple[Argument, ...]:
+    given = (*made.source.inputs, *made.source.outputs)
     return tuple(
-        Argument(made.parameters[b.name], C_TYPES[b.dtype], str(b.elements)) for b in buffers
+        Argument(made.parameters[p.name], C_TYPES[p.dtype], str(prod(p.shape))) for p in given
     )

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 import typer
 
 from hwgen.cli.judged import judged
-from hwgen.cli.nest import NO_SCRIPT, Script
-from hwgen.cli.nest import generate as generate_nest
 from hwgen.cli.output import add_files, write_files
 from hwgen.cli.pictures import Pictures
 from hwgen.cli.resolve import Request, WorkloadRequest, resolve
+from hwgen.cli.scripts import NO_SCRIPT, Script
 from hwgen.cli.searching import Search, searching
 from hwgen.cli.stages import NEST_STAGES, STAGES
 from hwgen.cli.target import HOST, Target, report_files, weights_of
@@ -54,28 +53,14 @@ def generate(
     """Compile every workload asked for; write and report only once all of them are compiled."""
     request = resolve(spec, workloads, settings, dtypes)
     hardware = load(request)
-    if hardware.processor is not None and not hardware.units:
-        generate_nest(
-            request, hardware, stage, output, search, pictures, script, target, as_json=as_json
-        )
-        return
-    if stage is not None and stage not in STAGES:
-        close = nearest(stage, STAGES)
-        loops = stage in NEST_STAGES
-        raise HwgenError(
-            "H007",
-            f"{hardware.name} has no processor" if loops else "there is no such stage",
-            found=f"--stage {stage}",
-            allowed=", ".join(STAGES),
-            repair="leave it out" if loops else f"did you mean {close}?" if close else "",
-        )
+    _check_stage(stage, hardware)
     weights = weights_of(request, target)
     compiled, refused = _compile_all(request, hardware, search, script)
     firmware: list[FirmwareKernel] = []
     if target.firmware:
-        from hwgen.cli.firmware import of_units
+        from hwgen.cli.firmware import firmware_of
 
-        firmware = [of_units(c, weights) for c in compiled]
+        firmware = [firmware_of(c, weights) for c in compiled]
     files = _files(compiled, firmware, hardware)
     if output is not None:
         write_files(output, files)
@@ -116,6 +101,27 @@ def generate(
         raise typer.Exit(1)
 
 
+def _check_stage(stage: str | None, hardware: HardwareSpec) -> None:
+    """Refuse a stage that a chip's kernels do not go through."""
+    own, others = (STAGES, NEST_STAGES) if hardware.units else (NEST_STAGES, STAGES)
+    if stage is None or stage in own:
+        return
+    close = nearest(stage, own)
+    elsewhere = bool(hardware.units) and stage in others
+    what = "a chip with a processor has no such stage"
+    raise HwgenError(
+        "H007",
+        f"{hardware.name} has no processor"
+        if elsewhere
+        else "there is no such stage"
+        if hardware.units
+        else what,
+        found=f"--stage {stage}",
+        allowed=", ".join(own),
+        repair="leave it out" if elsewhere else f"did you mean {close}?" if close else "",
+    )
+
+
 def load(request: Request) -> HardwareSpec:
     """The chip of a request."""
     from hwgen.spec.load import load_hardware
@@ -143,17 +149,14 @@ def compile_scripted(
     """A workload compiled as a user's script begins.
 
     Raises:
-        HwgenError: as `compile_script` and `complete_script`, with the script's file.
+        HwgenError: as `completing.compile_scripted`, with the script's file.
     """
-    text, file = script.read() or "", str(script.path or "")
-    from hwgen.completing import complete_script
-    from hwgen.scripting import compile_script
+    from hwgen.completing import compile_scripted as compiled
 
+    text, file = script.read() or "", str(script.path or "")
     try:
-        if not script.auto:
-            return compile_script(workload, hardware, text, file)
         with searching(workload.name, search) as options:
-            return complete_script(workload, hardware, text, file, options)
+            return compiled(workload, hardware, text, file, options, auto=script.auto)
     except HwgenError as error:
         if not file or not error.code.startswith(_OF_SCHEDULE):
             raise
@@ -180,11 +183,14 @@ def _compile_all(
 
 
 def _check(made: Compiled, workload: Path) -> None:
-    """Refuse a program that does not fit its chip; no C of it is shown or written.
+    """Refuse a program that does not fit its chip; no C of it is shown or written. Compiling has
+    checked that of a processor alone.
 
     Raises:
         HwgenError: H731 to H744, as `check_program`, with the workload's file.
     """
+    if not made.hardware.units:
+        return
     from hwgen.verify.check_program import check_program
 
     try:

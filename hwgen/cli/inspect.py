@@ -75,9 +75,7 @@ def explain(
     wanted = request.workloads[0]
     loaded = wanted.load()
     if hardware.processor is not None and not hardware.units:
-        from hwgen.cli.nest import explain as explain_nest
-
-        explain_nest(loaded, hardware, as_json=as_json)
+        _explain_processor(loaded, hardware, as_json=as_json)
         return
     if len(split_phases(loaded)) > 1:
         _show(_explain_phases(loaded, hardware), hardware, loaded, as_json=as_json)
@@ -96,6 +94,36 @@ def explain(
             problem = error
     found = ((scop, explain_matches(scop, hardware, chosen)),)
     _show(_Explained(found, problem), hardware, loaded, as_json=as_json)
+
+
+def _explain_processor(workload: Workload, hardware: HardwareSpec, *, as_json: bool) -> None:
+    """Print what the automatic schedule does with every nest, and from how many choices."""
+    from hwgen.nest_pipeline import compile_nest
+    from hwgen.report.nests import cycles_text
+
+    compilation = compile_nest(workload, hardware)
+    if as_json:
+        from hwgen.cli.records import print_record
+        from hwgen.report.records import kernel_record
+        from hwgen.report.text import measure
+
+        print_record(
+            "explain",
+            {
+                "chip": hardware.name,
+                "workload": workload.name,
+                "phases": [],
+                "spilled": [],
+                "problem": None,
+                "kernel": kernel_record(measure(compilation)),
+                "search": str(compilation.report),
+            },
+            ok=True,
+        )
+        return
+    typer.echo(f"{hardware.name} runs every statement as loops on its processor\n")
+    typer.echo(f"{compilation.stage('state')}\n")
+    typer.echo(f"{compilation.report}\n\n{cycles_text(compilation)}")
 
 
 @dataclass(frozen=True, slots=True)

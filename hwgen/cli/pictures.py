@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from hwgen.compiled import Compiled
-    from hwgen.nest_pipeline import NestCompilation
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +18,7 @@ class Pictures:
     report: Path | None = None
     trace: Path | None = None
 
-    def write(self, compiled: Sequence[Compiled | NestCompilation]) -> list[str]:
+    def write(self, compiled: Sequence[Compiled]) -> list[str]:
         """Write what was asked for; returns a line for each option.
 
         Raises:
@@ -41,12 +40,11 @@ def _write(
     option: str,
     path: Path,
     suffix: str,
-    make: Callable[[Compiled | NestCompilation], str],
-    compiled: Sequence[Compiled | NestCompilation],
+    make: Callable[[Compiled], str],
+    compiled: Sequence[Compiled],
 ) -> str:
     from hwgen.cli.output import write_files
     from hwgen.errors import HwgenError
-    from hwgen.report.pages import function_of
 
     if path.suffix.lower() == suffix:
         if len(compiled) > 1:
@@ -60,7 +58,7 @@ def _write(
             )
         folder, names = path.parent, [path.name] * len(compiled)
     else:
-        folder, names = path, [function_of(c) + suffix for c in compiled]
+        folder, names = path, [c.source.function + suffix for c in compiled]
     if len(set(names)) < len(names):
         twice = next(n for n in names if names.count(n) > 1).removesuffix(suffix)
         raise HwgenError(

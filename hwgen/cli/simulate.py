@@ -12,11 +12,10 @@ import typer
 
 from hwgen.cli.arrays import read_inputs
 from hwgen.cli.generate import compile_scripted, load
-from hwgen.cli.nest import NO_SCRIPT, Script
-from hwgen.cli.nest import simulate as simulate_nest
 from hwgen.cli.output import Writer, write_files
 from hwgen.cli.pictures import Pictures
 from hwgen.cli.resolve import resolve
+from hwgen.cli.scripts import NO_SCRIPT, Script
 from hwgen.cli.searching import Search, searching
 from hwgen.model.numeric import Array
 from hwgen.verify.data import Style, draw_inputs
@@ -48,7 +47,7 @@ def simulate(
     from hwgen.report.simulation import run_by, simulation_text
     from hwgen.report.text import Measured
     from hwgen.verify.examine import compile_case, examine
-    from hwgen.verify.room import check_images, check_tensors
+    from hwgen.verify.room import check_room, check_tensors
 
     request = resolve(spec, [workload], settings, dtypes)
     hardware = load(request)
@@ -56,21 +55,9 @@ def simulate(
     loaded = wanted.load()
     check_tensors(loaded, lambda name, value: wanted.load({name: value}))
     given = read_inputs(inputs, loaded)
-    if hardware.processor is not None and not hardware.units:
-        drawn_inputs = draw_inputs(loaded, seed, data) | given
-        results, record = simulate_nest(
-            loaded, hardware, drawn_inputs, schedule, engine, script, pictures, quiet=as_json
-        )
-        if output_dir is not None:
-            write_files(output_dir, {f"{n}.npy": _saver(a) for n, a in results.items()})
-        if as_json:
-            _print(record, results, output_dir)
-        elif output_dir is not None:
-            typer.echo(f"wrote       {', '.join(f'{n}.npy' for n in results)} to {output_dir}")
-        return
     if script.given:
         compilation = compile_scripted(loaded, hardware, search, script)
-        check_images(loaded, compilation.program.images)
+        check_room(loaded, compilation.program)
     else:
         with searching(loaded.name, search) as options:
             compilation = compile_case(loaded, hardware, schedule, options)
@@ -93,10 +80,9 @@ def simulate(
         typer.echo(f"wrote       {', '.join(f'{n}.npy' for n in outputs)} to {output_dir}")
     for line in pictures.write([compilation]):
         typer.echo(line.replace("wrote ", "wrote       ", 1))
-    runners = ["the simulator"] if passed.functional is not None else []
-    runners += ["the emitted C on the C model"] if passed.ran_c else []
-    typer.echo(run_by(runners, engine, "no C compiler", seconds))
-    typer.echo(f"result      {', '.join(outputs)} equal to the reference, bit for bit")
+    typer.echo(run_by(hardware, passed, engine, seconds))
+    exact = not any("float" in t.dtype for t in loaded.outputs)
+    typer.echo(f"result      {', '.join(outputs)} equal to the reference{', bit for bit' * exact}")
 
 
 def _print(record: Record, outputs: Mapping[str, Array], folder: Path | None) -> None:

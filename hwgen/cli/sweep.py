@@ -137,12 +137,6 @@ def _compiled(
     search: Search,
 ) -> Point:
     """The point of a combination, with the figures of its kernel."""
-    if hardware.processor is not None and not hardware.units:
-        from hwgen.cli.nest import NO_SCRIPT, compile_one_nest
-
-        nest = compile_one_nest(wanted, hardware, search, NO_SCRIPT)
-        cycles, bound, moved = nest.cycles, nest.bound, nest.cost.memory_bytes
-        return replace(plain, cycles=cycles, bound=bound, off_chip_bytes=moved)
     from hwgen.report.text import measure
 
     m = measure(compile_one(wanted, hardware, search))

@@ -18,44 +18,14 @@ from hwgen.codegen.firmware import firmware_header, in_workspace, pack_file
 from hwgen.codegen.host_plan import HostPlan, host_plan
 from hwgen.codegen.limits import check_kernel
 from hwgen.codegen.nodes import Call, calls
+from hwgen.codegen.processor.emit import emit_nest
 from hwgen.codegen.program import Program
 from hwgen.codegen.software_loops import written_out
+from hwgen.codegen.source import CSource, Parameter
 from hwgen.errors import HwgenError
 from hwgen.spec.expression import Const
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Tensor, Workload
-
-
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    """One tensor argument of the C function.
-
-    `in_place`: the chip uses the caller's array itself. `packed`: `NAME_prepacked` takes what
-    `NAME_pack_TENSOR` made of it; and the array too, where that is in place as well.
-    """
-
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
-    constant: bool
-    in_place: bool
-    packed: bool
-
-
-@dataclass(frozen=True)
-class CSource:
-    """The C text of one kernel.
-
-    `function`: the C function's name. `c`: against the vendor's runtime. `header`: declares the
-    functions of both. `model`: a standalone file with the same functions against the chip's model.
-    """
-
-    function: str
-    inputs: tuple[Parameter, ...]
-    outputs: tuple[Parameter, ...]
-    c: str
-    header: str
-    model: str
 
 
 @dataclass(frozen=True)
@@ -72,12 +42,16 @@ class FirmwareSource:
 
 
 def emit(program: Program, hardware: HardwareSpec, workload: Workload) -> CSource:
-    """The kernel as C, for the vendor's runtime and for the model.
+    """The kernel as text: C for the vendor's runtime and for the model, or, of a chip that is a
+    processor alone, in its language.
 
     Raises:
         HwgenError: H601 a template fails; H602 the program and the spec do not fit together; H617 a
             number that C cannot hold.
     """
+    if not hardware.units:
+        (code,) = program.codes
+        return emit_nest(code, hardware, workload)
     plan, written = _plans(program, hardware, workload)
     summary = f"{plan.name}: {workload.name} on {hardware.name}."
     return _source(plan, written, hardware, summary, header(plan, summary))

@@ -59,10 +59,10 @@ class Program(Printed):
     workload: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    images: tuple[Image, ...]
-    buffers: tuple[Buffer, ...]
-    kernels: tuple[MicroKernelDef, ...]
-    body: Body
+    images: tuple[Image, ...] = ()
+    buffers: tuple[Buffer, ...] = ()
+    kernels: tuple[MicroKernelDef, ...] = ()
+    body: Body = ()
     between: tuple[Array, ...] = ()
 
     def brief(self) -> str:

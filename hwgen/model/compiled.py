@@ -1,4 +1,4 @@
-"""The generated C model, compiled and called from Python."""
+"""Generated C, compiled and called from Python."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hwgen.codegen.emit_c import CSource, Parameter
 from hwgen.codegen.emit_model import CODES
+from hwgen.codegen.source import CSource, Parameter
 from hwgen.errors import HwgenError
 from hwgen.model.c_compiler import AS_FOUND, Build, find_compiler, have_compiler, load_library
 from hwgen.model.numeric import STORAGE
@@ -26,14 +26,14 @@ steps are constants (`tests/conformance/test_interleaved_banks.py` has one): it 
 
 
 class CompiledKernel:
-    """One kernel on its chip's model, as a Python function."""
+    """One kernel as a Python function: on its chip's model, or a processor's own text, which says
+    nothing of how it went."""
 
     def __init__(self, source: CSource, loaded: ctypes.CDLL) -> None:
         self.source = source
         self._function = loaded[source.function]
-        self._function.restype = ctypes.c_int
-        self._message = loaded[f"{source.function}_message"]
-        self._message.restype = ctypes.c_char_p
+        self._function.restype = ctypes.c_int if source.model else None
+        self._loaded = loaded
 
     def run(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """The outputs by name, for inputs by name; shapes and dtypes as in the workload.
@@ -47,8 +47,10 @@ class CompiledKernel:
         status = self._function(
             *(ctypes.c_void_p(a.ctypes.data) for a in [*arrays, *outputs.values()])
         )
-        if status != 0:
-            message = self._message()
+        if status:
+            told = self._loaded[f"{self.source.function}_message"]
+            told.restype = ctypes.c_char_p
+            message = told()
             raise HwgenError(
                 "H702",
                 f"the C model stopped: {CODES.get(status, f'code {status}')}",

@@ -48,7 +48,8 @@ class FunctionalResult:
     """What a program computes, and what it takes.
 
     `outputs`: row-major arrays by tensor name. `micro_operations`: distinct ones in use, by
-    micro-kernel memory. `iterations`: executed, by intrinsic.
+    micro-kernel memory. `iterations`: executed, by intrinsic. `instances`, `read_elements`: of the
+    statements that a processor ran.
     """
 
     outputs: dict[str, Array]
@@ -56,6 +57,8 @@ class FunctionalResult:
     calls: int
     iterations: dict[str, int]
     micro_operations: dict[str, int]
+    instances: int = 0
+    read_elements: int = 0
 
     def traffic_bytes(self, memory: str, tensor: str = "", direction: str = "") -> int:
         """Bytes in and out of a memory, perhaps of one tensor or in one direction only."""
@@ -119,6 +122,7 @@ class _Machine:
         self.workers = Workers(self.state)
         self.processor = hardware.processor
         self.arrays: dict[str, Array] = {}
+        self.instances = self.read_elements = 0
         self.shapes = shapes | {a.name: a.extents for a in program.between}
         self.check = check
         self.sites: dict[int, CallSite] = {}
@@ -166,7 +170,10 @@ class _Machine:
         """What the processor runs."""
         given = {name: self.tensor(name) for name in code.inputs}
         assert self.processor is not None
-        self.arrays |= run_code(code, self.processor, given).outputs
+        made = run_code(code, self.processor, given)
+        self.arrays |= made.outputs
+        self.instances += made.instances
+        self.read_elements += made.read_elements
 
     def tensor(self, name: str) -> Array:
         """A tensor as the host has it: given, computed by the processor, or stored by calls."""
@@ -310,6 +317,8 @@ class _Machine:
             count,
             dict(sorted(iterations.items())),
             dict(sorted(self.micro_operations.items())),
+            self.instances,
+            self.read_elements,
         )
 
 

@@ -1,101 +1,67 @@
-"""A generated file for the machine that hwgen runs on: compiled and called from Python."""
+"""A kernel's text on the machine that hwgen runs on: of units on their C model, of a processor as
+it is."""
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Mapping
+from typing import Any
 
-import numpy as np
-
-from hwgen.codegen.processor.emit import NestSource
+from hwgen.codegen.source import CSource
 from hwgen.errors import HwgenError
-from hwgen.model.c_compiler import AS_FOUND, Build, load_library
-from hwgen.model.numeric import STORAGE, Array
+from hwgen.model.c_compiler import AS_FOUND, Build, have_compiler, load_library
+from hwgen.model.compiled import CompiledKernel, compile_model
+from hwgen.model.numeric import Array
 from hwgen.spec.hardware import HardwareSpec
-from hwgen.spec.workload import Workload
 
 FLAGS = ("-std=c11", "-O2", "-fopenmp", "-march=native", "-w")
-"""How the file is compiled."""
+"""How the text for a processor is compiled."""
 
 
-class NativeKernel:
-    """A compiled file, as a Python function."""
-
-    def __init__(self, source: NestSource, workload: Workload, function: Callable[..., None]):
-        self.source = source
-        self.workload = workload
-        self._function = function
-
-    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """The outputs by name, for row-major inputs by name.
-
-        Raises:
-            HwgenError: H726 an input is missing or of another shape or data type.
-        """
-        arrays = [_input(name, self.workload, inputs) for name in self.source.inputs]
-        outputs: dict[str, Array] = {}
-        for name in self.source.outputs:
-            tensor = self.workload.tensor[name]
-            outputs[name] = np.zeros(tensor.shape, STORAGE[tensor.dtype])
-        self._function(*(ctypes.c_void_p(a.ctypes.data) for a in (*arrays, *outputs.values())))
-        return outputs
+def runs_here(hardware: HardwareSpec) -> bool:
+    """Whether the text of a chip's kernels can be compiled and run on this machine."""
+    language = "c" if hardware.processor is None else hardware.processor.language
+    return (bool(hardware.units) or language == "c") and have_compiler()
 
 
 def run_native(
-    source: NestSource,
-    workload: Workload,
-    inputs: Mapping[str, Array],
-    hardware: HardwareSpec,
-    build: Build = AS_FOUND,
+    source: CSource, inputs: Mapping[str, Array], hardware: HardwareSpec, build: Build = AS_FOUND
 ) -> dict[str, Array]:
     """The outputs by name, for row-major inputs by name.
 
     Raises:
-        HwgenError: as `compile_native` and `NativeKernel.run`.
+        HwgenError: as `compile_native` and `CompiledKernel.run`.
     """
-    return compile_native(source, workload, hardware, build).run(inputs)
+    return compile_native(source, hardware, build).run(inputs)
 
 
 def compile_native(
-    source: NestSource, workload: Workload, hardware: HardwareSpec, build: Build = AS_FOUND
-) -> NativeKernel:
-    """Compile a generated file, or take it from the cache.
+    source: CSource, hardware: HardwareSpec, build: Build = AS_FOUND
+) -> CompiledKernel:
+    """Compile a kernel's text, or take it from the cache.
 
     Raises:
         HwgenError: H703 no C compiler; H704 the compiler fails; H705 the file is not C.
     """
+    if source.model:
+        return compile_model(source, build)
     processor = hardware.processor
     if processor is None or processor.language != "c":
         raise HwgenError(
             "H705",
-            f"{source.name} does not run on this machine",
+            f"{source.function} does not run on this machine",
             found="no processor" if processor is None else processor.language,
             allowed="processors that are programmed in C",
             repair="compile the file with the chip's own tools",
         )
-    return NativeKernel(source, workload, native_function(source, build))
+    return CompiledKernel(source, load_library(source.c, source.function, FLAGS, build))
 
 
-def _input(name: str, workload: Workload, inputs: Mapping[str, Array]) -> Array:
-    tensor = workload.tensor[name]
-    given = inputs.get(name)
-    if given is None or given.shape != tensor.shape or given.dtype != STORAGE[tensor.dtype]:
-        raise HwgenError(
-            "H726",
-            f"an input tensor is missing or does not fit: {name}",
-            location=tensor.location,
-            found="nothing" if given is None else f"{given.dtype}{list(given.shape)}",
-            allowed=f"{STORAGE[tensor.dtype]}{list(tensor.shape)}",
-        )
-    return np.ascontiguousarray(given)
-
-
-def native_function(source: NestSource, build: Build = AS_FOUND) -> Callable[..., None]:
-    """The compiled function, of pointers to inputs and outputs.
+def native_function(source: CSource) -> Callable[..., Any]:
+    """The compiled function of a processor's text, of pointers to inputs and outputs.
 
     Raises:
         HwgenError: H703 no C compiler; H704 the compiler fails.
     """
-    function = load_library(source.text, source.name, FLAGS, build)[source.name]
+    function = load_library(source.c, source.function, FLAGS, AS_FOUND)[source.function]
     function.restype = None
     return function

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hwgen.report.nests import describe_nest
 from hwgen.report.text import describe, measure
 from hwgen.report.timeline import timeline_svg
 from hwgen.spec.shown import Cell, Table, assigned, card
@@ -14,15 +13,12 @@ if TYPE_CHECKING:
     from hwgen.nest_pipeline import NestCompilation
 
 
-def kernel_text(compilation: Compiled | NestCompilation) -> str:
+def kernel_text(compilation: Compiled) -> str:
     """What `hwgen generate` reports of a kernel."""
-    from hwgen.nest_pipeline import NestCompilation
-
-    c = compilation
-    return describe_nest(c) if isinstance(c, NestCompilation) else describe(measure(c))
+    return describe(measure(compilation))
 
 
-def kernel_html(compilation: Compiled | NestCompilation) -> str:
+def kernel_html(compilation: Compiled) -> str:
     """Cycles with their bound, what takes them, and a picture of the first calls."""
     from hwgen.nest_pipeline import NestCompilation
 
@@ -54,7 +50,7 @@ def _units(c: Compiled) -> str:
 
 
 def _nest(c: NestCompilation) -> str:
-    facts = [*_common(c, c.bound), ("memory bytes", f"{c.cost.memory_bytes:,}")]
+    facts = [*_common(c, c.bound.cycles), ("memory bytes", f"{c.cost.memory_bytes:,}")]
     rows: list[tuple[Cell, ...]] = [
         (b.block, round(b.cycles), round(b.compute_cycles), round(b.memory_bytes))
         for b in c.cost.blocks
@@ -63,11 +59,11 @@ def _nest(c: NestCompilation) -> str:
     return card(_title(c), "", facts, [table])
 
 
-def _title(c: Compiled | NestCompilation) -> str:
+def _title(c: Compiled) -> str:
     return f"{c.workload.name} on {c.hardware.name}"
 
 
-def _common(c: Compiled | NestCompilation, bound: int) -> list[tuple[str, str]]:
+def _common(c: Compiled, bound: int) -> list[tuple[str, str]]:
     ratio = f"{c.cycles / bound:.3f}" if bound else "-"
     return [
         ("sizes", assigned(c.workload.sizes)),

@@ -151,7 +151,7 @@ def _roofline(compilation: NestCompilation, bytes_per_cycle: float) -> Roofline:
         operations,
         operations / moved,
         operations / c.cycles,
-        operations / max(1, c.bound),
+        operations / max(1, c.bound.cycles),
         "",
         0.0,
         float(bytes_per_cycle),
@@ -163,8 +163,8 @@ def _headlines(compilation: NestCompilation) -> list[Headline]:
     most = max(c.cost.blocks, key=lambda b: b.cycles)
     return [
         Headline("Cycles", f"{c.cycles:,}", "closed form"),
-        Headline("Lower bound", f"{c.bound:,}", "of any schedule"),
-        Headline("Ratio", f"{c.cycles / c.bound:.3f}", "cycles over the lower bound"),
+        Headline("Lower bound", f"{c.bound.cycles:,}", "of any schedule"),
+        Headline("Ratio", f"{c.cycles / c.bound.cycles:.3f}", "cycles over the lower bound"),
         Headline("Longest block", most.block, f"{most.cycles / c.cycles:.1%} of all cycles"),
         Headline("Memory bytes", f"{c.cost.memory_bytes:,}", "to and from memory"),
     ]

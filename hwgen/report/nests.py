@@ -28,7 +28,8 @@ def cycles_text(compilation: NestCompilation) -> str:
         (b.block, round(b.cycles), round(b.compute_cycles), round(b.memory_bytes))
         for b in c.cost.blocks
     ]
-    head = f"{c.cycles:,}, lower bound {c.bound:,}, ratio {c.cycles / c.bound:.3f} (closed form)"
+    bound = c.bound.cycles
+    head = f"{c.cycles:,}, lower bound {bound:,}, ratio {c.cycles / bound:.3f} (closed form)"
     return f"{head}\n{table(('block', 'cycles', 'arithmetic', 'memory bytes'), rows)}"
 
 
@@ -38,12 +39,12 @@ def nest_results(compiled: Sequence[NestCompilation]) -> str:
         (
             c.workload.name,
             c.cycles,
-            c.bound,
-            c.cycles / c.bound,
+            c.bound.cycles,
+            c.cycles / c.bound.cycles,
             len(c.script.splitlines()),
             c.cost.memory_bytes,
         )
         for c in compiled
     ]
     header = ("workload", "cycles", "bound", "ratio", "edits", "memory bytes")
-    return table(header, rows) if rows else "no workload can be run"
+    return table(header, rows)

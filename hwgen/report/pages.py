@@ -10,14 +10,7 @@ if TYPE_CHECKING:
     from hwgen.compiled import Compiled
 
 
-def function_of(compilation: Compiled | NestCompilation) -> str:
-    """The name of a kernel's function."""
-    if isinstance(compilation, NestCompilation):
-        return compilation.source.name
-    return compilation.source.function
-
-
-def page_of(compilation: Compiled | NestCompilation) -> str:
+def page_of(compilation: Compiled) -> str:
     """The HTML page of a kernel.
 
     Raises:
@@ -32,7 +25,7 @@ def page_of(compilation: Compiled | NestCompilation) -> str:
     return page(compilation)
 
 
-def trace_of(compilation: Compiled | NestCompilation) -> str:
+def trace_of(compilation: Compiled) -> str:
     """The trace of a kernel, for Perfetto and chrome://tracing.
 
     Raises:

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 from hwgen.errors import Diagnostic
+from hwgen.nest_pipeline import NestCompilation
 from hwgen.report.refused import Refusal
 
 if TYPE_CHECKING:
-    from hwgen.nest_pipeline import NestCompilation
     from hwgen.polyhedral.explain import Explanation
     from hwgen.polyhedral.scop import Scop
     from hwgen.report.text import Measured
@@ -53,7 +53,7 @@ def chip_record(hardware: HardwareSpec) -> Record:
 
 
 def kernel_record(measured: Measured) -> Record:
-    """A kernel of units: cycles and bytes."""
+    """A kernel: cycles and bytes; of a processor its blocks and script besides."""
     c, timing, bound = measured.compilation, measured.timing, measured.bound
     return {
         "workload": c.workload.name,
@@ -102,21 +102,13 @@ def kernel_record(measured: Measured) -> Record:
         ],
         "notes": list(c.notes),
         "search_cut_short": list(c.ended_by),
+        **(_blocks(c) if isinstance(c, NestCompilation) else {}),
     }
 
 
-def nest_record(compilation: NestCompilation) -> Record:
-    """A kernel of a processor: the same keys, as far as it has them, and its blocks."""
-    c = compilation
+def _blocks(c: NestCompilation) -> Record:
+    """What is told of a kernel of a processor besides: its blocks and its script."""
     return {
-        "workload": c.workload.name,
-        "chip": c.hardware.name,
-        "sizes": dict(c.workload.sizes),
-        "parameters": dict(c.hardware.parameters),
-        "function": c.source.name,
-        "cycles": c.cycles,
-        "lower_bound_cycles": c.bound,
-        "off_chip_bytes": c.cost.memory_bytes,
         "blocks": [
             {
                 "block": b.block,

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from hwgen.nest_pipeline import NestCompilation
+from hwgen.report.nests import cycles_text
 from hwgen.report.table import Cell, table
 from hwgen.report.text import Measured, cut_short, describe_cycles, title
 
 if TYPE_CHECKING:
     from hwgen.compiled import Compiled
+    from hwgen.spec.hardware import HardwareSpec
     from hwgen.verify.examine import Engine, Examination
 
 
 def simulation_text(compilation: Compiled, passed: Examination) -> str:
     """Cycles, units, and, where the simulator ran, traffic and executed iterations."""
+    if isinstance(compilation, NestCompilation):
+        return _of_processor(compilation, passed)
     lines = [
         title(compilation),
         "",
@@ -45,8 +49,20 @@ def simulation_text(compilation: Compiled, passed: Examination) -> str:
     return "\n".join(lines)
 
 
-def run_by(runners: Sequence[str], engine: Engine, without: str, seconds: float) -> str:
-    """The line that says who ran; `without`: why the C did not where it was to."""
-    text = f"run by      {' and '.join(runners)}, with all checks in {seconds:.2f} s"
+def _of_processor(compilation: NestCompilation, passed: Examination) -> str:
+    lines = [title(compilation), "", cycles_text(compilation), ""]
+    if (result := passed.functional) is not None:
+        lines.append(f"instances   {result.instances:,}, {result.read_elements:,} elements read")
+    return "\n".join(lines)
+
+
+def run_by(hardware: HardwareSpec, passed: Examination, engine: Engine, seconds: float) -> str:
+    """The line that says who ran, and why the C did not where it was to."""
+    text, without = "the emitted C on the C model", "no C compiler"
+    if not hardware.units and hardware.processor is not None:
+        text, language = "the compiled text on this machine", hardware.processor.language
+        without = without if language == "c" else f"it is {language}, for another machine"
+    runners = ["the simulator"] * (passed.functional is not None) + [text] * passed.ran_c
+    line = f"run by      {' and '.join(runners)}, with all checks in {seconds:.2f} s"
     left_out = engine == "both" and len(runners) == 1
-    return f"{text} (not by the emitted C: {without})" if left_out else text
+    return f"{line} (not by the emitted C: {without})" if left_out else line

@@ -96,7 +96,7 @@ def nest_source(compilation: NestCompilation) -> Source:
     A loop keeps its name where the language has no such word; a block without one that is found
     has no lines.
     """
-    text = compilation.source.text
+    text = compilation.source.c
     lines = text.split("\n")
     found: dict[str, Lines] = {}
     for site in compilation.schedule.resolved.sites:

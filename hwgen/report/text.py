@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 from hwgen.model.bank_cycles import SharedBanks, shared_banks
 from hwgen.model.traffic import TensorTraffic, moved_bytes, off_chip_traffic
+from hwgen.nest_pipeline import NestCompilation
 from hwgen.report.banks import banked, conflict_lines
+from hwgen.report.nests import describe_nest, nest_results
 from hwgen.report.refused import Refusal
 from hwgen.report.table import Cell, table
 
@@ -66,6 +68,8 @@ def title(compilation: Compiled) -> str:
 def describe(measured: Measured) -> str:
     """One kernel: matched, tiled, placed, moved, and the cycles with their bound."""
     c = measured.compilation
+    if isinstance(c, NestCompilation):
+        return describe_nest(c)
     phases = [
         section
         for number, part in enumerate(c.parts)
@@ -174,6 +178,8 @@ def results(measured: Sequence[Measured]) -> str:
         for m in measured
     ]
     header = ("workload", "cycles", "bound", "ratio", "intrinsic", "off-chip bytes")
+    if nests := [m.compilation for m in measured if isinstance(m.compilation, NestCompilation)]:
+        return nest_results(nests)
     if not rows:
         return "no workload can be run"
     coded = [line for m in measured for line in _coded(m)]

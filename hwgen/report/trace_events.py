@@ -90,7 +90,7 @@ def nest_trace(compilation: NestCompilation) -> str:
         for time, (read, _) in steps(rates)
     ]
     head: dict[str, Json] = {
-        "kernel": c.source.name,
+        "kernel": c.source.function,
         "workload": c.workload.name,
         "sizes": dict(c.workload.sizes),
         "chip": c.hardware.name,

@@ -13,7 +13,6 @@ from hwgen.errors import HwgenError
 from hwgen.model.c_compiler import build_in_turn
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
-from hwgen.verify.examine_nest import served_by_loops
 from hwgen.verify.room import check_tensors
 from hwgen.verify.strategies import Case, Choices, Values, cases, choices, shrunk
 
@@ -131,6 +130,7 @@ class Runner:
         return choices(self.spec, self.workload, self.parameters, self.sizes, valid)
 
     def _run(self, case: Case) -> Outcome:
+        from hwgen.model.native import runs_here
         from hwgen.verify.data import draw_inputs
         from hwgen.verify.examine import compile_case, examine
 
@@ -139,42 +139,25 @@ class Runner:
             workload = self.load_workload(case.sizes)
         except HwgenError as error:
             return Outcome("invalid", str(error))
-        if served_by_loops(hardware):
-            return self._run_nest(workload, hardware, case)
         try:
             try:
                 compilation = compile_case(workload, hardware, case.schedule)
             except HwgenError as error:
-                verdict = "failed" if error.code in DEFECTS else "refused"
+                # A processor alone runs every workload.
+                defect = error.code in DEFECTS or not hardware.units
+                verdict = "failed" if defect else "refused"
                 return Outcome(verdict, str(error))
             inputs = draw_inputs(workload, case.seed, case.style)
             examine(compilation, inputs)
-            if case.use_c:
+            with_c = case.use_c and (bool(hardware.units) or runs_here(hardware))
+            if with_c:
                 examine(compilation, inputs, "c", build_in_turn(case.seed))
         except HwgenError as error:
             return Outcome("failed", str(error))
         except Exception as error:  # Any crash on a valid example is a finding too.
             text = " ".join(str(error).split())[:300]
             return Outcome("failed", f"{type(error).__name__}: {text}")
-        return Outcome("passed", used_c=case.use_c)
-
-    def _run_nest(self, workload: Workload, hardware: HardwareSpec, case: Case) -> Outcome:
-        from hwgen.verify.data import draw_inputs
-        from hwgen.verify.examine_nest import compile_nest_ranked, examine_nest, runs_natively
-
-        natively = case.use_c and runs_natively(hardware)
-        try:
-            compilation = compile_nest_ranked(workload, hardware, case.schedule)
-            inputs = draw_inputs(workload, case.seed, case.style)
-            examine_nest(compilation, inputs)
-            if natively:
-                examine_nest(compilation, inputs, "c", build_in_turn(case.seed))
-        except HwgenError as error:  # A processor runs every workload: a refusal is a finding.
-            return Outcome("failed", str(error))
-        except Exception as error:  # Any crash on a valid example is a finding too.
-            text = " ".join(str(error).split())[:300]
-            return Outcome("failed", f"{type(error).__name__}: {text}")
-        return Outcome("passed", used_c=natively)
+        return Outcome("passed", used_c=with_c)
 
     def fit(self, case: Case, open_choices: Choices) -> Case | None:
         """The case with its extents halved until it is quick, None where its sizes are invalid."""

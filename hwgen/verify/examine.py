@@ -10,7 +10,7 @@ from hwgen.errors import HwgenError
 from hwgen.model.c_compiler import AS_FOUND, Build
 from hwgen.model.numeric import Array
 from hwgen.spec.shown import Brief
-from hwgen.verify.room import check_images
+from hwgen.verify.room import check_room
 
 if TYPE_CHECKING:
     from hwgen.compiled import Compiled
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 Engine = Literal["both", "python", "c"]
 """Who runs a kernel: the simulator, the emitted C, or one after the other. Of both, the C is left
 out where it cannot be compiled."""
+
+
+CHECKED_STEPS = 10_000
+"""Steps of code that are run thread by thread, up to a second; compiling runs fewer."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -63,7 +67,7 @@ def compile_ranked(
 
     if rank == 0 or len(split_phases(workload)) > 1:
         compilation = compile_kernel(workload, hardware, options=options or SearchOptions())
-        check_images(workload, compilation.program.images)
+        check_room(workload, compilation.program)
         return compilation
     from hwgen.polyhedral.matching import match
     from hwgen.polyhedral.scop import build_scop
@@ -73,26 +77,41 @@ def compile_ranked(
     scop = build_scop(workload)
     found = search(hardware, match(scop, select(scop, hardware)), keep=rank + 1).candidates
     compilation = compile_kernel(workload, hardware, schedule=found[rank % len(found)])
-    check_images(workload, compilation.program.images)
+    check_room(workload, compilation.program)
     return compilation
 
 
 def compile_case(
     workload: Workload, hardware: HardwareSpec, rank: int, options: SearchOptions | None = None
 ) -> Compiled:
-    """The same, a processor beside the units doing what these cannot; there, the best alone.
+    """The same for any chip. A processor beside the units does what these cannot: there, the best
+    alone. On one that is a chip by itself, odd ranks are without any schedule, and others the best
+    with workers started however little there is to do.
 
     Raises:
-        HwgenError: as `compile_ranked`, where there is no processor or it cannot do the rest.
+        HwgenError: as `compile_ranked`, where there is no processor or it cannot do the rest; as
+            `compile_nest`.
     """
+    if not hardware.units:
+        found = _compile_nest_ranked(workload, hardware, rank)
+        check_room(workload, found.program)
+        return found
     try:
         return compile_ranked(workload, hardware, rank, options)
     except HwgenError as error:
         from hwgen.pipeline import SearchOptions, beside_units
 
         found = beside_units(workload, hardware, options or SearchOptions(), error)
-    check_images(workload, found.program.images)
+    check_room(workload, found.program)
     return found
+
+
+def _compile_nest_ranked(workload: Workload, hardware: HardwareSpec, rank: int) -> Compiled:
+    from hwgen.autoschedule import Options
+    from hwgen.nest_pipeline import compile_nest
+
+    options = Options() if rank == 0 else Options(parallel_cycles=0.0)
+    return compile_nest(workload, hardware, auto=rank % 2 == 0, options=options)
 
 
 def examine(
@@ -104,17 +123,23 @@ def examine(
     """Run every check on one kernel and one set of inputs; `build`: how the C is compiled.
 
     Raises:
-        HwgenError: H7xx, the first check that fails: the program's structure, synchronisation,
-            the simulator's own checks, H790 a result that differs from the reference, H791
+        HwgenError: H792 too large to be run; H70x where C cannot be compiled or run; H7xx, the
+            first check that fails: the program's structure, threads, synchronisation, the
+            simulator's own checks, H790 a result that differs from the reference, H791
             modelled cycles below the lower bound.
     """
-    from hwgen.model.compiled import compile_model, have_compiler
+    from hwgen.codegen.processor.races import check
+    from hwgen.model.native import compile_native, runs_here
     from hwgen.model.reference import run_reference
     from hwgen.model.sync_check import check_synchronisation
     from hwgen.verify.check_program import check_program
 
     c = compilation
+    check_room(c.workload, c.program)
     check_program(c.program, c.hardware, c.workload)
+    for code in c.program.codes:
+        assert c.hardware.processor is not None
+        check(code, c.hardware.processor, CHECKED_STEPS)
     check_synchronisation(c.program, c.hardware)
     functional: FunctionalResult | None = None
     expected = run_reference(c.workload, inputs)
@@ -126,9 +151,9 @@ def examine(
         functional = run(c.program, c.hardware, inputs, shapes=shapes)
         outputs = functional.outputs
         check_outputs(c.workload, inputs, outputs, expected, "the kernel")
-    ran_c = engine == "c" or (engine == "both" and have_compiler())
+    ran_c = engine == "c" or (engine == "both" and runs_here(c.hardware))
     if ran_c:
-        outputs = compile_model(c.source, build).run(inputs)
+        outputs = compile_native(c.source, c.hardware, build).run(inputs)
         check_outputs(c.workload, inputs, outputs, expected, "the emitted C")
     timing = c.timing
     bound = c.bound

@@ -19,7 +19,7 @@ import numpy as np
 
 from hwgen.codegen.c_names import C_TYPES
 from hwgen.codegen.nodes import Code
-from hwgen.codegen.processor.emit import NestSource
+from hwgen.codegen.source import CSource, Parameter
 from hwgen.errors import HwgenError
 from hwgen.model.c_compiler import need_compiler, user_builds
 from hwgen.model.code import run_code
@@ -57,7 +57,7 @@ class Kernel:
 
     workload: Workload
     program: Code
-    source: NestSource
+    source: CSource
     inputs: Mapping[str, Array]
     expected: Mapping[str, Array]
 
@@ -105,7 +105,11 @@ def user_targets() -> tuple[Target, ...]:
 def user_target(kernel: Kernel) -> Target:
     """The one of them that a kernel has: by its name, which stays while a failure is reduced."""
     targets = user_targets()
-    return targets[crc32(kernel.source.name.encode()) % len(targets)]
+    return targets[crc32(kernel.source.function.encode()) % len(targets)]
+
+
+def _names(parameters: Sequence[Parameter]) -> list[str]:
+    return [p.name for p in parameters]
 
 
 def _run_kernels(kernels: Sequence[Kernel], hardware: HardwareSpec, target: Target) -> list[str]:
@@ -153,10 +157,10 @@ class _Batch:
         includes = [*_INCLUDES, *self.target.includes]
         parts = [f"#include {x}" for x in includes]
         for n, kernel in enumerate(self.kernels):
-            text = self.target.rewrite(kernel.source.text)
+            text = self.target.rewrite(kernel.source.c)
             if cplusplus:
                 text = f"namespace case_{n}_text {{\n{text}\n}}\nusing case_{n}_text::"
-                text += f"{kernel.source.name};"
+                text += f"{kernel.source.function};"
             elif n and definitions:
                 text = text.replace(definitions, "", 1)
             parts += [text, self._case(n)]
@@ -171,15 +175,15 @@ class _Batch:
     def _case(self, n: int) -> str:
         kernel = self.kernels[n]
         lines = [f"static void case_{n}(FILE *in, FILE *out)", "{"]
-        for name in kernel.source.inputs:
+        for name in _names(kernel.source.inputs):
             read = f"fread(a_{name}, 1, b_{name}, in) != b_{name}"
             lines += [*self._array(kernel, name), f"  if ({read}) abort();"]
-        for name in kernel.source.outputs:
+        for name in _names(kernel.source.outputs):
             # What a kernel leaves out shows.
             lines += [*self._array(kernel, name), f"  memset(a_{name}, 0xA5, b_{name});"]
-        names = (*kernel.source.inputs, *kernel.source.outputs)
-        lines.append(f"  {kernel.source.name}({', '.join(f'a_{x}' for x in names)});")
-        lines += [f"  fwrite(a_{x}, 1, b_{x}, out);" for x in kernel.source.outputs]
+        names = _names((*kernel.source.inputs, *kernel.source.outputs))
+        lines.append(f"  {kernel.source.function}({', '.join(f'a_{x}' for x in names)});")
+        lines += [f"  fwrite(a_{x}, 1, b_{x}, out);" for x in _names(kernel.source.outputs)]
         lines += [f"  free(a_{x});" for x in names]
         return "\n".join([*lines, "}"])
 
@@ -218,7 +222,7 @@ class _Batch:
         given, taken = self.folder / "in", self.folder / "out"
         with given.open("wb") as file:
             for n in numbers:
-                for name in self.kernels[n].source.inputs:
+                for name in _names(self.kernels[n].source.inputs):
                     file.write(np.ascontiguousarray(self.kernels[n].inputs[name]).tobytes())
         environment = dict(os.environ, OMP_WAIT_POLICY="passive", GOMP_SPINCOUNT="0")
         try:
@@ -234,7 +238,7 @@ class _Batch:
         for n in numbers:
             kernel = self.kernels[n]
             size = 0
-            for name in kernel.source.outputs:
+            for name in _names(kernel.source.outputs):
                 tensor = kernel.workload.tensor[name]
                 kind = STORAGE[tensor.dtype]
                 count = int(np.prod(tensor.shape))

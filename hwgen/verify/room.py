@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import prod
 
+from hwgen.codegen.program import Program
 from hwgen.codegen.storages import Array, Image
 from hwgen.errors import HwgenError
 from hwgen.spec.workload import Workload
@@ -33,6 +34,17 @@ def check_tensors(workload: Workload, resized: Callable[[str, int], Workload]) -
         allowed=f"at most {MAX_ELEMENTS:,} elements",
         repair=_repair(workload, resized),
     )
+
+
+def check_room(workload: Workload, program: Program) -> None:
+    """Refuse to run a kernel that is too large.
+
+    Raises:
+        HwgenError: H792, as `check_images` and `check_buffers`.
+    """
+    check_images(workload, program.images)
+    for code in program.codes:
+        check_buffers(workload, code.arrays)
 
 
 def check_images(workload: Workload, images: Sequence[Image]) -> None:

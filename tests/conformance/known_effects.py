@@ -9,8 +9,9 @@ import numpy as np
 
 import hwgen
 from hwgen import Schedule
-from hwgen.codegen.processor.emit import NestSource, emit_nest
+from hwgen.codegen.processor.emit import emit_nest
 from hwgen.codegen.processor.lower import lower_nest
+from hwgen.codegen.source import CSource
 from hwgen.model.native import run_native
 from hwgen.model.numeric import STORAGE, Array
 from hwgen.model.reference import run_reference
@@ -57,12 +58,12 @@ def inputs(workload: Workload, seed: int = 0) -> dict[str, Array]:
     }
 
 
-def source(s: Schedule) -> NestSource:
+def source(s: Schedule) -> CSource:
     """The emitted file."""
     return emit_nest(lower_nest(s.resolved, s.homes, s.hardware), s.hardware, s.workload)
 
 
-def execute(s: Schedule) -> tuple[NestSource, bool]:
+def execute(s: Schedule) -> tuple[CSource, bool]:
     """The emitted file, and whether it computes exactly what the reference does."""
     text, given = source(s), inputs(s.workload)
     assert s.hardware.processor is not None
@@ -71,7 +72,7 @@ def execute(s: Schedule) -> tuple[NestSource, bool]:
         assert not done.message
         found = done.outputs
     else:
-        found = run_native(text, s.workload, given, s.hardware)
+        found = run_native(text, given, s.hardware)
     wanted = run_reference(s.workload, given)
     return text, all(np.array_equal(found[name], array) for name, array in wanted.items())
 

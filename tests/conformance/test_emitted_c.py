@@ -18,8 +18,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from hwgen.codegen.emit_c import CSource, emit
+from hwgen.codegen.emit_c import emit
 from hwgen.codegen.program import Program
+from hwgen.codegen.source import CSource
 from hwgen.model.compiled import compile_model, find_compiler, have_compiler
 from hwgen.spec.workload import Workload
 from tests import samples

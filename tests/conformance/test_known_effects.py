@@ -30,5 +30,5 @@ def test_known_effect(name: str) -> None:
     assert shown[shown.index("\nfor ") :].strip() == case.loops.strip()
     source, equal = execute(s)
     for text in case.emitted:
-        assert text in source.text
+        assert text in source.c
     assert equal

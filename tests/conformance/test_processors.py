@@ -15,7 +15,7 @@ from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload
 from hwgen.spec.workload import Workload
 from hwgen.verify.data import draw_inputs
-from hwgen.verify.examine_nest import examine_nest
+from hwgen.verify.examine import examine
 from hwgen.verify.rounding import unexplained
 from tests.samples import ROOT, WORKLOADS
 from tests.shim.cuda import device
@@ -66,8 +66,8 @@ def differs(workload: Workload, inputs: dict[str, Array], outputs: dict[str, Arr
 @every_kernel
 def test_the_simulator_agrees_with_the_reference(chip: Path, workload: Path) -> None:
     c = compiled(chip, workload)
-    examine_nest(c, draw_inputs(c.workload, 1))
-    assert c.cycles >= c.bound > 0
+    examine(c, draw_inputs(c.workload, 1))
+    assert c.cycles >= c.bound.cycles > 0
 
 
 @every_kernel
@@ -78,7 +78,7 @@ def test_the_text_agrees_with_the_reference(chip: Path, workload: Path) -> None:
     inputs = draw_inputs(c.workload, 2)
     assert c.hardware.processor is not None
     if c.hardware.processor.language == "c":
-        examine_nest(c, inputs, "c")
+        examine(c, inputs, "c")
         return
     done = device.run(c.source, c.workload, inputs, seed=3)
     assert done.message == ""
@@ -101,7 +101,7 @@ def test_it_compiles_without_a_schedule(chip: Path, workload: Path) -> None:
     small = load_workload(workload, ODD.get(workload.stem, {}))
     plain = compile_nest(small, hardware(chip), auto=False)
     assert plain.script == ""
-    examine_nest(plain, draw_inputs(small, 3))
+    examine(plain, draw_inputs(small, 3))
 
 
 @pytest.mark.parametrize("chip", CHIPS, ids=lambda p: p.stem)

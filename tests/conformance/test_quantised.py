@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from hwgen.model.compiled import have_compiler
-from hwgen.model.native import NativeKernel, compile_native
+from hwgen.model.compiled import CompiledKernel, have_compiler
+from hwgen.model.native import compile_native
 from hwgen.model.reference import run_reference
 from hwgen.nest_pipeline import compile_nest
 from hwgen.spec.load import load_hardware, load_workload
@@ -45,11 +45,11 @@ def workload(name: str, sizes: Sizes) -> Workload:
 
 
 @cache
-def native(name: str, sizes: Sizes) -> NativeKernel:
+def native(name: str, sizes: Sizes) -> CompiledKernel:
     hardware = load_hardware(ROOT / "hw_specs" / "cpu_generic.yaml")
     searched = name != "fully_connected_chain"  # Ten layers are searched for seconds.
     made = compile_nest(workload(name, sizes), hardware, auto=searched)
-    return compile_native(made.source, made.workload, hardware)
+    return compile_native(made.source, hardware)
 
 
 def int8s(rng: np.random.Generator, *shape: int) -> Array:
@@ -317,7 +317,7 @@ def test_every_step_of_a_softmax_is_the_scalar_kernels(
         hardware = load_hardware(ROOT / "hw_specs" / "cpu_generic.yaml")
         opened = load_workload(tmp_path / "steps.yaml", dict(CASES[case][1]))
         plain = compile_nest(opened, hardware, auto=False)
-        outputs = compile_native(plain.source, opened, hardware).run({"x": x})
+        outputs = compile_native(plain.source, hardware).run({"x": x})
         assert equal(
             {"e": outputs["e_out"], "sum": outputs["sum_out"]},
             {name: steps[name] for name in ("e", "sum")},

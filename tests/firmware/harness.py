@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hwgen.codegen.emit_c import CSource, FirmwareSource
+from hwgen.codegen.emit_c import FirmwareSource
 from hwgen.codegen.host_plan import ALIGNMENT_BYTES
+from hwgen.codegen.source import CSource
 from hwgen.model.images import pack
 from hwgen.model.numeric import STORAGE
 from hwgen.model.weights import images_of, weights_file

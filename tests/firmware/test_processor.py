@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 import hwgen
 from hwgen.codegen.nodes import Allocate, Code, Routine, nodes
-from hwgen.codegen.processor.emit import NestFirmware, NestSource, emit_nest, emit_nest_firmware
+from hwgen.codegen.processor.emit import NestFirmware, emit_nest, emit_nest_firmware
 from hwgen.codegen.processor.lower import lower_nest
+from hwgen.codegen.source import CSource
 from hwgen.errors import HwgenError
 from hwgen.model.compiled import have_compiler
 from hwgen.model.weights import Constant, weights_file
@@ -70,10 +71,10 @@ def made(edits: Edits, weights: frozenset[str] = frozenset(), rows: int = 6) -> 
     return emit_nest_firmware(lowered, cpu(), workload, weights)
 
 
-def _arrays(source: NestSource, workload: Workload) -> list[NDArray[Any]]:
+def _arrays(source: CSource, workload: Workload) -> list[NDArray[Any]]:
     inputs = harness.draw({t.name: (t.dtype, t.shape) for t in workload.inputs}, 3)
     outputs = {t.name: np.zeros(t.shape, t.dtype) for t in workload.outputs}
-    return [*(inputs[n] for n in source.inputs), *(outputs[n] for n in source.outputs)]
+    return [*(inputs[p.name] for p in source.inputs), *(outputs[p.name] for p in source.outputs)]
 
 
 def result(
@@ -82,14 +83,14 @@ def result(
     """What a firmware kernel computes, and whether it left what is around its workspace alone."""
     lowered, workload = program(edits)
     own = emit_nest_firmware(lowered, cpu(), workload, weights)
-    files = {"k.c": own.source.text, f"{own.source.name}.h": own.source.header}
+    files = {"k.c": own.source.c, f"{own.source.function}.h": own.source.header}
     inputs = harness.draw({t.name: (t.dtype, t.shape) for t in workload.inputs}, 3)
     constants = [Constant(text, "int32", inputs[n]) for n, text in own.constants]
-    files["weights.c"] = weights_file(own.source.name, "constants", constants)
+    files["weights.c"] = weights_file(own.source.function, "constants", constants)
     loaded = harness.library(files)
     arrays = _arrays(own.source, workload)
-    size = harness.macro(own.source.header, f"{own.source.name}_WORKSPACE_BYTES") - missing
-    function = loaded[own.source.name]
+    size = harness.macro(own.source.header, f"{own.source.function}_WORKSPACE_BYTES") - missing
+    function = loaded[own.source.function]
     function.restype = None
     _, guarded = harness.call(function, arrays, size, seed)
     return arrays[-1].tobytes(), guarded
@@ -102,7 +103,7 @@ def test_it_gives_what_the_host_target_gives(edits: Edits, weights: frozenset[st
     lowered, workload = program(edits)
     host = emit_nest(lowered, cpu(), workload)
     arrays = _arrays(host, workload)
-    loaded = harness.library({"k.c": host.text})[host.name]
+    loaded = harness.library({"k.c": host.c})[host.function]
     loaded.restype = None
     loaded(*map(harness.pointer, arrays))
     for seed in range(2):
@@ -119,11 +120,11 @@ def test_a_workspace_one_byte_too_small_is_caught(edits: Edits) -> None:
 @pytest.mark.parametrize("edits", [PLAIN, INSIDE], ids=["plain", "inside"])
 def test_it_wants_nothing_but_memory_functions(edits: Edits) -> None:
     source = made(edits).source
-    folder = harness.folder({"k.c": source.text, f"{source.name}.h": source.header})
+    folder = harness.folder({"k.c": source.c, f"{source.function}.h": source.header})
     compile_c([*STRICT, "-O2", *FREE, "-c", folder / "k.c", "-o", folder / "k.o"])
     assert harness.undefined(folder / "k.o") <= {"memcpy", "memset"}
     host = emit_nest(*program(edits)[:1], cpu(), program(edits)[1])
-    folder = harness.folder({"k.c": host.text})
+    folder = harness.folder({"k.c": host.c})
     compile_c([*STRICT, *FREE, "-c", folder / "k.c", "-o", folder / "k.o"])
     assert {"aligned_alloc", "free", "abort"} <= harness.undefined(folder / "k.o")
 
@@ -144,14 +145,14 @@ def test_a_routine_that_keeps_buffers_takes_the_workspace() -> None:
     lowered, workload = program(PLAIN)
     room = next(n for n in nodes(lowered.body) if isinstance(n, Allocate))
     own = emit_nest_firmware(replace(lowered, body=(Routine("all", (room,)),)), cpu(), workload)
-    heads = [x for x in own.source.text.splitlines() if x.startswith("static void")]
+    heads = [x for x in own.source.c.splitlines() if x.startswith("static void")]
     assert [x.endswith(", void *workspace)") for x in heads if "_all(" in x] == [True]
-    assert "_all(x, y, w, workspace);" in own.source.text
+    assert "_all(x, y, w, workspace);" in own.source.c
 
 
 def test_loop_variables_are_as_wide_as_they_must_be() -> None:
     assert made(PLAIN).room.index == "int32_t"
-    assert "int64_t" not in made(PLAIN).source.text
+    assert "int64_t" not in made(PLAIN).source.c
     assert made(PLAIN, rows=1 << 29).room.index == "int64_t"
 
 
@@ -166,5 +167,5 @@ def test_blocks_have_no_firmware() -> None:
     gpu = hwgen.load_hardware("cuda_generic")
     compilation = hwgen.compile_nest(hwgen.load_workload("relu"), gpu, auto=False)
     with pytest.raises(HwgenError) as caught:
-        emit_nest_firmware(compilation.program, gpu, compilation.workload)
+        emit_nest_firmware(compilation.program.codes[0], gpu, compilation.workload)
     assert caught.value.code == "H041"

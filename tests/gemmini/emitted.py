@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hwgen.codegen.emit_c import CSource
+from hwgen.codegen.source import CSource
 from hwgen.model.numeric import Array
 from hwgen.model.reference import random_inputs, run_reference
 from hwgen.pipeline import Compilation, SearchOptions, compile_kernel

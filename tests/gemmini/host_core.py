@@ -15,7 +15,7 @@ from math import prod
 from pathlib import Path
 from shutil import which
 
-from hwgen.codegen.emit_c import CSource
+from hwgen.codegen.source import CSource
 from tests.gemmini.harness import HERE
 
 COMPILER, EMULATOR, DISASSEMBLER = (

@@ -158,8 +158,8 @@ DATA = {
 def kernel(change: Callable[[str], str], name: str = str(DATA["name"])) -> Kernel:
     """A right kernel whose text is changed."""
     found = lowered(Schedule(parse_workload({**DATA, "name": name}), load_hardware(CPU)), 1)
-    text = change(found.source.text)
-    assert text != found.source.text
+    text = change(found.source.c)
+    assert text != found.source.c
     return replace(found, source=replace(found.source, text=text))
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hwgen.codegen.c_names import C_TYPES
-from hwgen.codegen.emit_c import CSource
+from hwgen.codegen.source import CSource
 from hwgen.model.compiled import find_compiler
 
 SHIM = Path(__file__).resolve().parent

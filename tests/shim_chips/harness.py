@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hwgen.codegen.emit_c import CSource
+from hwgen.codegen.source import CSource
 from hwgen.model.compiled import find_compiler
 
 HERE = Path(__file__).parent

@@ -19,22 +19,11 @@ from hwgen.codegen.processor.firmware import HEAP, Room, firmware_header, room
 from hwgen.codegen.processor.names import allocated, touched, variables, written
 from hwgen.codegen.processor.scopes import pools
 from hwgen.codegen.processor.workarounds import around_functions
+from hwgen.codegen.source import CSource, Parameter
 from hwgen.codegen.storages import Array
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.processor import Processor
 from hwgen.spec.workload import Workload
-
-
-@dataclass(frozen=True, slots=True)
-class NestSource:
-    """The generated file. `name`: the function's; `header` declares it. `inputs`, `outputs`: its
-    parameters in order, by the tensors' names."""
-
-    text: str
-    header: str
-    name: str
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +32,13 @@ class NestFirmware:
     are those that are not compiled in; `constants`: those that are, with their declarations;
     `parameters`: what tensors are called."""
 
-    source: NestSource
+    source: CSource
     room: Room
     constants: tuple[tuple[str, str], ...]
     parameters: Mapping[str, str]
 
 
-def emit_nest(program: Code, hardware: HardwareSpec, workload: Workload) -> NestSource:
+def emit_nest(program: Code, hardware: HardwareSpec, workload: Workload) -> CSource:
     """The program as one file, and a header for it.
 
     Raises:
@@ -140,10 +129,18 @@ class _File:
         self.room = room(self.program, self.hardware, pointer, compiled_in)
         self.host = self.writer()
 
-    def source(self, summary: str) -> NestSource:
-        inputs = tuple(n for n in self.program.inputs if n not in self.room.compiled_in)
-        return NestSource(
-            self.text(summary), self.header(summary), self.name, inputs, self.program.outputs
+    def source(self, summary: str) -> CSource:
+        def parameters(names: tuple[str, ...]) -> tuple[Parameter, ...]:
+            given = (self.program.array[n] for n in names if n not in self.room.compiled_in)
+            return tuple(Parameter(a.name, a.dtype, a.extents, False, True, False) for a in given)
+
+        return CSource(
+            self.name,
+            parameters(self.program.inputs),
+            parameters(self.program.outputs),
+            self.text(summary),
+            self.header(summary),
+            suffix=self.processor.suffix,
         )
 
     def constants(self) -> tuple[tuple[str, str], ...]:

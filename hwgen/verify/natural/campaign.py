@@ -159,11 +159,6 @@ def _run(workload: Workload, hardware: HardwareSpec, seed: int) -> None:
 
     floats = any("float" in t.dtype for t in workload.tensors)
     inputs = draw_inputs(workload, seed, "small" if floats else "random")
-    if not hardware.units:
-        from hwgen.verify.examine_nest import compile_nest_ranked, examine_nest
-
-        examine_nest(compile_nest_ranked(workload, hardware, 0), inputs)
-        return
     from hwgen.verify.examine import compile_case, examine
 
     examine(compile_case(workload, hardware, 0), inputs)

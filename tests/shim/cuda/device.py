@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hwgen.codegen.processor.emit import NestSource
+from hwgen.codegen.source import CSource
 from hwgen.model.numeric import STORAGE, Array
 from hwgen.spec.workload import Workload
 
@@ -59,20 +59,17 @@ def build(text: str) -> Path:
     return library
 
 
-def run(source: NestSource, workload: Workload, inputs: Mapping[str, Array], seed: int = 0) -> Run:
+def run(source: CSource, workload: Workload, inputs: Mapping[str, Array], seed: int = 0) -> Run:
     """One call of the function, threads in the order of a seed."""
-    library = ctypes.CDLL(str(build(source.text)))
-    arrays = [np.ascontiguousarray(inputs[n]) for n in source.inputs]
-    outputs = {
-        n: np.zeros(workload.tensor[n].shape, STORAGE[workload.tensor[n].dtype])
-        for n in source.outputs
-    }
+    library = ctypes.CDLL(str(build(source.c)))
+    arrays = [np.ascontiguousarray(inputs[p.name]) for p in source.inputs]
+    outputs = {p.name: np.zeros(p.shape, STORAGE[p.dtype]) for p in source.outputs}
     ctypes.c_int.in_dll(library, "shim_seed").value = seed
     message = (ctypes.c_char * 200).in_dll(library, "shim_message")
     message.value = b""
     barriers = ctypes.c_int.in_dll(library, "shim_barriers")
     barriers.value = 0
-    function = library[source.name]
+    function = library[source.function]
     function.restype = None
     function(*(ctypes.c_void_p(a.ctypes.data) for a in (*arrays, *outputs.values())))
     return Run(outputs, message.value.decode(), barriers.value)

@@ -15,7 +15,7 @@ from hwgen.nest_pipeline import NestCompilation, compile_nest
 from hwgen.spec.expression import walk
 from hwgen.spec.workload import Workload
 from hwgen.verify.data import draw_inputs
-from hwgen.verify.examine_nest import examine_nest
+from hwgen.verify.examine import examine
 
 ROOT = Path(__file__).parents[3]
 
@@ -41,7 +41,7 @@ def compiled(chip: str, statements: int) -> NestCompilation:
 @pytest.mark.parametrize("chip", ["cpu_generic", "cuda_generic"])
 def test_the_text_grows_with_the_statements(chip: str) -> None:
     some, twice = compiled(chip, 12), compiled(chip, 24)
-    assert len(twice.source.text) < 2.2 * len(some.source.text)
+    assert len(twice.source.c) < 2.2 * len(some.source.c)
     for stage in twice.schedule.state.stages:
         assert sum(1 for _ in walk(stage.value)) <= search.WRITTEN
     assert len(twice.schedule.loops()) == len(some.schedule.loops()), "one nest for all of them"
@@ -54,13 +54,13 @@ def test_what_is_not_written_out_stays_with_one_worker() -> None:
     for tensor in kept:
         assert found.schedule.state.storage[tensor].memory == "stack"
         assert found.schedule.homes[tensor] == found.schedule.loops("y")
-    assert "alloc" not in found.source.text
+    assert "alloc" not in found.source.c
 
 
 def test_the_result_is_the_same() -> None:
     found = compile_nest(chain(13, 9), hwgen.load_hardware(ROOT / "hw_specs/cpu_generic.yaml"))
     assert len(found.schedule.state.stages) > 1
-    assert examine_nest(found, draw_inputs(found.workload, 1), "python").outputs
+    assert examine(found, draw_inputs(found.workload, 1), "python").outputs
 
 
 def test_a_short_chain_is_one_statement() -> None:

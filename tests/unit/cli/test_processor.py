@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 
 from hwgen.cli import main
-from hwgen.codegen.processor.emit import NestSource
-from hwgen.model.compiled import have_compiler
+from hwgen.model.compiled import CompiledKernel, have_compiler
 from hwgen.model.numeric import STORAGE, Array
-from hwgen.spec.workload import Workload
 from tests.samples import ROOT
 
 SPEC = str(ROOT / "hw_specs" / "cpu_generic.yaml")
@@ -112,11 +110,10 @@ def test_simulate_runs_the_compiled_text(capsys: pytest.CaptureFixture[str]) -> 
 def test_a_wrong_compiler_is_found_without_asking(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def none(source: NestSource, workload: Workload, *_: object) -> dict[str, Array]:
-        shapes = {name: workload.tensor[name] for name in source.outputs}
-        return {n: np.zeros(t.shape, STORAGE[t.dtype]) for n, t in shapes.items()}
+    def none(kernel: CompiledKernel, _: object) -> dict[str, Array]:
+        return {p.name: np.zeros(p.shape, STORAGE[p.dtype]) for p in kernel.source.outputs}
 
-    monkeypatch.setattr("hwgen.model.native.run_native", none)
+    monkeypatch.setattr(CompiledKernel, "run", none)
     status, _, errors = run(capsys, "simulate", "--spec", SPEC, *GEMM)
     assert status == 1
     assert "error[H790]: the emitted C computes a wrong c" in errors

@@ -20,7 +20,7 @@ from hwgen.scripting import compile_script
 from hwgen.spec.expression import Access, Binary, Const, Name
 from hwgen.spec.load import parse_workload
 from hwgen.spec.workload import Workload
-from hwgen.verify.examine_nest import Engine, examine_nest
+from hwgen.verify.examine import Engine, examine
 
 ROOT = Path(__file__).resolve().parents[3]
 CPU = load_hardware(ROOT / "hw_specs" / "cpu_generic.yaml")
@@ -137,7 +137,7 @@ def test_every_constant_of_an_accepted_schedule_fits(
     except HwgenError as error:
         codes.append(error.code)
     else:
-        assert all(n <= 2**43 for n in integers(made.source.text))
+        assert all(n <= 2**43 for n in integers(made.source.c))
     assert all(re.fullmatch(r"H023|H41\d|H51\d|H617", code) for code in codes), codes
 
 
@@ -145,11 +145,11 @@ def test_a_kernel_of_huge_buffers_compiles_and_is_not_run() -> None:
     """Within what C can hold, but the allocation would abort the process."""
     script = "s.storage_align('b', 0, 1073741824, 0)"
     made = compile_nest(chain(), CPU, script, auto=False)
-    assert max(integers(made.source.text)) == 2**38  # bytes
+    assert max(integers(made.source.c)) == 2**38  # bytes
     engines: tuple[Engine, ...] = ("python", "c")
     for engine in engines:
         with pytest.raises(HwgenError, match="H792"):
-            examine_nest(made, {"a": np.zeros(64, np.float32)}, engine)
+            examine(made, {"a": np.zeros(64, np.float32)}, engine)
 
 
 @pytest.mark.parametrize("value", [2**63, -(2**63), 10**30])
@@ -166,7 +166,7 @@ def test_constants_of_values_wrap_as_their_type_does() -> None:
     """Each fits, and so does what is written for their product."""
     data = {**CHAIN, "sizes": {"N": 64, "BIG": 2**62},
             "compute": ["b[i] = a[i] * (BIG * 8)", "c[i] = b[i]"]}  # fmt: skip
-    text = compile_nest(parse_workload(data), CPU, "", auto=False).source.text
+    text = compile_nest(parse_workload(data), CPU, "", auto=False).source.c
     assert max(integers(text)) == 2**62
 
 
@@ -198,7 +198,7 @@ def wide(program: Code, number: int) -> list[Code]:
 
 def test_the_last_check_before_c_finds_every_kind_of_number() -> None:
     data = {**CHAIN, "tensors": {"a": "float32[N]", "c": "float32[N]"}, "compute": ["c[i] = a[i]"]}
-    program = compile_nest(parse_workload(data), CPU, "", auto=False).program
+    program = compile_nest(parse_workload(data), CPU, "", auto=False).program.codes[0]
     check_nest(program)
     for broken in wide(program, 2**64):
         with pytest.raises(HwgenError) as caught:

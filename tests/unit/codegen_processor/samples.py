@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from hwgen.codegen.nodes import Code
-from hwgen.codegen.processor.emit import NestSource, emit_nest
+from hwgen.codegen.processor.emit import emit_nest
 from hwgen.codegen.processor.lower import lower_nest
+from hwgen.codegen.source import CSource
 from hwgen.model.native import run_native
 from hwgen.model.numeric import Array
 from hwgen.model.reference import random_inputs, run_reference
@@ -52,19 +53,19 @@ def program(s: Schedule) -> Code:
     return lower_nest(s.resolved, s.homes, s.hardware)
 
 
-def source(s: Schedule) -> NestSource:
+def source(s: Schedule) -> CSource:
     return emit_nest(program(s), s.hardware, s.workload)
 
 
-def check_native(s: Schedule) -> NestSource:
+def check_native(s: Schedule) -> CSource:
     """Run on this machine and compare with the reference."""
     made = source(s)
     inputs = random_inputs(s.workload, 7)
-    agree(run_native(made, s.workload, inputs, s.hardware), run_reference(s.workload, inputs))
+    agree(run_native(made, inputs, s.hardware), run_reference(s.workload, inputs))
     return made
 
 
-def check_blocks(s: Schedule) -> NestSource:
+def check_blocks(s: Schedule) -> CSource:
     """Run on the shim, threads in several orders, and compare with the reference."""
     made = source(s)
     inputs = random_inputs(s.workload, 7)

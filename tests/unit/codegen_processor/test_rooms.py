@@ -24,7 +24,7 @@ from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware
 from hwgen.spec.processor import Processor
 from hwgen.spec.workload import Workload
-from hwgen.verify.examine_nest import examine_nest
+from hwgen.verify.examine import examine
 from hwgen.verify.mutations_nest import IN_PLACE, nest_mutations
 from hwgen.verify.nest_runs import Kernel, run_kernels
 from tests.unit.codegen_processor import samples
@@ -78,7 +78,7 @@ def apart(program: Code, memory: str) -> int:
 @pytest.mark.parametrize("auto", [False, True])
 def test_ten_layers_take_what_is_live_at_once(auto: bool) -> None:
     """Sums that stay whole are live with the activation before them, and with that after them."""
-    program = compile_nest(layers(), samples.cpu(), auto=auto).program
+    program = compile_nest(layers(), samples.cpu(), auto=auto).program.codes[0]
     rows = [BATCH * 4 * w for w in WIDTHS[1:-1]]
     last = BATCH * 4 * WIDTHS[-1]
     whole = max(*map(sum, pairwise((*rows, last))), 2 * max(rows))
@@ -91,19 +91,23 @@ def test_ten_layers_take_what_is_live_at_once(auto: bool) -> None:
 @pytest.mark.parametrize("auto", [False, True])
 def test_one_allocation_for_ten_layers(auto: bool) -> None:
     made = compile_nest(layers(3, "int32"), samples.cpu(), auto=auto)
-    assert made.source.text.count("aligned_alloc(") == 1
-    assert made.source.text.count("free(heap_workspace);") == 1
+    assert made.source.c.count("aligned_alloc(") == 1
+    assert made.source.c.count("free(heap_workspace);") == 1
     inputs = random_inputs(made.workload, 3)
     kernel = Kernel(
-        made.workload, made.program, made.source, inputs, run_reference(made.workload, inputs)
+        made.workload,
+        made.program.codes[0],
+        made.source,
+        inputs,
+        run_reference(made.workload, inputs),
     )
     assert run_kernels([kernel], samples.cpu()) == [""]
     floats = compile_nest(layers(3), samples.cpu(), auto=auto)
-    assert examine_nest(floats, random_inputs(floats.workload, 3), "c").ran_c
+    assert examine(floats, random_inputs(floats.workload, 3), "c").ran_c
 
 
 def test_functions_say_that_buffers_of_one_allocation_do_not_overlap() -> None:
-    text = compile_nest(layers(), samples.cpu(), auto=False).source.text
+    text = compile_nest(layers(), samples.cpu(), auto=False).source.c
     head = "static void layers_cpu_generic_s2(const float *restrict h1, const float *restrict w2, "
     assert f"{head}float *restrict s2)\n" in text
     assert "\n  layers_cpu_generic_s2(h1, w2, s2);\n" in text
@@ -112,7 +116,7 @@ def test_functions_say_that_buffers_of_one_allocation_do_not_overlap() -> None:
 
 
 def test_a_single_buffer_has_an_allocation_of_its_own() -> None:
-    text = compile_nest(chain(2), samples.cpu(), auto=False).source.text
+    text = compile_nest(chain(2), samples.cpu(), auto=False).source.c
     assert "int32_t *t1 = (int32_t *)aligned_alloc(64, 192);" in text
 
 
@@ -144,7 +148,7 @@ def test_a_chain_in_a_serial_loop_is_allocated_once() -> None:
     program = samples.program(s)
     assert findings(program, processor(samples.cpu())) == []
     assert taken(program, "heap") == 2 * 128
-    text = samples.check_native(s).text.partition("\nvoid ")[2]
+    text = samples.check_native(s).c.partition("\nvoid ")[2]
     assert text.index("aligned_alloc(") < text.index("for (int64_t")
 
 
@@ -154,7 +158,7 @@ def test_iterations_that_run_at_once_have_rooms_of_their_own() -> None:
     program = samples.program(s)
     assert findings(program, processor(samples.cpu())) == []
     assert taken(program, "heap") == 2 * 128
-    text = samples.check_native(s).text.partition("\nvoid ")[2]
+    text = samples.check_native(s).c.partition("\nvoid ")[2]
     assert text.index("#pragma omp parallel") < text.index("aligned_alloc(")
 
 
@@ -165,7 +169,7 @@ def test_declared_arrays_of_one_type_share_one(kind: str) -> None:
     program = samples.program(s)
     assert taken(program, "stack") == 2 * 128
     assert findings(program, processor(samples.cpu())) == []
-    text = samples.check_native(s).text
+    text = samples.check_native(s).c
     assert "_Alignas(64) int32_t stack_workspace[54];" in text
     assert "int32_t *t2 = stack_workspace + 32;" in text
 
@@ -185,10 +189,10 @@ def test_declared_arrays_of_other_types_do_not() -> None:
 
 
 def test_launches_share_what_lives_between_them() -> None:
-    program = compile_nest(layers(3), samples.gpu()).program
+    program = compile_nest(layers(3), samples.gpu()).program.codes[0]
     assert taken(program, "scratch") < 0.4 * apart(program, "scratch")
     source = emit_nest(program, samples.gpu(), layers(3))
-    assert source.text.count("cudaMalloc((void **)&scratch_workspace, ") == 1
+    assert source.c.count("cudaMalloc((void **)&scratch_workspace, ") == 1
 
 
 @needs_compiler
@@ -249,7 +253,7 @@ def processor(hardware: HardwareSpec) -> Processor:
 
 def test_a_buffer_in_the_place_of_one_that_lives_is_found() -> None:
     """Large and never run whole: the check reads the program."""
-    program = compile_nest(layers(), samples.cpu(), auto=False).program
+    program = compile_nest(layers(), samples.cpu(), auto=False).program.codes[0]
     order = range(1, len(WIDTHS))
     live_together = [(f"s{n}", f"h{n}") for n in order[:-1]]
     live_together += [(f"h{n}", f"s{n + 1}") for n in order[:-1]]

@@ -50,7 +50,7 @@ def test_slots_take_turns() -> None:
     s.double_buffer("acc", 2)
     made = buffer(s, "acc")
     assert (made.slots, made.elements) == (2, 2 * 5)
-    assert "y_i % 2" in samples.check_native(s).text
+    assert "y_i % 2" in samples.check_native(s).c
 
 
 def test_slots_need_a_loop() -> None:

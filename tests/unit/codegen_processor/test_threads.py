@@ -77,7 +77,7 @@ def test_staged_tiles() -> None:
     waits = [n for n in nodes(program.body) if isinstance(n, ThreadBarrier)]
     # Before the tiles are read, and before they are overwritten: no fewer do.
     assert len(waits) == 2
-    text = samples.check_blocks(s).text
+    text = samples.check_blocks(s).c
     assert "<<<dim3(2, 3, 1), dim3(8, 8, 1)>>>" in text
 
 
@@ -177,7 +177,7 @@ def test_a_loop_around_blocks_stays_on_the_host() -> None:
     hosted = [n for n in nodes(program.body) if isinstance(n, Loop) and n.variable == "k"]
     assert any(isinstance(n, Launch) for n in hosted[0].body)
     assert races(s) == []
-    assert "int64_t k)" in samples.check_blocks(s).text
+    assert "int64_t k)" in samples.check_blocks(s).c
 
 
 @needs_compiler
@@ -259,8 +259,8 @@ def test_text_for_the_device_compiles() -> None:
     matvec.bind("m", "blockIdx.x")
     matvec.bind("k", "threadIdx.x")
     for s in (tiled(), matvec, samples.schedule("linear_relu", samples.gpu())):
-        path = Path(device.build(samples.source(s).text)).with_suffix(".cu")
-        path.write_text(samples.source(s).text)
+        path = Path(device.build(samples.source(s).c)).with_suffix(".cu")
+        path.write_text(samples.source(s).c)
         done = subprocess.run(
             [compiler, "-ptx", str(path), "-o", str(path.with_suffix(".ptx"))],
             capture_output=True, text=True, check=False, timeout=300,

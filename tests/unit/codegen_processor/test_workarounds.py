@@ -49,7 +49,7 @@ def test_a_sum_that_reads_backwards(
     monkeypatch.setenv(FOLDER_VARIABLE, "")
     s = backwards("y[0] += x[15 - k]", "float32")
     x = np.exp2(np.arange(16)).astype(np.float32)
-    outputs = run_native(samples.source(s), s.workload, {"x": x}, s.hardware)
+    outputs = run_native(samples.source(s), {"x": x}, s.hardware)
     assert outputs["y"][0] == 65535
 
 
@@ -65,7 +65,7 @@ def test_a_tile_of_sums_that_read_backwards(monkeypatch: pytest.MonkeyPatch) -> 
     s = Schedule(workload, samples.cpu())
     s.split("k", factor=4)
     x, w = np.exp2(np.arange(16)).astype(np.float32), np.arange(4, dtype=np.float32)
-    outputs = run_native(samples.source(s), s.workload, {"x": x, "w": w}, s.hardware)
+    outputs = run_native(samples.source(s), {"x": x, "w": w}, s.hardware)
     np.testing.assert_array_equal(outputs["y"], 65535 * w)
 
 
@@ -83,7 +83,7 @@ def test_only_such_sums_are_guarded(statement: str, dtype: str, guarded: bool) -
     program = samples.program(backwards(statement, dtype))
     before, after = around_functions(program)
     assert bool(before) == bool(after) == guarded
-    text = samples.source(backwards(statement, dtype)).text
+    text = samples.source(backwards(statement, dtype)).c
     assert text.count("#pragma GCC push_options") == text.count("pop_options") == guarded
     assert text.count("#if") == text.count("#endif")
 

@@ -20,7 +20,6 @@ from hwgen.spec.load import load_hardware
 from hwgen.spec.workload import Workload
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import Engine, examine
-from hwgen.verify.examine_nest import examine_nest
 from tests.unit.codegen_processor import samples
 
 Doubles = npt.NDArray[np.float64]
@@ -133,7 +132,7 @@ def test_processors_compute_the_same_bits(dtype: str, auto: bool) -> None:
     inputs = layer_inputs(workload)
     expected = run_reference(workload, inputs)
     for engine in ENGINES:
-        found = examine_nest(kernel, inputs, engine).outputs
+        found = examine(kernel, inputs, engine).outputs
         for name, array in expected.items():
             np.testing.assert_array_equal(found[name], array, err_msg=f"{name} by {engine}")
 
@@ -145,7 +144,7 @@ def test_long_sums_are_kept_in_floats() -> None:
     kernel = hwgen.compile_nest(workload, samples.cpu(), auto=False)
     inputs = {"x": np.full(1000, 0x3F80, np.uint16)}
     for engine in ENGINES:
-        assert examine_nest(kernel, inputs, engine).outputs["y"] == 0x447A
+        assert examine(kernel, inputs, engine).outputs["y"] == 0x447A
 
 
 @pytest.fixture(scope="module", params=HALVES)

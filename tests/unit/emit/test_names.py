@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from hwgen.codegen.c_names import NameTable, Reserved, kernel_name
-from hwgen.codegen.emit_c import CSource
+from hwgen.codegen.source import CSource
 from hwgen.errors import HwgenError
 from hwgen.model.compiled import find_compiler, have_compiler
 from hwgen.nest_pipeline import compile_nest
@@ -148,7 +148,7 @@ def test_a_processors_kernel_compiles_whatever_its_tensors_and_loops_are_called(
     chip = load_hardware(ROOT / "hw_specs" / "cpu_generic.yaml")
     names = accepted(HOSTILE)
     made = compile_nest(parse_workload(statements(names)), chip, "", auto=False)
-    compiled(made.source.text)
+    compiled(made.source.c)
     compiled(made.source.header)
 
 
@@ -265,8 +265,8 @@ def test_a_kernel_compiles_whatever_its_workload_is_called(name: str) -> None:
     made = compile_nest(
         workload, load_hardware(ROOT / "hw_specs" / "cpu_generic.yaml"), "", auto=False
     )
-    assert made.source.name == f"{name}_cpu_generic"  # never `read`, which the library has
-    compiled(made.source.text)
+    assert made.source.function == f"{name}_cpu_generic"  # never `read`, which the library has
+    compiled(made.source.c)
 
 
 def test_names_that_headers_take_are_the_specs_to_say() -> None:
@@ -276,7 +276,7 @@ def test_names_that_headers_take_are_the_specs_to_say() -> None:
     ]  # fmt: skip
     cuda = load_hardware(ROOT / "hw_specs" / "cuda_generic.yaml")
     workload = parse_workload(statements(["cudaStreamLegacy", "threadIdx"]))
-    text = compile_nest(workload, cuda, "", auto=False).source.text
+    text = compile_nest(workload, cuda, "", auto=False).source.c
     assert not re.search(r"\bcudaStreamLegacy", text)
 
 
@@ -298,7 +298,7 @@ def test_two_sizes_of_one_workload_can_be_linked(target: str, tmp_path: Path) ->
         if target == "cpu_generic":
             chip = load_hardware(ROOT / "hw_specs" / "cpu_generic.yaml")
             made = compile_nest(workload, chip, "", auto=False).source
-            name, text = made.name, made.text
+            name, text = made.function, made.c
         else:
             source = compile_kernel(workload, load_hardware(ONE_UNIT)).source
             name, text = source.function, source.model

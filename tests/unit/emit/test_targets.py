@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from hwgen.codegen.emit_c import CSource, emit
+from hwgen.codegen.emit_c import emit
 from hwgen.codegen.emit_model import CODES
 from hwgen.codegen.nodes import Call, Node, Signal
 from hwgen.codegen.program import KernelLoop, Program
+from hwgen.codegen.source import CSource
 from hwgen.codegen.storages import Image
 from hwgen.errors import HwgenError
 from hwgen.model.compiled import compile_model, have_compiler

@@ -21,7 +21,8 @@ def bytes_moved(x: str, compute: str) -> float:
     """Of a workload with one input and 64 x 16 int8 outputs, by its bound."""
     data = {"name": "w", "tensors": {"x": x, "y": "int8[64, 16]"}, "compute": [compute]}
     assert CPU.processor is not None
-    return compile_nest(parse_workload(data), CPU).bound * CPU.processor.memory_bytes_per_cycle
+    bound = compile_nest(parse_workload(data), CPU).bound.cycles
+    return bound * CPU.processor.memory_bytes_per_cycle
 
 
 @pytest.mark.parametrize(

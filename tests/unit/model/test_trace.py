@@ -38,6 +38,8 @@ def interpret(nodes: tuple[Node, ...], values: Mapping[str, int]) -> Iterator[Ke
                     0 if node.variant is None else evaluate(node.variant, values),
                     tuple(values.items()),
                 )
+            case _:
+                raise AssertionError(node)
 
 
 def key(event: Event) -> Key:

@@ -23,7 +23,6 @@ from hwgen.spec.load import load_hardware, parse_hardware, parse_workload
 from hwgen.spec.source import read_document
 from hwgen.spec.workload import Workload
 from hwgen.verify.examine import examine
-from hwgen.verify.examine_nest import examine_nest
 from hwgen.verify.mutations import catch, mutations
 from hwgen.verify.mutations_order import order_mutations
 
@@ -186,9 +185,9 @@ def test_a_processor_adds_in_order(hardware: HardwareSpec, begin: str) -> None:
     workload = saturating(2, 9, begin=begin)
     compilation = compile_nest(workload, hardware)
     inputs = random_inputs(workload, 2)
-    examine_nest(compilation, inputs)
+    examine(compilation, inputs)
     if hardware is CPU and have_compiler():
-        examine_nest(compilation, inputs, "c")
+        examine(compilation, inputs, "c")
 
 
 EDITS: tuple[tuple[str, tuple[str | int, ...]], ...] = (
@@ -223,9 +222,9 @@ copy = s.cache_write('y', 'heap')
 """
     compilation = compile_nest(workload, CPU, script=script, auto=False)
     inputs = random_inputs(workload, 1)
-    examine_nest(compilation, inputs)
+    examine(compilation, inputs)
     if have_compiler():
-        examine_nest(compilation, inputs, "c")
+        examine(compilation, inputs, "c")
 
 
 def test_steps_in_another_order_are_caught() -> None:
@@ -255,5 +254,5 @@ def test_without_the_check_of_edits_the_result_is_wrong(monkeypatch: pytest.Monk
     workload = saturating(2, 9)
     compilation = compile_nest(workload, CPU, script="s.reorder('k', 'c')", auto=False)
     with pytest.raises(HwgenError) as caught:
-        examine_nest(compilation, random_inputs(workload, 2))
+        examine(compilation, random_inputs(workload, 2))
     assert caught.value.code == "H790"

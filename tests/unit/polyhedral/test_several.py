@@ -30,7 +30,6 @@ from hwgen.spec.source import read_document
 from hwgen.spec.workload import Workload
 from hwgen.verify.check_program import check_program
 from hwgen.verify.examine import examine
-from hwgen.verify.examine_nest import examine_nest
 
 ROOT = Path(__file__).parents[3]
 SEVERAL = ROOT / "tests/specs/several.yaml"
@@ -290,8 +289,8 @@ def test_a_processors_intrinsic_may_have_temporaries() -> None:
     )
     script = "s.tensorize('i', 'gemv')"
     compilation = compile_nest(workload, parse_hardware(spec), script=script, auto=False)
-    assert "gemv_16x64(" in compilation.source.text
-    examine_nest(compilation, random_inputs(workload, 1))
+    assert "gemv_16x64(" in compilation.source.c
+    examine(compilation, random_inputs(workload, 1))
 
 
 def test_an_operand_of_the_same_memory_may_be_written_where_a_temporary_is_read() -> None:

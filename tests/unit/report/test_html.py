@@ -198,7 +198,7 @@ def test_the_page_of_a_processor_has_its_figures_text_and_blocks() -> None:
     c = nest()
     found = Elements(of_processor())
     assert nest_page(c) == of_processor()
-    assert c.source.text in found.text
+    assert c.source.c in found.text
     assert c.script in found.text
     for shown in (f"{c.cycles:,}", f"{c.bound:,}", f"{c.cost.memory_bytes:,}", str(c.report)):
         assert shown in found.text

@@ -76,7 +76,7 @@ def test_a_block_has_its_innermost_loop(chip: str, workload: str) -> None:
         load_hardware(ROOT / "hw_specs" / f"{chip}.yaml"),
     )
     source = nest_source(c)
-    assert source.text == c.source.text
+    assert source.text == c.source.c
     lines = source.text.split("\n")
     assert len(source.lines) >= len(c.cost.blocks) // 2
     for block, numbers in source.lines.items():

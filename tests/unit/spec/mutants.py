@@ -23,7 +23,6 @@ from hwgen.spec.workload import Workload
 from hwgen.verify.chips.examine import REFUSALS
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
-from hwgen.verify.examine_nest import examine_nest
 
 ROOT = Path(__file__).parents[3]
 NEST_REFUSALS = ("H410", "H411", "H412", "H413", "H417", "H513", "H620", "H621", "H624", "H625")
@@ -90,7 +89,7 @@ def outcome(spec: dict[str, Data], workload: Workload) -> str:
         if hardware.units:
             examine(compile_kernel(workload, hardware), inputs)
         else:
-            examine_nest(compile_nest(workload, hardware), inputs)
+            examine(compile_nest(workload, hardware), inputs)
     except HwgenError as error:
         return error.code if error.code in allowed else f"wrong {error}"
     except Exception as error:

@@ -52,7 +52,7 @@ def test_a_prefetch_of_what_is_made_anew_in_each_iteration() -> None:
     script = "s.prefetch('t', 'y_i', 1)\ns.compute_at('t', 'y_j')\n"
     schedule = right(CHAIN, script, "cpu")
     assert "prefetch t" in str(schedule)
-    assert "prefetch" not in lowered(schedule, 0).source.text
+    assert "prefetch" not in lowered(schedule, 0).source.c
 
 
 def test_a_prefetch_goes_with_what_is_inlined() -> None:
@@ -245,7 +245,7 @@ def test_a_long_row_sum_is_scheduled() -> None:
 def test_a_pragma_is_what_the_compiler_heeds(name: str, call: str, line: str) -> None:
     """gcc ignores `#pragma unroll`, and takes no second pragma before a loop."""
     made = compile_nest(ROWSUM, chip(name), call, auto=False)
-    lines = [text.strip() for text in made.source.text.splitlines()]
+    lines = [text.strip() for text in made.source.c.splitlines()]
     place = lines.index(line)
     assert lines[place + 1].startswith("for (int64_t k = 0;")
     assert sum(text.startswith("#pragma") for text in lines) == 1

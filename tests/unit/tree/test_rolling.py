@@ -17,7 +17,7 @@ from hwgen.spec.grammar import parse_expression
 from hwgen.spec.load import load_hardware
 from hwgen.spec.workload import Workload
 from hwgen.verify.data import draw_inputs
-from hwgen.verify.examine_nest import examine_nest
+from hwgen.verify.examine import examine
 
 CPU = load_hardware(Path(__file__).parents[3] / "hw_specs" / "cpu_generic.yaml")
 
@@ -45,7 +45,7 @@ def test_rows_are_kept_as_long_as_they_are_read(rows: int, back: int, kept: int)
     workload = window(rows, back)
     if kept > back or rows <= kept or back >= rows:
         made = compile_nest(workload, CPU, script(kept), auto=False)
-        examine_nest(made, draw_inputs(workload, 1))
+        examine(made, draw_inputs(workload, 1))
         return
     with pytest.raises(HwgenError, match=r"H411[^\n]*\n[^\n]*in its place"):
         compile_nest(workload, CPU, script(kept), auto=False)
@@ -57,7 +57,7 @@ def test_loops_of_two_extents_are_merged(factor: int) -> None:
     workload = window(13, 1)
     edits = f"s.split('i', factor={factor})\ns.merge('c_i', 'i_o')\n"
     made = compile_nest(workload, CPU, edits, auto=False)
-    examine_nest(made, draw_inputs(workload, 1))
+    examine(made, draw_inputs(workload, 1))
     assert made.schedule.loops("b")[0] == "c_i"
 
 

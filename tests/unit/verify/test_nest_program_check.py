@@ -20,7 +20,7 @@ from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload, parse_workload
 from hwgen.spec.processor import Processor
 from hwgen.spec.workload import Workload
-from hwgen.verify.examine_nest import examine_nest
+from hwgen.verify.examine import examine
 from hwgen.verify.mutations_nest import IN_PLACE, nest_mutations
 from tests.unit.codegen_processor import samples
 from tests.unit.codegen_processor.test_threads import tiled
@@ -73,7 +73,7 @@ def test_defects_of_a_large_program_are_found_at_the_corners_of_its_loops() -> N
     hardware, processor = _chip("cpu_generic")
     sizes = {"M": 300, "N": 500, "K": 700}
     workload = load_workload(ROOT / "workloads/matmul.yaml", sizes)
-    program = compile_nest(workload, hardware, auto=False).program
+    program = compile_nest(workload, hardware, auto=False).program.codes[0]
     first = dict(reversed(list(nest_mutations(program))))
     assert _refused(first[BESIDE], processor)
     assert _refused(first["one more iteration"], processor)
@@ -103,18 +103,21 @@ def test_verification_checks_the_program() -> None:
     hardware, _ = _chip("cpu_generic")
     c = compile_nest(_copy(), hardware)
     given = random_inputs(c.workload, 0)
-    examine_nest(c, given)
-    wrong = next(p for name, p in nest_mutations(c.program) if name == "one more iteration")
+    examine(c, given)
+    mutated = nest_mutations(c.program.codes[0])
+    wrong = next(p for name, p in mutated if name == "one more iteration")
     with pytest.raises(HwgenError) as raised:
-        examine_nest(replace(c, program=wrong), given)
+        examine(replace(c, lowered=replace(c.program, body=(wrong,))), given)
     assert raised.value.code == "H757"
 
 
 def test_cycles_below_the_bound_are_refused() -> None:
     hardware, _ = _chip("cpu_generic")
     c = compile_nest(_copy(), hardware)
+    slow = replace(c.program.codes[0], bound=c.cycles + 1)
+    wrong = replace(c, lowered=replace(c.program, body=(slow,)))
     with pytest.raises(HwgenError) as raised:
-        examine_nest(replace(c, bound=c.cycles + 1), random_inputs(c.workload, 0))
+        examine(wrong, random_inputs(c.workload, 0))
     assert raised.value.code == "H791"
     least = NestCost((BlockCost("b", 5.0, 8.0, 2.0),), 0, 7)
     assert least.cycles == 5
