@@ -168,27 +168,28 @@ class History(Printed):
         return self
 
     @contextmanager
-    def batch(self) -> Generator[None, None, None]:
+    def batch(self, *, blame: bool = True) -> Generator[None, None, None]:
         """Check the edits made inside once, at the end; all are taken back where one is refused.
 
         What counts is the schedule at the end: an edit that broke it may be mended by a later one.
 
         Raises:
-            HwgenError: of the edit from which on the schedule is refused so.
+            HwgenError: of the edit from which on the schedule is refused so; of the end, which is
+                known sooner, where none is to `blame`.
         """
         before, outer = list(self._steps), self._deferred
         self._deferred = True
         try:
             yield
             if not outer and self._steps[-1] is not before[-1]:
-                self._settle(before)
+                self._settle(before, blame)
         except BaseException:
             self._steps = before
             raise
         finally:
             self._deferred = outer
 
-    def _settle(self, before: Sequence[_Step]) -> None:
+    def _settle(self, before: Sequence[_Step], blame: bool) -> None:
         """Check what a batch made: only its end, and backwards from there where that is refused."""
         made = [s for s in self._steps if not any(s is old for old in before)] or self._steps[-1:]
         with isl.bounded():
@@ -196,7 +197,7 @@ class History(Printed):
                 resolved, homes = resolve(made[-1].state, self.hardware)
             except HwgenError as error:
                 self._blamed, refused = len(made) - 1, error
-                for number in reversed(range(len(made) - 1)):
+                for number in reversed(range(len(made) - 1 if blame else 0)):
                     try:
                         resolve(made[number].state, self.hardware)
                         break

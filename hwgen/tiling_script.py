@@ -53,7 +53,7 @@ def apply_tilings(schedule: Schedule, plans: Sequence[PhasePlan]) -> None:
     Raises:
         HwgenError: H419 where primitives cannot say it.
     """
-    with schedule.batch():
+    with schedule.batch(blame=False):
         for plan in plans:
             made = plan_of(plan.scop, plan.tiling, plan.leaves)
             _Writer(schedule, made, plan.first).write()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 from hypothesis import settings
@@ -20,6 +22,12 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("HWGEN_CACHE_DIR", "")
 
 UPDATE = "--update-goldens"
+LONGEST = (Path(__file__).parent / "longest.txt").read_text(encoding="utf-8").split()
+"""Files that take longest, those first."""
+FLAGS_OF_USERS = 3
+"""One test of so many compiles C at the flags that users get."""
+COLLECTED_AFTER = 50_000
+"""New objects after which cyclic garbage is looked for: most of what tests make stays."""
 
 Golden = Callable[[Path, str], None]
 """Compare a text with a golden file."""
@@ -34,6 +42,28 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption(UPDATE) and os.environ.get("CI"):
         raise pytest.UsageError(f"{UPDATE} is refused where CI is set: review goldens by hand")
+    # In the order below, where files go to several processes.
+    config.option.loadscopereorder = False
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """A long file that comes last would leave all processes but one without work."""
+    if hasattr(config, "workerinput"):
+        place = {name: n for n, name in enumerate(LONGEST)}
+        items.sort(key=lambda item: place.get(item.nodeid.split("::")[0], len(place)))
+
+
+def pytest_collection_finish() -> None:
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(COLLECTED_AFTER)
+
+
+@pytest.fixture(autouse=True)
+def _quick_c(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """C at -O1, which compiles sooner; of some tests, and in a campaign, as users get it."""
+    if not EVERYTHING and crc32(request.node.nodeid.encode()) % FLAGS_OF_USERS:
+        monkeypatch.setenv("CFLAGS", "-O1")
 
 
 @pytest.fixture

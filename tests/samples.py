@@ -86,8 +86,11 @@ PAIRS = tuple(
     and (chip.stem, workload.stem) not in REFUSED
 )
 """Shipped chips with units, each with the workloads of its kind of numbers that these compute."""
-SMALLER = {("x86_avx512", "matmul"): {"M": 6, "N": 40, "K": 20}}
-"""Sizes of pairs that the simulator would take a minute for: a call is one vector there."""
+SMALLER = {
+    ("x86_avx512", "matmul"): {"M": 6, "N": 40, "K": 20},
+    ("x86_avx512", "attention"): {"L": 8, "D": 16},
+}
+"""Sizes of pairs that would take long: a call is one vector there."""
 BLOCK = 16
 _NOWHERE = Location("samples.py")
 

@@ -84,7 +84,7 @@ def test_each_core_has_memories_of_its_own() -> None:
 
 def test_cycles_are_those_of_the_core_with_the_most_iterations() -> None:
     """Ten tiles of 12 rows: five for each of two cores. Of five parts, one core has three."""
-    m, n, k = 120, 384, 256
+    m, n, k = 120, 96, 64
     one = compile_script(product(m, n, k), cores(1), SCRIPT).timing.cycles
     two = compile_script(product(m, n, k), cores(2), SCRIPT)
     start = cores(2).processor

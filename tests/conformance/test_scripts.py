@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from math import prod
 from pathlib import Path
 
@@ -41,7 +42,14 @@ def odd_sizes(path: Path) -> dict[str, int]:
 def compiled(
     path: Path, chip: Path, sizes: dict[str, int], options: SearchOptions = QUICK
 ) -> Compilation:
-    return compile_kernel(load_workload(path, sizes), load_hardware(chip), options=options)
+    return _compiled(path, chip, tuple(sizes.items()), options)
+
+
+@cache
+def _compiled(
+    path: Path, chip: Path, sizes: tuple[tuple[str, int], ...], options: SearchOptions
+) -> Compilation:
+    return compile_kernel(load_workload(path, dict(sizes)), load_hardware(chip), options=options)
 
 
 @pytest.mark.parametrize(

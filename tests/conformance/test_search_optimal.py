@@ -15,7 +15,7 @@ def test_there_are_enough_spaces() -> None:
     assert len(set(SMALL)) == len(SMALL) >= 30
 
 
-@pytest.mark.parametrize("case", some(SMALL, 4), ids=str)
+@pytest.mark.parametrize("case", some(SMALL, 6), ids=str)
 def test_choice_is_close_to_the_best_schedule(case: Case) -> None:
     found = judge(case)
     search = found.compilation.search

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 import hwgen
 from hwgen.errors import HwgenError
 from hwgen.model.trace import calls
-from hwgen.pipeline import compile_kernel
+from hwgen.pipeline import Compilation, compile_kernel
 from hwgen.scripting import compile_script, script_of
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.verify.data import draw_inputs
@@ -74,20 +75,26 @@ def test_an_address_past_its_field(
     golden(HERE / "address_field.txt", str(caught.value).replace(str(tmp_path), "."))
 
 
+@cache
+def unlimited() -> Compilation:
+    """The summands on the chip as it is."""
+    return compile_kernel(hwgen.load_workload(WORKLOADS / "add.yaml"), hwgen.load_hardware(SPEC))
+
+
 @pytest.mark.parametrize("last", [823, 400])
 def test_other_schedules_have_lower_addresses(tmp_path: Path, last: int) -> None:
     """The search goes on until its calls begin early enough, which are longer then."""
     workload, hardware = hwgen.load_workload(WORKLOADS / "add.yaml"), reaching(tmp_path, last)
-    kernel = compile_kernel(workload, hardware)
+    kernel = compile_kernel(workload, hardware, options=QUICK)
     examine(kernel, draw_inputs(workload, 0), "python")
-    assert kernel.cycles > compile_kernel(workload, hwgen.load_hardware(SPEC)).cycles
+    assert kernel.cycles > unlimited().cycles
 
 
 def test_no_schedule_has_low_addresses(tmp_path: Path) -> None:
     """No call is as long as the summands: the last ones begin past entry 0."""
     with pytest.raises(HwgenError) as caught:
         compile_kernel(
-            hwgen.load_workload(WORKLOADS / "add.yaml", {"M": 4096}),
+            hwgen.load_workload(WORKLOADS / "add.yaml", {"M": 1, "N": 40000}),
             reaching(tmp_path, 0),
             options=QUICK,
         )
