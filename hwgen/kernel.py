@@ -191,9 +191,7 @@ class Kernel(Brief):
                 return compile_native(c.source, c.workload, c.hardware).run
             from hwgen.model.code import run_code
 
-            processor = c.hardware.processor
-            assert processor is not None
-            return lambda inputs: run_code(c.program, processor, inputs).outputs
+            return lambda inputs: run_code(c.program, c.hardware, inputs).outputs
         check_images(c.workload, c.program.images)
         if self.engine == "c":
             return compile_model(c.source).run

@@ -61,7 +61,7 @@ class NestCompilation(Brief):
     @cached_property
     def cost(self) -> NestCost:
         """Modelled cycles and traffic, block by block."""
-        return estimate_nest(self.schedule.resolved, _processor(self.hardware), self.bound)
+        return estimate_nest(self.schedule.resolved, self.hardware, self.bound)
 
     @property
     def cycles(self) -> int:
@@ -143,7 +143,7 @@ def compile_nest(
             schedule.undo()
             undone = "edits at the end were taken back: their kernel cannot be lowered"
             report = replace(report, notes=(undone,))
-    check(program, machine)
+    check(program, hardware)
     return NestCompilation(workload, hardware, initial, schedule, report, program, bound)
 
 

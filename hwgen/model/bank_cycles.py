@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from hwgen.codegen.program import Call, CallOperand, KernelProgram
 from hwgen.spec.expression import Binary, Const, Expr, evaluate
-from hwgen.spec.hardware import Access, Banks, HardwareSpec, Intrinsic, Operand
+from hwgen.spec.hardware import HardwareSpec, Intrinsic, Operand
+from hwgen.spec.memory import Access, Banks
 
 from .counting import SyncNode, Values, total
 

@@ -115,7 +115,7 @@ class _Machine:
     ) -> None:
         self.state = State(program, hardware)
         self.workers = Workers(self.state)
-        self.processor = hardware.processor
+        self.hardware = hardware
         self.arrays: dict[str, Array] = {}
         self.shapes = shapes | {a.name: a.shape for a in program.between}
         self.check = check
@@ -163,8 +163,7 @@ class _Machine:
     def code(self, code: Code) -> None:
         """What the processor runs."""
         given = {name: self.tensor(name) for name in code.nest.inputs}
-        assert self.processor is not None
-        self.arrays |= run_code(code.nest, self.processor, given).outputs
+        self.arrays |= run_code(code.nest, self.hardware, given).outputs
 
     def tensor(self, name: str) -> Array:
         """A tensor as the host has it: given, computed by the processor, or stored by calls."""

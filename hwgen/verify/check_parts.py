@@ -48,7 +48,7 @@ def part_problems(subject: Subject) -> Iterator[Problem]:
             yield "an input is written", ", ".join(again), "other tensors"
         known |= {*made}
         if isinstance(part, Code):
-            check(part.nest, hardware.processor)
+            check(part.nest, hardware)
             yield from _forms(part, program, workload)
     if missing := sorted({*program.outputs} - known):
         yield "outputs that nothing makes", ", ".join(missing), "each of them"

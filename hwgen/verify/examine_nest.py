@@ -68,15 +68,14 @@ def examine_nest(
 
     c = compilation
     check_buffers(c.workload, c.program.buffers)
-    assert c.hardware.processor is not None
-    check(c.program, c.hardware.processor, CHECKED_STEPS)
+    check(c.program, c.hardware, CHECKED_STEPS)
     run: CodeRun | None = None
     expected = run_reference(c.workload, inputs)
     outputs: dict[str, Array] = {}
     if engine != "c":
         from hwgen.model.code import run_code
 
-        run = run_code(c.program, c.hardware.processor, inputs)
+        run = run_code(c.program, c.hardware, inputs)
         outputs = run.outputs
         check_outputs(c.workload, inputs, outputs, expected, "the kernel")
     ran_c = engine == "c" or (engine == "both" and runs_natively(c.hardware))

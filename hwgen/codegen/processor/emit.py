@@ -20,7 +20,6 @@ from hwgen.codegen.processor.program import Buffer, Launch, NestProgram, Routine
 from hwgen.codegen.processor.scopes import pools
 from hwgen.codegen.processor.workarounds import around_functions
 from hwgen.spec.hardware import HardwareSpec
-from hwgen.spec.processor import Processor
 from hwgen.spec.workload import Workload
 
 
@@ -86,20 +85,17 @@ def emit_code(
     Raises:
         HwgenError: H601 a template fails; H041, H042 where it cannot work in a workspace.
     """
-    assert hardware.processor is not None, "lowered for a processor"
     identifiers = Identifiers(NameTable(reserved_words(hardware)))
-    writer = _File(program, hardware, hardware.processor, identifiers, name)
+    writer = _File(program, hardware, identifiers, name)
     if in_workspace:
         writer.work_in_workspace()
     return writer.static()
 
 
 def _file(program: NestProgram, hardware: HardwareSpec, workload: Workload) -> _File:
-    processor = hardware.processor
-    assert processor is not None, "lowered for a processor"
     table = NameTable(reserved_words(hardware))
     name = table.function(kernel_name(workload, hardware))
-    return _File(program, hardware, processor, Identifiers(table), name)
+    return _File(program, hardware, Identifiers(table), name)
 
 
 class _File:
@@ -109,11 +105,11 @@ class _File:
         self,
         program: NestProgram,
         hardware: HardwareSpec,
-        processor: Processor,
         identifiers: Identifiers,
         name: str,
     ) -> None:
-        self.program, self.hardware, self.processor = program, hardware, processor
+        self.program, self.hardware = program, hardware
+        self.processor = processor = hardware.machine
         self.identifiers, self.name = identifiers, name
         self.arrays = (*program.inputs, *program.outputs)
         for buffer in program.buffers:
@@ -129,7 +125,7 @@ class _File:
 
     def writer(self) -> BodyText:
         return BodyText(
-            self.program, self.hardware, self.processor, self.identifiers,
+            self.program, self.hardware, self.identifiers,
             helpers(self.name, self.room.index), self._function, room=self.room,
         )  # fmt: skip
 

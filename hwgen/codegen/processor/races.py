@@ -32,7 +32,7 @@ from hwgen.codegen.processor.program import (
 )
 from hwgen.errors import HwgenError
 from hwgen.spec.expression import DTYPES, Access, Binary, Call, Expr, children, evaluate, walk
-from hwgen.spec.processor import Processor
+from hwgen.spec.hardware import HardwareSpec
 
 Values = Mapping[str, int]
 Cell = tuple[str, int]
@@ -58,15 +58,15 @@ class _EndOfSteps(Exception):  # noqa: N818 - not an error
     """As many steps as allowed have been run."""
 
 
-def check(program: NestProgram, processor: Processor, steps: int = STEPS) -> None:
+def check(program: NestProgram, hardware: HardwareSpec, steps: int = STEPS) -> None:
     """Run as many steps of a program; of one that takes more, the corners of its loops too.
 
     Raises:
         HwgenError: H757 with what is wrong.
     """
-    found = tenants.findings(program, processor)
+    found = tenants.findings(program, hardware)
     for whole in (True, False):
-        run = _Run(program, processor, found, whole=whole, left=steps)
+        run = _Run(program, hardware, found, whole=whole, left=steps)
         try:
             run.host(program.body, {})
         except _EndOfSteps:
@@ -83,11 +83,11 @@ def check(program: NestProgram, processor: Processor, steps: int = STEPS) -> Non
         )
 
 
-def findings(program: NestProgram, processor: Processor) -> list[str]:
+def findings(program: NestProgram, hardware: HardwareSpec) -> list[str]:
     """What is wrong: buffers in each other's place, elements outside of buffers, reads of what was
     never written, races between threads or blocks, barriers that not all threads of a block reach.
     Each once, in order."""
-    run = _Run(program, processor, tenants.findings(program, processor))
+    run = _Run(program, hardware, tenants.findings(program, hardware))
     run.host(program.body, {})
     return list(dict.fromkeys(run.found))
 
@@ -95,7 +95,7 @@ def findings(program: NestProgram, processor: Processor) -> list[str]:
 @dataclass
 class _Run:
     program: NestProgram
-    processor: Processor
+    hardware: HardwareSpec
     found: list[str]
     written: dict[Cell, str] = field(default_factory=dict[Cell, str])
     """What was written, and by which name: buffers may take turns in one place."""
@@ -180,7 +180,7 @@ class _Run:
     # Blocks and threads
 
     def launch(self, launch: Launch, values: Values) -> None:
-        kinds = self.processor.loop
+        kinds = self.hardware.machine.loop
         blocks = [(v, e) for k, v, e in launch.coordinates if kinds[k].level == "block"]
         threads = [(v, e) for k, v, e in launch.coordinates if kinds[k].level == "thread"]
         owners: dict[Cell, tuple[int, bool]] = {}
@@ -247,7 +247,7 @@ class _Run:
         return 0
 
     def level(self, buffer: str) -> str:
-        memory = self.processor.workspace.get(self.program.buffer[buffer].memory)
+        memory = self.hardware.memory.get(self.program.buffer[buffer].memory)
         return "kernel" if memory is None else memory.shared_by
 
     def check_cell(self, cell: Cell, touches: list[tuple[int, Touch]]) -> None:

@@ -57,9 +57,7 @@ def tiled() -> Schedule:
 
 
 def races(s: Schedule, program: NestProgram | None = None) -> list[str]:
-    processor = samples.gpu().processor
-    assert processor is not None
-    return findings(program or samples.program(s), processor)
+    return findings(program or samples.program(s), samples.gpu())
 
 
 @needs_compiler
@@ -239,10 +237,8 @@ def test_blocks_do_not_wait_for_each_other() -> None:
 def test_combining_needs_memory_of_a_block() -> None:
     s = samples.schedule("matvec", samples.gpu())
     s.bind("k", "threadIdx.x")
-    processor = samples.gpu().processor
-    assert processor is not None
-    poor = tuple(m for m in processor.workspaces if m.shared_by != "block")
-    chip = replace(samples.gpu(), processor=replace(processor, workspaces=poor))
+    poor = tuple(m for m in samples.gpu().memories if m.shared_by != "block")
+    chip = replace(samples.gpu(), memories=poor)
     with pytest.raises(HwgenError) as caught:
         lower_nest(s.resolved, s.homes, chip)
     assert caught.value.code == "H625"

@@ -17,8 +17,9 @@ from hwgen.pipeline import Compilation, compile_kernel
 from hwgen.polyhedral.search import Candidate
 from hwgen.report.recording import RecordedCall, record
 from hwgen.spec.expression import Binary, Const, Name, add, multiply
-from hwgen.spec.hardware import Banks, HardwareSpec
+from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload
+from hwgen.spec.memory import Banks
 from hwgen.verify.edits import rewritten
 from tests.sampling import QUICK, examples
 
