@@ -174,14 +174,11 @@ class _Hosting:
 
     @property
     def handover(self) -> int:
-        assert self.hardware.processor is not None, "one stands beside the units"
-        return self.hardware.processor.handover_cycles
+        return self.hardware.machine.handover_cycles
 
     def _cycles(self, workload: Workload) -> int:
         """What a workload takes on the processor."""
-        assert self.hardware.processor is not None
-        state = Schedule(workload, self.hardware).state
-        return estimate_nest(state, self.hardware.processor).cycles
+        return estimate_nest(Schedule(workload, self.hardware).state, self.hardware).cycles
 
     def fewer(self, groups: Sequence[_Group]) -> list[_Group]:
         """The same, the processor running what costs it least of what units run."""

@@ -145,8 +145,8 @@ def compile_nest(
             schedule.undo()
             undone = "edits at the end were taken back: their kernel cannot be lowered"
             report = replace(report, notes=(undone,))
-    check(code, machine)
-    cost = estimate_nest(schedule.resolved, machine, bound)
+    check(code, hardware)
+    cost = estimate_nest(schedule.resolved, hardware, bound)
     code = replace(code, cycles=cost.cycles, bound=bound, memory_bytes=cost.memory_bytes)
     program = Program(
         name=kernel_name(workload, hardware),

@@ -13,7 +13,9 @@ from hwgen.autoschedule.lanes import has_kind, inside
 from hwgen.autoschedule.nests import Nest, attempt, loop_of, main_site, nest_of
 from hwgen.schedule import Schedule
 from hwgen.spec.expression import names
-from hwgen.spec.processor import Processor, Workspace
+from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.memory import Memory
+from hwgen.spec.processor import Processor
 
 WAIT = 40.0
 """Cycles of a barrier, assumed."""
@@ -45,22 +47,18 @@ class Tiling:
         return text + (f", {', '.join(self.staged)} staged" if self.staged else "")
 
 
-def _memory(machine: Processor, level: str) -> Workspace | None:
-    return next((w for w in machine.workspaces if w.shared_by == level), None)
-
-
-def ranked(nest: Nest, machine: Processor) -> tuple[list[Tiling], int, int]:
+def ranked(nest: Nest, hardware: HardwareSpec) -> tuple[list[Tiling], int, int]:
     """Tilings, cheapest first; how many were considered, and how many some limit excludes."""
     long = [n for n, e in nest.spatial if e > 1] or [n for n, _ in nest.spatial][-1:]
-    two = len(machine.coordinates("thread")) > 1
+    two = len(hardware.machine.coordinates("thread")) > 1
     found: list[Tiling] = []
     considered = pruned = 0
     able = tuple(dict.fromkeys(o.tensor for o in nest.operands))
-    stageable = _memory(machine, "block") is not None and len(able) == len(nest.operands)
+    stageable = hardware.workspace_of("block") is not None and len(able) == len(nest.operands)
     for x in long:
         for y in [n for n in long if n != x and two] or [""]:
             for staged in ((), able) if stageable else ((),):
-                some, cycles = _grid(nest, machine, x, y, staged)
+                some, cycles = _grid(nest, hardware, x, y, staged)
                 considered += len(cycles)
                 pruned += int(np.count_nonzero(np.isinf(cycles)))
                 for i in np.argsort(cycles, kind="stable")[:KEPT]:
@@ -74,10 +72,10 @@ def ranked(nest: Nest, machine: Processor) -> tuple[list[Tiling], int, int]:
 
 
 def _grid(
-    nest: Nest, machine: Processor, x: str, y: str, staged: tuple[str, ...]
+    nest: Nest, hardware: HardwareSpec, x: str, y: str, staged: tuple[str, ...]
 ) -> tuple[list[Floats], Floats]:
     """Every combination of sizes, and its cycles (infinite where a limit excludes it)."""
-    extents = nest.extents
+    machine, extents = hardware.machine, nest.extents
     wide, tall = extents[x], extents.get(y, 1)
     main = main_reduction(nest)
     length = extents.get(main, 1)
@@ -116,8 +114,9 @@ def _grid(
     held = np.zeros_like(ty)
     moved = np.zeros_like(ty)
     fetch = np.zeros_like(ty)
-    shared = _memory(machine, "block")
-    banks = float(shared.banks or machine.warp) if shared is not None else float(machine.warp)
+    shared = hardware.workspace_of("block")
+    parted = shared.banks if shared is not None else None
+    banks = float(parted.ways if parted is not None else machine.warp)
     for operand in nest.operands:
         across, down = operand.uses(x), bool(y) and operand.uses(y)
         words = (rx if across else 1.0) * (ry if down else 1.0)
@@ -145,7 +144,7 @@ def _grid(
 
     illegal = threads > machine.threads
     illegal |= (tx > 2 * wide) | (ty > 2 * tall) | (by > 2 * tall) | (bx > 2 * wide)
-    own = _memory(machine, "thread")
+    own = hardware.workspace_of("thread")
     if own is not None and own.capacity_bytes:
         illegal |= ry * rx * nest.accumulator_bytes > own.capacity_bytes / 2
     if shared is not None and shared.capacity_bytes:
@@ -162,7 +161,8 @@ def schedule_nest(schedule: Schedule, nest: Nest, tiling: Tiling, machine: Proce
     Raises:
         HwgenError: what a primitive raises where it refuses.
     """
-    shared, own = _memory(machine, "block"), _memory(machine, "thread")
+    chip = schedule.hardware
+    shared, own = chip.workspace_of("block"), chip.workspace_of("thread")
     assert own is not None
     binds: Binds = []
     target = nest.stage
@@ -333,15 +333,15 @@ def _share_rest(
         binds.append((part, kinds[0].name))
 
 
-def _align(schedule: Schedule, tensor: str, memory: Workspace) -> None:
+def _align(schedule: Schedule, tensor: str, memory: Memory) -> None:
     """An odd number of bank words between rows, so that a column lies in different banks."""
     state = schedule.state
     rank = len(state.tensor[tensor].shape)
     width = {"int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "float16": 2, "bfloat16": 2}.get(
         state.tensor[tensor].dtype, 4
     )
-    words = memory.bank_bytes // width
-    if memory.banks and words and rank > 1:
+    words = memory.banks.run // width if memory.banks is not None else 0
+    if words and rank > 1:
         attempt(schedule, lambda: schedule.storage_align(tensor, rank - 2, 2 * words, words))
 
 

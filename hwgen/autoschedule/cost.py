@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hwgen.autoschedule.nests import Nest, Operand
+from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.processor import Processor
 
 Floats = npt.NDArray[np.float64]
@@ -117,10 +118,10 @@ def lanes_of(nest: Nest, machine: Processor) -> int:
     return max(1, machine.lanes_bytes // nest.accumulator_bytes)
 
 
-def grid(nest: Nest, machine: Processor, structure: Structure) -> Grid:
+def grid(nest: Nest, hardware: HardwareSpec, structure: Structure) -> Grid:
     """Cycles at every combination of tile sizes."""
     extents = nest.extents
-    lanes = lanes_of(nest, machine)
+    lanes = lanes_of(nest, hardware.machine)
     wide, tall = extents[structure.v], extents.get(structure.r, 1)
     columns = sorted({min(wide, lanes * n) for n in (1, 2, 3, 4, 6)})
     rows = sorted({min(tall, n) for n in (1, 2, 3, 4, 5, 6, 7, 8, 12, 14)})
@@ -135,7 +136,7 @@ def grid(nest: Nest, machine: Processor, structure: Structure) -> Grid:
         a.ravel().astype(np.int64)
         for a in np.meshgrid(columns, rows, column_tiles, row_tiles, depths, indexing="ij")
     )
-    return Grid(structure, axes, _cycles(nest, machine, structure, axes))
+    return Grid(structure, axes, _cycles(nest, hardware, structure, axes))
 
 
 def _counts(blocks: Sequence[int], extent: int, least: int) -> tuple[int, ...]:
@@ -155,10 +156,11 @@ class _Level:
 
 def _cycles(
     nest: Nest,
-    machine: Processor,
+    hardware: HardwareSpec,
     structure: Structure,
     axes: tuple[npt.NDArray[np.int64], ...],
 ) -> Floats:
+    machine = hardware.machine
     columns, rows, column_tiles, row_tiles, depth = (a.astype(np.float64) for a in axes)
     extents = nest.extents
     lanes = lanes_of(nest, machine)
@@ -209,14 +211,14 @@ def _cycles(
 
     accumulators = vectors * rows
     illegal = accumulators + vectors + 1 > REGISTERS if machine.lanes_bytes else rows > REGISTERS
-    illegal |= (slices > 1) & (block_v * block_r * nest.accumulator_bytes > _private(machine) / 2)
+    illegal |= (slices > 1) & (block_v * block_r * nest.accumulator_bytes > _private(hardware) / 2)
     illegal |= (rows > 1) & (row_tiles > tiles_r) | (column_tiles > tiles_v)
     return np.where(illegal, np.inf, total)
 
 
-def _private(machine: Processor) -> float:
-    sizes = [w.capacity_bytes or 2**40 for w in machine.workspaces if w.shared_by == "thread"]
-    return float(sizes[0]) if sizes else float(2**40)
+def _private(hardware: HardwareSpec) -> float:
+    memory = hardware.workspace_of("thread")
+    return float(memory.capacity_bytes or 2**40) if memory is not None else float(2**40)
 
 
 def _step(

@@ -9,16 +9,17 @@ from hwgen.autoschedule.nests import Nest, attempt, loop_of, main_site, nest_of
 from hwgen.polyhedral.tree.loop_tree import LoopTree, Stage
 from hwgen.schedule import Schedule
 from hwgen.spec.expression import Access, Name, names
+from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.processor import Processor
 
 SPARE = 4
 """Iterations per worker at which no further loop is fused into a parallel one."""
 
 
-def private_memory(machine: Processor) -> str:
+def private_memory(hardware: HardwareSpec) -> str:
     """Where one worker alone keeps what it accumulates."""
-    own = [w.name for w in machine.workspaces if w.shared_by == "thread"]
-    return own[0] if own else machine.default_memory
+    own = hardware.workspace_of("thread")
+    return own.name if own is not None else hardware.machine.default_memory
 
 
 def has_kind(machine: Processor, kind: str) -> str:
@@ -106,9 +107,9 @@ def schedule_nest(
     """
     target, renamed = _pad(schedule, nest, structure, point)
     if nest_of(schedule.state, target).post:
-        schedule.set_scope(target, private_memory(machine))
+        schedule.set_scope(target, private_memory(schedule.hardware))
     else:
-        target = schedule.cache_write(target, private_memory(machine))
+        target = schedule.cache_write(target, private_memory(schedule.hardware))
     _pack(schedule, target, structure, point, renamed, machine)
     kernel = target
     if structure.partial:
@@ -116,7 +117,7 @@ def schedule_nest(
     elif point.depth:
         kernel = _factor(schedule, target, main_reduction(nest), point.depth, inner=False)
     if kernel != target:
-        schedule.set_scope(kernel, private_memory(machine))
+        schedule.set_scope(kernel, private_memory(schedule.hardware))
     busy = bool(has_kind(machine, "parallel")) and point.cycles > parallel_cycles
     block, tile = _tile_consumer(schedule, target, structure, point, machine, busy=busy)
     if kernel == target:

@@ -89,7 +89,7 @@ def autoschedule(schedule: Schedule, options: Options = DEFAULTS) -> SearchRepor
         if pristine(schedule.state, stage):
             choices.append(_simple(schedule, stage, machine, options))
     for stage in reversed(apart):  # What reads it has its loops by now.
-        fused = pristine(schedule.state, stage) and _compute_where_read(schedule, stage, machine)
+        fused = pristine(schedule.state, stage) and _compute_where_read(schedule, stage)
         if fused:
             choices.append(Choice(stage, "computed where it is read", 0.0))
         elif pristine(schedule.state, stage):
@@ -128,7 +128,7 @@ def _short(state: LoopTree, name: str) -> bool:
     return times == 1 or len(nodes) + times * written <= WRITTEN
 
 
-def _compute_where_read(schedule: Schedule, stage: str, machine: Processor) -> bool:
+def _compute_where_read(schedule: Schedule, stage: str) -> bool:
     """Compute each element of a stage right before its only reader reads it; whether it worked."""
     reader = main_site(schedule.state, schedule.state.readers(stage)[0].tensor)
     if not reader.names:
@@ -136,7 +136,7 @@ def _compute_where_read(schedule: Schedule, stage: str, machine: Processor) -> b
 
     def edits() -> None:
         schedule.compute_at(stage, reader.names[-1])
-        schedule.set_scope(stage, lanes.private_memory(machine))
+        schedule.set_scope(stage, lanes.private_memory(schedule.hardware))
 
     return attempt(schedule, edits) is None
 
@@ -177,7 +177,7 @@ def _tile_lanes(
     """The cheapest tiling that the schedule accepts; whether none was left out."""
     if not nest.plain:
         return None, True
-    grids = [grid(nest, machine, s) for s in lanes.structures(schedule.state, nest)]
+    grids = [grid(nest, schedule.hardware, s) for s in lanes.structures(schedule.state, nest)]
     ranked = _ranked(grids, options.attempts)
     tried = _Tried(watch)
     for number, (structure, point) in enumerate(ranked):
@@ -239,10 +239,9 @@ def _ranked(grids: list[Grid], number: int) -> list[tuple[Structure, Point]]:
 def _tile_blocks(
     schedule: Schedule, nest: Nest, machine: Processor, options: Options, watch: Watch
 ) -> tuple[Choice | None, bool]:
-    registers = any(w.shared_by == "thread" for w in machine.workspaces)
-    if not nest.plain or not registers:
+    if not nest.plain or schedule.hardware.workspace_of("thread") is None:
         return None, True
-    options_, considered, pruned = blocks.ranked(nest, machine)
+    options_, considered, pruned = blocks.ranked(nest, schedule.hardware)
     tried = _Tried(watch)
     for number, tiling in enumerate(options_[: options.attempts]):
         made = partial(blocks.schedule_nest, schedule, nest, tiling, machine)

@@ -35,6 +35,7 @@ def _templates(hardware: HardwareSpec) -> Iterator[str]:
     yield from (i.emit for i in hardware.intrinsics)
     yield from (c.emit for c in hardware.configurations)
     yield from (text for _, text, _ in synchronization_templates(hardware))
+    yield from (t for m in hardware.memories for t in (m.allocate, m.free, m.pool))
     if hardware.processor is not None:
         yield from _of_processor(hardware.processor)
 
@@ -42,7 +43,6 @@ def _templates(hardware: HardwareSpec) -> Iterator[str]:
 def _of_processor(processor: Processor) -> Iterator[str]:
     yield from (processor.barrier, processor.prefetch, processor.function, processor.launch)
     yield processor.function_prologue
-    yield from (t for m in processor.workspaces for t in (m.allocate, m.free, m.pool))
     yield from (t for k in processor.loops for t in (k.emit, k.index))
 
 
@@ -54,5 +54,5 @@ def _values(hardware: HardwareSpec, names: bool) -> Iterator[str]:
     tables += [i.micro_kernel.values for i in hardware.intrinsics if i.micro_kernel]
     yield from (value for table in tables for _, value in table if isinstance(value, str))
     if names:
-        yield from (m.name for m in hardware.memories)
+        yield from (m.name for m in hardware.memories if m.kind != "workspace")
         yield from (u.name for u in hardware.units)

@@ -118,9 +118,7 @@ class _Model:
         )
         self.functions = IntrinsicFunctions(MODEL_PREFIX, hardware, self.used)
         touched = {o.memory for i in self.used for o in i.operands}
-        self.memories = tuple(
-            m for m in hardware.memories if m.kind != "offchip" and m.name in touched
-        )
+        self.memories = tuple(m for m in hardware.of_kind("scratchpad") if m.name in touched)
         if whole is not None:
             self.functions, self.memories = whole.functions, whole.memories
         self.images = {i.name: f"image_{n}" for n, i in enumerate(plan.program.images)}

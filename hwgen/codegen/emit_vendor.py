@@ -31,7 +31,8 @@ from hwgen.codegen.program import KernelLoop, MicroKernelDef
 from hwgen.codegen.storages import Image
 from hwgen.codegen.templates import Fields, argument, render
 from hwgen.spec.expression import Binary, Const, Expr, add, evaluate
-from hwgen.spec.hardware import CodeTemplates, HardwareSpec, Intrinsic, Memory
+from hwgen.spec.hardware import CodeTemplates, HardwareSpec, Intrinsic
+from hwgen.spec.memory import Memory
 
 
 def emit_vendor(plan: HostPlan, hardware: HardwareSpec, summary: str) -> str:

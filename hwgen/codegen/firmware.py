@@ -223,5 +223,5 @@ def _host_memory(hardware: HardwareSpec) -> str:
     call it; "host" where the chip has memory of its own, so that arrays are no buffers of its."""
     if not hardware.code.handles_are_pointers:
         return "host"
-    shared = [m.name for m in hardware.memories if m.kind == "offchip" and m.shared]
+    shared = [m.name for m in hardware.memories if m.shared]
     return shared[0] if len(shared) == 1 else "host"

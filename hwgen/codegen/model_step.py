@@ -23,7 +23,8 @@ from hwgen.spec.expression import (
     replace_access,
     walk,
 )
-from hwgen.spec.hardware import HardwareSpec, Intrinsic, Memory, Operand
+from hwgen.spec.hardware import HardwareSpec, Intrinsic, Operand
+from hwgen.spec.memory import Memory
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from hwgen.codegen.layout import BufferLayout
-from hwgen.spec.hardware import Banks
+from hwgen.spec.memory import Banks
 
 Slot = tuple[str, int]
 """A buffer and one of its slots."""

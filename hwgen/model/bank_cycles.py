@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from hwgen.codegen.nodes import Call, CallOperand
 from hwgen.codegen.program import Program
 from hwgen.spec.expression import Binary, Const, Expr, evaluate
-from hwgen.spec.hardware import Access, Banks, HardwareSpec, Intrinsic, Operand
+from hwgen.spec.hardware import HardwareSpec, Intrinsic, Operand
+from hwgen.spec.memory import Access, Banks
 
 from .counting import SyncNode, Values, total
 

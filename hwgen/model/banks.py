@@ -16,7 +16,8 @@ from hwgen.codegen.nodes import Call, CallOperand
 from hwgen.codegen.program import MicroKernelDef, Program
 from hwgen.spec.expression import Binary, Const, Expr, add, multiply
 from hwgen.spec.expression import Call as Function
-from hwgen.spec.hardware import Banks, HardwareSpec, Operand
+from hwgen.spec.hardware import HardwareSpec, Operand
+from hwgen.spec.memory import Banks
 
 from .ends import Ends
 from .integers import affine
@@ -68,7 +69,7 @@ Awaited = tuple[_Awaited, ...]
 def bank_ports(hardware: HardwareSpec) -> tuple[Port, ...]:
     """The ports that calls may have to wait for: those with fewer than the units that use them."""
     found: list[Port] = []
-    for memory in hardware.memories:
+    for memory in hardware.of_kind("scratchpad"):
         if memory.banks is None:
             continue
         users: dict[tuple[str, int], set[str]] = {}

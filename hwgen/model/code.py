@@ -38,7 +38,7 @@ from hwgen.codegen.nodes import (
 )
 from hwgen.errors import HwgenError
 from hwgen.spec.expression import Access, Binary, Const, Name, UpdateOp, names, walk
-from hwgen.spec.processor import Processor
+from hwgen.spec.hardware import HardwareSpec
 
 from .integers import evaluate_rows
 from .numeric import (
@@ -86,7 +86,7 @@ class CodeRun:
     read_elements: int
 
 
-def run_code(program: Code, processor: Processor, arrays: Mapping[str, Array]) -> CodeRun:
+def run_code(program: Code, hardware: HardwareSpec, arrays: Mapping[str, Array]) -> CodeRun:
     """The outputs of a program on row-major inputs, by name.
 
     Raises:
@@ -94,7 +94,7 @@ def run_code(program: Code, processor: Processor, arrays: Mapping[str, Array]) -
             is read that was not written, or lies outside, or an output is not written whole; H727
             undefined arithmetic.
     """
-    machine = _Machine(program, processor)
+    machine = _Machine(program, hardware)
     for name in program.inputs:
         machine.values[name] = np.array(np.ravel(_given(program, name, arrays)))
     for name in program.outputs:
@@ -138,7 +138,7 @@ class _Machine:
     buffer, these lanes; `written`: by buffer that the program writes, which elements are."""
 
     program: Code
-    processor: Processor
+    hardware: HardwareSpec
     values: dict[str, Array] = field(default_factory=dict[str, Array])
     owners: dict[str, tuple[_Lanes, ...]] = field(default_factory=dict[str, tuple[_Lanes, ...]])
     written: dict[str, Mask] = field(default_factory=dict[str, Mask])
@@ -148,7 +148,7 @@ class _Machine:
     def room(self, name: str, chain: _Chain) -> None:
         """A buffer before anything is written to it, in some loops."""
         buffer = self.program.array[name]
-        memory = self.processor.workspace.get(buffer.memory)
+        memory = self.hardware.memory.get(buffer.memory)
         level = "thread" if memory is None else memory.shared_by
         # Threads of a block share what is a block's, but not what is another iteration's of a
         # parallel loop.
@@ -202,7 +202,7 @@ class _Machine:
 
     def processor_kind(self, node: Loop) -> str:
         """How the iterations of a loop run."""
-        kind = self.processor.loop.get(node.kind)
+        kind = self.hardware.machine.loop.get(node.kind)
         return "" if kind is None else kind.kind
 
     def in_turn(self, body: tuple[Node, ...], chain: _Chain, at: Mapping[str, int]) -> None:
@@ -226,7 +226,7 @@ class _Machine:
 
     def launch(self, launch: Launch, chain: _Chain, at: Mapping[str, int]) -> None:
         """Blocks and threads; in parts of whole blocks where there are too many."""
-        kinds = self.processor.loop
+        kinds = self.hardware.machine.loop
         lanes = [_Lanes(v, 0, e, kinds[k].level) for k, v, e in launch.coordinates]
         lanes.sort(key=lambda x: x.level != "block")
         first = next((x for x in lanes if x.level == "block"), None)

@@ -11,7 +11,8 @@ from hwgen.codegen.program import MicroKernelDef, Program
 from hwgen.errors import HwgenError
 from hwgen.spec.call_cycles import run_cycles
 from hwgen.spec.expression import DTYPES, Expr, evaluate
-from hwgen.spec.hardware import BANK_CYCLES, Banks, Bus, HardwareSpec, Intrinsic, Operand
+from hwgen.spec.hardware import Bus, HardwareSpec, Intrinsic, Operand
+from hwgen.spec.memory import BANK_CYCLES, Banks
 
 from .bank_cycles import Touched, banked_operands, served_cycles
 from .bus import Bursts, ReadBus, split_access, write_cycles

@@ -120,7 +120,7 @@ class _Machine:
     ) -> None:
         self.state = State(program, hardware)
         self.workers = Workers(self.state)
-        self.processor = hardware.processor
+        self.hardware = hardware
         self.arrays: dict[str, Array] = {}
         self.instances = self.read_elements = 0
         self.shapes = shapes | {a.name: a.extents for a in program.between}
@@ -169,8 +169,7 @@ class _Machine:
     def code(self, code: Code) -> None:
         """What the processor runs."""
         given = {name: self.tensor(name) for name in code.inputs}
-        assert self.processor is not None
-        made = run_code(code, self.processor, given)
+        made = run_code(code, self.hardware, given)
         self.arrays |= made.outputs
         self.instances += made.instances
         self.read_elements += made.read_elements

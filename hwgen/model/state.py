@@ -150,8 +150,7 @@ class State:
         self.writers = {name: i for i, name in enumerate(hardware.intrinsic, HOST + 1)}
         self.memories = {
             m.name: Store.poisoned(m.name, m.dtype, m.capacity_entries, m.entry_shape)
-            for m in hardware.memories
-            if m.kind != "offchip"
+            for m in hardware.of_kind("scratchpad")
         }
         self.images: dict[str, Store] = {}
 

@@ -34,7 +34,7 @@ def bank_shares(
     `placement`: depth of each storage; `slots`, `entries`: for each point of the grid.
     """
     shares: dict[str, NDArray[np.float64]] = {}
-    for memory in hardware.memories:
+    for memory in hardware.of_kind("scratchpad"):
         banks = memory.banks
         if banks is None:
             continue

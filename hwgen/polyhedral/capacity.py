@@ -11,7 +11,8 @@ from hwgen.polyhedral.matching import Match
 from hwgen.polyhedral.operations import Selection
 from hwgen.polyhedral.resident import kept_entries, own_storages
 from hwgen.polyhedral.smallest import Smallest, smallest
-from hwgen.spec.hardware import HardwareSpec, Memory
+from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.memory import Memory
 from hwgen.spec.workload import Workload
 
 

@@ -178,7 +178,7 @@ def estimate(shape: Shape) -> tuple[NDArray[np.float64], dict[str, NDArray[np.in
         for n, d in shape.placement.items()
     }
     fits = np.ones(size, dtype=np.bool_)
-    for memory in hardware.memories:
+    for memory in hardware.of_kind("scratchpad"):
         mine = [s.name for s in own_storages(match) if s.memory == memory.name]
         if not mine:
             continue

@@ -57,7 +57,7 @@ class Selector:
                 # What goes on from its own last value does not read it as others do.
                 if isinstance(node, Access) and node.tensor != s.target.tensor:
                     self.reads[node.tensor] = self.reads.get(node.tensor, 0) + 1
-        self.onchip = [m.name for m in hardware.memories if m.kind != "offchip"]
+        self.onchip = [m.name for m in hardware.of_kind("scratchpad")]
         self.units = {n: 0 for n, e in scop.extents.items() if e == 1}
 
     # -- covering ---------------------------------------------------------------------------

@@ -32,7 +32,7 @@ class BankUse:
 
 def banked(hardware: HardwareSpec) -> bool:
     """Whether a memory of the chip has banks."""
-    return any(m.banks is not None for m in hardware.memories)
+    return any(m.banks is not None for m in hardware.of_kind("scratchpad"))
 
 
 def bank_uses(
@@ -98,7 +98,7 @@ def banks_figure(recording: Recording, uses: Sequence[BankUse], hardware: Hardwa
     """A row per bank: a bar for each call that touches it, and pale ones while a call waits."""
     rows = [
         m.bank_name(bank)
-        for m in hardware.memories
+        for m in hardware.of_kind("scratchpad")
         if m.banks is not None
         for bank in range(m.banks.count)
     ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from hwgen.report.table import table
 from hwgen.spec.hardware import HardwareSpec
-from hwgen.spec.processor import Processor
 from hwgen.spec.shown import Table, assigned, processor_line, processor_tables, unit_tables
 
 
@@ -14,19 +13,16 @@ def summary(hardware: HardwareSpec) -> str:
     if hardware.units:
         memories, units = unit_tables(hardware)
         parts.append(_text(memories))
-        banks = [f"{m.name:<12}{m.banks}" for m in hardware.memories if m.banks is not None]
+        held = hardware.of_kind("scratchpad")
+        banks = [f"{m.name:<12}{m.banks}" for m in held if m.banks is not None]
         if banks:
             parts.append("\n".join(banks))
         parts.append(_text(units))
     if hardware.processor is not None:
-        parts += _processor(hardware, hardware.processor)
+        workspaces, loops, caches = processor_tables(hardware)
+        parts += [f"processor   {processor_line(hardware)}", _text(workspaces)]
+        parts += [_text(t) for t in (loops, caches) if t.rows]
     return "\n\n".join(parts)
-
-
-def _processor(hardware: HardwareSpec, processor: Processor) -> list[str]:
-    workspaces, loops, caches = processor_tables(processor)
-    parts = [f"processor   {processor_line(hardware, processor)}", _text(workspaces)]
-    return parts + [_text(t) for t in (loops, caches) if t.rows]
 
 
 def _text(shown: Table) -> str:

@@ -18,7 +18,8 @@ from hwgen.model.stream import Costs, Operation, Stream
 from hwgen.model.timing import Machine, TimelineEntry, TimingResult, estimate_cycles
 from hwgen.model.turns import PROCESSOR
 from hwgen.spec.expression import evaluate
-from hwgen.spec.hardware import Access, HardwareSpec
+from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.memory import Access
 
 SLACK_OPERATIONS = 256
 """Operations sent after the last recorded one, and as many as all queues hold: what is recorded

@@ -261,7 +261,7 @@ def _banks(
     """A thread per bank with the calls that hold it, and one with those that wait for it."""
     threads = [
         m.bank_name(bank) + suffix
-        for m in hardware.memories
+        for m in hardware.of_kind("scratchpad")
         if m.banks is not None
         for bank in range(m.banks.count)
         for suffix in ("", WAITS)

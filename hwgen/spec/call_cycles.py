@@ -9,7 +9,8 @@ from itertools import product
 from math import prod
 
 from hwgen.spec.expression import evaluate
-from hwgen.spec.hardware import BANK_CYCLES, Intrinsic
+from hwgen.spec.hardware import Intrinsic
+from hwgen.spec.memory import BANK_CYCLES
 
 MOST_SHAPES = 4096
 """Combinations of hardware loop extents that are all looked at for the best rate."""

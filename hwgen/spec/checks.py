@@ -13,15 +13,8 @@ from hwgen.spec.context import Context
 from hwgen.spec.expression import Expr, evaluate
 from hwgen.spec.expression import names as names_of
 from hwgen.spec.findings import Findings
-from hwgen.spec.hardware import (
-    BANK_CYCLES,
-    Configuration,
-    HardwareSpec,
-    Intrinsic,
-    Memory,
-    MicroKernel,
-    Unit,
-)
+from hwgen.spec.hardware import Configuration, HardwareSpec, Intrinsic, MicroKernel, Unit
+from hwgen.spec.memory import BANK_CYCLES, Memory
 from hwgen.spec.ranges import Range
 from hwgen.spec.resolve_memories import bus_readers
 from hwgen.spec.resolve_processor import has_units
@@ -52,9 +45,8 @@ def check_hardware(
             lambda: check_synchronization(context, hardware),
             lambda: _check_end(context, hardware),
         ]
-    processor = hardware.processor
-    if processor is not None:
-        whole.append(lambda: check_processor(context, processor))
+    if hardware.processor is not None:
+        whole.append(lambda: check_processor(context, hardware))
     if has_units(schema):
         whole.append(lambda: check_teams(context, hardware))
     templates = list(_templates(hardware))
@@ -67,8 +59,8 @@ def check_hardware(
 
 def _check_memories(context: Context, hardware: HardwareSpec) -> None:
     """Off-chip memory; data can come from it to every other memory, and go back."""
-    offchip = [m.name for m in hardware.memories if m.kind == "offchip"]
-    changing = [m.name for m in hardware.memories if m.kind == "offchip" and not m.constants_only]
+    offchip = [m.name for m in hardware.of_kind("offchip")]
+    changing = [m.name for m in hardware.changing]
     if not changing:
         raise context.error(
             "H115", "a chip has an off-chip memory for what changes", ("memories",),
@@ -103,7 +95,7 @@ def _check_memories(context: Context, hardware: HardwareSpec) -> None:
         if not more:
             break
         drained |= more
-    for memory in hardware.memories:
+    for memory in (m for m in hardware.memories if m.kind != "workspace"):
         path: FieldPath = ("memories", memory.name)
         if memory.name not in filled:
             raise context.error(
@@ -215,7 +207,7 @@ def _check_priorities(context: Context, hardware: HardwareSpec, schema: Hardware
 
 def _check_cycles(context: Context, hardware: HardwareSpec, intrinsic: Intrinsic) -> None:
     """Costs are positive numbers at both ends of what their names stand for."""
-    offchip = [m.name for m in hardware.memories if m.kind == "offchip"]
+    offchip = [m.name for m in hardware.of_kind("offchip")]
     transfer = dict.fromkeys(("transfer", "bursts", "beats"), Range(1, _MANY))
     ends = {"iterations": Range(1, _MANY), BANK_CYCLES: Range(1, _MANY), **transfer}
     ends |= {loop.name: loop.extent for loop in intrinsic.loops}
@@ -313,16 +305,20 @@ def _templates(hardware: HardwareSpec) -> Iterator[_Template]:
     ):  # fmt: skip
         known = dict(_CODE.get(name, {}))
         if known and hardware.units:
-            if not any(m.kind == "offchip" for m in hardware.memories):
+            if not hardware.of_kind("offchip"):
                 continue  # What it may name is in a memory with an error, or missing: that is said.
             known["memory"] = _images_memory(hardware)
         yield _Template(("code", name), text, known)
     for memory in hardware.memories:
-        if memory.declare:
-            known = _values(memory.identifiers)
-            known |= {"entries": Items(NUMBER)} if memory.literal else {}
-            known |= {"parallel": NUMBER} if memory.shared_by == "thread" else {}
-            yield _Template(("memories", memory.name, "declare"), memory.declare, known)
+        declared = _values(memory.identifiers)
+        declared |= {"entries": Items(NUMBER)} if memory.literal else {}
+        declared |= {"parallel": NUMBER} if memory.shared_by == "thread" else {}
+        buffer = _BUFFER | ({"address_bytes": NUMBER} if memory.pool else {})
+        for name, text, known in (
+            ("declare", memory.declare, declared), ("allocate", memory.allocate, buffer),
+            ("free", memory.free, buffer), ("pool", memory.pool, {"bytes": NUMBER}),
+        ):  # fmt: skip
+            yield _Template(("memories", memory.name, name), text, known)
     if hardware.processor is not None:
         for where, text, variables in processor_templates(hardware.processor):
             yield _Template(where, text, variables)
@@ -351,10 +347,13 @@ _CODE: dict[str, dict[str, Shape]] = {
     "from_device": {"buffer": TEXT, "host": TEXT, "bytes": TEXT},
 }
 
+_BUFFER: dict[str, Shape] = {"type": TEXT, "name": TEXT, "elements": NUMBER, "bytes": NUMBER}
+"""What templates of a workspace's buffer may name."""
+
 
 def _images_memory(hardware: HardwareSpec) -> Shape:
     """The fields that all off-chip memories have."""
-    held = (m for m in hardware.memories if m.kind == "offchip")
+    held = hardware.of_kind("offchip")
     shapes = {m.name: {"name": TEXT, **_values(m.identifiers)} for m in held}
     return _common(shapes, "memory", "the identifiers of")
 

@@ -1,37 +1,38 @@
-"""Checks across a resolved processor: loops, workspaces, limits and templates."""
+"""Checks across a resolved processor: loops, who shares memories, limits and templates."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from hwgen.spec.context import Context
 from hwgen.spec.hardware import HardwareSpec
-from hwgen.spec.processor import LoopKind, Processor, Workspace
+from hwgen.spec.processor import LoopKind, Processor
 from hwgen.spec.source import FieldPath
 from hwgen.spec.templates import NUMBER, TEXT, Items, Shape
 
 _PROCESSOR: FieldPath = ("processor",)
-_BUFFER: dict[str, Shape] = {"type": TEXT, "name": TEXT, "elements": NUMBER, "bytes": NUMBER}
 _LINE: dict[str, Shape] = {"extent": NUMBER, "variable": TEXT}
 
 
-def check_processor(context: Context, processor: Processor) -> None:
+def check_processor(context: Context, hardware: HardwareSpec) -> None:
     """Everything about a processor that no single field can tell.
 
     Raises:
         HwgenError: H131 to H133.
     """
-    _check_loops(context, processor)
-    _check_workspaces(context, processor)
-    _check_limits(context, processor)
-    _check_blocks(context, processor)
+    processor = hardware.machine
+    shared = [m.name for m in hardware.of_kind("workspace") if m.shared_by == "block"]
+    _check_loops(context, processor, shared)
+    _check_memories(context, hardware)
+    _check_limits(context, hardware)
+    _check_blocks(context, processor, shared)
 
 
 def _loop_path(loop: LoopKind) -> FieldPath:
     return (*_PROCESSOR, "loops", loop.name)
 
 
-def _check_loops(context: Context, processor: Processor) -> None:
+def _check_loops(context: Context, processor: Processor, shared: Sequence[str]) -> None:
     coordinates: dict[str, str] = {}
     for loop in processor.loops:
         path = _loop_path(loop)
@@ -55,7 +56,6 @@ def _check_loops(context: Context, processor: Processor) -> None:
                 found=str(loop.extent), allowed=f"at most {processor.threads} (`threads`)",
                 repair=f"end the range at {processor.threads}, or raise `threads`",
             )  # fmt: skip
-        shared = [w.name for w in processor.workspaces if w.shared_by == "block"]
         if loop.reduces and (loop.level != "thread" or not shared):
             raise context.error(
                 "H131", f"loop {loop.name!r} cannot reduce", (*path, "reduces"),
@@ -65,10 +65,11 @@ def _check_loops(context: Context, processor: Processor) -> None:
             )  # fmt: skip
 
 
-def _check_workspaces(context: Context, processor: Processor) -> None:
+def _check_memories(context: Context, hardware: HardwareSpec) -> None:
     """Blocks share something only where there are blocks; caches grow."""
+    processor = hardware.machine
     blocks = any(x.level == "block" for x in processor.loops)
-    for workspace in processor.workspaces:
+    for workspace in hardware.of_kind("workspace"):
         if workspace.shared_by == "block" and not blocks:
             raise context.error(
                 "H132", f"no block can share workspace {workspace.name!r}: no loop makes blocks",
@@ -91,10 +92,11 @@ def _check_workspaces(context: Context, processor: Processor) -> None:
             )  # fmt: skip
 
 
-def _check_limits(context: Context, processor: Processor) -> None:
-    default = processor.workspace[processor.default_memory]
+def _check_limits(context: Context, hardware: HardwareSpec) -> None:
+    processor = hardware.machine
+    default = hardware.memory[processor.default_memory]
     if default.shared_by != "kernel":
-        whole = [w.name for w in processor.workspaces if w.shared_by == "kernel"]
+        whole = [m.name for m in hardware.of_kind("workspace") if m.shared_by == "kernel"]
         raise context.error(
             "H133", "the default memory is not shared by the whole kernel",
             (*_PROCESSOR, "default_memory"),
@@ -109,7 +111,7 @@ def _check_limits(context: Context, processor: Processor) -> None:
         )  # fmt: skip
 
 
-def _check_blocks(context: Context, processor: Processor) -> None:
+def _check_blocks(context: Context, processor: Processor, shared: Sequence[str]) -> None:
     """Bound loops need a function and its launch, shared memory a barrier; else nobody does."""
     bound = [x.name for x in processor.loops if x.kind == "bind"]
     for field, text in (("function", processor.function), ("launch", processor.launch)):
@@ -124,7 +126,6 @@ def _check_blocks(context: Context, processor: Processor) -> None:
                 "H133", f"nothing uses `{field}`: no loop is bound", (*_PROCESSOR, field), key=True,
                 found=field, allowed="loops with kind: bind", repair=f"remove {field!r}",
             )  # fmt: skip
-    shared = [w.name for w in processor.workspaces if w.shared_by == "block"]
     if shared and processor.coordinates("thread") and not processor.barrier:
         raise context.error(
             "H133", f"threads share workspace {shared[0]!r} and cannot wait for each other",
@@ -134,19 +135,22 @@ def _check_blocks(context: Context, processor: Processor) -> None:
 
 
 def check_teams(context: Context, hardware: HardwareSpec) -> None:
-    """Units that each worker has, and what only they can touch.
+    """Units that each worker has, and scratchpads that only they can touch.
 
     Raises:
         HwgenError: H146.
     """
     processor = hardware.processor
     of_threads = processor is not None and processor.units_shared_by == "thread"
-    for memory in hardware.memories:
-        if memory.shared_by == "thread" and not of_threads:
+    for memory in hardware.of_kind("scratchpad"):
+        if memory.shared_by not in ("kernel", "thread" if of_threads else "kernel"):
             raise context.error(
-                "H146", f"no worker has a {memory.name!r} of its own: all share the units",
-                ("memories", memory.name, "shared_by"), found="thread", allowed="kernel",
-                repair="write shared_by: kernel, or units_shared_by: thread in the processor",
+                "H146", f"no {'worker' if memory.shared_by == 'thread' else 'block'} has a "
+                f"{memory.name!r} of its own: all share the units",
+                ("memories", memory.name, "shared_by"), found=memory.shared_by,
+                allowed="kernel, thread" if of_threads else "kernel",
+                repair="write shared_by: kernel" if of_threads
+                else "write shared_by: kernel, or units_shared_by: thread in the processor",
             )  # fmt: skip
     if not of_threads:
         return
@@ -165,8 +169,6 @@ def processor_templates(
     processor: Processor,
 ) -> Iterator[tuple[FieldPath, str, Mapping[str, Shape]]]:
     """Every template of a processor: where it stands, its text, and what it may name."""
-    for workspace in processor.workspaces:
-        yield from _workspace_templates(workspace)
     for loop in processor.loops:
         if loop.kind == "bind":
             yield (*_loop_path(loop), "index"), loop.index, {}
@@ -190,13 +192,3 @@ def processor_templates(
     )
     for field, text, variables in fields:
         yield (*_PROCESSOR, field), text, variables
-
-
-def _workspace_templates(
-    workspace: Workspace,
-) -> Iterator[tuple[FieldPath, str, Mapping[str, Shape]]]:
-    path: FieldPath = ("memories", workspace.name)
-    buffer = {**_BUFFER, "address_bytes": NUMBER} if workspace.pool else _BUFFER
-    yield (*path, "allocate"), workspace.allocate, buffer
-    yield (*path, "free"), workspace.free, buffer
-    yield (*path, "pool"), workspace.pool, {"bytes": NUMBER}

@@ -9,114 +9,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import isfinite, prod
-from typing import Literal
 
 from hwgen.errors import Location
-from hwgen.spec.expression import DTYPES, Assign, Expr
+from hwgen.spec.expression import Assign, Expr
+from hwgen.spec.memory import Access, Level, Memory, MemoryKind
 from hwgen.spec.processor import Processor
 from hwgen.spec.ranges import Range
 from hwgen.spec.shown import Brief, chip_brief, chip_html
-
-Access = Literal["read", "write", "update"]
-
-
-BANK_CYCLES = "bank_cycles"
-"""What `cycles` calls the cycles that interleaved banks take to serve a call's accesses."""
-
-
-@dataclass(frozen=True, slots=True)
-class Banks:
-    """Physical banks of a memory: bank `b` holds the addresses `b * entries` to
-    `(b + 1) * entries - 1`.
-
-    Every bank serves `read_ports` calls that read and `write_ports` that write at once, or, where
-    `shared_ports` is not 0, that many calls whatever they do.
-
-    Interleaved banks are the `ways` of one bank that is the whole memory: runs of `run` consecutive
-    entries lie in them in turn. A call holds a port of all of them; how its own accesses share them
-    is in its `bank_cycles`.
-    """
-
-    count: int
-    entries: int
-    read_ports: int = 0
-    write_ports: int = 0
-    shared_ports: int = 0
-    ways: int = 1
-    run: int = 1
-
-    def of(self, address: int) -> int:
-        """The bank of an address."""
-        return address // self.entries
-
-    @property
-    def turn(self) -> int:
-        """Entries after which the ways are the same again."""
-        return self.ways * self.run
-
-    def ports(self, access: Access) -> tuple[tuple[str, int], ...]:
-        """Kinds of ports that an access holds, one of each, and how many there are."""
-        if self.shared_ports:
-            return (("any", self.shared_ports),)
-        read, write = ("read", self.read_ports), ("write", self.write_ports)
-        return {"read": (read,), "write": (write,), "update": (read, write)}[access]
-
-    def contended(self, access: Access) -> frozenset[str]:
-        """Kinds of ports that an access holds and of which there is one only."""
-        return frozenset(kind for kind, count in self.ports(access) if count == 1)
-
-    def __str__(self) -> str:
-        if self.shared_ports:
-            ports = f"{self.shared_ports} port{'s' if self.shared_ports > 1 else ''}"
-        else:
-            ports = f"{self.read_ports} read and {self.write_ports} write ports"
-        if self.ways > 1:
-            turns = "every entry" if self.run == 1 else f"every {self.run} entries"
-            return f"{self.ways} banks, the next {turns}, {ports} each"
-        return f"{self.count} banks of {self.entries} entries, {ports} each"
-
-
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """One address space. An address selects one entry: a dense array of `entry_shape` elements.
-
-    `entry_shape` is `()` where single elements are addressed. Off-chip memory has no capacity,
-    dtype or entry of its own: one address step is what an operand covers at once, or a single
-    element (`by_element`).
-    `shared`: the host's own off-chip memory, whose pointers calls take; rearranging is work.
-    `banks` is None where any number of calls may use the memory at once.
-    `literal`: a register file, whose addresses are numbers in the C code; `declare`: the template
-    of what declares it, or its entries, there, or "". `shared_by`: "thread" where each has its own.
-    """
-
-    name: str
-    kind: Literal["offchip", "scratchpad"]
-    location: Location = field(compare=False)
-    dtype: str = ""
-    entry_shape: tuple[int, ...] = ()
-    capacity_entries: int = 0
-    bus: str = ""
-    identifiers: tuple[tuple[str, int | str], ...] = ()
-    banks: Banks | None = None
-    constants_only: bool = False
-    shared: bool = False
-    by_element: bool = False
-    literal: bool = False
-    declare: str = ""
-    shared_by: Literal["kernel", "thread"] = "kernel"
-
-    @property
-    def entry_elements(self) -> int:
-        return prod(self.entry_shape)
-
-    @property
-    def entry_bytes(self) -> int:
-        return self.entry_elements * DTYPES[self.dtype]
-
-    def bank_name(self, bank: int) -> str:
-        """What reports call a bank, or all of them where they are interleaved."""
-        together = self.banks is not None and self.banks.ways > 1
-        return f"{self.name} banks" if together else f"{self.name} bank {bank}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -516,8 +415,8 @@ class CodeTemplates:
 class HardwareSpec(Brief):
     """A validated chip: units with intrinsics, a processor, or both.
 
-    A chip that is a processor alone has no memories (its workspaces stand in `processor`), buses,
-    units or synchronization; its intrinsics, if any, run on the processor and take pointers.
+    A chip that is a processor alone has workspaces, and no other memories, no buses, units or
+    synchronization; its intrinsics, if any, run on the processor and take pointers.
     `synchronization` is None where nothing needs it: one in-order unit at most.
     `set_parameters`: those that were set to another number than the file has.
     """
@@ -562,6 +461,20 @@ class HardwareSpec(Brief):
     def memory(self) -> dict[str, Memory]:
         return {m.name: m for m in self.memories}
 
+    def of_kind(self, kind: MemoryKind) -> tuple[Memory, ...]:
+        """The memories of a kind, in the order of the file."""
+        return tuple(m for m in self.memories if m.kind == kind)
+
+    def workspace_of(self, level: Level) -> Memory | None:
+        """The first workspace whose buffers so many see."""
+        return next((m for m in self.of_kind("workspace") if m.shared_by == level), None)
+
+    @property
+    def machine(self) -> Processor:
+        """The processor of a chip that has one."""
+        assert self.processor is not None, "what needs a processor is refused without one"
+        return self.processor
+
     @property
     def pipelined(self) -> bool:
         """Whether the order of calls in the program decides what overlaps: a host issues them into
@@ -587,7 +500,7 @@ class HardwareSpec(Brief):
     @cached_property
     def changing(self) -> tuple[Memory, ...]:
         """The off-chip memories that hold what is not constant, in the order of the file."""
-        return tuple(m for m in self.memories if m.kind == "offchip" and not m.constants_only)
+        return tuple(m for m in self.of_kind("offchip") if not m.constants_only)
 
     @property
     def offchip(self) -> Memory:

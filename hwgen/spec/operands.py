@@ -6,8 +6,9 @@ from dataclasses import replace
 from math import prod
 
 from hwgen.spec.context import Context
-from hwgen.spec.hardware import Access as AccessKind
-from hwgen.spec.hardware import Memory, Operand
+from hwgen.spec.hardware import Operand
+from hwgen.spec.memory import Access as AccessKind
+from hwgen.spec.memory import Memory
 from hwgen.spec.ranges import Range
 from hwgen.spec.schema import HardwareSchema, IntrinsicSchema, OperandSchema
 from hwgen.spec.semantics import Indices

@@ -11,10 +11,8 @@ from functools import cached_property
 from typing import Literal
 
 from hwgen.errors import Location
+from hwgen.spec.memory import Level
 from hwgen.spec.ranges import Range
-
-Level = Literal["kernel", "block", "thread"]
-"""Who shares something: the whole kernel, the threads of one block, or one thread alone."""
 
 ANY_EXTENT = Range(1, 2**31 - 1)
 
@@ -41,28 +39,6 @@ class LoopKind:
     index: str = ""
     reduces: bool = False
     start_cycles: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Workspace:
-    """A memory that code on the processor uses: where buffers of scheduling live.
-
-    `shared_by`: who sees one buffer. `capacity_bytes`: 0 is no limit. `allocate`, `free`: templates
-    of a buffer (`type`, `name`, `elements`, `bytes`, `address_bytes`); with `pool` (a template over
-    `bytes`) the memory is one array, and every buffer has a fixed address in it. `banks`,
-    `bank_bytes`: parallel banks of that width (0: none); `align_bytes`: of every buffer.
-    """
-
-    name: str
-    shared_by: Level
-    location: Location = field(compare=False)
-    capacity_bytes: int = 0
-    align_bytes: int = 64
-    allocate: str = ""
-    free: str = ""
-    pool: str = ""
-    banks: int = 0
-    bank_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +69,8 @@ class Pragma:
 class Processor:
     """A machine that runs any statement as code. Every template may also name parameters.
 
-    `default_memory`: where intermediates live that no schedule places; the whole kernel shares it.
+    `default_memory`: the workspace where intermediates live that no schedule places; the whole
+    kernel shares it.
     `workers`: iterations of parallel loops (or blocks of bound ones) that run at once.
     `operations_per_cycle`: of one worker on one lane; `lanes_bytes`: width of a vector (0: none).
     `memory_bytes_per_cycle`: of the caller's arrays. `line_bytes`: what one prefetch fetches.
@@ -114,7 +91,6 @@ class Processor:
     location: Location = field(compare=False)
     default_memory: str
     loops: tuple[LoopKind, ...]
-    workspaces: tuple[Workspace, ...]
     caches: tuple[Cache, ...] = ()
     workers: int = 1
     lanes_bytes: int = 0
@@ -147,10 +123,6 @@ class Processor:
     @cached_property
     def pragma(self) -> dict[str, Pragma]:
         return {p.name: p for p in self.pragmas}
-
-    @cached_property
-    def workspace(self) -> dict[str, Workspace]:
-        return {x.name: x for x in self.workspaces}
 
     def coordinates(self, level: Level) -> tuple[LoopKind, ...]:
         """Bound loops of a level, in the order of `launch`'s `blocks` and `threads`."""

@@ -9,18 +9,17 @@ from hwgen.spec.context import Context, changed, definitions, reference
 from hwgen.spec.expression import DTYPES, FUNCTIONS, Cast, Const, Expr, walk
 from hwgen.spec.findings import Findings
 from hwgen.spec.hardware import (
-    BANK_CYCLES,
     CodeTemplates,
     HardwareLoop,
     HardwareSpec,
     Immediate,
     Intrinsic,
-    Memory,
     MicroKernel,
     Operand,
     StrideRule,
     Unit,
 )
+from hwgen.spec.memory import BANK_CYCLES, Memory
 from hwgen.spec.operands import ANY, check_places, resolve_operand
 from hwgen.spec.ranges import Range
 from hwgen.spec.resolve_banks import iterations_per_cycle
@@ -47,7 +46,6 @@ from hwgen.spec.schema import (
     HardwareSchema,
     IntrinsicSchema,
     LoopSchema,
-    MemorySchema,
     ParameterSchema,
 )
 from hwgen.spec.semantics import Semantics, check_types, parse_semantics
@@ -78,17 +76,14 @@ def resolve_hardware(
     context = replace(context, values=resolve_parameters(schema, context, overrides))
     check_sections(context, schema)
     processor = findings.attempt(lambda: resolve_processor(context, schema), None)
-    memories = findings.each(
-        (n for n, m in schema.memories.items() if isinstance(m, MemorySchema)),
-        lambda name: resolve_memory(context, schema, name),
-    )
+    memories = findings.each(schema.memories, lambda name: resolve_memory(context, schema, name))
     if ANY in schema.memories:
         raise context.error(
             "H104", f"{ANY!r} means wherever a processor can address, and names no memory",
             ("memories", ANY), key=True, found=ANY, allowed="any other name",
             repair="rename the memory",
         )  # fmt: skip
-    by_name = {m.name: m for m in memories}
+    by_name = {m.name: m for m in memories if m.kind != "workspace"}
     units = findings.each(schema.units, lambda name: _unit(context, schema, name))
     kernels = findings.each(schema.micro_kernels, lambda name: _micro_kernel(context, schema, name))
     states = findings.each(

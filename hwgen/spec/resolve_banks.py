@@ -7,43 +7,46 @@ from dataclasses import replace
 
 from hwgen.spec.context import Context
 from hwgen.spec.expression import names
-from hwgen.spec.hardware import BANK_CYCLES, Banks, Memory
-from hwgen.spec.schema import IntrinsicSchema, MemoryBanksSchema, PortsSchema
+from hwgen.spec.memory import BANK_CYCLES, Banks, Memory
+from hwgen.spec.schema import BanksSchema, IntrinsicSchema, PortsSchema
 from hwgen.spec.source import FieldPath
 
 
-def resolve_banks(
-    context: Context, name: str, banks: MemoryBanksSchema, capacity_entries: int
-) -> Banks:
+def resolve_banks(context: Context, memory: Memory, banks: BanksSchema) -> Banks:
     """The banks of a memory.
 
     Raises:
         HwgenError: H026 where a number is out of range, H114 where banks are not equally large or
             not whole runs of entries.
     """
-    path: FieldPath = ("memories", name, "banks")
+    path: FieldPath = ("memories", memory.name, "banks")
+    whole = memory.capacity_entries
     count = context.integer(banks.count, (*path, "count"), 1)
+    if banks.bytes is not None:
+        run = context.integer(banks.bytes, (*path, "bytes"), 1)
+        return Banks(1, whole, ways=count, run=run)
     run = context.integer(banks.interleave, (*path, "interleave"), 0)
-    if capacity_entries % count:
+    if whole % count:
         raise context.error(
-            "H114", f"the banks of {name!r} are not equally large", (*path, "count"),
-            found=f"{count} banks for {capacity_entries} entries",
-            allowed="a divisor of the entries", repair=f"write {_divisor(capacity_entries, count)}",
+            "H114", f"the banks of {memory.name!r} are not equally large", (*path, "count"),
+            found=f"{count} banks for {whole} entries",
+            allowed="a divisor of the entries", repair=f"write {_divisor(whole, count)}",
         )  # fmt: skip
-    entries = capacity_entries // count
+    entries = whole // count
     if run and entries % run:
         raise context.error(
-            "H114", f"the banks of {name!r} are no whole runs of entries", (*path, "interleave"),
-            found=f"runs of {run} in banks of {entries} entries",
+            "H114", f"the banks of {memory.name!r} are no whole runs of entries",
+            (*path, "interleave"), found=f"runs of {run} in banks of {entries} entries",
             allowed="a divisor of a bank's entries", repair=f"write {_divisor(entries, run)}",
         )  # fmt: skip
-    made = Banks(1, capacity_entries, ways=count, run=run) if run else Banks(count, entries)
-    if not isinstance(banks.ports, PortsSchema):
-        shared = context.integer(banks.ports, (*path, "ports"), 1)
-        return replace(made, shared_ports=shared)
-    read = context.integer(banks.ports.read, (*path, "ports", "read"), 1)
-    write = context.integer(banks.ports.write, (*path, "ports", "write"), 1)
-    return replace(made, read_ports=read, write_ports=write)
+    made = Banks(1, whole, ways=count, run=run) if run else Banks(count, entries)
+    ports = banks.ports
+    if isinstance(ports, PortsSchema):
+        read = context.integer(ports.read, (*path, "ports", "read"), 1)
+        write = context.integer(ports.write, (*path, "ports", "write"), 1)
+        return replace(made, read_ports=read, write_ports=write)
+    assert ports is not None, "refused without"
+    return replace(made, shared_ports=context.integer(ports, (*path, "ports"), 1))
 
 
 def _divisor(of: int, below: int) -> int:

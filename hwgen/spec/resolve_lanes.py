@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from math import prod
 
 from hwgen.spec.context import Context
-from hwgen.spec.hardware import Memory, Operand
+from hwgen.spec.hardware import Operand
+from hwgen.spec.memory import Memory
 from hwgen.spec.schema import IntrinsicSchema
 from hwgen.spec.source import FieldPath
 

@@ -2,98 +2,119 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from hwgen.spec.context import Context, reference, size_bytes
 from hwgen.spec.expression import DTYPES
-from hwgen.spec.hardware import Bus, Channel, Fetch, Intrinsic, Memory
+from hwgen.spec.fields import Model
+from hwgen.spec.hardware import Bus, Channel, Fetch, Intrinsic
+from hwgen.spec.limits import MAX_EXTENT
+from hwgen.spec.memory import Memory
 from hwgen.spec.resolve_banks import resolve_banks
-from hwgen.spec.schema import ChannelSchema, HardwareSchema, MemorySchema, WriteChannelSchema
+from hwgen.spec.schema import ChannelSchema, HardwareSchema, WriteChannelSchema
 from hwgen.spec.source import FieldPath
+
+_FIELDS = {
+    "offchip": ("bus", "identifiers", "shared", "addressing", "constants_only"),
+    "scratchpad": (
+        "dtype", "size", "entry", "identifiers", "banks", "addresses", "declare", "shared_by",
+    ),
+    "workspace": ("allocate", "free", "pool", "size", "align", "banks", "shared_by"),
+}  # fmt: skip
+"""What a memory of each kind may say of itself."""
+_NEEDED = {"offchip": ("bus",), "scratchpad": ("dtype", "size"), "workspace": ("allocate",)}
+_OWN_BANKS = {"scratchpad": ("count", "ports", "interleave"), "workspace": ("count", "bytes")}
+_CALLED = {"offchip": "off-chip memory"}
+_INSTEAD = {
+    "dtype": "remove it: operands and buffers have data types of their own",
+    "addressing": "remove it; single elements are addressed where there is no `entry`",
+    "allocate": "remove it; `declare` is where a scratchpad has code",
+}
+"""What to do about a field of another kind, where more can be said than its name."""
+_TO_ADD = {
+    "size": "add size, as size: 32 KiB",
+    "dtype": f"add dtype, one of {', '.join(DTYPES)}",
+    "ports": "add ports, as ports: 1",
+    "bytes": "add bytes, as bytes: 4",
+    "allocate": 'add allocate, as "{{ type }} {{ name }}[{{ elements }}];"',
+}
+"""What to write for a field that a memory of some kind needs."""
+
+
+def _check_fields(
+    context: Context,
+    given: Model,
+    path: FieldPath,
+    kind: str,
+    fields: Mapping[str, Sequence[str]],
+    needed: Sequence[str],
+    buses: Sequence[str] = (),
+) -> None:
+    """What is said of a memory, or of its banks, is what one of its kind has (H115)."""
+    what = ("banks of " if path[-1] == "banks" else "") + _CALLED.get(kind, f"a {kind}")
+    for field, rule in type(given).model_fields.items():
+        said = not rule.is_required() and getattr(given, field) != rule.default
+        if said and field not in fields[kind]:
+            others = [n for n, own in fields.items() if field in own]
+            raise context.error(
+                "H115", f"{what} has no field {field!r}", (*path, field), key=True, found=field,
+                allowed=", ".join(fields[kind]),
+                repair=_INSTEAD.get(field, f"remove it, or write kind: {' or '.join(others)}"),
+            )  # fmt: skip
+    for field in needed:
+        if getattr(given, field) in (None, ""):
+            add = f"add bus: {' or '.join(buses) or 'NAME, and declare it under `buses`'}"
+            raise context.error(
+                "H115", f"{path[1]!r} needs the field {field!r}, as {what}", path, key=True,
+                found=f"no {field}", allowed=", ".join(fields[kind]),
+                repair=_TO_ADD.get(field, add),
+            )  # fmt: skip
 
 
 def resolve_memory(context: Context, schema: HardwareSchema, name: str) -> Memory:
-    memory = schema.memories[name]
-    assert isinstance(memory, MemorySchema), "workspaces are the processor's"
-    path: FieldPath = ("memories", name)
-    location = context.document.locate(path, key=True)
-    identifiers = tuple(memory.identifiers.items())
-    if memory.kind == "offchip":
-        for field, value in (
-            ("dtype", memory.dtype),
-            ("size", memory.size),
-            ("entry", memory.entry),
-            ("banks", memory.banks),
-            ("addresses", memory.addresses != "computed"),
-            ("declare", memory.declare),
-            ("shared_by", memory.shared_by != "kernel"),
-        ):
-            if value:
-                raise context.error(
-                    "H115", f"off-chip memory has no {field} of its own", (*path, field), key=True,
-                    found=field, allowed="bus, identifiers",
-                    repair="remove it: operands state their data type"
-                    if field == "dtype" else "remove it",
-                )  # fmt: skip
-        if memory.bus is None:
-            raise context.error(
-                "H115", f"off-chip memory {name!r} needs a bus", path, key=True, found="no bus",
-                allowed=", ".join(schema.buses) or "declare one under `buses`",
-            )  # fmt: skip
-        reference(context, (*path, "bus"), "bus", memory.bus, schema.buses)
-        return Memory(
-            name, "offchip", location, bus=memory.bus, identifiers=identifiers,
-            constants_only=memory.constants_only, shared=memory.shared,
-            by_element=memory.addressing == "elements",
-        )  # fmt: skip
-    if memory.addressing != "entries":
-        raise context.error(
-            "H115", "a scratchpad's `entry` says what its addresses count", (*path, "addressing"),
-            key=True, found=f"addressing: {memory.addressing}",
-            repair="remove it; single elements are addressed where there is no `entry`",
-        )  # fmt: skip
-    if memory.shared:
-        raise context.error(
-            "H115", "only off-chip memory is shared with the host", (*path, "shared"), key=True,
-            found="shared: true", repair="remove it, or write kind: offchip",
-        )  # fmt: skip
-    if memory.constants_only:
-        raise context.error(
-            "H115", "only off-chip memory is for constants alone", (*path, "constants_only"),
-            key=True, found="constants_only: true", repair="remove it, or write kind: offchip",
-        )  # fmt: skip
+    """A memory of any kind; `checks.py` then looks across.
+
+    Raises:
+        HwgenError: H02x expressions, H109 and H114 sizes, H113 names, H115 fields, H132 an
+            alignment.
+    """
+    memory, path = schema.memories[name], ("memories", name)
+    kind = memory.kind
+    _check_fields(context, memory, path, kind, _FIELDS, _NEEDED[kind], list(schema.buses))
     if memory.bus is not None:
-        raise context.error(
-            "H115", "only off-chip memory is on a bus", (*path, "bus"), key=True, found=memory.bus,
-            allowed="dtype, entry, size, identifiers, banks",
-            repair="remove bus, or write kind: offchip",
-        )  # fmt: skip
-    literal = memory.addresses == "literal"
-    if memory.dtype is None or memory.size is None:
-        missing = "dtype" if memory.dtype is None else "size"
-        raise context.error(
-            "H114", f"scratchpad {name!r} needs a {missing}", path, key=True,
-            found=f"no {missing}", repair="add size, as size: 32 KiB"
-            if missing == "size"
-            else f"add dtype, one of {', '.join(DTYPES)}",
-        )  # fmt: skip
+        reference(context, (*path, "bus"), "bus", memory.bus, schema.buses)
     entry = tuple(context.integer(e, (*path, "entry", i), 1) for i, e in enumerate(memory.entry))
-    size = size_bytes(context, memory.size, (*path, "size"))
-    result = Memory(name, "scratchpad", location, memory.dtype, entry, 0, "", identifiers)
-    if size % result.entry_bytes:
+    align = context.integer(memory.align, (*path, "align"), 1, MAX_EXTENT)
+    if align & (align - 1):
+        raise context.error(
+            "H132", "an alignment is a power of two", (*path, "align"), found=str(align),
+            allowed="1, 2, 4, 8, ...", repair=f"write {1 << align.bit_length()}",
+        )  # fmt: skip
+    made = Memory(
+        name, kind, context.document.locate(path, key=True), memory.dtype or "", entry,
+        bus=memory.bus or "", identifiers=tuple(memory.identifiers.items()),
+        constants_only=memory.constants_only, shared=memory.shared,
+        by_element=memory.addressing == "elements", literal=memory.addresses == "literal",
+        shared_by=memory.shared_by, align_bytes=align, declare=memory.declare,
+        allocate=memory.allocate, free=memory.free, pool=memory.pool,
+    )  # fmt: skip
+    size = 0 if memory.size is None else size_bytes(context, memory.size, (*path, "size"))
+    if size % made.entry_bytes:
+        assert memory.size is not None
         raise context.error(
             "H114", f"the size of {name!r} is not a whole number of entries", (*path, "size"),
             found=f"{size} bytes",
-            allowed=f"a multiple of {result.entry_bytes} bytes, one entry of {memory.dtype}"
+            allowed=f"a multiple of {made.entry_bytes} bytes, one entry of {memory.dtype}"
             f"[{', '.join(map(str, entry))}]",
-            repair=_whole_size(memory.size, size, result.entry_bytes),
+            repair=_whole_size(memory.size, size, made.entry_bytes),
         )  # fmt: skip
-    capacity = size // result.entry_bytes
-    banks = resolve_banks(context, name, memory.banks, capacity) if memory.banks else None
-    return replace(
-        result, capacity_entries=capacity, banks=banks, literal=literal, declare=memory.declare,
-        shared_by=memory.shared_by,
-    )  # fmt: skip
+    made = replace(made, capacity_entries=size // made.entry_bytes)
+    if memory.banks is None:
+        return made
+    needed = _OWN_BANKS[kind][1:2]
+    _check_fields(context, memory.banks, (*path, "banks"), kind, _OWN_BANKS, needed)
+    return replace(made, banks=resolve_banks(context, made, memory.banks))
 
 
 def _whole_size(text: int | str, size: int, entry: int) -> str:
@@ -109,7 +130,7 @@ def _whole_size(text: int | str, size: int, entry: int) -> str:
 def bus_readers(bus: str, schema: HardwareSchema, intrinsics: tuple[Intrinsic, ...]) -> list[str]:
     """Who may read over a bus: `fetch`, then micro-kernel loads, then intrinsics in order."""
     loads = [k.load.name for k in schema.micro_kernels.values() if k.bus == bus]
-    behind = {n for n, m in schema.memories.items() if isinstance(m, MemorySchema) and m.bus == bus}
+    behind = {n for n, m in schema.memories.items() if m.bus == bus}
     readers = [
         i.name
         for i in intrinsics

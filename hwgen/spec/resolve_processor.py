@@ -5,16 +5,14 @@ from __future__ import annotations
 import re
 
 from hwgen.spec.context import Context, reference, size_bytes
-from hwgen.spec.limits import MAX_EXTENT
-from hwgen.spec.processor import Cache, LoopKind, Pragma, Processor, Workspace
-from hwgen.spec.schema import HardwareSchema, MemorySchema
+from hwgen.spec.processor import Cache, LoopKind, Pragma, Processor
+from hwgen.spec.schema import HardwareSchema
 from hwgen.spec.schema_processor import (
     BoundLoopSchema,
     CacheSchema,
     MarkedLoopSchema,
     ParallelLoopSchema,
     PragmaSchema,
-    WorkspaceSchema,
 )
 from hwgen.spec.source import FieldPath
 
@@ -30,7 +28,7 @@ def has_units(schema: HardwareSchema) -> bool:
         or schema.synchronization is not None
         or schema.issue is not None
         or bool(schema.configurations)
-        or any(isinstance(m, MemorySchema) for m in schema.memories.values())
+        or any(m.kind != "workspace" for m in schema.memories.values())
         or any(i.unit is not None for i in schema.intrinsics.values())
     )
 
@@ -49,7 +47,7 @@ def check_sections(context: Context, schema: HardwareSchema) -> None:
         )  # fmt: skip
     if schema.processor is None:
         for name, memory in schema.memories.items():
-            if isinstance(memory, WorkspaceSchema):
+            if memory.kind == "workspace":
                 raise context.error(
                     "H130", f"workspace {name!r} is memory of a processor, and there is none",
                     ("memories", name, "kind"), found="workspace", allowed="offchip, scratchpad",
@@ -98,7 +96,7 @@ _TO_ADD = {
 
 
 def resolve_processor(context: Context, schema: HardwareSchema) -> Processor | None:
-    """The processor, with its workspaces; `checks_processor.py` then looks across.
+    """The processor; `checks_processor.py` then looks across.
 
     Raises:
         HwgenError: H02x expressions, H104 and H113 names, H109 sizes, H131 to H133.
@@ -116,15 +114,11 @@ def resolve_processor(context: Context, schema: HardwareSchema) -> Processor | N
 
     found = context.findings
     with found.whole():
-        workspaces = found.each(
-            (n for n, m in schema.memories.items() if isinstance(m, WorkspaceSchema)),
-            lambda name: _workspace(context, schema, name),
-        )
         loops = found.each(given.loops.items(), lambda loop: _loop(context, *loop))
         caches = found.each(given.caches.items(), lambda cache: _cache(context, *cache))
         pragmas = found.each(given.pragmas.items(), lambda pragma: _pragma(context, *pragma))
-    names = {w.name: w for w in workspaces}
-    reference(context, (*path, "default_memory"), "workspace", given.default_memory, names)
+    workspaces = {n: m for n, m in schema.memories.items() if m.kind == "workspace"}
+    reference(context, (*path, "default_memory"), "workspace", given.default_memory, workspaces)
     if not re.fullmatch(r"\.[A-Za-z0-9+]{1,8}", given.suffix):
         raise context.error(
             "H133", "this is no suffix of a file", (*path, "suffix"), found=given.suffix,
@@ -134,7 +128,6 @@ def resolve_processor(context: Context, schema: HardwareSchema) -> Processor | N
         location=context.document.locate(path, key=True),
         default_memory=given.default_memory,
         loops=loops,
-        workspaces=workspaces,
         caches=caches,
         workers=number("workers", given.workers, 1),
         lanes_bytes=number("vector_bytes", given.vector_bytes, 0),
@@ -178,33 +171,6 @@ def _cache(context: Context, name: str, cache: CacheSchema) -> Cache:
         size_bytes(context, cache.size, (*path, "size")),
         context.rate(cache.bytes_per_cycle, (*path, "bytes_per_cycle")),
         cache.shared_by,
-    )
-
-
-def _workspace(context: Context, schema: HardwareSchema, name: str) -> Workspace:
-    memory = schema.memories[name]
-    assert isinstance(memory, WorkspaceSchema), "the others are the units'"
-    path: FieldPath = ("memories", name)
-    align = context.integer(memory.align, (*path, "align"), 1, MAX_EXTENT)
-    if align & (align - 1):
-        raise context.error(
-            "H132", "an alignment is a power of two", (*path, "align"), found=str(align),
-            allowed="1, 2, 4, 8, ...", repair=f"write {1 << align.bit_length()}",
-        )  # fmt: skip
-    banks = memory.banks
-    return Workspace(
-        name=name,
-        shared_by=memory.shared_by,
-        location=context.document.locate(path, key=True),
-        capacity_bytes=0
-        if memory.size is None
-        else size_bytes(context, memory.size, (*path, "size")),
-        align_bytes=align,
-        allocate=memory.allocate,
-        free=memory.free,
-        pool=memory.pool,
-        banks=context.integer(banks.count, (*path, "banks", "count"), 1) if banks else 0,
-        bank_bytes=context.integer(banks.bytes, (*path, "banks", "bytes"), 1) if banks else 0,
     )
 
 

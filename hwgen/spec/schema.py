@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Discriminator, Field, Tag
 
 from hwgen.spec.fields import IntExpr, Lines, Model, Name, RangeExpr, ReservedName, kind_of
-from hwgen.spec.schema_processor import ProcessorSchema, Template, WorkspaceSchema
+from hwgen.spec.schema_processor import ProcessorSchema, SharedBy, Template
 from hwgen.spec.schema_synchronization import AnySynchronization
 
 Dtype = Literal[
@@ -42,32 +42,39 @@ class PortsSchema(Model):
     """Calls that write it."""
 
 
-class MemoryBanksSchema(Model):
-    """Physical parts of a memory that serve calls, or accesses of one call, side by side."""
+class BanksSchema(Model):
+    """Physical parts of a memory that serve calls, accesses of a call, or threads, side by side."""
 
     count: IntExpr
     """How many; each is a contiguous, equal part of the addresses, unless they are interleaved."""
     ports: Annotated[
         Annotated[IntExpr, Tag("<short>")] | Annotated[PortsSchema, Tag("<fields>")],
         Discriminator(kind_of),
-    ]
-    """Of each bank: calls that use it at once, whether they read or write, or `{read, write}`."""
+    ] | None = None  # fmt: skip
+    """Of each bank: calls that use it at once, whether they read or write, or `{read, write}`;
+    scratchpads only, which need it."""
     interleave: IntExpr = 0
     """So many consecutive entries lie in one bank, the next ones in the next bank, and so on in
-    turn; 0: each bank is contiguous."""
+    turn; 0: each bank is contiguous. Scratchpads only."""
+    bytes: IntExpr | None = None
+    """Bytes next to each other in one bank; the next bytes are in the next bank; workspaces only,
+    which need it."""
 
 
 class MemorySchema(Model):
     """One address space."""
 
-    kind: Literal["offchip", "scratchpad"]
-    """`offchip`: holds the kernel's arguments. `scratchpad`: addressed by the program."""
+    kind: Literal["offchip", "scratchpad", "workspace"]
+    """`offchip`: holds the kernel's arguments. `scratchpad`: addressed by the program. `workspace`:
+    where a processor's code keeps buffers."""
     dtype: Dtype | None = None
     """Data type of an element; scratchpads only."""
     entry: list[IntExpr] = Field(default=[], examples=[[1, 16]])
-    """Extents of the dense array that one address selects; left out: single elements."""
+    """Extents of the dense array that one address selects; left out: single elements; scratchpads
+    only."""
     size: IntExpr | None = None
-    """Capacity, as `32 KiB` or a number of bytes; scratchpads only."""
+    """Capacity, as `32 KiB` or a number of bytes; left out: a workspace without a limit; not off
+    chip."""
     shared: bool = False
     """The host's own off-chip memory: calls take its pointers, plain tensors are used in place."""
     addressing: Literal["entries", "elements"] = "entries"
@@ -78,9 +85,9 @@ class MemorySchema(Model):
     constants_only: bool = False
     """Holds constant inputs alone, such as weights; off-chip memory besides that for the rest."""
     identifiers: dict[Name, str | int] = Field(default={})
-    """Values that templates may name, as `{{ operand.memory.NAME }}`."""
-    banks: MemoryBanksSchema | None = None
-    """Banks and their ports; scratchpads only. Left out: any number of calls at once."""
+    """Values that templates may name, as `{{ operand.memory.NAME }}`; not of workspaces."""
+    banks: BanksSchema | None = None
+    """Banks and their ports; not off chip. Left out: any number of calls at once."""
     addresses: Literal["computed", "literal"] = "computed"
     """`literal`: a register file; every address of it is a number in the C code, so the loops that
     would compute one are written out. Scratchpads only."""
@@ -88,12 +95,20 @@ class MemorySchema(Model):
     """C text where calls that use it begin, at the start of the kernel or of a parallel loop's body
     (`parallel`): an array, or, with `addresses: literal`, a variable for each of the `entries` that
     they use, a list of numbers; scratchpads only."""
-    shared_by: Literal["kernel", "thread"] = "kernel"
-    """Who shares it: all of the `kernel`, or the units of one `thread`, as each worker of the
-    processor's parallel loops has a copy of its own; scratchpads only."""
-
-
-AnyMemory = Annotated[MemorySchema | WorkspaceSchema, Field(discriminator="kind")]
+    shared_by: SharedBy = "kernel"
+    """Who sees one buffer of a workspace: the whole `kernel`, the threads of one `block`, or one
+    `thread`. Who shares a scratchpad: all of the `kernel`, or the units of one `thread`, as each
+    worker of the processor's parallel loops has a copy of its own."""
+    align: IntExpr = 64
+    """Every buffer starts at a multiple of so many bytes, a power of two; workspaces only."""
+    allocate: Template = ""
+    """Code of a buffer; names `type`, `name`, `elements`, `bytes` and, with `pool`,
+    `address_bytes`; workspaces only, which need it."""
+    free: Template = ""
+    """Gives a buffer back; names the same; workspaces only."""
+    pool: Template = ""
+    """Code of one array of `bytes` that holds every buffer at a fixed address; left out: each
+    buffer is allocated by itself; workspaces only."""
 
 
 class BurstSchema(Model):
@@ -370,7 +385,7 @@ class HardwareSchema(Model):
     """What it is, and where its numbers come from."""
     parameters: dict[Name, Parameter] = Field(default={})
     """Numbers that expressions may use and users may set."""
-    memories: dict[Name, AnyMemory]
+    memories: dict[Name, MemorySchema]
     """Address spaces; with units one at least is off chip, without `constants_only`."""
     buses: dict[Name, BusSchema] = Field(default={})
     """Paths to off-chip memory."""

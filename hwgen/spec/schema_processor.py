@@ -14,38 +14,6 @@ LoopName = Annotated[str, StringConstraints(pattern=LOOP_NAME_PATTERN)]
 PragmaName = Annotated[str, StringConstraints(pattern=PRAGMA_NAME_PATTERN)]
 
 
-class BanksSchema(Model):
-    """Parts of a memory that serve threads side by side."""
-
-    count: IntExpr
-    """How many there are."""
-    bytes: IntExpr
-    """Bytes next to each other in one bank; the next bytes are in the next bank."""
-
-
-class WorkspaceSchema(Model):
-    """A memory where a processor's code keeps buffers."""
-
-    kind: Literal["workspace"]
-    """Memory of a processor."""
-    shared_by: SharedBy
-    """Who sees one buffer: the whole `kernel`, the threads of one `block`, or one `thread`."""
-    size: IntExpr | None = None
-    """Capacity, as `48 KiB` or a number of bytes; left out: no limit."""
-    align: IntExpr = 64
-    """Every buffer starts at a multiple of so many bytes, a power of two."""
-    allocate: Template
-    """Code of a buffer; names `type`, `name`, `elements`, `bytes` and, with `pool`,
-    `address_bytes`."""
-    free: Template = ""
-    """Gives a buffer back; names the same."""
-    pool: Template = ""
-    """Code of one array of `bytes` that holds every buffer at a fixed address; left out: each
-    buffer is allocated by itself."""
-    banks: BanksSchema | None = None
-    """Left out: no banks."""
-
-
 class CacheSchema(Model):
     """A memory that hardware fills by itself; only the cost model reads it."""
 

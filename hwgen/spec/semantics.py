@@ -23,8 +23,8 @@ from hwgen.spec.expression import (
     stepped,
     walk,
 )
-from hwgen.spec.hardware import Access as AccessKind
 from hwgen.spec.hardware import Immediate, Operand
+from hwgen.spec.memory import Access as AccessKind
 from hwgen.spec.schema import IntrinsicSchema
 from hwgen.spec.source import FieldPath
 from hwgen.spec.suggest import suggestion

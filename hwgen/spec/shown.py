@@ -10,8 +10,8 @@ from html import escape
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hwgen.spec.hardware import HardwareSpec, Memory
-    from hwgen.spec.processor import Processor
+    from hwgen.spec.hardware import HardwareSpec
+    from hwgen.spec.memory import Memory
     from hwgen.spec.workload import Workload
 
 LONGEST = 160
@@ -92,7 +92,9 @@ def first_sentence(text: str) -> str:
 def unit_tables(hardware: HardwareSpec) -> tuple[Table, Table]:
     """A chip's memories; its units with their intrinsics."""
     memories = [
-        (m.name, m.kind, m.dtype or "-", _entry(m), *_capacity(m)) for m in hardware.memories
+        (m.name, m.kind, m.dtype or "-", _entry(m), *_capacity(m))
+        for m in hardware.memories
+        if m.kind != "workspace"
     ]
     units = [
         (u.name, ", ".join(i.name for i in hardware.intrinsics if i.unit == u.name) or "-")
@@ -104,17 +106,18 @@ def unit_tables(hardware: HardwareSpec) -> tuple[Table, Table]:
     )
 
 
-def processor_tables(processor: Processor) -> tuple[Table, Table, Table]:
+def processor_tables(hardware: HardwareSpec) -> tuple[Table, Table, Table]:
     """A processor's workspaces, kinds of loops, and caches."""
+    processor = hardware.machine
     workspaces = [
         (
             w.name + " (default)" * (w.name == processor.default_memory),
             w.shared_by,
             w.capacity_bytes or "-",
             w.align_bytes,
-            f"{w.banks} x {w.bank_bytes} bytes" if w.banks else "-",
+            f"{w.banks.ways} x {w.banks.run} bytes" if w.banks else "-",
         )
-        for w in processor.workspaces
+        for w in hardware.of_kind("workspace")
     ]
     loops = [
         (x.name, x.kind, x.level if x.kind in ("parallel", "bind") else "-", str(x.extent))
@@ -130,8 +133,9 @@ def processor_tables(processor: Processor) -> tuple[Table, Table, Table]:
     )
 
 
-def processor_line(hardware: HardwareSpec, processor: Processor) -> str:
+def processor_line(hardware: HardwareSpec) -> str:
     """Workers, vectors, threads and intrinsics of a processor."""
+    processor = hardware.machine
     vectors = f"{processor.lanes_bytes} bytes" if processor.lanes_bytes else "none"
     special = ", ".join(i.name for i in hardware.intrinsics if not i.unit) or "none"
     blocks = bool(processor.coordinates("block") or processor.coordinates("thread"))
@@ -146,7 +150,7 @@ def _entry(memory: Memory) -> str:
 def _capacity(memory: Memory) -> tuple[int | str, int | str]:
     if memory.kind == "offchip":
         return "-", "-"
-    return memory.capacity_entries, memory.capacity_entries * memory.entry_bytes
+    return memory.capacity_entries, memory.capacity_bytes
 
 
 def chip_brief(hardware: HardwareSpec) -> str:
@@ -154,7 +158,7 @@ def chip_brief(hardware: HardwareSpec) -> str:
     parts: list[str] = []
     if hardware.units:
         units = ", ".join(u.name for u in hardware.units)
-        memories = ", ".join(m.name for m in hardware.memories)
+        memories = ", ".join(m.name for m in hardware.memories if m.kind != "workspace")
         parts += [f"units {units}", f"memories {memories}"]
     if hardware.processor is not None:
         vectors = hardware.processor.lanes_bytes
@@ -168,12 +172,13 @@ def chip_html(hardware: HardwareSpec) -> str:
     facts = [("parameters", assigned(hardware.parameters))]
     tables: list[Table] = []
     if hardware.units:
-        banks = "; ".join(f"{m.name}: {m.banks}" for m in hardware.memories if m.banks is not None)
+        held = hardware.of_kind("scratchpad")
+        banks = "; ".join(f"{m.name}: {m.banks}" for m in held if m.banks is not None)
         facts.append(("banks", banks))
         tables += unit_tables(hardware)
     if hardware.processor is not None:
-        facts.append(("processor", processor_line(hardware, hardware.processor)))
-        tables += processor_tables(hardware.processor)
+        facts.append(("processor", processor_line(hardware)))
+        tables += processor_tables(hardware)
     return card(hardware.name, first_sentence(hardware.description), facts, tables)
 
 

@@ -47,7 +47,7 @@ def part_problems(subject: Subject) -> Iterator[Problem]:
             yield "an input is written", ", ".join(again), "other tensors"
         known |= {*part.outputs}
         if isinstance(part, Code):
-            check(part, hardware.processor)
+            check(part, hardware)
             yield from _forms(part, program, workload)
     if missing := sorted({*program.outputs} - known):
         yield "outputs that nothing makes", ", ".join(missing), "each of them"

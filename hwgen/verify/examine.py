@@ -138,8 +138,7 @@ def examine(
     check_room(c.workload, c.program)
     check_program(c.program, c.hardware, c.workload)
     for code in c.program.codes:
-        assert c.hardware.processor is not None
-        check(code, c.hardware.processor, CHECKED_STEPS)
+        check(code, c.hardware, CHECKED_STEPS)
     check_synchronisation(c.program, c.hardware)
     functional: FunctionalResult | None = None
     expected = run_reference(c.workload, inputs)

@@ -351,7 +351,8 @@ class _Chip:
     @property
     def bank_mutations(self) -> tuple[Mutation, ...]:
         """For chips with banks."""
-        if all(m.banks is None or m.banks.count == 1 for m in self.hardware.memories):
+        held = self.hardware.of_kind("scratchpad")
+        if all(m.banks is None or m.banks.count == 1 for m in held):
             return ()
         places, beside = ("H732", "H733", "H741"), ("H712", *UNDEFINED, "H790")
         return (

@@ -24,7 +24,7 @@ def image_mutations(hardware: HardwareSpec) -> tuple[Mutation, ...]:
         Mutation("wrong image index", _on_an_image(_shifted), ("H725", "H736", IN_PLACE, "H790")),
         Mutation("packed image in place", _on_an_image(_claimed), (IN_PLACE,)),
     )
-    places = [m.name for m in hardware.memories if m.kind == "offchip"]
+    places = [m.name for m in hardware.of_kind("offchip")]
     if len(places) > 1:
         moved = _on_an_image(partial(_elsewhere, places))
         general = (*general, Mutation("image in another memory", moved, ("H731",)))

@@ -95,8 +95,7 @@ class CallDraws:
         )
 
     def memory(self) -> str:
-        machine = self.schedule.hardware.processor
-        names = [m.name for m in machine.workspaces] if machine else []
+        names = [m.name for m in self.schedule.hardware.of_kind("workspace")]
         return "nowhere" if not names or self.draws.chance(60) else self.draws(names)
 
     def site(self, stage: str) -> Site | None:
@@ -185,7 +184,8 @@ class CallDraws:
         reads = [r.tensor for r in self.schedule.state.stage[stage].reads]
         if reads and machine and self.draws.chance(2):
             before = set(self.schedule.state.stage)
-            memories = [m.name for m in machine.workspaces if m.shared_by != "thread"]
+            held = self.schedule.hardware.of_kind("workspace")
+            memories = [m.name for m in held if m.shared_by != "thread"]
             yield Call("cache_read", (self.draws(reads), self.draws(memories)))
             made = [s for s in self.schedule.state.stage if s not in before]
             for copy in made:
@@ -432,8 +432,7 @@ class CallDraws:
         yield Call("set_bank", (self.inner(), self.draws((0, 1, 31, 99))))
 
     def _set_address(self) -> Calls:
-        machine = self.schedule.hardware.processor
-        pools = {m.name for m in machine.workspaces if m.pool} if machine else set[str]()
+        pools = {m.name for m in self.schedule.hardware.memories if m.pool}
         storages = self.schedule.resolved.storages
         fits = [x.tensor for x in storages if x.memory in pools]
         if not fits and not self.draws.chance(6):

@@ -64,9 +64,8 @@ class Kernel:
 
 def executed(kernel: Kernel, hardware: HardwareSpec) -> str:
     """What is wrong with a kernel's program; empty where nothing is."""
-    assert hardware.processor is not None
     try:
-        found = run_code(kernel.program, hardware.processor, kernel.inputs).outputs
+        found = run_code(kernel.program, hardware, kernel.inputs).outputs
     except HwgenError as error:
         return " ".join(str(error).split())
     dtypes = {t.name: t.dtype for t in kernel.workload.outputs}

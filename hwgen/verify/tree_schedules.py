@@ -23,8 +23,9 @@ from hwgen.polyhedral.unify import unify
 from hwgen.schedule import Schedule
 from hwgen.spec.expression import Access, Expr
 from hwgen.spec.find import find_workload
-from hwgen.spec.hardware import HardwareSpec, Intrinsic, Memory, Operand
+from hwgen.spec.hardware import HardwareSpec, Intrinsic, Operand
 from hwgen.spec.load import parse_workload
+from hwgen.spec.memory import Memory
 from hwgen.spec.source import read_document
 from hwgen.trees import TreeCompilation
 from hwgen.verify.data import draw_inputs
@@ -120,7 +121,7 @@ class TreeDraws(CallDraws):
 
     def memory(self) -> str:
         chip = self.schedule.hardware
-        return self.draws([m.name for m in chip.memories if m.kind != "offchip"])
+        return self.draws([m.name for m in chip.of_kind("scratchpad")])
 
     def _held(self) -> list[str]:
         """Tensors in buffers of ours."""

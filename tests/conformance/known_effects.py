@@ -68,7 +68,7 @@ def execute(s: Schedule) -> tuple[CSource, bool]:
     text, given = source(s), inputs(s.workload)
     assert s.hardware.processor is not None
     if s.hardware.processor.launch:
-        done = device.run(text, s.workload, given)
+        done = device.run(text, given)
         assert not done.message
         found = done.outputs
     else:

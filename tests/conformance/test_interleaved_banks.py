@@ -25,8 +25,9 @@ from hwgen.report.html import page
 from hwgen.report.simulation import simulation_text
 from hwgen.report.trace_events import trace
 from hwgen.scripting import compile_script, script_of
-from hwgen.spec.hardware import Access, Banks, HardwareSpec
+from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, parse_workload
+from hwgen.spec.memory import Access, Banks
 from hwgen.spec.workload import Workload
 from hwgen.trees import TreeCompilation
 from hwgen.verify.data import draw_inputs

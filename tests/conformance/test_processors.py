@@ -80,7 +80,7 @@ def test_the_text_agrees_with_the_reference(chip: Path, workload: Path) -> None:
     if c.hardware.processor.language == "c":
         examine(c, inputs, "c")
         return
-    done = device.run(c.source, c.workload, inputs, seed=3)
+    done = device.run(c.source, inputs, seed=3)
     assert done.message == ""
     assert differs(c.workload, inputs, done.outputs) == ""
 

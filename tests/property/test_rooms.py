@@ -67,7 +67,7 @@ def scheduled(draws: Draws, data: Data, hardware: HardwareSpec) -> Schedule:
     """A chain, its stages placed in loops of later ones, and any other edits."""
     schedule = Schedule(parse_workload(data), hardware)
     source = CallDraws(draws, schedule)
-    memories = [w.name for w in hardware.processor.workspaces] if hardware.processor else []
+    memories = [m.name for m in hardware.of_kind("workspace")]
     for stage in list(schedule.state.stages):
         loops = [x for s in schedule.state.stages for x in schedule.loops(s.tensor)]
         try:
@@ -107,7 +107,7 @@ def test_random_chains(spec: Path, target: Target, count: int) -> None:
         except HwgenError as error:
             seen[error.code] += 1
             continue
-        assert findings(program, hardware.processor) == [], schedule.trace()
+        assert findings(program, hardware) == [], schedule.trace()
         kernels.append(kernel)
         members = [b for b in program.arrays if b.within]
         seen["shared"] += len({(b.within, b.address_bytes) for b in members}) < len(members)

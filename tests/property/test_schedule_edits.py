@@ -63,8 +63,7 @@ def small(data: st.DataObject) -> int:
 
 
 def memory(s: Schedule, data: st.DataObject) -> str:
-    assert s.hardware.processor is not None
-    return pick(data, tuple(s.hardware.processor.workspace))
+    return pick(data, tuple(m.name for m in s.hardware.of_kind("workspace")))
 
 
 def kind(s: Schedule, data: st.DataObject) -> object:

@@ -19,7 +19,8 @@ from hwgen.codegen.rewrite import bind, simplify
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.affine import Affine, affine
 from hwgen.spec.expression import Binary, Const, Expr, Name, add, evaluate, multiply, names
-from hwgen.spec.hardware import HardwareSpec, Memory
+from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.memory import Memory
 
 MAX_CALLS = 4096
 """Calls of a kernel at most where loops are written out; more is no code that a compiler likes."""

@@ -15,7 +15,7 @@ from hwgen.codegen.lower.sites import CallSite
 from hwgen.codegen.lower.stream import Stream
 from hwgen.codegen.placement import Slot
 from hwgen.polyhedral.semantics import marginal_cycles
-from hwgen.spec.hardware import Banks, Memory
+from hwgen.spec.memory import Banks, Memory
 
 MOST_USES = 2000
 """Uses that are compared with each other; a longer program repeats what they show."""

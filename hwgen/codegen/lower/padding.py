@@ -19,7 +19,8 @@ from hwgen.codegen.lower.sites import CallSite
 from hwgen.codegen.lower.trials import Trials
 from hwgen.spec.call_cycles import unhindered
 from hwgen.spec.expression import evaluate
-from hwgen.spec.hardware import BANK_CYCLES, Banks, HardwareSpec
+from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.memory import BANK_CYCLES, Banks
 
 ROUNDS = 2
 """How often each buffer is reconsidered, given the others."""

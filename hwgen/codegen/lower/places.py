@@ -27,7 +27,8 @@ from hwgen.polyhedral.tree.loop_tree import LoopTree, Storage, Tensor
 from hwgen.polyhedral.tree.rolling import repeated
 from hwgen.polyhedral.tree.terms import interval, simplify
 from hwgen.spec.expression import Binary, Const, Expr, Name, add, multiply, names, substitute
-from hwgen.spec.hardware import HardwareSpec, Memory, Operand
+from hwgen.spec.hardware import HardwareSpec, Operand
+from hwgen.spec.memory import Memory
 
 NO_TURN = Affine(())
 

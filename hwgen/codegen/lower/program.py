@@ -40,7 +40,8 @@ from hwgen.polyhedral.tree.cost import estimate_nest, nest_bound
 from hwgen.polyhedral.tree.legality import Homes
 from hwgen.polyhedral.tree.loop_tree import LoopTree, conjunction
 from hwgen.spec.expression import Binary, Const, Expr, Name
-from hwgen.spec.hardware import HardwareSpec, Memory
+from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.memory import Memory
 from hwgen.spec.workload import Workload
 
 
@@ -98,11 +99,10 @@ def lower_tree(
 
 def _code(region: Region, hardware: HardwareSpec, beside: bool) -> Code:
     """What the processor runs; `beside`: units run other parts, and wait for it."""
-    assert hardware.processor is not None
     code = lower_nest(region.state, region.homes, hardware)
-    bound = nest_bound(region.state, hardware.processor)
-    cost = estimate_nest(region.state, hardware.processor, bound)
-    handover = hardware.processor.handover_cycles if beside else 0
+    bound = nest_bound(region.state, hardware.machine)
+    cost = estimate_nest(region.state, hardware, bound)
+    handover = hardware.machine.handover_cycles if beside else 0
     cycles = cost.cycles + handover
     return replace(code, cycles=cycles, bound=bound, memory_bytes=cost.memory_bytes)
 

@@ -95,7 +95,7 @@ class _Split:
         on_chip = {
             n.tensor
             for n in state.storages
-            if n.memory in hardware.memory and hardware.memory[n.memory].kind != "offchip"
+            if n.memory in {m.name for m in hardware.of_kind("scratchpad")}
         }
         order = _ordered(kept, frozenset(coded), on_chip)
         return cls(workload, state, frozenset(coded), views, order)
@@ -111,7 +111,7 @@ class _Split:
                 where.setdefault(place.get(name, name), set()).add(number)
         for name, parts in where.items():
             memory = self.state.memory(name)
-            inside = memory in hardware.memory and hardware.memory[memory].kind != "offchip"
+            inside = memory in {m.name for m in hardware.of_kind("scratchpad")}
             shared = [t for t, p in place.items() if p == name and t != name]
             if (len(parts) > 1 and shared) or (inside and not parts.isdisjoint(coded)):
                 raise HwgenError(

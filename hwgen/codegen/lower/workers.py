@@ -30,13 +30,12 @@ def check_workers(
     """
     if not parallel:
         return
-    assert hardware.processor is not None, "parallel loops are its"
-    if hardware.processor.units_shared_by == "kernel":
+    if hardware.machine.units_shared_by == "kernel":
         raise HwgenError(
             "H425",
             f"iterations of {min(parallel)} cannot run at once: {hardware.name} has one of each "
             "unit",
-            location=hardware.processor.location,
+            location=hardware.machine.location,
             field="processor.units_shared_by",
             found=f"calls in {', '.join(sorted(parallel))}, a parallel loop",
             allowed="chips whose workers have units of their own",
@@ -49,7 +48,7 @@ def check_workers(
         if not inside or (memory is not None and memory.shared_by == "thread"):
             continue
         where = hardware.offchip.name if memory is None else memory.name
-        own = [m.name for m in hardware.memories if m.shared_by == "thread"]
+        own = [m.name for m in hardware.of_kind("scratchpad") if m.shared_by == "thread"]
         raise HwgenError(
             "H417",
             f"{tensor} cannot live in {where}",

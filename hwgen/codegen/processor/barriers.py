@@ -23,7 +23,7 @@ from hwgen.polyhedral.tree.loop_tree import Block, Loop, LoopTree, Node, Site
 from hwgen.polyhedral.tree.relations import combining
 from hwgen.polyhedral.tree.terms import isl_text
 from hwgen.spec.expression import Binary, Const, Expr, Name, names, substitute
-from hwgen.spec.processor import Processor
+from hwgen.spec.hardware import HardwareSpec
 
 Place = tuple[int, ...]
 Pairs = list[tuple[str, str]]
@@ -69,7 +69,7 @@ class Conflict:
 
 def needed_barriers(
     state: LoopTree,
-    processor: Processor,
+    hardware: HardwareSpec,
     placed: Mapping[str, Placed],
     extra: Mapping[str, Array],
     plan: Plan,
@@ -81,7 +81,7 @@ def needed_barriers(
     """
     result: Barriers = {}
     for kernel in plan.kernels.values():
-        found = _Kernel(state, processor, placed, extra, kernel)
+        found = _Kernel(state, hardware, placed, extra, kernel)
         for key, gaps in found.barriers().items():
             result[key] = gaps
     return result
@@ -90,7 +90,7 @@ def needed_barriers(
 @dataclass(frozen=True)
 class _Kernel:
     state: LoopTree
-    processor: Processor
+    hardware: HardwareSpec
     placed: Mapping[str, Placed]
     extra: Mapping[str, Array]
     kernel: Kernel
@@ -188,7 +188,7 @@ class _Kernel:
     ) -> list[Touch]:
         placed = self.placed[use.access.tensor]
         buffer = placed.buffer
-        memory = self.processor.workspace.get(buffer.memory)
+        memory = self.hardware.memory.get(buffer.memory)
         if (memory is not None and memory.shared_by == "thread") or buffer.role == "input":
             return []
         return [Touch(buffer.name, writes, placed.flat(use), use.loops, conditions, keys, place)]
@@ -236,7 +236,7 @@ class _Kernel:
                 yield Conflict(a, b, common, False)
 
     def ordered(self, loop: Loop) -> bool:
-        kind = self.processor.loop.get(loop.kind)
+        kind = self.hardware.machine.loop.get(loop.kind)
         return kind is None or kind.kind != "bind"
 
     def crosses(self, a: Touch, b: Touch, equal: list[str], carrier: str) -> bool:
@@ -261,7 +261,7 @@ class _Kernel:
                 next((f"{x.name}{mark}" for x in t.loops if x.kind == kind), "0")
                 for t, mark in ((a, "'"), (b, "''"))
             )
-            levels[self.processor.loop[kind].level].append((pair[0], pair[1]))
+            levels[self.hardware.machine.loop[kind].level].append((pair[0], pair[1]))
         return levels["block"], levels["thread"]
 
     def meet(self, a: Touch, b: Touch, conditions: list[str]) -> bool:
@@ -283,7 +283,7 @@ class _Kernel:
     def check_blocks(self, touches: list[Touch]) -> None:
         """Blocks of one launch cannot wait for each other."""
         for a in touches:
-            memory = self.processor.workspace.get(self.buffer(a.buffer).memory)
+            memory = self.hardware.memory.get(self.buffer(a.buffer).memory)
             if memory is not None and memory.shared_by != "kernel":
                 continue
             for b in touches:

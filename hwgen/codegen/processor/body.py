@@ -43,7 +43,6 @@ from hwgen.spec.expression import (
 )
 from hwgen.spec.expression import Assign as Semantics
 from hwgen.spec.hardware import HardwareSpec, Intrinsic
-from hwgen.spec.processor import Processor
 
 
 def helpers(prefix: str, index: str = INDEX) -> Helpers:
@@ -96,7 +95,6 @@ class BodyText:
 
     program: Code
     hardware: HardwareSpec
-    processor: Processor
     names: Identifiers
     helpers: Helpers
     function: Callable[[BodyText, Launch | Routine], list[str]] | None = None
@@ -121,10 +119,10 @@ class BodyText:
             case Keep(target, body):
                 return self._keep(target, body)
             case ThreadBarrier():
-                return self.template(self.processor.barrier, "processor.barrier")
+                return self.template(self.hardware.machine.barrier, "processor.barrier")
             case PrefetchOf(access):
                 address = {"address": self._pointer(access)}
-                return self.template(self.processor.prefetch, "processor.prefetch", address)
+                return self.template(self.hardware.machine.prefetch, "processor.prefetch", address)
             case IntrinsicCall():
                 return self._call(node)
             case CombineAcrossThreads():
@@ -142,7 +140,7 @@ class BodyText:
         if not text:
             return []
         known = {**dict(self.hardware.parameters), **(values or {})}
-        return render(text, known, self.processor.location, label).split("\n")
+        return render(text, known, self.hardware.machine.location, label).split("\n")
 
     # Loops
 
@@ -152,10 +150,10 @@ class BodyText:
         self.ranges[node.variable] = (0, node.extent - 1)
         lines: list[str] = []
         for key, value in node.pragmas:
-            pragma = self.processor.pragma[key]
+            pragma = self.hardware.machine.pragma[key]
             text = pragma.alone if value == "" else pragma.emit
             lines += self.template(text, f"processor.pragmas.{key}", {"value": value})
-        kind = self.processor.loop.get(node.kind)
+        kind = self.hardware.machine.loop.get(node.kind)
         if kind is not None:
             values = {"extent": node.extent, "variable": variable}
             lines += self.template(kind.emit, f"processor.loops.{kind.name}.emit", values)
@@ -240,7 +238,7 @@ class BodyText:
         buffer = self.program.array[node.scratch]
         dtype = buffer.dtype
         own = f"{scratch}[{place}]"
-        barrier = self.template(self.processor.barrier, "processor.barrier")
+        barrier = self.template(self.hardware.machine.barrier, "processor.barrier")
         takes = self._all(node.participates)
         stores = self._all((*node.participates, *node.stores))
         text = {"one": (own, dtype), "other": (f"{scratch}[{place} + {half}]", dtype)}

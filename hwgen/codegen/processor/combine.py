@@ -20,14 +20,15 @@ from hwgen.polyhedral.tree.reductions import neutral
 from hwgen.polyhedral.tree.relations import combining
 from hwgen.polyhedral.tree.terms import apply
 from hwgen.spec.expression import Access, Binary, Const, Expr, Name, names, substitute
-from hwgen.spec.processor import Processor
+from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.memory import Level
 
 
 class Host(Protocol):
     """What the lowering lends."""
 
     state: LoopTree
-    processor: Processor
+    hardware: HardwareSpec
     placed: Mapping[str, Placed]
     extra: dict[str, Array]
     kernel: Kernel | None
@@ -57,7 +58,7 @@ class Gathering:
         self.partial = self._partial()
 
     def _bound(self, loop: Loop) -> bool:
-        kind = self.host.processor.loop.get(loop.kind)
+        kind = self.host.hardware.machine.loop.get(loop.kind)
         return kind is not None and kind.kind == "bind"
 
     def _partial(self) -> Placed:
@@ -73,10 +74,9 @@ class Gathering:
         self.host.extra[name] = buffer
         return Placed(buffer, own, tuple(Name(f"d{n}") for n in range(len(own.extents))), ())
 
-    def _memory(self, level: str) -> str:
-        for memory in self.host.processor.workspaces:
-            if memory.shared_by == level:
-                return memory.name
+    def _memory(self, level: Level) -> str:
+        if memory := self.host.hardware.workspace_of(level):
+            return memory.name
         raise HwgenError(
             "H625",
             f"threads cannot combine {self.stage.tensor}",
@@ -113,7 +113,7 @@ class Gathering:
         target = block_uses(self.host.state, block, loops)[0]
         kinds = {x.kind: x for x in self.threads}
         threads = [(k, v, e) for k, v, e in kernel.coordinates
-                   if self.host.processor.loop[k].level == "thread"]  # fmt: skip
+                   if self.host.hardware.machine.loop[k].level == "thread"]  # fmt: skip
         coordinates = tuple((v, kinds[k].extent) for k, v, _ in threads if k in kinds)
         others = tuple((v, e) for k, v, e in threads if k not in kinds)
         scratch = self._scratch(prod(e for _, e in (*coordinates, *others)))

@@ -22,7 +22,6 @@ from hwgen.codegen.processor.workarounds import around_functions
 from hwgen.codegen.source import CSource, Parameter
 from hwgen.codegen.storages import Array
 from hwgen.spec.hardware import HardwareSpec
-from hwgen.spec.processor import Processor
 from hwgen.spec.workload import Workload
 
 
@@ -76,20 +75,17 @@ def emit_code(
     Raises:
         HwgenError: H601 a template fails; H041, H042 where it cannot work in a workspace.
     """
-    assert hardware.processor is not None, "lowered for a processor"
     identifiers = Identifiers(NameTable(reserved_words(hardware)))
-    writer = _File(program, hardware, hardware.processor, identifiers, name)
+    writer = _File(program, hardware, identifiers, name)
     if in_workspace:
         writer.work_in_workspace()
     return writer.static()
 
 
 def _file(program: Code, hardware: HardwareSpec, workload: Workload) -> _File:
-    processor = hardware.processor
-    assert processor is not None, "lowered for a processor"
     table = NameTable(reserved_words(hardware))
     name = table.function(kernel_name(workload, hardware))
-    return _File(program, hardware, processor, Identifiers(table), name)
+    return _File(program, hardware, Identifiers(table), name)
 
 
 class _File:
@@ -99,11 +95,11 @@ class _File:
         self,
         program: Code,
         hardware: HardwareSpec,
-        processor: Processor,
         identifiers: Identifiers,
         name: str,
     ) -> None:
-        self.program, self.hardware, self.processor = program, hardware, processor
+        self.program, self.hardware = program, hardware
+        self.processor = processor = hardware.machine
         self.identifiers, self.name = identifiers, name
         self.arrays = (*program.inputs, *program.outputs)
         for buffer in program.arrays:
@@ -119,7 +115,7 @@ class _File:
 
     def writer(self) -> BodyText:
         return BodyText(
-            self.program, self.hardware, self.processor, self.identifiers,
+            self.program, self.hardware, self.identifiers,
             helpers(self.name, self.room.index), self._function, room=self.room,
         )  # fmt: skip
 

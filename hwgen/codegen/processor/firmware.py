@@ -15,7 +15,6 @@ from hwgen.codegen.processor.names import expressions
 from hwgen.errors import HwgenError
 from hwgen.spec.expression import Access, Expr, walk
 from hwgen.spec.hardware import HardwareSpec
-from hwgen.spec.processor import Processor
 
 INDEX = "int64_t"
 """The C type of loop variables and addresses, where nothing says that less is enough."""
@@ -46,9 +45,7 @@ def room(program: Code, hardware: HardwareSpec, pointer: str, compiled_in: froze
         HwgenError: H041 a processor that starts blocks; H042 iterations that run at once and
             allocate each for itself.
     """
-    processor = hardware.processor
-    assert processor is not None, "lowered for a processor"
-    if processor.launch:
+    if hardware.machine.launch:
         raise HwgenError(
             "H041",
             f"there is no firmware for {hardware.name}",
@@ -58,9 +55,9 @@ def room(program: Code, hardware: HardwareSpec, pointer: str, compiled_in: froze
             allowed="processors that run their loops themselves, and chips with units",
             repair="--target host",
         )
-    placing = _Placing(program, processor)
+    placing = _Placing(program, hardware)
     placing.body(program.body, 0, "")
-    alignment = max([ALIGNMENT_BYTES, *(m.align_bytes for m in processor.workspaces if m.free)])
+    alignment = max([ALIGNMENT_BYTES, *(m.align_bytes for m in hardware.memories if m.free)])
     index = "int32_t" if _narrow(program.body, {}) else INDEX
     return Room(pointer, placing.places, placing.end, alignment, compiled_in, index)
 
@@ -68,7 +65,7 @@ def room(program: Code, hardware: HardwareSpec, pointer: str, compiled_in: froze
 @dataclass(slots=True)
 class _Placing:
     program: Code
-    processor: Processor
+    hardware: HardwareSpec
     places: dict[str, int] = field(default_factory=dict[str, int])
     end: int = 0
 
@@ -80,18 +77,18 @@ class _Placing:
             if isinstance(node, Allocate):
                 here = self._buffer(node.buffer, top, many)
             elif isinstance(node, Loop):
-                kind = self.processor.loop.get(node.kind)
+                kind = self.hardware.machine.loop.get(node.kind)
                 loop = node.variable if kind is not None and kind.kind == "parallel" else many
             self.body(inner(node), here, loop)
 
     def _buffer(self, name: str, top: int, many: str) -> int:
         """Where the next buffer may begin."""
         buffer = self.program.array[name]
-        memory = self.processor.workspace[buffer.memory]
+        memory = self.hardware.memory[buffer.memory]
         if buffer.within or memory.pool or not memory.free:
             return top
         if many:
-            declared = [m.name for m in self.processor.workspaces if not m.free]
+            declared = [m.name for m in self.hardware.of_kind("workspace") if not m.free]
             raise HwgenError(
                 "H042",
                 f"iterations of {many} that run at once would share one workspace",

@@ -85,20 +85,20 @@ def lower_nest(state: LoopTree, homes: Homes, hardware: HardwareSpec) -> Code:
     for tensor in state.tensors:
         if tensor.role != "intermediate":
             found.setdefault(tensor.name, [])
-    placed = place(state, found, homes, processor)
+    placed = place(state, found, homes, hardware)
     plan = plan_launches(state, processor)
     # Addresses follow from where buffers live, and barriers from addresses.
-    lowering = Lowering(state, processor, placed, plan)
+    lowering = Lowering(state, hardware, placed, plan)
     buffers = {p.buffer.name: p.buffer for p in placed.values()}
     body = lowering.program()
-    buffers = pools.plan(body, buffers | lowering.extra, processor)
+    buffers = pools.plan(body, buffers | lowering.extra, hardware)
     placed = {t: replace(p, buffer=buffers[p.buffer.name]) for t, p in placed.items()}
     if plan.kernels:
         extra = {n: buffers[n] for n in lowering.extra}
-        barriers = needed_barriers(state, processor, placed, extra, plan)
-        body = Lowering(state, processor, placed, plan, barriers).program()
-    body, buffers = rooms.share(body, buffers, processor)
-    body = outlined(body, buffers, processor)
+        barriers = needed_barriers(state, hardware, placed, extra, plan)
+        body = Lowering(state, hardware, placed, plan, barriers).program()
+    body, buffers = rooms.share(body, buffers, hardware)
+    body = outlined(body, buffers, hardware)
     program = Code(
         tuple(t.name for t in state.tensors if t.role == "input"),
         tuple(t.name for t in state.tensors if t.role == "output"),
@@ -120,7 +120,7 @@ class Lowering:
     barriers in it. `extra`: buffers that the walk adds."""
 
     state: LoopTree
-    processor: Processor
+    hardware: HardwareSpec
     placed: Mapping[str, Placed]
     plan: Plan
     barriers: Mapping[str, Mapping[int, str]] = field(default_factory=dict[str, dict[int, str]])
@@ -172,7 +172,7 @@ class Lowering:
         if not self.plan.launches:
             return key
         hosted = not key or key in self.plan.host
-        if self.processor.workspace[placed.buffer.memory].shared_by == "kernel":
+        if self.hardware.memory[placed.buffer.memory].shared_by == "kernel":
             # Only the host allocates it.
             outer = [x for x in placed.home if x in self.plan.host]
             return key if hosted else next(reversed(outer), "")
@@ -231,7 +231,7 @@ class Lowering:
                     bound = least(bound, limit, extents)
         outside = {t: c for t, c in shared.items() if loop.name not in names(c)}
         tightened = {t: c for t, c in shared.items() if t not in inside}
-        ahead = prefetches(self.state, self.placed, loop, around, self.processor)
+        ahead = prefetches(self.state, self.placed, loop, around, self.hardware.machine)
         body = settled(items, tightened)
         ahead = [self.renamed(n, around) for n in ahead]
         node = CodeLoop(

@@ -12,11 +12,12 @@ from hwgen.codegen.nodes import Allocate, Node, inner
 from hwgen.codegen.processor.lives import Life, lives
 from hwgen.codegen.storages import Array
 from hwgen.errors import HwgenError
-from hwgen.spec.processor import Processor, Workspace
+from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.memory import Memory
 
 
 def plan(
-    body: tuple[Node, ...], buffers: Mapping[str, Array], processor: Processor
+    body: tuple[Node, ...], buffers: Mapping[str, Array], hardware: HardwareSpec
 ) -> dict[str, Array]:
     """Every allocated buffer, with an address where its memory is a pool.
 
@@ -24,9 +25,9 @@ def plan(
         HwgenError: H513 buffers alive together exceed their pool; H514 an address that was set by
             hand does not fit; H515 a bank that does not exist.
     """
-    live = lives(body, processor)
+    live = lives(body, hardware.machine)
     result = dict(buffers)
-    for memory in processor.workspaces:
+    for memory in hardware.of_kind("workspace"):
         order = [n for n in live if buffers[n].memory == memory.name]
         for name in order:
             _check_bank(buffers[name], memory)
@@ -51,7 +52,7 @@ def chains(body: tuple[Node, ...], outer: tuple[str, ...] = ()) -> Iterator[tupl
 
 
 def _place(
-    order: list[str], live: Mapping[str, Life], result: dict[str, Array], memory: Workspace
+    order: list[str], live: Mapping[str, Life], result: dict[str, Array], memory: Memory
 ) -> None:
     """Those with an address first, then in the order of their scopes, or the larger first where
     that takes less."""
@@ -63,7 +64,7 @@ def _place(
 
 
 def _placed(
-    order: list[str], live: Mapping[str, Life], given: Mapping[str, Array], memory: Workspace
+    order: list[str], live: Mapping[str, Life], given: Mapping[str, Array], memory: Memory
 ) -> dict[str, Array]:
     """First fit in an order."""
     done: dict[str, Array] = {}
@@ -88,7 +89,7 @@ def _stop(buffer: Array) -> int:
     return _start(buffer) + buffer.bytes
 
 
-def _first(buffer: Array, taken: list[tuple[int, int, str]], memory: Workspace) -> int:
+def _first(buffer: Array, taken: list[tuple[int, int, str]], memory: Memory) -> int:
     """The least allowed address at which a buffer overlaps nothing."""
     address = _next(0, buffer, memory)
     for start, stop, _ in sorted(taken):
@@ -97,7 +98,7 @@ def _first(buffer: Array, taken: list[tuple[int, int, str]], memory: Workspace) 
     return address
 
 
-def _next(least: int, buffer: Array, memory: Workspace) -> int:
+def _next(least: int, buffer: Array, memory: Memory) -> int:
     """The least address from `least` on that is aligned and, where asked for, in the bank."""
     address = -(-least // memory.align_bytes) * memory.align_bytes
     while not _in_bank(address, buffer, memory):
@@ -105,22 +106,23 @@ def _next(least: int, buffer: Array, memory: Workspace) -> int:
     return address
 
 
-def _in_bank(address: int, buffer: Array, memory: Workspace) -> bool:
-    return buffer.bank is None or address // memory.bank_bytes % memory.banks == buffer.bank
+def _in_bank(address: int, buffer: Array, memory: Memory) -> bool:
+    if buffer.bank is None:
+        return True
+    return memory.banks is not None and memory.banks.way(address) == buffer.bank
 
 
-def _check_bank(buffer: Array, memory: Workspace) -> None:
+def _check_bank(buffer: Array, memory: Memory) -> None:
+    banks = memory.banks
     if buffer.bank is None:
         return
-    starts = range(0, memory.banks * memory.bank_bytes * memory.align_bytes, memory.align_bytes)
-    reachable = bool(memory.pool) and any(
-        a // memory.bank_bytes % memory.banks == buffer.bank for a in starts
-    )
-    if not reachable:
+    starts = range(0, banks.turn * memory.align_bytes if banks else 0, memory.align_bytes)
+    if not memory.pool or not any(_in_bank(a, buffer, memory) for a in starts):
         raise HwgenError(
             "H515",
             f"{buffer.tensor} cannot start in bank {buffer.bank} of {memory.name}",
-            found=f"{memory.banks} banks of {memory.bank_bytes} bytes, aligned to "
+            found=(f"{banks.ways} banks of {banks.run} bytes" if banks else "no banks")
+            + f", aligned to "
             f"{memory.align_bytes}" + ("" if memory.pool else ", no fixed addresses"),
             allowed="a bank in which an aligned address lies",
             repair="another bank, or none",
@@ -137,7 +139,7 @@ def _misplaced(buffer: Array, why: str) -> HwgenError:
     )
 
 
-def _check_fixed(buffer: Array, taken: list[tuple[int, int, str]], memory: Workspace) -> None:
+def _check_fixed(buffer: Array, taken: list[tuple[int, int, str]], memory: Memory) -> None:
     start = _start(buffer)
     if start < 0 or start % memory.align_bytes:
         raise _misplaced(buffer, f"{memory.name} aligns buffers to {memory.align_bytes} bytes")
@@ -149,7 +151,7 @@ def _check_fixed(buffer: Array, taken: list[tuple[int, int, str]], memory: Works
 
 
 def _check_capacity(
-    order: list[str], live: Mapping[str, Life], buffers: Mapping[str, Array], memory: Workspace
+    order: list[str], live: Mapping[str, Life], buffers: Mapping[str, Array], memory: Memory
 ) -> None:
     if not memory.capacity_bytes or not order:
         return
@@ -159,7 +161,7 @@ def _check_capacity(
         raise exceeded(memory, used, [buffers[n] for n in order if live[n].meets(live[last])])
 
 
-def exceeded(memory: Workspace, used: int, found: Sequence[Array]) -> HwgenError:
+def exceeded(memory: Memory, used: int, found: Sequence[Array]) -> HwgenError:
     """The error of buffers that are alive together and exceed their memory."""
     shown = "; ".join(
         f"{b.name} {b.bytes} bytes ({b.slots} x {b.slot_elements} {b.dtype})" for b in found

@@ -33,7 +33,7 @@ from hwgen.codegen.nodes import (
 from hwgen.codegen.processor import tenants
 from hwgen.errors import HwgenError
 from hwgen.spec.expression import DTYPES, Access, Binary, Call, Expr, children, evaluate, walk
-from hwgen.spec.processor import Processor
+from hwgen.spec.hardware import HardwareSpec
 
 Values = Mapping[str, int]
 Cell = tuple[str, int]
@@ -59,15 +59,15 @@ class _EndOfSteps(Exception):  # noqa: N818 - not an error
     """As many steps as allowed have been run."""
 
 
-def check(program: Code, processor: Processor, steps: int = STEPS) -> None:
+def check(program: Code, hardware: HardwareSpec, steps: int = STEPS) -> None:
     """Run as many steps of a program; of one that takes more, the corners of its loops too.
 
     Raises:
         HwgenError: H757 with what is wrong.
     """
-    found = tenants.findings(program, processor)
+    found = tenants.findings(program, hardware)
     for whole in (True, False):
-        run = _Run(program, processor, found, whole=whole, left=steps)
+        run = _Run(program, hardware, found, whole=whole, left=steps)
         try:
             run.host(program.body, {})
         except _EndOfSteps:
@@ -84,11 +84,11 @@ def check(program: Code, processor: Processor, steps: int = STEPS) -> None:
         )
 
 
-def findings(program: Code, processor: Processor) -> list[str]:
+def findings(program: Code, hardware: HardwareSpec) -> list[str]:
     """What is wrong: buffers in each other's place, elements outside of buffers, reads of what was
     never written, races between threads or blocks, barriers that not all threads of a block reach.
     Each once, in order."""
-    run = _Run(program, processor, tenants.findings(program, processor))
+    run = _Run(program, hardware, tenants.findings(program, hardware))
     run.host(program.body, {})
     return list(dict.fromkeys(run.found))
 
@@ -96,7 +96,7 @@ def findings(program: Code, processor: Processor) -> list[str]:
 @dataclass
 class _Run:
     program: Code
-    processor: Processor
+    hardware: HardwareSpec
     found: list[str]
     written: dict[Cell, str] = field(default_factory=dict[Cell, str])
     """What was written, and by which name: buffers may take turns in one place."""
@@ -181,7 +181,7 @@ class _Run:
     # Blocks and threads
 
     def launch(self, launch: Launch, values: Values) -> None:
-        kinds = self.processor.loop
+        kinds = self.hardware.machine.loop
         blocks = [(v, e) for k, v, e in launch.coordinates if kinds[k].level == "block"]
         threads = [(v, e) for k, v, e in launch.coordinates if kinds[k].level == "thread"]
         owners: dict[Cell, tuple[int, bool]] = {}
@@ -248,7 +248,7 @@ class _Run:
         return 0
 
     def level(self, buffer: str) -> str:
-        memory = self.processor.workspace.get(self.program.array[buffer].memory)
+        memory = self.hardware.memory.get(self.program.array[buffer].memory)
         return "kernel" if memory is None else memory.shared_by
 
     def check_cell(self, cell: Cell, touches: list[tuple[int, Touch]]) -> None:

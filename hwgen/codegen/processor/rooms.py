@@ -18,13 +18,14 @@ from hwgen.codegen.processor.pools import chains, exceeded
 from hwgen.codegen.storages import Array
 from hwgen.polyhedral.tree.build import unique
 from hwgen.spec.expression import DTYPES
-from hwgen.spec.processor import Processor, Workspace
+from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.memory import Memory
 
 Buffers = dict[str, Array]
 
 
 def share(
-    body: tuple[Node, ...], buffers: Mapping[str, Array], processor: Processor
+    body: tuple[Node, ...], buffers: Mapping[str, Array], hardware: HardwareSpec
 ) -> tuple[tuple[Node, ...], Buffers]:
     """The program with rooms, and all buffers.
 
@@ -32,16 +33,16 @@ def share(
         HwgenError: H513 buffers alive together exceed their memory.
     """
     result = dict(buffers)
-    live = lives(body, processor)
+    live = lives(body, hardware.machine)
     rooms: dict[int, list[str]] = {}
-    for memory in processor.workspaces:
+    for memory in hardware.of_kind("workspace"):
         if memory.pool:
             continue
         for group in _groups(live, result, memory):
             if room := _room(group, live, result, memory, body):
                 rooms.setdefault(group.around, []).append(room)
     opened = _opened(body, rooms)
-    for memory in processor.workspaces:
+    for memory in hardware.of_kind("workspace"):
         if not memory.pool and memory.capacity_bytes:
             _check_capacity(opened, result, live, memory)
     return opened, result
@@ -56,7 +57,7 @@ class _Group:
     names: tuple[str, ...]
 
 
-def _groups(live: Mapping[str, Life], buffers: Buffers, memory: Workspace) -> list[_Group]:
+def _groups(live: Mapping[str, Life], buffers: Buffers, memory: Memory) -> list[_Group]:
     found: dict[tuple[int, str], list[str]] = {}
     for name, life in live.items():
         if buffers[name].memory == memory.name:
@@ -69,7 +70,7 @@ def _room(
     group: _Group,
     live: Mapping[str, Life],
     buffers: Buffers,
-    memory: Workspace,
+    memory: Memory,
     body: tuple[Node, ...],
 ) -> str:
     """The name of a new room, with its members in their places; "" where none is needed."""
@@ -144,7 +145,7 @@ def _opened(body: tuple[Node, ...], rooms: Mapping[int, list[str]]) -> tuple[Nod
 
 
 def _check_capacity(
-    body: tuple[Node, ...], buffers: Buffers, live: Mapping[str, Life], memory: Workspace
+    body: tuple[Node, ...], buffers: Buffers, live: Mapping[str, Life], memory: Memory
 ) -> None:
     """Arrays whose scopes are inside one another are there together."""
 

@@ -13,17 +13,17 @@ from hwgen.codegen.nodes import Allocate, If, Loop, Node, Routine, inner, with_i
 from hwgen.codegen.processor.names import allocated, touched, written
 from hwgen.codegen.storages import Array
 from hwgen.polyhedral.tree.build import unique
-from hwgen.spec.processor import Processor
+from hwgen.spec.hardware import HardwareSpec
 
 
 def outlined(
-    body: tuple[Node, ...], buffers: Mapping[str, Array], processor: Processor
+    body: tuple[Node, ...], buffers: Mapping[str, Array], hardware: HardwareSpec
 ) -> tuple[Node, ...]:
     """The nodes with a routine around each nest that needs one. Blocks have functions anyway, and
     lanes share theirs."""
-    if processor.launch or processor.function_prologue:
+    if hardware.machine.launch or hardware.machine.function_prologue:
         return body
-    return _Outlining(buffers, processor).body(body, frozenset())
+    return _Outlining(buffers, hardware).body(body, frozenset())
 
 
 def at_home(body: tuple[Node, ...]) -> Iterator[str]:
@@ -38,7 +38,7 @@ def at_home(body: tuple[Node, ...]) -> Iterator[str]:
 @dataclass(frozen=True, slots=True)
 class _Outlining:
     buffers: Mapping[str, Array]
-    processor: Processor
+    hardware: HardwareSpec
     taken: set[str] = field(default_factory=set[str])
 
     def body(self, nodes: tuple[Node, ...], home: frozenset[str]) -> tuple[Node, ...]:
@@ -51,7 +51,7 @@ class _Outlining:
             case If():
                 return with_inner(node, lambda body: self.body(body, home))
             case Loop():
-                kind = self.processor.loop.get(node.kind)
+                kind = self.hardware.machine.loop.get(node.kind)
                 if kind is not None and kind.kind == "vectorize":
                     return node
                 found = replace(node, body=self.body(node.body, frozenset()))
@@ -67,9 +67,7 @@ class _Outlining:
         outputs = written((node,))
         rooms = [self.buffers[n].within for n in members]
         several = any(rooms.count(r) > 1 for r in set(rooms))
-        pooled = any(
-            self.processor.workspace[self.buffers[n].memory].pool for n in allocated((node,))
-        )
+        pooled = any(self.hardware.memory[self.buffers[n].memory].pool for n in allocated((node,)))
         if not several or pooled or home.isdisjoint(members) or outputs.isdisjoint(members):
             return node
         name = next(n for n in reversed(tuple(self.buffers)) if n in outputs & used)

@@ -11,7 +11,8 @@ from hwgen.codegen.processor.firmware import Room
 from hwgen.codegen.processor.routines import at_home
 from hwgen.codegen.storages import Array
 from hwgen.spec.expression import DTYPES
-from hwgen.spec.processor import Level, Processor
+from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.memory import Level
 
 
 class Names(Protocol):
@@ -25,7 +26,7 @@ class Writer(Protocol):
     def program(self) -> Code: ...
 
     @property
-    def processor(self) -> Processor: ...
+    def hardware(self) -> HardwareSpec: ...
 
     @property
     def names(self) -> Names: ...
@@ -49,7 +50,7 @@ def scope(writer: Writer, buffer: Array, body: tuple[Node, ...]) -> list[str]:
         return writer.lines(body)
     if buffer.within:
         return ["{", *indent([_pointer(writer, buffer), *writer.lines(body)]), "}"]
-    memory = writer.processor.workspace[buffer.memory]
+    memory = writer.hardware.memory[buffer.memory]
     label = f"memories.{memory.name}"
     values = _values(writer, buffer)
     given = writer.room.places.get(buffer.name)
@@ -101,7 +102,7 @@ def pools(writer: Writer, levels: tuple[Level, ...], body: tuple[Node, ...]) -> 
     """The arrays that hold all buffers of some memories, for the buffers of a body."""
     owned = [writer.program.array[n.buffer] for n in nodes(body) if isinstance(n, Allocate)]
     lines: list[str] = []
-    for memory in writer.processor.workspaces:
+    for memory in writer.hardware.of_kind("workspace"):
         ends = [
             b.address_bytes + b.bytes
             for b in owned

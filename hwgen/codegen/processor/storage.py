@@ -12,6 +12,7 @@ from hwgen.polyhedral.tree.limits import aligned
 from hwgen.polyhedral.tree.loop_tree import LoopTree, Storage, Tensor
 from hwgen.polyhedral.tree.terms import interval, simplify
 from hwgen.spec.expression import Binary, Const, Expr, Name, add, multiply, substitute
+from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.processor import Processor
 
 
@@ -49,7 +50,7 @@ def place(
     state: LoopTree,
     found: Mapping[str, list[Use]],
     homes: Mapping[str, tuple[str, ...]],
-    processor: Processor,
+    hardware: HardwareSpec,
 ) -> dict[str, Placed]:
     """A buffer for every tensor that is touched, by tensor.
 
@@ -64,7 +65,7 @@ def place(
             home = homes.get(tensor.name, ())
             if tensor.role == "intermediate":
                 result[tensor.name] = _inner(
-                    state, tensor, storage, home, found[tensor.name], processor
+                    state, tensor, storage, home, found[tensor.name], hardware
                 )
             else:
                 result[tensor.name] = _callers(tensor, storage)
@@ -97,7 +98,7 @@ def _inner(
     storage: Storage,
     home: tuple[str, ...],
     found: list[Use],
-    processor: Processor,
+    hardware: HardwareSpec,
 ) -> Placed:
     touched = box(found, home, tensor.shape)
     dimensions = storage.layout or _own(len(tensor.shape))
@@ -108,15 +109,15 @@ def _inner(
         add(e, Const(-low)) if low else e for e, low in zip(dimensions, lows, strict=True)
     )
     extents = tuple(interval(e, sizes)[1] + 1 for e in dimensions)
-    memory = storage.memory or processor.default_memory
+    memory = storage.memory or hardware.machine.default_memory
     buffer = Array(
         tensor.name, tensor.name, tensor.dtype, tensor.role, memory, extents,
         aligned(extents, storage.aligns), storage.slots, storage.bank, storage.address,
     )  # fmt: skip
-    _check_shared(state, tensor.name, home, found, processor, memory)
+    _check_shared(state, tensor.name, home, found, hardware, memory)
     if storage.slots == 1:
         return Placed(buffer, touched, dimensions, home)
-    if not home or _runs_at_once(state, home[-1], processor):
+    if not home or _runs_at_once(state, home[-1], hardware.machine):
         raise HwgenError(
             "H511",
             f"{tensor.name} cannot have {storage.slots} slots",
@@ -146,17 +147,17 @@ def _check_shared(
     tensor: str,
     home: tuple[str, ...],
     found: list[Use],
-    processor: Processor,
+    hardware: HardwareSpec,
     memory: str,
 ) -> None:
     """Workers that run inside the home all see the buffer."""
-    workspace = processor.workspace.get(memory)
-    if workspace is None:
+    processor, workspace = hardware.machine, hardware.memory.get(memory)
+    if workspace is None or workspace.kind != "workspace":
         raise HwgenError(
             "H512",
             f"{tensor} has no memory",
             found=memory,
-            allowed=", ".join(processor.workspace),
+            allowed=", ".join(m.name for m in hardware.of_kind("workspace")),
             repair="set_scope to one of these",
         )
     for use in found:

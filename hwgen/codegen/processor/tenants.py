@@ -27,12 +27,12 @@ from hwgen.codegen.nodes import (
 )
 from hwgen.codegen.storages import Array
 from hwgen.spec.expression import DTYPES, Access, Expr, walk
-from hwgen.spec.processor import Processor
+from hwgen.spec.hardware import HardwareSpec
 
 
-def findings(program: Code, processor: Processor) -> list[str]:
+def findings(program: Code, hardware: HardwareSpec) -> list[str]:
     """What is wrong with the places of buffers, each once, in order."""
-    reader = _Reader(program, processor, _rivals(program))
+    reader = _Reader(program, hardware, _rivals(program))
     for buffer in program.arrays:
         reader.place(buffer)
     reader.body(program.body)
@@ -84,7 +84,7 @@ class _Reader:
     that something else has taken the place of, and what."""
 
     program: Code
-    processor: Processor
+    hardware: HardwareSpec
     rivals: dict[str, list[str]]
     found: list[str] = field(default_factory=list[str])
     scopes: set[str] = field(default_factory=set[str])
@@ -96,7 +96,7 @@ class _Reader:
         start = buffer.address_bytes
         if start is None:
             return
-        memory = self.processor.workspace[buffer.memory]
+        memory = self.hardware.memory[buffer.memory]
         room = self.program.array[buffer.within] if buffer.within else None
         end = room.bytes if room else memory.capacity_bytes or start + buffer.bytes
         if start % memory.align_bytes or start % DTYPES[buffer.dtype]:
@@ -151,7 +151,7 @@ class _Reader:
     # What is there at once
 
     def at_once(self, loop: Loop) -> bool:
-        kind = self.processor.loop.get(loop.kind)
+        kind = self.hardware.machine.loop.get(loop.kind)
         return kind is not None and kind.kind in ("parallel", "vectorize", "bind")
 
     def crowded(self, node: Loop | Launch | Routine) -> None:

@@ -26,6 +26,7 @@ from hwgen.spec.expression import (
     substitute,
     walk,
 )
+from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.processor import Processor
 
 FULL = 0.6
@@ -115,9 +116,10 @@ def _distinct(access: Access, extents: Mapping[str, int]) -> int:
     return count
 
 
-def estimate_nest(state: LoopTree, machine: Processor, bound: int | None = None) -> NestCost:
+def estimate_nest(state: LoopTree, hardware: HardwareSpec, bound: int | None = None) -> NestCost:
     """Cycles and traffic of a state as it stands."""
-    blocks = tuple(_block(state, site, machine) for site in state.sites)
+    machine = hardware.machine
+    blocks = tuple(_block(state, site, hardware) for site in state.sites)
     starts = {x.name: machine.loop[x.kind].start_cycles
               for x in state.loop.values() if x.kind in machine.loop}  # fmt: skip
     least = nest_bound(state, machine) if bound is None else bound
@@ -142,7 +144,8 @@ def _kinds(site: Site, machine: Processor, kind: str, level: str = "") -> int:
     )
 
 
-def _block(state: LoopTree, site: Site, machine: Processor) -> BlockCost:
+def _block(state: LoopTree, site: Site, hardware: HardwareSpec) -> BlockCost:
+    machine = hardware.machine
     stage = state.stage[site.block.stage]
     points = prod(x.extent for x in site.loops)
     width = DTYPES[state.tensor[stage.tensor].dtype]
@@ -159,14 +162,14 @@ def _block(state: LoopTree, site: Site, machine: Processor) -> BlockCost:
         share = ceil(at_once / machine.workers) / at_once
     steps = prod(x.extent for x in site.loops if x.kind == "serial")
     compute = (points * work / rate + machine.iteration_cycles * steps) * share
-    moved = _moved(state, site, stage, machine)
+    moved = _moved(state, site, stage, hardware)
     return BlockCost(site.block.name, compute, moved, moved / machine.memory_bytes_per_cycle)
 
 
-def _moved(state: LoopTree, site: Site, stage: Stage, machine: Processor) -> float:
+def _moved(state: LoopTree, site: Site, stage: Stage, hardware: HardwareSpec) -> float:
     """Bytes from and to memory, where a tile that fits the largest cache is moved once."""
-    room = FULL * max((c.capacity_bytes for c in machine.caches), default=0)
-    private = {w.name for w in machine.workspaces if w.shared_by != "kernel"}
+    room = FULL * max((c.capacity_bytes for c in hardware.machine.caches), default=0)
+    private = {m.name for m in hardware.of_kind("workspace") if m.shared_by != "kernel"}
     accesses = [stage.target, *(stage.reads if site.block.part != "init" else ())]
     far = [a for a in accesses if state.storage[a.tensor].memory not in private]
     if not far:

@@ -74,10 +74,7 @@ def check_memory(hardware: HardwareSpec, memory: str) -> None:
     """Raises:
     HwgenError: H414 where the chip has no such memory.
     """
-    machine = hardware.processor
-    known = [m.name for m in (machine.workspaces if machine else ())]
-    known += [m.name for m in hardware.memories if m.kind != "offchip"]
-    known = list(dict.fromkeys(known))
+    known = [m.name for m in hardware.memories if m.kind != "offchip"]
     if memory not in known:
         raise HwgenError(
             "H414",

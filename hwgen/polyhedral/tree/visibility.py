@@ -6,7 +6,6 @@ on finer workers; one in a thread's own memory has it inside all of them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from hwgen.errors import HwgenError
@@ -15,10 +14,12 @@ from hwgen.polyhedral.tree.legality import Homes, check, touches
 from hwgen.polyhedral.tree.limits import check_limits
 from hwgen.polyhedral.tree.loop_tree import Loop, LoopTree, Site
 from hwgen.polyhedral.tree.places import check_places
-from hwgen.spec.hardware import HardwareSpec, Memory
-from hwgen.spec.processor import Processor, Workspace
+from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.memory import Level, Memory
+from hwgen.spec.processor import Processor
 
-_RANK = {"kernel": 0, "block": 1, "thread": 2}
+_LEVELS: tuple[Level, ...] = ("kernel", "block", "thread")
+_RANK = {level: rank for rank, level in enumerate(_LEVELS)}
 
 
 def resolve(state: LoopTree, hardware: HardwareSpec) -> tuple[LoopTree, Homes]:
@@ -37,7 +38,7 @@ def resolve(state: LoopTree, hardware: HardwareSpec) -> tuple[LoopTree, Homes]:
     _check_lanes(state, machine)
     limits: dict[str, int] = {}
     for tensor in state.stage:
-        memory = machine.workspace.get(state.storage[tensor].memory)
+        memory = hardware.memory.get(state.storage[tensor].memory)
         if memory is not None:
             limits[tensor] = _limit(state, machine, memory, tensor)
     homes = check(state, limits)
@@ -45,16 +46,15 @@ def resolve(state: LoopTree, hardware: HardwareSpec) -> tuple[LoopTree, Homes]:
     for tensor in state.stage:
         storage = state.storage[tensor]
         if state.tensor[tensor].role == "intermediate" and not storage.memory:
-            name = _natural(state, machine, tensor, homes[tensor])
+            name = _natural(state, hardware, tensor, homes[tensor])
             state = state.with_storage(replace(storage, memory=name))
-            limits[tensor] = _limit(state, machine, machine.workspace[name], tensor)
+            limits[tensor] = _limit(state, machine, hardware.memory[name], tensor)
             if limits[tensor] < len(homes[tensor]):
                 chosen.append(tensor)
     if chosen:
         homes = check(state, limits)
-    memories: Mapping[str, Workspace | Memory] = {**hardware.memory, **machine.workspace}
     for tensor in state.stage:
-        memory = memories.get(state.storage[tensor].memory)
+        memory = hardware.memory.get(state.storage[tensor].memory)
         if memory is not None and memory.shared_by != "kernel":
             _check_seen(state, machine, memory, tensor, homes[tensor])
     check_places(state, hardware)
@@ -88,7 +88,7 @@ def _accesses(state: LoopTree, tensor: str) -> list[Site]:
     return [s for s in state.sites if touches(state, s, tensor)]
 
 
-def _limit(state: LoopTree, machine: Processor, memory: Workspace, tensor: str) -> int:
+def _limit(state: LoopTree, machine: Processor, memory: Memory, tensor: str) -> int:
     """How many loops may lie around the home: those before workers finer than the sharers."""
     rank = _RANK[memory.shared_by]
     loops = _accesses(state, tensor)[0].loops
@@ -99,8 +99,9 @@ def _limit(state: LoopTree, machine: Processor, memory: Workspace, tensor: str) 
     return len(loops)
 
 
-def _natural(state: LoopTree, machine: Processor, tensor: str, home: tuple[str, ...]) -> str:
+def _natural(state: LoopTree, hardware: HardwareSpec, tensor: str, home: tuple[str, ...]) -> str:
     """The memory of the finest workers that all see the tensor; the default without any."""
+    machine = hardware.machine
     if not any(k.kind == "bind" for k in machine.loops):
         return machine.default_memory
     outside = [
@@ -117,16 +118,14 @@ def _natural(state: LoopTree, machine: Processor, tensor: str, home: tuple[str, 
     wanted = min([*outside, _RANK["thread"] + 1]) - 1
     if not around:
         wanted = _RANK["kernel"]
-    for memory in machine.workspaces:
-        if _RANK[memory.shared_by] == max(wanted, 0):
-            return memory.name
-    return machine.default_memory
+    memory = hardware.workspace_of(_LEVELS[max(wanted, 0)])
+    return memory.name if memory is not None else machine.default_memory
 
 
 def _check_seen(
     state: LoopTree,
     machine: Processor,
-    memory: Workspace | Memory,
+    memory: Memory,
     tensor: str,
     home: tuple[str, ...],
 ) -> None:
@@ -156,7 +155,7 @@ def _check_seen(
                 )
 
 
-def _unseen(memory: Workspace | Memory, tensor: str, found: str, repair: str) -> HwgenError:
+def _unseen(memory: Memory, tensor: str, found: str, repair: str) -> HwgenError:
     return HwgenError(
         "H417",
         f"{tensor} cannot live in {memory.name}",

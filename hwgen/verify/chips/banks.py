@@ -20,8 +20,8 @@ def draw_banks(spec: Spec, pick: Pick) -> None:
         hardware = parse_hardware(spec)
     except HwgenError:
         return  # Refused already: reading it again counts as that.
-    for memory in hardware.memories:
-        if memory.kind == "offchip" or pick.chance(3):
+    for memory in hardware.of_kind("scratchpad"):
+        if pick.chance(3):
             continue
         counts = [n for n in COUNTS if memory.capacity_entries % n == 0]
         ports = pick(PORTS)

@@ -20,9 +20,10 @@ def draw_sizes(spec: Spec, pick: Pick, hardware: HardwareSpec) -> dict[str, int]
 
     `hardware`: the chip as it is until now.
     """
-    entries = {m.name: m.capacity_entries for m in hardware.memories if m.kind == "scratchpad"}
-    for memory in hardware.memories:
-        if memory.kind == "scratchpad" and pick.chance(2):
+    held = hardware.of_kind("scratchpad")
+    entries = {m.name: m.capacity_entries for m in held}
+    for memory in held:
+        if pick.chance(2):
             count = pick(ENTRIES if memory.entry_shape else ELEMENTS)
             width = DTYPES[memory.dtype] * prod(memory.entry_shape)
             spec["memories"][memory.name]["size"] = f"{count} * {width}"
@@ -32,11 +33,10 @@ def draw_sizes(spec: Spec, pick: Pick, hardware: HardwareSpec) -> dict[str, int]
 
 def sizes_in_entries(spec: Spec, hardware: HardwareSpec) -> None:
     """Memories that hold as many entries as they do, however large a parameter makes these."""
-    for memory in hardware.memories:
-        if memory.kind == "scratchpad":
-            given = spec["memories"][memory.name]
-            factors = (memory.capacity_entries, DTYPES[memory.dtype], *given.get("entry", []))
-            given["size"] = " * ".join(f"({factor})" for factor in factors)
+    for memory in hardware.of_kind("scratchpad"):
+        given = spec["memories"][memory.name]
+        factors = (memory.capacity_entries, DTYPES[memory.dtype], *given.get("entry", []))
+        given["size"] = " * ".join(f"({factor})" for factor in factors)
 
 
 def draw_addresses(spec: Spec, pick: Pick, entries: dict[str, int]) -> None:

@@ -17,7 +17,6 @@ import numpy as np
 
 from hwgen.codegen.source import CSource
 from hwgen.model.numeric import STORAGE, Array
-from hwgen.spec.workload import Workload
 
 HERE = Path(__file__).resolve().parent
 HEADER = "cuda_runtime.h"
@@ -47,7 +46,7 @@ def _headers() -> Path:
     return folder
 
 
-def _compile(*arguments: str) -> None:
+def _compile(*arguments: str | Path) -> None:
     done = subprocess.run(
         ["g++", *FLAGS, *arguments], capture_output=True, text=True, check=False, timeout=300
     )
@@ -72,7 +71,7 @@ def build(text: str) -> Path:
     return library
 
 
-def run(source: CSource, workload: Workload, inputs: Mapping[str, Array], seed: int = 0) -> Run:
+def run(source: CSource, inputs: Mapping[str, Array], seed: int = 0) -> Run:
     """One call of the function, threads in the order of a seed."""
     library = ctypes.CDLL(str(build(source.c)))
     arrays = [np.ascontiguousarray(inputs[p.name]) for p in source.inputs]

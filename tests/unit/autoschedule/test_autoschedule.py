@@ -56,10 +56,8 @@ def chain() -> Workload:
 def right(schedule: Schedule) -> bool:
     workload = schedule.workload
     inputs = random_inputs(workload, 0)
-    machine = schedule.hardware.processor
-    assert machine is not None
     program = lower_nest(schedule.resolved, schedule.homes, schedule.hardware)
-    found = run_code(program, machine, inputs).outputs
+    found = run_code(program, schedule.hardware, inputs).outputs
     expected = run_reference(workload, inputs)
     return all(np.array_equal(found[n], expected[n]) for n in expected)
 
@@ -148,10 +146,8 @@ def test_degenerate_sizes(name: str, sizes: tuple[int, int, int]) -> None:
 
 def _grids() -> list[Grid]:
     s = Schedule(matmul(96, 64, 128), chip("cpu_generic"))
-    machine = s.hardware.processor
-    assert machine is not None
     nest = nest_of(s.state, "c")
-    return [grid(nest, machine, x) for x in structures(s.state, nest)]
+    return [grid(nest, s.hardware, x) for x in structures(s.state, nest)]
 
 
 def test_no_point_is_below_the_bound() -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from hwgen.codegen.layout import BufferLayout
 from hwgen.codegen.placement import Placed, Wanted, by_bank, first_fit
-from hwgen.spec.hardware import Banks
+from hwgen.spec.memory import Banks
 
 
 def wanted(

@@ -71,7 +71,7 @@ def check_blocks(s: Schedule) -> CSource:
     inputs = random_inputs(s.workload, 7)
     expected = run_reference(s.workload, inputs)
     for seed in SEEDS:
-        done = device.run(made, s.workload, inputs, seed)
+        done = device.run(made, inputs, seed)
         assert done.message == ""
         agree(done.outputs, expected)
     return made

@@ -22,7 +22,6 @@ from hwgen.nest_pipeline import compile_nest
 from hwgen.schedule import Schedule
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware
-from hwgen.spec.processor import Processor
 from hwgen.spec.workload import Workload
 from hwgen.verify.examine import examine
 from hwgen.verify.mutations_nest import IN_PLACE, nest_mutations
@@ -146,7 +145,7 @@ def in_rows(hardware: HardwareSpec, memory: str, kind: str = "") -> Schedule:
 def test_a_chain_in_a_serial_loop_is_allocated_once() -> None:
     s = in_rows(samples.cpu(), "")
     program = samples.program(s)
-    assert findings(program, processor(samples.cpu())) == []
+    assert findings(program, samples.cpu()) == []
     assert taken(program, "heap") == 2 * 128
     text = samples.check_native(s).c.partition("\nvoid ")[2]
     assert text.index("aligned_alloc(") < text.index("for (int64_t")
@@ -156,7 +155,7 @@ def test_a_chain_in_a_serial_loop_is_allocated_once() -> None:
 def test_iterations_that_run_at_once_have_rooms_of_their_own() -> None:
     s = in_rows(samples.cpu(), "", "parallel")
     program = samples.program(s)
-    assert findings(program, processor(samples.cpu())) == []
+    assert findings(program, samples.cpu()) == []
     assert taken(program, "heap") == 2 * 128
     text = samples.check_native(s).c.partition("\nvoid ")[2]
     assert text.index("#pragma omp parallel") < text.index("aligned_alloc(")
@@ -168,7 +167,7 @@ def test_declared_arrays_of_one_type_share_one(kind: str) -> None:
     s = in_rows(samples.cpu(), "stack", kind)
     program = samples.program(s)
     assert taken(program, "stack") == 2 * 128
-    assert findings(program, processor(samples.cpu())) == []
+    assert findings(program, samples.cpu()) == []
     text = samples.check_native(s).c
     assert "_Alignas(64) int32_t stack_workspace[54];" in text
     assert "int32_t *t2 = stack_workspace + 32;" in text
@@ -204,7 +203,7 @@ def test_launches_that_share_compute_the_same() -> None:
         s.bind(thread, "threadIdx.x")
     program = samples.program(s)
     assert sum(1 for b in program.arrays if b.within) == 4
-    assert findings(program, processor(samples.gpu())) == []
+    assert findings(program, samples.gpu()) == []
     samples.check_blocks(s)
 
 
@@ -216,7 +215,7 @@ def test_a_blocks_memory_is_shared_by_live_range() -> None:
         s.bind(s.loops(stage)[-1], "threadIdx.x")
     program = samples.program(s)
     assert max(b.bytes + (b.address_bytes or 0) for b in program.arrays if b.memory) <= 2 * 112
-    assert findings(program, processor(samples.gpu())) == []
+    assert findings(program, samples.gpu()) == []
     samples.check_blocks(s)
 
 
@@ -234,8 +233,8 @@ def test_one_array_of_the_kernel_is_no_place_for_iterations_that_run_at_once() -
     chip = load_hardware(samples.ROOT / "tests" / "specs" / "cpu_small_calls.yaml")
     program = samples.program(in_rows(chip, "pooled"))
     assert max(b.address_bytes or 0 for b in program.arrays) < 2 * 112
-    machine = processor(chip)
-    loops = (*machine.loops, processor(samples.cpu()).loop["parallel"])
+    machine = chip.machine
+    loops = (*machine.loops, samples.cpu().machine.loop["parallel"])
     several = replace(chip, processor=replace(machine, loops=loops))
     with pytest.raises(HwgenError) as raised:
         samples.program(in_rows(several, "pooled", "parallel"))
@@ -244,11 +243,6 @@ def test_one_array_of_the_kernel_is_no_place_for_iterations_that_run_at_once() -
 
 
 # The check
-
-
-def processor(hardware: HardwareSpec) -> Processor:
-    assert hardware.processor is not None
-    return hardware.processor
 
 
 def test_a_buffer_in_the_place_of_one_that_lives_is_found() -> None:
@@ -267,7 +261,7 @@ def test_a_buffer_in_the_place_of_one_that_lives_is_found() -> None:
 
 def refused(program: Code) -> bool:
     try:
-        check(program, processor(samples.cpu()), 50)
+        check(program, samples.cpu(), 50)
     except HwgenError as error:
         return error.code == "H757"
     return False
@@ -292,11 +286,9 @@ def test_one_room_for_iterations_that_run_at_once_is_found() -> None:
     program = samples.program(in_rows(samples.cpu(), "", "parallel"))
     room = next(b.name for b in program.arrays if not b.tensor)
     wrong = replace(program, body=hoisted(program.body, room))
-    assert any("run at once" in f for f in findings(wrong, processor(samples.cpu())))
+    assert any("run at once" in f for f in findings(wrong, samples.cpu()))
     serial = samples.program(in_rows(samples.cpu(), ""))
-    assert (
-        findings(replace(serial, body=hoisted(serial.body, room)), processor(samples.cpu())) == []
-    )
+    assert findings(replace(serial, body=hoisted(serial.body, room)), samples.cpu()) == []
 
 
 @pytest.mark.parametrize(
@@ -310,14 +302,14 @@ def test_one_room_for_iterations_that_run_at_once_is_found() -> None:
 def test_a_place_that_cannot_be_is_found(name: str, change: dict[str, int], message: str) -> None:
     program = samples.program(Schedule(chain(4), samples.cpu()))
     wrong = [replace(b, **change) if b.name == name else b for b in program.arrays]
-    assert message in findings(replace(program, arrays=tuple(wrong)), processor(samples.cpu()))
+    assert message in findings(replace(program, arrays=tuple(wrong)), samples.cpu())
 
 
 def test_a_room_that_is_not_there_is_found() -> None:
     program = samples.program(Schedule(chain(4), samples.cpu()))
     (room,) = program.body
     assert isinstance(room, Allocate)
-    found = findings(replace(program, body=room.body), processor(samples.cpu()))
+    found = findings(replace(program, body=room.body), samples.cpu())
     assert "t1 is in heap_workspace, which is not there" in found
 
 
@@ -331,7 +323,7 @@ def test_what_is_read_after_another_wrote_there_is_found() -> None:
         return replace(b, address_bytes=places.get(b.name, b.address_bytes))
 
     wrong = replace(program, arrays=tuple(map(moved, program.arrays)))
-    found = findings(wrong, processor(samples.cpu()))
+    found = findings(wrong, samples.cpu())
     assert "t1 is read where nothing was written" in found
     assert "t1 and t2 have one place and are used at once" in found
     assert "t1 is used after t2 took its place" in found

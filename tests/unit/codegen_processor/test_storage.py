@@ -135,8 +135,7 @@ def addresses(chip: HardwareSpec, *scopes: tuple[Array, ...]) -> dict[str, int |
             inner = (Allocate(made.name, inner),)
             found[made.name] = made
         body += inner
-    assert chip.processor is not None
-    planned = plan(tuple(body), found, chip.processor)
+    planned = plan(tuple(body), found, chip)
     return {n: b.address_bytes for n, b in planned.items()}
 
 

@@ -56,9 +56,7 @@ def tiled() -> Schedule:
 
 
 def races(s: Schedule, program: Code | None = None) -> list[str]:
-    processor = samples.gpu().processor
-    assert processor is not None
-    return findings(program or samples.program(s), processor)
+    return findings(program or samples.program(s), samples.gpu())
 
 
 @needs_compiler
@@ -111,7 +109,7 @@ def test_every_barrier_that_is_removed_is_missed() -> None:
     for program in programs:
         assert any("without a barrier" in f or "between barriers" in f for f in races(s, program))
         source = emit_nest(program, samples.gpu(), s.workload)
-        found = [device.run(source, s.workload, inputs, seed).outputs["c"] for seed in range(6)]
+        found = [device.run(source, inputs, seed).outputs["c"] for seed in range(6)]
         assert any(not np.array_equal(f, expected["c"]) for f in found)
 
 
@@ -134,7 +132,7 @@ def test_a_barrier_in_divergent_code_is_seen() -> None:
     wrong = replace(program, body=guarded(program.body))
     assert any("different barriers" in f for f in races(s, wrong))
     source = emit_nest(wrong, samples.gpu(), s.workload)
-    done = device.run(source, s.workload, random_inputs(s.workload, 5))
+    done = device.run(source, random_inputs(s.workload, 5))
     assert "barrier" in done.message
 
 
@@ -234,10 +232,8 @@ def test_blocks_do_not_wait_for_each_other() -> None:
 def test_combining_needs_memory_of_a_block() -> None:
     s = samples.schedule("matvec", samples.gpu())
     s.bind("k", "threadIdx.x")
-    processor = samples.gpu().processor
-    assert processor is not None
-    poor = tuple(m for m in processor.workspaces if m.shared_by != "block")
-    chip = replace(samples.gpu(), processor=replace(processor, workspaces=poor))
+    poor = tuple(m for m in samples.gpu().memories if m.shared_by != "block")
+    chip = replace(samples.gpu(), memories=poor)
     with pytest.raises(HwgenError) as caught:
         lower_nest(s.resolved, s.homes, chip)
     assert caught.value.code == "H625"

@@ -11,18 +11,18 @@ from hwgen.codegen.storages import Buffer, Image
 from hwgen.errors import Location
 from hwgen.spec.expression import Access, Assign, Binary, Const, Expr, Name, UpdateOp
 from hwgen.spec.expression import Call as Function
-from hwgen.spec.hardware import Access as Use
 from hwgen.spec.hardware import (
     CodeTemplates,
     HardwareLoop,
     HardwareSpec,
     Immediate,
     Intrinsic,
-    Memory,
     Operand,
     StrideRule,
     Unit,
 )
+from hwgen.spec.memory import Access as Use
+from hwgen.spec.memory import Memory
 from hwgen.spec.ranges import Range
 from hwgen.spec.workload import Role, Statement, Tensor, Workload
 

@@ -72,8 +72,7 @@ PROGRAMS = [(tiles, TWO, CPU), (on_threads, TWO, CUDA), (combined, SUMS, CUDA)]
 
 
 def ran(program: Code, chip: HardwareSpec, workload: Workload) -> CodeRun:
-    assert chip.processor is not None
-    return run_code(program, chip.processor, random_inputs(workload, 0))
+    return run_code(program, chip, random_inputs(workload, 0))
 
 
 @pytest.mark.parametrize("points", [code.POINTS, 16])
@@ -159,7 +158,7 @@ def test_a_missing_input_is_refused(given: str) -> None:
         case _:
             inputs["a"] = inputs["a"].astype(np.int64)
     with pytest.raises(HwgenError, match="H726"):
-        run_code(tiles(), CPU.processor, inputs)
+        run_code(tiles(), CPU, inputs)
 
 
 def test_an_output_that_is_not_written_whole_is_found() -> None:

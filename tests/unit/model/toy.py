@@ -12,17 +12,16 @@ from hwgen.errors import Location
 from hwgen.spec.expression import Const, Name
 from hwgen.spec.grammar import parse_assign
 from hwgen.spec.hardware import (
-    Access,
     CodeTemplates,
     HardwareLoop,
     HardwareSpec,
     Immediate,
     Intrinsic,
-    Memory,
     Operand,
     StrideRule,
     Unit,
 )
+from hwgen.spec.memory import Access, Memory
 from hwgen.spec.ranges import Range
 
 ENTRIES = 48

@@ -200,7 +200,12 @@ def test_the_page_of_a_processor_has_its_figures_text_and_blocks() -> None:
     assert nest_page(c) == of_processor()
     assert c.source.c in found.text
     assert c.script in found.text
-    for shown in (f"{c.cycles:,}", f"{c.bound.cycles:,}", f"{c.cost.memory_bytes:,}", str(c.report)):
+    for shown in (
+        f"{c.cycles:,}",
+        f"{c.bound.cycles:,}",
+        f"{c.cost.memory_bytes:,}",
+        str(c.report),
+    ):
         assert shown in found.text
     figures = json.loads(found.scripts[ids_of_scripts(found).index("figures")])
     assert list(figures) == ["blocks", "bytes", "roofline"]

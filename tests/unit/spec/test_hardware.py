@@ -28,7 +28,10 @@ def vta() -> HardwareSpec:
 def test_vta_memories(batch: int) -> None:
     vta = load_hardware(VTA, {"BATCH": batch})
     assert dict(vta.parameters)["BATCH"] == batch
-    found = {m.name: (m.entry_shape, m.entry_bytes, m.capacity_entries) for m in vta.memories[1:]}
+    found = {
+        m.name: (m.entry_shape, m.entry_bytes, m.capacity_entries)
+        for m in vta.of_kind("scratchpad")
+    }
     assert found == {
         "inp": ((batch, 16), 16 * batch, 2048 // batch),
         "wgt": ((16, 16), 256, 1024),

@@ -28,21 +28,23 @@ def processor(path: Path, parameters: dict[str, int] | None = None) -> Processor
 def test_a_processor_alone_has_no_units() -> None:
     for path in (CPU, CUDA, GEMV):
         chip = load_hardware(path)
-        assert (chip.units, chip.memories, chip.buses, chip.tokens) == ((), (), (), None)
+        assert (chip.units, chip.buses, chip.tokens) == ((), (), None)
+        assert chip.memories == chip.of_kind("workspace")
 
 
 def test_the_cpu_follows_its_parameters() -> None:
-    cpu = processor(CPU, {"CORES": 7, "VECTOR_BYTES": 64})
+    chip = load_hardware(CPU, {"CORES": 7, "VECTOR_BYTES": 64})
+    cpu = chip.machine
     assert (cpu.workers, cpu.lanes_bytes, cpu.default_memory) == (7, 64, "heap")
     line = render(cpu.loop["parallel"].emit, {"CORES": 7, "extent": 9, "variable": "i"}, None, "")
     assert "num_threads(7)" in line
-    assert cpu.workspace["heap"].capacity_bytes == 0
-    assert cpu.workspace["stack"].capacity_bytes == 256 << 10
+    assert chip.memory["heap"].capacity_bytes == 0
+    assert chip.memory["stack"].capacity_bytes == 256 << 10
     assert [c.shared_by for c in cpu.caches] == ["thread", "thread", "kernel"]
 
 
 def test_the_heap_rounds_sizes_up_to_its_alignment() -> None:
-    heap = processor(CPU).workspace["heap"]
+    heap = load_hardware(CPU).memory["heap"]
     buffer = {"type": "float", "name": "x", "elements": 17, "bytes": 68}
     text = render(heap.allocate, buffer, None, "")
     assert text.startswith("float *x = (float *)aligned_alloc(64, 128);")
@@ -57,9 +59,10 @@ def test_limits_of_the_gpu() -> None:
         "threadIdx.x": 1024, "threadIdx.y": 1024, "threadIdx.z": 64,
     }  # fmt: skip
     assert (gpu.threads, gpu.warp, gpu.language, gpu.suffix) == (1024, 32, "c++", ".cu")
-    shared = gpu.workspace["shared"]
+    shared = load_hardware(CUDA).memory["shared"]
     assert (shared.shared_by, shared.capacity_bytes) == ("block", 48 << 10)
-    assert (shared.banks, shared.bank_bytes) == (32, 4)
+    assert shared.banks is not None
+    assert (shared.banks.ways, shared.banks.run) == (32, 4)
     assert "vectorize" not in gpu.loop
     assert {x.name for x in gpu.loops if x.reduces} == {"threadIdx.x", "threadIdx.y", "threadIdx.z"}
 

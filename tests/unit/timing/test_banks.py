@@ -19,8 +19,9 @@ from hwgen.pipeline import Compilation, compile_kernel
 from hwgen.polyhedral.search import Candidate
 from hwgen.report.recording import RecordedCall, record
 from hwgen.spec.expression import Binary, Const, Name, add, multiply
-from hwgen.spec.hardware import Banks, HardwareSpec
+from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload
+from hwgen.spec.memory import Banks
 from tests.sampling import QUICK, examples
 
 ROOT = Path(__file__).resolve().parents[3]

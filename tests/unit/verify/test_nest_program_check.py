@@ -18,7 +18,6 @@ from hwgen.nest_pipeline import compile_nest
 from hwgen.polyhedral.tree.cost import BlockCost, NestCost
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload, parse_workload
-from hwgen.spec.processor import Processor
 from hwgen.spec.workload import Workload
 from hwgen.verify.examine import examine
 from hwgen.verify.mutations_nest import IN_PLACE, nest_mutations
@@ -29,16 +28,14 @@ BESIDE = "written beside"
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def _chip(name: str) -> tuple[HardwareSpec, Processor]:
-    hardware = load_hardware(ROOT / "hw_specs" / f"{name}.yaml")
-    assert hardware.processor is not None
-    return hardware, hardware.processor
+def _chip(name: str) -> HardwareSpec:
+    return load_hardware(ROOT / "hw_specs" / f"{name}.yaml")
 
 
-def _refused(program: Code, processor: Processor) -> bool:
+def _refused(program: Code, hardware: HardwareSpec) -> bool:
     code = ""
     try:
-        check(program, processor)
+        check(program, hardware)
     except HwgenError as error:
         code = error.code
     assert code in ("", "H757")
@@ -47,13 +44,13 @@ def _refused(program: Code, processor: Processor) -> bool:
 
 def test_defects_of_a_small_program_are_found() -> None:
     """Tiles with tails, staged for a block of threads."""
-    processor = _chip("cuda_generic")[1]
+    hardware = _chip("cuda_generic")
     program = samples.program(tiled())
-    assert not _refused(program, processor)
+    assert not _refused(program, hardware)
     found: Counter[str] = Counter()
     for name, changed in nest_mutations(program):
         if name == "dropped barrier" or found[name] == 0:
-            refused = _refused(changed, processor)
+            refused = _refused(changed, hardware)
             assert refused or name != "dropped barrier"
             found[name] += refused
     assert found["dropped barrier"] == 2
@@ -70,13 +67,13 @@ def test_defects_of_a_small_program_are_found() -> None:
 
 def test_defects_of_a_large_program_are_found_at_the_corners_of_its_loops() -> None:
     """Far more steps than are run: the last elements lie in the last iterations."""
-    hardware, processor = _chip("cpu_generic")
+    hardware = _chip("cpu_generic")
     sizes = {"M": 300, "N": 500, "K": 700}
     workload = load_workload(ROOT / "workloads/matmul.yaml", sizes)
     program = compile_nest(workload, hardware, auto=False).program.codes[0]
     first = dict(reversed(list(nest_mutations(program))))
-    assert _refused(first[BESIDE], processor)
-    assert _refused(first["one more iteration"], processor)
+    assert _refused(first[BESIDE], hardware)
+    assert _refused(first["one more iteration"], hardware)
 
 
 def _copy(n: int = 12) -> Workload:
@@ -85,7 +82,7 @@ def _copy(n: int = 12) -> Workload:
 
 
 def test_every_compilation_checks(monkeypatch: pytest.MonkeyPatch) -> None:
-    hardware, _ = _chip("cpu_generic")
+    hardware = _chip("cpu_generic")
     workload = _copy()
 
     def wrong(*arguments: object) -> Code:
@@ -100,7 +97,7 @@ def test_every_compilation_checks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_verification_checks_the_program() -> None:
-    hardware, _ = _chip("cpu_generic")
+    hardware = _chip("cpu_generic")
     c = compile_nest(_copy(), hardware)
     given = random_inputs(c.workload, 0)
     examine(c, given)
@@ -112,7 +109,7 @@ def test_verification_checks_the_program() -> None:
 
 
 def test_cycles_below_the_bound_are_refused() -> None:
-    hardware, _ = _chip("cpu_generic")
+    hardware = _chip("cpu_generic")
     c = compile_nest(_copy(), hardware)
     slow = replace(c.program.codes[0], bound=c.cycles + 1)
     wrong = replace(c, lowered=replace(c.program, body=(slow,)))
