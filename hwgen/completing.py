@@ -35,7 +35,7 @@ from hwgen.spec.workload import Workload
 from hwgen.tiling_script import apply_tiling
 
 NO_KERNEL = (
-    *("H301", "H302", "H305", "H401", "H402", "H403", "H404", "H405", "H407", "H408", "H409"),
+    *("H301", "H302", "H305", "H402", "H403", "H405", "H407", "H408"),
     *("H422", "H423", "H424", "H502", "H503", "H504", "H505"),
     *("H611", "H612", "H613", "H614", "H615", "H616", "H618"),
 )

@@ -41,7 +41,7 @@ def apply_tiling(
     """Edit a fresh schedule of the scop's workload into the tiling; `leaves`: see `PhasePlan`.
 
     Raises:
-        HwgenError: H419 where primitives cannot say it.
+        HwgenError: H411, H413, as the primitives.
     """
     first = stage_of(schedule.workload, schedule.state)
     apply_tilings(schedule, [PhasePlan(scop, tiling, first, leaves)])
@@ -51,7 +51,7 @@ def apply_tilings(schedule: Schedule, plans: Sequence[PhasePlan]) -> None:
     """Edit a fresh schedule into the tilings of a kernel's phases.
 
     Raises:
-        HwgenError: H419 where primitives cannot say it.
+        HwgenError: H411, H413, as the primitives.
     """
     with schedule.batch():
         for plan in plans:
@@ -187,6 +187,7 @@ class _Writer(LoadWriter):
                 tiles[scop_loop], outer = self.schedule.split(outer, factor=tile.tile)
             blocks.append(outer)
         self.lanes[tensor] = lanes
+        self.tiles |= {loop: mine for mine, loop in tiles.items()}
         return tiles, [*blocks, *lanes]
 
     def _wider(self, tensor: str, memory: str) -> str:
@@ -258,6 +259,7 @@ class _Writer(LoadWriter):
             if tile is not None and carried:
                 tiles[scop_loop], outer = self.schedule.split(outer, factor=tile.tile)
             blocks.append(outer)
+        self.tiles |= {loop: mine for mine, loop in tiles.items()}
         order = [tiles[x.loop] for x in self.tiling.loops if x.loop in tiles]
         loops = [*order, *blocks, *lanes]
         self.reorder(loops)
@@ -304,7 +306,7 @@ class _Writer(LoadWriter):
         for operation in self.plan.operations:
             if operation.kind == "load" and self.plan.moves(operation):
                 storage = next(n for n in operation.storages if n in self.caches)
-                self._shift(self.caches[storage], around[: self.tiling.depth[storage]], -1)
+                self._shift(self.caches[storage], self.around(storage, loops, results), -1)
         sums = [results[x.name] for x in self.plan.statements if self.plan.of(x, "update")]
         inner = [n for n in around if sums and n in s.loops(sums[-1])]
         for kind, where, later in (("store", "last", 1), ("init", "first", -1)):
