@@ -89,7 +89,8 @@ class LoadWriter:
             if all(x.name not in o.names for o in self.schedule.state.sites if o is not site)
         )
 
-    def cache(self, storage: Storage, loops: list[str], results: Mapping[str, str]) -> None:
+    def cache(self, storage: Storage, around: Sequence[str], results: Mapping[str, str]) -> None:
+        """Load a storage inside of loops, outermost first."""
         s = self.schedule
         source = self.caches.get(self.plan.sources.get(storage.name, "")) or self._version(storage)
         readers, places = self._readers(storage, source, results)
@@ -100,7 +101,6 @@ class LoadWriter:
         else:
             alike = len({*places}) < 2
             name = s.cache_read(source, storage.memory, readers, occurrence if alike else places)
-        around = self.around(storage.name, loops, results)
         if around:
             s.compute_at(name, around[-1])
         block = s.state.site[name].block

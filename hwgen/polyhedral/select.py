@@ -167,7 +167,8 @@ def advance(
     covers = [
         c
         for memory in selector.onchip
-        if (not both or selector.stores(memory, statement))
+        if dict(sharing.places).get(statement.target.tensor, memory) == memory
+        and (not both or selector.stores(memory, statement))
         and (c := selector.cover(statement.value, memory, statement)) is not None
     ]
     if not covers:
