@@ -115,9 +115,10 @@ def _read(value: object, wanted: Any, schedule: Edited) -> Argument:
         case list() | tuple() if Sequence[int | None] in options:
             numbers = cast("Sequence[object]", value)
             return tuple(_read(part, int | None, schedule) for part in numbers)
+        case list() | tuple() if Sequence[int] in options:
+            return tuple(_read(part, int, schedule) for part in cast("Sequence[object]", value))
         case list() | tuple() if Sequence[str] in options:
-            parts = cast("Sequence[object]", value)
-            return tuple(cast("str", _read(part, str, schedule)) for part in parts)
+            return tuple(_read(part, str, schedule) for part in cast("Sequence[object]", value))
         case SupportsIndex() if int in options:
             return index(value)
         case _:

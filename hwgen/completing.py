@@ -1,20 +1,22 @@
 """Unfinished scripts, completed by the search.
 
 What is taken goes on from the script, where this is a beginning of one that the search would write;
-else it agrees with all that the script says, in whatever order.
+else it agrees with all that the script says, in whatever order. Where the search makes no such
+schedule, the stages without calls get theirs where the script has them (`block_completing.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 
 from hwgen.autoschedule import Options
+from hwgen.block_completing import complete_blocks
 from hwgen.compilation import Compilation, Kernel, build
 from hwgen.compiled import Compiled
-from hwgen.errors import HwgenError, Location
+from hwgen.errors import HwgenError
 from hwgen.nest_pipeline import compile_nest
 from hwgen.phase import DEFAULTS, SearchOptions
 from hwgen.pipeline import compile_kernel
@@ -27,8 +29,8 @@ from hwgen.polyhedral.search import SearchResult, Watch, search
 from hwgen.polyhedral.search_choose import LIMITS
 from hwgen.polyhedral.select import select
 from hwgen.polyhedral.tiling import Tiling
+from hwgen.polyhedral.versions import versioned
 from hwgen.schedule import Schedule
-from hwgen.script import Edit, line_of, write
 from hwgen.script_refit import exceeds
 from hwgen.script_tiles import Said, known_tiles
 from hwgen.scripting import compile_script, script_of
@@ -37,7 +39,7 @@ from hwgen.spec.workload import Workload
 from hwgen.tiling_script import apply_tiling
 
 NO_KERNEL = (
-    *("H301", "H302", "H305", "H401", "H402", "H403", "H404", "H405", "H407", "H408", "H409"),
+    *("H301", "H302", "H305", "H402", "H403", "H405", "H407", "H408"),
     *("H422", "H423", "H424", "H502", "H503", "H504", "H505"),
     *("H611", "H612", "H613", "H614", "H615", "H616", "H618"),
 )
@@ -88,43 +90,35 @@ def complete_script(
 ) -> Compiled:
     """Compile the best schedule that goes on from a script, or agrees with all that it says.
 
-    A script that tensorizes some stage is compiled as it is, unless the best schedule of all begins
-    so.
+    A script that tensorizes every stage is compiled as it is.
 
     Raises:
-        HwgenError: as `compile_script`; H420 with the first line that no schedule goes on from.
+        HwgenError: as `compile_script` and `complete_blocks`.
     """
     schedule = Schedule(workload, hardware).replay(script, file)
-    refused: HwgenError | None = None
-    if any(s.block.tensorized is not None for s in schedule.state.sites):
+    called = any(s.block.tensorized is not None for s in schedule.state.sites)
+    if called:
         try:
             return compile_script(workload, hardware, script, file)
         except HwgenError as error:
             if error.code != "H421":
-                raise
-            refused = error  # Some stages have no calls yet.
+                raise  # else some stages have no calls yet
     best_of_all = _automatic(schedule, options)
     if best_of_all is not None:
         return best_of_all
-    if refused is not None:
-        raise refused
-    if len(split_phases(workload)) > 1:
-        raise HwgenError(
-            "H420",
-            "an unfinished script of a kernel with several phases",
-            found=f"{len(schedule.edits())} edits and no call",
-            allowed="scripts that name the calls of every stage",
-            repair="take the script that --stage script prints as a whole, and change it",
-        )
-    with isl.bounded():
-        rest = _Rest(schedule, build_scop(workload), script, file, options)
-        said = Said.of(schedule, rest.scop)
-        found = rest.best(partial(known_tiles, schedule, rest.scop), rest.goes_on)
-        if found is None and said is not None:
-            found = rest.best(said.blocks, said.agrees)
-    if found is None:
-        raise rest.refusal()
-    return found.bounded
+    too_large: HwgenError | None = None
+    searched = versioned(workload)
+    if not called and len(split_phases(searched)) == 1 and searched == workload:
+        with isl.bounded():
+            rest = _Rest(schedule, build_scop(workload), script, file, options)
+            found = rest.found()
+        if found is not None:
+            return found.bounded
+        too_large = rest.too_large
+    try:
+        return complete_blocks(schedule, options)
+    except HwgenError as error:
+        raise too_large or error from None
 
 
 def _automatic(schedule: Schedule, options: SearchOptions) -> Compilation | None:
@@ -142,16 +136,25 @@ def _automatic(schedule: Schedule, options: SearchOptions) -> Compilation | None
 
 @dataclass
 class _Rest:
-    """The search for what a script leaves open. `furthest`: how many of its edits some schedule's
-    script begins with, and what then follows there."""
+    """The search for what a script leaves open. `too_large`: why what it says does not fit."""
 
     schedule: Schedule
     scop: Scop
     script: str
     file: str
     options: SearchOptions
-    furthest: tuple[int, str] = (0, "")
     too_large: HwgenError | None = field(default=None)
+
+    def found(self) -> Compilation | None:
+        """The fastest schedule that goes on from the script, or agrees with what it says."""
+        try:
+            found = self.best(partial(known_tiles, self.schedule, self.scop), self.goes_on)
+            said = Said.of(self.schedule, self.scop)
+            return self.best(said.blocks, said.agrees) if found is None and said else found
+        except HwgenError as error:
+            if error.code not in NO_KERNEL:
+                raise
+            return None  # What no phase as a whole has, stages may have each.
 
     def best(self, tiles: Tiles, agrees: Agrees) -> Compilation | None:
         """The fastest schedule of those that agree."""
@@ -209,31 +212,5 @@ class _Rest:
 
     def goes_on(self, _: Tiling, made: Schedule) -> bool:
         """Whether a schedule's edits begin with the script's."""
-        edits, wanted = made.edits(), self.schedule.edits()
-        at = _alike(edits, wanted)
-        if at == len(wanted):
-            return True
-        self.furthest = max(self.furthest, (at, write(edits[: at + 1]).splitlines()[-1]))
-        return False
-
-    def refusal(self) -> HwgenError:
-        """Why no schedule agrees."""
-        if self.too_large is not None:
-            return self.too_large
-        at, instead = self.furthest
-        lines = write(self.schedule.edits()).splitlines()
-        return HwgenError(
-            "H420",
-            "no schedule of the chip's calls begins so",
-            location=Location(self.file, line_of(self.script, at)),
-            found=lines[at] if at < len(lines) else "more edits than a schedule has",
-            allowed=instead or "the beginning of a script that --stage script prints",
-            repair="take that script, cut it where the scheduler shall go on, and change its "
-            "numbers; or say tile sizes, their order, memories and slots alone",
-        )
-
-
-def _alike(edits: Sequence[Edit], wanted: Sequence[Edit]) -> int:
-    """How many edits are the same."""
-    pairs = enumerate(zip(edits, wanted, strict=False))
-    return next((n for n, (a, b) in pairs if a != b), min(len(edits), len(wanted)))
+        wanted = self.schedule.edits()
+        return made.edits()[: len(wanted)] == wanted

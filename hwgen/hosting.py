@@ -20,6 +20,7 @@ from hwgen.phased import PhasedCompilation, stages_of
 from hwgen.polyhedral.phases import Phase, phase_of, split_phases
 from hwgen.polyhedral.scop import view_statements
 from hwgen.polyhedral.tree.cost import estimate_nest
+from hwgen.polyhedral.versions import versioned
 from hwgen.schedule import Schedule
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Statement, Workload
@@ -70,7 +71,7 @@ class _Hosting:
     parted: dict[str, str] = field(default_factory=dict[str, str])
 
     def __post_init__(self) -> None:
-        self.workload = self.given
+        self.workload = versioned(self.given)
 
     def groups(self) -> list[_Group]:
         """Statements by who runs them."""
@@ -105,7 +106,7 @@ class _Hosting:
             made = self._made(phase_of(self.workload, groups, len(before)))
             if isinstance(made, Compilation):
                 return mine[:count], made
-            count = _fewer(mine[:count], made)
+            count = _fewer(mine, count, made)
         count = 1
         while count < len(mine) and mine[count].begins(mine[count - 1]):
             count += 1
@@ -146,7 +147,7 @@ class _Hosting:
                 self.workload = workload
                 self.parted |= parted
                 return first, left, made
-            count = _fewer(mine[:count], made)
+            count = _fewer(mine, count, made)
         return None
 
     def _made(self, phase: Phase) -> Compilation | HwgenError:
@@ -232,7 +233,7 @@ class _Hosting:
             schedule.planes(tensor, dtype)
         last = {s.target.tensor: s for s in self.workload.statements}
         stages = {
-            s.name: known[s.name] if s is not last[s.target.tensor] else s.target.tensor
+            s.name: known.get(s.name, "") if s is not last[s.target.tensor] else s.target.tensor
             for s in self.workload.statements
         }
         kernels = [g.made for g in groups if g.made is not None]
@@ -261,14 +262,15 @@ class _Hosting:
         )
 
 
-def _fewer(statements: Sequence[Statement], refused: HwgenError) -> int:
+def _fewer(mine: Sequence[Statement], count: int, refused: HwgenError) -> int:
     """How many first statements to try next: what nothing computes, nothing does while others
-    follow it; at the end its result may leave the chip."""
-    names = [s.name for s in statements]
+    follow it; at the end its result may leave the chip. None goes on in order from the last."""
+    names = [s.name for s in mine[:count]]
     about = refused.diagnostic.statement
-    if about not in names or about == names[-1]:
-        return len(statements) - 1
-    return names.index(about) + 1
+    fewer = count - 1 if about not in names[:-1] else names.index(about) + 1
+    while fewer and mine[fewer].begins(mine[fewer - 1]):
+        fewer -= 1
+    return fewer
 
 
 def _spills(made: Compilation) -> tuple[Spill, ...]:

@@ -19,6 +19,7 @@ from hwgen.polyhedral.scop import build_scop
 from hwgen.polyhedral.select import select
 from hwgen.polyhedral.tree.build import build_state, stage_of
 from hwgen.polyhedral.tree.placement import compute_inline
+from hwgen.polyhedral.versions import versioned
 from hwgen.schedule import Schedule
 from hwgen.spec.expression import (
     Access,
@@ -78,14 +79,19 @@ def compile_inlined(
         if not error.code.startswith(REFUSALS):
             raise
         raise (error if refused.code == UNMADE else refused) from None
-    schedule = Schedule(workload, hardware)
+    return replayed(replace(made, inlined=tuple(inlined)), workload)
+
+
+def replayed(searched: Compilation, workload: Workload) -> Compilation:
+    """What was made of another form of a workload, as edits of a schedule of the workload."""
+    made = replace(searched, workload=workload)
+    schedule = Schedule(workload, made.hardware)
     stages = stages_of(schedule)
-    for tensor in inlined:
+    for tensor in made.inlined:
         schedule.compute_inline(tensor)
-    found = replace(made, workload=workload, inlined=tuple(inlined))
-    apply_tilings(schedule, tilings_of(found, stages))
+    apply_tilings(schedule, tilings_of(made, stages))
     kernel = Kernel.of(made.tiling, compile_padded(schedule))
-    return replace(found, kernel=kernel, search=replace(made.search, cycles=kernel.cycles))
+    return replace(made, kernel=kernel, search=replace(made.search, cycles=kernel.cycles))
 
 
 def _repeated(workload: Workload) -> list[str]:
@@ -145,7 +151,7 @@ def without(workload: Workload, tensor: str) -> Workload:
 def tilings_of(made: Compilation, stages: Mapping[str, str]) -> list[PhasePlan]:
     """The tilings of a kernel as primitives are to make them in another schedule, where its
     `inlined` tensors are; `stages`: there, by the names of statements."""
-    searched = made.workload
+    searched = versioned(made.workload)
     for tensor in made.inlined:
         searched = without(searched, tensor)
     spilled = {s.tensor for s in made.spills} if isinstance(made, PhasedCompilation) else set[str]()

@@ -8,6 +8,7 @@ out of its memories.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -115,7 +116,16 @@ def compile_phases(
             where one stores a tensor in another layout than the next loads it in.
     """
     search = PhaseSearch(workload, hardware, phases, options)
-    return cheapest(workload, phases, search.attempt)
+    return cheapest(workload, phases, _in_parts(workload, phases), search.attempt)
+
+
+def _in_parts(workload: Workload, phases: Sequence[Phase]) -> Choice:
+    """What cannot stay on the chip: an output of which other phases write parts."""
+    reason = "it is an output of which several phases write parts"
+    writers = Counter(n for p in phases for n in {s.target.tensor for s in p.workload.statements})
+    left = {n for p in phases for n in p.leaves}
+    found = (t.name for t in workload.outputs if writers[t.name] > 1 and t.name in left)
+    return Choice(tuple(Spill(n, reason) for n in found))
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,7 +390,7 @@ def plans_of(
         PhasePlan(
             scop,
             tiling,
-            tuple(stages[s.name] for s in phase.workload.statements),
+            tuple(stages.get(s.name, "") for s in phase.workload.statements),
             tuple(t for t in phase.leaves if t not in spilled),
         )
         for phase, scop, tiling in zip(split_phases(workload), scops, tilings, strict=True)

@@ -10,7 +10,7 @@ from hwgen.compilation import STAGES, Compilation, Kernel, build
 from hwgen.compiled import Compiled
 from hwgen.errors import HwgenError
 from hwgen.hosting import compile_beside
-from hwgen.inlining import REFUSALS, UNMADE, compile_inlined
+from hwgen.inlining import REFUSALS, UNMADE, compile_inlined, replayed
 from hwgen.nest_pipeline import compile_nest
 from hwgen.phase import DEFAULTS, SearchOptions, compile_phase
 from hwgen.phased import PhasedCompilation, compile_phases
@@ -19,6 +19,7 @@ from hwgen.polyhedral.dependences import dependences
 from hwgen.polyhedral.phases import split_phases
 from hwgen.polyhedral.scop import build_scop
 from hwgen.polyhedral.search import Candidate, SearchResult
+from hwgen.polyhedral.versions import versioned
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 from hwgen.trees import TreeCompilation
@@ -66,12 +67,14 @@ def compile_kernel(
             matches, given = (schedule.tiling.match,), SearchResult((schedule,))
             return Compilation(workload, hardware, scop, order, matches, given, kernel)
         units = partial(_as_it_is, hardware=hardware, options=options)
+        searched = versioned(workload)
         try:
-            return units(workload)
+            made = units(searched)
         except HwgenError as error:
             if error.code not in ("H301", UNMADE):
                 raise
-            return compile_inlined(workload, hardware, units, error)
+            made = compile_inlined(searched, hardware, units, error)
+        return made if searched == workload else replayed(made, workload)
 
 
 def _as_it_is(workload: Workload, hardware: HardwareSpec, options: SearchOptions) -> Compilation:

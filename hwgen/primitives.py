@@ -242,16 +242,23 @@ class Primitives(History):
 
     @primitive
     def cache_read(
-        self, tensor: str, memory: str, readers: str | Sequence[str] = (), occurrence: int = 0
+        self,
+        tensor: str,
+        memory: str,
+        readers: str | Sequence[str] = (),
+        occurrence: int | Sequence[int] = 0,
     ) -> str:
         """A copy of a tensor in a memory, which the readers (all if none named) read instead; of
-        several places in the value of one reader, that with number `occurrence`, from 1."""
+        several places in the value of a reader, that with number `occurrence`, from 1: one number
+        for all readers, or one for each."""
         check_memory(self.hardware, memory)
         chosen = (readers,) if isinstance(readers, str) else tuple(readers)
         state, name = copies.cache_read(self.state, tensor, memory, chosen, occurrence)
         keywords: dict[str, Argument] = {"readers": chosen} if chosen else {}
         if occurrence:
-            keywords["occurrence"] = occurrence
+            keywords["occurrence"] = (
+                occurrence if isinstance(occurrence, int) else tuple(occurrence)
+            )
         self._commit(state, "cache_read", (tensor, memory), keywords, (name,))
         return name
 

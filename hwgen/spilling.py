@@ -1,8 +1,8 @@
 """Which tensors leave the chip between the phases of a kernel: as few bytes as it takes.
 
-First everything stays. Where a phase, or the kernel of all phases, is refused, each tensor that may
-be the reason is let go in a try of its own, those that cost the fewest bytes first: a computed one
-goes through off-chip memory, an input is loaded by each reader.
+First everything stays that can. Where a phase, or the kernel of all phases, is refused, each tensor
+that may be the reason is let go in a try of its own, those that cost the fewest bytes first: a
+computed one goes through off-chip memory, an input is loaded by each reader.
 """
 
 from __future__ import annotations
@@ -81,17 +81,20 @@ class Refused:
 
 
 def cheapest(
-    workload: Workload, phases: Sequence[Phase], attempt: Callable[[Choice], T | Refused]
+    workload: Workload,
+    phases: Sequence[Phase],
+    first: Choice,
+    attempt: Callable[[Choice], T | Refused],
 ) -> T:
-    """What the choice with the fewest bytes gives.
+    """What the choice with the fewest bytes gives that lets go at least what `first` does.
 
     Raises:
         HwgenError: that of the choice that gets furthest, where none gives anything: to the last
             phase, and there to calls.
     """
     last: Refused | None = None
-    queue = [_Entry(0, ALL_KEPT)]
-    seen = {ALL_KEPT.key}
+    queue = [_Entry(0, first)]
+    seen = {first.key}
     for _ in range(TRIES):
         if not queue:
             break

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hwgen.errors import HwgenError
 from hwgen.polyhedral.affine import Affine, affine
 from hwgen.polyhedral.operations import Storage
 from hwgen.polyhedral.scop import ScopStatement
@@ -18,29 +17,13 @@ from hwgen.spec.hardware import HardwareSpec
 from hwgen.tiling_plan import TilingPlan, written_storage
 
 
-def inexpressible(
-    what: str,
-    found: str,
-    allowed: str = "stages that each store one tensor and read each tensor one way",
-    repair: str = "give the second use a tensor of its own",
-) -> HwgenError:
-    """The error of a tiling for which there are no primitives."""
-    return HwgenError(
-        "H419",
-        f"the schedule has no script: {what}",
-        found=found,
-        allowed=allowed,
-        repair=repair,
-    )
-
-
 @dataclass
 class LoadWriter:
     """Edits of one phase. `first`: the stage, before any edit, of each of its workload's
     statements; `storing`: the statements whose results leave the chip; `moved`: where stored
     tensors are first computed, and `merged` the loops around that of outputs beside the last;
-    `reduction`: tile loops of the accumulation; `lanes`: lane loops of each stage; `caches`: the
-    stage that loads a storage."""
+    `tiles`: the scop's loop of each tile loop; `reduction`: tile loops of the accumulation;
+    `lanes`: lane loops of each stage; `caches`: the stage that loads a storage."""
 
     schedule: Schedule
     plan: TilingPlan
@@ -48,6 +31,7 @@ class LoadWriter:
     storing: list[ScopStatement] = field(default_factory=list[ScopStatement])
     moved: dict[str, str] = field(default_factory=dict[str, str])
     merged: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    tiles: dict[str, str] = field(default_factory=dict[str, str])
     reduction: list[str] = field(default_factory=list[str])
     lanes: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     caches: dict[str, str] = field(default_factory=dict[str, str])
@@ -105,24 +89,20 @@ class LoadWriter:
             if all(x.name not in o.names for o in self.schedule.state.sites if o is not site)
         )
 
-    def cache(self, storage: Storage, loops: list[str], results: Mapping[str, str]) -> None:
+    def cache(self, storage: Storage, around: Sequence[str], results: Mapping[str, str]) -> None:
+        """Load a storage inside of loops, outermost first."""
         s = self.schedule
         source = self.caches.get(self.plan.sources.get(storage.name, "")) or self._version(storage)
-        readers, occurrence = self._readers(storage, source, results)
+        readers, places = self._readers(storage, source, results)
+        occurrence = places[0] if places else 0
         reader, indices, whole = self._reindexed(storage, source, (readers, occurrence), results)
         if reader:
             name = s.reindex_cache_read(source, storage.memory, reader, occurrence, whole)
         else:
-            name = s.cache_read(source, storage.memory, readers, occurrence)
-        depth = self.tiling.depth[storage.name]
-        takers = {results[n] for n in self.plan.takers({storage.name}) if n in results}
-        around = loops + self.reduction
-        if len(takers) == 1 and takers <= {*self.merged}:
-            around = self.merged[min(takers)]
-        if depth > len(around):
-            raise inexpressible("a tile loop is none of the last stage's", storage.name)
-        if depth:
-            s.compute_at(name, around[depth - 1])
+            alike = len({*places}) < 2
+            name = s.cache_read(source, storage.memory, readers, occurrence if alike else places)
+        if around:
+            s.compute_at(name, around[-1])
         block = s.state.site[name].block
         inside = self.inside(name)
         blocks: list[str] = []
@@ -144,10 +124,18 @@ class LoadWriter:
         self.lanes[name] = lanes
         self.caches[storage.name] = name
         if self.tiling.kept(storage.name):
-            turning = self.tiling.turning(storage.name)
-            for loop, tile in zip(around, self.tiling.loops[:depth], strict=False):
-                if tile not in turning:
+            turning = {x.loop for x in self.tiling.turning(storage.name)}
+            for loop in around:
+                if self.tiles[loop] not in turning:
                     s.retain(name, loop)
+
+    def around(self, storage: str, loops: list[str], results: Mapping[str, str]) -> list[str]:
+        """The tile loops that a storage is loaded inside, of those that its readers have."""
+        takers = {results[n] for n in self.plan.takers({storage}) if n in results}
+        alone = len(takers) == 1 and takers <= {*self.merged}
+        around = self.merged[min(takers)] if alone else loops + self.reduction
+        outer = {x.loop for x in self.tiling.loops[: self.tiling.depth[storage]]}
+        return [n for n in around if self.tiles[n] in outer]
 
     def _reindexed(
         self,
@@ -194,14 +182,10 @@ class LoadWriter:
 
     def _readers(
         self, storage: Storage, source: str, results: Mapping[str, str]
-    ) -> tuple[tuple[str, ...], int]:
+    ) -> tuple[tuple[str, ...], tuple[int, ...]]:
         """Who reads a cache: all, or this phase alone where others load the tensor themselves; of
         several caches of one tensor, those whose calls take this one. Where one stage reads several
-        of them, in which place of its value, or 0 for all that are left.
-
-        Raises:
-            HwgenError: H419 where one of several stages reads a tensor in two caches.
-        """
+        of them, in which place of each one's value; else there are no places."""
         stages = [x.tensor for x in self.schedule.state.readers(source)]
         mine = {*self.first, *self.moved.values()}
         held = self.plan.sources.get(storage.name, "")
@@ -214,18 +198,16 @@ class LoadWriter:
         taking = {results[n] for n in taken if n in results}
         ours = tuple(x for x in stages if x in mine and (x in taking or not others))
         left = {n for n in beside if n not in self.caches or n == held}
-        if both := sorted(taken & others & self.plan.direct(left, storage.name)):
+        if taken & others & self.plan.direct(left, storage.name):
             statements = {results[x.name]: x for x in self.plan.statements if x.name in results}
-            places = {self._occurrence(storage, source, x, statements[x]) for x in ours}
-            if len(places) != 1:
-                raise inexpressible("a stage reads a tensor in two caches", ", ".join(both))
-            return ours, places.pop()
+            places = tuple(self._occurrence(storage, source, x, statements[x]) for x in ours)
+            return ours, places
         if any(self._begins_off_chip(x, source) for x in ours):
-            return ours, 1
+            return ours, (1,) * len(ours)
         if storage.shape:
             ours = tuple(x for x in stages if x not in self.caches.values())
         everyone: tuple[str, ...] = ()
-        return (everyone if len(ours) == len(stages) else ours), 0
+        return (everyone if len(ours) == len(stages) else ours), ()
 
     def _begins_off_chip(self, stage: str, source: str) -> bool:
         """Whether the sums of a stage start from a tensor where it is off chip."""

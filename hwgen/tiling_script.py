@@ -41,7 +41,7 @@ def apply_tiling(
     """Edit a fresh schedule of the scop's workload into the tiling; `leaves`: see `PhasePlan`.
 
     Raises:
-        HwgenError: H419 where primitives cannot say it.
+        HwgenError: H411, H413, as the primitives.
     """
     first = stage_of(schedule.workload, schedule.state)
     apply_tilings(schedule, [PhasePlan(scop, tiling, first, leaves)])
@@ -51,31 +51,31 @@ def apply_tilings(schedule: Schedule, plans: Sequence[PhasePlan]) -> None:
     """Edit a fresh schedule into the tilings of a kernel's phases.
 
     Raises:
-        HwgenError: H419 where primitives cannot say it.
+        HwgenError: H411, H413, as the primitives.
     """
     with schedule.batch(blame=False):
         for plan in plans:
             made = plan_of(plan.scop, plan.tiling, plan.leaves)
-            _Writer(schedule, made, plan.first).write()
+            TilingWriter(schedule, made, plan.first).write()
 
 
 @dataclass
-class _Writer(LoadWriter):
+class TilingWriter(LoadWriter):
     """One phase's edits."""
 
     def write(self) -> None:
-        self.storing = self._find_storing()
-        self._start()
+        self.storing = self.find_storing()
+        self.begin()
         loops = self._tile_root()
         results = self._results(loops)
         for storage in self.plan.loaded():
-            self.cache(storage, loops, results)
+            self.cache(storage, self.around(storage.name, loops, results), results)
         self._buffers(results)
         if self.hardware.pipelined:
             self._pipeline(loops, results)
-        self._tensorize(results)
+        self.tensorize(results)
 
-    def _start(self) -> None:
+    def begin(self) -> None:
         """What sums start from that is added to them afterwards."""
         selection = self.tiling.match.selection
         for operation in self.plan.operations if selection.start else ():
@@ -105,7 +105,7 @@ class _Writer(LoadWriter):
         s, last = self.schedule, self.plan.final
         tensor = self.stage(last)
         if self.plan.leaving:
-            self._scope(tensor, self.plan.target_memory(last))
+            self.scope(tensor, self.plan.target_memory(last))
             axes = self.own_loops(tensor, last)
         elif self.plan.hidden(last) or self.plan.of(last, "map"):
             axes = self._stored(last, ())
@@ -127,7 +127,7 @@ class _Writer(LoadWriter):
         last = self.stage(self.plan.final)
         return [x for x in self.storing if self.stage(x) != last]
 
-    def _find_storing(self) -> list[ScopStatement]:
+    def find_storing(self) -> list[ScopStatement]:
         """The statements whose results leave the chip, not what is overwritten before. To be
         asked before any edit."""
         state = self.schedule.state
@@ -168,7 +168,7 @@ class _Writer(LoadWriter):
         every dimension."""
         s, tensor = self.schedule, self.stage(statement)
         memory = self.plan.stored_memory(statement)
-        moved = s.cache_write(tensor, memory, self._wider(tensor, memory), readers)
+        moved = s.cache_write(tensor, memory, self.wider(tensor, memory), readers)
         self.moved[tensor] = moved
         return self._axes(statement, moved, s.loops(tensor))
 
@@ -187,9 +187,10 @@ class _Writer(LoadWriter):
                 tiles[scop_loop], outer = self.schedule.split(outer, factor=tile.tile)
             blocks.append(outer)
         self.lanes[tensor] = lanes
+        self.tiles |= {loop: mine for mine, loop in tiles.items()}
         return tiles, [*blocks, *lanes]
 
-    def _wider(self, tensor: str, memory: str) -> str:
+    def wider(self, tensor: str, memory: str) -> str:
         """The type in which calls compute what they narrow only where they store it, if not all of
         its values are the tensor's."""
         state = self.schedule.state
@@ -201,7 +202,7 @@ class _Writer(LoadWriter):
         fits = values is not None and within(values, integer_range(value.dtype))
         return "" if fits else held
 
-    def _scope(self, tensor: str, memory: str) -> None:
+    def scope(self, tensor: str, memory: str) -> None:
         if self.schedule.state.storage[tensor].memory != memory:
             self.schedule.set_scope(tensor, memory)
 
@@ -233,7 +234,7 @@ class _Writer(LoadWriter):
                 s.compute_inline(tensor)  # It is another tensor's value, which calls take.
                 continue
             else:
-                self._scope(tensor, self.plan.target_memory(statement))
+                self.scope(tensor, self.plan.target_memory(statement))
             results[statement.name] = tensor
             inner = any(
                 self.tiling.match.selection.inner(o) for o in self.plan.of(statement, "map")
@@ -258,6 +259,7 @@ class _Writer(LoadWriter):
             if tile is not None and carried:
                 tiles[scop_loop], outer = self.schedule.split(outer, factor=tile.tile)
             blocks.append(outer)
+        self.tiles |= {loop: mine for mine, loop in tiles.items()}
         order = [tiles[x.loop] for x in self.tiling.loops if x.loop in tiles]
         loops = [*order, *blocks, *lanes]
         self.reorder(loops)
@@ -304,7 +306,7 @@ class _Writer(LoadWriter):
         for operation in self.plan.operations:
             if operation.kind == "load" and self.plan.moves(operation):
                 storage = next(n for n in operation.storages if n in self.caches)
-                self._shift(self.caches[storage], around[: self.tiling.depth[storage]], -1)
+                self._shift(self.caches[storage], self.around(storage, loops, results), -1)
         sums = [results[x.name] for x in self.plan.statements if self.plan.of(x, "update")]
         inner = [n for n in around if sums and n in s.loops(sums[-1])]
         for kind, where, later in (("store", "last", 1), ("init", "first", -1)):
@@ -320,28 +322,28 @@ class _Writer(LoadWriter):
         if loops:
             self.schedule.shift(block, loops[0] if len(loops) == 1 else loops, iterations)
 
-    def _tensorize(self, results: dict[str, str]) -> None:
+    def tensorize(self, results: dict[str, str]) -> None:
         s = self.schedule
         for statement in (x for x in self.plan.statements if x.name in results):
             tensor = results[statement.name]
             init = self.plan.of(statement, "init")
             if f"{tensor}_init" in s.state.site:
-                self._call(f"{tensor}_init", self._init_lanes(tensor), init)
+                self.call(f"{tensor}_init", self._init_lanes(tensor), init)
             work = self.plan.of(statement, "map", "update")
             store = self.plan.of(statement, "store") if statement in self.storing else []
             if work:
-                self._call(tensor, self.lanes[tensor], work)
+                self.call(tensor, self.lanes[tensor], work)
             if store:
                 stored = self.stage(statement)
-                self._call(stored, self.lanes[stored], store)
+                self.call(stored, self.lanes[stored], store)
         for operation in self.plan.loads:
             name = self.caches[written_storage(operation)]
-            self._call(name, self.lanes[name], [operation])
+            self.call(name, self.lanes[name], [operation])
 
     def _init_lanes(self, tensor: str) -> list[str]:
         made = self.schedule.state.site[f"{tensor}_init"].names
         return [n for n in made if n.removesuffix("_init") in self.lanes[tensor]]
 
-    def _call(self, block: str, lanes: list[str], operations: list[Operation]) -> None:
+    def call(self, block: str, lanes: list[str], operations: list[Operation]) -> None:
         intrinsics = [o.intrinsic.name for o in operations]
         self.schedule.tensorize(lanes[0] if lanes else block, *intrinsics)

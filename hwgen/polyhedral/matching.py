@@ -200,12 +200,12 @@ MAX_MATCHES = 4
 
 def _anchor(selection: Selection) -> Operation:
     """The accumulation; where there is none, the last of the stores with most loops, or of the
-    computations, where all of them stay on the chip for later phases."""
+    computations, where all of them stay on the chip for later phases, or of copies alone."""
     for operation in selection.operations:
         if operation.kind == "update":
             return operation
     stores = [o for o in selection.operations if o.kind == "store"]
-    last = stores or [o for o in selection.operations if o.kind == "map"]
+    last = stores or [o for o in selection.operations if o.kind == "map"] or selection.operations
     return max(reversed(last), key=lambda o: len(o.loops))
 
 

@@ -29,13 +29,15 @@ class Storage:
 @dataclass(frozen=True, slots=True)
 class Sharing:
     """What a phase shares with others through memories of the chip. `takes`: tensor and memory of
-    what earlier phases left; `leaves`: what it computes for later ones; `keeps`: inputs that it
-    loads for later ones too. `fetches`: what earlier phases stored off chip, to be loaded."""
+    what earlier phases left; `leaves`: what it computes for later ones, in `places` (tensor and
+    memory) where that is said; `keeps`: inputs that it loads for later ones too. `fetches`: what
+    earlier phases stored off chip, to be loaded."""
 
     takes: tuple[tuple[str, str], ...] = ()
     leaves: tuple[str, ...] = ()
     keeps: tuple[str, ...] = ()
     fetches: tuple[str, ...] = ()
+    places: tuple[tuple[str, str], ...] = ()
 
 
 NOTHING_SHARED = Sharing()

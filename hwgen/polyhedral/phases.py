@@ -9,13 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from hwgen.errors import HwgenError
-from hwgen.polyhedral.scop import Scop, build_scop, view_statements
+from hwgen.polyhedral.scop import Scop, scop_of_nest, view_statements
 from hwgen.spec.expression import Access, walk
 from hwgen.spec.workload import Role, Statement, Tensor, Workload
-
-CANNOT_SHARE = ("H401", "H404")
-"""Errors of statements that no one nest holds."""
 
 
 @dataclass(frozen=True)
@@ -30,11 +26,11 @@ class Phase:
 
 def split_phases(workload: Workload) -> tuple[Phase, ...]:
     """Cut a workload into as few phases as its statements allow, in textual order. A statement
-    that only rearranges an input is part of every phase that reads its result.
+    that only rearranges an input is part of every phase that reads its result. Two of them may
+    write parts of one tensor, which then is one; not all of it again (`versioned`).
 
     Raises:
-        HwgenError: H409 where two phases write one tensor; what `build_scop` raises for a statement
-            by itself.
+        HwgenError: as `scop_of_nest` for a statement by itself.
     """
     groups: list[list[Statement]] = []
     views = view_statements(workload)
@@ -45,7 +41,6 @@ def split_phases(workload: Workload) -> tuple[Phase, ...]:
             groups.append(chunk)
     if len(groups) < 2:
         return (Phase(workload, (), ()),)
-    _check_rewrites(groups)
     return tuple(phase_of(workload, groups, n) for n in range(len(groups)))
 
 
@@ -67,35 +62,19 @@ def _with_views(workload: Workload, statements: Sequence[Statement]) -> list[Sta
     return [s for s in workload.statements if s in views or s in statements]
 
 
-def _check_rewrites(groups: Sequence[list[Statement]]) -> None:
-    """What one phase leaves on the chip, another does not rewrite."""
-    writer: dict[str, tuple[int, Statement]] = {}
-    for number, group in enumerate(groups):
-        for statement in group:
-            tensor = statement.target.tensor
-            phase, first = writer.setdefault(tensor, (number, statement))
-            if phase != number:
-                raise HwgenError(
-                    "H409",
-                    f"{tensor} is written in two phases of the kernel",
-                    location=statement.location,
-                    field="compute",
-                    found=f"`{statement}`, after `{first}`",
-                    allowed="tensors that one phase writes",
-                    repair=f"write the second result into a tensor of its own, as {tensor}_2",
-                )
-
-
 def _together(workload: Workload, statements: list[Statement]) -> bool:
     if sum(s.accumulates for s in statements) > 1:
         return False
-    try:
-        scop = build_scop(_part(workload, _with_views(workload, statements), frozenset()))
-    except HwgenError as error:
-        if error.code not in CANNOT_SHARE:
-            raise
+    scop = scop_of_nest(_part(workload, _with_views(workload, statements), frozenset()))
+    if scop is None or _begins_inside(scop):
         return False
     return not _stored_in_a_sum(workload, scop) and not _apart(scop)
+
+
+def _begins_inside(scop: Scop) -> bool:
+    """Whether a sum starts from what another statement computes: a call has to bring it."""
+    start = scop.anchor.start
+    return isinstance(start, Access) and start.tensor in {s.target.tensor for s in scop.statements}
 
 
 def _apart(scop: Scop) -> bool:

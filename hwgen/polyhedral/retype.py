@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.form import replaced
-from hwgen.polyhedral.scop import Scop, ScopStatement, build_scop
+from hwgen.polyhedral.scop import Scop, ScopStatement, scop_of_nest
 from hwgen.spec.expression import Access, Assign, Expr, Name
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.typecheck import ExpressionTypeError, check_assign, is_float
@@ -67,8 +67,10 @@ class Retyper:
             return None
         position = [s.name for s in self.scop.statements].index(statement.name)
         try:
-            scop = build_scop(workload)
+            scop = scop_of_nest(workload)
         except HwgenError:
+            return None
+        if scop is None:
             return None
         found = outcome(scop, self.hardware, trial=True)
         if found.error is None:

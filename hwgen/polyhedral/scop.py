@@ -174,11 +174,34 @@ def anchor_of(statements: Sequence[ScopStatement]) -> ScopStatement:
 
 
 def build_scop(workload: Workload) -> Scop:
-    """Bring a workload into normal form.
+    """Bring the workload of one phase into normal form.
 
     Raises:
-        HwgenError: H401 where two statements cannot share loops, H402 where a guarded read is
-            not a plain zero padding.
+        HwgenError: as `scop_of_nest`; H305 where a statement that takes new values in order goes on
+            from what no call sets.
+    """
+    found = scop_of_nest(workload)
+    if found is None:
+        statement = next(s for s in workload.statements if s.ordered)
+        raise HwgenError(
+            "H305",
+            f"{statement.name} goes on from elements that no call sets",
+            location=statement.location,
+            field="compute",
+            found=str(statement),
+            allowed="a statement right before it that sets each of these elements alone",
+            repair="write what it starts from in the statement before, over the same elements",
+            statement=statement.name,
+        )
+    return found
+
+
+def scop_of_nest(workload: Workload) -> Scop | None:
+    """Bring a workload into normal form; None where its statements cannot share loops.
+
+    Raises:
+        HwgenError: H402 where a guarded read is not a plain zero padding, H403 where nothing is
+            left to compute.
     """
     views: dict[str, View] = {}
     dtypes = {t.name: t.dtype for t in workload.tensors}
@@ -190,7 +213,10 @@ def build_scop(workload: Workload) -> Scop:
         if view is not None:
             views[view.tensor] = view
         elif statement.ordered:
-            plain[-1:] = _in_order(statement, plain[-1:], workload, dtypes)
+            begun = _in_order(statement, plain[-1:], workload, dtypes)
+            if begun is None:
+                return None
+            plain[-1:] = begun
         else:
             plain.extend(_normal_form(statement, workload, dtypes))
     if not plain:
@@ -203,6 +229,8 @@ def build_scop(workload: Workload) -> Scop:
             repair="write the result as an arithmetic statement",
         )
     statements = _unify_loops(plain)
+    if statements is None:
+        return None
     return Scop(workload, tuple(statements), tuple(views.values()), tuple(sorted(dtypes.items())))
 
 
@@ -340,38 +368,43 @@ def _in_order(
     before: list[ScopStatement],
     workload: Workload,
     dtypes: dict[str, str],
-) -> list[ScopStatement]:
-    """An accumulation in order, with what the statement before it sets the elements to.
-
-    Raises:
-        HwgenError: H401 where that is none, or no value of its own for each element.
-    """
-    target = workload.tensor[statement.target.tensor]
-    units = {n: 0 for n, extent in statement.loops if extent == 1}
-    value = normalise(statement.value, dtypes)
-    first = _statement(statement.name, statement, statement.target, "=", value, units)
-    begin = before[0] if before else None
-    match begin:
-        case ScopStatement(value=Cast(dtype, Const(number))) if holds(dtype, number):
-            begin = replace(begin, value=Const(number))
-        case _:
-            pass
-    if begin is None or not _begins(begin, first):
-        raise HwgenError(
-            "H401",
-            f"{statement.name} has no beginning of its own in this kernel",
-            location=statement.location,
-            field="compute",
-            found=f"{statement}, after {begin.source if begin else 'another phase'}",
-            allowed=f"`{statement.target} = v` right before it, of a number or an input's elements",
-            repair="write what it starts from in the statement before, over the same elements",
-        )
+) -> list[ScopStatement] | None:
+    """An accumulation in order, with what the statement before it sets the elements to; None where
+    that is none, or no value of its own for each element."""
+    first = _ordered(statement, dtypes)
+    if not before or not _begins(_number(before[0]), first):
+        return None
+    begin = _number(before[0])
     names = zip(begin.target.indices, first.target.indices, strict=True)
     renamed = {a.names[0]: Name(b.names[0]) for a, b in names if a.names}
     start = substitute(begin.value, dict(renamed))
     reads = tuple(r for r in first.reads if r != first.target)
     first = replace(first, start=start, reads=reads)
+    target = workload.tensor[statement.target.tensor]
     return [first] if target.role != "output" else _apart(first, statement, target, dtypes)
+
+
+def _ordered(statement: Statement, dtypes: dict[str, str]) -> ScopStatement:
+    units = {n: 0 for n, extent in statement.loops if extent == 1}
+    value = normalise(statement.value, dtypes)
+    return _statement(statement.name, statement, statement.target, "=", value, units)
+
+
+def _number(begin: ScopStatement) -> ScopStatement:
+    """A beginning by a number without its cast."""
+    match begin.value:
+        case Cast(dtype, Const(number)) if holds(dtype, number):
+            return replace(begin, value=Const(number))
+        case _:
+            return begin
+
+
+def begins_elements(begin: Statement, statement: Statement, workload: Workload) -> bool:
+    """Whether a statement sets each element that one in order goes on from, to a number or another
+    tensor's element."""
+    dtypes = {t.name: t.dtype for t in workload.tensors}
+    (first,) = _normal_form(begin, workload, dtypes)[:1]
+    return _begins(_number(first), _ordered(statement, dtypes))
 
 
 def _begins(begin: ScopStatement, statement: ScopStatement) -> bool:
@@ -416,14 +449,17 @@ _Loop = tuple[int, str]
 """A loop of one statement, by the statement's place."""
 
 
-def _unify_loops(statements: list[ScopStatement]) -> list[ScopStatement]:
-    """Rename loops so that loops which run over the same elements carry one name."""
+def _unify_loops(statements: list[ScopStatement]) -> list[ScopStatement] | None:
+    """Rename loops so that loops which run over the same elements carry one name; None where an
+    intermediate is read otherwise than at the element that one iteration writes, over all of its
+    elements."""
     shared = _Classes(statements)
     produced: dict[str, int] = {}
     for place, statement in enumerate(statements):
         for read in statement.reads:
-            if read.tensor in produced:
-                _align(statements, place, read, produced[read.tensor], shared)
+            made = produced.get(read.tensor)
+            if made is not None and not _align(statements, place, read, made, shared):
+                return None
         produced[statement.target.tensor] = place
     _join_strangers(statements, shared, statements.index(anchor_of(statements)))
     return [_rename(s, shared.names(place)) for place, s in enumerate(statements)]
@@ -465,35 +501,17 @@ class _Classes:
 
 def _align(
     statements: list[ScopStatement], place: int, read: Reference, producer: int, shared: _Classes
-) -> None:
-    """Join the loops of a read with those that wrote the tensor, or refuse."""
-    statement, target = statements[place], statements[producer].target
-    for mine, theirs in zip(read.indices, target.indices, strict=True):
+) -> bool:
+    """Join the loops of a read with those that wrote the tensor; whether they can be."""
+    for mine, theirs in zip(read.indices, statements[producer].target.indices, strict=True):
         if not mine.terms and not theirs.terms and mine.constant == theirs.constant:
             continue
         plain = all(
             f.constant == 0 and len(f.terms) == 1 and f.terms[0][1] == 1 for f in (mine, theirs)
         )
-        if plain and shared.join((place, mine.names[0]), (producer, theirs.names[0])):
-            continue
-        raise HwgenError(
-            "H401",
-            f"{statement.name} cannot be fused with the statement that makes {read.tensor}",
-            location=statement.source.location,
-            field="compute",
-            found=f"reads {read}{_extents(statement, read)}, written as {target}"
-            f"{_extents(statements[producer], target)}",
-            allowed="an intermediate read at the element that one iteration writes, over all of "
-            "its elements",
-            repair="split the workload in two, so that the intermediate is an output of the first",
-        )
-
-
-def _extents(statement: ScopStatement, access: Reference) -> str:
-    """Where an access's loops run, for errors."""
-    used = {n for index in access.indices for n in index.names}
-    loops = [f"{n} < {extent}" for n, extent in statement.loops if n in used]
-    return f" for {', '.join(loops)}" if loops else ""
+        if not plain or not shared.join((place, mine.names[0]), (producer, theirs.names[0])):
+            return False
+    return True
 
 
 def _join_strangers(statements: list[ScopStatement], shared: _Classes, anchor: int) -> None:

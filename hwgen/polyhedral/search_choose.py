@@ -13,7 +13,7 @@ from hwgen.polyhedral.search import SCHEDULE_WORK, TOO_LONG, Candidate, SearchRe
 from hwgen.polyhedral.search_refine import keepers, neighbours
 from hwgen.spec.hardware import HardwareSpec
 
-NO_TREE = ("H301", "H410", "H411", "H413", "H419", "H421", "H422", "H423", "H424", "H503", "H504")
+NO_TREE = ("H301", "H410", "H411", "H413", "H421", "H422", "H423", "H424", "H503", "H504")
 """Errors of a tiling that primitives do not make, or of whose tree no calls are found."""
 
 LIMITS = ("H405", "H502", "H611", "H612", "H613", "H614", "H615", "H616", "H618", *NO_TREE)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.beginnings import first_element
 from hwgen.polyhedral.matching import Match, ranked_matches
-from hwgen.polyhedral.operations import NOTHING_SHARED, Selection, Sharing
+from hwgen.polyhedral.operations import NOTHING_SHARED, Operation, Selection, Sharing
 from hwgen.polyhedral.plans import Apply, Plan
 from hwgen.polyhedral.scop import Reference, Scop, ScopStatement, reference
 from hwgen.polyhedral.selection import Selector
@@ -37,7 +37,7 @@ def select(
 
     Raises:
         HwgenError: H301 where no intrinsic covers a statement, H305 where an accumulator cannot
-            be initialised, H404 where more than one accumulation would have to be fused.
+            be initialised.
     """
     found = outcome(scop, hardware, sharing)
     ways = [found]
@@ -69,18 +69,7 @@ def outcome(
 
     `trial`: of a repaired workload, in which no repairs that change types are looked for.
     """
-    reductions = [s for s in scop.statements if s.accumulates]
-    if len(reductions) > 1:
-        error = HwgenError(
-            "H404",
-            f"{len(reductions)} accumulations in one kernel",
-            location=reductions[1].source.location,
-            field="compute",
-            found="; ".join(str(s) for s in reductions),
-            allowed="one accumulation and the elementwise statements around it",
-            repair="give each accumulation a workload of its own",
-        )
-        return Outcome(None, 0, None, 0, error)
+    assert sum(s.accumulates for s in scop.statements) < 2, "a phase has one accumulation"
     first = _select_with(scop, hardware, sharing, 0, None, trial=trial)
     element = first_element(scop, scop.anchor)
     if first.error is not None and first.error.code == "H305" and element is not None:
@@ -130,7 +119,7 @@ def _select_with(
             fetches=sharing.fetches,
             ordered=anchor.ordered,
         )
-        _check_after(scop, selection)
+        assert not _after(selection), "what follows a sum runs over the loops that it leaves"
     except HwgenError as error:
         return Outcome(None, ways, start, reached, error)
     return Outcome(selection, ways, start, reached)
@@ -178,7 +167,8 @@ def advance(
     covers = [
         c
         for memory in selector.onchip
-        if (not both or selector.stores(memory, statement))
+        if dict(sharing.places).get(statement.target.tensor, memory) == memory
+        and (not both or selector.stores(memory, statement))
         and (c := selector.cover(statement.value, memory, statement)) is not None
     ]
     if not covers:
@@ -268,27 +258,15 @@ def _no_beginning(
     )
 
 
-def _check_after(scop: Scop, selection: Selection) -> None:
-    """What follows an accumulation must not run over the loops that it sums up.
-
-    Raises:
-        HwgenError: H401.
-    """
-    for operation in selection.operations:
-        again = [n for n in operation.loops if n in selection.reduction]
-        early = operation.kind == "map" and selection.early(operation)
-        if again and operation.kind in ("map", "store") and not early:
-            statement = next(s for s in scop.statements if s.name == operation.statement)
-            raise HwgenError(
-                "H401",
-                f"{statement.name} cannot be fused with {scop.anchor.name}",
-                location=statement.source.location,
-                field="compute",
-                found=f"{statement} runs over {again[0]}, which {scop.anchor.name} reduces",
-                allowed="statements over the loops that an accumulation leaves",
-                repair=f"split the workload in two, so that what {scop.anchor.name} computes is "
-                "an output of the first",
-            )
+def _after(selection: Selection) -> list[Operation]:
+    """What follows an accumulation and runs over the loops that it sums up."""
+    return [
+        o
+        for o in selection.operations
+        if o.kind in ("map", "store")
+        and not {*o.loops}.isdisjoint(selection.reduction)
+        and not (o.kind == "map" and selection.early(o))
+    ]
 
 
 def uncovered(

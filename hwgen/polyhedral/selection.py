@@ -430,7 +430,8 @@ class Selector:
         self.plans.clear()
 
     def leave(self, statement: ScopStatement) -> None:
-        """What a statement computes stays whole for later phases, under its own name.
+        """What a statement computes stays whole for later phases, under its own name; so does a
+        copy in a memory that is said.
 
         Raises:
             HwgenError: H301 where it lies in the buffer of a tensor that is loaded or stays too.
@@ -438,7 +439,9 @@ class Selector:
         name = self.held[statement.target.tensor]
         storage = self.storages[name]
         loaded = any(o.kind == "load" and name in o.storages for o in self.operations)
-        if loaded or storage.shape:
+        said = statement.target.tensor in dict(self.sharing.places)
+        copied = said and isinstance(statement.value, Access)
+        if (loaded and not copied) or storage.shape:
             raise HwgenError(
                 "H301",
                 f"{statement.target.tensor} has no buffer of its own to stay in",

@@ -34,12 +34,9 @@ SEARCH = {
     "H301": "its calls have each operation and data type, but hwgen found no way to put this "
     "together from them; the statement in another form may match",
     "H302": "a call computes this, but hwgen found no lanes for these indices",
-    "H401": "hwgen does not compile these statements as one kernel",
     "H402": "hwgen does not pad a tensor in some reads alone",
-    "H404": "hwgen compiles one sum in a nest",
     "H407": "hwgen gave up: a computation took more than its bound",
     "H408": "hwgen does not rearrange on the chip what another phase computed",
-    "H409": "hwgen lets one phase write a tensor",
     "H410": "hwgen lets one statement define a tensor",
     "H502": "none of the schedules that hwgen tried fits the memories",
     "H503": "hwgen found no layout that all calls can take",

@@ -154,26 +154,6 @@ def test_what_stays_on_the_chip_is_not_rearranged() -> None:
         compile_kernel(workload, chip(), options=QUICK)
 
 
-def test_a_tensor_that_two_phases_write_is_refused() -> None:
-    workload = make_workload(
-        name="rewritten",
-        sizes={},
-        tensors={
-            "x": "float32[8, 8]",
-            "w": "float32[8, 8]",
-            "a": "float32[8, 8]",
-            "b": "float32[8, 8]",
-        },
-        compute=[
-            "a[i, j] += x[i, k] * w[k, j]",
-            "b[i, j] += a[i, k] * w[k, j]",
-            "a[i, j] = a[i, j] + b[i, j]",
-        ],
-    )
-    with pytest.raises(HwgenError, match="H409"):
-        compile_kernel(workload, chip(), options=QUICK)
-
-
 def test_inputs_are_kept_only_where_they_fit() -> None:
     workload = make_workload(
         name="twice",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,7 +40,7 @@ s.reorder(b_wgt_0_o, b_wgt_1_o, b_wgt_0_i, b_wgt_1_i)
 """
 
 
-def refused(chip: str, tensors: dict[str, str], *compute: str) -> HwgenError:
+def refused(chip: str, tensors: dict[str, str], *compute: str | dict[str, Any]) -> HwgenError:
     hardware = hwgen.load_hardware(ROOT / "hw_specs" / f"{chip}.yaml")
     with pytest.raises(HwgenError) as caught:
         hwgen.compile_kernel(
@@ -75,7 +76,7 @@ def test_a_store_that_is_not_what_is_missing() -> None:
     tensors = {"x": same, "b": same, "y1": same, "y2": same}
     error = refused(
         "vta", tensors, "y1[m, n] = int8(x[m, n] + b[m, n])", "y2[m, n] = int8(max(y1[m, n], 0))",
-        "y1[m, n] = int8(max(y1[m, n], 1))",
+        {"do": "y1[m, n] = int8(max(y1[m, n], 1))", "loops": {"m": 8, "n": 32}},
     )  # fmt: skip
     assert error.code == "H301"
     assert "a store writes y1 from `int8(x[m, n] + b[m, n])`, but y1 is read again" in str(error)

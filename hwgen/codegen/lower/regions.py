@@ -14,9 +14,9 @@ from itertools import groupby
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.scop import views_of
 from hwgen.polyhedral.tree.aliases import places_of
-from hwgen.polyhedral.tree.build import stage_of
 from hwgen.polyhedral.tree.legality import Homes
 from hwgen.polyhedral.tree.loop_tree import LoopTree, Node, Storage, blocks
+from hwgen.polyhedral.versions import of_stages
 from hwgen.spec.expression import Access, walk
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Role, Tensor, Workload
@@ -43,7 +43,7 @@ def regions(
     """
     if hardware.processor is None:
         return (Region(workload, state, homes, coded=False),)
-    split = _Split.of(workload, state, hardware)
+    split = _Split.of(of_stages(workload), state, hardware)
     if split.coded:
         split.check(hardware)
         found = split.regions(homes)
@@ -85,7 +85,7 @@ class _Split:
         nests = [_touched(state, node) for node in state.root]
         bare = [n for n in nests if all(b.tensorized is None for b in blocks((n.node,)))]
         called = [n for n in nests if n not in bare]
-        views = _views(workload, state, bare, called)
+        views = _views(workload, bare, called)
         torn = {t for n in called for t in n.writes}
         coded = {t for n in bare for t in n.writes if t not in views and t not in torn}
         for nest in reversed(bare):  # The processor computes what it reads itself.
@@ -177,8 +177,7 @@ class _Split:
                 if s.tensor in reads | writes
             ),
         )
-        named = zip(self.workload.statements, stage_of(self.workload, state), strict=True)
-        statements = tuple(s for s, stage in named if stage in writes)
+        statements = tuple(s for s in self.workload.statements if s.target.tensor in writes)
         inner = (n for s in statements for n in walk(s.value) if isinstance(n, Access))
         known = {a.tensor for a in inner}  # Those inlined too.
         workload = replace(
@@ -213,7 +212,7 @@ def _touched(state: LoopTree, node: Node) -> _Touched:
 
 
 def _views(
-    workload: Workload, state: LoopTree, bare: Sequence[_Touched], called: Sequence[_Touched]
+    workload: Workload, bare: Sequence[_Touched], called: Sequence[_Touched]
 ) -> dict[str, _Touched]:
     """Nests without calls that only rearrange what no call writes, for calls."""
     computed = {t for n in called for t in n.writes}
@@ -223,14 +222,12 @@ def _views(
         for t in workload.tensors
     )
     found: dict[str, _Touched] = {}
-    for statement, stage in zip(workload.statements, stage_of(workload, state), strict=True):
+    for statement in workload.statements:
+        stage = statement.target.tensor
         nest = next((n for n in bare if n.writes == frozenset((stage,))), None)
         if nest is None or stage not in wanted or not nest.reads.isdisjoint(computed):
             continue
-        own = tuple(
-            replace(t, role="intermediate") if t.name == statement.target.tensor else t
-            for t in outside
-        )
+        own = tuple(replace(t, role="intermediate") if t.name == stage else t for t in outside)
         if stage in views_of(replace(workload, tensors=own, statements=(statement,))):
             found[stage] = nest
     return found

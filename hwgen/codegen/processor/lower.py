@@ -38,6 +38,7 @@ from hwgen.codegen.processor.routines import outlined
 from hwgen.codegen.processor.storage import Placed, place
 from hwgen.codegen.storages import Array
 from hwgen.errors import HwgenError
+from hwgen.polyhedral.tree.aliases import in_one_place
 from hwgen.polyhedral.tree.loop_tree import RUNNING, Block, Loop, LoopTree, Site, sites
 from hwgen.polyhedral.tree.loop_tree import Node as TreeNode
 from hwgen.polyhedral.tree.reductions import beginning
@@ -78,7 +79,7 @@ def lower_nest(state: LoopTree, homes: Homes, hardware: HardwareSpec) -> Code:
             allowed="chips whose spec has a processor",
             repair="compile for this chip without a schedule of loops",
         )
-    state = separate(state)
+    state = in_one_place(separate(state))
     found: dict[str, list[Use]] = {}
     for use in uses(state, state.root):
         found.setdefault(use.access.tensor, []).append(use)

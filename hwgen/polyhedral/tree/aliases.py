@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import takewhile
 
 from hwgen.errors import HwgenError
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.tree.edit import refuse
 from hwgen.polyhedral.tree.legality import Homes, overtaken, violation
-from hwgen.polyhedral.tree.loop_tree import LoopTree, Site
+from hwgen.polyhedral.tree.loop_tree import Block, LoopTree, Site, map_blocks
 from hwgen.polyhedral.tree.relations import Side, before, conjoin, equal, same
 from hwgen.polyhedral.tree.rolling import rolls
+from hwgen.spec.expression import Access, map_accesses
 
 
 def root(state: LoopTree, tensor: str) -> str:
@@ -157,3 +159,32 @@ def _refusal(tensor: str, found: str) -> HwgenError:
 def places_of(state: LoopTree) -> Mapping[str, str]:
     """By tensor, the one whose buffer it is stored in."""
     return {s.tensor: root(state, s.tensor) for s in state.storages}
+
+
+def in_one_place(state: LoopTree) -> LoopTree:
+    """The state with one name in its accesses for all tensors of one place."""
+    place = {t: p for t, p in places_of(state).items() if t != p}
+    if not place:
+        return state
+
+    def moved(access: Access) -> Access:
+        return Access(place.get(access.tensor, access.tensor), access.indices)
+
+    stages = tuple(
+        replace(
+            s,
+            target=moved(s.target),
+            value=map_accesses(s.value, moved),
+            seed=None if s.seed is None else moved(s.seed),
+        )
+        for s in state.stages
+    )
+
+    def called(block: Block) -> Block:
+        done = block.tensorized
+        if done is None:
+            return block
+        operands = tuple((n, moved(a)) for n, a in done.operands)
+        return replace(block, tensorized=replace(done, operands=operands))
+
+    return replace(state, stages=stages, root=map_blocks(state.root, called))

@@ -36,7 +36,7 @@ from hwgen.spec.workload import Statement, Workload
 def build_state(workload: Workload, resident: Mapping[str, str] | None = None) -> LoopTree:
     """Every statement as a stage with a nest of its own. `resident`: the memories of inputs that
     are on the chip already, and of outputs that stay there."""
-    last = {s.target.tensor: n for n, s in enumerate(workload.statements)}
+    version = version_names(workload)
     current = {t.name: t.name for t in workload.inputs}
     staying = {t.name for t in workload.outputs} & {*(resident or {})}
     tensors = {
@@ -62,12 +62,10 @@ def build_state(workload: Workload, resident: Mapping[str, str] | None = None) -
             whole = covers(indices, extents, tensors[written].shape)
             if not whole or current[written] not in read:
                 over = current[written]
-        name = written
-        if number != last[written]:
-            name = unique(f"{written}_{number}", tensors)
-            tensors[name] = Tensor(
-                name, tensors[written].dtype, tensors[written].shape, "intermediate"
-            )
+        name = version[number]
+        if name != written:
+            first = tensors[written]
+            tensors[name] = Tensor(name, first.dtype, first.shape, "intermediate")
         current[written] = name
         target = Access(name, statement.target.indices)
         made = Stage(name, statement.loops, target, statement.op, value, start=start, over=over)
@@ -86,13 +84,21 @@ def build_state(workload: Workload, resident: Mapping[str, str] | None = None) -
 def stage_of(workload: Workload, state: LoopTree) -> tuple[str, ...]:
     """The stage of each statement in the first state; "" for one that only sets what another's
     elements begin with."""
+    return tuple(name if name in state.stage else "" for name in version_names(workload))
+
+
+def version_names(workload: Workload) -> tuple[str, ...]:
+    """What each statement writes: the tensor that it names, where it is the last one to write it,
+    else one of its own."""
     last = {s.target.tensor: n for n, s in enumerate(workload.statements)}
+    taken = {t.name for t in workload.tensors}
     found: list[str] = []
     for number, statement in enumerate(workload.statements):
         name = statement.target.tensor
         if number != last[name]:
-            name = f"{name}_{number}"
-        found.append(name if name in state.stage else "")
+            name = unique(f"{name}_{number}", taken)
+            taken.add(name)
+        found.append(name)
     return tuple(found)
 
 
@@ -104,12 +110,16 @@ def _started(
     tensors: dict[str, Tensor],
 ) -> tuple[Const, Expr]:
     """What elements that take new values in order begin with, and the value then: a constant that
-    the statement before set, which then is no stage, or read in the first iteration."""
+    the statement before set, which then is no stage unless it sets more, or read in the first
+    iteration."""
     first = next(s for s in stages if s.tensor == before)
     read = any(r.tensor == before for s in stages for r in s.reads)
-    if isinstance(first.value, Const) and first.op == "=" and not read:
-        stages.remove(first)
-        del tensors[before]
+    shape = tensors[before].shape
+    everywhere = covers(first.target.indices, dict(first.iterators), shape)
+    if isinstance(first.value, Const) and first.op == "=" and everywhere and not read:
+        if covers(statement.target.indices, dict(statement.loops), shape):
+            stages.remove(first)
+            del tensors[before]
         return first.value, value
     begin = Access(before, statement.target.indices)
     extents = dict(statement.loops)

@@ -47,10 +47,14 @@ from hwgen.spec.hardware import HardwareSpec
 
 
 def cache_read(
-    state: LoopTree, tensor: str, memory: str, readers: Sequence[str], occurrence: int
+    state: LoopTree,
+    tensor: str,
+    memory: str,
+    readers: Sequence[str],
+    occurrence: int | Sequence[int],
 ) -> tuple[LoopTree, str]:
     """Readers read a copy of a tensor in a memory; the copy is a stage of its own. `occurrence`:
-    where in its value the only reader does, counted from 1; 0 for everywhere.
+    where in its value each reader does, counted from 1, or all of them; 0 for everywhere.
 
     Raises:
         HwgenError: H413, H414.
@@ -70,8 +74,7 @@ def cache_read(
             ", ".join(reading) or "a tensor that some stage reads",
             f"cache_read({tensor!r}, {memory!r}) serves all readers",
         )
-    if occurrence:
-        _check_occurrence(state, tensor, chosen, occurrence)
+    where = _occurrences(state, tensor, chosen, occurrence)
     source = state.tensor[tensor]
     name = unique(f"{tensor}_{memory}", state.tensor)
     stage = _copy(name, tensor, _read_box(state, tensor, chosen))
@@ -80,8 +83,9 @@ def cache_read(
         if s.tensor in chosen:
             if stage not in stages:
                 stages.append(stage)
-            made = _reading(s, tensor, _at(occurrence, lambda a: Access(name, a.indices)))
-            stages.append(replace(made, seed=s.seed) if occurrence else made)
+            at = where[s.tensor]
+            made = _reading(s, tensor, _at(at, lambda a: Access(name, a.indices)))
+            stages.append(replace(made, seed=s.seed) if at else made)
         else:
             stages.append(s)
 
@@ -117,6 +121,25 @@ def _at(occurrence: int, change: Callable[[Access], Access]) -> Callable[[Access
     """A change of the access that comes so many calls on, from 1; with 0 of every one."""
     seen = count(1)
     return lambda access: change(access) if occurrence in (0, next(seen)) else access
+
+
+def _occurrences(
+    state: LoopTree, tensor: str, readers: Sequence[str], occurrence: int | Sequence[int]
+) -> dict[str, int]:
+    """Where each reader reads a tensor in its value; 0 for everywhere."""
+    places = [occurrence] * len(readers) if isinstance(occurrence, int) else occurrence
+    if len(places) != len(readers):
+        raise refuse(
+            f"{len(places)} occurrences of {tensor} for {len(readers)} readers",
+            ", ".join(map(str, places)),
+            f"one for each of {', '.join(readers)}, or one number for all",
+            "name the readers in the order of their occurrences",
+        )
+    found = dict(zip(readers, places, strict=True))
+    for reader, place in found.items():
+        if place:
+            _check_occurrence(state, tensor, (reader,), place)
+    return found
 
 
 def _check_occurrence(

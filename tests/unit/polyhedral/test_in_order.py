@@ -101,13 +101,6 @@ def test_a_beginning_that_no_intrinsic_sets_is_named() -> None:
     assert caught.value.code == "H305"
 
 
-def test_it_begins_with_the_statement_before() -> None:
-    """What is neither a number nor an input is no beginning on a chip of units."""
-    with pytest.raises(HwgenError, match="no beginning of its own") as caught:
-        compile_kernel(saturating(1, 8, begin="int16(x[m, 0, 0] * w[n, 0, 0])"), chip())
-    assert caught.value.code == "H401"
-
-
 def test_the_dependences_of_an_accumulation_in_order_bind() -> None:
     found = dependences(build_scop(saturating(1, 8)))
     assert "S1[m, n, c = 0, k] -> S1[m' = m, n' = n, c' = 0, k']" in str(found.binding)

@@ -1,0 +1,405 @@
+"""Schedules in which some stages have no calls: these get lanes, copies and calls where they stand.
+
+Phases of which the schedule says nothing are searched. The stages of others keep their loops: those
+of a phase are matched together, or each alone where the schedule has changed what they read. Lanes
+are split off the innermost of a stage's loops; what its calls read and write is copied inside the
+outermost of them, as many for all stages as makes the fastest kernel that fits. Between phases
+tensors stay on the chip where calls on both sides see one memory and there is room, else they go
+through off-chip memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice, takewhile
+
+from hwgen.compilation import Compilation
+from hwgen.errors import HwgenError
+from hwgen.following import follow
+from hwgen.phase import DEFAULTS, SLOTS, SearchOptions, compile_phase
+from hwgen.phased import stages_of
+from hwgen.polyhedral import isl
+from hwgen.polyhedral.matching import Match, ranked_matches
+from hwgen.polyhedral.operations import Sharing, Storage
+from hwgen.polyhedral.phases import Phase, split_phases
+from hwgen.polyhedral.scop import Scop, ScopStatement, build_scop, view_statements
+from hwgen.polyhedral.search_choose import LIMITS
+from hwgen.polyhedral.select import select
+from hwgen.polyhedral.tiling import Tiling
+from hwgen.polyhedral.tree.loop_tree import LoopTree, Site, Stage
+from hwgen.polyhedral.versions import versioned
+from hwgen.schedule import Schedule
+from hwgen.spec.expression import Access, Name, walk
+from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.workload import Role, Statement, Tensor, Workload
+from hwgen.tiling_plan import TilingPlan, plan_of
+from hwgen.tiling_script import TilingWriter
+from hwgen.trees import TreeCompilation, compile_tree
+
+MATCHES = 3
+"""Matches of a stage that are tried, the best first."""
+
+REFUSED = ("H3", *LIMITS)
+"""Beginnings of the codes of choices that another one may not have."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """`depth`: loops of a stage that its copies stand in; `near`: whether intermediates stay on the
+    chip; `match`: which of a stage's matches is taken."""
+
+    depth: int
+    near: bool
+    match: int
+
+
+def complete_blocks(schedule: Schedule, options: SearchOptions = DEFAULTS) -> TreeCompilation:
+    """The fastest of the kernels that give calls to the stages of a schedule which have none.
+
+    Raises:
+        HwgenError: H3xx where no intrinsics compute a stage; why the first kernel is refused.
+    """
+    completion = _Completion(schedule, options)
+    deepest = max((len(s.loops) for s in schedule.state.sites), default=0)
+    first: HwgenError | None = None
+    for match, near in ((m, n) for m in range(MATCHES) for n in (True, False)):
+        best: TreeCompilation | None = None
+        for depth in range(deepest + 1):
+            try:
+                made = completion.made(_Choice(depth, near, match))
+            except HwgenError as error:
+                if not error.code.startswith(REFUSED):
+                    raise
+                first = first or error
+                continue
+            if best is not None and made.cycles >= best.cycles:
+                break
+            best = made
+        if best is not None:
+            return _with_slots(schedule, best)
+    assert first is not None
+    raise first
+
+
+def _with_slots(given: Schedule, made: TreeCompilation) -> TreeCompilation:
+    """The same with two slots for each buffer that was added inside of loops, if that is faster."""
+    schedule = made.schedule.copy()
+    added = [n for n in schedule.buffers() if n not in given.state.storage and schedule.homes[n]]
+    if not added:
+        return made
+    try:
+        with schedule.batch():
+            for name in added:
+                schedule.double_buffer(name, SLOTS)
+        turns = compile_tree(schedule)
+    except HwgenError as error:
+        if not error.code.startswith(REFUSED):
+            raise
+        return made
+    return min(made, turns, key=lambda k: k.cycles)
+
+
+@dataclass
+class _Completion:
+    """A schedule to be completed. `fresh`: the same without edits; `known`: what was found for
+    phases of which it says nothing, by their numbers and what they share."""
+
+    schedule: Schedule
+    options: SearchOptions
+    workload: Workload = field(init=False)
+    fresh: Schedule = field(init=False)
+    phases: Sequence[Phase] = field(init=False)
+    known: dict[tuple[int, Sharing], Compilation] = field(
+        default_factory=dict[tuple[int, Sharing], Compilation]
+    )
+
+    def __post_init__(self) -> None:
+        self.workload = self.schedule.workload
+        self.fresh = Schedule(self.workload, self.schedule.hardware)
+        self.phases = split_phases(versioned(self.workload))
+
+    @property
+    def hardware(self) -> HardwareSpec:
+        return self.schedule.hardware
+
+    def made(self, choice: _Choice) -> TreeCompilation:
+        """The kernel that a choice gives."""
+        made = self.schedule.copy()
+        with isl.bounded():
+            stages = stages_of(self.fresh)
+            views = {stages[s.name] for s in view_statements(self.workload)}
+            sites = made.state.sites
+            bare = {s.block.stage for s in sites if s.block.tensorized is None} - views
+            held = _held(made)
+            for number, phase in enumerate(self.phases):
+                names = tuple(stages.get(s.name, "") for s in phase.workload.statements)
+                mine = {*names} - {"", *views}
+                if mine <= bare and self._as_given(mine):
+                    group = self._phase(made, number, names, held, choice)
+                    bare -= mine if group is not None else set[str]()
+                    if group is not None:
+                        _write(made, group)
+            for stage in reversed(self.schedule.state.stages):
+                group = self._alone(made, stage.tensor, choice) if stage.tensor in bare else None
+                if group is not None:
+                    _write(made, group)
+        return compile_tree(made)
+
+    def _as_given(self, stages: Collection[str]) -> bool:
+        """Whether stages compute what the workload says, of the same tensors."""
+        mine, first = self.schedule.state.stage, self.fresh.state.stage
+        return all(mine.get(n) == first[n] for n in stages)
+
+    def _untouched(self, stages: Collection[str]) -> bool:
+        """Whether the schedule says nothing of stages."""
+        mine, first = self.schedule.state, self.fresh.state
+        return all(
+            mine.site[n].loops == first.site[n].loops and mine.storage[n] == first.storage[n]
+            for n in stages
+        )
+
+    def _phase(
+        self,
+        made: Schedule,
+        number: int,
+        names: tuple[str, ...],
+        held: dict[str, str],
+        choice: _Choice,
+    ) -> TilingWriter | None:
+        """The stages of a phase together; None where the processor may do what units cannot."""
+        phase = self.phases[number]
+        takes = tuple((n, held[n]) for n in phase.takes if n in held)
+        places = tuple((n, held[n]) for n in phase.leaves if n in held)
+        leaves = phase.leaves if choice.near else tuple(n for n, _ in places)
+        fetches = tuple(n for n in phase.takes if n not in held)
+        sharing = Sharing(takes, leaves, (), fetches, places)
+        try:
+            if self._untouched({*names} & {*self.fresh.state.site}):
+                found = self._searched(number, sharing)
+                writer = TilingWriter(made, plan_of(found.scop, found.tiling, leaves), names)
+            else:
+                scop, match = _matched(phase.workload, self.hardware, sharing, choice)
+                writer = _Block.of(made, scop, match, names, leaves, choice)
+        except HwgenError as error:
+            if self.hardware.processor is None or not error.code.startswith("H3"):
+                raise
+            return None
+        storages = writer.tiling.match.selection.storages
+        held |= {x.tensor: x.memory for x in storages if x.shape}
+        return writer
+
+    def _searched(self, number: int, sharing: Sharing) -> Compilation:
+        key = number, sharing
+        if key not in self.known:
+            phase = self.phases[number].workload
+            self.known[key] = compile_phase(phase, self.hardware, self.options, sharing)
+        return self.known[key]
+
+    def _alone(self, made: Schedule, name: str, choice: _Choice) -> TilingWriter | None:
+        """A stage as it is in the schedule by then, with what it reads and writes where that is;
+        None where the processor may do it."""
+        workload = _workload(made.state, made.state.stage[name], self.workload)
+        held = {t: m for t, m in _held(made).items() if t in workload.tensor}
+        takes = tuple((t, m) for t, m in held.items() if t != name)
+        places = ((name, held[name]),) if name in held else ()
+        leaves = (name,) if places else ()
+        try:
+            scop, match = _matched(
+                workload, self.hardware, Sharing(takes, leaves, places=places), choice
+            )
+        except HwgenError as error:
+            if self.hardware.processor is None or not error.code.startswith("H3"):
+                raise
+            return None
+        first = ("",) * (len(workload.statements) - 1) + (name,)
+        return _Block.of(made, scop, match, first, leaves, choice)
+
+
+def _write(schedule: Schedule, group: TilingWriter) -> None:
+    with schedule.batch():
+        group.write()
+
+
+def _matched(
+    workload: Workload, hardware: HardwareSpec, sharing: Sharing, choice: _Choice
+) -> tuple[Scop, Match]:
+    """The match of a choice, or the last where there are fewer.
+
+    Raises:
+        HwgenError: as `select`, `ranked_matches`.
+    """
+    scop = build_scop(workload)
+    ranked = ranked_matches(scop, select(scop, hardware, sharing))
+    found = list(islice((m for group in ranked for m in group), choice.match + 1))
+    return scop, found[-1]
+
+
+def _held(schedule: Schedule) -> dict[str, str]:
+    """The memory of each tensor that a schedule has on the chip."""
+    memory = schedule.hardware.memory
+    places = {s.tensor: s.memory for s in schedule.state.storages if s.memory in memory}
+    return {t: m for t, m in places.items() if memory[m].kind != "offchip"}
+
+
+def _workload(state: LoopTree, stage: Stage, workload: Workload) -> Workload:
+    """A stage as a workload of its own."""
+    where = workload.location
+    read = {a.tensor for a in walk(stage.spelt) if isinstance(a, Access)}
+    tensors: list[Tensor] = []
+    for t in state.tensors:
+        if t.name in read | {stage.tensor}:
+            role: Role = "output" if t.name == stage.tensor else "input"
+            tensors.append(Tensor(t.name, t.dtype, t.shape, role, False, where))
+    first = ()
+    if stage.start is not None:
+        first = (Statement("S", stage.spatial, stage.target, "=", stage.start, where),)
+    own = Statement(stage.tensor, stage.iterators, stage.target, stage.op, stage.spelt, where)
+    return Workload(stage.tensor, (), tuple(tensors), (*first, own), where)
+
+
+@dataclass
+class _Block(TilingWriter):
+    """The edits of some stages. `outer`: of each, the loops that its copies stand in."""
+
+    depth: int = 0
+    outer: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    stores: dict[str, ScopStatement] = field(default_factory=dict[str, ScopStatement])
+
+    @classmethod
+    def of(
+        cls,
+        schedule: Schedule,
+        scop: Scop,
+        match: Match,
+        first: tuple[str, ...],
+        leaves: tuple[str, ...],
+        choice: _Choice,
+    ) -> _Block:
+        storages = [x.name for x in match.selection.storages]
+        tiling = Tiling(
+            match,
+            match.counts,
+            match.selection.spatial,
+            tuple((n, 0) for n in storages),
+            tuple((n, 1) for n in storages),
+        )
+        return cls(schedule, TilingPlan(scop, tiling, leaves), first, depth=choice.depth)
+
+    def write(self) -> None:
+        if not self.plan.statements:
+            self._copy(self.first[-1])
+            return
+        self.storing = self.find_storing()
+        self.begin()
+        results: dict[str, str] = {}
+        for statement in reversed(self.plan.statements):
+            self._stage(statement, results)
+        for storage in self.plan.loaded():
+            takers = {results[n] for n in self.plan.takers({storage.name}) if n in results}
+            self.cache(storage, self._around(storage, takers), results)
+        self.tensorize(results)
+
+    def _around(self, storage: Storage, takers: Collection[str]) -> list[str]:
+        """The loops that a storage is loaded in: down to the last that moves what it holds."""
+        around = [*self.outer[min(takers)]] if len(takers) == 1 else []
+        moving = {n for i in storage.indices for n in i.names}
+        while around and self.tiles[around[-1]] not in moving:
+            around.pop()
+        return around
+
+    def _stage(self, statement: ScopStatement, results: dict[str, str]) -> None:
+        """Where a statement's value is computed, its lanes, and the copy that leaves the chip."""
+        s, plan, tensor = self.schedule, self.plan, self.stage(statement)
+        computed = bool(plan.of(statement, "init", "update", "map"))
+        results[statement.name] = tensor
+        if statement in self.storing and (plan.hidden(statement) or computed):
+            memory = plan.stored_memory(statement)
+            mine = {self.stage(x) for x in plan.statements} | {*self.moved.values()}
+            readers = [x.tensor for x in s.state.readers(tensor) if x.tensor in mine]
+            wider = "" if readers else self.wider(tensor, memory)
+            self.moved[tensor] = s.cache_write(tensor, memory, wider, readers)
+            self.stores[tensor] = statement
+            if plan.hidden(statement):
+                return
+        elif computed and tensor not in self.moved:
+            if tensor not in _held(s):
+                self.scope(tensor, plan.target_memory(statement))
+        elif tensor not in self.moved and not plan.of(statement, "store"):
+            s.compute_inline(tensor)
+            del results[statement.name]
+            return
+        block = results[statement.name] = self.moved.get(tensor, tensor)
+        spatial = self._compute(block, statement)
+        if block != tensor:
+            self._store(tensor, self.stores[tensor], spatial)
+
+    def _copy(self, tensor: str) -> None:
+        """A copy into a memory, which one call makes."""
+        statement = self.plan.scop.statements[-1]
+        lanes = self._cut(tensor, self._loop_of(tensor, statement))
+        self.call(tensor, lanes, list(self.plan.operations))
+
+    def _loop_of(self, block: str, statement: ScopStatement) -> dict[str, str]:
+        """The scop's loop of each iterator of a stage."""
+        pairs = zip(self.iterators(block, statement), statement.loops, strict=True)
+        return {mine: loop for (mine, _), (loop, _) in pairs}
+
+    def _compute(self, block: str, statement: ScopStatement) -> list[str]:
+        """The lanes of what computes, and what it begins with; the loops that this stands in, of
+        those that copies do."""
+        s, loop_of = self.schedule, self._loop_of(block, statement)
+        begun = s.state.site.get(f"{block}_init")
+        self.lanes[block] = lanes = self._cut(block, loop_of)
+        site, reduction = s.state.site[block], self.tiling.match.selection.reduction
+        outer = [n for n in site.names if n not in lanes]
+        self.tiles |= {n: _scop_loop(site, loop_of, n) for n in outer}
+        self.outer[block] = outer[: self.depth]
+        spatial = list(takewhile(lambda n: self.tiles[n] not in reduction, self.outer[block]))
+        if begun is not None:
+            self._cut(f"{block}_init", loop_of)
+        elif self.plan.of(statement, "init"):
+            own = [n for n in (*outer, *lanes) if n in self.inside(block) and n not in spatial]
+            s.decompose_reduction(block, own[0])
+        return spatial
+
+    def _store(self, tensor: str, last: ScopStatement, spatial: Sequence[str]) -> None:
+        """The copy off the chip, in the innermost of the loops where it can be."""
+        for loop in reversed(spatial):
+            try:
+                follow(self.schedule, tensor, loop)
+                break
+            except HwgenError as error:
+                if error.code not in ("H411", "H413"):
+                    raise
+        stage = self.schedule.state.stage[tensor]
+        loop_of: dict[str, str] = {}
+        for (iterator, _), index in zip(stage.iterators, last.target.indices, strict=True):
+            wide = [n for n in index.names if self.tiling.match.block.get(n, 1) > 1]
+            loop_of[iterator] = (wide or [*index.names, ""])[0]
+        self.lanes[tensor] = self._cut(tensor, loop_of)
+
+    def _cut(self, block: str, loop_of: Mapping[str, str]) -> list[str]:
+        """Split lanes off the innermost of each iterator's loops, and put them innermost."""
+        s, lanes = self.schedule, list[str]()
+        for iterator, mine in loop_of.items():
+            size = self.tiling.match.block.get(mine, 1)
+            site, inside = s.state.site[block], self.inside(block)
+            own = [n for n in site.names if n in inside and n in _moving(site, iterator)]
+            if size == 1 or not own:
+                continue
+            whole = s.state.extents[own[-1]] == size
+            lanes.append(own[-1] if whole else s.split(own[-1], factor=size)[1])
+        rest = [n for n in self.inside(block) if n not in lanes]
+        self.reorder([*rest, *lanes])
+        return lanes
+
+
+def _moving(site: Site, iterator: str) -> set[str]:
+    binding = dict(site.block.bindings).get(iterator)
+    return set() if binding is None else {n.name for n in walk(binding) if isinstance(n, Name)}
+
+
+def _scop_loop(site: Site, loop_of: Mapping[str, str], name: str) -> str:
+    """The scop's loop that a loop around a block is part of."""
+    return next((mine for i, mine in loop_of.items() if name in _moving(site, i)), "")
