@@ -31,8 +31,6 @@ SIZES = {
     "matvec": {"M": 16, "K": 16},
     "relu": {"M": 2, "N": 16},
 }
-WITHOUT = {("x86_avx512", "relu")}
-"""Chips with neither an instruction for a workload nor a processor beside."""
 
 
 def of(chip: str, workload: str) -> dict[str, str]:
@@ -48,16 +46,7 @@ def test_every_chip_is_here() -> None:
 def test_a_kernel_for_every_chip(chip: str, workload: str) -> None:
     hardware = hwgen.load_hardware(chip)
     loaded = hwgen.load_workload(workload, SIZES[workload], of(chip, workload))
-    if (chip, workload) in WITHOUT:
-        with pytest.raises(HwgenError) as caught:
-            compile_workload(loaded, hardware)
-        assert caught.value.code == "H301"
-        return
-    if hardware.processor is not None and not hardware.units:
-        kernel = hwgen.build(workload, hardware, sizes=SIZES[workload], dtypes=of(chip, workload))
-        assert kernel.c
-        return
-    assert compile_workload(loaded, hardware)
+    assert compile_workload(loaded, hardware).source.c
 
 
 def test_a_kernel_of_floats_computes_with_floats() -> None:
