@@ -39,8 +39,9 @@ demo: $(RUN)
 	@echo "== Run it in the simulator and, where there is a C compiler, the emitted C on the C model"
 	@$(BIN)/python -m hwgen simulate $(GEMM)
 
+# With bytecode, whatever the environment says: else every process compiles all files again.
 test: $(DEV)
-	$(BIN)/python -m pytest -n auto --dist loadfile --max-worker-restart 0 $(PYTEST_ARGS)
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist loadfile --max-worker-restart 0 $(PYTEST_ARGS)
 
 campaign: $(DEV)
 	HWGEN_CAMPAIGN=1 HWGEN_EXAMPLES=$(or $(EXAMPLES),1000) $(BIN)/python -m pytest -o timeout=0 -n auto --dist loadfile $(PYTEST_ARGS)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 import hwgen
+from hwgen.pipeline import Compilation
 from tests.conftest import Golden
 
 ROOT = Path(__file__).parents[2]
@@ -14,10 +16,14 @@ HERE = Path(__file__).parent / "stages"
 SIZES = {"M": 2, "N": 33, "K": 300}
 
 
+@cache
+def kernel() -> Compilation:
+    workload = hwgen.load_workload(ROOT / "workloads" / "gemm_requant.yaml", SIZES)
+    return hwgen.compile_kernel(workload, hwgen.load_hardware(ROOT / "hw_specs" / "vta.yaml"))
+
+
 @pytest.mark.parametrize(
     "stage", ["scop", "dependences", "match", "schedule", "layout", "allocate", "lower"]
 )
 def test_stage(stage: str, golden: Golden) -> None:
-    workload = hwgen.load_workload(ROOT / "workloads" / "gemm_requant.yaml", SIZES)
-    hardware = hwgen.load_hardware(ROOT / "hw_specs" / "vta.yaml")
-    golden(HERE / f"{stage}.txt", hwgen.compile_kernel(workload, hardware).stage(stage))
+    golden(HERE / f"{stage}.txt", kernel().stage(stage))

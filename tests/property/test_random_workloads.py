@@ -216,7 +216,7 @@ def test_most_workloads_are_read() -> None:
     assert len({repr(d) for d in drawn}) == 100
 
 
-@settings(SETTINGS, max_examples=examples(60))
+@settings(SETTINGS, max_examples=examples(30))
 @given(
     st.randoms(use_true_random=False), st.integers(0, 999), st.sampled_from((0, 0, 1, 3, 7)),
     st.sampled_from((1, 1, 2)),

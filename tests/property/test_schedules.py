@@ -58,10 +58,10 @@ SHIM = Target(
 @pytest.mark.parametrize(
     ("spec", "target", "count", "seed", "taken"),
     [
-        (CPU, HOST, 55, 1, "split tile fuse reorder parallel vectorize compute_at cache_read pad"),
-        (CPU, HOST, 55, 2, "compute_inline compute_root rfactor decompose_reduction cache_write"),
-        (CALLS, HOST, 50, 3, "tensorize double_buffer transform_layout storage_align prefetch"),
-        (CUDA, SHIM, 40, 16, "bind unroll set_scope set_store_predicate create_group pragma"),
+        (CPU, HOST, 40, 1, "split tile fuse reorder parallel vectorize compute_at cache_read pad"),
+        (CPU, HOST, 40, 2, "compute_inline compute_root rfactor decompose_reduction cache_write"),
+        (CALLS, HOST, 36, 3, "tensorize double_buffer transform_layout storage_align prefetch"),
+        (CUDA, SHIM, 30, 16, "bind unroll set_scope set_store_predicate create_group pragma"),
     ],
     ids=["cpu", "cpu again", "calls", "cuda"],
 )

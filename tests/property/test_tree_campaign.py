@@ -12,7 +12,9 @@ from hwgen.errors import HwgenError
 from hwgen.verify import tree_campaign as tree_campaign_module
 from hwgen.verify.tree_campaign import TREES, tree_campaign
 from hwgen.verify.tree_schedules import LACKING, PHYSICAL
+from tests.sampling import EVERYTHING
 
+COUNT = 2 * TREES if EVERYTHING else TREES
 CHIPS = Path(__file__).resolve().parents[2] / "hw_specs"
 
 
@@ -24,9 +26,9 @@ def no_nodes(*_: object) -> tuple[()]:
 @pytest.mark.parametrize(("chip", "seed"), [("npu_shared_buffer", 0), ("gemmini", 3), ("", 40)])
 def test_variants_are_right_or_refused_for_a_known_reason(chip: str, seed: int) -> None:
     path = CHIPS / f"{chip}.yaml" if chip else None
-    report = tree_campaign(path, 2 * TREES, seed)
+    report = tree_campaign(path, COUNT, seed)
     assert report.ok, report.failures
-    assert report.tally.trees >= 2 * TREES
+    assert report.tally.trees >= COUNT
     assert report.tally.right + report.tally.refused.total() == report.tally.trees
     assert set(report.tally.refused) <= {*PHYSICAL, *LACKING}
 

@@ -42,7 +42,7 @@ def _folder() -> Path:
 def _headers() -> Path:
     """A folder with the header precompiled, which takes longer than most kernels."""
     folder = Path(tempfile.mkdtemp(dir=_folder()))
-    _compile("-x", "c++-header", shutil.copy(HERE / HEADER, folder))
+    _compile("-x", "c++-header", str(shutil.copy(HERE / HEADER, folder)))
     return folder
 
 

@@ -24,6 +24,7 @@ from hwgen.model.trace import CallEvent, walk
 from hwgen.spec.expression import Binary, Const, Expr, Name
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware
+from tests.sampling import examples
 
 SPEC = Path(__file__).parents[2] / "specs" / "row_array.yaml"
 RELAXED = settings(deadline=None, derandomize=True, max_examples=150)
@@ -309,7 +310,7 @@ leaves = st.one_of(
 
 
 @given(bodies(leaves))
-@settings(deadline=None, derandomize=True, max_examples=400)
+@settings(deadline=None, derandomize=True, max_examples=examples(150))
 def test_what_the_checker_accepts_runs_with_the_right_state(nodes: tuple[Node, ...]) -> None:
     made = program((write(1), write(2, 1), *nodes))
     found = list(configuration_problems(made, chip(2)))

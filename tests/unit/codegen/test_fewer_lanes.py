@@ -37,7 +37,7 @@ CHIP = load_hardware(SPEC)
 
 
 def compiled(
-    hardware: HardwareSpec = CHIP, options: SearchOptions = WHOLE, **sizes: int
+    hardware: HardwareSpec = CHIP, options: SearchOptions = QUICK, **sizes: int
 ) -> Compilation:
     found = compile_kernel(load_workload(GEMM, sizes), hardware, options=options)
     assert isinstance(found, Compilation)
@@ -71,7 +71,7 @@ extents = st.one_of(st.integers(1, 40), st.sampled_from((47, 63, 65, 100)))
 @given(m=extents, n=extents, k=extents)
 @settings(max_examples=12, deadline=None)
 def test_tensors_of_any_size_stay_where_they_are(m: int, n: int, k: int) -> None:
-    c = compiled(options=QUICK, M=m, N=n, K=k)
+    c = compiled(M=m, N=n, K=k)
     check(c)
     if not all(i.in_place for i in c.program.images):
         assert "j<-m" in str(c.match)  # Faster, even when the host's work is counted.
@@ -82,7 +82,7 @@ def test_tensors_of_any_size_stay_where_they_are(m: int, n: int, k: int) -> None
 
 
 def test_each_call_has_all_lanes_or_those_of_the_last_block() -> None:
-    c = compiled(M=30, N=50, K=100)
+    c = compiled(options=WHOLE, M=30, N=50, K=100)
     check(c)
     assert dict(c.match.tails) == {"k": 4, "n": 2}
     assert all(i.in_place for i in c.program.images)
@@ -98,7 +98,7 @@ def test_each_call_has_all_lanes_or_those_of_the_last_block() -> None:
 
 
 def test_a_loop_of_extent_one_takes_one_lane() -> None:
-    c = compiled(M=40, N=1, K=64)
+    c = compiled(options=WHOLE, M=40, N=1, K=64)
     check(c)
     assert c.match.single
     assert all(i.in_place for i in c.program.images)
@@ -147,14 +147,14 @@ def test_configurations_may_name_lanes(tmp_path: Path) -> None:
 
 def test_what_the_host_packs_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """A kernel that exchanges rows and columns is faster here, but the host packs all of it."""
-    careful = compiled(M=7, N=17, K=48)
+    careful = compiled(options=WHOLE, M=7, N=17, K=48)
     assert all(i.in_place for i in careful.program.images)
 
     def idle(*_: object) -> int:
         return 0
 
     monkeypatch.setattr(phase, "_host_cycles", idle)
-    careless = compiled(M=7, N=17, K=48)
+    careless = compiled(options=WHOLE, M=7, N=17, K=48)
     assert not any(i.in_place for i in careless.program.images)
     packed = sum(i.bytes for i in careless.program.images)
     beat = CHIP.bus["dma"].beat_bytes
@@ -179,7 +179,7 @@ def test_whole_blocks_need_no_fewer() -> None:
 def test_all_calls_end_inside_a_block_or_none(tmp_path: Path, line: str, plain: str) -> None:
     """One intrinsic that always does all lanes: what it touches is padded, for all of them."""
     chip = without_range(tmp_path, line, plain)
-    c = compiled(chip, M=30, N=50, K=100)
+    c = compiled(chip, WHOLE, M=30, N=50, K=100)
     check(c)
     tails = dict(c.match.tails)
     whole = {"j: DIM": {"k"}, "k: DIM": {"n"}, "c: DIM": set[str]()}

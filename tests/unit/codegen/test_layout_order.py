@@ -33,6 +33,7 @@ from hwgen.spec.load import load_hardware
 from hwgen.spec.workload import Tensor
 from hwgen.tiling_script import apply_tiling
 from hwgen.trees import compile_tree
+from tests.sampling import examples
 
 SPECS = Path(__file__).parents[2] / "specs"
 CHIPS = ("row_array", "token_rows", "block_rows")
@@ -85,7 +86,7 @@ def buffers(made: Lowered) -> dict[str, Place]:
 
 @pytest.mark.parametrize("name", CHIPS)
 @given(data=st.data())
-@settings(deadline=None, derandomize=True, max_examples=25)
+@settings(deadline=None, derandomize=True, max_examples=examples(12))
 def test_every_element_has_a_place_of_its_own(name: str, data: st.DataObject) -> None:
     for place in buffers(lowered(name, data.draw(tilings(name)))).values():
         rows = [(extent, step) for _, extent, step in place.rows]
@@ -102,7 +103,7 @@ def test_every_element_has_a_place_of_its_own(name: str, data: st.DataObject) ->
 
 @pytest.mark.parametrize("name", CHIPS)
 @given(data=st.data())
-@settings(deadline=None, derandomize=True, max_examples=25)
+@settings(deadline=None, derandomize=True, max_examples=examples(12))
 def test_no_other_order_of_a_buffer_has_fewer_calls(name: str, data: st.DataObject) -> None:
     made = lowered(name, data.draw(tilings(name)))
     trials = Trials(made.parts[0].covered, made.parts[0].whole)

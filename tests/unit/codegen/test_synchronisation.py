@@ -25,6 +25,7 @@ from hwgen.polyhedral.select import select
 from hwgen.schedule import Schedule
 from hwgen.spec.hardware import Barriers, Events, HardwareSpec, Synchronization
 from hwgen.tiling_script import apply_tiling
+from tests.sampling import examples
 from tests.streams import stream_of
 
 ROOT = Path(__file__).parents[3]
@@ -91,7 +92,7 @@ KINDS: dict[str, Synchronization | None] = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=examples(15), deadline=None, derandomize=True)
 @given(case=st.sampled_from(CASES), number=st.integers(0, 59))
 def test_shortened_loops_stand_for_whole_loops(
     kind: str, case: tuple[str, tuple[tuple[str, int], ...]], number: int

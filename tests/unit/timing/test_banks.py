@@ -188,7 +188,7 @@ def test_a_call_across_banks_holds_both() -> None:
     agree(made, four)
 
 
-@settings(max_examples=examples(15), deadline=None, derandomize=True)
+@settings(max_examples=examples(8), deadline=None, derandomize=True)
 @given(
     st.tuples(st.integers(1, 160), st.integers(1, 160), st.integers(1, 500)),
     st.sampled_from([(64, 64, 128), (32, 64, 32), (64, 16, 40), (17, 33, 64)]),

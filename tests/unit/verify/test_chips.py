@@ -182,7 +182,7 @@ def test_calls_name_what_their_features_offer(chip: Callable[[Pick], Spec]) -> N
 
 
 def test_features_that_kernels_use_are_counted() -> None:
-    report = chip_campaign(12, 0)
+    report = chip_campaign(8, 0)
     used = report.tally.features
     assert 0 < sum(used.values()) < len(FEATURES) * report.tally.count("equal")
     shown = chips_text(report, Path())
@@ -350,10 +350,10 @@ def test_only_kernels_of_several_phases_may_wait_too_often(
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["verify", "--chips", "8", "--seed", "0", "--jobs", "1", "-o", str(tmp_path / "f")]
+    arguments = ["verify", "--chips", "4", "--seed", "0", "--jobs", "1", "-o", str(tmp_path / "f")]
     assert main(arguments) == 0
     shown = capsys.readouterr().out
-    assert "invented chips, seed 0: 8 drawn, each with a workload" in shown
+    assert "invented chips, seed 0: 4 drawn, each with a workload" in shown
     assert "\nran, equal to the reference " in shown
     assert "\nwrong " in shown
     assert not (tmp_path / "f").exists()

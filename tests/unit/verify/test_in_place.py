@@ -21,6 +21,7 @@ from hwgen.verify.check_program import check_program
 from hwgen.verify.mutations import catch
 from hwgen.verify.mutations_images import IN_PLACE, image_mutations
 from tests.products import narrowed
+from tests.sampling import QUICK
 
 TESTS = Path(__file__).parents[2]
 SPECS = TESTS / "specs"
@@ -96,7 +97,8 @@ def test_what_is_between_two_phases_is_not_in_place() -> None:
     """Were it so, it would be its tensor byte for byte; but the caller has no such array."""
     path = TESTS / "gemmini" / "workloads" / "two_layers.yaml"
     workload = load_workload(path, {"M": 32, "K": 16, "H": 32, "N": 16})
-    c = hwgen.compile_kernel(workload, load_hardware(TESTS.parent / "hw_specs" / "gemmini.yaml"))
+    hardware = load_hardware(TESTS.parent / "hw_specs" / "gemmini.yaml")
+    c = hwgen.compile_kernel(workload, hardware, options=QUICK)
     (mutation,) = (m for m in image_mutations(c.hardware) if m.name == "temporary image in place")
     mutant = mutation.mutate(c.program, 0)
     assert mutant is not None
@@ -110,7 +112,7 @@ def test_a_chip_with_memory_of_its_own_packs_everything() -> None:
     private = replace(
         c.hardware, memories=tuple(replace(m, shared=False) for m in c.hardware.memories)
     )
-    assert placed(hwgen.compile_kernel(c.workload, private)) == set()
+    assert placed(hwgen.compile_kernel(c.workload, private, options=QUICK)) == set()
     error = refusal(c.program, private, c)
     assert (error.diagnostic.found, error.diagnostic.allowed) == (
         f"{c.program.images[0].name} in dram", "no memory is shared with the host",
@@ -121,7 +123,7 @@ def test_a_chip_with_memory_of_its_own_packs_everything() -> None:
 def test_handles_that_are_no_pointers(kind: str) -> None:
     c = compiled(8, 8, 16)
     handles = replace(c.hardware, code=replace(c.hardware.code, handle_type=kind))
-    assert placed(hwgen.compile_kernel(c.workload, handles)) == set()
+    assert placed(hwgen.compile_kernel(c.workload, handles, options=QUICK)) == set()
     assert "pointer" in (refusal(c.program, handles, c).diagnostic.allowed or "")
 
 
