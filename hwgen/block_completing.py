@@ -21,7 +21,7 @@ from hwgen.phase import DEFAULTS, SLOTS, SearchOptions, compile_phase
 from hwgen.phased import stages_of
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.matching import Match, ranked_matches
-from hwgen.polyhedral.operations import Sharing, Storage
+from hwgen.polyhedral.operations import Operation, Sharing, Storage
 from hwgen.polyhedral.phases import Phase, split_phases
 from hwgen.polyhedral.scop import Scop, ScopStatement, build_scop, view_statements
 from hwgen.polyhedral.search_choose import LIMITS
@@ -140,7 +140,7 @@ class _Completion:
                     bare -= mine if group is not None else set[str]()
                     if group is not None:
                         _write(made, group)
-            for stage in reversed(self.schedule.state.stages):
+            for stage in self.schedule.state.stages:
                 group = self._alone(made, stage.tensor, choice) if stage.tensor in bare else None
                 if group is not None:
                     _write(made, group)
@@ -203,7 +203,8 @@ class _Completion:
         held = {t: m for t, m in _held(made).items() if t in workload.tensor}
         takes = tuple((t, m) for t, m in held.items() if t != name)
         places = ((name, held[name]),) if name in held else ()
-        leaves = (name,) if places else ()
+        inner = made.state.tensor[name].role == "intermediate" and choice.near
+        leaves = (name,) if places or inner else ()
         try:
             scop, match = _matched(
                 workload, self.hardware, Sharing(takes, leaves, places=places), choice
@@ -260,10 +261,12 @@ def _workload(state: LoopTree, stage: Stage, workload: Workload) -> Workload:
 
 @dataclass
 class _Block(TilingWriter):
-    """The edits of some stages. `outer`: of each, the loops that its copies stand in."""
+    """The edits of some stages. `outer`: of each, the loops that its copies stand in; `moved_by`:
+    the scop's loops that each is part of; `stores`: the statements that store what is computed."""
 
     depth: int = 0
     outer: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    moved_by: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
     stores: dict[str, ScopStatement] = field(default_factory=dict[str, ScopStatement])
 
     @classmethod
@@ -304,7 +307,7 @@ class _Block(TilingWriter):
         """The loops that a storage is loaded in: down to the last that moves what it holds."""
         around = [*self.outer[min(takers)]] if len(takers) == 1 else []
         moving = {n for i in storage.indices for n in i.names}
-        while around and self.tiles[around[-1]] not in moving:
+        while around and self.moved_by[around[-1]].isdisjoint(moving):
             around.pop()
         return around
 
@@ -313,6 +316,11 @@ class _Block(TilingWriter):
         s, plan, tensor = self.schedule, self.plan, self.stage(statement)
         computed = bool(plan.of(statement, "init", "update", "map"))
         results[statement.name] = tensor
+        if s.state.site[tensor].block.tensorized is not None:
+            self.lanes[f"{tensor}_init"] = self._cut(
+                f"{tensor}_init", self._loop_of(tensor, statement)
+            )
+            return
         if statement in self.storing and (plan.hidden(statement) or computed):
             memory = plan.stored_memory(statement)
             mine = {self.stage(x) for x in plan.statements} | {*self.moved.values()}
@@ -334,6 +342,10 @@ class _Block(TilingWriter):
         if block != tensor:
             self._store(tensor, self.stores[tensor], spatial)
 
+    def call(self, block: str, lanes: list[str], operations: list[Operation]) -> None:
+        if self.schedule.state.site[block].block.tensorized is None:
+            super().call(block, lanes, operations)
+
     def _copy(self, tensor: str) -> None:
         """A copy into a memory, which one call makes."""
         statement = self.plan.scop.statements[-1]
@@ -353,14 +365,18 @@ class _Block(TilingWriter):
         self.lanes[block] = lanes = self._cut(block, loop_of)
         site, reduction = s.state.site[block], self.tiling.match.selection.reduction
         outer = [n for n in site.names if n not in lanes]
-        self.tiles |= {n: _scop_loop(site, loop_of, n) for n in outer}
+        parts = {n: {loop_of[i] for i in loop_of if n in _moving(site, i)} for n in outer}
+        self.moved_by |= parts
         self.outer[block] = outer[: self.depth]
-        spatial = list(takewhile(lambda n: self.tiles[n] not in reduction, self.outer[block]))
+        spatial = [*takewhile(lambda n: parts[n].isdisjoint(reduction), self.outer[block])]
         if begun is not None:
-            self._cut(f"{block}_init", loop_of)
+            self.lanes[f"{block}_init"] = self._cut(f"{block}_init", loop_of)
         elif self.plan.of(statement, "init"):
-            own = [n for n in (*outer, *lanes) if n in self.inside(block) and n not in spatial]
-            s.decompose_reduction(block, own[0])
+            own = self.inside(block)
+            summed = [n for n in outer if not parts[n].isdisjoint(reduction)]
+            before = [*(n for n in own if n not in spatial), *summed, *own[-1:]]
+            if before:
+                s.decompose_reduction(block, before[0])
         return spatial
 
     def _store(self, tensor: str, last: ScopStatement, spatial: Sequence[str]) -> None:
@@ -382,6 +398,8 @@ class _Block(TilingWriter):
     def _cut(self, block: str, loop_of: Mapping[str, str]) -> list[str]:
         """Split lanes off the innermost of each iterator's loops, and put them innermost."""
         s, lanes = self.schedule, list[str]()
+        if s.state.site[block].block.tensorized is not None:
+            return lanes
         for iterator, mine in loop_of.items():
             size = self.tiling.match.block.get(mine, 1)
             site, inside = s.state.site[block], self.inside(block)
@@ -398,8 +416,3 @@ class _Block(TilingWriter):
 def _moving(site: Site, iterator: str) -> set[str]:
     binding = dict(site.block.bindings).get(iterator)
     return set() if binding is None else {n.name for n in walk(binding) if isinstance(n, Name)}
-
-
-def _scop_loop(site: Site, loop_of: Mapping[str, str], name: str) -> str:
-    """The scop's loop that a loop around a block is part of."""
-    return next((mine for i, mine in loop_of.items() if name in _moving(site, i)), "")

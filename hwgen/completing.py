@@ -76,8 +76,8 @@ def complete_script(
         try:
             return compile_script(workload, hardware, script, file)
         except HwgenError as error:
-            if error.code != "H421":
-                raise  # else some stages have no calls yet
+            if error.code not in ("H421", "H512"):
+                raise  # else some stages have no calls yet, or only the processor's code
     best_of_all = _automatic(schedule, options)
     if best_of_all is not None:
         return best_of_all
