@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice, takewhile
+from itertools import islice, product, takewhile
+from typing import Literal
 
 from hwgen.compilation import Compilation
 from hwgen.errors import HwgenError
@@ -40,18 +41,30 @@ from hwgen.trees import TreeCompilation, compile_tree
 MATCHES = 3
 """Matches of a stage that are tried, the best first."""
 
+Kept = Literal["whole", "inside", "off"]
+"""Where intermediates are: whole on the chip; those of a phase inside of the loops of its last
+stage; or else off the chip too."""
+
+KEPT: tuple[Kept, ...] = ("whole", "inside", "off")
+"""What is tried in turn."""
+
 REFUSED = ("H3", *LIMITS)
 """Beginnings of the codes of choices that another one may not have."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """`depth`: loops of a stage that its copies stand in; `near`: whether intermediates stay on the
-    chip; `match`: which of a stage's matches is taken."""
+    """`depth`: loops of a stage that its copies stand in; `kept`: where intermediates are;
+    `match`: which of a stage's matches is taken."""
 
     depth: int
-    near: bool
+    kept: Kept
     match: int
+
+    @property
+    def near(self) -> bool:
+        """Whether what phases leave for others stays on the chip."""
+        return self.kept != "off"
 
 
 def complete_blocks(schedule: Schedule, options: SearchOptions = DEFAULTS) -> TreeCompilation:
@@ -63,11 +76,11 @@ def complete_blocks(schedule: Schedule, options: SearchOptions = DEFAULTS) -> Tr
     completion = _Completion(schedule, options)
     deepest = max((len(s.loops) for s in schedule.state.sites), default=0)
     first: HwgenError | None = None
-    for match, near in ((m, n) for m in range(MATCHES) for n in (True, False)):
+    for match, kept in product(range(MATCHES), KEPT):
         best: TreeCompilation | None = None
         for depth in range(deepest + 1):
             try:
-                made = completion.made(_Choice(depth, near, match))
+                made = completion.made(_Choice(depth, kept, match))
             except HwgenError as error:
                 if not error.code.startswith(REFUSED):
                     raise
@@ -262,9 +275,12 @@ def _workload(state: LoopTree, stage: Stage, workload: Workload) -> Workload:
 @dataclass
 class _Block(TilingWriter):
     """The edits of some stages. `outer`: of each, the loops that its copies stand in; `moved_by`:
-    the scop's loops that each is part of; `stores`: the statements that store what is computed."""
+    the scop's loops that each is part of; `stores`: the statements that store what is computed.
+    `inside_last`: whether other stages are computed in the loops of the `last`."""
 
     depth: int = 0
+    inside_last: bool = False
+    last: list[str] = field(default_factory=list[str])
     outer: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     moved_by: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
     stores: dict[str, ScopStatement] = field(default_factory=dict[str, ScopStatement])
@@ -287,7 +303,8 @@ class _Block(TilingWriter):
             tuple((n, 0) for n in storages),
             tuple((n, 1) for n in storages),
         )
-        return cls(schedule, TilingPlan(scop, tiling, leaves), first, depth=choice.depth)
+        plan, inside = TilingPlan(scop, tiling, leaves), choice.kept != "whole"
+        return cls(schedule, plan, first, depth=choice.depth, inside_last=inside)
 
     def write(self) -> None:
         if not self.plan.statements:
@@ -302,6 +319,12 @@ class _Block(TilingWriter):
             takers = {results[n] for n in self.plan.takers({storage.name}) if n in results}
             self.cache(storage, self._around(storage, takers), results)
         self.tensorize(results)
+
+    def _at_root(self, stage: str) -> bool:
+        """Whether a stage has the loops that it is given with."""
+        site = self.schedule.state.site[stage]
+        plain = [Name(x.name) for x in site.loops] == [e for _, e in site.block.bindings]
+        return plain and len(self.inside(stage)) == len(site.loops)
 
     def _around(self, storage: Storage, takers: Collection[str]) -> list[str]:
         """The loops that a storage is loaded in: down to the last that moves what it holds."""
@@ -338,7 +361,11 @@ class _Block(TilingWriter):
             del results[statement.name]
             return
         block = results[statement.name] = self.moved.get(tensor, tensor)
+        if self.last and block == tensor and self._at_root(block):
+            s.compute_at(block, self.last[-1])
         spatial = self._compute(block, statement)
+        if self.inside_last and len(results) - plan.hidden(plan.final) == 1:
+            self.last = spatial
         if block != tensor:
             self._store(tensor, self.stores[tensor], spatial)
 

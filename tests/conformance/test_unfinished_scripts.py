@@ -56,6 +56,12 @@ CASES: dict[str, tuple[str, str, dict[str, int], str]] = {
         "s.set_scope('acc', 'acc')\ns.decompose_reduction('acc', 'm')\n"
         "n_o, n_i = s.split('n_init', factor=16)\ns.tensorize(n_i, 'reset')",
     ),
+    "more rows than sums have room for": (
+        "vta",
+        "gemm",
+        {"M": 4096, "N": 32, "K": 16},
+        "c_m_o, c_m_i = s.split('c_m', factor=4096)",
+    ),
     "scales that a store applies": (
         "gemmini",
         "gemm_scaled",
