@@ -18,6 +18,7 @@ from typing import Literal
 from hwgen.compilation import Compilation
 from hwgen.errors import HwgenError
 from hwgen.following import follow
+from hwgen.inlining import REFUSALS
 from hwgen.phase import DEFAULTS, SLOTS, SearchOptions, compile_phase
 from hwgen.phased import stages_of
 from hwgen.polyhedral import isl
@@ -25,7 +26,6 @@ from hwgen.polyhedral.matching import Match, ranked_matches
 from hwgen.polyhedral.operations import Operation, Sharing, Storage
 from hwgen.polyhedral.phases import Phase, split_phases
 from hwgen.polyhedral.scop import Scop, ScopStatement, build_scop, view_statements
-from hwgen.polyhedral.search_choose import LIMITS
 from hwgen.polyhedral.select import select
 from hwgen.polyhedral.tiling import Tiling
 from hwgen.polyhedral.tree.loop_tree import LoopTree, Site, Stage
@@ -48,9 +48,6 @@ stage; or else off the chip too."""
 KEPT: tuple[Kept, ...] = ("whole", "inside", "off")
 """What is tried in turn."""
 
-REFUSED = ("H3", *LIMITS)
-"""Beginnings of the codes of choices that another one may not have."""
-
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
@@ -68,7 +65,8 @@ class _Choice:
 
 
 def complete_blocks(schedule: Schedule, options: SearchOptions = DEFAULTS) -> TreeCompilation:
-    """The fastest of the kernels that give calls to the stages of a schedule which have none.
+    """The fastest of the kernels that give calls to the stages of a schedule which have none; where
+    there is none, the processor runs them if there is one.
 
     Raises:
         HwgenError: H3xx where no intrinsics compute a stage; why the first kernel is refused.
@@ -82,7 +80,7 @@ def complete_blocks(schedule: Schedule, options: SearchOptions = DEFAULTS) -> Tr
             try:
                 made = completion.made(_Choice(depth, kept, match))
             except HwgenError as error:
-                if not error.code.startswith(REFUSED):
+                if not error.code.startswith(REFUSALS):
                     raise
                 first = first or error
                 continue
@@ -92,7 +90,12 @@ def complete_blocks(schedule: Schedule, options: SearchOptions = DEFAULTS) -> Tr
         if best is not None:
             return _with_slots(schedule, best)
     assert first is not None
-    raise first
+    if schedule.hardware.processor is None:
+        raise first
+    try:
+        return compile_tree(schedule)
+    except HwgenError as error:
+        raise (first if error.code.startswith(REFUSALS) else error) from None
 
 
 def _with_slots(given: Schedule, made: TreeCompilation) -> TreeCompilation:
@@ -107,7 +110,7 @@ def _with_slots(given: Schedule, made: TreeCompilation) -> TreeCompilation:
                 schedule.double_buffer(name, SLOTS)
         turns = compile_tree(schedule)
     except HwgenError as error:
-        if not error.code.startswith(REFUSED):
+        if not error.code.startswith(REFUSALS):
             raise
         return made
     return min(made, turns, key=lambda k: k.cycles)

@@ -69,6 +69,12 @@ CASES: dict[str, tuple[str, str, dict[str, int], str]] = {
         "a, b = s.split('c_m', factor=8)",
     ),
     "two banks": ("vtcm_two_banks", "matmul", {"M": 32, "N": 32, "K": 64}, "s.split('m', 5)"),
+    "sums that cannot leave the chip": (
+        "gemmini",
+        "gemm",
+        {"M": 8, "N": 16, "K": 16},
+        "s.reorder('m', 'k')",
+    ),
     "what the host computes": (
         "davinci_core",
         "gemm",
