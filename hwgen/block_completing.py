@@ -12,19 +12,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice, takewhile
+from itertools import islice, product, takewhile
+from typing import Literal
 
 from hwgen.compilation import Compilation
 from hwgen.errors import HwgenError
 from hwgen.following import follow
+from hwgen.inlining import REFUSALS
 from hwgen.phase import DEFAULTS, SLOTS, SearchOptions, compile_phase
 from hwgen.phased import stages_of
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.matching import Match, ranked_matches
-from hwgen.polyhedral.operations import Sharing, Storage
+from hwgen.polyhedral.operations import Operation, Sharing, Storage
 from hwgen.polyhedral.phases import Phase, split_phases
 from hwgen.polyhedral.scop import Scop, ScopStatement, build_scop, view_statements
-from hwgen.polyhedral.search_choose import LIMITS
 from hwgen.polyhedral.select import select
 from hwgen.polyhedral.tiling import Tiling
 from hwgen.polyhedral.tree.loop_tree import LoopTree, Site, Stage
@@ -40,22 +41,32 @@ from hwgen.trees import TreeCompilation, compile_tree
 MATCHES = 3
 """Matches of a stage that are tried, the best first."""
 
-REFUSED = ("H3", *LIMITS)
-"""Beginnings of the codes of choices that another one may not have."""
+Kept = Literal["whole", "inside", "off"]
+"""Where intermediates are: whole on the chip; those of a phase inside of the loops of its last
+stage; or else off the chip too."""
+
+KEPT: tuple[Kept, ...] = ("whole", "inside", "off")
+"""What is tried in turn."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """`depth`: loops of a stage that its copies stand in; `near`: whether intermediates stay on the
-    chip; `match`: which of a stage's matches is taken."""
+    """`depth`: loops of a stage that its copies stand in; `kept`: where intermediates are;
+    `match`: which of a stage's matches is taken."""
 
     depth: int
-    near: bool
+    kept: Kept
     match: int
+
+    @property
+    def near(self) -> bool:
+        """Whether what phases leave for others stays on the chip."""
+        return self.kept != "off"
 
 
 def complete_blocks(schedule: Schedule, options: SearchOptions = DEFAULTS) -> TreeCompilation:
-    """The fastest of the kernels that give calls to the stages of a schedule which have none.
+    """The fastest of the kernels that give calls to the stages of a schedule which have none; where
+    there is none, the processor runs them if there is one.
 
     Raises:
         HwgenError: H3xx where no intrinsics compute a stage; why the first kernel is refused.
@@ -63,13 +74,13 @@ def complete_blocks(schedule: Schedule, options: SearchOptions = DEFAULTS) -> Tr
     completion = _Completion(schedule, options)
     deepest = max((len(s.loops) for s in schedule.state.sites), default=0)
     first: HwgenError | None = None
-    for match, near in ((m, n) for m in range(MATCHES) for n in (True, False)):
+    for match, kept in product(range(MATCHES), KEPT):
         best: TreeCompilation | None = None
         for depth in range(deepest + 1):
             try:
-                made = completion.made(_Choice(depth, near, match))
+                made = completion.made(_Choice(depth, kept, match))
             except HwgenError as error:
-                if not error.code.startswith(REFUSED):
+                if not error.code.startswith(REFUSALS):
                     raise
                 first = first or error
                 continue
@@ -79,7 +90,12 @@ def complete_blocks(schedule: Schedule, options: SearchOptions = DEFAULTS) -> Tr
         if best is not None:
             return _with_slots(schedule, best)
     assert first is not None
-    raise first
+    if schedule.hardware.processor is None:
+        raise first
+    try:
+        return compile_tree(schedule)
+    except HwgenError as error:
+        raise (first if error.code.startswith(REFUSALS) else error) from None
 
 
 def _with_slots(given: Schedule, made: TreeCompilation) -> TreeCompilation:
@@ -94,7 +110,7 @@ def _with_slots(given: Schedule, made: TreeCompilation) -> TreeCompilation:
                 schedule.double_buffer(name, SLOTS)
         turns = compile_tree(schedule)
     except HwgenError as error:
-        if not error.code.startswith(REFUSED):
+        if not error.code.startswith(REFUSALS):
             raise
         return made
     return min(made, turns, key=lambda k: k.cycles)
@@ -140,7 +156,7 @@ class _Completion:
                     bare -= mine if group is not None else set[str]()
                     if group is not None:
                         _write(made, group)
-            for stage in reversed(self.schedule.state.stages):
+            for stage in self.schedule.state.stages:
                 group = self._alone(made, stage.tensor, choice) if stage.tensor in bare else None
                 if group is not None:
                     _write(made, group)
@@ -203,7 +219,8 @@ class _Completion:
         held = {t: m for t, m in _held(made).items() if t in workload.tensor}
         takes = tuple((t, m) for t, m in held.items() if t != name)
         places = ((name, held[name]),) if name in held else ()
-        leaves = (name,) if places else ()
+        inner = made.state.tensor[name].role == "intermediate" and choice.near
+        leaves = (name,) if places or inner else ()
         try:
             scop, match = _matched(
                 workload, self.hardware, Sharing(takes, leaves, places=places), choice
@@ -260,10 +277,15 @@ def _workload(state: LoopTree, stage: Stage, workload: Workload) -> Workload:
 
 @dataclass
 class _Block(TilingWriter):
-    """The edits of some stages. `outer`: of each, the loops that its copies stand in."""
+    """The edits of some stages. `outer`: of each, the loops that its copies stand in; `moved_by`:
+    the scop's loops that each is part of; `stores`: the statements that store what is computed.
+    `inside_last`: whether other stages are computed in the loops of the `last`."""
 
     depth: int = 0
+    inside_last: bool = False
+    last: list[str] = field(default_factory=list[str])
     outer: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    moved_by: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
     stores: dict[str, ScopStatement] = field(default_factory=dict[str, ScopStatement])
 
     @classmethod
@@ -284,7 +306,8 @@ class _Block(TilingWriter):
             tuple((n, 0) for n in storages),
             tuple((n, 1) for n in storages),
         )
-        return cls(schedule, TilingPlan(scop, tiling, leaves), first, depth=choice.depth)
+        plan, inside = TilingPlan(scop, tiling, leaves), choice.kept != "whole"
+        return cls(schedule, plan, first, depth=choice.depth, inside_last=inside)
 
     def write(self) -> None:
         if not self.plan.statements:
@@ -300,11 +323,17 @@ class _Block(TilingWriter):
             self.cache(storage, self._around(storage, takers), results)
         self.tensorize(results)
 
+    def _at_root(self, stage: str) -> bool:
+        """Whether a stage has the loops that it is given with."""
+        site = self.schedule.state.site[stage]
+        plain = [Name(x.name) for x in site.loops] == [e for _, e in site.block.bindings]
+        return plain and len(self.inside(stage)) == len(site.loops)
+
     def _around(self, storage: Storage, takers: Collection[str]) -> list[str]:
         """The loops that a storage is loaded in: down to the last that moves what it holds."""
         around = [*self.outer[min(takers)]] if len(takers) == 1 else []
         moving = {n for i in storage.indices for n in i.names}
-        while around and self.tiles[around[-1]] not in moving:
+        while around and self.moved_by[around[-1]].isdisjoint(moving):
             around.pop()
         return around
 
@@ -313,6 +342,11 @@ class _Block(TilingWriter):
         s, plan, tensor = self.schedule, self.plan, self.stage(statement)
         computed = bool(plan.of(statement, "init", "update", "map"))
         results[statement.name] = tensor
+        if s.state.site[tensor].block.tensorized is not None:
+            self.lanes[f"{tensor}_init"] = self._cut(
+                f"{tensor}_init", self._loop_of(tensor, statement)
+            )
+            return
         if statement in self.storing and (plan.hidden(statement) or computed):
             memory = plan.stored_memory(statement)
             mine = {self.stage(x) for x in plan.statements} | {*self.moved.values()}
@@ -330,9 +364,17 @@ class _Block(TilingWriter):
             del results[statement.name]
             return
         block = results[statement.name] = self.moved.get(tensor, tensor)
+        if self.last and block == tensor and self._at_root(block):
+            s.compute_at(block, self.last[-1])
         spatial = self._compute(block, statement)
+        if self.inside_last and len(results) - plan.hidden(plan.final) == 1:
+            self.last = spatial
         if block != tensor:
             self._store(tensor, self.stores[tensor], spatial)
+
+    def call(self, block: str, lanes: list[str], operations: list[Operation]) -> None:
+        if self.schedule.state.site[block].block.tensorized is None:
+            super().call(block, lanes, operations)
 
     def _copy(self, tensor: str) -> None:
         """A copy into a memory, which one call makes."""
@@ -353,14 +395,18 @@ class _Block(TilingWriter):
         self.lanes[block] = lanes = self._cut(block, loop_of)
         site, reduction = s.state.site[block], self.tiling.match.selection.reduction
         outer = [n for n in site.names if n not in lanes]
-        self.tiles |= {n: _scop_loop(site, loop_of, n) for n in outer}
+        parts = {n: {loop_of[i] for i in loop_of if n in _moving(site, i)} for n in outer}
+        self.moved_by |= parts
         self.outer[block] = outer[: self.depth]
-        spatial = list(takewhile(lambda n: self.tiles[n] not in reduction, self.outer[block]))
+        spatial = [*takewhile(lambda n: parts[n].isdisjoint(reduction), self.outer[block])]
         if begun is not None:
-            self._cut(f"{block}_init", loop_of)
+            self.lanes[f"{block}_init"] = self._cut(f"{block}_init", loop_of)
         elif self.plan.of(statement, "init"):
-            own = [n for n in (*outer, *lanes) if n in self.inside(block) and n not in spatial]
-            s.decompose_reduction(block, own[0])
+            own = self.inside(block)
+            summed = [n for n in outer if not parts[n].isdisjoint(reduction)]
+            before = [*(n for n in own if n not in spatial), *summed, *own[-1:]]
+            if before:
+                s.decompose_reduction(block, before[0])
         return spatial
 
     def _store(self, tensor: str, last: ScopStatement, spatial: Sequence[str]) -> None:
@@ -382,6 +428,8 @@ class _Block(TilingWriter):
     def _cut(self, block: str, loop_of: Mapping[str, str]) -> list[str]:
         """Split lanes off the innermost of each iterator's loops, and put them innermost."""
         s, lanes = self.schedule, list[str]()
+        if s.state.site[block].block.tensorized is not None:
+            return lanes
         for iterator, mine in loop_of.items():
             size = self.tiling.match.block.get(mine, 1)
             site, inside = s.state.site[block], self.inside(block)
@@ -398,8 +446,3 @@ class _Block(TilingWriter):
 def _moving(site: Site, iterator: str) -> set[str]:
     binding = dict(site.block.bindings).get(iterator)
     return set() if binding is None else {n.name for n in walk(binding) if isinstance(n, Name)}
-
-
-def _scop_loop(site: Site, loop_of: Mapping[str, str], name: str) -> str:
-    """The scop's loop that a loop around a block is part of."""
-    return next((mine for i, mine in loop_of.items() if name in _moving(site, i)), "")

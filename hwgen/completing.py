@@ -8,7 +8,7 @@ schedule, the stages without calls get theirs where the script has them (`block_
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 
@@ -31,7 +31,6 @@ from hwgen.polyhedral.select import select
 from hwgen.polyhedral.tiling import Tiling
 from hwgen.polyhedral.versions import versioned
 from hwgen.schedule import Schedule
-from hwgen.script_refit import exceeds
 from hwgen.script_tiles import Said, known_tiles
 from hwgen.scripting import compile_script, script_of
 from hwgen.spec.hardware import HardwareSpec
@@ -101,24 +100,19 @@ def complete_script(
         try:
             return compile_script(workload, hardware, script, file)
         except HwgenError as error:
-            if error.code != "H421":
-                raise  # else some stages have no calls yet
+            if error.code not in ("H421", "H512"):
+                raise  # else some stages have no calls yet, or only the processor's code
     best_of_all = _automatic(schedule, options)
     if best_of_all is not None:
         return best_of_all
-    too_large: HwgenError | None = None
     searched = versioned(workload)
     if not called and len(split_phases(searched)) == 1 and searched == workload:
         with isl.bounded():
-            rest = _Rest(schedule, build_scop(workload), script, file, options)
+            rest = _Rest(schedule, build_scop(workload), options)
             found = rest.found()
         if found is not None:
             return found.bounded
-        too_large = rest.too_large
-    try:
-        return complete_blocks(schedule, options)
-    except HwgenError as error:
-        raise too_large or error from None
+    return complete_blocks(schedule, options)
 
 
 def _automatic(schedule: Schedule, options: SearchOptions) -> Compilation | None:
@@ -136,14 +130,11 @@ def _automatic(schedule: Schedule, options: SearchOptions) -> Compilation | None
 
 @dataclass
 class _Rest:
-    """The search for what a script leaves open. `too_large`: why what it says does not fit."""
+    """The search for what a script leaves open."""
 
     schedule: Schedule
     scop: Scop
-    script: str
-    file: str
     options: SearchOptions
-    too_large: HwgenError | None = field(default=None)
 
     def found(self) -> Compilation | None:
         """The fastest schedule that goes on from the script, or agrees with what it says."""
@@ -191,13 +182,6 @@ class _Rest:
         except HwgenError as error:
             if error.code not in LIMITS:
                 raise
-            if fixed and self.too_large is None:
-
-                def goes_on(schedule: Schedule) -> None:
-                    fewer = known_tiles(schedule, self.scop, match)
-                    search(schedule.hardware, [match], 1, 1, Watch(), fewer)
-
-                self.too_large = exceeds(self.schedule, self.script, self.file, error, goes_on)
             return None
 
     def _made(self, tiling: Tiling, agrees: Agrees) -> bool:

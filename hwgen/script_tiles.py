@@ -52,7 +52,7 @@ def _walked(schedule: Schedule, scop: Scop, match: Match) -> Iterator[tuple[str,
     if not anchor.accumulates:
         return
     summed = first[statements.index(anchor.source)]
-    if state.stage[summed].kind == "copy":
+    while state.stage[summed].kind == "copy":
         summed = state.stage[summed].reads[0].tensor
     site = main_site(state, summed)
     iterators = state.stage[site.block.stage].iterators

@@ -341,6 +341,8 @@ class TilingWriter(LoadWriter):
             self.call(name, self.lanes[name], [operation])
 
     def _init_lanes(self, tensor: str) -> list[str]:
+        if f"{tensor}_init" in self.lanes:
+            return self.lanes[f"{tensor}_init"]
         made = self.schedule.state.site[f"{tensor}_init"].names
         return [n for n in made if n.removesuffix("_init") in self.lanes[tensor]]
 

@@ -203,8 +203,9 @@ def test_a_tile_below_the_lanes_of_a_call_is_refused_at_its_call() -> None:
     assert shown.location.file == "my.py"
     assert small.splitlines()[shown.location.line - 1] == "s.tensorize(c_n_i, 'mvout')"
     begun = small[: small.index("s.set_scope")]
-    with pytest.raises(HwgenError, match="H420"):
-        complete_script(found.workload, found.hardware, begun)
+    other = complete_script(found.workload, found.hardware, begun, options=QUICK)
+    assert script_of(other).startswith(begun)
+    examine(other, draw_inputs(other.workload, 1))
 
 
 def test_a_tensor_read_in_two_ways_has_two_caches() -> None:
@@ -292,16 +293,6 @@ def test_any_beginning_of_the_best_script_goes_on_to_it(
         assert found.source.c == best.source.c, count
 
 
-def test_a_beginning_of_several_phases_that_is_not_the_best_ones_is_refused() -> None:
-    best = compiled(
-        ROOT / "workloads" / "mlp.yaml", ROOT / "hw_specs" / "npu_shared_buffer.yaml", {}
-    )
-    begun = "h1_h_o, h1_h_i = s.split('h1_h', factor=3)"
-    assert not script_of(best).startswith(begun)
-    with pytest.raises(HwgenError, match=r"H420[^\n]*several phases"):
-        complete_script(best.workload, best.hardware, begun)
-
-
 TILES = ("n_o, n_i = s.split('n', factor=16)", "k_o, k_i = s.split('k', factor=16)")
 
 
@@ -343,12 +334,3 @@ def test_a_schedule_beyond_a_limit_leaves_the_others(monkeypatch: pytest.MonkeyP
     found = complete_script(workload, hardware, "\n".join(TILES), options=QUICK)
     assert len(tried) > 1
     examine(found, draw_inputs(workload, 1))
-
-
-def test_what_tilings_cannot_say_is_refused() -> None:
-    """No schedule of the search has the reduction outside."""
-    workload = load_workload(ROOT / "workloads" / "linear_relu.yaml")
-    hardware = load_hardware(ROOT / "hw_specs" / "npu_shared_buffer.yaml")
-    outside = [*TILES, "s.reorder(k_o, n_o, n_i, k_i)"]
-    with pytest.raises(HwgenError, match="H420"):
-        complete_script(workload, hardware, "\n".join(outside), options=QUICK)

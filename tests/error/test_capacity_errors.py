@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 import hwgen
-from hwgen.cli import main
 from hwgen.errors import HwgenError
 from hwgen.phase import DEFAULTS
 from hwgen.phased import PhaseSearch
@@ -147,21 +146,6 @@ def test_of_a_users_own_names(script: str) -> None:
     error = refused(gemm(), chip(), text)
     assert "outer, c_m_i = s.split('c_m', factor=1024)" in error.diagnostic.repair
     assert compile_script(gemm(), chip(), repaired(text, error)).cycles
-
-
-def test_of_the_beginning_of_a_script(golden: Golden, capsys: pytest.CaptureFixture[str]) -> None:
-    """More rows than the sums of any match have room for."""
-    chip()
-    Path("mine.py").write_text("c_m_o, c_m_i = s.split('c_m', factor=65536)\n", encoding="utf-8")
-    sizes = [x for n, v in (GEMM | {"M": 65536}).items() for x in ("--set", f"{n}={v}")]
-    command = ["generate", "--spec", "vta.yaml", "--workload", "gemm.yaml", *sizes, "--no-cache"]
-    assert main([*command, "--script", "mine.py"]) == 1
-    message = capsys.readouterr().err
-    golden(GOLDENS / "capacity_beginning.txt", message)
-    line = re.search(r"^ *mine\.py:1: (.*)$", message, re.MULTILINE)
-    assert line is not None
-    Path("mine.py").write_text(line[1], encoding="utf-8")
-    assert main([*command, "--script", "mine.py"]) == 0
 
 
 def test_of_a_load_that_stands_too_far_out(golden: Golden) -> None:

@@ -114,14 +114,13 @@ def test_a_script_without_an_end_where_nothing_completes_it(
     )
 
 
-def test_a_beginning_that_leads_nowhere_is_refused_at_its_line(
+def test_a_beginning_that_the_search_does_not_make_is_completed(
     script: str, file: Path, capsys: Text
 ) -> None:
     first = script.splitlines()[0]
-    file.write_text(f"# Mine.\n{first}\ns.fuse('c_m', c_n_o)\n")
-    message = refused(file, capsys)
-    assert message.startswith(f"{file}:3: error[H420]: ")
-    assert "s.fuse('c_m', c_n_o)" in message
+    begun = f"{first}\ns.reorder('c_m', c_n_i, c_n_o)\n"
+    file.write_text(f"# Mine.\n{begun}")
+    assert begun in generated(file, capsys, "--stage", "script")
 
 
 @pytest.mark.parametrize("options", [[], ["--no-auto"]])

@@ -1,0 +1,114 @@
+"""Scripts that leave stages without calls: any legal one is completed, honoured and right."""
+
+from __future__ import annotations
+
+from math import prod
+from pathlib import Path
+
+import pytest
+
+from hwgen.compilation import Compilation
+from hwgen.compiled import Compiled
+from hwgen.completing import complete_script
+from hwgen.model.compiled import have_compiler
+from hwgen.model.traffic import moved_bytes
+from hwgen.schedule import Schedule
+from hwgen.scripting import compile_script, script_of
+from hwgen.spec.expression import DTYPES
+from hwgen.spec.load import load_hardware, load_workload
+from hwgen.verify.check_program import check_program
+from hwgen.verify.data import draw_inputs
+from hwgen.verify.examine import examine
+from tests.sampling import QUICK
+
+ROOT = Path(__file__).parents[2]
+NPU = "npu_shared_buffer"
+TILES = "n_o, n_i = s.split('n', factor=16)\nk_o, k_i = s.split('k', factor=16)\n"
+ROWS = """\
+y_local = s.cache_write('y', 'local')
+y_0_o, y_0_i = s.split('y_0', factor=64)
+s.compute_at(y_local, y_0_o)
+""" + "".join(
+    f"s.set_scope('{t}', 'local')\ns.compute_at('{t}', y_0_o)\n"
+    for t in ("s3", "h2", "s2", "h1", "s1")
+)
+
+CASES: dict[str, tuple[str, str, dict[str, int], str]] = {
+    "a sum's tiles outside": (NPU, "linear_relu", {}, TILES + "s.reorder(k_o, n_o, n_i, k_i)"),
+    "a cache alone": (NPU, "linear_relu", {}, "x_local = s.cache_read('x', 'local')"),
+    "a cache inside of tiles": (
+        NPU,
+        "linear_relu",
+        {"M": 4},
+        TILES + "x_local = s.cache_read('x', 'local')\ns.compute_at(x_local, 'm')",
+    ),
+    "a sum beside its copy": (NPU, "linear_relu", {}, "s.cache_write('acc', 'local')"),
+    "a producer in its reader's loops": (NPU, "linear_relu", {}, "s.compute_at('acc', 'y_n')"),
+    "an initialisation apart": (NPU, "linear_relu", {}, "s.decompose_reduction('acc', 'k')"),
+    "tiles in one of several phases": (NPU, "mlp", {}, "a, b = s.split('h1_h', factor=3)"),
+    "rows that all phases share": (NPU, "mlp", {"M": 256}, ROWS),
+    "tiles of a normalisation": (NPU, "layernorm", {"M": 40}, "a, b = s.split('y_m', factor=7)"),
+    "loops of one as one": ("vta", "gemm", {}, "s.fuse('c_m', 'c_n')"),
+    "calls of one stage alone": (
+        "vta",
+        "gemm",
+        {"M": 8, "N": 32, "K": 32},
+        "s.set_scope('acc', 'acc')\ns.decompose_reduction('acc', 'm')\n"
+        "n_o, n_i = s.split('n_init', factor=16)\ns.tensorize(n_i, 'reset')",
+    ),
+    "more rows than sums have room for": (
+        "vta",
+        "gemm",
+        {"M": 4096, "N": 32, "K": 16},
+        "c_m_o, c_m_i = s.split('c_m', factor=4096)",
+    ),
+    "scales that a store applies": (
+        "gemmini",
+        "gemm_scaled",
+        {"M": 40, "N": 32, "K": 48},
+        "a, b = s.split('c_m', factor=8)",
+    ),
+    "two banks": ("vtcm_two_banks", "matmul", {"M": 32, "N": 32, "K": 64}, "s.split('m', 5)"),
+    "sums that cannot leave the chip": (
+        "gemmini",
+        "gemm",
+        {"M": 8, "N": 16, "K": 16},
+        "s.reorder('m', 'k')",
+    ),
+    "what the host computes": (
+        "davinci_core",
+        "gemm",
+        {"M": 8, "N": 16, "K": 16},
+        "a, b = s.split('c_m', factor=4)",
+    ),
+}
+
+
+def completed(case: str) -> Compiled:
+    chip, name, sizes, script = CASES[case]
+    hardware = load_hardware(ROOT / "hw_specs" / f"{chip}.yaml")
+    workload = load_workload(ROOT / "workloads" / f"{name}.yaml", sizes)
+    return complete_script(workload, hardware, script, "mine.py", QUICK)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_it_is_completed_as_it_begins(case: str) -> None:
+    made = completed(case)
+    workload, hardware = made.workload, made.hardware
+    whole = script_of(made)
+    if not isinstance(made, Compilation):  # else it agrees with the script, in its own order
+        given = Schedule(workload, hardware).replay(CASES[case][3]).edits()
+        assert Schedule(workload, hardware).replay(whole).edits()[: len(given)] == given
+    assert compile_script(workload, hardware, whole).source.c == made.source.c
+    check_program(made.program, hardware, workload)
+    inputs = draw_inputs(workload, 1, "small")
+    examine(made, inputs)
+    if have_compiler():
+        examine(made, inputs, "c")
+
+
+def test_rows_that_all_phases_share_leave_nothing_between() -> None:
+    made = completed("rows that all phases share")
+    workload = made.workload
+    least = sum(DTYPES[t.dtype] * prod(t.shape) for t in (*workload.inputs, *workload.outputs))
+    assert moved_bytes(made.program, made.hardware, workload) == least
