@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from hwgen.codegen.emit_c import CSource, emit
+from hwgen.codegen.lower.program import Lowered
 from hwgen.codegen.program import KernelProgram
 from hwgen.model.bound import Bound
 from hwgen.model.timing import TimingResult
@@ -31,6 +32,11 @@ class Compiled(Brief, ABC):
     @abstractmethod
     def program(self) -> KernelProgram:
         """All that was decided."""
+
+    @property
+    @abstractmethod
+    def lowering(self) -> Lowered:
+        """The trees that the program was lowered from, and what was decided on the way."""
 
     @cached_property
     @abstractmethod

@@ -37,6 +37,10 @@ class TreeCompilation(Compiled):
     def program(self) -> KernelProgram:
         return self._with_literals
 
+    @property
+    def lowering(self) -> Lowered:
+        return self.lowered
+
     @cached_property
     def _with_literals(self) -> KernelProgram:
         return with_literals(self.lowered.program, self.hardware)

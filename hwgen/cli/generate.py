@@ -183,12 +183,12 @@ def _check(made: Compiled, workload: Path) -> None:
     """Refuse a program that does not fit its chip; no C of it is shown or written.
 
     Raises:
-        HwgenError: H731 to H744, as `check_program`, with the workload's file.
+        HwgenError: H731 to H747, as `check_compiled`, with the workload's file.
     """
-    from hwgen.verify.check_program import check_program
+    from hwgen.verify.check_instances import check_compiled
 
     try:
-        check_program(made.program, made.hardware, made.workload)
+        check_compiled(made)
     except HwgenError as error:
         raise error.at(Location(str(workload))) from error
 

@@ -7,7 +7,7 @@ Addresses count entries of the operand's memory: absolute on chip, relative to t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
 from math import prod
@@ -157,6 +157,15 @@ class CallOperand:
 
 
 @dataclass(frozen=True, slots=True)
+class Intended:
+    """Which instances a call says that it executes: those of a block of the tree in which loops
+    have these values; of loops that it takes itself, all. Nothing believes it."""
+
+    block: str
+    loops: tuple[tuple[str, Expr], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Call:
     """One call site. `extents`: one per hardware loop of the intrinsic, outermost first.
 
@@ -165,6 +174,7 @@ class Call:
     `registers`: by configuration that the call depends on, the register that it reads.
     `fresh`: inside C loops around a call, where its stationary operand is a new one.
     `lanes`: extents of the intrinsic's iterators, in its order; () where all lanes take part.
+    `intended`: what it is there for.
     """
 
     site: int
@@ -179,6 +189,7 @@ class Call:
     registers: tuple[tuple[str, int], ...] = ()
     fresh: Expr | None = None
     lanes: tuple[int, ...] = ()
+    intended: Intended | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,10 +111,10 @@ def examine(
     from hwgen.model.compiled import compile_model, have_compiler
     from hwgen.model.reference import run_reference
     from hwgen.model.sync_check import check_synchronisation
-    from hwgen.verify.check_program import check_program
+    from hwgen.verify.check_instances import check_compiled
 
     c = compilation
-    check_program(c.program, c.hardware, c.workload)
+    check_compiled(c)
     check_synchronisation(c.program, c.hardware)
     functional: FunctionalResult | None = None
     expected = run_reference(c.workload, inputs)
