@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from hwgen.autoschedule import DEFAULTS, Options, SearchReport, autoschedule
+from hwgen.codegen.instances.nests import check_nest_instances
 from hwgen.codegen.processor.emit import NestSource, emit_nest
-from hwgen.codegen.processor.lower import lower_nest
+from hwgen.codegen.processor.lower import lower_nest, lowered_nest
 from hwgen.codegen.processor.program import NestProgram
 from hwgen.codegen.processor.races import check
 from hwgen.compiled import kernel_brief
@@ -117,8 +118,8 @@ def compile_nest(
 
     Raises:
         HwgenError: H410 a workload that cannot be scheduled; H418 and what the primitives raise for
-            a script; H51x storage that does not fit; H62x a nest that cannot be lowered; H757 a
-            program that is wrong.
+            a script; H51x storage that does not fit; H62x a nest that cannot be lowered; H747,
+            H757 a program that is wrong.
     """
     machine = _processor(hardware)
     schedule = Schedule(workload, hardware)
@@ -130,7 +131,7 @@ def compile_nest(
     report = autoschedule(schedule, options) if auto else None
     while True:
         try:
-            program = lower_nest(schedule.resolved, schedule.homes, hardware)
+            program, placing = lowered_nest(schedule.resolved, schedule.homes, hardware)
             break
         except HwgenError as error:
             if not error.code.startswith(CANNOT_BE_LOWERED):
@@ -144,6 +145,7 @@ def compile_nest(
             undone = "edits at the end were taken back: their kernel cannot be lowered"
             report = replace(report, notes=(undone,))
     check(program, machine)
+    check_nest_instances(program, placing)
     return NestCompilation(workload, hardware, initial, schedule, report, program, bound)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hwgen.codegen.instances.nests import check_nest_instances
 from hwgen.codegen.instances.units import check_units
 from hwgen.codegen.lower.program import Lowered
 from hwgen.codegen.program import KernelProgram
@@ -28,3 +29,5 @@ def check_instances(program: KernelProgram, lowering: Lowered) -> None:
     parts = [p for p in program.parts if isinstance(p, KernelProgram)]
     for part, own in zip(lowering.parts, parts, strict=True):
         check_units(part, own)
+    for placing, code in zip(lowering.codes, program.codes, strict=True):
+        check_nest_instances(code.nest, placing)

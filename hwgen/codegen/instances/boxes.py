@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import gcd
 
-from hwgen.codegen.instances.forms import Form, Ranges, known_form, total
+from hwgen.codegen.instances.forms import Form, Quotient, Ranges, known_form, number, total
 from hwgen.codegen.instances.refuted import unproved
-from hwgen.spec.expression import Binary, Call, Const, Expr, Unary
+from hwgen.spec.expression import Binary, Const, Expr, Unary
 
 MOST_BOXES = 2048
 """Boxes of one block, or around one call; conditions that need more are not taken apart."""
@@ -72,9 +73,6 @@ def conditions_of(expr: Expr, table: Mapping[str, Form], ranges: Ranges) -> tupl
             return conditions_of(inner, table, ranges)
         case Unary("not", Binary(op, left, right)) if op in _NOT:
             return conditions_of(Binary(_NOT[op], left, right), table, ranges)  # type: ignore[arg-type]
-        case Binary("<" | "<=" | ">" | ">=" as op, left, Call("min", (a, b))) if op in ("<", "<="):
-            both = (Binary(op, left, a), Binary(op, left, b))
-            return tuple(c for e in both for c in conditions_of(e, table, ranges))
         case Binary("<" | "<=" | "==" | "!=" as op, left, right):
             return (Comparison(known_form(Binary("-", left, right), table, ranges), op),)
         case Binary(">" | ">=" as op, left, right):
@@ -155,3 +153,68 @@ def _open(condition: Condition, box: Ranges) -> Comparison:
         case Either(ways):
             inside = (c for way in ways if _all(way, box) is None for c in way)
             return _open(next(c for c in inside if c.holds(box) is None), box)
+
+
+def settled(
+    ranges: Ranges, conditions: Sequence[Condition]
+) -> tuple[dict[str, tuple[int, int]], frozenset[Condition]]:
+    """The ranges, narrowed by conditions on one name each, and what is left of the conditions, in
+    a form in which equal ones mostly are the same."""
+    within = dict(ranges)
+    left: list[Condition] = []
+    for condition in conditions:
+        plain = _plain(condition)
+        if not isinstance(plain, Comparison) or not _narrowed(within, plain):
+            left.append(plain)
+    return within, frozenset(c for c in left if c.holds(within) is not True)
+
+
+def _narrowed(ranges: dict[str, tuple[int, int]], condition: Comparison) -> bool:
+    """Whether a condition on one name is told by its range, which is narrowed."""
+    match [*condition.slack.terms], condition.op:
+        case [(str(name), factor)], "<=":
+            low, high = ranges[name]
+            end = -condition.slack.constant
+            if factor > 0:
+                ranges[name] = low, min(high, end // factor + 1)
+            else:
+                ranges[name] = max(low, -(end // -factor)), high
+            return True
+        case [(str(name), factor)], "==" if condition.slack.constant % factor == 0:
+            low, high = ranges[name]
+            at = -condition.slack.constant // factor
+            ranges[name] = max(low, at), min(high, at + 1)
+            return True
+        case _:
+            return False
+
+
+def _plain(condition: Condition) -> Condition:
+    """The same without a quotient that is alone, and without what divides all factors."""
+    match condition:
+        case Either(ways):
+            return Either(tuple(tuple(_plain(c) for c in way) for way in ways))
+        case Comparison(slack, "<"):
+            return _plain(Comparison(total(slack, number(1)), "<="))
+        case Comparison(slack, "<="):
+            match slack.quotients:
+                case [(quotient, 1)]:  # x // n + r <= 0 is x <= n - 1 - n r.
+                    rest = _without(slack, quotient).scaled(quotient.by)
+                    whole = total(quotient.of, rest, number(1 - quotient.by))
+                    return _plain(Comparison(whole, "<="))
+                case [(quotient, -1)]:  # r <= x // n is n r <= x.
+                    rest = _without(slack, quotient).scaled(quotient.by)
+                    return _plain(Comparison(total(rest, quotient.of.scaled(-1)), "<="))
+                case _:
+                    pass
+            common = gcd(*(factor for _, factor in slack.terms))
+            if common > 1:
+                terms = frozenset((a, c // common) for a, c in slack.terms)
+                slack = Form(terms, -(-slack.constant // common))
+            return Comparison(slack, "<=")
+        case _:
+            return condition
+
+
+def _without(form: Form, quotient: Quotient) -> Form:
+    return Form(frozenset((a, c) for a, c in form.terms if a != quotient), form.constant)

@@ -30,7 +30,7 @@ from hwgen.codegen.lower.sites import Builder, CallSite, Item
 from hwgen.codegen.lower.stream import Stream
 from hwgen.codegen.lower.workers import check_workers, parallel_loops
 from hwgen.codegen.placement import Slot
-from hwgen.codegen.processor.lower import lower_nest
+from hwgen.codegen.processor.lower import Placing, lowered_nest
 from hwgen.codegen.program import Code, If, KernelProgram, Loop, MicroKernelDef, Node, SyncNode
 from hwgen.codegen.reach import check_reach
 from hwgen.codegen.synchronisation import SyncSite, synchronise
@@ -55,10 +55,11 @@ class Part:
 
 @dataclass(frozen=True)
 class Lowered:
-    """A program, and what was decided on the way to it."""
+    """A program, and what was decided on the way to it. `codes`: of what a processor runs."""
 
     parts: tuple[Part, ...]
     program: KernelProgram
+    codes: tuple[Placing, ...] = ()
 
     @property
     def places(self) -> Places:
@@ -82,27 +83,30 @@ def lower_tree(
             chip cannot order, address or hold the calls; as `lower_nest` for a processor's nests.
     """
     parts: list[Part] = []
+    codes: list[Placing] = []
     made: list[KernelProgram | Code] = []
     found = regions(workload, in_order(state, workload), homes, hardware)
     beside = any(not r.coded for r in found)
     for region in found:
         if region.coded:
-            made.append(_code(region, hardware, beside))
+            code, placing = _code(region, hardware, beside)
+            codes.append(placing)
+            made.append(code)
             continue
         part, program = _units(region, hardware)
         parts.append(part)
         made.append(configured(program, hardware))
-    return Lowered(tuple(parts), joined(workload, hardware, made))
+    return Lowered(tuple(parts), joined(workload, hardware, made), tuple(codes))
 
 
-def _code(region: Region, hardware: HardwareSpec, beside: bool) -> Code:
+def _code(region: Region, hardware: HardwareSpec, beside: bool) -> tuple[Code, Placing]:
     """What the processor runs; `beside`: units run other parts, and wait for it."""
     assert hardware.processor is not None
-    nest = lower_nest(region.state, region.homes, hardware)
+    nest, placing = lowered_nest(region.state, region.homes, hardware)
     bound = nest_bound(region.state, hardware.processor)
     cost = estimate_nest(region.state, hardware.processor, bound)
     handover = hardware.processor.handover_cycles if beside else 0
-    return Code(nest, cost.cycles + handover, bound, cost.memory_bytes)
+    return Code(nest, cost.cycles + handover, bound, cost.memory_bytes), placing
 
 
 def _units(region: Region, hardware: HardwareSpec) -> tuple[Part, KernelProgram]:

@@ -7,7 +7,7 @@ a buffer and has one index, the flat element. What a processor calls its loops s
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from hwgen.polyhedral.tree.loop_tree import Role
@@ -72,12 +72,14 @@ class If:
 
 @dataclass(frozen=True, slots=True)
 class Assign:
-    """`target op value`; the value is first converted to the target's data type."""
+    """`target op value`; the value is first converted to the target's data type. `block`: of the
+    tree, whose instances it executes; nothing believes it."""
 
     stage: str
     target: Access
     op: UpdateOp
     value: Expr
+    block: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
