@@ -24,6 +24,7 @@ class Place:
 
     values: dict[str, int] = field(default_factory=dict[str, int])
     powers: dict[tuple[str, int], int] = field(default_factory=dict[tuple[str, int], int])
+    runs: dict[tuple[int, int, int], int] = field(default_factory=dict[tuple[int, int, int], int])
 
     def monomial(self, point: Vector) -> int:
         result = 1
@@ -45,10 +46,15 @@ class Place:
         """The sum over a box: from a point on, loops of a half-open range that move it each."""
         result = self.monomial(first)
         for (low, high), step in loops:
-            base = self.monomial(step)
-            if base == 1:
-                result = result * (high - low) % PRIME
-                continue
-            last, begin = pow(base, high - low, PRIME), pow(base, low, PRIME)
-            result = result * begin * (last - 1) * pow(base - 1, -1, PRIME) % PRIME
+            result = result * self._run(self.monomial(step), low, high) % PRIME
         return result
+
+    def _run(self, base: int, low: int, high: int) -> int:
+        """The sum of a number's powers."""
+        if base == 1 or low >= high:
+            return max(0, high - low)
+        key = base, low, high
+        if key not in self.runs:
+            ends = pow(base, high, PRIME) - pow(base, low, PRIME)
+            self.runs[key] = ends * pow(base - 1, -1, PRIME) % PRIME
+        return self.runs[key]

@@ -22,7 +22,7 @@ from hwgen.codegen.instances.sums import Place
 from hwgen.codegen.instances.variants import check_variants
 from hwgen.codegen.lower.program import Part
 from hwgen.codegen.program import Call, If, KernelLoop, KernelProgram, Loop, Node, Sync
-from hwgen.spec.expression import Expr, Unary
+from hwgen.spec.expression import Const, Expr, Unary
 
 
 def check_units(part: Part, program: KernelProgram) -> int:
@@ -83,6 +83,8 @@ def _runs(
 
 
 def _number(expr: Expr, ranges: Ranges) -> int:
+    if isinstance(expr, Const) and isinstance(expr.value, int):
+        return expr.value  # As most are.
     found = known_form(expr, {}, ranges)
     if found.terms:
         raise unproved(str(expr), "a number")
