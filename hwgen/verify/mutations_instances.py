@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import combinations
 from random import Random
 
+from hwgen.codegen.lower.program import Lowered
 from hwgen.codegen.program import Call, If, KernelLoop, KernelProgram, Loop, Node, calls
+from hwgen.polyhedral.tree.loop_tree import Block, blocks
+from hwgen.polyhedral.tree.loop_tree import Loop as TreeLoop
+from hwgen.polyhedral.tree.loop_tree import Node as TreeNode
 from hwgen.spec.expression import Const, Expr, add
 
 from .edits import (
@@ -197,3 +202,43 @@ def _other_word(program: KernelProgram, seed: int) -> KernelProgram | None:
         return (replace(node, site=-1 - node.site, intended=said),)  # What is said is not compared.
 
     return on_one(lambda node: bool(known(node)), lie)(program, seed)
+
+
+def tree_mutations(lowering: Lowered) -> Iterator[tuple[str, Lowered]]:
+    """What was lowered, with a tree of calls in which a block is missing, twice, or without its
+    conditions."""
+    for number, part in enumerate(lowering.parts):
+        state = part.covered.state
+        of_schedule = [
+            b for b in blocks(state.root) if any(s.tensor == b.stage for s in part.tree.stages)
+        ]
+        for block in of_schedule:
+            for name, change in _TREE.items():
+                wrong = change(block)
+                if wrong == (block,):
+                    continue
+                root = _with_blocks(state.root, block, wrong)
+                covered = replace(part.covered, state=replace(state, root=root))
+                changed = replace(part, covered=covered)
+                parts = (*lowering.parts[:number], changed, *lowering.parts[number + 1 :])
+                yield f"{name}: {block.name}", replace(lowering, parts=parts)
+
+
+_TREE: dict[str, Callable[[Block], tuple[Block, ...]]] = {
+    "block left out": lambda _: (),
+    "block twice": lambda block: (block, block),
+    "condition of a block left out": lambda block: (replace(block, predicate=()),),
+}
+
+
+def _with_blocks(
+    nodes: tuple[TreeNode, ...], block: Block, wrong: tuple[Block, ...]
+) -> tuple[TreeNode, ...]:
+    found: list[TreeNode] = []
+    for node in nodes:
+        match node:
+            case Block():
+                found += wrong if node is block else (node,)
+            case TreeLoop():
+                found.append(replace(node, body=_with_blocks(node.body, block, wrong)))
+    return tuple(found)

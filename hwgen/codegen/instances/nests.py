@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from hwgen.codegen.instances.boxes import Comparison, Condition, boxes, conditions_of, settled
+from hwgen.codegen.instances.boxes import Comparison, Condition, conditions_of, settled
 from hwgen.codegen.instances.forms import (
     Form,
     Ranges,
@@ -20,8 +20,9 @@ from hwgen.codegen.instances.forms import (
     total,
     variable,
 )
-from hwgen.codegen.instances.points import Limits, Piece, Walk, value, witness
-from hwgen.codegen.instances.refuted import refuted, unproved
+from hwgen.codegen.instances.pieces import pieces_of
+from hwgen.codegen.instances.points import Limits, Piece, value, witness
+from hwgen.codegen.instances.refuted import refuted
 from hwgen.codegen.instances.sums import Place
 from hwgen.codegen.processor.combine import begins, goes_on
 from hwgen.codegen.processor.lower import Placing
@@ -317,11 +318,11 @@ class _Check:
                 return
 
         def meant(limits: Limits) -> Iterator[Piece]:
-            return _pieces(wanted.ranges, wanted.conditions, wanted.points, limits)
+            return pieces_of(wanted.ranges, wanted.conditions, wanted.points, limits)
 
         def done(limits: Limits) -> Iterator[Piece]:
             for run in runs:
-                yield from _pieces(run.ranges, run.conditions, self.points(wanted, run), limits)
+                yield from pieces_of(run.ranges, run.conditions, self.points(wanted, run), limits)
 
         if value(meant({}), self.place) == value(done({}), self.place):
             return
@@ -438,28 +439,6 @@ def _head(expr: Expr) -> str:
             return f"{function} of {len(arguments)}"
         case _:
             return ""
-
-
-def _pieces(
-    ranges: Ranges,
-    conditions: Sequence[Condition],
-    points: Mapping[str, Form],
-    limits: Limits,
-) -> Iterator[Piece]:
-    """The instances of a statement as boxes."""
-    for coordinate, form in points.items():
-        if form.quotients:
-            raise unproved(f"{coordinate}: {form}", "affine functions of loops")
-    steps: dict[str, dict[str, int]] = {n: {} for n in ranges}
-    for coordinate, form in points.items():
-        for name, step in form.steps.items():
-            steps[name][coordinate] = step
-    first = {c: form.constant for c, form in points.items()}
-    within = dict(ranges)
-    for name, (low, high) in limits.items():
-        within[name] = max(low, ranges[name][0]), min(high, ranges[name][1])
-    for box in boxes(within, conditions):
-        yield Piece(first, tuple(Walk(*box[n], steps[n]) for n in ranges))
 
 
 def _times(count: int | None) -> str:

@@ -19,6 +19,7 @@ from hwgen.codegen.instances.intention import Intention, entry, intention
 from hwgen.codegen.instances.points import Limits, Piece, Walk, value, witness
 from hwgen.codegen.instances.refuted import refuted, unproved
 from hwgen.codegen.instances.sums import Place
+from hwgen.codegen.instances.trees import check_trees
 from hwgen.codegen.instances.variants import check_variants
 from hwgen.codegen.lower.program import Part
 from hwgen.codegen.program import Call, If, KernelLoop, KernelProgram, Loop, Node, Sync
@@ -31,6 +32,7 @@ def check_units(part: Part, program: KernelProgram) -> int:
     Raises:
         HwgenError: H747 the first block whose instances or entries are others.
     """
+    check_trees(part.tree, part.covered.state, part.covered.views)
     found: dict[str, list[_Run]] = {}
     for run in _runs(program.body, {}, ()):
         found.setdefault(run.block, []).append(run)

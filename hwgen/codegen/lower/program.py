@@ -45,9 +45,10 @@ from hwgen.spec.workload import Workload
 
 @dataclass(frozen=True)
 class Part:
-    """What was decided of nests that units run. `whole`: by block, the loops of which it does whole
-    blocks of lanes past the end."""
+    """What was decided of nests that units run. `tree`: the schedule's own; `whole`: by block,
+    the loops of which it does whole blocks of lanes past the end."""
 
+    tree: LoopTree
     covered: Covered
     places: Places
     whole: Mapping[str, Collection[str]]
@@ -113,7 +114,8 @@ def _units(region: Region, hardware: HardwareSpec) -> tuple[Part, KernelProgram]
     """What units run."""
     workload = region.workload
     views = views_of(workload)
-    cover = spread(covered(without_idle(region.state), region.homes, hardware, views))
+    tree = without_idle(region.state)
+    cover = spread(covered(tree, region.homes, hardware, views))
     cover = begun(cover, hardware)
     lanes = lanes_of(cover)
     where = in_best_order(cover, places(cover, hardware, lanes), lanes.whole)
@@ -151,7 +153,7 @@ def _units(region: Region, hardware: HardwareSpec) -> tuple[Part, KernelProgram]
         kernels=tuple(kernels),
         body=nodes,
     )
-    return Part(cover, where, lanes.whole), program
+    return Part(tree, cover, where, lanes.whole), program
 
 
 def _by_site(syncs: Iterable[SyncSite]) -> dict[tuple[int, bool], list[SyncSite]]:

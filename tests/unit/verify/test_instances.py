@@ -16,7 +16,7 @@ from hwgen.phase import SearchOptions
 from hwgen.pipeline import compile_workload
 from hwgen.verify.check_instances import check_instances
 from hwgen.verify.edits import Mutation
-from hwgen.verify.mutations_instances import instance_mutations
+from hwgen.verify.mutations_instances import instance_mutations, tree_mutations
 
 KERNELS: dict[str, tuple[str, str, dict[str, int]]] = {
     "micro-kernels, tiles that a call takes whole": ("vta", "gemm", {"M": 16, "N": 48, "K": 32}),
@@ -67,3 +67,16 @@ def test_every_defect_is_found(mutation: Mutation) -> None:
                 assert "error[H747]" in text, (name, seed)
                 assert "not proved" not in text, (name, seed)
     assert applied[True] >= 3
+
+
+def test_defects_of_the_tree_of_calls_are_found() -> None:
+    """What blocks came to, taken together, is what they were."""
+    found: Counter[str] = Counter()
+    for name in KERNELS:
+        program, lowering = made(name)
+        for defect, wrong in tree_mutations(lowering):
+            text = refused(program, wrong)
+            found[defect.partition(":")[0]] += 1
+            assert "as calls than in its tree" in text, (name, defect)
+    assert min(found.values()) >= 3
+    assert len(found) == 3
