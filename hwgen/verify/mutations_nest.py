@@ -158,6 +158,13 @@ def _another_step(node: Node) -> tuple[Node, ...] | None:
     return (replace(node, operands=(wrong, *node.operands[1:])),)
 
 
+def _kept_beside(node: Node) -> tuple[Node, ...] | None:
+    if not isinstance(node, Keep):
+        return None
+    (index,) = node.target.indices
+    return (replace(node, target=replace(node.target, indices=(add(index, Const(1)),))),)
+
+
 _EXECUTED: dict[str, Change] = {
     "statement left out": _left_out,
     "statement made twice": _twice,
@@ -168,6 +175,7 @@ _EXECUTED: dict[str, Change] = {
     "read beside": _read_beside,
     "operands swapped": _operands_swapped,
     "step of an operand one more": _another_step,
+    "kept beside": _kept_beside,
 }
 
 _CHANGES: dict[str, Change] = {

@@ -8,23 +8,17 @@ Threads that combine partial results add three more: how these begin, and where 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
-from hwgen.codegen.instances.boxes import Comparison, Condition, conditions_of, settled
-from hwgen.codegen.instances.forms import (
-    Form,
-    Ranges,
-    known_form,
-    remainder,
-    total,
-    variable,
-)
+from hwgen.codegen.instances.boxes import Condition, conditions_of, settled
+from hwgen.codegen.instances.forms import Form, Ranges, known_form
+from hwgen.codegen.instances.nest_intention import combined_of, expected, stored_of
 from hwgen.codegen.instances.pieces import pieces_of
-from hwgen.codegen.instances.points import Limits, Piece, value, witness
+from hwgen.codegen.instances.points import Limits, Piece, times, value, witness
 from hwgen.codegen.instances.refuted import refuted
+from hwgen.codegen.instances.statements import Statement, Wanted, check_statement
 from hwgen.codegen.instances.sums import Place
-from hwgen.codegen.processor.combine import begins, goes_on
 from hwgen.codegen.processor.lower import Placing
 from hwgen.codegen.processor.program import (
     Allocate,
@@ -38,26 +32,11 @@ from hwgen.codegen.processor.program import (
     Launch,
     NestProgram,
     Node,
-    OperandOf,
     PrefetchOf,
     Routine,
+    nodes,
 )
-from hwgen.codegen.processor.storage import Placed
-from hwgen.polyhedral.tree.loop_tree import RUNNING, Site, Stage
-from hwgen.polyhedral.tree.reductions import beginning, neutral
-from hwgen.polyhedral.tree.relations import combining
-from hwgen.spec.expression import (
-    Access,
-    Binary,
-    Call,
-    Cast,
-    Const,
-    Expr,
-    Name,
-    Unary,
-    children,
-    names,
-)
+from hwgen.spec.expression import Access, Binary, Call, Const, Expr, Name
 
 
 def check_nest_instances(program: NestProgram, placing: Placing) -> int:
@@ -70,16 +49,13 @@ def check_nest_instances(program: NestProgram, placing: Placing) -> int:
     found: dict[str, list[_Run]] = {}
     for run in _runs(program.body, {}, ()):
         found.setdefault(run.block, []).append(run)
-    check = _Check(program, placing)
+    check = _Check()
     for site in placing.state.sites:
-        for name, what in check.expected(site):
+        for name, what in expected(program, placing, site):
             check(name, what, found.pop(name, []))
     for block, runs in found.items():
         raise refuted("a statement of no block of the tree", str(runs[0].node), f"none of {block}")
     return len(placing.state.sites)
-
-
-Statement = Assign | IntrinsicCall | CombineAcrossThreads
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,19 +68,11 @@ class _Run:
     conditions: tuple[Condition, ...]
 
 
-def _combined(stage: str) -> str:
-    return f"{stage} combined"
-
-
-def _stored(stage: str) -> str:
-    return f"{stage} stored"
-
-
 def _runs(
-    nodes: Sequence[Node], ranges: Ranges, conditions: tuple[Condition, ...]
+    body: Sequence[Node], ranges: Ranges, conditions: tuple[Condition, ...]
 ) -> Iterator[_Run]:
     """Every statement, in textual order."""
-    for node in nodes:
+    for node in body:
         match node:
             case For(name, bound, _, _, body):
                 bounds = _least(bound)
@@ -118,6 +86,8 @@ def _runs(
             case Launch(_, coordinates, body):
                 inner = {**ranges, **{v: (0, e) for _, v, e in coordinates}}
                 yield from _runs(body, inner, conditions)
+            case Keep(target, body) if not _updated(target, body):
+                raise refuted("an element kept that nothing updates", str(target), "its targets")
             case Allocate(_, body) | Keep(_, body) | Routine(_, body):
                 yield from _runs(body, ranges, conditions)
             case Assign():
@@ -128,11 +98,17 @@ def _runs(
             case CombineAcrossThreads():
                 takes = (c for e in node.participates for c in conditions_of(e, {}, ranges))
                 takes = (*conditions, *takes)
-                yield _Run(node, _combined(node.stage), ranges, takes)
+                yield _Run(node, combined_of(node.stage), ranges, takes)
                 stores = (c for e in node.stores for c in conditions_of(e, {}, ranges))
-                yield _Run(node, _stored(node.stage), ranges, (*takes, *stores))
+                yield _Run(node, stored_of(node.stage), ranges, (*takes, *stores))
             case Barrier() | PrefetchOf():
                 pass
+
+
+def _updated(target: Access, body: tuple[Node, ...]) -> bool:
+    """Whether all that is executed updates one element."""
+    found = [n for n in nodes(body) if isinstance(n, Statement)]
+    return all(isinstance(n, Assign) and n.target == target for n in found)
 
 
 def _below(name: str, bound: Expr) -> Expr:
@@ -150,165 +126,15 @@ def _least(expr: Expr) -> list[Expr]:
             return [expr]
 
 
-@dataclass(frozen=True, slots=True)
-class _Element:
-    """An element of a buffer, over the program's variables."""
-
-    buffer: str
-    index: Form
-
-
-_ElementOf = Callable[[Access, bool], _Element]
-"""Where an access is; of what is written, in the partial results of threads."""
-
-
-@dataclass(frozen=True)
-class _Wanted:
-    """What statements of one name are to execute. `points`: what tells their instances apart, by
-    coordinate; `values`: of iterators; `elements`: of the accesses of `value`; `operands`: of an
-    intrinsic's call."""
-
-    ranges: Ranges
-    conditions: tuple[Condition, ...]
-    points: Mapping[str, Form]
-    target: _Element
-    op: str
-    value: Expr
-    values: Mapping[str, Form] = field(default_factory=dict[str, Form])
-    elements: Mapping[Access, _Element] = field(default_factory=dict[Access, _Element])
-    operands: tuple[tuple[str, _Element], ...] = ()
-    intrinsic: str = ""
-    threads: tuple[tuple[str, int], ...] = ()
-
-    @property
-    def loops(self) -> tuple[str, ...]:
-        """Variables that are coordinates themselves."""
-        return tuple(n for n in self.ranges if n in self.points)
-
-
 @dataclass(frozen=True)
 class _Check:
     """One program against its tree, statement by statement."""
 
-    program: NestProgram
-    placing: Placing
     place: Place = field(default_factory=Place)
 
-    # What is to be
-
-    def expected(self, site: Site) -> Iterator[tuple[str, _Wanted]]:
-        """What the statements of a block are to execute, by what they are called."""
-        block, stage = site.block, self.placing.state.stage[site.block.stage]
-        over, ranges = self.variables(site)
-        found = [*block.predicate]
-        threads = combining(self.placing.state, site)
-        if block.store_predicate is not None and not threads:
-            found.append(block.store_predicate)
-        bound = {n: known_form(e, over, ranges) for n, e in block.bindings}
-        conditions = tuple(c for p in found for c in conditions_of(p, over, ranges))
-        points = {v: variable(v) for v in ranges}
-
-        def element(access: Access, writes: bool) -> _Element:
-            placed = self.placing.partial.get((block.name, access.tensor)) if writes else None
-            placed = placed or self.placing.placed[access.tensor]
-            return self.element(placed, access, bound, over, ranges)
-
-        target = element(stage.target, True)
-        if block.part == "init":
-            value = beginning(stage, self.placing.state.tensor[stage.tensor].dtype)
-            reads = (value,) if isinstance(value, Access) else ()
-            table = {a: element(a, False) for a in reads}
-            yield block.name, _Wanted(ranges, conditions, points, target, "=", value, bound, table)
-            return
-        table = {a: element(a, False) for a in stage.reads} | {RUNNING: target}
-        called = block.tensorized
-        operands = () if called is None else called.operands
-        accesses = {stage.target: target, **table}
-        yield (
-            block.name,
-            _Wanted(
-                ranges, conditions, points, target, stage.op, stage.value, bound, table,
-                tuple((n, accesses[a]) for n, a in operands),
-                called.intrinsic if called is not None else "",
-            ),
-        )  # fmt: skip
-        if (block.name, stage.tensor) in self.placing.partial:
-            yield from self.combined(site, stage, element)
-
-    def variables(self, site: Site) -> tuple[dict[str, Form], Ranges]:
-        """A block's loops as the program's variables, and how far these go."""
-        named = {n: self.placing.variables.get(n, n) for n in site.names}
-        ranges = {named[n]: (0, e) for n, e in site.extents.items()}
-        return {n: variable(v) for n, v in named.items()}, ranges
-
-    def element(
-        self,
-        placed: Placed,
-        access: Access,
-        bound: Mapping[str, Form],
-        over: Mapping[str, Form],
-        ranges: Ranges,
-    ) -> _Element:
-        """Where an access is, by the layout of its buffer."""
-        buffer = self.program.buffer[placed.buffer.name]
-        index = (known_form(i, bound, ranges) for i in access.indices)
-        origins = (known_form(o, over, ranges).scaled(-1) for o in placed.box.origins)
-        distances = [total(i, o) for i, o in zip(index, origins, strict=True)]
-        table = {f"d{n}": form for n, form in enumerate(distances)}
-        along = (known_form(d, table, ranges) for d in placed.dimensions)
-        parts = [a.scaled(s) for a, s in zip(along, buffer.strides, strict=True)]
-        if placed.turn:
-            slot = remainder(over[placed.turn], buffer.slots, ranges)
-            parts.append(slot.scaled(buffer.slot_elements))
-        return _Element(buffer.name, total(*parts))
-
-    def combined(
-        self, site: Site, stage: Stage, element: _ElementOf
-    ) -> Iterator[tuple[str, _Wanted]]:
-        """Partial results of threads: how each begins, and where they meet, element by element."""
-        threads = combining(self.placing.state, site)
-        over, ranges = self.variables(site)
-        depth = site.loops.index(threads[0]) + 1
-        spatial = {n for n, _ in stage.spatial}
-        used = {n for i, e in site.block.bindings if i in spatial for n in names(e)}
-        around = {x.name for x in site.loops[:depth]}
-        around |= {n for n in site.names if n in self.placing.variables}
-        known = (around | used) & {*site.names}
-        mine = [n for n in site.names if n in known]
-        taken = {next(iter(over[n].names)): n for n in mine}
-        own = {v: ranges[v] for v in taken}
-        apart = {x.name for x in threads}
-        guards = [p for p in site.block.predicate if {*names(p)} <= known - apart]
-        conditions = tuple(c for p in guards for c in conditions_of(p, over, ranges))
-        part, whole = element(stage.target, True), element(stage.target, False)
-        points = {v: variable(v) for v, n in taken.items() if n in around}
-        dtype = self.placing.state.tensor[stage.tensor].dtype
-        zero, name = neutral(stage.op, dtype), site.block.name
-        each = _Wanted(own, conditions, {**points, "#0": part.index}, part, "=", zero)
-        yield begins(name), each
-        both = {**points, "#0": part.index, "#1": whole.index}
-        table = {stage.target: whole}
-        if site.block.part != "whole":
-            first = tuple(Comparison(over[x.name], "==") for x in threads)
-            yield (
-                goes_on(name),
-                _Wanted(own, (*conditions, *first), both, part, "=", stage.target, {}, table),
-            )
-        extents = tuple((next(iter(over[x.name].names)), x.extent) for x in threads)
-        meet = _Wanted(
-            own, conditions, both, whole, stage.op, stage.target, {}, {stage.target: part},
-            threads=extents,
-        )  # fmt: skip
-        yield _combined(name), meet
-        stored = site.block.store_predicate
-        more = () if stored is None else conditions_of(stored, over, ranges)
-        yield _stored(name), replace(meet, conditions=(*conditions, *more))
-
-    # What is
-
-    def __call__(self, name: str, wanted: _Wanted, runs: Sequence[_Run]) -> None:
+    def __call__(self, name: str, wanted: Wanted, runs: Sequence[_Run]) -> None:
         for run in runs:
-            self.same(name, wanted, run)
+            check_statement(name, wanted, run.node, run.ranges)
         if len(runs) == 1 and {*wanted.points} == {*wanted.ranges}:
             inside, left = settled(wanted.ranges, wanted.conditions)
             ranges, others = settled(runs[0].ranges, runs[0].conditions)
@@ -330,10 +156,11 @@ class _Check:
         where = ", ".join(f"{n} = {odd.point[n]}" for n in wanted.loops if n in odd.point)
         found, allowed = f"{name} at {where or 'its only iteration'}", "each of its instances once"
         if odd.meant is not None:
-            found, allowed = f"{_times(odd.done)}: {found}", _times(odd.meant)
+            found, allowed = f"{times(odd.done)}: {found}", times(odd.meant)
         raise refuted(f"{name} executes other instances than its tree intends", found, allowed)
 
-    def points(self, wanted: _Wanted, run: _Run) -> dict[str, Form]:
+    @staticmethod
+    def points(wanted: Wanted, run: _Run) -> dict[str, Form]:
         """What tells the instances of a statement apart, as it has them."""
         node, ranges = run.node, {**run.ranges, **wanted.ranges}
         found = {c: form for c, form in wanted.points.items() if c in wanted.ranges}
@@ -349,97 +176,3 @@ class _Check:
             case _:
                 pass
         return found
-
-    def same(self, name: str, wanted: _Wanted, run: _Run) -> None:
-        """The statement is what its block computes, on the elements that it touches."""
-        compared = _Compared(name, wanted, {**run.ranges, **wanted.ranges})
-        match run.node:
-            case Assign():
-                compared.assign(run.node)
-                compared.alike("a statement", "", wanted.intrinsic)
-            case IntrinsicCall(_, intrinsic, operands, _, meaning, _):
-                compared.assign(meaning)
-                compared.alike("an intrinsic", intrinsic, wanted.intrinsic)
-                named = tuple(n for n, _ in wanted.operands)
-                compared.alike("operands", tuple(o.name for o in operands), named)
-                for operand, (_, element) in zip(operands, wanted.operands, strict=True):
-                    compared.operand(operand, element)
-            case CombineAcrossThreads(_, coordinates, _, partial, _, op, target):
-                compared.alike("threads", coordinates, wanted.threads)
-                compared.alike("an operation", op, wanted.op)
-                part = wanted.elements[wanted.value] if isinstance(wanted.value, Access) else None
-                compared.alike("partial results", partial.tensor, part and part.buffer)
-                compared.alike("a result", target.tensor, wanted.target.buffer)
-
-
-@dataclass(frozen=True, slots=True)
-class _Compared:
-    """A statement against what it is to be. `ranges`: of all variables around it."""
-
-    name: str
-    wanted: _Wanted
-    ranges: Ranges
-
-    def alike(self, what: str, found: object, allowed: object) -> None:
-        if found != allowed:
-            raise refuted(f"{what} of {self.name} that is another", str(found), str(allowed))
-
-    def assign(self, node: Assign) -> None:
-        self.alike("an operation", node.op, self.wanted.op)
-        if "#0" not in self.wanted.points:
-            self.element(node.target, self.wanted.target)
-            self.value(self.wanted.value, node.value)
-            return
-        self.alike("partial results", node.target.tensor, self.wanted.target.buffer)
-        match self.wanted.value, node.value:
-            case Access() as meant, Access(buffer):
-                self.alike("a result", buffer, self.wanted.elements[meant].buffer)
-            case meant, value:
-                self.alike("a value", value, meant)
-
-    def element(self, found: Access, meant: _Element) -> None:
-        self.alike("a buffer", found.tensor, meant.buffer)
-        self.index(known_form(found.indices[0], {}, self.ranges), meant, str(found))
-
-    def operand(self, found: OperandOf, meant: _Element) -> None:
-        first = known_form(found.access.indices[0], {}, self.ranges)
-        steps = (variable(n).scaled(step) for n, step in found.steps)
-        self.alike("a buffer", found.access.tensor, meant.buffer)
-        self.index(total(first, *steps), meant, f"{found.access}, steps {dict(found.steps)}")
-
-    def index(self, found: Form, meant: _Element, shown: str) -> None:
-        if found != meant.index:
-            what = f"an element of {self.name} that is another"
-            raise refuted(what, shown, f"{meant.buffer}[{meant.index}]")
-
-    def value(self, meant: Expr, found: Expr) -> None:
-        """Both are the same expression, over elements and iterators."""
-        match meant, found:
-            case Access(), Access():
-                self.element(found, self.wanted.elements[meant])
-            case Name(name), _ if name in self.wanted.values:
-                form = known_form(found, {}, self.ranges)
-                if form != self.wanted.values[name]:
-                    self.alike("an iterator", found, self.wanted.values[name])
-            case (Binary(), Binary()) | (Unary(), Unary()) | (Cast(), Cast()) | (Call(), Call()):
-                self.alike("an operation", _head(found), _head(meant))
-                for one, other in zip(children(meant), children(found), strict=True):
-                    self.value(one, other)
-            case _:
-                self.alike("a value", found, meant)
-
-
-def _head(expr: Expr) -> str:
-    match expr:
-        case Binary(op) | Unary(op):
-            return op
-        case Cast(dtype):
-            return f"to {dtype}"
-        case Call(function, arguments):
-            return f"{function} of {len(arguments)}"
-        case _:
-            return ""
-
-
-def _times(count: int | None) -> str:
-    return "once" if count == 1 else f"{count} times" if count else "never"

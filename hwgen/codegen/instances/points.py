@@ -99,3 +99,8 @@ def _counted(pieces: Iterable[Piece]) -> Counter[tuple[tuple[str, int], ...]]:
                     point[coordinate] = point.get(coordinate, 0) + at * step
             found[tuple(sorted((c, n) for c, n in point.items()))] += 1
     return found
+
+
+def times(count: int | None) -> str:
+    """How often, in words."""
+    return "once" if count == 1 else f"{count} times" if count else "never"

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from hwgen.codegen.instances.boxes import Comparison, Condition, boxes, conditions_of
 from hwgen.codegen.instances.forms import Form, Ranges, known_form, number, replaced, total
 from hwgen.codegen.instances.intention import Intention, entry, intention
-from hwgen.codegen.instances.points import Limits, Piece, Walk, value, witness
+from hwgen.codegen.instances.points import Limits, Piece, Walk, times, value, witness
 from hwgen.codegen.instances.refuted import refuted, unproved
 from hwgen.codegen.instances.sums import Place
 from hwgen.codegen.instances.trees import check_trees
@@ -116,7 +116,7 @@ class _Check:
         odd = witness(meant, done, (*outer, *block.lanes), self.place)
         found, allowed = block.shown(odd.point), "each of its instances once"
         if odd.meant is not None:
-            found, allowed = f"{_times(odd.done)}: {found}", _times(odd.meant)
+            found, allowed = f"{times(odd.done)}: {found}", times(odd.meant)
         message = f"{block.name} executes other instances than its tree intends"
         raise refuted(message, found, allowed)
 
@@ -216,7 +216,3 @@ def _lane_loops(block: Intention, run: _Run, limits: Limits) -> Iterator[Walk]:
     for loop, count in found.items():
         low, high = limits.get(loop, (0, count))
         yield Walk(low, min(high, count), {loop: 1})
-
-
-def _times(count: int | None) -> str:
-    return "once" if count == 1 else f"{count} times" if count else "never"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hwgen import nest_pipeline
-from hwgen.codegen.processor.lower import lower_nest
+from hwgen.codegen.processor.lower import Placing, lowered_nest
 from hwgen.codegen.processor.program import NestProgram
 from hwgen.codegen.processor.races import check
 from hwgen.errors import HwgenError
@@ -21,7 +21,7 @@ from hwgen.spec.load import load_hardware, load_workload, parse_workload
 from hwgen.spec.processor import Processor
 from hwgen.spec.workload import Workload
 from hwgen.verify.examine_nest import examine_nest
-from hwgen.verify.mutations_nest import IN_PLACE, nest_mutations
+from hwgen.verify.mutations_nest import IN_PLACE, executed_mutations, nest_mutations
 from tests.unit.codegen_processor import samples
 from tests.unit.codegen_processor.test_threads import tiled
 
@@ -88,15 +88,31 @@ def test_every_compilation_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     hardware, _ = _chip("cpu_generic")
     workload = _copy()
 
-    def wrong(*arguments: object) -> NestProgram:
-        made = lower_nest(*arguments)  # pyright: ignore[reportArgumentType]
-        return next(p for name, p in nest_mutations(made) if name == BESIDE)
+    def wrong(*arguments: object) -> tuple[NestProgram, Placing]:
+        made, placing = lowered_nest(*arguments)  # pyright: ignore[reportArgumentType]
+        return next(p for name, p in nest_mutations(made) if name == BESIDE), placing
 
-    monkeypatch.setattr(nest_pipeline, "lower_nest", wrong)
+    monkeypatch.setattr(nest_pipeline, "lowered_nest", wrong)
     with pytest.raises(HwgenError) as raised:
         compile_nest(workload, hardware)
     assert raised.value.code == "H757"
     assert "b[12] is outside of 12" in raised.value.diagnostic.found
+
+
+def test_every_compilation_is_held_against_its_tree(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One iteration less leaves every access in its buffer."""
+    hardware, _ = _chip("cpu_generic")
+
+    def wrong(*arguments: object) -> tuple[NestProgram, Placing]:
+        made, placing = lowered_nest(*arguments)  # pyright: ignore[reportArgumentType]
+        named = executed_mutations(made)
+        return next(p for name, p in named if name == "one iteration fewer"), placing
+
+    monkeypatch.setattr(nest_pipeline, "lowered_nest", wrong)
+    with pytest.raises(HwgenError) as raised:
+        compile_nest(_copy(), hardware)
+    assert raised.value.code == "H747"
+    assert raised.value.diagnostic.found.startswith("never: b at")
 
 
 def test_verification_checks_the_program() -> None:
