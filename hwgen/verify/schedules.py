@@ -203,7 +203,7 @@ def lowered(schedule: Schedule, seed: int) -> Kernel:
     try:
         check_nest_instances(program, placing)
     except HwgenError as error:
-        raise FindingError("instances", str(error)) from error
+        raise FindingError("wrong", str(error)) from error
     floats = any(is_float(t.dtype) for t in workload.tensors)
     inputs = draw_inputs(workload, seed, "small" if floats or seed % 2 else "random")
     return Kernel(workload, program, source, inputs, run_reference(workload, inputs))
