@@ -254,9 +254,8 @@ def _matched(
 
 def _held(schedule: Schedule) -> dict[str, str]:
     """The memory of each tensor that a schedule has on the chip."""
-    memory = schedule.hardware.memory
-    places = {s.tensor: s.memory for s in schedule.state.storages if s.memory in memory}
-    return {t: m for t, m in places.items() if memory[m].kind != "offchip"}
+    onchip = {m.name for m in schedule.hardware.of_kind("scratchpad")}
+    return {s.tensor: s.memory for s in schedule.state.storages if s.memory in onchip}
 
 
 def _workload(state: LoopTree, stage: Stage, workload: Workload) -> Workload:

@@ -9,6 +9,7 @@ from math import prod
 
 from hwgen.codegen.layout import BufferLayout
 from hwgen.codegen.lower.literals import with_literals
+from hwgen.codegen.lower.program import Lowered
 from hwgen.codegen.program import Program
 from hwgen.compiled import Compiled
 from hwgen.errors import HwgenError
@@ -124,6 +125,10 @@ class Compilation(Compiled):
     @property
     def program(self) -> Program:
         return self._with_literals
+
+    @property
+    def lowering(self) -> Lowered:
+        return self.kernel.made.lowered
 
     @cached_property
     def _with_literals(self) -> Program:

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from hwgen.codegen.emit_c import emit
+from hwgen.codegen.lower.program import Lowered
 from hwgen.codegen.program import Program
 from hwgen.codegen.source import CSource
 from hwgen.model.bound import Bound
@@ -32,6 +33,11 @@ class Compiled(Brief, ABC):
     @abstractmethod
     def program(self) -> Program:
         """All that was decided."""
+
+    @property
+    @abstractmethod
+    def lowering(self) -> Lowered:
+        """The trees that the program was lowered from, and what was decided on the way."""
 
     @cached_property
     @abstractmethod

@@ -24,7 +24,7 @@ from hwgen.spec.find import nearest
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.shown import Brief
 from hwgen.spec.workload import Workload
-from hwgen.verify.check_program import check_program
+from hwgen.verify.check_instances import check_compiled
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import Examination, examine
 from hwgen.verify.room import check_room
@@ -62,7 +62,7 @@ def build(
     Raises:
         HwgenError: H050 another argument than these; what `load_hardware` and `load_workload`
             raise; what `compile_workload`, `complete_script` and `compile_nest` raise; H731 to
-            H746 a program that does not fit its chip, a defect of hwgen.
+            H747 a program that does not fit its chip or its schedule, a defect of hwgen.
     """
     if engine not in get_args(Engine):
         allowed = ", ".join(get_args(Engine))
@@ -95,7 +95,7 @@ def _compile_units(
         made = compile_workload(workload, hardware, options)
     else:
         made = compile_scripted(workload, hardware, script or "", file, options, auto=auto)
-    check_program(made.program, hardware, workload)
+    check_compiled(made)
     return made
 
 

@@ -13,8 +13,10 @@ from functools import cached_property
 
 from hwgen.autoschedule import DEFAULTS, Options, SearchReport, autoschedule
 from hwgen.codegen.c_names import kernel_name
+from hwgen.codegen.instances.nests import check_nest_instances
+from hwgen.codegen.lower.program import Lowered
 from hwgen.codegen.nodes import Code
-from hwgen.codegen.processor.lower import lower_nest
+from hwgen.codegen.processor.lower import lower_nest, lowered_nest
 from hwgen.codegen.processor.races import check
 from hwgen.codegen.program import Program
 from hwgen.compiled import Compiled
@@ -44,10 +46,14 @@ class NestCompilation(Compiled):
     schedule: Schedule
     report: SearchReport | None
     cost: NestCost
-    lowered: Program
+    lowered: Lowered
 
     @property
     def program(self) -> Program:
+        return self.lowered.program
+
+    @property
+    def lowering(self) -> Lowered:
         return self.lowered
 
     @cached_property
@@ -119,8 +125,8 @@ def compile_nest(
 
     Raises:
         HwgenError: H410 a workload that cannot be scheduled; H418 and what the primitives raise for
-            a script; H51x storage that does not fit; H62x a nest that cannot be lowered; H757 a
-            program that is wrong.
+            a script; H51x storage that does not fit; H62x a nest that cannot be lowered; H747,
+            H757 a program that is wrong.
     """
     machine = _processor(hardware)
     schedule = Schedule(workload, hardware)
@@ -132,7 +138,7 @@ def compile_nest(
     report = autoschedule(schedule, options) if auto else None
     while True:
         try:
-            code = lower_nest(schedule.resolved, schedule.homes, hardware)
+            code, placing = lowered_nest(schedule.resolved, schedule.homes, hardware)
             break
         except HwgenError as error:
             if not error.code.startswith(CANNOT_BE_LOWERED):
@@ -146,6 +152,7 @@ def compile_nest(
             undone = "edits at the end were taken back: their kernel cannot be lowered"
             report = replace(report, notes=(undone,))
     check(code, hardware)
+    check_nest_instances(code, placing)
     cost = estimate_nest(schedule.resolved, hardware, bound)
     code = replace(code, cycles=cost.cycles, bound=bound, memory_bytes=cost.memory_bytes)
     program = Program(
@@ -156,7 +163,8 @@ def compile_nest(
         outputs=code.outputs,
         body=(code,),
     )
-    return NestCompilation(workload, hardware, initial, schedule, report, cost, program)
+    lowered = Lowered((), program, (placing,))
+    return NestCompilation(workload, hardware, initial, schedule, report, cost, lowered)
 
 
 def _processor(hardware: HardwareSpec) -> Processor:

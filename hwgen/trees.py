@@ -38,6 +38,10 @@ class TreeCompilation(Compiled):
     def program(self) -> Program:
         return self._with_literals
 
+    @property
+    def lowering(self) -> Lowered:
+        return self.lowered
+
     @cached_property
     def _with_literals(self) -> Program:
         return with_literals(self.lowered.program, self.hardware)

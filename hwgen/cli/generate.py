@@ -187,14 +187,14 @@ def _check(made: Compiled, workload: Path) -> None:
     checked that of a processor alone.
 
     Raises:
-        HwgenError: H731 to H744, as `check_program`, with the workload's file.
+        HwgenError: H731 to H747, as `check_compiled`, with the workload's file.
     """
     if not made.hardware.units:
         return
-    from hwgen.verify.check_program import check_program
+    from hwgen.verify.check_instances import check_compiled
 
     try:
-        check_program(made.program, made.hardware, made.workload)
+        check_compiled(made)
     except HwgenError as error:
         raise error.at(Location(str(workload))) from error
 

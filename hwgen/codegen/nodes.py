@@ -8,7 +8,7 @@ code of a processor every `Access` names an array and has one index, the flat el
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from hwgen.codegen.storages import Array
@@ -58,6 +58,15 @@ class CallOperand:
 
 
 @dataclass(frozen=True, slots=True)
+class Intended:
+    """Which instances a call says that it executes: those of a block of the tree in which loops
+    have these values; of loops that it takes itself, all. Nothing believes it."""
+
+    block: str
+    loops: tuple[tuple[str, Expr], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Call:
     """One call site. `extents`: one per hardware loop of the intrinsic, outermost first.
 
@@ -66,6 +75,7 @@ class Call:
     `registers`: by configuration that the call depends on, the register that it reads.
     `fresh`: inside C loops around a call, where its stationary operand is a new one.
     `lanes`: extents of the intrinsic's iterators, in its order; () where all lanes take part.
+    `intended`: what it is there for.
     """
 
     site: int
@@ -80,6 +90,7 @@ class Call:
     registers: tuple[tuple[str, int], ...] = ()
     fresh: Expr | None = None
     lanes: tuple[int, ...] = ()
+    intended: Intended | None = field(default=None, compare=False)
 
 
 # What stands between calls
@@ -188,12 +199,14 @@ class OfCode:
 
 @dataclass(frozen=True, slots=True)
 class Assign(OfCode):
-    """`target op value`; the value is first converted to the target's data type."""
+    """`target op value`; the value is first converted to the target's data type. `block`: of the
+    tree, whose instances it executes; nothing believes it."""
 
     stage: str
     target: Access
     op: UpdateOp
     value: Expr
+    block: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,13 +37,17 @@ def bind(nodes: tuple[Node, ...], values: Mapping[str, Expr]) -> tuple[Node, ...
 
 
 def bind_call(call: Call, values: Mapping[str, Expr]) -> Call:
-    """A call with variables replaced in its addresses and variant."""
+    """A call with variables replaced in its addresses and variant, and in what it is there for."""
     operands = tuple(
         CallOperand(o.name, o.buffer, simplify(substitute(o.address, values)), o.strides)
         for o in call.operands
     )
     variant = None if call.variant is None else simplify(substitute(call.variant, values))
-    return replace(call, operands=operands, variant=variant)
+    intended = call.intended
+    if intended is not None:
+        loops = tuple((n, substitute(e, values)) for n, e in intended.loops)
+        intended = replace(intended, loops=loops)
+    return replace(call, operands=operands, variant=variant, intended=intended)
 
 
 def simplify(expr: Expr) -> Expr:

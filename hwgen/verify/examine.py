@@ -132,11 +132,11 @@ def examine(
     from hwgen.model.native import compile_native, runs_here
     from hwgen.model.reference import run_reference
     from hwgen.model.sync_check import check_synchronisation
-    from hwgen.verify.check_program import check_program
+    from hwgen.verify.check_instances import check_compiled
 
     c = compilation
     check_room(c.workload, c.program)
-    check_program(c.program, c.hardware, c.workload)
+    check_compiled(c)
     for code in c.program.codes:
         check(code, c.hardware, CHECKED_STEPS)
     check_synchronisation(c.program, c.hardware)

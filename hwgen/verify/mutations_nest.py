@@ -1,22 +1,29 @@
-"""Deliberate defects of programs of a processor, which `codegen/processor/races.py` must find."""
+"""Deliberate defects of programs of a processor, which `codegen/processor/races.py` must find, and
+those of what is executed, which `codegen/instances/` must."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from hwgen.codegen.nodes import (
     Assign,
     Code,
+    CombineAcrossThreads,
     If,
+    IntrinsicCall,
+    Keep,
     Loop,
     Node,
     ThreadBarrier,
+    nodes,
     with_inner,
 )
-from hwgen.spec.expression import Const, add
+from hwgen.spec.expression import Access, Binary, Const, add, replace_access, walk
 
 IN_PLACE = "in another's place:"
+
+Statement = Assign | CombineAcrossThreads | IntrinsicCall
 
 Change = Callable[[Node], tuple[Node, ...] | None]
 """What stands in a node's place; None where the defect is not possible there."""
@@ -25,7 +32,17 @@ Change = Callable[[Node], tuple[Node, ...] | None]
 def nest_mutations(program: Code) -> Iterator[tuple[str, Code]]:
     """Every program that differs by one defect, and its name. Not every one is wrong: a guard may
     be implied, and an overlong loop too."""
-    for name, change in _CHANGES.items():
+    yield from _each(program, _CHANGES)
+    yield from _moved(program)
+
+
+def executed_mutations(program: Code) -> Iterator[tuple[str, Code]]:
+    """The same, of what is executed; each of them is wrong."""
+    yield from _each(program, _EXECUTED)
+
+
+def _each(program: Code, changes: Mapping[str, Change]) -> Iterator[tuple[str, Code]]:
+    for name, change in changes.items():
         number = 0
         while True:
             left = [number]
@@ -34,8 +51,6 @@ def nest_mutations(program: Code) -> Iterator[tuple[str, Code]]:
                 break
             yield name, replace(program, body=body)
             number += 1
-
-    yield from _moved(program)
 
 
 def _moved(program: Code) -> Iterator[tuple[str, Code]]:
@@ -81,6 +96,81 @@ def _beside(node: Node) -> tuple[Node, ...] | None:
     (index,) = node.target.indices
     return (replace(node, target=replace(node.target, indices=(add(index, Const(1)),))),)
 
+
+def _left_out(node: Node) -> tuple[Node, ...] | None:
+    return () if isinstance(node, Statement) else None
+
+
+def _twice(node: Node) -> tuple[Node, ...] | None:
+    return (node, node) if isinstance(node, Statement) else None
+
+
+def _executes(node: Node) -> bool:
+    return any(isinstance(n, Statement) for n in nodes((node,)))
+
+
+def _one_less(node: Node) -> tuple[Node, ...] | None:
+    if not isinstance(node, Loop) or not _executes(node):
+        return None
+    return (replace(node, upper=add(node.upper, Const(-1))),)
+
+
+def _overlong(node: Node) -> tuple[Node, ...] | None:
+    return _one_more(node) if _executes(node) else None
+
+
+def _unguarded(node: Node) -> tuple[Node, ...] | None:
+    return _no_guard(node) if _executes(node) else None
+
+
+def _read_beside(node: Node) -> tuple[Node, ...] | None:
+    """The first element that a statement reads is the one behind it."""
+    if not isinstance(node, Assign):
+        return None
+    read = next((n for n in walk(node.value) if isinstance(n, Access)), None)
+    if read is None:
+        return None
+    beside = replace(read, indices=(add(read.indices[0], Const(1)),))
+    return (replace(node, value=replace_access(node.value, read, beside)),)
+
+
+def _operands_swapped(node: Node) -> tuple[Node, ...] | None:
+    match node:
+        case Assign(_, _, _, Binary(_, left, right)) if left != right:
+            return (replace(node, value=replace(node.value, left=right, right=left)),)
+        case _:
+            return None
+
+
+def _another_step(node: Node) -> tuple[Node, ...] | None:
+    """A step of an intrinsic's first operand is one more."""
+    if not isinstance(node, IntrinsicCall):
+        return None
+    first = node.operands[0]
+    (loop, step), *others = first.steps
+    wrong = replace(first, steps=((loop, step + 1), *others))
+    return (replace(node, operands=(wrong, *node.operands[1:])),)
+
+
+def _kept_beside(node: Node) -> tuple[Node, ...] | None:
+    if not isinstance(node, Keep):
+        return None
+    (index,) = node.target.indices
+    return (replace(node, target=replace(node.target, indices=(add(index, Const(1)),))),)
+
+
+_EXECUTED: dict[str, Change] = {
+    "statement left out": _left_out,
+    "statement made twice": _twice,
+    "one iteration fewer": _one_less,
+    "one more iteration": _overlong,
+    "dropped guard": _unguarded,
+    "written beside": _beside,
+    "read beside": _read_beside,
+    "operands swapped": _operands_swapped,
+    "step of an operand one more": _another_step,
+    "kept beside": _kept_beside,
+}
 
 _CHANGES: dict[str, Change] = {
     "dropped barrier": _no_barrier,

@@ -186,19 +186,24 @@ def lowered(schedule: Schedule, seed: int) -> Kernel:
 
     Raises:
         HwgenError: where it cannot be lowered or emitted.
-        FindingError: where that crashes.
+        FindingError: where that crashes, or makes another program than the schedule intends.
     """
+    from hwgen.codegen.instances.nests import check_nest_instances
     from hwgen.codegen.processor.emit import emit_nest
-    from hwgen.codegen.processor.lower import lower_nest
+    from hwgen.codegen.processor.lower import lowered_nest
 
     workload, hardware = schedule.workload, schedule.hardware
     try:
-        program = lower_nest(schedule.resolved, schedule.homes, hardware)
+        program, placing = lowered_nest(schedule.resolved, schedule.homes, hardware)
         source = emit_nest(program, hardware, workload)
     except HwgenError:
         raise
     except Exception as error:
         raise FindingError("lowering", crash_text(error)) from error
+    try:
+        check_nest_instances(program, placing)
+    except HwgenError as error:
+        raise FindingError("wrong", str(error)) from error
     floats = any(is_float(t.dtype) for t in workload.tensors)
     inputs = draw_inputs(workload, seed, "small" if floats or seed % 2 else "random")
     return Kernel(workload, program, source, inputs, run_reference(workload, inputs))

@@ -17,9 +17,11 @@ from hwgen.errors import HwgenError
 from hwgen.model.functional import run as run_program
 from hwgen.model.redundancy import check_minimal
 from hwgen.model.sync_check import check_synchronisation
+from hwgen.verify.check_instances import check_instances
 from hwgen.verify.check_program import check_program
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.mutations import mutations
+from hwgen.verify.mutations_instances import instance_mutations
 from scripts.error_pages import PAGES, Meaning, families, pages
 from tests.commands import ROOT, run
 from tests.conftest import Golden
@@ -65,7 +67,8 @@ def test_commands(
 def test_a_planted_defect(meaning: Meaning, golden: Golden) -> None:
     assert meaning.planted is not None
     kernel = _right(meaning.planted.chip)
-    (mutation,) = (m for m in mutations(kernel.hardware) if m.name == meaning.planted.defect)
+    known = (*mutations(kernel.hardware), *instance_mutations())
+    (mutation,) = (m for m in known if m.name == meaning.planted.defect)
     program = mutation.mutate(kernel.program, meaning.planted.seed)
     assert program is not None
     found = [e for e in _refusals(program, kernel) if e.code == meaning.code]
@@ -84,6 +87,7 @@ def _refusals(program: Program, kernel: Compilation) -> Iterator[HwgenError]:
     shapes = {t.name: t.shape for t in workload.outputs}
     for check in (
         lambda: check_program(program, hardware, workload),
+        lambda: check_instances(program, kernel.lowering),
         lambda: run_program(program, hardware, draw_inputs(workload, 0), shapes=shapes),
         lambda: check_synchronisation(program, hardware),
         lambda: check_minimal(program, hardware),

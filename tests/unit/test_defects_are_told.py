@@ -32,7 +32,7 @@ def test_of_a_processors_lowering(monkeypatch: pytest.MonkeyPatch) -> None:
         calls.append(len(arguments))
         return _fail()
 
-    monkeypatch.setattr(nest_pipeline, "lower_nest", lower)
+    monkeypatch.setattr(nest_pipeline, "lowered_nest", lower)
     hardware = load_hardware(ROOT / "hw_specs/cpu_generic.yaml")
     with pytest.raises(HwgenError) as raised:
         compile_nest(load_workload(ROOT / "workloads/relu.yaml"), hardware)

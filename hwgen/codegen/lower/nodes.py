@@ -55,6 +55,7 @@ def call_of(site: CallSite, kernels: list[MicroKernelDef]) -> Call:
         variant,
         site.operation.statement,
         lanes=site.lanes,
+        intended=site.intended,
     )
 
 

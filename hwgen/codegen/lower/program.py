@@ -31,7 +31,7 @@ from hwgen.codegen.lower.stream import Stream
 from hwgen.codegen.lower.workers import check_workers, parallel_loops
 from hwgen.codegen.nodes import Code, If, Loop, Node, SyncNode
 from hwgen.codegen.placement import Slot
-from hwgen.codegen.processor.lower import lower_nest
+from hwgen.codegen.processor.lower import Placing, lowered_nest
 from hwgen.codegen.program import MicroKernelDef, Program
 from hwgen.codegen.reach import check_reach
 from hwgen.codegen.synchronisation import SyncSite, synchronise
@@ -47,9 +47,10 @@ from hwgen.spec.workload import Workload
 
 @dataclass(frozen=True)
 class Part:
-    """What was decided of nests that units run. `whole`: by block, the loops of which it does whole
-    blocks of lanes past the end."""
+    """What was decided of nests that units run. `tree`: the schedule's own; `whole`: by block,
+    the loops of which it does whole blocks of lanes past the end."""
 
+    tree: LoopTree
     covered: Covered
     places: Places
     whole: Mapping[str, Collection[str]]
@@ -57,10 +58,11 @@ class Part:
 
 @dataclass(frozen=True)
 class Lowered:
-    """A program, and what was decided on the way to it."""
+    """A program, and what was decided on the way to it. `codes`: of what a processor runs."""
 
     parts: tuple[Part, ...]
     program: Program
+    codes: tuple[Placing, ...] = ()
 
     @property
     def places(self) -> Places:
@@ -84,34 +86,38 @@ def lower_tree(
             chip cannot order, address or hold the calls; as `lower_nest` for a processor's nests.
     """
     parts: list[Part] = []
+    codes: list[Placing] = []
     made: list[Program | Code] = []
     found = regions(workload, in_order(state, workload), homes, hardware)
     beside = any(not r.coded for r in found)
     for region in found:
         if region.coded:
-            made.append(_code(region, hardware, beside))
+            code, placing = _code(region, hardware, beside)
+            codes.append(placing)
+            made.append(code)
             continue
         part, program = _units(region, hardware)
         parts.append(part)
         made.append(configured(program, hardware))
-    return Lowered(tuple(parts), joined(workload, hardware, made))
+    return Lowered(tuple(parts), joined(workload, hardware, made), tuple(codes))
 
 
-def _code(region: Region, hardware: HardwareSpec, beside: bool) -> Code:
+def _code(region: Region, hardware: HardwareSpec, beside: bool) -> tuple[Code, Placing]:
     """What the processor runs; `beside`: units run other parts, and wait for it."""
-    code = lower_nest(region.state, region.homes, hardware)
+    code, placing = lowered_nest(region.state, region.homes, hardware)
     bound = nest_bound(region.state, hardware.machine)
     cost = estimate_nest(region.state, hardware, bound)
     handover = hardware.machine.handover_cycles if beside else 0
     cycles = cost.cycles + handover
-    return replace(code, cycles=cycles, bound=bound, memory_bytes=cost.memory_bytes)
+    return replace(code, cycles=cycles, bound=bound, memory_bytes=cost.memory_bytes), placing
 
 
 def _units(region: Region, hardware: HardwareSpec) -> tuple[Part, Program]:
     """What units run."""
     workload = region.workload
     views = views_of(workload)
-    cover = spread(covered(without_idle(region.state), region.homes, hardware, views))
+    tree = without_idle(region.state)
+    cover = spread(covered(tree, region.homes, hardware, views))
     cover = begun(cover, hardware)
     lanes = lanes_of(cover)
     where = in_best_order(cover, places(cover, hardware, lanes), lanes.whole)
@@ -149,7 +155,7 @@ def _units(region: Region, hardware: HardwareSpec) -> tuple[Part, Program]:
         kernels=tuple(kernels),
         body=nodes,
     )
-    return Part(cover, where, lanes.whole), program
+    return Part(tree, cover, where, lanes.whole), program
 
 
 def _by_site(syncs: Iterable[SyncSite]) -> dict[tuple[int, bool], list[SyncSite]]:

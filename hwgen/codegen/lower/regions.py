@@ -54,8 +54,9 @@ def regions(
 
 def _off_chip(region: Region, hardware: HardwareSpec) -> Region:
     """The same, the processor's own memories standing for what the host has."""
+    workspaces = {m.name for m in hardware.of_kind("workspace")}
     storages = tuple(
-        s if s.memory in hardware.memory else replace(s, memory="") for s in region.state.storages
+        s if s.memory not in workspaces else replace(s, memory="") for s in region.state.storages
     )
     return replace(region, state=replace(region.state, storages=storages))
 

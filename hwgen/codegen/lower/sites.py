@@ -11,15 +11,16 @@ from hwgen.codegen.lower.blocks import BlockCall, Covered
 from hwgen.codegen.lower.nests import Leaf, Nest, Piece
 from hwgen.codegen.lower.places import Place, Places
 from hwgen.codegen.lower.ranges import Ranges, bounded
-from hwgen.codegen.nodes import SERIAL
+from hwgen.codegen.nodes import SERIAL, Intended
 from hwgen.codegen.storages import Buffer
 from hwgen.codegen.touches import Address, Touch, modulo
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.affine import Affine, affine, combine
 from hwgen.polyhedral.operations import Operation
 from hwgen.polyhedral.tree.build import unique
+from hwgen.polyhedral.tree.loop_tree import Block
 from hwgen.polyhedral.tree.terms import apply, simplify
-from hwgen.spec.expression import Access, Const, Expr, add, names, substitute
+from hwgen.spec.expression import Access, Const, Expr, Name, add, names, substitute
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class Around:
 @dataclass(frozen=True, slots=True)
 class CallSite:
     """Calls that differ in the loops around them alone. `repeats`: the variables of the loops that
-    are left of those it absorbs; `guards`: where it runs at all."""
+    are left of those it absorbs; `guards`: where it runs at all; `intended`: as in the program."""
 
     index: int
     operation: Operation
@@ -46,6 +47,7 @@ class CallSite:
     repeats: tuple[str, ...]
     guards: tuple[Expr, ...] = ()
     lanes: tuple[int, ...] = ()
+    intended: Intended | None = None
 
     @property
     def unit(self) -> str:
@@ -158,11 +160,12 @@ class Builder:
         start |= {n: low for n, (low, high) in spans.items() if high == low + 1}
         fixed = [o.fix(start) for o in offsets]
         turns = [turn.fix(start) for turn in turns]
+        intended = _intended(leaf.block, here, inside)
         found: list[Item] = []
         stage = self.covered.state.stage[leaf.block.stage]
         ordered = stage.ordered and leaf.block.part != "init"
         for part in absorb_in_parts(call.intrinsic.narrowed(taking), walks, ordered=ordered):
-            found.append(self._site(leaf, call, fixed, turns, part, here, taking))
+            found.append(self._site(leaf, call, fixed, turns, part, here, taking, intended))
         for loop in reversed(outside):
             found = [Body(loop, tuple(found))]
         yield from found
@@ -284,6 +287,7 @@ class Builder:
         part: Part,
         around: tuple[Around, ...],
         taking: tuple[int, ...],
+        intended: Intended,
     ) -> CallSite:
         block = leaf.block
         absorbed = part.absorbed
@@ -336,8 +340,17 @@ class Builder:
         )  # fmt: skip
         return CallSite(
             next(self.numbers), operation, absorbed, tuple(addresses), tuple(touches), around,
-            tuple(repeats), leaf.guards, taking,
+            tuple(repeats), leaf.guards, taking, intended,
         )  # fmt: skip
+
+
+def _intended(block: Block, around: Sequence[Around], inside: Sequence[Nest]) -> Intended:
+    """A block's own iterations, over the loops around its calls; of those inside, of one alone."""
+    later = dict(block.shifts)
+    values = [(x.name, add(Name(x.name), Const(-later.get(x.name, 0)))) for x in around]
+    alone = [x for x in inside if x.high == x.low + 1]
+    values += [(x.name, Const(x.low - later.get(x.name, 0))) for x in alone]
+    return Intended(block.name, tuple(values))
 
 
 def _spans(loops: Sequence[Around], guards: Sequence[Expr]) -> dict[str, tuple[int, int]]:

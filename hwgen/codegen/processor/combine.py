@@ -24,6 +24,16 @@ from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.memory import Level
 
 
+def begins(block: str) -> str:
+    """What sets the partial results of a block's threads is called so."""
+    return f"{block} in each thread"
+
+
+def goes_on(block: str) -> str:
+    """What puts what was reduced before into the first of them is called so."""
+    return f"{block} in the first thread"
+
+
 class Host(Protocol):
     """What the lowering lends."""
 
@@ -94,11 +104,12 @@ class Gathering:
         dtype = self.partial.buffer.dtype
         part = self._part(target)
         whole = self.host.flat(target)
-        nodes: list[Node] = [Assign(self.stage.tensor, part, "=", neutral(self.stage.op, dtype))]
+        zero = neutral(self.stage.op, dtype)
+        nodes: list[Node] = [Assign(self.stage.tensor, part, "=", zero, begins(self.key[0]))]
         if self.site.block.part != "whole":
             first = [Binary("==", Name(x.name), Const(0)) for x in self.threads]
             condition = conjunction(tuple(self.host.needed(first, loops).values()))
-            again = Assign(self.stage.tensor, part, "=", whole)
+            again = Assign(self.stage.tensor, part, "=", whole, goes_on(self.key[0]))
             nodes.append(again if condition is None else If(condition, (again,)))
         exists = conjunction(tuple(self.host.needed(guards, loops).values()))
         nodes = nodes if exists is None else [If(exists, tuple(nodes))]

@@ -63,7 +63,23 @@ Homes = Mapping[str, tuple[str, ...]]
 Around = tuple[Loop, ...]
 
 
+@dataclass(frozen=True)
+class Placing:
+    """What a program was lowered from, reductions that begin themselves taken apart. `placed`: by
+    tensor; `partial`: by block and tensor, what threads combine; `variables`: of bound loops."""
+
+    state: LoopTree
+    placed: Mapping[str, Placed]
+    partial: Mapping[tuple[str, str], Placed]
+    variables: Mapping[str, str]
+
+
 def lower_nest(state: LoopTree, homes: Homes, hardware: HardwareSpec) -> Code:
+    """The program of a legal state alone, as `lowered_nest`."""
+    return lowered_nest(state, homes, hardware)[0]
+
+
+def lowered_nest(state: LoopTree, homes: Homes, hardware: HardwareSpec) -> tuple[Code, Placing]:
     """The program of a legal state; `homes`: loops around the buffer of each tensor written.
 
     Raises:
@@ -94,6 +110,7 @@ def lower_nest(state: LoopTree, homes: Homes, hardware: HardwareSpec) -> Code:
     body = lowering.program()
     buffers = pools.plan(body, buffers | lowering.extra, hardware)
     placed = {t: replace(p, buffer=buffers[p.buffer.name]) for t, p in placed.items()}
+    placing = Placing(state, placed, lowering.partials, plan.variables)
     if plan.kernels:
         extra = {n: buffers[n] for n in lowering.extra}
         barriers = needed_barriers(state, hardware, placed, extra, plan)
@@ -107,7 +124,7 @@ def lower_nest(state: LoopTree, homes: Homes, hardware: HardwareSpec) -> Code:
         keep(body, in_order(processor)),
     )
     check_nest(program)
-    return program
+    return program, placing
 
 
 def in_order(processor: Processor) -> tuple[str, ...]:
@@ -129,6 +146,7 @@ class Lowering:
     kernel: Kernel | None = None
     seen: dict[str, str] = field(default_factory=dict[str, str])
     partial: dict[tuple[str, str], Placed] = field(default_factory=dict[tuple[str, str], Placed])
+    partials: dict[tuple[str, str], Placed] = field(default_factory=dict[tuple[str, str], Placed])
 
     def program(self) -> tuple[Node, ...]:
         return settled(self.body(self.state.root, "", ()), {})
@@ -304,7 +322,7 @@ class Lowering:
         found = [Gathering(self, site, loop) for site in self.gathering(loop, around)]
         items = [i for g in found for i in g.start()]
         for g in found:
-            self.partial[g.key] = g.partial
+            self.partial[g.key] = self.partials[g.key] = g.partial
         items += self.body(loop.body, loop.name, (*around, loop))
         for g in found:
             del self.partial[g.key]
@@ -332,12 +350,13 @@ class Lowering:
         target, *reads = block_uses(self.state, block, around)
         if block.part == "init":
             dtype = self.state.tensor[stage.tensor].dtype
-            return Assign(stage.tensor, self.flat(target), "=", beginning(stage, dtype))
+            start = beginning(stage, dtype)
+            return Assign(stage.tensor, self.flat(target), "=", start, block.name)
         table = {r: self.flat(u) for r, u in zip(stage.reads, reads, strict=True)}
         table[RUNNING] = self.flat(target)
         binding = {n: self.own(e, around) for n, e in block.bindings}
         value = over_buffers(stage.value, binding, table)
-        return Assign(stage.tensor, self.flat(target), stage.op, value)
+        return Assign(stage.tensor, self.flat(target), stage.op, value, block.name)
 
     def intrinsic(self, loop: Loop, around: Around) -> Guarded:
         """One call for the loops from this one inwards."""

@@ -10,17 +10,17 @@ import pytest
 
 from hwgen import nest_pipeline
 from hwgen.codegen.nodes import Code
-from hwgen.codegen.processor.lower import lower_nest
+from hwgen.codegen.processor.lower import Placing, lowered_nest
 from hwgen.codegen.processor.races import check
 from hwgen.errors import HwgenError
 from hwgen.model.reference import random_inputs
-from hwgen.nest_pipeline import compile_nest
+from hwgen.nest_pipeline import NestCompilation, compile_nest
 from hwgen.polyhedral.tree.cost import BlockCost, NestCost
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload, parse_workload
 from hwgen.spec.workload import Workload
 from hwgen.verify.examine import examine
-from hwgen.verify.mutations_nest import IN_PLACE, nest_mutations
+from hwgen.verify.mutations_nest import IN_PLACE, executed_mutations, nest_mutations
 from tests.unit.codegen_processor import samples
 from tests.unit.codegen_processor.test_threads import tiled
 
@@ -85,15 +85,36 @@ def test_every_compilation_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     hardware = _chip("cpu_generic")
     workload = _copy()
 
-    def wrong(*arguments: object) -> Code:
-        made = lower_nest(*arguments)  # pyright: ignore[reportArgumentType]
-        return next(p for name, p in nest_mutations(made) if name == BESIDE)
+    def wrong(*arguments: object) -> tuple[Code, Placing]:
+        made, placing = lowered_nest(*arguments)  # pyright: ignore[reportArgumentType]
+        return next(p for name, p in nest_mutations(made) if name == BESIDE), placing
 
-    monkeypatch.setattr(nest_pipeline, "lower_nest", wrong)
+    monkeypatch.setattr(nest_pipeline, "lowered_nest", wrong)
     with pytest.raises(HwgenError) as raised:
         compile_nest(workload, hardware)
     assert raised.value.code == "H757"
     assert "b[12] is outside of 12" in raised.value.diagnostic.found
+
+
+def test_every_compilation_is_held_against_its_tree(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One iteration less leaves every access in its buffer."""
+    hardware = _chip("cpu_generic")
+
+    def wrong(*arguments: object) -> tuple[Code, Placing]:
+        made, placing = lowered_nest(*arguments)  # pyright: ignore[reportArgumentType]
+        named = executed_mutations(made)
+        return next(p for name, p in named if name == "one iteration fewer"), placing
+
+    monkeypatch.setattr(nest_pipeline, "lowered_nest", wrong)
+    with pytest.raises(HwgenError) as raised:
+        compile_nest(_copy(), hardware)
+    assert raised.value.code == "H747"
+    assert raised.value.diagnostic.found.startswith("never: b at")
+
+
+def _with_code(c: NestCompilation, code: Code) -> NestCompilation:
+    program = replace(c.program, body=(code,))
+    return replace(c, lowered=replace(c.lowered, program=program))
 
 
 def test_verification_checks_the_program() -> None:
@@ -104,7 +125,7 @@ def test_verification_checks_the_program() -> None:
     mutated = nest_mutations(c.program.codes[0])
     wrong = next(p for name, p in mutated if name == "one more iteration")
     with pytest.raises(HwgenError) as raised:
-        examine(replace(c, lowered=replace(c.program, body=(wrong,))), given)
+        examine(_with_code(c, wrong), given)
     assert raised.value.code == "H757"
 
 
@@ -112,9 +133,8 @@ def test_cycles_below_the_bound_are_refused() -> None:
     hardware = _chip("cpu_generic")
     c = compile_nest(_copy(), hardware)
     slow = replace(c.program.codes[0], bound=c.cycles + 1)
-    wrong = replace(c, lowered=replace(c.program, body=(slow,)))
     with pytest.raises(HwgenError) as raised:
-        examine(wrong, random_inputs(c.workload, 0))
+        examine(_with_code(c, slow), random_inputs(c.workload, 0))
     assert raised.value.code == "H791"
     least = NestCost((BlockCost("b", 5.0, 8.0, 2.0),), 0, 7)
     assert least.cycles == 5

@@ -1,0 +1,1 @@
+"""That a program executes exactly the instances which its tree intends, on every compilation."""

@@ -1,0 +1,22 @@
+"""What a program executes, and should not, or the other way round."""
+
+from __future__ import annotations
+
+from hwgen.errors import HwgenError
+
+
+def refuted(message: str, found: str, allowed: str) -> HwgenError:
+    """The error of a program that does not execute what its tree intends, or is not seen to."""
+    return HwgenError(
+        "H747",
+        message,
+        field="check instances",
+        found=found,
+        allowed=allowed,
+        repair="report this command: the compiler is wrong",
+    )
+
+
+def unproved(what: str, allowed: str) -> HwgenError:
+    """The error of a form that the proof does not know."""
+    return refuted("not proved to execute what its tree intends", what, allowed)

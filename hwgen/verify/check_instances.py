@@ -1,0 +1,33 @@
+"""That what was compiled executes exactly the instances which its tree intends."""
+
+from __future__ import annotations
+
+from hwgen.codegen.instances.nests import check_nest_instances
+from hwgen.codegen.instances.units import check_units
+from hwgen.codegen.lower.program import Lowered
+from hwgen.codegen.program import Program
+from hwgen.compiled import Compiled
+from hwgen.verify.check_program import check_program
+
+
+def check_compiled(made: Compiled) -> None:
+    """Every check of a program that runs nothing, on what was compiled.
+
+    Raises:
+        HwgenError: H731 to H746, as `check_program`; H747, as `check_instances`.
+    """
+    check_program(made.program, made.hardware, made.workload)
+    check_instances(made.program, made.lowering)
+
+
+def check_instances(program: Program, lowering: Lowered) -> None:
+    """Hold a program against the trees that it was lowered from.
+
+    Raises:
+        HwgenError: H747 other instances, or other entries, than a tree intends.
+    """
+    parts = [p for p in program.parts if isinstance(p, Program)]
+    for part, own in zip(lowering.parts, parts, strict=True):
+        check_units(part, own)
+    for placing, code in zip(lowering.codes, program.codes, strict=True):
+        check_nest_instances(code, placing)
