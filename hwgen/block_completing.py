@@ -435,8 +435,9 @@ class _Block(TilingWriter):
             own = [n for n in site.names if n in inside and n in _moving(site, iterator)]
             if size == 1 or not own:
                 continue
-            whole = s.state.extents[own[-1]] == size
-            lanes.append(own[-1] if whole else s.split(own[-1], factor=size)[1])
+            loop = next((n for n in reversed(own) if s.state.extents[n] > 1), own[-1])
+            whole = s.state.extents[loop] == size
+            lanes.append(loop if whole else s.split(loop, factor=size)[1])
         rest = [n for n in self.inside(block) if n not in lanes]
         self.reorder([*rest, *lanes])
         return lanes

@@ -118,7 +118,7 @@ def test_a_beginning_that_the_search_does_not_make_is_completed(
     script: str, file: Path, capsys: Text
 ) -> None:
     first = script.splitlines()[0]
-    begun = f"{first}\ns.reorder('c_m', c_n_i, c_n_o)\n"
+    begun = f"{first}\ns.compute_at('acc', 'c_m')\n"
     file.write_text(f"# Mine.\n{begun}")
     assert begun in generated(file, capsys, "--stage", "script")
 
