@@ -112,6 +112,9 @@ def init(
     if not (name.isascii() and name.isidentifier() and name[0] != "_"):
         said = f"{name!r} is no name: letters, digits and _, a letter first"
         raise typer.BadParameter(said, param_hint="'NAME'")
+    if name == "gemm" or name.lower() in ("null", "true", "false"):
+        said = "is the workload's" if name == "gemm" else "is no text in YAML"
+        raise typer.BadParameter(f"{name!r} {said}: take another", param_hint="'NAME'")
     with guarded():
         from hwgen.cli import init as body
 

@@ -1,15 +1,16 @@
 """What the shell completes: names of chips and workloads, stages, codes of errors, and what `--set`
 and `--dtype` set in the files that the line names before.
 
-For names only folders are looked at, never texts, and nothing is validated: an answer is there
-before the next key. Where nothing begins so, the shell completes files, as everything that is named
-may be one.
+For names only folders are looked at, and of files here which sections they have; nothing is
+validated: an answer is there before the next key. Where nothing begins so, the shell completes
+files, as everything that is named may be one.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, MutableMapping
+import re
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,6 +18,8 @@ import typer
 
 from hwgen.cli.stages import NEST_STAGES, STAGES
 from hwgen.spec.find import (
+    SIGNS,
+    Kind,
     files_in,
     find_spec,
     find_workload,
@@ -25,10 +28,13 @@ from hwgen.spec.find import (
     workload_folders,
 )
 
+_LOOKED_AT_CHARACTERS = 1 << 16
+"""Of a file here."""
+
 
 def chips(incomplete: str) -> list[str]:
     """Names of chips that begin so."""
-    return _beginning(incomplete, (p.stem for p in files_in(spec_folders())))
+    return _beginning(incomplete, _named(spec_folders(), "spec"))
 
 
 def workloads(incomplete: str) -> list[str]:
@@ -36,7 +42,7 @@ def workloads(incomplete: str) -> list[str]:
     folders = workload_folders()
     inner = sorted({f for folder in folders for f in folder.iterdir() if f.is_dir()})
     named = (f"{folder.name}/{p.stem}" for folder in inner for p in files_in([folder]))
-    return _beginning(incomplete, [*(p.stem for p in files_in(folders)), *named])
+    return _beginning(incomplete, [*_named(folders, "workload"), *named])
 
 
 def stages(incomplete: str) -> list[str]:
@@ -153,6 +159,22 @@ def _section(path: Path, name: str) -> dict[str, Any]:
     return cast("dict[str, Any]", section) if isinstance(section, dict) else {}
 
 
+def _named(folders: Sequence[Path], kind: Kind) -> list[str]:
+    """Names of the files in folders, and of those here that have a section of the kind."""
+    here = (p.stem for p in files_in([Path()]) if _sections(p) & {*SIGNS[kind]})
+    return sorted({*(p.stem for p in files_in(folders)), *here})
+
+
+def _sections(path: Path) -> set[str]:
+    """What lines of a file begin with, as the sections of YAML do."""
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            text = file.read(_LOOKED_AT_CHARACTERS)
+    except OSError:
+        return set()  # Whoever asks for the file is told why.
+    return set(re.findall(r"^(\w+):", text, re.MULTILINE))
+
+
 def _beginning(incomplete: str, names: Iterable[str]) -> list[str]:
     return [name for name in names if name.startswith(incomplete)]
 
@@ -167,7 +189,5 @@ def _commands(context: typer.Context) -> Iterator[str]:
 
 def _codes() -> Iterator[str]:
     """The codes of errors, from the page that lists them."""
-    import re
-
     index: Path = shipped("docs/errors") / "index.md"
     yield from re.findall(r"^\| \[(H\d{3})\]", index.read_text(encoding="utf-8"), re.MULTILINE)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from string import Template
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -20,14 +22,25 @@ from hwgen.spec.load import (
     hardware_json_schema,
     load_hardware,
     parse_hardware,
+    parse_workload,
     workload_json_schema,
 )
 from hwgen.spec.source import parse_document, read_document
+
+if TYPE_CHECKING:
+    from hwgen.spec.hardware import HardwareSpec
 
 _TEMPLATES = Path(__file__).parent / "templates"
 SCHEMA = "hwgen.schema.json"
 WORKLOAD_SCHEMA = "hwgen-workload.schema.json"
 WORKLOAD = "gemm.yaml"
+_TYPES = (
+    ("int8", "int32"),
+    ("float32", "float32"),
+    ("float16", "float32"),
+    ("bfloat16", "float32"),
+)
+"""Of a GEMM's factors and its sums."""
 _UNITS = (("core",), ("mover", "core"), ("load", "core", "store"))
 """Names of the units, for one to three of them."""
 
@@ -101,18 +114,41 @@ def new_chip(name: str, units: int, sync: Sync, given: Mapping[str, str] = ASSUM
         return Template(_template(file)).substitute(values, synchronization=part)
 
     chip = fill("chip.yaml.in", _SYNCHRONIZATION[sync])
-    _write(name, f"{name}.yaml", chip, {f"{name}.h": fill("chip.h.in", _PROTOTYPES[sync])})
+    header = {f"{name}.h": fill("chip.h.in", _PROTOTYPES[sync])}
+    _write(name, f"{name}.yaml", chip, header, _gemm(*_TYPES[0]))
 
 
 def like(name: str, model: str) -> None:
-    """Write NAME.yaml, another chip's file under a new name, gemm.yaml and the schema.
+    """Write NAME.yaml, another chip's file under a new name, gemm.yaml in types that it multiplies,
+    and the schemas; no workload where it has no GEMM.
 
     Raises:
         HwgenError: as `new_chip`, and whatever reading the other file raises.
     """
     path = find_spec(model)
-    load_hardware(path)
-    _write(name, f"{name}{path.suffix}", _renamed(path, name), {})
+    workload = _gemm_of(load_hardware(path))
+    _write(name, f"{name}{path.suffix}", _renamed(path, name), {}, workload)
+
+
+def _gemm(factor: str, total: str) -> str:
+    """The text of a GEMM of factors and a result of one type, and sums of another."""
+    return Template(_template("gemm.yaml.in")).substitute(factor=factor, total=total)
+
+
+def _gemm_of(hardware: HardwareSpec) -> str:
+    """A GEMM in the first types that the chip's calls multiply, else its processor; or nothing."""
+    from hwgen.polyhedral import isl
+    from hwgen.polyhedral.scop import build_scop
+    from hwgen.polyhedral.select import select
+
+    texts = [_gemm(*types) for types in _TYPES]
+    for text in texts if hardware.units else []:
+        data = parse_document(text, WORKLOAD).data
+        assert isinstance(data, dict)
+        with isl.bounded(), contextlib.suppress(HwgenError):
+            select(build_scop(parse_workload(data)), hardware)
+            return text
+    return texts[0] if hardware.processor is not None else ""
 
 
 def _renamed(path: Path, name: str) -> str:
@@ -130,7 +166,7 @@ def _template(name: str) -> str:
     return (_TEMPLATES / name).read_text(encoding="utf-8")
 
 
-def _write(name: str, file: str, chip: str, others: Mapping[str, str]) -> None:
+def _write(name: str, file: str, chip: str, others: Mapping[str, str], workload: str) -> None:
     """Write a chip and what goes with it here; only the schema may be there already, and a
     workload, which stays."""
     data = parse_document(chip, file, json=file.endswith(".json")).data
@@ -146,12 +182,12 @@ def _write(name: str, file: str, chip: str, others: Mapping[str, str]) -> None:
                 repair=f"another name than {name}, or another folder",
             )
     files[SCHEMA] = json.dumps(hardware_json_schema(), indent=2) + "\n"
-    if not os.path.lexists(WORKLOAD):
-        files[WORKLOAD] = _template("gemm.yaml.in")
+    if workload and not os.path.lexists(WORKLOAD):
+        files[WORKLOAD] = workload
         files[WORKLOAD_SCHEMA] = json.dumps(workload_json_schema(), indent=2) + "\n"
     written = write_files(Path(), files)
     typer.echo(f"wrote {', '.join(sorted(map(str, written)))}")
     typer.echo(f"next: hwgen check {name}")
-    typer.echo(f"      hwgen generate --spec {name} --workload gemm -o out")
+    typer.echo(f"      hwgen generate --spec {name}{' --workload gemm' if workload else ''} -o out")
     if others:
         typer.echo("      cc -c out/*.c")

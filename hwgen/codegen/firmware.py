@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import prod
 
 from hwgen.codegen.c_names import comment
 from hwgen.codegen.emit_body import image_text, index_helpers, narrow_body
 from hwgen.codegen.emit_host import contract, framed, pack_function, pack_signature
-from hwgen.codegen.emit_vendor import run_signature, unstaged
+from hwgen.codegen.emit_vendor import run_signature
 from hwgen.codegen.exported import exported
-from hwgen.codegen.host_plan import HostPlan, Workspace, aligned, workspace_macros
+from hwgen.codegen.host_plan import HostPlan, Workspace, workspace_macros
 from hwgen.codegen.image_identity import array_number, layout_number
 from hwgen.codegen.nodes import calls
 from hwgen.codegen.packing import narrow, packing_of, pads
-from hwgen.codegen.processor.firmware import Room, room
-from hwgen.codegen.storages import Array, Image
+from hwgen.codegen.processor.firmware import room
+from hwgen.codegen.storages import Image
+from hwgen.codegen.workspace_places import workspace_places
 from hwgen.spec.expression import DTYPES
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Tensor
@@ -38,36 +38,11 @@ def in_workspace(
     own = Workspace(plan.identifiers.fresh("workspace"), {}, 0, compiled_in)
     plan = replace(plan, resident=resident, workspace=own)
     rooms = [room(c, hardware, own.pointer, frozenset()) for c in plan.program.codes]
-    offsets, end = _places(plan, rooms)
+    offsets, end = workspace_places(plan, rooms)
     alignment = max([own.alignment, *(r.alignment for r in rooms)])
     own = replace(own, offsets=offsets, bytes=end, alignment=alignment)
     index = "int32_t" if narrow(plan) and narrow_body(plan.program.body) else plan.index
     return replace(plan, workspace=own, index=index)
-
-
-def _places(plan: HostPlan, rooms: Sequence[Room]) -> tuple[dict[str, int], int]:
-    """Of each image and array in the workspace its offset, and the bytes of them all. What is
-    copied to the chip before it runs shares bytes with what is copied from it afterwards, and with
-    what a processor's parts need while they run."""
-    packed = {t.name for t in plan.packed_tensors} | {c.tensor for c in plan.constants()}
-    elsewhere = unstaged(plan)
-    staged = [i for i in plan.staged if i.tensor not in packed and i.name not in elsewhere]
-    copied = [i for i in staged if i.name not in plan.resident]
-    offsets: dict[str, int] = {}
-
-    def place(held: Iterable[Image | Array], end: int) -> int:
-        for one in held:
-            offsets[one.name] = aligned(end)
-            end = aligned(end) + one.bytes
-        return end
-
-    end = max(
-        place((i for i in copied if i.role != "output"), 0),
-        place((i for i in copied if i.role == "output"), 0),
-        *(r.bytes for r in rooms),
-    )
-    end = place((i for i in staged if i.name in plan.resident), end)
-    return offsets, place(plan.program.between, end)
 
 
 def pack_file(plan: HostPlan, summary: str) -> str:

@@ -157,8 +157,9 @@ def _find(text: str, kind: Kind, folders: Sequence[Path], others: Sequence[Path]
     if text and os.path.lexists(path):  # A link that leads nowhere too: reading it says why.
         return path
     nested = _nested(folders, kind)
+    told = sorted({*known, *(p.stem for p in files_in([Path()]) if _kind(p) == kind)})
     names = {**{n.rpartition("/")[2]: n for n in nested}, **{n: n for n in nested}}
-    names |= {n: n for n in (*known, *(p.stem for p in files_in([Path()])))}
+    names |= {n: n for n in told}
     wanted = text.removesuffix(path.suffix) if path.suffix.lower() in SUFFIXES else text
     close = nearest(path.stem if path.is_absolute() else wanted, names)
     repair = f"did you mean {names[close]}?" if close else ""
@@ -169,8 +170,8 @@ def _find(text: str, kind: Kind, folders: Sequence[Path], others: Sequence[Path]
         "H003",
         f"there is no such {kind} file",
         found=text or "an empty name",
-        allowed=f"a path, or one of: {', '.join([*sorted(known), *nested])}"
-        if known
+        allowed=f"a path, or one of: {', '.join([*told, *nested])}"
+        if told or nested
         else "a path to a file",
         repair=repair,
     )

@@ -4,7 +4,7 @@ chip's, and layers that hand each other theirs."""
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -13,9 +13,12 @@ import pytest
 from numpy.typing import NDArray
 
 import hwgen
+from hwgen.codegen import workspace_places
 from hwgen.codegen.c_names import C_TYPES
 from hwgen.codegen.emit_c import FirmwareSource, emit_firmware
 from hwgen.codegen.exported import Exported, exported
+from hwgen.codegen.nodes import Code
+from hwgen.codegen.processor.firmware import room
 from hwgen.compiled import Compiled
 from hwgen.model.compiled import have_compiler
 from hwgen.model.images import pack, unpack
@@ -225,13 +228,13 @@ def _ran(
     parameters.append(f"{C_TYPES[output.dtype]} *{output.name}")
     rooms = [f"room{n}" for n, _ in enumerate(kernels)]
     text = [m.source.source.c for m in kernels]
-    for m, room in zip(kernels, rooms, strict=True):
-        text += _workspace(m, room)
+    for m, own in zip(kernels, rooms, strict=True):
+        text += _workspace(m, own)
     text += ["static int8_t between[4096];", f"void wrapped({', '.join(parameters)})", "{"]
-    for room in rooms:
+    for own in rooms:
         text += [
-            f"  memset({room}, 0xA5, sizeof {room});",
-            f'  shim_register("{room}", {room}, sizeof {room}, 1, 1);',
+            f"  memset({own}, 0xA5, sizeof {own});",
+            f'  shim_register("{own}", {own}, sizeof {own}, 1, 1);',
         ]
     text += ['  shim_register("between", between, sizeof between, 1, 1);', *lines, "}"]
     signature = machine.Signature("wrapped", inputs, (output,))
@@ -269,3 +272,94 @@ def test_layers_with_parts_of_a_processors_hand_each_other_buffers() -> None:
         "y"
     ]
     np.testing.assert_array_equal(found, wanted)
+
+
+# --- the workspace -------------------------------------------------------------------------------
+
+
+def _offsets(m: Made) -> dict[str, int]:
+    assert m.source.plan.workspace is not None
+    return dict(m.source.plan.workspace.offsets)
+
+
+def test_arrays_that_are_never_held_at_once_share_bytes() -> None:
+    """The sums of one product and those of the next; what lies between is apart from both."""
+    m = made("gemmini", "turns")
+    size = {a.name: a.bytes for a in m.compiled.program.between}
+    at = _offsets(m)
+    assert set(size) == {"s", "h", "t"}
+    assert at["t"] < at["s"] + size["s"], "t lies where s was"
+    for one in ("s", "t"):
+        assert at["h"] >= at[one] + size[one] or at[one] >= at["h"] + size["h"]
+    assert m.workspace_bytes < sum(size.values())
+
+
+@dataclass
+class _Shadow:
+    """Who wrote each byte of a workspace last."""
+
+    places: dict[str, int]
+    sizes: dict[str, int]
+    owner: NDArray[Any]
+    lost: list[str]
+
+    def _bytes(self, name: str) -> slice:
+        return slice(self.places[name], self.places[name] + self.sizes[name])
+
+    def write(self, *names: str) -> None:
+        for name in (n for n in names if n in self.places):
+            self.owner[self._bytes(name)] = name
+
+    def read(self, *names: str) -> None:
+        held = (n for n in names if n in self.places)
+        self.lost += [n for n in held if not np.all(self.owner[self._bytes(n)] == n)]
+
+
+def _overwritten(m: Made) -> list[str]:
+    """What parts read after something else was written to its bytes, as they run in turn."""
+    plan, program = m.source.plan, m.compiled.program
+    assert plan.workspace is not None
+    sizes = {one.name: one.bytes for one in (*program.images, *program.between)}
+    shadow = _Shadow(
+        dict(plan.workspace.offsets), sizes, np.full(plan.workspace.bytes, "", object), []
+    )
+    for part in program.parts:
+        if isinstance(part, Code):
+            taken, left = part.inputs, part.outputs
+            shadow.read(*taken)
+            own = shadow.owner[: room(part, m.compiled.hardware, "", frozenset()).bytes]
+            own[:] = "room"
+            shadow.write(*left)
+            shadow.read(*taken, *left)
+            shadow.lost += ["room"] if np.any(own != "room") else []
+            continue
+        taken = [i for i in part.images if i.role == "input"]
+        left = [i for i in part.images if i.role == "output"]
+        shadow.read(*(i.tensor for i in taken))
+        shadow.write(*(i.name for i in taken))
+        shadow.read(*(i.name for i in taken))
+        shadow.write(*(i.name for i in left))
+        shadow.write(*(i.tensor for i in left))
+        shadow.read(*(i.name for i in left), *(i.tensor for i in (*taken, *left)))
+    return shadow.lost
+
+
+@pytest.mark.parametrize(("chip", "workload"), CASES)
+def test_no_part_reads_what_another_has_overwritten(chip: str, workload: str) -> None:
+    assert _overwritten(made(chip, workload)) == []
+
+
+@pytest.mark.parametrize("chip", ["gemmini", "vta"])
+def test_one_that_gave_its_bytes_away_too_early_would_be_found(
+    chip: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Arrays held by the part that makes them alone."""
+
+    def too_short(first: int, _: int) -> frozenset[int]:
+        return frozenset(range(4 * first, 4 * first + 4))
+
+    right = made(chip, "turns")
+    monkeypatch.setattr(workspace_places, "_throughout", too_short)
+    compiled = right.compiled
+    source = emit_firmware(compiled.program, compiled.hardware, compiled.workload, frozenset())
+    assert _overwritten(replace(right, source=source)) != []

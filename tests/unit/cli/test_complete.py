@@ -62,6 +62,16 @@ def test_what_is_in_the_current_folder_too(tmp_path: Path) -> None:
     assert "vector8" in asked("check", "v", folder=tmp_path)
 
 
+def test_a_file_here_goes_by_its_sections(tmp_path: Path) -> None:
+    """A chip is no workload; neither is what has no section, or is no file that can be read."""
+    (tmp_path / "my_chip.yaml").write_text("name: my_chip\nmemories: {\n")
+    (tmp_path / "my_layer.yaml").write_text("name: my_layer\ntensors: {}\nunits: 3\n")
+    (tmp_path / "my_notes.yaml").write_bytes(b"\xff note:\n  memories: 3\n  compute: 3\n")
+    (tmp_path / "my_link.yaml").symlink_to("nowhere")
+    assert asked("check", "my", folder=tmp_path) == ["my_chip"]
+    assert asked("generate", "--workload", "my", folder=tmp_path) == ["my_layer"]
+
+
 def test_stages() -> None:
     every = list(dict.fromkeys((*STAGES, *NEST_STAGES)))
     assert asked("generate", "--stage", "") == every

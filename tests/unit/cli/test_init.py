@@ -82,6 +82,29 @@ def test_a_copied_chip_is_the_other_but_for_its_name(here: Path) -> None:
     assert not (here / "mine.h").exists()
 
 
+@pytest.mark.parametrize(
+    ("chip", "types"),
+    [("npu_shared_buffer", ("float32", "float32")), ("tpu_v1", ("int8", "int32"))],
+)
+def test_its_gemm_is_in_types_that_the_copied_chip_has(
+    chip: str, types: tuple[str, str], capsys: Text
+) -> None:
+    assert main(["init", "mine", "--like", chip]) == 0
+    dtypes = {t.name: t.dtype for t in hwgen.load_workload("gemm").tensors}
+    assert (dtypes["a"], dtypes["acc"]) == types
+    line = "hwgen generate --spec mine --workload gemm -o out"
+    assert line in capsys.readouterr().out
+    assert main([*line.split()[1:], "--set", "workload.N=16"]) == 0
+
+
+def test_there_is_no_gemm_where_the_copied_chip_has_none(here: Path, capsys: Text) -> None:
+    text = (ROOT / "tests" / "specs" / "granules.yaml").read_text("utf-8")
+    (here / "other.yaml").write_text(text, encoding="utf-8")
+    assert main(["init", "mine", "--like", "other"]) == 0
+    assert not (here / "gemm.yaml").exists()
+    assert "hwgen generate --spec mine -o out" in capsys.readouterr().out
+
+
 def test_a_chip_in_json_is_copied_too(here: Path) -> None:
     data = read_document(ROOT / "tests" / "specs" / "one_unit.yaml").data
     (here / "one.json").write_text(json.dumps(data))
@@ -108,6 +131,8 @@ def test_a_workload_that_is_there_stays(here: Path) -> None:
     [
         (["3d"], "is no name"),
         (["../up"], "is no name"),
+        (["gemm"], "is the workload's"),
+        (["Null"], "is no text in YAML"),
         (["a", "--units", "1", "--sync", "tokens"], "one unit needs none"),
         (["a", "--units", "2", "--sync", "none"], "2 units need some"),
         (["a", "--units", "4"], "--units"),

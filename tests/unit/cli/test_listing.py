@@ -9,6 +9,7 @@ import pytest
 
 from hwgen.cli import main
 from hwgen.cli.listing import Entry
+from hwgen.errors import HwgenError
 from hwgen.spec.find import find_spec, find_workload
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -88,3 +89,22 @@ def test_a_file_that_cannot_be_read_says_why(here: Path, capsys: Text) -> None:
 )
 def test_a_line_is_the_first_sentence(text: str, line: str) -> None:
     assert Entry("x", text, Path("x.yaml"), "").line(72) == line
+
+
+def test_names_here_are_told_where_none_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A chip here is no workload, and is not proposed as one."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my_chip.yaml").write_text("memories: {}\n", "utf-8")
+    (tmp_path / "my_work.yaml").write_text("tensors: {}\n", "utf-8")
+    for find, mine, other in (
+        (find_spec, "my_chip", "my_work"),
+        (find_workload, "my_work", "my_chip"),
+    ):
+        with pytest.raises(HwgenError) as refused:
+            find("my_")
+        said = refused.value.diagnostic
+        assert said.repair == f"did you mean {mine}?"
+        assert mine in said.allowed.split(", ")
+        assert other not in said.allowed
