@@ -36,7 +36,8 @@ NEST_STAGES = ("state", "schedule", "script", "lower", "emit")
 @dataclass(frozen=True, repr=False)
 class NestCompilation(Brief):
     """Every artefact of one compilation, in pipeline order. `report`: None where the schedule was
-    taken as the script left it."""
+    taken as the script left it. `unproved`: blocks that are not proved to execute what the tree
+    intends, and why; none but of forms that the proof does not know."""
 
     workload: Workload
     hardware: HardwareSpec
@@ -45,6 +46,7 @@ class NestCompilation(Brief):
     report: SearchReport | None
     program: NestProgram
     bound: int
+    unproved: tuple[str, ...] = ()
 
     @cached_property
     def source(self) -> NestSource:
@@ -84,7 +86,12 @@ class NestCompilation(Brief):
             "state": lambda: self.initial,
             "schedule": lambda: f"{self.report}\n{self.schedule}" if self.report else self.schedule,
             "script": lambda: self.script,
-            "lower": lambda: self.program,
+            "lower": lambda: "\n".join(
+                [
+                    str(self.program),
+                    *(f"not proved to execute its tree: {u}" for u in self.unproved),
+                ]
+            ),
             "emit": lambda: self.source.text,
         }
         if name not in artefacts:
@@ -145,8 +152,8 @@ def compile_nest(
             undone = "edits at the end were taken back: their kernel cannot be lowered"
             report = replace(report, notes=(undone,))
     check(program, machine)
-    check_nest_instances(program, placing)
-    return NestCompilation(workload, hardware, initial, schedule, report, program, bound)
+    unproved = check_nest_instances(program, placing)
+    return NestCompilation(workload, hardware, initial, schedule, report, program, bound, unproved)
 
 
 def _processor(hardware: HardwareSpec) -> Processor:

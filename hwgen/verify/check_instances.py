@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hwgen.codegen.instances.nests import check_nest_instances
+from hwgen.codegen.instances.refuted import refuted
 from hwgen.codegen.instances.units import check_units
 from hwgen.codegen.lower.program import Lowered
 from hwgen.codegen.program import KernelProgram
@@ -30,4 +31,7 @@ def check_instances(program: KernelProgram, lowering: Lowered) -> None:
     for part, own in zip(lowering.parts, parts, strict=True):
         check_units(part, own)
     for placing, code in zip(lowering.codes, program.codes, strict=True):
-        check_nest_instances(code.nest, placing)
+        if unproved := check_nest_instances(code.nest, placing):
+            raise refuted(
+                "not proved to execute what its tree intends", unproved[0], "a known form"
+            )
