@@ -40,13 +40,16 @@ NEST_STAGES = ("state", "schedule", "script", "lower", "emit")
 @dataclass(frozen=True, repr=False)
 class NestCompilation(Compiled):
     """Every artefact of one compilation, in pipeline order. `report`: None where the schedule was
-    taken as the script left it; `cost`: modelled cycles and traffic, block by block."""
+    taken as the script left it; `cost`: modelled cycles and traffic, block by block. `unproved`:
+    blocks that are not proved to execute what the tree intends, and why; none but of forms that the
+    proof does not know."""
 
     initial: str
     schedule: Schedule
     report: SearchReport | None
     cost: NestCost
     lowered: Lowered
+    unproved: tuple[str, ...] = ()
 
     @property
     def program(self) -> Program:
@@ -74,7 +77,7 @@ class NestCompilation(Compiled):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        return ()
+        return tuple(f"not proved to execute its tree: {u}" for u in self.unproved)
 
     @property
     def script(self) -> str:
@@ -91,7 +94,7 @@ class NestCompilation(Compiled):
             "state": lambda: self.initial,
             "schedule": lambda: f"{self.report}\n{self.schedule}" if self.report else self.schedule,
             "script": lambda: self.script,
-            "lower": lambda: self.program,
+            "lower": lambda: "\n".join([str(self.program), *self.notes]),
             "emit": lambda: self.source.c,
         }
         if name not in artefacts:
@@ -152,7 +155,7 @@ def compile_nest(
             undone = "edits at the end were taken back: their kernel cannot be lowered"
             report = replace(report, notes=(undone,))
     check(code, hardware)
-    check_nest_instances(code, placing)
+    unproved = check_nest_instances(code, placing)
     cost = estimate_nest(schedule.resolved, hardware, bound)
     code = replace(code, cycles=cost.cycles, bound=bound, memory_bytes=cost.memory_bytes)
     program = Program(
@@ -164,7 +167,8 @@ def compile_nest(
         body=(code,),
     )
     lowered = Lowered((), program, (placing,))
-    return NestCompilation(workload, hardware, initial, schedule, report, cost, lowered)
+    made = NestCompilation(workload, hardware, initial, schedule, report, cost, lowered)
+    return replace(made, unproved=unproved)
 
 
 def _processor(hardware: HardwareSpec) -> Processor:

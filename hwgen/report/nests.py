@@ -18,7 +18,7 @@ def describe_nest(compilation: NestCompilation) -> str:
     if c.report is not None:
         parts += ["search", *(f"  {x}" for x in str(c.report).splitlines()), ""]
     parts += ["cycles", *(f"  {x}" for x in cycles_text(c).splitlines())]
-    return "\n".join(parts)
+    return "\n".join([*parts, *c.notes])
 
 
 def cycles_text(compilation: NestCompilation) -> str:

@@ -201,9 +201,11 @@ def lowered(schedule: Schedule, seed: int) -> Kernel:
     except Exception as error:
         raise FindingError("lowering", crash_text(error)) from error
     try:
-        check_nest_instances(program, placing)
+        unproved = check_nest_instances(program, placing)
     except HwgenError as error:
         raise FindingError("wrong", str(error)) from error
+    if unproved:
+        raise FindingError("wrong", f"not proved to execute its tree: {unproved[0]}")
     floats = any(is_float(t.dtype) for t in workload.tensors)
     inputs = draw_inputs(workload, seed, "small" if floats or seed % 2 else "random")
     return Kernel(workload, program, source, inputs, run_reference(workload, inputs))

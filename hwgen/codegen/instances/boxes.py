@@ -11,7 +11,7 @@ from hwgen.codegen.instances.forms import Form, Quotient, Ranges, known_form, nu
 from hwgen.codegen.instances.refuted import unproved
 from hwgen.spec.expression import Binary, Const, Expr, Unary
 
-MOST_BOXES = 2048
+MOST_BOXES = 1 << 14
 """Boxes of one block, or around one call; conditions that need more are not taken apart."""
 
 
@@ -158,35 +158,32 @@ def _open(condition: Condition, box: Ranges) -> Comparison:
 def settled(
     ranges: Ranges, conditions: Sequence[Condition]
 ) -> tuple[dict[str, tuple[int, int]], frozenset[Condition]]:
-    """The ranges, narrowed by conditions on one name each, and what is left of the conditions, in
-    a form in which equal ones mostly are the same."""
+    """The ranges, narrowed by the conditions, and what is left of these, in a form in which equal
+    ones mostly are the same."""
     within = dict(ranges)
-    left: list[Condition] = []
-    for condition in conditions:
-        plain = _plain(condition)
-        if not isinstance(plain, Comparison) or not _narrowed(within, plain):
-            left.append(plain)
+    left = [_plain(c) for c in conditions]
+    before: dict[str, tuple[int, int]] = {}
+    while before != within and all(low < high for low, high in within.values()):
+        before = dict(within)
+        for condition in left:
+            if isinstance(condition, Comparison):
+                _narrow(within, condition)
     return within, frozenset(c for c in left if c.holds(within) is not True)
 
 
-def _narrowed(ranges: dict[str, tuple[int, int]], condition: Comparison) -> bool:
-    """Whether a condition on one name is told by its range, which is narrowed."""
-    match [*condition.slack.terms], condition.op:
-        case [(str(name), factor)], "<=":
+def _narrow(ranges: dict[str, tuple[int, int]], condition: Comparison) -> None:
+    """Leave out what no condition holds for, whatever other names are."""
+    ways = {"<=": (1,), "==": (1, -1)}.get(condition.op, ())
+    for slack in (condition.slack.scaled(way) for way in ways):
+        for name, factor in slack.steps.items():
             low, high = ranges[name]
-            end = -condition.slack.constant
+            rest = slack.interval(ranges)[0] - min(factor * low, factor * (high - 1))
             if factor > 0:
-                ranges[name] = low, min(high, end // factor + 1)
+                ranges[name] = low, min(high, -rest // factor + 1)
             else:
-                ranges[name] = max(low, -(end // -factor)), high
-            return True
-        case [(str(name), factor)], "==" if condition.slack.constant % factor == 0:
-            low, high = ranges[name]
-            at = -condition.slack.constant // factor
-            ranges[name] = max(low, at), min(high, at + 1)
-            return True
-        case _:
-            return False
+                ranges[name] = max(low, -(-rest // -factor)), high
+            if ranges[name][0] >= ranges[name][1]:
+                return
 
 
 def _plain(condition: Condition) -> Condition:
@@ -197,16 +194,13 @@ def _plain(condition: Condition) -> Condition:
         case Comparison(slack, "<"):
             return _plain(Comparison(total(slack, number(1)), "<="))
         case Comparison(slack, "<="):
-            match slack.quotients:
-                case [(quotient, 1)]:  # x // n + r <= 0 is x <= n - 1 - n r.
-                    rest = _without(slack, quotient).scaled(quotient.by)
-                    whole = total(quotient.of, rest, number(1 - quotient.by))
-                    return _plain(Comparison(whole, "<="))
-                case [(quotient, -1)]:  # r <= x // n is n r <= x.
-                    rest = _without(slack, quotient).scaled(quotient.by)
-                    return _plain(Comparison(total(rest, quotient.of.scaled(-1)), "<="))
-                case _:
-                    pass
+            alone = [(q, c) for q, c in slack.quotients if abs(c) == 1]
+            if alone:
+                quotient, sign = max(alone, key=lambda pair: (pair[0].by, str(pair[0])))
+                rest = _without(slack, quotient).scaled(quotient.by)
+                # x // n + r <= 0 is x <= n - 1 - n r, and r <= x // n is n r <= x.
+                spare = number(1 - quotient.by if sign > 0 else 0)
+                return _plain(Comparison(total(rest, quotient.of.scaled(sign), spare), "<="))
             common = gcd(*(factor for _, factor in slack.terms))
             if common > 1:
                 terms = frozenset((a, c // common) for a, c in slack.terms)

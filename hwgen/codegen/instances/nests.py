@@ -16,7 +16,7 @@ from hwgen.codegen.instances.forms import Form, Ranges, known_form
 from hwgen.codegen.instances.nest_intention import combined_of, expected, stored_of
 from hwgen.codegen.instances.pieces import pieces_of
 from hwgen.codegen.instances.points import Limits, Piece, times, value, witness
-from hwgen.codegen.instances.refuted import refuted
+from hwgen.codegen.instances.refuted import UnprovedError, refuted
 from hwgen.codegen.instances.statements import Statement, Wanted, check_statement
 from hwgen.codegen.instances.sums import Place
 from hwgen.codegen.nodes import (
@@ -39,9 +39,9 @@ from hwgen.codegen.processor.lower import Placing
 from hwgen.spec.expression import Access, Binary, Call, Const, Expr, Name
 
 
-def check_nest_instances(program: Code, placing: Placing) -> int:
-    """Hold a processor's program against the tree that it was lowered from; how many blocks that
-    has.
+def check_nest_instances(program: Code, placing: Placing) -> tuple[str, ...]:
+    """Hold a processor's program against the tree that it was lowered from; what is not proved of
+    it, as conditions are of a form that is not known.
 
     Raises:
         HwgenError: H747 the first block whose instances or elements are others.
@@ -50,12 +50,16 @@ def check_nest_instances(program: Code, placing: Placing) -> int:
     for run in _runs(program.body, {}, ()):
         found.setdefault(run.block, []).append(run)
     check = _Check()
+    open_ones: list[str] = []
     for site in placing.state.sites:
         for name, what in expected(program, placing, site):
-            check(name, what, found.pop(name, []))
+            try:
+                check(name, what, found.pop(name, []))
+            except UnprovedError as why:
+                open_ones.append(f"{name}: {why.diagnostic.found}")
     for block, runs in found.items():
         raise refuted("a statement of no block of the tree", str(runs[0].node), f"none of {block}")
-    return len(placing.state.sites)
+    return tuple(open_ones)
 
 
 @dataclass(frozen=True, slots=True)

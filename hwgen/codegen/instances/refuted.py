@@ -17,6 +17,17 @@ def refuted(message: str, found: str, allowed: str) -> HwgenError:
     )
 
 
-def unproved(what: str, allowed: str) -> HwgenError:
+class UnprovedError(HwgenError):
     """The error of a form that the proof does not know."""
-    return refuted("not proved to execute what its tree intends", what, allowed)
+
+
+def unproved(what: str, allowed: str) -> UnprovedError:
+    """The same of what is not known to be wrong."""
+    return UnprovedError(
+        "H747",
+        "not proved to execute what its tree intends",
+        field="check instances",
+        found=what,
+        allowed=allowed,
+        repair="report this command: the compiler is wrong",
+    )

@@ -16,6 +16,7 @@ from hwgen.errors import HwgenError
 from hwgen.model.reference import random_inputs
 from hwgen.nest_pipeline import NestCompilation, compile_nest
 from hwgen.polyhedral.tree.cost import BlockCost, NestCost
+from hwgen.report.text import describe, measure
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload, parse_workload
 from hwgen.spec.workload import Workload
@@ -110,6 +111,21 @@ def test_every_compilation_is_held_against_its_tree(monkeypatch: pytest.MonkeyPa
         compile_nest(_copy(), hardware)
     assert raised.value.code == "H747"
     assert raised.value.diagnostic.found.startswith("never: b at")
+
+
+def test_what_is_not_proved_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a form that the proof does not know: no defect, so that the kernel is not refused."""
+
+    def unknown(*_: object) -> tuple[str, ...]:
+        return ("b: conditions of too many boxes",)
+
+    monkeypatch.setattr(nest_pipeline, "check_nest_instances", unknown)
+    made = compile_nest(_copy(), _chip("cpu_generic"))
+    told = "not proved to execute its tree: b: conditions of too many boxes"
+    assert made.notes == (told,)
+    assert made.stage("lower").endswith(told)
+    assert told in describe(measure(made))
+    examine(made, random_inputs(made.workload, 0))
 
 
 def _with_code(c: NestCompilation, code: Code) -> NestCompilation:
