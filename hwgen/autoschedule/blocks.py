@@ -129,7 +129,7 @@ def _grid(
         else:
             moved = moved + UNSTAGED * bytes_ * slices
             stride = operand.stride(x)
-            apart = 1.0 if stride == 1 or not across else costs.sector_bytes / operand.bytes
+            apart = 1.0 if stride == 1 or not across else costs.apart_factor
             fetch = fetch + UNSTAGED * threads * words * spread * apart / banks
     tile = by * bx
     several = slices > 1
@@ -143,7 +143,7 @@ def _grid(
     waves = np.ceil(count / machine.workers)
     memory = count * moved / machine.memory_bytes_per_cycle
     out = prod(e for _, e in nest.spatial) * nest.result_bytes / machine.memory_bytes_per_cycle
-    out *= 1.0 if x == nest.contiguous else costs.sector_bytes / nest.result_bytes
+    out *= 1.0 if x == nest.contiguous else costs.apart_factor
     cycles = np.maximum(waves * block, memory + out) + costs.serial_share * np.minimum(
         waves * block, memory
     )

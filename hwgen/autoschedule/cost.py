@@ -5,8 +5,8 @@ blocks of the reduction, tiles of `r` and `v`, the reduction, and a register til
 `columns` results. `v` runs in lanes; what depends on `r` alone is used once per row.
 
 Cycles are the most that any resource takes (arithmetic and loads of the register tile; bytes into
-each cache and out of memory), with a share of the rest that does not pass beside it, plus what tiles and loops cost. What the
-machine takes for each stands in its spec; numbers here count instructions.
+each cache and out of memory), with a share of the rest that does not pass beside it, plus what
+tiles and loops cost. What a machine takes for each is in its spec; numbers here count instructions.
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@ Grid = dict[str, NDArray[np.int64]]
 """Tile size of each loop, one array element per point."""
 
 SPARE = 0.01
-"""Relative cost of cycles on the bus that others hide, where a host issues calls. It decides between
-equals alone, and is no property of a machine."""
+"""Relative cost of cycles on the bus that others hide, where a host issues calls. It decides
+between equals alone, and is no property of a machine."""
 
 TAIL_PENALTY = 1e-3
 """Relative cost of a loop with a tail: a program without is shorter, at equal speed better. It

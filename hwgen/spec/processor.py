@@ -73,7 +73,7 @@ class CodeCosts:
     serial_share: float
     barrier_cycles: float
     hiding_threads: float
-    sector_bytes: float
+    apart_factor: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,8 @@ class Processor:
     `memory_bytes_per_cycle`: of the caller's arrays. `line_bytes`: what one prefetch fetches.
     `iteration_cycles`: of every iteration of a serial loop. `handover_cycles`: from units beside it
     to its code and back. `units_shared_by`: "thread" where each worker has such units of its own.
-    `costs`: what else the search of schedules weighs. `threads`: a block's threads at most; `warp`: how many of them run in step.
+    `costs`: what else the search of schedules weighs. `threads`: a block's threads at most; `warp`:
+    how many of them run in step.
 
     `barrier`: template that makes a block's threads wait for each other. `prefetch`: template
     over `address` ("" where there is none: refuse the primitive). `pragmas`: what a schedule may

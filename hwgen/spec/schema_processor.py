@@ -24,8 +24,8 @@ class CacheSchema(Model):
     shared_by: SharedBy = "thread"
     """Who shares one: one worker's `thread`, a `block`, or the whole `kernel`."""
     usable_share: RateExpr = 0.6
-    """Part of it that a tile may fill and stay there beside what else passes through; at most 1; the
-    default is assumed."""
+    """Part of it that a tile may fill and stay there beside what else passes through; at most 1;
+    the default is assumed."""
 
 
 class CodeCostsSchema(Model):
@@ -56,9 +56,9 @@ class CodeCostsSchema(Model):
     """Cycles of a barrier of the threads of a block."""
     hiding_threads: RateExpr = 4
     """Threads of a block for each operation per cycle at which their latencies are hidden."""
-    sector_bytes: RateExpr = 32
-    """Bytes that memory moves at once at least: each element that threads touch apart from its
-    neighbours takes so many."""
+    apart_factor: RateExpr = 8
+    """How many times as long elements take that threads touch apart from each other, as those of 4
+    bytes where memory moves 32 at least."""
 
 
 class ParallelLoopSchema(Model):
