@@ -17,14 +17,13 @@ from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.memory import Memory
 from hwgen.spec.processor import Processor
 
-WAIT = 40.0
-"""Cycles of a barrier, assumed."""
-HIDING = 4
-"""Threads per lane of a worker at which latencies are hidden, assumed."""
-THREADS = 256
-"""Threads of a block where nothing is reused."""
+UNSTAGED = 2.0
+"""Weight of what is read outside of the block's memory. It stands for no machine, only for what
+neither this estimate nor anybody knows beforehand: how often a cache has it."""
+PADDED = 1.2
+"""Room that staged operands take with their padding, in proportion."""
 KEPT = 400
-"""Tilings that are ranked."""
+"""Tilings that are ranked: a limit of the search."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +107,8 @@ def _grid(
     if main:
         box[main] = depth
 
-    busy = np.minimum(1.0, threads / (machine.operations_per_cycle * HIDING))
+    costs = machine.costs
+    busy = np.minimum(1.0, threads / (machine.operations_per_cycle * costs.hiding_threads))
     steps = slices * depth * rest
     work = by * bx * steps * nest.operations / machine.operations_per_cycle / busy
     held = np.zeros_like(ty)
@@ -127,20 +127,26 @@ def _grid(
             moved = moved + bytes_ * slices
             fetch = fetch + threads * words * spread / rx / banks
         else:
-            moved = moved + 2.0 * bytes_ * slices
+            moved = moved + UNSTAGED * bytes_ * slices
             stride = operand.stride(x)
-            apart = 1.0 if stride == 1 or not across else float(machine.warp) / 4
-            fetch = fetch + 2.0 * threads * words * spread * apart / banks
+            apart = 1.0 if stride == 1 or not across else costs.apart_factor
+            fetch = fetch + UNSTAGED * threads * words * spread * apart / banks
     tile = by * bx
     several = slices > 1
-    extra = np.where(several, slices * (2.0 * tile / banks + 2.0 * WAIT), 2.0 * WAIT)
+    extra = np.where(
+        several,
+        slices * (2.0 * tile / banks + 2.0 * costs.barrier_cycles),
+        2.0 * costs.barrier_cycles,
+    )
     held = held + np.where(several, tile * nest.accumulator_bytes, 0.0)
     block = np.maximum(work, fetch * steps) + extra + tile * nest.operations / banks
     waves = np.ceil(count / machine.workers)
     memory = count * moved / machine.memory_bytes_per_cycle
     out = prod(e for _, e in nest.spatial) * nest.result_bytes / machine.memory_bytes_per_cycle
-    out *= 1.0 if x == nest.contiguous else 8.0  # Threads write far apart.
-    cycles = np.maximum(waves * block, memory + out) + 0.1 * np.minimum(waves * block, memory)
+    out *= 1.0 if x == nest.contiguous else costs.apart_factor
+    cycles = np.maximum(waves * block, memory + out) + costs.serial_share * np.minimum(
+        waves * block, memory
+    )
 
     illegal = threads > machine.threads
     illegal |= (tx > 2 * wide) | (ty > 2 * tall) | (by > 2 * tall) | (bx > 2 * wide)
@@ -148,7 +154,7 @@ def _grid(
     if own is not None and own.capacity_bytes:
         illegal |= ry * rx * nest.accumulator_bytes > own.capacity_bytes / 2
     if shared is not None and shared.capacity_bytes:
-        illegal |= held * 1.2 > shared.capacity_bytes
+        illegal |= held * PADDED > shared.capacity_bytes
     if not np.any(~illegal):  # A problem smaller than any block.
         illegal = (threads > machine.threads) | (tx != tx.min()) | (rx > 1) | (ry > 1) | (ty > 1)
     axes[4] = np.where(several, depth, 0.0)
@@ -345,6 +351,11 @@ def _align(schedule: Schedule, tensor: str, memory: Memory) -> None:
         attempt(schedule, lambda: schedule.storage_align(tensor, rank - 2, 2 * words, words))
 
 
+def _latency_hidden(machine: Processor) -> int:
+    """Threads of a block where nothing is reused: no more than hide their latencies."""
+    return min(round(machine.operations_per_cycle * machine.costs.hiding_threads), machine.threads)
+
+
 def schedule_simple(schedule: Schedule, stage: str, machine: Processor) -> None:
     """One thread per result, neighbours side by side.
 
@@ -362,7 +373,7 @@ def schedule_simple(schedule: Schedule, stage: str, machine: Processor) -> None:
     if adding and loops != [*spatial, *adding]:
         schedule.reorder(*spatial, *adding)
     one = schedule.fuse(*spatial) if len(spatial) > 1 else spatial[0]
-    block, thread = schedule.split(one, factor=min(THREADS, machine.threads))
+    block, thread = schedule.split(one, factor=_latency_hidden(machine))
     schedule.bind(block, machine.coordinates("block")[0].name)
     schedule.bind(thread, machine.coordinates("thread")[0].name)
 

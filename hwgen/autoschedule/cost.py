@@ -5,7 +5,8 @@ blocks of the reduction, tiles of `r` and `v`, the reduction, and a register til
 `columns` results. `v` runs in lanes; what depends on `r` alone is used once per row.
 
 Cycles are the most that any resource takes (arithmetic and loads of the register tile; bytes into
-each cache and out of memory), with a small share of the rest, plus what tiles and loops cost.
+each cache and out of memory), with a share of the rest that does not pass beside it, plus what
+tiles and loops cost. What a machine takes for each is in its spec; numbers here count instructions.
 """
 
 from __future__ import annotations
@@ -22,25 +23,6 @@ from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.processor import Processor
 
 Floats = npt.NDArray[np.float64]
-
-REGISTERS = 16
-"""Vector registers, assumed of any processor with lanes."""
-LATENCY = 4
-"""Cycles until an accumulation's result can be added to, assumed."""
-LOADS = 2
-"""Loads of one worker per cycle, assumed."""
-SHARE = 0.1
-"""Part of a resource's time that does not overlap with the slowest one's."""
-FULL = 0.6
-"""Part of a cache that a tile may fill."""
-VARIABLE = 4.0
-"""How much slower a register tile is whose size is only known when it runs."""
-START = 8000.0
-"""Cycles to start and end a parallel loop, assumed."""
-STRIDED = 2.0
-"""Cycles per element that is gathered one by one."""
-FAR_BYTES = 1024
-"""Steps from which on a hardware prefetcher no longer helps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +142,7 @@ def _cycles(
     structure: Structure,
     axes: tuple[npt.NDArray[np.int64], ...],
 ) -> Floats:
-    machine = hardware.machine
+    machine, costs = hardware.machine, hardware.machine.costs
     columns, rows, column_tiles, row_tiles, depth = (a.astype(np.float64) for a in axes)
     extents = nest.extents
     lanes = lanes_of(nest, machine)
@@ -175,9 +157,10 @@ def _cycles(
     sizes = {structure.v: columns, structure.r: rows}
     for iterator, extent, size in ((structure.v, wide, columns), (structure.r, tall, rows)):
         if iterator and iterator not in structure.padded:
-            step = np.where(extent % size == 0, step, step * VARIABLE)
+            step = np.where(extent % size == 0, step, step * costs.uneven_factor)
     for extent, size, tiles in ((wide, columns, column_tiles), (tall, rows, row_tiles)):
-        step = np.where(np.ceil(extent / size) % tiles == 0, step, step * VARIABLE)
+        even = np.ceil(extent / size) % tiles == 0
+        step = np.where(even, step, step * costs.uneven_factor)
     others = prod(e for n, e in nest.spatial if n not in (structure.v, structure.r))
     added = prod(e for n, e in nest.reduction if n not in (main, structure.v))
     if structure.partial:
@@ -198,19 +181,21 @@ def _cycles(
     if structure.partial:
         at_once = others * np.ceil(tall / block_r)
     share = np.ceil(at_once / machine.workers) / at_once
-    start = np.where(at_once > 1, START, 0.0)
-    share = np.where(work * (1 - share) > START, share, 1.0)
+    started = float(machine.start_cycles)
+    start = np.where(at_once > 1, started, 0.0)
+    share = np.where(work * (1 - share) > started, share, 1.0)
     start = np.where(share < 1.0, start, 0.0)
     times = [work * share]
     levels = _levels(nest, structure, columns, rows, block_v, block_r, depth)
     times += _traffic(nest, machine, levels, share)
     stacked: Floats = np.array(times)
     total: Floats = np.max(stacked, axis=0)
-    total = total + SHARE * (np.sum(stacked, axis=0) - total) + start
+    total = total + costs.serial_share * (np.sum(stacked, axis=0) - total) + start
     total = total + _packing(nest, machine, structure) + _padding(nest, machine, structure, sizes)
 
     accumulators = vectors * rows
-    illegal = accumulators + vectors + 1 > REGISTERS if machine.lanes_bytes else rows > REGISTERS
+    held = accumulators + vectors + 1 if machine.lanes_bytes else rows
+    illegal = held > costs.registers
     illegal |= (slices > 1) & (block_v * block_r * nest.accumulator_bytes > _private(hardware) / 2)
     illegal |= (rows > 1) & (row_tiles > tiles_r) | (column_tiles > tiles_v)
     return np.where(illegal, np.inf, total)
@@ -230,6 +215,7 @@ def _step(
     lanes: int,
 ) -> Floats:
     """Cycles of one step of the reduction on one register tile."""
+    costs = machine.costs
     arithmetic = vectors * rows * nest.operations
     loads = np.zeros_like(rows)
     late = np.zeros_like(rows)
@@ -242,20 +228,20 @@ def _step(
             narrow = operand.bytes < nest.accumulator_bytes
             loads += vectors * times * (2.0 if narrow else 1.0)
         else:
-            loads += vectors * times * lanes * STRIDED * LOADS
-        far = _far(operand, nest, structure)
-        late += np.where(far, 1.0, 0.0) * (vectors if operand.uses(structure.v) else 1.0)
-    chain = float(LATENCY * nest.operations)
-    step = np.maximum(arithmetic / machine.operations_per_cycle, loads / LOADS)
-    return np.maximum(step, chain) + late + 0.5
+            loads += vectors * times * lanes * costs.gather_cycles * costs.loads_per_cycle
+        if _far(operand, nest, structure, costs.reach_bytes):
+            late += costs.far_cycles * (vectors if operand.uses(structure.v) else 1.0)
+    chain = costs.sum_cycles * nest.operations
+    step = np.maximum(arithmetic / machine.operations_per_cycle, loads / costs.loads_per_cycle)
+    return np.maximum(step, chain) + late + costs.step_cycles
 
 
-def _far(operand: Operand, nest: Nest, structure: Structure) -> bool:
+def _far(operand: Operand, nest: Nest, structure: Structure, reach_bytes: float) -> bool:
     """Whether successive steps of the reduction touch memory far apart."""
     if operand.tensor in structure.packed or not nest.reduction:
         return False
     stride = operand.stride(nest.reduction[-1][0])
-    return stride is None or abs(stride) * operand.bytes >= FAR_BYTES
+    return stride is None or abs(stride) * operand.bytes >= reach_bytes
 
 
 def _levels(
@@ -335,7 +321,7 @@ def _traffic(
     private = [c.shared_by != "kernel" for c in machine.caches[1:]] + [False]
     times: list[Floats] = []
     for cache, speed, own in zip(machine.caches, speeds, private, strict=True):
-        fits = [f <= FULL * cache.capacity_bytes for f in filled]
+        fits = [f <= cache.usable_bytes for f in filled]
         depth = np.argmax(np.array([*fits[:-1], np.ones_like(share, np.bool_)]), axis=0)
         moved = np.full_like(share, results)
         for operand, sizes in zip(nest.operands, touched, strict=True):
@@ -367,8 +353,8 @@ def _packing(nest: Nest, machine: Processor, structure: Structure) -> float:
     for operand in nest.operands:
         if operand.tensor in structure.packed:
             elements = operand.size / operand.bytes
-            work = elements * STRIDED
-            shared = work / machine.workers + START
+            work = elements * machine.costs.gather_cycles
+            shared = work / machine.workers + machine.start_cycles
             total += max(min(work, shared), 2 * operand.size / machine.memory_bytes_per_cycle)
     return total
 
@@ -383,7 +369,7 @@ def _padding(
         for operand in nest.operands:
             if operand.uses(iterator) and operand.tensor not in structure.packed:
                 elements = operand.size / operand.bytes
-                work = min(elements, elements / machine.workers + START)
+                work = min(elements, elements / machine.workers + machine.start_cycles)
                 total = total + np.where(uneven, work, 0.0)
     return total
 
@@ -394,5 +380,5 @@ def simple_cycles(
     """Cycles of a nest without reuse, in lanes on all workers where that pays."""
     lanes = max(1, machine.lanes_bytes // max(1, bytes_))
     work = elements * (operations + 2) / (lanes * machine.operations_per_cycle)
-    shared = work / machine.workers + START
+    shared = work / machine.workers + machine.start_cycles
     return max(min(work, shared), moved / machine.memory_bytes_per_cycle)

@@ -13,7 +13,8 @@ from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.processor import Processor
 
 SPARE = 4
-"""Iterations per worker at which no further loop is fused into a parallel one."""
+"""Iterations per worker at which no further loop is fused into a parallel one: enough that the last
+ones to end are a small part. A margin of the search, no property of a machine."""
 
 
 def private_memory(hardware: HardwareSpec) -> str:

@@ -36,15 +36,24 @@ from hwgen.schedule import Schedule
 from hwgen.spec.expression import DTYPES, Access, Name, names, walk
 from hwgen.spec.processor import Processor
 
+WORTH = 1.25
+"""A margin, no property of a machine: the work is estimated, and so is what starting costs."""
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
     """`attempts`: choices of one nest that are tried before it is left as it is; `parallel_cycles`:
-    work from which on workers are started; `seconds`: when to take what was found (never)."""
+    work from which on workers are started (`WORTH` times what starting them takes); `seconds`: when
+    to take what was found (never)."""
 
     attempts: int = 40
-    parallel_cycles: float = 10_000.0
+    parallel_cycles: float | None = None
     seconds: float | None = None
+
+    def worth(self, machine: Processor) -> float:
+        """Cycles of work from which on workers are started."""
+        given = self.parallel_cycles
+        return WORTH * machine.start_cycles if given is None else given
 
 
 DEFAULTS = Options()
@@ -181,7 +190,7 @@ def _tile_lanes(
     ranked = _ranked(grids, options.attempts)
     tried = _Tried(watch)
     for number, (structure, point) in enumerate(ranked):
-        least = options.parallel_cycles
+        least = options.worth(machine)
         made = partial(lanes.schedule_nest, schedule, nest, structure, point, machine, least)
         refused = attempt(schedule, made)
         if refused is None:
@@ -273,7 +282,7 @@ def _simple(schedule: Schedule, stage: str, machine: Processor, options: Options
     if machine.coordinates("block"):
         made = partial(blocks.schedule_simple, schedule, stage, machine)
     else:
-        busy = elements * 2 > options.parallel_cycles
+        busy = elements * 2 > options.worth(machine)
         made = partial(lanes.schedule_simple, schedule, stage, machine, busy=busy)
     refused = attempt(schedule, made)
     text = "its loops shared out" if refused is None else "left as it is"

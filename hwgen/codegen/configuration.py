@@ -22,9 +22,6 @@ from hwgen.spec.hardware import Configuration, HardwareSpec
 Values = tuple[tuple[str, str], ...]
 """The C text of each field."""
 
-ASSUMED_TRIPS = 16
-"""Iterations of a loop whose bounds are no constants."""
-
 
 def configured(program: Program, hardware: HardwareSpec) -> Program:
     """The program with its state written."""
@@ -101,10 +98,9 @@ class _Writer:
                     values = self._needs(node)
                     if values is not None:
                         weight[values] = weight.get(values, 0) + times
-                case Loop(_, Const(low), Const(high), body):
-                    self._weigh(body, times * max(0, high - low), weight)
-                case Loop(_, _, _, body):
-                    self._weigh(body, times * ASSUMED_TRIPS, weight)
+                case Loop(_, lower, upper, body):
+                    assert isinstance(lower, Const) and isinstance(upper, Const)  # noqa: PT018
+                    self._weigh(body, times * max(0, upper.value - lower.value), weight)
                 case _:
                     self._weigh(inner(node), times, weight)
 

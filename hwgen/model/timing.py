@@ -36,6 +36,8 @@ LEAD_ENTRIES = 64
 OPERATION_BUDGET = 20_000
 """Operations after which `estimate_cycles` accepts mean rates."""
 QUEUE_WITHOUT_FETCH = 16
+"""Operations of a unit that wait before the simulation goes on, where all are there from the start:
+it keeps the simulator's own queues short, and changes no result."""
 CAUSES = ("tokens", "bus", "fetch", "queue", "banks")
 
 

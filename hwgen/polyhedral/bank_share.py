@@ -16,7 +16,8 @@ from hwgen.polyhedral.operations import Operation
 from hwgen.spec.hardware import HardwareSpec
 
 HALF = 0.5
-"""Part of a transfer that finds its bank taken where there are banks, but too few."""
+"""Part of a transfer that finds its bank taken where there are banks, but too few: a guess of the
+search, before buffers have places; what each chip makes of it is simulated."""
 
 Numbers = Mapping[str, NDArray[np.int64]]
 

@@ -23,10 +23,12 @@ Grid = dict[str, NDArray[np.int64]]
 """Tile size of each loop, one array element per point."""
 
 SPARE = 0.01
-"""Relative cost of cycles on the bus that others hide, where a host issues calls."""
+"""Relative cost of cycles on the bus that others hide, where a host issues calls. It decides
+between equals alone, and is no property of a machine."""
 
 TAIL_PENALTY = 1e-3
-"""Relative cost of a loop with a tail: a program without is shorter, at equal speed better."""
+"""Relative cost of a loop with a tail: a program without is shorter, at equal speed better. It
+decides between equals alone, and is no property of a machine."""
 
 
 def box_entries(coordinates: Sequence[Affine], extents: Grid) -> NDArray[np.int64]:

@@ -190,11 +190,11 @@ class Context:
             )  # fmt: skip
         return value
 
-    def rate(self, text: int | float | str, path: FieldPath) -> float:
+    def rate(self, text: int | float | str, path: FieldPath, most: int = MAX_INTEGER) -> float:
         """The number above zero that a field stands for, whole or not.
 
         Raises:
-            HwgenError: H02x for the expression, H026 not above zero.
+            HwgenError: H02x for the expression, H026 not above zero, or above `most`.
         """
         self._check_single(text, path)
         if isinstance(text, int | float):
@@ -203,10 +203,10 @@ class Context:
             expr = self.parse(text, path)
             self.check_names(expr, text, path, [])
             value = self._value(expr, text, path, 0)
-        if not 0 < value <= MAX_INTEGER:
+        if not 0 < value <= most:
             raise self.error(
                 "H026", "the number is out of bounds", path, found=str(text)[:80],
-                allowed=f"a number above 0, at most {MAX_INTEGER}",
+                allowed=f"a number above 0, at most {most}",
             )  # fmt: skip
         return float(value)
 

@@ -49,6 +49,31 @@ class Cache:
     capacity_bytes: int
     bytes_per_cycle: float
     shared_by: Level
+    usable_share: float
+
+    @property
+    def usable_bytes(self) -> float:
+        """What a tile may fill of it."""
+        return self.usable_share * self.capacity_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class CodeCosts:
+    """What code costs, for the search of schedules; fields as in `CodeCostsSchema`, in cycles,
+    bytes, or as their names say."""
+
+    registers: float
+    loads_per_cycle: float
+    sum_cycles: float
+    gather_cycles: float
+    reach_bytes: float
+    far_cycles: float
+    step_cycles: float
+    uneven_factor: float
+    serial_share: float
+    barrier_cycles: float
+    hiding_threads: float
+    apart_factor: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +101,8 @@ class Processor:
     `memory_bytes_per_cycle`: of the caller's arrays. `line_bytes`: what one prefetch fetches.
     `iteration_cycles`: of every iteration of a serial loop. `handover_cycles`: from units beside it
     to its code and back. `units_shared_by`: "thread" where each worker has such units of its own.
-    `threads`: a block's threads at most; `warp`: how many of them run in step.
+    `costs`: what else the search of schedules weighs. `threads`: a block's threads at most; `warp`:
+    how many of them run in step.
 
     `barrier`: template that makes a block's threads wait for each other. `prefetch`: template
     over `address` ("" where there is none: refuse the primitive). `pragmas`: what a schedule may
@@ -91,17 +117,18 @@ class Processor:
     location: Location = field(compare=False)
     default_memory: str
     loops: tuple[LoopKind, ...]
-    caches: tuple[Cache, ...] = ()
-    workers: int = 1
-    lanes_bytes: int = 0
-    operations_per_cycle: float = 1.0
-    memory_bytes_per_cycle: float = 16.0
-    iteration_cycles: float = 0.25
-    handover_cycles: int = 0
-    units_shared_by: Literal["kernel", "thread"] = "kernel"
-    line_bytes: int = 64
-    threads: int = 1
-    warp: int = 1
+    caches: tuple[Cache, ...]
+    workers: int
+    lanes_bytes: int
+    operations_per_cycle: float
+    memory_bytes_per_cycle: float
+    iteration_cycles: float
+    handover_cycles: int
+    units_shared_by: Literal["kernel", "thread"]
+    line_bytes: int
+    threads: int
+    warp: int
+    costs: CodeCosts
     barrier: str = ""
     prefetch: str = ""
     pragmas: tuple[Pragma, ...] = ()
@@ -110,6 +137,11 @@ class Processor:
     function: str = ""
     launch: str = ""
     function_prologue: str = ""
+
+    @property
+    def start_cycles(self) -> int:
+        """To start the workers of a parallel loop, and to wait for them; 0 where none has any."""
+        return next((x.start_cycles for x in self.loops if x.kind == "parallel"), 0)
 
     @property
     def teams(self) -> int:

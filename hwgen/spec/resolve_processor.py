@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 
 from hwgen.spec.context import Context, reference, size_bytes
-from hwgen.spec.processor import Cache, LoopKind, Pragma, Processor
+from hwgen.spec.processor import Cache, CodeCosts, LoopKind, Pragma, Processor
 from hwgen.spec.schema import HardwareSchema
 from hwgen.spec.schema_processor import (
     BoundLoopSchema,
     CacheSchema,
+    CodeCostsSchema,
     MarkedLoopSchema,
     ParallelLoopSchema,
     PragmaSchema,
@@ -137,6 +138,7 @@ def resolve_processor(context: Context, schema: HardwareSchema) -> Processor | N
         handover_cycles=number("handover_cycles", given.handover_cycles, 0),
         units_shared_by=given.units_shared_by,
         line_bytes=number("line_bytes", given.line_bytes, 1),
+        costs=_costs(context, given.costs or CodeCostsSchema()),
         threads=number("threads", given.threads, 1),
         warp=number("warp", given.warp, 1),
         barrier=given.barrier,
@@ -171,7 +173,16 @@ def _cache(context: Context, name: str, cache: CacheSchema) -> Cache:
         size_bytes(context, cache.size, (*path, "size")),
         context.rate(cache.bytes_per_cycle, (*path, "bytes_per_cycle")),
         cache.shared_by,
+        context.rate(cache.usable_share, (*path, "usable_share"), 1),
     )
+
+
+def _costs(context: Context, given: CodeCostsSchema) -> CodeCosts:
+    def rate(field: str) -> float:
+        share = {"most": 1} if field.endswith("_share") else {}
+        return context.rate(getattr(given, field), ("processor", "costs", field), **share)
+
+    return CodeCosts(**{field: rate(field) for field in CodeCostsSchema.model_fields})
 
 
 def _loop(

@@ -23,6 +23,42 @@ class CacheSchema(Model):
     """Bytes that one worker reads from it per cycle."""
     shared_by: SharedBy = "thread"
     """Who shares one: one worker's `thread`, a `block`, or the whole `kernel`."""
+    usable_share: RateExpr = 0.6
+    """Part of it that a tile may fill and stay there beside what else passes through; at most 1;
+    the default is assumed."""
+
+
+class CodeCostsSchema(Model):
+    """What code costs on a processor, for the search of schedules alone. Every default is assumed,
+    as of a desktop core, or, where only threads and blocks have it, of a GPU."""
+
+    registers: RateExpr = 16
+    """Vector registers, or, without vectors, any: the sums of one tile, and what they are made of,
+    stay in them."""
+    loads_per_cycle: RateExpr = 2
+    """Loads of one worker per cycle."""
+    sum_cycles: RateExpr = 4
+    """Cycles until what an operation adds to a sum can go into the next one."""
+    gather_cycles: RateExpr = 2
+    """Cycles of each element that is read or written by itself, as its neighbours lie apart."""
+    reach_bytes: RateExpr = 1024
+    """Steps through memory from which on no prefetcher of the hardware helps."""
+    far_cycles: RateExpr = 1
+    """Cycles that each load adds whose steps are that far."""
+    step_cycles: RateExpr = 0.5
+    """Cycles that each step of a sum adds to those of a tile: its loop, and addresses."""
+    uneven_factor: RateExpr = 4
+    """How many times as long a tile takes whose size is known only when it runs."""
+    serial_share: RateExpr = 0.1
+    """Part of what keeps one resource busy (arithmetic, a cache, memory) that does not pass beside
+    what keeps the busiest one; at most 1."""
+    barrier_cycles: RateExpr = 40
+    """Cycles of a barrier of the threads of a block."""
+    hiding_threads: RateExpr = 4
+    """Threads of a block for each operation per cycle at which their latencies are hidden."""
+    apart_factor: RateExpr = 8
+    """How many times as long elements take that threads touch apart from each other, as those of 4
+    bytes where memory moves 32 at least."""
 
 
 class ParallelLoopSchema(Model):
@@ -36,8 +72,9 @@ class ParallelLoopSchema(Model):
     """Range of its extent."""
     emit: Template
     """The line before the loop; names `extent` and `variable`."""
-    start_cycles: IntExpr = 0
-    """Cycles to start the workers and to wait for all of them at the end."""
+    start_cycles: IntExpr = 8000
+    """Cycles to start the workers and to wait for all of them at the end; the default is assumed:
+    two microseconds at 4 GHz."""
 
 
 class BoundLoopSchema(Model):
@@ -101,6 +138,8 @@ class ProcessorSchema(Model):
     its end until they run again, together."""
     line_bytes: IntExpr = 64
     """Bytes that one prefetch brings."""
+    costs: CodeCostsSchema | None = None
+    """What else the search of schedules weighs; left out: the defaults of its fields."""
     threads: IntExpr = 1
     """Threads of one block at most."""
     warp: IntExpr = 1

@@ -29,9 +29,6 @@ from hwgen.spec.expression import (
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.processor import Processor
 
-FULL = 0.6
-"""Part of a cache that a tile may fill."""
-
 
 @dataclass(frozen=True, slots=True)
 class BlockCost:
@@ -168,7 +165,7 @@ def _block(state: LoopTree, site: Site, hardware: HardwareSpec) -> BlockCost:
 
 def _moved(state: LoopTree, site: Site, stage: Stage, hardware: HardwareSpec) -> float:
     """Bytes from and to memory, where a tile that fits the largest cache is moved once."""
-    room = FULL * max((c.capacity_bytes for c in hardware.machine.caches), default=0)
+    room = max((c.usable_bytes for c in hardware.machine.caches), default=0.0)
     private = {m.name for m in hardware.of_kind("workspace") if m.shared_by != "kernel"}
     accesses = [stage.target, *(stage.reads if site.block.part != "init" else ())]
     far = [a for a in accesses if state.storage[a.tensor].memory not in private]
