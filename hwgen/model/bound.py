@@ -119,7 +119,7 @@ def _largest(need: Counter[str], hardware: HardwareSpec) -> Bound:
 
 def _compute(program: Program, hardware: HardwareSpec) -> Counter[str]:
     chosen: dict[str, Intrinsic] = {
-        i.name: i for i in hardware.intrinsics if offchip_operand(i, hardware) is None
+        i.name: i for i in hardware.intrinsics if i.unit and offchip_operand(i, hardware) is None
     }
 
     def counted(node: Call | SyncNode) -> tuple[Expr, ...] | None:

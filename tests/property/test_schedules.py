@@ -160,7 +160,7 @@ def kernel(change: Callable[[str], str], name: str = str(DATA["name"])) -> Kerne
     found = lowered(Schedule(parse_workload({**DATA, "name": name}), load_hardware(CPU)), 1)
     text = change(found.source.c)
     assert text != found.source.c
-    return replace(found, source=replace(found.source, text=text))
+    return replace(found, source=replace(found.source, c=text))
 
 
 @pytest.mark.parametrize(
