@@ -39,7 +39,7 @@ def resolve(state: LoopTree, hardware: HardwareSpec) -> tuple[LoopTree, Homes]:
     limits: dict[str, int] = {}
     for tensor in state.stage:
         memory = hardware.memory.get(state.storage[tensor].memory)
-        if memory is not None:
+        if memory is not None and memory.kind == "workspace":
             limits[tensor] = _limit(state, machine, memory, tensor)
     homes = check(state, limits)
     chosen: list[str] = []
