@@ -52,6 +52,11 @@ def regions(
     return tuple(r if r.coded else _off_chip(r, hardware) for r in found)
 
 
+def _on_chip(hardware: HardwareSpec) -> frozenset[str]:
+    """The memories that calls address and a processor's code does not."""
+    return frozenset(m.name for m in hardware.of_kind("scratchpad"))
+
+
 def _off_chip(region: Region, hardware: HardwareSpec) -> Region:
     """The same, the processor's own memories standing for what the host has."""
     workspaces = {m.name for m in hardware.of_kind("workspace")}
@@ -93,11 +98,7 @@ class _Split:
             if any(not nest.writes.isdisjoint(n.reads) for n in bare if n.writes <= coded):
                 coded |= nest.writes - torn
         kept = [n for n in nests if n.writes <= coded or not n.writes <= {*views}]
-        on_chip = {
-            n.tensor
-            for n in state.storages
-            if n.memory in {m.name for m in hardware.of_kind("scratchpad")}
-        }
+        on_chip = {n.tensor for n in state.storages if n.memory in _on_chip(hardware)}
         order = _ordered(kept, frozenset(coded), on_chip)
         return cls(workload, state, frozenset(coded), views, order)
 
@@ -112,7 +113,7 @@ class _Split:
                 where.setdefault(place.get(name, name), set()).add(number)
         for name, parts in where.items():
             memory = self.state.memory(name)
-            inside = memory in {m.name for m in hardware.of_kind("scratchpad")}
+            inside = memory in _on_chip(hardware)
             shared = [t for t, p in place.items() if p == name and t != name]
             if (len(parts) > 1 and shared) or (inside and not parts.isdisjoint(coded)):
                 raise HwgenError(
