@@ -106,19 +106,15 @@ def _check_stage(stage: str | None, hardware: HardwareSpec) -> None:
     own, others = (STAGES, NEST_STAGES) if hardware.units else (NEST_STAGES, STAGES)
     if stage is None or stage in own:
         return
-    close = nearest(stage, own)
-    elsewhere = bool(hardware.units) and stage in others
-    what = "a chip with a processor has no such stage"
+    if hardware.units and stage in others:
+        message = f"{stage} is a stage of chips that are a processor alone"
+        repair = "leave it out"
+    else:
+        message = f"kernels of {hardware.name} have no such stage"
+        close = nearest(stage, own)
+        repair = f"did you mean {close}?" if close else ""
     raise HwgenError(
-        "H007",
-        f"{hardware.name} has no processor"
-        if elsewhere
-        else "there is no such stage"
-        if hardware.units
-        else what,
-        found=f"--stage {stage}",
-        allowed=", ".join(own),
-        repair="leave it out" if elsewhere else f"did you mean {close}?" if close else "",
+        "H007", message, found=f"--stage {stage}", allowed=", ".join(own), repair=repair
     )
 
 
