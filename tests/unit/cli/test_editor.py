@@ -158,7 +158,10 @@ def test_fields_are_completed(editor: Editor, chip: str, gemm: str) -> None:
     memory = chip.replace("memories:", "memories:\n  new:\n    |\n", 1)
     found = editor.complete("c.yaml", memory)
     assert {"kind", "dtype", "entry", "size", "banks"} <= set(found)
-    assert found["size"] == "Capacity, as `32 KiB` or a number of bytes; scratchpads only."
+    assert found["size"] == (
+        "Capacity, as `32 KiB` or a number of bytes; left out: a workspace without a limit; not "
+        "off chip."
+    )
     assert "MemorySchema" not in found, "definitions are called as people call them"
     intrinsic = chip[: chip.index("\nintrinsics:")] + "\nintrinsics:\n  new:\n    |\n"
     assert {"unit", "semantics", "operands", "emit"} <= set(editor.complete("d.yaml", intrinsic))
