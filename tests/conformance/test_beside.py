@@ -25,7 +25,7 @@ from hwgen.report.trace_events import trace
 from hwgen.schedule import Schedule
 from hwgen.scripting import compile_script, script_of
 from hwgen.spec.expression import Binary, Const
-from hwgen.spec.load import load_workload, make_workload, parse_workload
+from hwgen.spec.load import load_hardware, load_workload, make_workload, parse_workload
 from hwgen.spec.workload import Workload
 from hwgen.trees import compile_tree
 from hwgen.verify.check_program import check_program
@@ -101,6 +101,23 @@ def test_every_chip_computes_them(chip: str, made: Callable[[], Workload]) -> No
     assert compiled.program.codes
     engine = "both" if have_compiler() else "python"
     examine(compiled, draw_inputs(compiled.workload, 1), engine)
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes", "who"),
+    [
+        ("gemm", {"M": 5, "N": 24, "K": 24}, "up"),
+        ("conv2d", {"H": 9, "W": 9, "C": 16, "O": 32}, "up"),
+    ],
+)
+def test_sums_of_a_shipped_chip_stay_on_its_units(
+    name: str, sizes: dict[str, int], who: str
+) -> None:
+    """Results say nothing of who computes them, and a host alone is many times slower."""
+    root = Path(__file__).resolve().parents[2]
+    workload = load_workload(root / "workloads" / f"{name}.yaml", sizes)
+    made = compile_workload(workload, load_hardware(root / "hw_specs" / "gemmini.yaml"), QUICK)
+    assert sides(made.program) == who
 
 
 def test_units_do_what_they_can() -> None:
