@@ -67,6 +67,7 @@ def verify_schedules(
 
             trees = tree_campaign(path, count, seed, processes=processes, progress=step)
             text, record, ok = trees_text(trees), trees_record(trees), trees.ok
+            interrupted = trees.interrupted
         else:
             from hwgen.report.records import schedules_record
             from hwgen.report.schedules import schedules_text
@@ -74,7 +75,10 @@ def verify_schedules(
 
             made = schedule_campaign(path, count, seed, processes=processes, progress=step)
             text, record, ok = schedules_text(made), schedules_record(made), made.ok
-    _end(lambda: text, lambda: record, ok, as_json)
+            interrupted = False
+    _end(lambda: text, lambda: record, ok or interrupted, as_json)
+    if interrupted:
+        raise KeyboardInterrupt
 
 
 def verify_chips(

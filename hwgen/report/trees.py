@@ -24,8 +24,9 @@ def trees_text(report: TreeReport) -> str:
         ("WRONG" if tally.failures else "wrong", len(tally.failures), ""),
     ]
     chip = report.hardware or "chips that are drawn too"
+    begun = f"interrupted before {report.count:,} schedules: " if report.interrupted else ""
     parts = [
-        f"{chip}, seed {report.seed}: {tally.trees:,} schedules near those of "
+        f"{begun}{chip}, seed {report.seed}: {tally.trees:,} schedules near those of "
         f"{tally.draws:,} kernels",
         table(("kernels", "number", "codes"), draws),
         table(("schedules", "number", "codes"), schedules),

@@ -66,13 +66,16 @@ class TreeTally:
 
 @dataclass(frozen=True)
 class TreeReport:
-    """A campaign's result. `hardware`: the chip's file, None where chips are drawn; `failures`:
-    reduced, one of those that look the same, by seed."""
+    """A campaign's result. `hardware`: the chip's file, None where chips are drawn; `count`: the
+    schedules that were asked for; `failures`: reduced, one of those that look the same, by seed;
+    `interrupted`: it was ended by the user, and failures are as they were found."""
 
     hardware: Path | None
     seed: int
+    count: int
     tally: TreeTally
     failures: tuple[tuple[int, Failure], ...]
+    interrupted: bool = False
 
     @property
     def ok(self) -> bool:
@@ -96,6 +99,29 @@ def tree_campaign(
     if hardware is not None:
         load_hardware(hardware)
     tally = TreeTally()
+    interrupted = False
+    try:
+        _count(tally, hardware, count, seed, processes, progress)
+    except KeyboardInterrupt:  # What hours have found is not lost with it.
+        interrupted = True
+    distinct: dict[str, tuple[int, Failure]] = {}
+    for number, failure in sorted(tally.failures, key=lambda f: len(f[1].case.calls)):
+        distinct.setdefault(failure.signature, (number, failure))
+    shown = [*distinct.values()][:SHOWN_FAILURES]
+    if not interrupted:
+        shown = [_reduced(hardware, *f) for f in shown]
+    return TreeReport(hardware, seed, count, tally, tuple(shown), interrupted)
+
+
+def _count(
+    tally: TreeTally,
+    hardware: Path | None,
+    count: int,
+    seed: int,
+    processes: int,
+    progress: Progress | None,
+) -> None:
+    """Add up what becomes of schedules, in batches that are counted as they end."""
     first = seed
     most = max(count, LEAST_DRAWS)
     while tally.trees < count and tally.draws < most:
@@ -110,11 +136,6 @@ def tree_campaign(
                 wrong = tuple(number for number, _ in tally.failures)
                 progress(min(tally.trees, count), count, wrong)
         first += missing
-    distinct: dict[str, tuple[int, Failure]] = {}
-    for number, failure in sorted(tally.failures, key=lambda f: len(f[1].case.calls)):
-        distinct.setdefault(failure.signature, (number, failure))
-    shown = [*distinct.values()][:SHOWN_FAILURES]
-    return TreeReport(hardware, seed, tally, tuple(_reduced(hardware, *f) for f in shown))
 
 
 def _work(work: tuple[Path | None, int, int]) -> TreeTally:

@@ -9,8 +9,9 @@ import pytest
 from hwgen.cli import main
 from hwgen.codegen.lower import program
 from hwgen.errors import HwgenError
+from hwgen.report.trees import trees_text
 from hwgen.verify import tree_campaign as tree_campaign_module
-from hwgen.verify.tree_campaign import TREES, tree_campaign
+from hwgen.verify.tree_campaign import TREES, TreeReport, TreeTally, tree_campaign
 from hwgen.verify.tree_schedules import LACKING, PHYSICAL
 from tests.sampling import EVERYTHING
 
@@ -59,3 +60,25 @@ def test_a_compiler_that_fails_is_found(monkeypatch: pytest.MonkeyPatch) -> None
 def test_the_same_seed_is_the_same_campaign() -> None:
     one, again = (tree_campaign(None, TREES, 7).tally for _ in range(2))
     assert one == again
+
+
+def test_what_has_been_counted_survives_an_interrupt() -> None:
+    def step(done: int, *_: object) -> None:
+        if done:
+            raise KeyboardInterrupt
+
+    report = tree_campaign(CHIPS / "npu_shared_buffer.yaml", 10 * TREES, 0, progress=step)
+    assert report.interrupted
+    assert 0 < report.tally.trees < report.count
+    assert trees_text(report).startswith("interrupted before 80 schedules: ")
+
+
+def test_an_interrupt_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cut = TreeReport(None, 0, 8, TreeTally(trees=4, right=4), (), interrupted=True)
+    monkeypatch.setattr(tree_campaign_module, "tree_campaign", lambda *_, **__: cut)
+    assert main(["verify", "--schedules", "8"]) == 130
+    out, told = capsys.readouterr()
+    assert "run, equal to the reference       4" in out
+    assert told == "interrupted\n"

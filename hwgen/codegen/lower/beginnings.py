@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 from itertools import takewhile
 
-from hwgen.codegen.lower.blocks import BlockCall, Covered, copied, depth_of, inserted, nest
+from hwgen.codegen.lower.blocks import Covered, copied, depth_of, inserted, nest
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.semantics import setting
 from hwgen.polyhedral.tree.loop_tree import Block, Node, Site, blocks, map_blocks, map_loops
@@ -60,7 +60,7 @@ def _begun(covered: Covered, site: Site, hardware: HardwareSpec) -> Covered:
         taken |= {x.name for x in chain}
         intrinsic = first if part == "first" else call.intrinsic
         own = tuple((i, renamed.get(x, x)) for i, x in call.lanes)
-        calls[made.name] = BlockCall(intrinsic, call.operands, call.immediates, own)
+        calls[made.name] = replace(call, intrinsic=intrinsic, lanes=own)
         nests.append(nest(chain, made))
     root = inserted(state.root, site, depth, tuple(nests))
 

@@ -36,12 +36,23 @@ from hwgen.spec.hardware import HardwareSpec, Intrinsic
 class BlockCall:
     """What runs the instances of a block. `operands`: the access, over the stage's iterators, that
     each of the intrinsic's stands for; `lanes`: the loop that each of its iterators is ("" where
-    one lane does)."""
+    one lane does); `filled`: of those without a loop, where all lanes take part though fewer may.
+    """
 
     intrinsic: Intrinsic
     operands: tuple[Access, ...]
     immediates: tuple[tuple[str, int | float], ...]
     lanes: tuple[tuple[str, str], ...]
+    filled: tuple[str, ...] = ()
+
+    @property
+    def single(self) -> tuple[str, ...]:
+        """Iterators of which one lane takes part, as no loop runs along them."""
+        return tuple(
+            i
+            for i, x in self.lanes
+            if not x and i in self.intrinsic.partial and i not in self.filled
+        )
 
 
 @dataclass(frozen=True)

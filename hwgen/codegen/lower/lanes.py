@@ -8,7 +8,7 @@ nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from hwgen.codegen.lower.blocks import BlockCall, Covered
@@ -70,13 +70,13 @@ def lanes_of(covered: Covered) -> Lanes:
             along = [i for i, x in call.lanes if x == loop]
             exact = loop and all(able.get(k, True) for k in groups[site.block.name, loop])
             if loop and len(along) > 1:
-                _check_neutral(covered, site, call, iterator, loop)
+                _check_past_the_end(covered, site, call, iterator, loop)
             if loop and not exact:
                 whole.setdefault(site.block.name, set()).add(loop)
                 for k in groups[site.block.name, loop]:
                     if isinstance(k[1], int):
                         dimensions[k[0], k[1]] = site.extents[loop]
-                _check_neutral(covered, site, call, iterator, loop)
+                _check_past_the_end(covered, site, call, iterator, loop)
     _fill_rows(covered, whole, dimensions)
     return Lanes({b: frozenset(x) for b, x in whole.items()}, dimensions)
 
@@ -120,8 +120,10 @@ def _is_inner(site: Site, access: Access, loop: str) -> bool:
     return True
 
 
-def _check_neutral(covered: Covered, site: Site, call: BlockCall, iterator: str, loop: str) -> None:
-    """What lanes past the end add to a sum changes nothing."""
+def _check_past_the_end(
+    covered: Covered, site: Site, call: BlockCall, iterator: str, loop: str
+) -> None:
+    """What lanes past a loop's end add to a sum changes nothing."""
     cuts = any(loop in names(p) for p in site.block.predicate)
     along = [i for i, x in call.lanes if x == loop]
     target = call.intrinsic.semantics[0].target.tensor
@@ -130,11 +132,24 @@ def _check_neutral(covered: Covered, site: Site, call: BlockCall, iterator: str,
     diagonal = any(i in own.indices for i in along)
     if not (cuts or diagonal) or iterator in own.indices or not stage.reduces:
         return
+    check_neutral(covered, site, call, iterator, {*along} if diagonal else {iterator})
+
+
+def check_neutral(
+    covered: Covered, site: Site, call: BlockCall, iterator: str, along: Collection[str]
+) -> None:
+    """What lanes of an iterator add to a sum that are none of its loop's changes nothing.
+
+    `along`: the iterators of an operand that is zero there.
+
+    Raises:
+        HwgenError: H423 where it may.
+    """
+    stage = covered.state.stage[site.block.stage]
     contents: dict[str, int | float] = {}
     for operand, access in zip(call.intrinsic.operands, call.operands, strict=True):
         held = _past_the_end(covered, access)
-        both = not diagonal or all(i in operand.indices for i in along)
-        if iterator in operand.indices and both and held is not None:
+        if held is not None and {*along} <= {*operand.indices}:
             contents[operand.name] = held
     exact = not any("float" in o.dtype for o in call.intrinsic.operands)
     # One that sets what it then adds to has two assignments.
@@ -142,9 +157,10 @@ def _check_neutral(covered: Covered, site: Site, call: BlockCall, iterator: str,
     if stage.ordered or not any(
         op == "+=" and evaluated(value, contents, exact) == 0 for op, value in updates(adds)
     ):
+        where = f"past the end of {dict(call.lanes)[iterator] or iterator}"
         raise HwgenError(
             "H423",
-            f"lanes of {call.intrinsic.name} past the end of {loop} would change {stage.tensor}",
+            f"lanes of {call.intrinsic.name} {where} would change {stage.tensor}",
             field=f"blocks.{stage.tensor}",
             found=f"operands that hold {', '.join(map(str, contents.values())) or 'data'} there",
             allowed="zeros there, or lanes of which fewer take part",

@@ -83,8 +83,8 @@ def _slot(turn: Affine, slots: int, counters: Sequence[str]) -> Expr:
 def _micro_kernel(site: CallSite, number: int) -> tuple[MicroKernelDef, Expr]:
     """The micro-kernel of a site and the expression that selects its variant."""
     digits = _digits(site)
-    pinned = {name: low for name, (low, high) in site.spans.items() if high == low + 1}
-    bases: list[tuple[int, ...]] = [tuple(a.offset.fix(pinned).constant for a in site.addresses)]
+    first = {name: low for name, (low, _) in site.spans.items()}
+    bases: list[tuple[int, ...]] = [tuple(a.offset.fix(first).constant for a in site.addresses)]
     variant: Expr = Const(0)
     for digit in digits:
         bases = [
@@ -123,7 +123,8 @@ def _digits(site: CallSite) -> list[_Radix]:
             continue
         offsets = tuple(a.offset.coefficient(name) for a in site.addresses)
         if high - low > 1:
-            digits.append(_Radix(name, Name(name), high, offsets))
+            # Counted from the loop's first iteration: no address is made that no call has.
+            digits.append(_Radix(name, add(Name(name), Const(-low)), high - low, offsets))
     turns: dict[tuple[Affine, int], list[int]] = {}
     for k, a in enumerate(site.addresses):
         if a.turn is not None and a.turn.terms:

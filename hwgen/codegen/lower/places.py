@@ -242,10 +242,9 @@ def _wanted(
 
 
 def _taken(call: BlockCall, operand: Operand, cut: Cut) -> Cut:
-    """The same with one lane of those along which no loop runs, where fewer may take part."""
-    fewer = [i in call.intrinsic.partial for i in operand.indices]
-    pairs = zip(cut, fewer, strict=True)
-    return tuple((d, 1 if d is None and few else n) for (d, n), few in pairs)
+    """The same with one lane of those along which no loop runs, where one takes part."""
+    pairs = zip(cut, operand.indices, strict=True)
+    return tuple((d, 1 if d is None and i in call.single else n) for (d, n), i in pairs)
 
 
 def _laid_out(covered: Covered, tensor: str) -> bool:

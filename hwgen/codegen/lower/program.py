@@ -13,6 +13,7 @@ from hwgen.codegen.lower.bands import unbanded
 from hwgen.codegen.lower.beginnings import begun
 from hwgen.codegen.lower.blocks import Covered, covered
 from hwgen.codegen.lower.conflicts import Box
+from hwgen.codegen.lower.filled import filled
 from hwgen.codegen.lower.idle import without_idle
 from hwgen.codegen.lower.lanes import lanes_of
 from hwgen.codegen.lower.literals import check_literals
@@ -118,7 +119,7 @@ def _units(region: Region, hardware: HardwareSpec) -> tuple[Part, Program]:
     views = views_of(workload)
     tree = without_idle(region.state)
     cover = spread(covered(tree, region.homes, hardware, views))
-    cover = begun(cover, hardware)
+    cover = filled(begun(cover, hardware))
     lanes = lanes_of(cover)
     where = in_best_order(cover, places(cover, hardware, lanes), lanes.whole)
     guarded = hardware.pipelined

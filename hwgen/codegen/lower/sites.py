@@ -179,7 +179,8 @@ class Builder:
         for iterator, extent in call.intrinsic.iterators:
             loop = dict(call.lanes)[iterator]
             fewer = iterator in call.intrinsic.partial
-            low, high = spans.get(loop, (0, 0)) if loop else (0, 1 if fewer else extent)
+            alone = (0, 1 if iterator in call.single else extent)
+            low, high = spans.get(loop, (0, 0)) if loop else alone
             if loop in kept or low or not high or (high < extent and not fewer):
                 raise HwgenError(
                     "H423",

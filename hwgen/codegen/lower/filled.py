@@ -1,0 +1,67 @@
+"""Lanes along which no loop runs, where a call adds all of them up: those who write fill them.
+
+A call that may let fewer lanes take part leaves the others of an entry as they were. Where a sum
+reads them all the same, it writes them too, with the zeros that the host lays out there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from hwgen.codegen.lower.blocks import BlockCall, Covered
+from hwgen.codegen.lower.lanes import check_neutral
+from hwgen.polyhedral.tree.aliases import places_of
+
+_Axis = tuple[str, int]
+"""Where a tensor lives, and a position of its operands' indices from their end."""
+
+
+def filled(covered: Covered) -> Covered:
+    """The same with calls that let all lanes take part whose elements others add up.
+
+    Raises:
+        HwgenError: H423 where what lies there would change a sum.
+    """
+    wanted = set(_added(covered))
+    if not wanted:
+        return covered
+    calls, seen = dict(covered.calls), set[_Axis]()
+    while seen != wanted:
+        seen = set(wanted)
+        for name, call in calls.items():
+            for iterator in _idle(call):
+                if wanted.isdisjoint(_axes(covered, call, iterator, written=True)):
+                    continue
+                wanted.update(_axes(covered, call, iterator, written=False))
+                if iterator in calls[name].single:
+                    made = (*calls[name].filled, iterator)
+                    calls[name] = replace(calls[name], filled=made)
+    return replace(covered, calls=calls)
+
+
+def _added(covered: Covered) -> Iterator[_Axis]:
+    """What calls read in lanes that they add up, though no loop runs along them."""
+    for site in covered.state.sites:
+        call = covered.calls[site.block.name]
+        if not covered.state.stage[site.block.stage].reduces or site.block.part == "init":
+            continue
+        target = next(o for o in call.intrinsic.operands if o.access != "read")
+        for iterator in _idle(call):
+            if iterator not in (*target.indices, *call.single):
+                check_neutral(covered, site, call, iterator, {iterator})
+                yield from _axes(covered, call, iterator, written=False)
+
+
+def _idle(call: BlockCall) -> list[str]:
+    """Iterators of several lanes along which no loop runs."""
+    return [i for i, n in call.intrinsic.iterators if n > 1 and not dict(call.lanes)[i]]
+
+
+def _axes(covered: Covered, call: BlockCall, iterator: str, *, written: bool) -> Iterator[_Axis]:
+    """Where the operands of a call that it writes, or reads, have an iterator."""
+    home = places_of(covered.state)
+    for operand, access in zip(call.intrinsic.operands, call.operands, strict=True):
+        if (operand.access != "read") == written and iterator in operand.indices:
+            place = home.get(access.tensor, access.tensor)
+            yield place, len(operand.indices) - operand.indices.index(iterator)
