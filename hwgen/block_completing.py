@@ -10,6 +10,7 @@ through off-chip memory.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, product, takewhile
@@ -19,6 +20,7 @@ from hwgen.compilation import Compilation
 from hwgen.errors import HwgenError
 from hwgen.following import follow
 from hwgen.inlining import REFUSALS
+from hwgen.model.bound import cover_bound
 from hwgen.phase import DEFAULTS, SLOTS, SearchOptions, compile_phase
 from hwgen.phased import stages_of
 from hwgen.polyhedral import isl
@@ -39,7 +41,10 @@ from hwgen.tiling_script import TilingWriter
 from hwgen.trees import TreeCompilation, compile_tree
 
 MATCHES = 3
-"""Matches of a stage that are tried, the best first."""
+"""Matches of a phase that are considered, and choices of one for each that are tried."""
+
+MOST_COVERS = 729
+"""Choices of a match for each phase that are compared by their bounds."""
 
 Kept = Literal["whole", "inside", "off"]
 """Where intermediates are: whole on the chip; those of a phase inside of the loops of its last
@@ -49,14 +54,18 @@ KEPT: tuple[Kept, ...] = ("whole", "inside", "off")
 """What is tried in turn."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Choice:
-    """`depth`: loops of a stage that its copies stand in; `kept`: where intermediates are;
-    `match`: which of a stage's matches is taken."""
+Covers = Mapping[str, int]
 
-    depth: int
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """`inside`: the loops that copies stand in, or how many of a stage's; `kept`: where
+    intermediates are; `covers`: which of its matches a phase, or a stage alone, gets, if not the
+    first."""
+
+    inside: int | frozenset[str]
     kept: Kept
-    match: int
+    covers: Covers
 
     @property
     def near(self) -> bool:
@@ -71,31 +80,48 @@ def complete_blocks(schedule: Schedule, options: SearchOptions = DEFAULTS) -> Tr
     Raises:
         HwgenError: H3xx where no intrinsics compute a stage; why the first kernel is refused.
     """
-    completion = _Completion(schedule, options)
     deepest = max((len(s.loops) for s in schedule.state.sites), default=0)
-    first: HwgenError | None = None
-    for match, kept in product(range(MATCHES), KEPT):
-        best: TreeCompilation | None = None
-        for depth in range(deepest + 1):
-            try:
-                made = completion.made(_Choice(depth, kept, match))
-            except HwgenError as error:
-                if not error.code.startswith(REFUSALS):
-                    raise
-                first = first or error
-                continue
-            if best is not None and made.cycles >= best.cycles:
-                break
-            best = made
-        if best is not None:
-            return _with_slots(schedule, best)
-    assert first is not None
-    if schedule.hardware.processor is None:
-        raise first
+    try:
+        return _with_slots(schedule, _completed(schedule, options, range(deepest + 1)))
+    except HwgenError as error:
+        if schedule.hardware.processor is None or not error.code.startswith(REFUSALS):
+            raise
+        first = error
     try:
         return compile_tree(schedule)
     except HwgenError as error:
         raise (first if error.code.startswith(REFUSALS) else error) from None
+
+
+def _completed(
+    schedule: Schedule, options: SearchOptions, places: Sequence[int | frozenset[str]]
+) -> TreeCompilation:
+    """The fastest kernel of the first covers that give one; `places`: where copies stand, until
+    that makes nothing faster.
+
+    Raises:
+        HwgenError: why the first kernel is refused.
+    """
+    completion = Completion(schedule, options)
+    first: HwgenError | None = None
+    for covers in completion.covers(places[0]):
+        for kept in KEPT:
+            best: TreeCompilation | None = None
+            for inside in places:
+                try:
+                    made = completion.made(Choice(inside, kept, covers))
+                except HwgenError as error:
+                    if not error.code.startswith(REFUSALS):
+                        raise
+                    first = first or error
+                    continue
+                if best is not None and made.cycles >= best.cycles:
+                    break
+                best = made
+            if best is not None:
+                return best
+    assert first is not None
+    raise first
 
 
 def _with_slots(given: Schedule, made: TreeCompilation) -> TreeCompilation:
@@ -117,9 +143,10 @@ def _with_slots(given: Schedule, made: TreeCompilation) -> TreeCompilation:
 
 
 @dataclass
-class _Completion:
+class Completion:
     """A schedule to be completed. `fresh`: the same without edits; `known`: what was found for
-    phases of which it says nothing, by their numbers and what they share."""
+    phases of which it says nothing, by their numbers and what they share; `matches`: of phases,
+    and of stages alone, that were matched; `matched`: the same for phases by what they share."""
 
     schedule: Schedule
     options: SearchOptions
@@ -129,18 +156,55 @@ class _Completion:
     known: dict[tuple[int, Sharing], Compilation] = field(
         default_factory=dict[tuple[int, Sharing], Compilation]
     )
+    matches: dict[str, list[Match]] = field(default_factory=dict[str, list[Match]])
+    matched: dict[tuple[int, Sharing], tuple[Scop, list[Match]]] = field(
+        default_factory=dict[tuple[int, Sharing], tuple[Scop, list[Match]]]
+    )
 
     def __post_init__(self) -> None:
         self.workload = self.schedule.workload
         self.fresh = Schedule(self.workload, self.schedule.hardware)
         self.phases = split_phases(versioned(self.workload))
 
+    def of(self, schedule: Schedule) -> Completion:
+        """The same for another schedule of the workload, with what is known of its phases."""
+        return Completion(schedule, self.options, self.known, matched=self.matched)
+
     @property
     def hardware(self) -> HardwareSpec:
         return self.schedule.hardware
 
-    def made(self, choice: _Choice) -> TreeCompilation:
+    def covers(self, inside: int | frozenset[str]) -> list[Covers]:
+        """Which match each phase gets: first those that keep the busiest unit busy for the fewest
+        cycles.
+
+        Raises:
+            HwgenError: H3xx where no intrinsics compute a stage.
+        """
+        try:
+            self.written(Choice(inside, KEPT[0], {}))
+        except HwgenError as error:
+            if not error.code.startswith(REFUSALS):
+                raise  # What has been matched by then is known.
+        names = [n for n, found in self.matches.items() if len(found) > 1]
+        needs = {
+            n: [Counter(dict(cover_bound(m, self.hardware).per_resource)) for m in found]
+            for n, found in self.matches.items()
+        }
+        ranked: list[tuple[int, int, tuple[int, ...]]] = []
+        for numbers in islice(product(*(range(len(needs[n])) for n in names)), MOST_COVERS):
+            taken = dict(zip(names, numbers, strict=True))
+            total = sum((found[taken.get(n, 0)] for n, found in needs.items()), Counter[str]())
+            ranked.append((max(total.values(), default=0), sum(numbers), numbers))
+        found = [dict(zip(names, numbers, strict=True)) for _, _, numbers in sorted(ranked)]
+        return found[:MATCHES]
+
+    def made(self, choice: Choice) -> TreeCompilation:
         """The kernel that a choice gives."""
+        return compile_tree(self.written(choice))
+
+    def written(self, choice: Choice) -> Schedule:
+        """The schedule that a choice gives."""
         made = self.schedule.copy()
         with isl.bounded():
             stages = stages_of(self.fresh)
@@ -160,7 +224,7 @@ class _Completion:
                 group = self._alone(made, stage.tensor, choice) if stage.tensor in bare else None
                 if group is not None:
                     _write(made, group)
-        return compile_tree(made)
+        return made
 
     def _as_given(self, stages: Collection[str]) -> bool:
         """Whether stages compute what the workload says, of the same tensors."""
@@ -181,7 +245,7 @@ class _Completion:
         number: int,
         names: tuple[str, ...],
         held: dict[str, str],
-        choice: _Choice,
+        choice: Choice,
     ) -> TilingWriter | None:
         """The stages of a phase together; None where the processor may do what units cannot."""
         phase = self.phases[number]
@@ -195,7 +259,10 @@ class _Completion:
                 found = self._searched(number, sharing)
                 writer = TilingWriter(made, plan_of(found.scop, found.tiling, leaves), names)
             else:
-                scop, match = _matched(phase.workload, self.hardware, sharing, choice)
+                if (number, sharing) not in self.matched:
+                    self.matched[number, sharing] = self._matches(phase.workload, sharing)
+                matched = self.matched[number, sharing]
+                scop, match = self._chosen(f"phase {number}", *matched, choice)
                 writer = _Block.of(made, scop, match, names, leaves, choice)
         except HwgenError as error:
             if self.hardware.processor is None or not error.code.startswith("H3"):
@@ -212,7 +279,7 @@ class _Completion:
             self.known[key] = compile_phase(phase, self.hardware, self.options, sharing)
         return self.known[key]
 
-    def _alone(self, made: Schedule, name: str, choice: _Choice) -> TilingWriter | None:
+    def _alone(self, made: Schedule, name: str, choice: Choice) -> TilingWriter | None:
         """A stage as it is in the schedule by then, with what it reads and writes where that is;
         None where the processor may do it."""
         workload = _workload(made.state, made.state.stage[name], self.workload)
@@ -222,9 +289,8 @@ class _Completion:
         inner = made.state.tensor[name].role == "intermediate" and choice.near
         leaves = (name,) if places or inner else ()
         try:
-            scop, match = _matched(
-                workload, self.hardware, Sharing(takes, leaves, places=places), choice
-            )
+            sharing = Sharing(takes, leaves, places=places)
+            scop, match = self._chosen(name, *self._matches(workload, sharing), choice)
         except HwgenError as error:
             if self.hardware.processor is None or not error.code.startswith("H3"):
                 raise
@@ -232,24 +298,27 @@ class _Completion:
         first = ("",) * (len(workload.statements) - 1) + (name,)
         return _Block.of(made, scop, match, first, leaves, choice)
 
+    def _matches(self, workload: Workload, sharing: Sharing) -> tuple[Scop, list[Match]]:
+        """The first matches of a phase, or of a stage alone.
+
+        Raises:
+            HwgenError: as `select`, `ranked_matches`.
+        """
+        scop = build_scop(workload)
+        ranked = ranked_matches(scop, select(scop, self.hardware, sharing))
+        return scop, list(islice((m for group in ranked for m in group), MATCHES))
+
+    def _chosen(
+        self, name: str, scop: Scop, found: list[Match], choice: Choice
+    ) -> tuple[Scop, Match]:
+        """The match that a choice gives."""
+        self.matches[name] = found
+        return scop, found[min(choice.covers.get(name, 0), len(found) - 1)]
+
 
 def _write(schedule: Schedule, group: TilingWriter) -> None:
     with schedule.batch():
         group.write()
-
-
-def _matched(
-    workload: Workload, hardware: HardwareSpec, sharing: Sharing, choice: _Choice
-) -> tuple[Scop, Match]:
-    """The match of a choice, or the last where there are fewer.
-
-    Raises:
-        HwgenError: as `select`, `ranked_matches`.
-    """
-    scop = build_scop(workload)
-    ranked = ranked_matches(scop, select(scop, hardware, sharing))
-    found = list(islice((m for group in ranked for m in group), choice.match + 1))
-    return scop, found[-1]
 
 
 def _held(schedule: Schedule) -> dict[str, str]:
@@ -276,11 +345,12 @@ def _workload(state: LoopTree, stage: Stage, workload: Workload) -> Workload:
 
 @dataclass
 class _Block(TilingWriter):
-    """The edits of some stages. `outer`: of each, the loops that its copies stand in; `moved_by`:
+    """The edits of some stages. `copied_in`: the loops that copies stand in, or how many of a
+    stage's; `outer`: of each stage, these; `moved_by`:
     the scop's loops that each is part of; `stores`: the statements that store what is computed.
     `inside_last`: whether other stages are computed in the loops of the `last`."""
 
-    depth: int = 0
+    copied_in: int | frozenset[str] = 0
     inside_last: bool = False
     last: list[str] = field(default_factory=list[str])
     outer: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
@@ -295,7 +365,7 @@ class _Block(TilingWriter):
         match: Match,
         first: tuple[str, ...],
         leaves: tuple[str, ...],
-        choice: _Choice,
+        choice: Choice,
     ) -> _Block:
         storages = [x.name for x in match.selection.storages]
         tiling = Tiling(
@@ -306,7 +376,7 @@ class _Block(TilingWriter):
             tuple((n, 1) for n in storages),
         )
         plan, inside = TilingPlan(scop, tiling, leaves), choice.kept != "whole"
-        return cls(schedule, plan, first, depth=choice.depth, inside_last=inside)
+        return cls(schedule, plan, first, copied_in=choice.inside, inside_last=inside)
 
     def write(self) -> None:
         if not self.plan.statements:
@@ -396,7 +466,10 @@ class _Block(TilingWriter):
         outer = [n for n in site.names if n not in lanes]
         parts = {n: {loop_of[i] for i in loop_of if n in _moving(site, i)} for n in outer}
         self.moved_by |= parts
-        self.outer[block] = outer[: self.depth]
+        if isinstance(self.copied_in, int):
+            self.outer[block] = outer[: self.copied_in]
+        else:
+            self.outer[block] = [*takewhile(self.copied_in.__contains__, outer)]
         spatial = [*takewhile(lambda n: parts[n].isdisjoint(reduction), self.outer[block])]
         if begun is not None:
             self.lanes[f"{block}_init"] = self._cut(f"{block}_init", loop_of)

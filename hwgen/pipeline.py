@@ -9,6 +9,7 @@ from hwgen.codegen.image_layout import images_refused
 from hwgen.compilation import STAGES, Compilation, Kernel, build
 from hwgen.compiled import Compiled
 from hwgen.errors import HwgenError
+from hwgen.fusing import fused_if_better
 from hwgen.hosting import compile_beside
 from hwgen.inlining import REFUSALS, UNMADE, compile_inlined, replayed
 from hwgen.nest_pipeline import compile_nest
@@ -88,8 +89,9 @@ def _as_it_is(workload: Workload, hardware: HardwareSpec, options: SearchOptions
 def compile_workload(
     workload: Workload, hardware: HardwareSpec, options: SearchOptions = DEFAULTS
 ) -> Compiled:
-    """Compile a workload for any chip: for its units and the processor beside them, which does what
-    no intrinsics compute (where it does all, there is a tree alone), or for a processor alone.
+    """Compile a workload for any chip: for its units, phase by phase or in loops that its stages
+    share, and the processor beside them, which does what no intrinsics compute (where it does all,
+    there is a tree alone), or for a processor alone.
 
     Raises:
         HwgenError: as `compile_kernel`, where there is no processor or it cannot do the rest; as
@@ -98,9 +100,10 @@ def compile_workload(
     if not hardware.units and hardware.processor is not None:
         return compile_nest(workload, hardware, options=Options(seconds=options.seconds))
     try:
-        return compile_kernel(workload, hardware, options=options)
+        made = compile_kernel(workload, hardware, options=options)
     except HwgenError as error:
         return beside_units(workload, hardware, options, error)
+    return fused_if_better(made, options)
 
 
 def beside_units(

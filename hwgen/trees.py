@@ -132,8 +132,11 @@ def compile_padded(schedule: Schedule) -> TreeCompilation:
         workload = schedule.workload
         tensor = workload.tensor.get(about)
         raise error.at(tensor.location if tensor is not None else workload.location) from None
-    named = schedule.buffers()  # What calls leave for each other within a block has no name.
-    aligns = [a for a in paddings(schedule.hardware, dense.lowered) if a.tensor in named]
+    # What calls leave for each other within a block has no name; what other phases left on the chip
+    # is as it is.
+    roles = {t.name: t.role for t in schedule.state.tensors}
+    found = paddings(schedule.hardware, dense.lowered)
+    aligns = [a for a in found if roles.get(a.tensor) == "intermediate"]
     made = schedule.copy()
     try:
         for align in aligns:

@@ -144,8 +144,10 @@ def _absorb(intrinsic: Intrinsic, loops: tuple[Walk, ...], ordered: bool) -> Abs
     if intrinsic.software_loops:
         return _repeated(intrinsic, merged, order)
     limited = tuple(part for w in merged for part in _within(intrinsic, w))
+    names = [o.name for o in intrinsic.operands]
     best: tuple[tuple[int, int, int], Absorption] | None = None
-    for chosen in _choices(limited, len(intrinsic.loops)):
+    fitting = [[w for w in dict.fromkeys(limited) if _fits(x, w, names)] for x in intrinsic.loops]
+    for chosen in _choices(limited, fitting):
         hardware = _fill(intrinsic, chosen, intrinsic.loops)
         if hardware is None:
             continue
@@ -172,7 +174,7 @@ def _repeated(intrinsic: Intrinsic, merged: tuple[Walk, ...], order: Order) -> A
     count = intrinsic.software_loops
     inner = intrinsic.loops[count:]
     best: tuple[tuple[int, int, tuple[int, ...]], Absorption] | None = None
-    for chosen in _choices(merged, len(inner)):
+    for chosen in _choices(merged, [merged] * len(inner)):
         cut = [_cut(walk, loop) for walk, loop in zip(chosen, inner, strict=True)]
         hardware = _fill(intrinsic, tuple(walk for walk, _ in cut), inner)
         if hardware is None:
@@ -344,9 +346,29 @@ def _within(intrinsic: Intrinsic, walk: Walk) -> Iterator[Walk]:
     yield Walk(walk.extent // inner, tuple(s * inner for s in walk.strides))
 
 
-def _choices(loops: tuple[Walk, ...], slots: int) -> Iterator[tuple[Walk | None, ...]]:
-    padded: tuple[Walk | None, ...] = (*loops, *([None] * slots))
-    yield from dict.fromkeys(permutations(padded, slots))
+def _choices(
+    loops: Sequence[Walk], fitting: Sequence[Sequence[Walk]]
+) -> Iterator[tuple[Walk | None, ...]]:
+    """Every way to give some loops to hardware loops, each one of those that fit it."""
+    if not fitting:
+        yield ()
+        return
+    for walk in dict.fromkeys(w for w in loops if w in fitting[0]):
+        rest = list(loops)
+        rest.remove(walk)
+        for others in _choices(rest, fitting[1:]):
+            yield (walk, *others)
+    for others in _choices(loops, fitting[1:]):
+        yield (None, *others)
+
+
+def _fits(loop: HardwareLoop, walk: Walk, operands: Sequence[str]) -> bool:
+    """Whether a hardware loop may take a loop, whatever the others take."""
+    rules = (loop.stride(name) for name in operands)
+    return walk.extent in loop.extent and all(
+        rule.dense_after or step in rule.range
+        for rule, step in zip(rules, walk.strides, strict=True)
+    )
 
 
 def _fill(

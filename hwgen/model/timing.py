@@ -7,7 +7,7 @@ start there.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -94,7 +94,7 @@ class _Mark:
     free: list[int]
     totals: list[list[int]]
     counts: dict[str, int]
-    busy: dict[str, int]
+    busy: dict[tuple[int, str], int]
     conflicts: dict[tuple[int, Who, Who], tuple[int, int]]
 
 
@@ -146,7 +146,7 @@ class Machine:
         self._busy = [0] * n
         self._stalls = [[0] * n for _ in CAUSES]
         self._counts: dict[str, int] = {}
-        self._busy_by_name: dict[str, int] = {}
+        self._busy_by_site: dict[tuple[int, str], int] = {}
         self._timeline: list[TimelineEntry] | None = [] if timeline else None
         self._names = [unit.name for unit in hardware.units]
         self._last_end = 0
@@ -250,7 +250,7 @@ class Machine:
             list(self._free),
             [list(row) for row in (self._busy, *self._stalls)],
             dict(self._counts),
-            dict(self._busy_by_name),
+            dict(self._busy_by_site),
             dict(self._ports.conflicts) if self._ports is not None else {},
         )
 
@@ -297,12 +297,10 @@ class Machine:
         for row, before in zip((self._busy, *self._stalls), mark.totals, strict=True):
             for i, old in enumerate(before):
                 row[i] += (row[i] - old) * times
-        for now, before in (
-            (self._counts, mark.counts),
-            (self._busy_by_name, mark.busy),
-        ):
-            for name in now:
-                now[name] += (now[name] - before.get(name, 0)) * times
+        for name, count in self._counts.items():
+            self._counts[name] += (count - mark.counts.get(name, 0)) * times
+        for key, cycles in self._busy_by_site.items():
+            self._busy_by_site[key] += (cycles - mark.busy.get(key, 0)) * times
 
     def _now(self) -> int:
         """A cycle before which nothing is left to happen that later times depend on."""
@@ -328,6 +326,10 @@ class Machine:
         completion = self.hardware.completion
         extra = completion.extra_cycles if completion is not None else 0
         written = self._buffers.written if self._buffers is not None else 0
+        by_name, by_site = Counter[str](), Counter[int]()
+        for (site, name), cycles in self._busy_by_site.items():
+            by_name[name] += cycles
+            by_site[site] += cycles
         return TimingResult(
             max(self._last_end, written) + extra,
             tuple(
@@ -335,11 +337,12 @@ class Machine:
                 for i, name in enumerate(self._names)
             ),
             tuple(sorted(self._counts.items())),
-            tuple(sorted(self._busy_by_name.items())),
+            tuple(sorted(by_name.items())),
             stream.emitted,
             stream.exact,
             tuple(self._timeline) if self._timeline is not None else None,
             self._ports.found if self._ports is not None else (),
+            tuple(sorted(by_site.items())),
         )
 
     # Fetch
@@ -522,8 +525,8 @@ class Machine:
         self._last_end = max(self._last_end, end)
         busy = end - start
         self._busy[unit] += busy
-        name = operation.name
-        self._busy_by_name[name] = self._busy_by_name.get(name, 0) + busy
+        key = operation.site, operation.name
+        self._busy_by_site[key] = self._busy_by_site.get(key, 0) + busy
         for edge in operation.pushes:
             self._tokens[edge].append(end)
             pending.append(self._target[edge])
@@ -538,7 +541,12 @@ class Machine:
         if self._timeline is not None:
             self._timeline.append(
                 TimelineEntry(
-                    self._names[unit], name, operation.site, start, end, *self._waited[unit]
+                    self._names[unit],
+                    operation.name,
+                    operation.site,
+                    start,
+                    end,
+                    *self._waited[unit],
                 )
             )
 

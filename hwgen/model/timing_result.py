@@ -45,8 +45,9 @@ class TimingResult:
 
     `calls`: operations executed by name (intrinsics, micro-kernel loads, `nop`, `signal`, `wait`,
     `barrier`, `fence`, `finish`).
-    `busy_by_name`: their cycles. `simulated`: operations stepped through; fewer than executed where
-    repeating iterations were skipped. `exact`: the result is that of the full simulation.
+    `busy_by_name`: their cycles; `busy_by_site`: the same by call site, -1 for what is none.
+    `simulated`: operations stepped through; fewer than executed where repeating iterations were
+    skipped. `exact`: the result is that of the full simulation.
     `conflicts`: calls that waited for ports of banks; their cycles are the units' `banks`.
     """
 
@@ -58,6 +59,7 @@ class TimingResult:
     exact: bool
     timeline: tuple[TimelineEntry, ...] | None = None
     conflicts: tuple[BankConflict, ...] = ()
+    busy_by_site: tuple[tuple[int, int], ...] = ()
 
     @property
     def conflict_cycles(self) -> int:

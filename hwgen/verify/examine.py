@@ -92,16 +92,18 @@ def compile_case(
         HwgenError: as `compile_ranked`, where there is no processor or it cannot do the rest; as
             `compile_nest`.
     """
+    from hwgen.pipeline import SearchOptions, beside_units, compile_workload
+
+    options = options or SearchOptions()
     if not hardware.units:
         found = _compile_nest_ranked(workload, hardware, rank)
-        check_room(workload, found.program)
-        return found
-    try:
-        return compile_ranked(workload, hardware, rank, options)
-    except HwgenError as error:
-        from hwgen.pipeline import SearchOptions, beside_units
-
-        found = beside_units(workload, hardware, options or SearchOptions(), error)
+    elif rank == 0:
+        found = compile_workload(workload, hardware, options)
+    else:
+        try:
+            return compile_ranked(workload, hardware, rank, options)
+        except HwgenError as error:
+            found = beside_units(workload, hardware, options, error)
     check_room(workload, found.program)
     return found
 

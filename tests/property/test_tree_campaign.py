@@ -24,7 +24,9 @@ def no_nodes(*_: object) -> tuple[()]:
     return ()
 
 
-@pytest.mark.parametrize(("chip", "seed"), [("npu_shared_buffer", 0), ("gemmini", 3), ("", 40)])
+@pytest.mark.parametrize(
+    ("chip", "seed"), [("npu_shared_buffer", 0), ("gemmini", 3), ("", 40), ("", 101094)]
+)
 def test_variants_are_right_or_refused_for_a_known_reason(chip: str, seed: int) -> None:
     path = CHIPS / f"{chip}.yaml" if chip else None
     report = tree_campaign(path, COUNT, seed)

@@ -403,7 +403,9 @@ def _fixed(place: Place, storage: Storage, memory: Memory) -> range:
     reach = place.reach
     if storage.address is not None:
         start = storage.address // memory.entry_bytes
-        reach = range(start, min(reach.stop, start + place.slots * place.layout.slot_entries))
+        end = min(reach.stop, start + place.slots * place.layout.slot_entries)
+        # Where calls cannot address its beginning, there is no room at all.
+        reach = range(start, end if start >= reach.start else start)
     elif storage.bank is not None and memory.banks is not None:
         size = memory.banks.entries
         low, high = storage.bank * size, (storage.bank + 1) * size

@@ -232,3 +232,15 @@ def test_lanes_that_nothing_uses_lie_outside_of_what_a_view_strides_over() -> No
     for lane, position in product(range(16), range(16)):
         at = evaluate(index, {"p0": 0, "p1": lane, "p2": position})
         assert (0 <= at < 64) == (lane == 0)
+
+
+def test_an_address_that_calls_cannot_begin_at(tmp_path: Path) -> None:
+    text = (ROOT / "hw_specs" / "npu_shared_buffer.yaml").read_text()
+    (tmp_path / "chip.yaml").write_text(text.replace("&local_address 0..", "&local_address 64.."))
+    workload = add("").workload
+    chip = load_hardware(tmp_path / "chip.yaml")
+    schedule = Schedule(workload, chip).replay(dedent(CACHED_ADD))
+    schedule.set_address("b_local", 0)
+    assert code(compile_tree, schedule) == "H502"
+    schedule.set_address("b_local", 256)
+    right(schedule)

@@ -1,0 +1,299 @@
+"""Kernels of several stages that share loops over blocks of the result.
+
+A chain of stages tile by tile: the last stage's loops are cut into blocks, everything before is
+computed inside of these, so that what is in between never leaves the chip, and blocks of different
+iterations run at the same time (`pipelining.py`). Which dimension is cut, and how long blocks are,
+is tried; calls and copies are those of `block_completing.py`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import inf, prod
+
+from hwgen.block_completing import KEPT, Choice, Completion
+from hwgen.compilation import Compilation
+from hwgen.errors import HwgenError
+from hwgen.inlining import REFUSALS
+from hwgen.model.traffic import moved_bytes
+from hwgen.phase import DEFAULTS, SearchOptions
+from hwgen.pipelining import CLOSE, pipelined
+from hwgen.polyhedral import isl
+from hwgen.polyhedral.scop import views_of
+from hwgen.schedule import Schedule
+from hwgen.spec.expression import Name, names
+from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.workload import Workload
+from hwgen.trees import TreeCompilation, compile_tree
+
+SIZES = tuple(8 << n for n in range(10))
+"""Elements of the last stage's dimension in a block."""
+
+USUAL = 32
+"""Elements of a block for which covers are chosen, where there is room."""
+
+TILE = 64
+"""Iterations of a loop over tiles of an operand that does not fit whole."""
+
+NEAR = 1.03
+"""A kernel that takes hardly longer than its bound needs no other."""
+
+ALIKE = 1.005
+"""Kernels whose cycles differ by less take the same time: the one that moves fewer bytes is
+taken."""
+
+AGAIN = 1.5
+"""Instances that may be executed, of those that there are: more of them for several blocks each
+are hardly ever worth it."""
+
+WORK = 200
+"""Stages compiled, over all kernels, before the best so far is taken."""
+
+PIPELINED = 3
+"""Kernels of which pipelines are looked for, those with the least busy units first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sketch:
+    """Blocks of the result: `size` elements along a dimension. `tiles`: stages and the iterators of
+    which tiles of `TILE` are loaded one after the other."""
+
+    dimension: int
+    size: int
+    tiles: tuple[tuple[str, str], ...] = ()
+
+    def loops(self, schedule: Schedule) -> frozenset[str]:
+        """The loops over blocks and tiles of its schedule."""
+        block = schedule.state.sites[0].names[0]
+        return frozenset((block, *(schedule.get_loops(stage)[1] for stage, _ in self.tiles)))
+
+
+def fused_if_better(
+    made: Compilation, options: SearchOptions = DEFAULTS
+) -> Compilation | TreeCompilation:
+    """A kernel, or one whose stages share loops if that takes fewer cycles, or as many and moves
+    fewer bytes."""
+    moved = views_of(made.workload)
+    computed = [s for s in made.workload.statements if s.target.tensor not in moved]
+    if len(computed) < 2 or made.program.codes or made.cycles <= NEAR * made.bound.cycles:
+        return made
+    with isl.bounded():
+        found = fused(made.workload, made.hardware, options, int(made.cycles * ALIKE))
+    if found is None or found.cycles * ALIKE < made.cycles:
+        return found or made
+    fewer = moved_bytes(found.program, found.hardware, found.workload) < made.kernel.offchip_bytes
+    return found if fewer else made
+
+
+def fused(
+    workload: Workload,
+    hardware: HardwareSpec,
+    options: SearchOptions = DEFAULTS,
+    most: float = inf,
+) -> TreeCompilation | None:
+    """The fastest kernel whose stages share loops over blocks of the last one's; None where none
+    takes at most `most` cycles."""
+    search = _Search(workload, hardware, Completion(Schedule(workload, hardware), options), most)
+    for dimension, extent in enumerate(workload.outputs[-1].shape):
+        sizes = [size for size in SIZES if size < extent]
+        if sizes and search.shared(Sketch(dimension, sizes[0])):
+            search.dimension(dimension, sizes)
+    return search.best
+
+
+@dataclass
+class _Search:
+    """The best kernel of the sketches that have been looked at, of those that take at most `most`
+    cycles. `work`: stages compiled so far."""
+
+    workload: Workload
+    hardware: HardwareSpec
+    completion: Completion
+    most: float
+    best: TreeCompilation | None = None
+    work: int = 0
+
+    def shared(self, sketch: Sketch) -> bool:
+        """Whether blocks are legal, and hardly anything is computed for several of them."""
+        schedule = self._begun(sketch)
+        if schedule is None:
+            return False
+        state = schedule.state
+        done = sum(prod(x.extent for x in site.loops) for site in state.sites)
+        once = sum(prod(n for _, n in state.stage[s.block.stage].iterators) for s in state.sites)
+        return done <= AGAIN * once
+
+    def dimension(self, dimension: int, sizes: Sequence[int]) -> None:
+        """Look at blocks along a dimension."""
+        first: tuple[Choice, TreeCompilation] | None = None
+        at, tiles = 0, ()
+        for tiles in self._tiled(dimension, sizes[0]):
+            for at in reversed(range(min(len(sizes), SIZES.index(USUAL) + 1))):
+                first = first or self._covered(Sketch(dimension, sizes[at], tiles))
+                if first is not None:
+                    break
+            if first is not None:
+                break
+        if first is None:
+            return
+        choice, kernel = first
+        found = [kernel]
+        for number in [*reversed(range(at)), *range(at + 1, len(sizes))]:
+            made = self._made(Sketch(dimension, sizes[number], tiles), choice)
+            if made is None and number > at:
+                break
+            found += [] if made is None else [made]
+        found.sort(key=_busiest)
+        for kernel in found[:PIPELINED]:
+            if _busiest(kernel) < self.most:
+                made = pipelined(kernel)
+                if made.cycles <= self.most:
+                    self.best, self.most = made, made.cycles
+            if self.most <= CLOSE * _busiest(found[0]):
+                break
+
+    def _begun(self, sketch: Sketch) -> Schedule | None:
+        try:
+            return begun(self.workload, self.hardware, sketch)
+        except HwgenError as error:
+            if not error.code.startswith(REFUSALS):
+                raise
+            return None
+
+    def _covered(self, sketch: Sketch) -> tuple[Choice, TreeCompilation] | None:
+        """The covers whose busiest unit works least, and the kernel."""
+        best: tuple[Choice, TreeCompilation] | None = None
+        schedule = self._begun(sketch)
+        if schedule is None:
+            return None
+        completion, loops = self.completion.of(schedule), sketch.loops(schedule)
+        try:
+            choices = completion.covers(loops)
+        except HwgenError as error:
+            if not error.code.startswith(REFUSALS):
+                raise
+            return None
+        for covers in choices:
+            for kept in KEPT[:2]:
+                choice = Choice(loops, kept, covers)
+                made = self._compiled(completion, choice)
+                if made is not None:
+                    if best is None or _busiest(made) < _busiest(best[1]):
+                        best = choice, made
+                    break
+        return best
+
+    def _made(self, sketch: Sketch, choice: Choice) -> TreeCompilation | None:
+        schedule = self._begun(sketch)
+        if schedule is None:
+            return None
+        again = replace(choice, inside=sketch.loops(schedule))
+        return self._compiled(self.completion.of(schedule), again)
+
+    def _compiled(self, completion: Completion, choice: Choice) -> TreeCompilation | None:
+        """The kernel that a choice gives units, results in the place of operands where room is
+        scarce; None where there is none, or no time left."""
+        self.work += len(completion.schedule.state.stages)
+        if self.work > WORK:
+            return None
+        plain: TreeCompilation | None = None
+        moved = views_of(self.workload)
+        try:
+            schedule = completion.written(choice)
+            sites = schedule.state.sites
+            if any(s.block.tensorized is None and s.block.stage not in moved for s in sites):
+                return None  # The processor would run some.
+            try:
+                plain = compile_tree(schedule)
+            except HwgenError as error:
+                if error.code != "H502":
+                    raise
+            if plain is not None and not _scarce(plain):
+                return plain
+            return compile_tree(_in_place(schedule))
+        except HwgenError as error:
+            if not error.code.startswith(REFUSALS):
+                raise
+            return plain
+
+    def _tiled(self, dimension: int, size: int) -> Iterator[tuple[tuple[str, str], ...]]:
+        """Which operands come in tiles: none, then one after the other, the largest first."""
+        yield ()
+        schedule = self._begun(Sketch(dimension, size))
+        assert schedule is not None
+        found: list[tuple[int, str, str]] = []
+        state = schedule.state
+        for stage in state.stages:
+            site = state.site[stage.tensor]
+            own = {n for n, e in site.block.bindings if isinstance(e, Name)}
+            for read in stage.reads:
+                used = [i.name for i in read.indices if isinstance(i, Name) and i.name in own]
+                # Not what the loop over blocks moves.
+                if state.tensor[read.tensor].role == "input" and len(used) == len(read.indices):
+                    extents = {n: site.extents[str(site.block.binding[n])] for n in used}
+                    longest = max(used, key=lambda n: extents[n])
+                    if extents[longest] > TILE:
+                        found.append((prod(extents.values()), stage.tensor, longest))
+        found.sort(key=lambda x: -x[0])
+        for count in range(1, len(found) + 1):
+            yield tuple((s, n) for _, s, n in found[:count])
+
+
+def _busiest(kernel: TreeCompilation) -> int:
+    return max(u.busy for u in kernel.timing.units)
+
+
+def _scarce(kernel: TreeCompilation) -> bool:
+    """Whether there is a memory in which not every buffer could have a slot more."""
+    taken: Counter[str] = Counter()
+    for buffer in kernel.program.buffers:
+        taken[buffer.memory] += buffer.entries
+    capacity = kernel.hardware.memory
+    return any(2 * n > capacity[m].capacity_entries for m, n in taken.items())
+
+
+def _in_place(schedule: Schedule) -> Schedule:
+    """The same with results in the place of operands that nothing reads afterwards."""
+    made = schedule.copy()
+    for stage in made.state.stages:
+        mine = made.state.storage.get(stage.tensor)
+        for read in stage.reads if mine is not None and not stage.reduces else ():
+            other = made.state.storage.get(read.tensor)
+            alike = other is not None and mine.memory and other.memory == mine.memory
+            if not alike or read.indices != stage.target.indices:
+                continue
+            if read.tensor not in made.state.stage:
+                continue
+            try:
+                made.alias(stage.tensor, read.tensor)
+            except HwgenError as error:
+                if error.code not in ("H411", "H413"):
+                    raise
+            else:
+                break
+    return made
+
+
+def begun(workload: Workload, hardware: HardwareSpec, sketch: Sketch) -> Schedule:
+    """A schedule in which stages share the sketch's loops.
+
+    Raises:
+        HwgenError: H41x where that breaks a dependence.
+    """
+    s = Schedule(workload, hardware)
+    last = workload.outputs[-1].name
+    moved = views_of(workload)
+    loops = s.get_loops(last)
+    block, _ = s.split(loops[sketch.dimension], factor=sketch.size)
+    if sketch.dimension:
+        s.reorder(block, *(n for n in s.get_loops(last) if n != block))
+    for stage in reversed([x.tensor for x in s.state.stages]):
+        if stage != last and stage not in moved:
+            s.compute_at(stage, block)
+    for stage, iterator in sketch.tiles:
+        (loop,) = names(s.state.site[stage].block.binding[iterator])
+        outer, _ = s.split(loop, factor=TILE)
+        s.reorder(outer, *(n for n in s.get_loops(stage) if n not in (block, outer)))
+    return s
