@@ -1,0 +1,137 @@
+"""Stages that share loops over blocks of the result, found without a script."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hwgen import fusing
+from hwgen.compilation import Compilation
+from hwgen.fusing import Sketch, begun, fused, fused_if_better
+from hwgen.model.traffic import off_chip_traffic
+from hwgen.pipeline import compile_kernel, compile_workload
+from hwgen.pipelining import pipelined
+from hwgen.scripting import compile_script
+from hwgen.spec.find import find_workload
+from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.load import load_hardware, load_workload
+from hwgen.spec.workload import Workload
+from hwgen.trees import TreeCompilation
+from hwgen.verify.data import draw_inputs
+from hwgen.verify.examine import examine
+
+CHIPS = Path(__file__).resolve().parents[2] / "hw_specs"
+NPU = load_hardware(CHIPS / "npu_shared_buffer.yaml")
+
+
+def workload(name: str, **sizes: int) -> Workload:
+    return load_workload(find_workload(name), sizes)
+
+
+def shared(name: str, hardware: HardwareSpec = NPU, **sizes: int) -> TreeCompilation:
+    """The kernel that a workload gets, whose stages share loops."""
+    found = compile_workload(workload(name, **sizes), hardware)
+    assert isinstance(found, TreeCompilation)
+    return found
+
+
+def offchip_bytes(found: TreeCompilation) -> tuple[int, int]:
+    """Bytes that a kernel moves, and those of its inputs and outputs."""
+    moved = off_chip_traffic(found.program, found.hardware, found.workload)
+    return sum(m.loaded + m.stored for m in moved), sum(m.size for m in moved)
+
+
+# Figures of long networks: what the search finds, at what the problem allows.
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes", "cycles"),
+    [
+        ("mlp", {"M": 4096}, 125_000),
+        ("layernorm", {"M": 4096}, 230_000),
+        ("linear_relu", {"M": 4096}, 120_000),
+        ("attention", {}, 17_000),
+        ("attention", {"L": 512}, 410_000),
+    ],
+    ids=lambda x: str(x),
+)
+def test_no_intermediate_leaves_the_chip(name: str, sizes: dict[str, int], cycles: int) -> None:
+    found = shared(name, **sizes)
+    moved = off_chip_traffic(found.program, found.hardware, found.workload)
+    outside = {t.name for t in (*found.workload.inputs, *found.workload.outputs)}
+    assert {m.tensor for m in moved} == outside
+    assert found.cycles <= cycles
+
+
+def test_each_byte_crosses_the_bus_once() -> None:
+    moved, least = offchip_bytes(shared("mlp", M=4096))
+    assert moved == least
+
+
+@pytest.mark.parametrize(
+    ("chip", "name", "sizes"),
+    [
+        ("npu_shared_buffer", "mlp", {"M": 600}),
+        ("npu_shared_buffer", "layernorm", {"M": 333}),
+        ("npu_shared_buffer", "linear_relu", {"M": 1025}),
+        ("npu_shared_buffer", "attention", {"L": 100}),
+        ("vtcm_two_banks", "attention", {}),
+    ],
+    ids=lambda x: str(x),
+)
+def test_kernels_are_right(chip: str, name: str, sizes: dict[str, int]) -> None:
+    """Also where the last block is shorter than the others."""
+    hardware = load_hardware(CHIPS / f"{chip}.yaml")
+    found = fused(workload(name, **sizes), hardware)
+    assert found is not None
+    examine(found, draw_inputs(found.workload, 3), "both")
+
+
+def test_its_script_makes_the_same_kernel() -> None:
+    found = shared("mlp", M=512)
+    again = compile_script(found.workload, NPU, found.schedule.trace())
+    assert again.source.c == found.source.c
+    assert again.cycles == found.cycles
+
+
+# What is not taken
+
+
+def test_a_kernel_near_its_bound_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = compile_kernel(workload("gemm"), load_hardware(CHIPS / "vta.yaml"))
+    monkeypatch.setattr(fusing, "fused", None)
+    assert fused_if_better(made) is made
+
+
+def test_a_kernel_that_is_faster_stays() -> None:
+    made = compile_kernel(workload("mlp"), NPU)
+    assert isinstance(made, Compilation)
+    assert fused_if_better(made) is made
+    assert fused(made.workload, NPU, most=made.cycles) is None
+
+
+def test_blocks_that_compute_the_same_again_are_not_looked_at() -> None:
+    """Blocks along the features of the last layer need all of those before."""
+    search = fusing._Search(workload("mlp", M=64), NPU, None, 0.0)  # type: ignore[arg-type]
+    assert search.shared(Sketch(0, 8))
+    assert not search.shared(Sketch(1, 4))
+
+
+# Pipelines
+
+
+def test_a_pipeline_keeps_its_busiest_unit_at_work() -> None:
+    """Three layers, whose matrix and vector unit wait for each other without one."""
+    schedule = begun(workload("mlp", M=1024), NPU, Sketch(0, 64))
+    completion = fusing.Completion(schedule, fusing.DEFAULTS)
+    loops = Sketch(0, 64).loops(schedule)
+    plain = completion.made(fusing.Choice(loops, "whole", {}))
+    made = pipelined(plain)
+    busiest = max(u.busy for u in made.timing.units)
+    assert plain.cycles > 2 * busiest
+    assert made.cycles < 1.15 * busiest
+    shifts = {b.stage: dict(b.shifts) for b in (s.block for s in made.schedule.state.sites)}
+    assert shifts["x_local"] == {}
+    assert sum(shifts["y"].values()) > 0
+    examine(made, draw_inputs(made.workload, 5), "python")
