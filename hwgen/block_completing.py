@@ -43,6 +43,9 @@ from hwgen.trees import TreeCompilation, compile_tree
 MATCHES = 3
 """Matches of a phase that are considered, and choices of one for each that are tried."""
 
+SEEN = 32
+"""Matches of which these are the first."""
+
 MOST_COVERS = 729
 """Choices of a match for each phase that are compared by their bounds."""
 
@@ -313,7 +316,9 @@ class Completion:
         """
         scop = build_scop(workload)
         ranked = ranked_matches(scop, select(scop, self.hardware, sharing))
-        return scop, list(islice((m for group in ranked for m in group), MATCHES))
+        found = list(islice((m for group in ranked for m in group), SEEN))
+        # Not in the order in which the chip's file has its intrinsics.
+        return scop, sorted(found, key=lambda m: (m.iterations, str(m)))[:MATCHES]
 
     def _chosen(
         self, name: str, scop: Scop, found: list[Match], choice: Choice

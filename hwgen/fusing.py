@@ -182,7 +182,7 @@ class _Search:
                 choice = Choice(loops, kept, covers, once)
                 made = self._compiled(completion, choice)
                 if made is not None:
-                    if best is None or _busiest(made) < _busiest(best[1]):
+                    if best is None or _rank(made) < _rank(best[1]):
                         best = choice, made
                     break
         return best
@@ -241,6 +241,10 @@ class _Search:
         found.sort(key=lambda x: -x[0])
         for count in range(1, len(found) + 1):
             yield tuple((s, n) for _, s, n in found[:count])
+
+
+def _rank(kernel: TreeCompilation) -> tuple[int, int]:
+    return _busiest(kernel), kernel.cycles
 
 
 def _busiest(kernel: TreeCompilation) -> int:
