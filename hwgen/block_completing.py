@@ -22,7 +22,7 @@ from hwgen.following import follow
 from hwgen.inlining import REFUSALS
 from hwgen.model.bound import cover_bound
 from hwgen.phase import DEFAULTS, SLOTS, SearchOptions, compile_phase
-from hwgen.phased import stages_of
+from hwgen.phased import read_again, stages_of
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.matching import Match, ranked_matches
 from hwgen.polyhedral.operations import Operation, Sharing, Storage
@@ -43,6 +43,9 @@ from hwgen.trees import TreeCompilation, compile_tree
 MATCHES = 3
 """Matches of a phase that are considered, and choices of one for each that are tried."""
 
+SEEN = 32
+"""Matches of which these are the first."""
+
 MOST_COVERS = 729
 """Choices of a match for each phase that are compared by their bounds."""
 
@@ -61,11 +64,12 @@ Covers = Mapping[str, int]
 class Choice:
     """`inside`: the loops that copies stand in, or how many of a stage's; `kept`: where
     intermediates are; `covers`: which of its matches a phase, or a stage alone, gets, if not the
-    first."""
+    first; `once`: whether what several calls read is loaded for all of them together."""
 
     inside: int | frozenset[str]
     kept: Kept
     covers: Covers
+    once: bool = False
 
     @property
     def near(self) -> bool:
@@ -166,6 +170,11 @@ class Completion:
         self.fresh = Schedule(self.workload, self.schedule.hardware)
         self.phases = split_phases(versioned(self.workload))
 
+    @property
+    def again(self) -> bool:
+        """Whether several calls read an input."""
+        return any(read_again(self.phases, n, ()) for n in range(len(self.phases)))
+
     def of(self, schedule: Schedule) -> Completion:
         """The same for another schedule of the workload, with what is known of its phases."""
         return Completion(schedule, self.options, self.known, matched=self.matched)
@@ -253,7 +262,8 @@ class Completion:
         places = tuple((n, held[n]) for n in phase.leaves if n in held)
         leaves = phase.leaves if choice.near else tuple(n for n, _ in places)
         fetches = tuple(n for n in phase.takes if n not in held)
-        sharing = Sharing(takes, leaves, (), fetches, places)
+        keeps = read_again(self.phases, number, held) if choice.once else ()
+        sharing = Sharing(takes, leaves, keeps, fetches, places)
         try:
             if self._untouched({*names} & {*self.fresh.state.site}):
                 found = self._searched(number, sharing)
@@ -306,7 +316,9 @@ class Completion:
         """
         scop = build_scop(workload)
         ranked = ranked_matches(scop, select(scop, self.hardware, sharing))
-        return scop, list(islice((m for group in ranked for m in group), MATCHES))
+        found = list(islice((m for group in ranked for m in group), SEEN))
+        # Not in the order in which the chip's file has its intrinsics.
+        return scop, sorted(found, key=lambda m: (m.iterations, str(m)))[:MATCHES]
 
     def _chosen(
         self, name: str, scop: Scop, found: list[Match], choice: Choice
@@ -400,7 +412,8 @@ class _Block(TilingWriter):
 
     def _around(self, storage: Storage, takers: Collection[str]) -> list[str]:
         """The loops that a storage is loaded in: down to the last that moves what it holds."""
-        around = [*self.outer[min(takers)]] if len(takers) == 1 else []
+        every = [self.outer[n] for n in sorted(takers)]
+        around = [] if not every else [x for x in every[0] if all(x in o for o in every)]
         moving = {n for i in storage.indices for n in i.names}
         while around and self.moved_by[around[-1]].isdisjoint(moving):
             around.pop()

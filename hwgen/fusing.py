@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from math import inf, prod
 
 from hwgen.block_completing import KEPT, Choice, Completion
@@ -48,7 +49,7 @@ AGAIN = 1.5
 """Instances that may be executed, of those that there are: more of them for several blocks each
 are hardly ever worth it."""
 
-WORK = 200
+WORK = 250
 """Stages compiled, over all kernels, before the best so far is taken."""
 
 PIPELINED = 3
@@ -176,11 +177,12 @@ class _Search:
                 raise
             return None
         for covers in choices:
-            for kept in KEPT[:2]:
-                choice = Choice(loops, kept, covers)
+            together = (True, False) if completion.again else (False,)
+            for kept, once in product(KEPT[:2], together):
+                choice = Choice(loops, kept, covers, once)
                 made = self._compiled(completion, choice)
                 if made is not None:
-                    if best is None or _busiest(made) < _busiest(best[1]):
+                    if best is None or _rank(made) < _rank(best[1]):
                         best = choice, made
                     break
         return best
@@ -239,6 +241,10 @@ class _Search:
         found.sort(key=lambda x: -x[0])
         for count in range(1, len(found) + 1):
             yield tuple((s, n) for _, s, n in found[:count])
+
+
+def _rank(kernel: TreeCompilation) -> tuple[int, int]:
+    return _busiest(kernel), kernel.cycles
 
 
 def _busiest(kernel: TreeCompilation) -> int:

@@ -297,17 +297,22 @@ def sharing_of(
     phases: Sequence[Phase], number: int, held: Mapping[str, str], choice: Choice = ALL_KEPT
 ) -> Sharing:
     """What a phase shares with others, given the memories of what earlier ones hold."""
-    phase, last = phases[number], _last_uses(phases)
+    phase = phases[number]
     inputs = inputs_of(phase)
     return Sharing(
         tuple((n, held[n]) for n in inputs if n in held),
         tuple(n for n in phase.leaves if n not in choice.spilled),
-        tuple(
-            n
-            for n in inputs
-            if n not in held and n not in choice.apart and (last[n] > number or _again(phase, n))
-        ),
+        tuple(n for n in read_again(phases, number, held) if n not in choice.apart),
         tuple(n for n in phase.takes if n in choice.spilled),
+    )
+
+
+def read_again(phases: Sequence[Phase], number: int, held: Collection[str]) -> tuple[str, ...]:
+    """Inputs of a phase that none before holds, and that other calls of it, or later phases, read
+    too."""
+    phase, last = phases[number], _last_uses(phases)
+    return tuple(
+        n for n in inputs_of(phase) if n not in held and (last[n] > number or _again(phase, n))
     )
 
 

@@ -52,8 +52,39 @@ def pipelined(made: TreeCompilation) -> TreeCompilation:
                     best = found
                 if best.cycles <= CLOSE * max(u.busy for u in best.timing.units):
                     break
-            made = best
+            made = _with_late_loads(best, band)
     return made
+
+
+def _with_late_loads(made: TreeCompilation, band: tuple[str, ...]) -> TreeCompilation:
+    """The same, or a faster kernel in which what is loaded once before a band, and needed only by
+    blocks that run later in it, comes behind the loads of its first iteration."""
+    state = made.schedule.state
+    inside = {s.block.stage for s in state.sites if set(band) <= {*s.names}}
+    late = {
+        s.block.stage for s in state.sites if s.block.lag or set(dict(s.block.shifts)) & {*band}
+    }
+    outer = state.site[min(inside)].names
+    outer = outer[: outer.index(band[0])]
+    loads = [
+        s.block.stage
+        for s in state.sites
+        if s.block.stage not in inside
+        and state.stage[s.block.stage].kind == "copy"
+        and s.names[: len(outer)] == outer
+        and {x.tensor for x in state.readers(s.block.stage)} <= late
+    ]
+    schedule = made.schedule.copy()
+    try:
+        with schedule.batch():
+            for load in loads:
+                schedule.sink(load, band[-1], "first")
+        found = compile_tree(schedule) if loads else made
+    except HwgenError as error:
+        if error.code not in NEEDED:
+            raise
+        return made
+    return min(made, found, key=lambda k: k.cycles)
 
 
 def _made(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -167,8 +168,17 @@ class Shape:
         }
 
 
-def estimate(shape: Shape) -> tuple[NDArray[np.float64], dict[str, NDArray[np.int64]]]:
-    """Estimated cycles, infinite where the buffers do not fit, and the slots of each storage."""
+class Estimate(NamedTuple):
+    """Of a shape's points: cycles, infinite where the buffers do not fit; slots of each storage;
+    beats on the bus of everything that is loaded."""
+
+    cycles: NDArray[np.float64]
+    slots: dict[str, NDArray[np.int64]]
+    beats: NDArray[np.float64]
+
+
+def estimate(shape: Shape) -> Estimate:
+    """What the points of a shape are estimated to take."""
     match, hardware = shape.match, shape.hardware
     size = len(next(iter(shape.grid.values()), np.ones(1)))
     entries = {s.name: shape.entries(s.name) for s in match.selection.storages}
@@ -190,7 +200,9 @@ def estimate(shape: Shape) -> tuple[NDArray[np.float64], dict[str, NDArray[np.in
             for n in mine:
                 slots[n] = np.where(wanted > usable, np.minimum(slots[n], most), slots[n])
         fits &= sum((slots[n] * entries[n] for n in mine), np.zeros(1, np.int64)) <= usable
-    return np.where(fits, _Levels(shape, slots, entries).cycles(), np.inf), slots
+    levels = _Levels(shape, slots, entries)
+    cycles = np.where(fits, levels.cycles(), np.inf)
+    return Estimate(cycles, slots, np.broadcast_to(levels.bus, cycles.shape))
 
 
 def bus_rank(hardware: HardwareSpec, operation: Operation) -> int:

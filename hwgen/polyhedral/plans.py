@@ -50,6 +50,26 @@ class Apply:
 Plan = Input | Held | Moved | Apply
 
 
+def intrinsics(plan: Plan) -> tuple[str, ...]:
+    """The intrinsics of a plan, in the order in which they are called."""
+    match plan:
+        case Held():
+            return ()
+        case Input(copy=copy):
+            return () if copy is None else (copy.name,)
+        case Moved(copy=copy, source=source):
+            return (*intrinsics(source), copy.name)
+        case Apply(intrinsic=last, operands=operands):
+            return (*(n for _, p in operands for n in intrinsics(p)), last.name)
+
+
+def rank(plan: Plan) -> tuple[float, int, tuple[str, ...]]:
+    """What makes one plan better than another: fewer cycles, then fewer calls; the names decide
+    between equals, and never the order in which the chip's file has them."""
+    names = intrinsics(plan)
+    return round(plan.cost, 9), len(names), names
+
+
 def loads(plan: Plan) -> Intrinsic | None:
     """The copy from off-chip memory that a plan begins with, if it does."""
     match plan:

@@ -7,7 +7,7 @@ grows; points whose work alone takes longer than the best known, as soon as that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from textwrap import fill
 from time import perf_counter
@@ -34,6 +34,10 @@ from hwgen.spec.workload import Workload
 SHRINK = 0.7
 """The grid is rebuilt when this part of it or less can still be among the best."""
 
+NEAR, THRIFTY = 1.01, 64
+"""Estimated cycles over the least, by this factor at most, of candidates that are kept because they
+load little, and how many of them for one order of loops."""
+
 WIDTH = 100
 """Columns of the result's text."""
 
@@ -56,16 +60,19 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A tiling with its estimated cycles and a lower bound on them."""
+    """A tiling with its estimated cycles, a lower bound on them, and the beats on the bus that its
+    loads are estimated to take."""
 
     tiling: Tiling
     cycles: float
     bound: float = 0.0
+    beats: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """The best candidates, cheapest first, and how the space was covered.
+    """The best candidates, cheapest first, and how the space was covered. `thrifty`: candidates
+    that are hardly slower than the cheapest and load less, those that load least first.
 
     Every one of `points` is exactly one of: `evaluated` in closed form; `too_large`, its smallest
     buffers exceed a memory; `too_slow`, its work alone takes longer than the best known;
@@ -75,6 +82,7 @@ class SearchResult:
     """
 
     candidates: tuple[Candidate, ...]
+    thrifty: tuple[Candidate, ...] = ()
     points: int = 0
     evaluated: int = 0
     too_large: int = 0
@@ -234,9 +242,24 @@ def search(
             state.cover(whole, Space(hardware, match, LAST_RESORT, given))
     if not state.found:
         raise nothing_fits(hardware, matches, fixed or {}, workload)
+    cheapest = _cheapest(state.found, keep)
+    near = [c for c in state.near if c.cycles <= NEAR * cheapest[0].cycles]
     return replace(
-        state.result, candidates=tuple(_cheapest(state.found, keep)), matches=len(matches)
+        state.result,
+        candidates=tuple(cheapest),
+        thrifty=tuple(_front(c for c in near if c.beats < cheapest[0].beats)),
+        matches=len(matches),
     )
+
+
+def _front(found: Iterable[Candidate]) -> Iterator[Candidate]:
+    """The candidates of which none other takes fewer cycles and fewer beats, the fewest beats
+    first."""
+    least = np.inf
+    for c in sorted(found, key=lambda c: (c.beats, c.cycles)):
+        if c.cycles < least:
+            least = c.cycles
+            yield c
 
 
 def _cheapest(found: Sequence[Candidate], keep: int) -> list[Candidate]:
@@ -259,7 +282,9 @@ class _Search:
         self.slots = slots
         self.watch = watch
         self.found: list[Candidate] = []
+        self.near: list[Candidate] = []
         self.limit = np.inf
+        self.least = np.inf
         self.result = SearchResult((), matches=0)
 
     def cover(self, whole: Space, space: Space) -> bool:
@@ -299,7 +324,7 @@ class _Search:
         for order in space.orders():
             loops = (*order, *space.reduction)
             for placement in space.placements(loops, len(order)):
-                alive = floor <= self.limit
+                alive = floor <= max(self.limit, NEAR * self.least)
                 if np.count_nonzero(alive) < SHRINK * len(alive):
                     grid = {n: v[alive] if len(v) > 1 else v for n, v in grid.items()}
                     floor, cache = floor[alive], Cache()
@@ -310,17 +335,28 @@ class _Search:
                     self.hardware, space.match, grid, loops, len(order), placement, cache,
                     self.slots,
                 )  # fmt: skip
-                cycles, copies = estimate(shape)
+                cycles, copies, beats = estimate(shape)
                 good = np.flatnonzero(cycles <= self.limit)
                 best = good[np.argsort(cycles[good], kind="stable")[: self.keep]]
                 if len(best) == self.keep:
                     self.limit = min(self.limit, float(cycles[best[-1]]))
-                candidates = [
-                    Candidate(_tiling(shape, copies, int(i)), float(cycles[i]), float(floor[i]))
-                    for i in best
+                self.least = min(self.least, float(cycles.min()))
+                near = np.flatnonzero(cycles <= NEAR * self.least)
+                near = near[np.lexsort((cycles[near], beats[near]))]
+                before = np.minimum.accumulate(np.concatenate(([np.inf], cycles[near])))[:-1]
+                near = near[cycles[near] < before][-THRIFTY:]
+                points = {
+                    i: Candidate(
+                        _tiling(shape, copies, i),
+                        float(cycles[i]),
+                        float(floor[i]),
+                        float(beats[i]),
+                    )
+                    for i in map(int, (*best, *near))
                     if np.isfinite(cycles[i])
-                ]
-                yield candidates, len(cycles)
+                }
+                self.near += [points[int(i)] for i in near]
+                yield [points[int(i)] for i in best if int(i) in points], len(cycles)
 
 
 def _cuts(whole: Space, space: Space, thinned: int) -> list[str]:

@@ -54,7 +54,7 @@ GAIN = 0.99
 """A refined schedule must take less than this part of the cycles: its program is often longer."""
 
 
-TIE = 1.002
+TIE = 1.005
 """Cycles over the fastest schedule's up to which the one that moves fewer bytes off chip is
 taken."""
 
@@ -143,6 +143,16 @@ def _look(tried: _Tried[K], found: SearchResult, watch: Watch) -> None:
         if tried.ended():
             break
         tried.refine(candidate, kernel)
+    low, high = 0, len(found.thrifty)
+    while low < high and not tried.ended():
+        # Those that load more are estimated to take fewer cycles: the first that is as fast as the
+        # best lies in between.
+        middle = (low + high) // 2
+        kernel = tried.add(found.thrifty[middle])
+        if kernel is not None and kernel.cycles <= TIE * tried.best.cycles:
+            high = middle
+        else:
+            low = middle + 1
     for candidate, kernel in sorted(tried.built, key=lambda item: item[1].cycles)[:KEPT]:
         if kernel.cycles > TIE * tried.best.cycles:
             break

@@ -9,7 +9,7 @@ from hwgen.errors import HwgenError
 from hwgen.polyhedral.beginnings import first_element
 from hwgen.polyhedral.matching import Match, ranked_matches
 from hwgen.polyhedral.operations import NOTHING_SHARED, Operation, Selection, Sharing
-from hwgen.polyhedral.plans import Apply, Plan
+from hwgen.polyhedral.plans import Apply, Plan, rank
 from hwgen.polyhedral.scop import Reference, Scop, ScopStatement, reference
 from hwgen.polyhedral.selection import Selector
 from hwgen.polyhedral.starting_value import Start, starting_value
@@ -173,7 +173,7 @@ def advance(
     ]
     if not covers:
         raise refused()
-    best = min(covers, key=lambda p: p.cost)
+    best = min(covers, key=rank)
     selector.settle(statement, selector.build(best, statement))
     if leaves and not _is_rewritten(selector.scop, original):
         selector.leave(statement)
@@ -185,7 +185,7 @@ def advance(
 def _cover_off_chip(selector: Selector, value: Expr, statement: ScopStatement) -> Plan | None:
     """The cheapest way to have a value in an off-chip memory; of two as cheap, in the first."""
     found = (selector.cover(value, m.name, statement) for m in selector.hardware.changing)
-    return min((p for p in found if p is not None), key=lambda p: p.cost, default=None)
+    return min((p for p in found if p is not None), key=rank, default=None)
 
 
 def _store(selector: Selector, statement: ScopStatement) -> bool:

@@ -14,7 +14,7 @@ from hwgen.polyhedral import isl
 from hwgen.polyhedral.affine import Affine
 from hwgen.polyhedral.beginnings import beginning, no_beginning, starting_number
 from hwgen.polyhedral.operations import NOTHING_SHARED, Kind, Operation, Sharing, Storage
-from hwgen.polyhedral.plans import Apply, Held, Input, Moved, Plan
+from hwgen.polyhedral.plans import Apply, Held, Input, Moved, Plan, rank
 from hwgen.polyhedral.scop import Reference, Scop, ScopStatement, reference
 from hwgen.polyhedral.semantics import (
     as_read,
@@ -99,7 +99,7 @@ class Selector:
                 copy = self.loader(memory, self.scop.dtype[value.tensor], value.tensor)
                 if copy is not None:
                     plans.append(Input(ref, memory, copy, 4.0))
-        return min(plans, key=lambda p: p.cost, default=None)
+        return min(plans, key=rank, default=None)
 
     def is_input(self, tensor: str) -> bool:
         declared = self.scop.workload.tensor.get(tensor)
@@ -111,6 +111,7 @@ class Selector:
         wraps around."""
         declared = self.scop.workload.tensor.get(tensor)
         constant = declared is not None and declared.constant
+        able: list[Intrinsic] = []
         for intrinsic in self.hardware.intrinsics:
             only = written(intrinsic)
             if only is None or not isinstance(only[0].value, Access) or only[0].op != "=":
@@ -121,8 +122,8 @@ class Selector:
             offchip = held.kind == "offchip" and (constant or not held.constants_only)
             keeps = widens(dtype, source.dtype) and is_float(dtype) == is_float(source.dtype)
             if target.memory == memory and offchip and keeps:
-                return intrinsic
-        return None
+                able.append(intrinsic)
+        return min(able, key=lambda i: (marginal_cycles(i), i.name), default=None)
 
     def movers(self, memory: str) -> Iterator[tuple[Intrinsic, Operand]]:
         """Copies into a memory from another one on the chip, and the operand that they read."""
@@ -230,7 +231,7 @@ class Selector:
             same = [Binary("+", value, Const(-0.0))]  # 0.0 would make 0.0 of -0.0
         plans = [p for v in same for p in self._applications(v, operand.memory, statement)]
         accepted = [p for p in plans if p.intrinsic.name in operand.written_by]
-        return min(accepted, key=lambda p: p.cost, default=None)
+        return min(accepted, key=rank, default=None)
 
     def _copied(self, operand: Operand, value: Expr, statement: ScopStatement) -> Plan | None:
         """A value in an entry of its own: zero, to which an in-place operation adds the value."""
@@ -256,7 +257,7 @@ class Selector:
                 plan = self._operands(intrinsic, found, statement, only[1])
                 if plan is not None:
                     plans.append(plan)
-        return min(plans, key=lambda p: p.cost, default=None)
+        return min(plans, key=rank, default=None)
 
     def _writer(self, plan: Plan) -> str:
         """The intrinsic that writes a plan's value last."""
