@@ -317,8 +317,12 @@ class Completion:
         scop = build_scop(workload)
         ranked = ranked_matches(scop, select(scop, self.hardware, sharing))
         found = list(islice((m for group in ranked for m in group), SEEN))
+
+        def rank(match: Match) -> tuple[int, int, str]:
+            return match.iterations, cover_bound(match, self.hardware).cycles, str(match)
+
         # Not in the order in which the chip's file has its intrinsics.
-        return scop, sorted(found, key=lambda m: (m.iterations, str(m)))[:MATCHES]
+        return scop, sorted(found, key=rank)[:MATCHES]
 
     def _chosen(
         self, name: str, scop: Scop, found: list[Match], choice: Choice

@@ -41,6 +41,9 @@ TILE = 64
 NEAR = 1.03
 """A kernel that takes hardly longer than its bound needs no other."""
 
+WORTH = 1.02
+"""A kernel of phases is taken rather than one that takes hardly less: its search saw all tiles."""
+
 ALIKE = 1.005
 """Kernels whose cycles differ by less take the same time: the one that moves fewer bytes is
 taken."""
@@ -82,7 +85,7 @@ def fused_if_better(
         return made
     with isl.bounded():
         found = fused(made.workload, made.hardware, options, int(made.cycles * ALIKE))
-    if found is None or found.cycles * ALIKE < made.cycles:
+    if found is None or found.cycles * WORTH < made.cycles:
         return found or made
     fewer = moved_bytes(found.program, found.hardware, found.workload) < made.kernel.offchip_bytes
     return found if fewer else made

@@ -539,16 +539,8 @@ class Machine:
         if self._board is not None or self._ports is not None or operation.posts:
             pending.extend(other for other, queue in enumerate(self._queue) if queue)
         if self._timeline is not None:
-            self._timeline.append(
-                TimelineEntry(
-                    self._names[unit],
-                    operation.name,
-                    operation.site,
-                    start,
-                    end,
-                    *self._waited[unit],
-                )
-            )
+            what = (self._names[unit], operation.name, operation.site)
+            self._timeline.append(TimelineEntry(*what, start, end, *self._waited[unit]))
 
     def _step(self) -> bool:
         """Let the bus whose next request is first issue it and what must follow; false if idle."""

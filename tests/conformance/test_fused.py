@@ -54,7 +54,7 @@ def offchip_bytes(found: TreeCompilation) -> tuple[int, int]:
         ("attention", {}, 17_000),
         ("attention", {"L": 512}, 410_000),
     ],
-    ids=lambda x: str(x),
+    ids=str,
 )
 def test_no_intermediate_leaves_the_chip(name: str, sizes: dict[str, int], cycles: int) -> None:
     found = shared(name, **sizes)
@@ -78,7 +78,7 @@ def test_each_byte_crosses_the_bus_once() -> None:
         ("npu_shared_buffer", "attention", {"L": 100}),
         ("vtcm_two_banks", "attention", {}),
     ],
-    ids=lambda x: str(x),
+    ids=str,
 )
 def test_kernels_are_right(chip: str, name: str, sizes: dict[str, int]) -> None:
     """Also where the last block is shorter than the others."""
@@ -126,7 +126,7 @@ def test_a_pipeline_keeps_its_busiest_unit_at_work() -> None:
     schedule = begun(workload("mlp", M=1024), NPU, Sketch(0, 64))
     completion = fusing.Completion(schedule, fusing.DEFAULTS)
     loops = Sketch(0, 64).loops(schedule)
-    plain = completion.made(fusing.Choice(loops, "whole", {}))
+    plain = completion.made(fusing.Choice(loops, "whole", completion.covers(loops)[0]))
     made = pipelined(plain)
     busiest = max(u.busy for u in made.timing.units)
     assert plain.cycles > 2 * busiest

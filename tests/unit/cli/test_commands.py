@@ -110,7 +110,7 @@ def test_a_campaign_in_which_nothing_ran_says_so() -> None:
     tally = ChipTally(drawn=1)
     chips = ChipReport(None, 7, tally, ())
     schedules = ScheduleReport(Path(SPEC), 7, ScheduleTally(), ())
-    trees = TreeReport(None, 7, TreeTally(), ())
+    trees = TreeReport(None, 7, 8, TreeTally(), ())
     texts = (chips_text(chips, Path("failures")), schedules_text(schedules), trees_text(trees))
     assert not any(r.ok for r in (chips, schedules, trees))
     for text in texts:

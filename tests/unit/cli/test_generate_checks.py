@@ -48,7 +48,7 @@ MUTATED = [
     ("vta", GEMM, "buffer past its memory", "H732"),
     ("vta", GEMM, "micro-kernel memory overflow", "H734"),
     ("npu_shared_buffer", ["--workload", "mlp"], "overlapping buffers", "H733"),
-    ("npu_shared_buffer", ["--workload", "attention"], "unbound address", "H737"),
+    ("npu_shared_buffer", ["--workload", "mlp"], "unbound address", "H737"),
 ]
 
 

@@ -177,7 +177,7 @@ def test_lanes_in_which_there_may_be_anything_are_refused() -> None:
     computed = ["a[m, k] = int8(c[m, k])", "b[n, k] = int8(d[n, k])"]
     sizes = {"a": "int8[2, 4]", "b": "int8[3, 4]", "s": "int32[2, 3]"}
     tensors = {"c": "int32[2, 4]", "d": "int32[3, 4]", **sizes}
-    with pytest.raises(HwgenError, match="H423.*past the end of i would change s_sums") as caught:
+    with pytest.raises(HwgenError, match=r"H423.*past the end of i would change s_sums") as caught:
         made(script, [*computed, "s[m, n] += a[m, k] * b[n, k]"], **tensors)
     assert "data there" in caught.value.diagnostic.found
 

@@ -11,13 +11,15 @@ from random import Random
 
 import pytest
 
+from hwgen import pipeline
 from hwgen.cli import main
 from hwgen.codegen.nodes import Call, If, Node, Pop, Push
 from hwgen.codegen.nodes import nodes as all_nodes
 from hwgen.codegen.program import Program
+from hwgen.compiled import Compiled
 from hwgen.errors import HwgenError
 from hwgen.model.trace import CallEvent, walk
-from hwgen.pipeline import Compilation
+from hwgen.pipeline import Compilation, SearchOptions
 from hwgen.report.chips import chips_text, failure_files, simulate_command
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import parse_hardware, parse_workload
@@ -53,7 +55,18 @@ def first(verdict: str, start: int = 0) -> Draw:
 @pytest.fixture
 def compiling(monkeypatch: pytest.MonkeyPatch) -> Callable[[Compile], None]:
     """Put a function in the place of the compiler."""
-    return lambda compiled: monkeypatch.setattr(examine, "compile_ranked", compiled)
+
+    def set_to(compiled: Compile) -> None:
+        def best(workload: Workload, hardware: HardwareSpec, options: SearchOptions) -> Compiled:
+            try:
+                return compiled(workload, hardware, 0)
+            except HwgenError as error:
+                return pipeline.beside_units(workload, hardware, options, error)
+
+        monkeypatch.setattr(examine, "compile_ranked", compiled)
+        monkeypatch.setattr(pipeline, "compile_workload", best)
+
+    return set_to
 
 
 @pytest.fixture
