@@ -205,8 +205,8 @@ class Completion:
             taken = dict(zip(names, numbers, strict=True))
             total = sum((found[taken.get(n, 0)] for n, found in needs.items()), Counter[str]())
             ranked.append((max(total.values(), default=0), sum(numbers), numbers))
-        found = [dict(zip(names, numbers, strict=True)) for _, _, numbers in sorted(ranked)]
-        return found[:MATCHES]
+        best = sorted(ranked)[:MATCHES]
+        return [dict(zip(names, numbers, strict=True)) for _, _, numbers in best]
 
     def made(self, choice: Choice) -> TreeCompilation:
         """The kernel that a choice gives."""

@@ -267,13 +267,11 @@ def _in_place(schedule: Schedule) -> Schedule:
     """The same with results in the place of operands that nothing reads afterwards."""
     made = schedule.copy()
     for stage in made.state.stages:
-        mine = made.state.storage.get(stage.tensor)
-        for read in stage.reads if mine is not None and not stage.reduces else ():
-            other = made.state.storage.get(read.tensor)
-            alike = other is not None and mine.memory and other.memory == mine.memory
-            if not alike or read.indices != stage.target.indices:
-                continue
-            if read.tensor not in made.state.stage:
+        memory = made.state.memory(stage.tensor)
+        for read in stage.reads if memory and not stage.reduces else ():
+            computed = read.tensor in made.state.stage
+            alike = made.state.memory(read.tensor) == memory
+            if not (computed and alike) or read.indices != stage.target.indices:
                 continue
             try:
                 made.alias(stage.tensor, read.tensor)

@@ -14,7 +14,6 @@ from hwgen.pipeline import compile_kernel, compile_workload
 from hwgen.pipelining import pipelined
 from hwgen.scripting import compile_script
 from hwgen.spec.find import find_workload
-from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload
 from hwgen.spec.workload import Workload
 from hwgen.trees import TreeCompilation
@@ -29,9 +28,9 @@ def workload(name: str, **sizes: int) -> Workload:
     return load_workload(find_workload(name), sizes)
 
 
-def shared(name: str, hardware: HardwareSpec = NPU, **sizes: int) -> TreeCompilation:
+def shared(name: str, **sizes: int) -> TreeCompilation:
     """The kernel that a workload gets, whose stages share loops."""
-    found = compile_workload(workload(name, **sizes), hardware)
+    found = compile_workload(workload(name, **sizes), NPU)
     assert isinstance(found, TreeCompilation)
     return found
 

@@ -1,0 +1,58 @@
+"""The order in which a chip's file has its entries decides nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+from typing import cast
+
+import pytest
+
+from hwgen.pipeline import compile_workload
+from hwgen.spec.find import find_workload
+from hwgen.spec.load import load_workload, parse_hardware
+from hwgen.spec.source import read_document
+from tests.sampling import EVERYTHING
+
+CHIPS = Path(__file__).resolve().parents[2] / "hw_specs"
+SHUFFLED = ("intrinsics", "memories", "buses")
+SEEDS = (1, 2) if EVERYTHING else (1,)
+
+PAIRS = [
+    ("npu_shared_buffer", ("mlp", "layernorm", "attention", "matmul")),
+    ("vtcm_two_banks", ("attention", "layernorm", "mlp")),
+    ("vta", ("gemm", "gemm_requant", "relu")),
+    ("gemmini", ("gemm", "gemm_scaled", "mlp")),
+    ("tpu_v1", ("gemm", "mlp")),
+    ("davinci_core", ("gemm", "mlp")),
+]
+
+
+def chip(name: str) -> dict[str, object]:
+    return cast("dict[str, object]", read_document(CHIPS / f"{name}.yaml").data)
+
+
+def shuffled(data: dict[str, object], seed: int) -> dict[str, object]:
+    """The same entries in another order."""
+    result = dict(data)
+    for key in SHUFFLED:
+        entries = cast("dict[str, object]", data[key])
+        names = sorted(entries)
+        Random(seed).shuffle(names)
+        result[key] = {n: entries[n] for n in names}
+    return result
+
+
+@pytest.mark.parametrize(
+    ("name", "workloads"), PAIRS, ids=lambda x: x if isinstance(x, str) else ""
+)
+def test_kernels_are_the_same_bytes(name: str, workloads: tuple[str, ...]) -> None:
+    data = chip(name)
+    for workload in workloads:
+        loaded = load_workload(find_workload(workload))
+        made = compile_workload(loaded, parse_hardware(data))
+        for seed in SEEDS:
+            other = shuffled(data, seed)
+            assert str(other) != str(data)
+            again = compile_workload(loaded, parse_hardware(other))
+            assert again.source.c == made.source.c, workload
