@@ -34,7 +34,7 @@ from hwgen.spec.workload import Workload
 SHRINK = 0.7
 """The grid is rebuilt when this part of it or less can still be among the best."""
 
-NEAR, THRIFTY = 1.01, 64
+NEAR, THRIFTY = 1.04, 64
 """Estimated cycles over the least, by this factor at most, of candidates that are kept because they
 load little, and how many of them for one order of loops."""
 

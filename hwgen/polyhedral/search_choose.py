@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Generic, Protocol, TypeVar
 
@@ -57,6 +57,11 @@ GAIN = 0.99
 TIE = 1.005
 """Cycles over the fastest schedule's up to which the one that moves fewer bytes off chip is
 taken."""
+
+
+THRIFTY = 8
+"""Candidates that load less than the cheapest and are simulated too, evenly over all of them: of
+what waits for loads, the estimate knows least."""
 
 
 class Timed(Protocol):
@@ -143,16 +148,7 @@ def _look(tried: _Tried[K], found: SearchResult, watch: Watch) -> None:
         if tried.ended():
             break
         tried.refine(candidate, kernel)
-    low, high = 0, len(found.thrifty)
-    while low < high and not tried.ended():
-        # Those that load more are estimated to take fewer cycles: the first that is as fast as the
-        # best lies in between.
-        middle = (low + high) // 2
-        kernel = tried.add(found.thrifty[middle])
-        if kernel is not None and kernel.cycles <= TIE * tried.best.cycles:
-            high = middle
-        else:
-            low = middle + 1
+    _save(tried, found.thrifty)
     for candidate, kernel in sorted(tried.built, key=lambda item: item[1].cycles)[:KEPT]:
         if kernel.cycles > TIE * tried.best.cycles:
             break
@@ -160,6 +156,23 @@ def _look(tried: _Tried[K], found: SearchResult, watch: Watch) -> None:
             if tried.ended():
                 return
             tried.add(replace(candidate, tiling=other, bound=0.0))
+
+
+def _save(tried: _Tried[K], thrifty: Sequence[Candidate]) -> None:
+    """Simulate some of the candidates that load less than the cheapest, then those in between
+    where the first is that takes as few cycles as the best."""
+    every = max(1, -(-len(thrifty) // THRIFTY))
+    made = {n: tried.add(thrifty[n]) for n in range(0, len(thrifty), every) if not tried.ended()}
+
+    def good(kernel: K | None) -> bool:
+        assert tried.best is not None
+        return kernel is not None and kernel.cycles <= TIE * tried.best.cycles
+
+    high = next((n for n, kernel in made.items() if good(kernel)), 0)
+    low = max(0, high - every + 1)
+    while low < high and not tried.ended():
+        middle = (low + high) // 2
+        low, high = (low, middle) if good(tried.add(thrifty[middle])) else (middle + 1, high)
 
 
 class _Tried(Generic[K]):
