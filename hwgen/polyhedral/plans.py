@@ -50,24 +50,10 @@ class Apply:
 Plan = Input | Held | Moved | Apply
 
 
-def intrinsics(plan: Plan) -> tuple[str, ...]:
-    """The intrinsics of a plan, in the order in which they are called."""
-    match plan:
-        case Held():
-            return ()
-        case Input(copy=copy):
-            return () if copy is None else (copy.name,)
-        case Moved(copy=copy, source=source):
-            return (*intrinsics(source), copy.name)
-        case Apply(intrinsic=last, operands=operands):
-            return (*(n for _, p in operands for n in intrinsics(p)), last.name)
-
-
-def rank(plan: Plan) -> tuple[float, int, tuple[str, ...]]:
-    """What makes one plan better than another: fewer cycles, then fewer calls; the names decide
-    between equals, and never the order in which the chip's file has them."""
-    names = intrinsics(plan)
-    return round(plan.cost, 9), len(names), names
+def rank(plan: Plan) -> float:
+    """What makes one plan better than another. Of equals the first is taken, in an order that the
+    chip's file does not decide."""
+    return round(plan.cost, 9)
 
 
 def loads(plan: Plan) -> Intrinsic | None:

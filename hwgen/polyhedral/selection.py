@@ -57,7 +57,8 @@ class Selector:
                 # What goes on from its own last value does not read it as others do.
                 if isinstance(node, Access) and node.tensor != s.target.tensor:
                     self.reads[node.tensor] = self.reads.get(node.tensor, 0) + 1
-        self.onchip = [m.name for m in hardware.of_kind("scratchpad")]
+        self.onchip = sorted(m.name for m in hardware.of_kind("scratchpad"))
+        self.intrinsics = sorted(hardware.intrinsics, key=lambda i: i.name)
         self.units = {n: 0 for n, e in scop.extents.items() if e == 1}
 
     # -- covering ---------------------------------------------------------------------------
@@ -111,8 +112,8 @@ class Selector:
         wraps around."""
         declared = self.scop.workload.tensor.get(tensor)
         constant = declared is not None and declared.constant
-        able: list[Intrinsic] = []
-        for intrinsic in self.hardware.intrinsics:
+        able: list[tuple[float, bool, Intrinsic]] = []
+        for intrinsic in self.intrinsics:
             only = written(intrinsic)
             if only is None or not isinstance(only[0].value, Access) or only[0].op != "=":
                 continue
@@ -122,12 +123,13 @@ class Selector:
             offchip = held.kind == "offchip" and (constant or not held.constants_only)
             keeps = widens(dtype, source.dtype) and is_float(dtype) == is_float(source.dtype)
             if target.memory == memory and offchip and keeps:
-                able.append(intrinsic)
-        return min(able, key=lambda i: (marginal_cycles(i), i.name), default=None)
+                able.append((marginal_cycles(intrinsic), not held.constants_only, intrinsic))
+        # Of memories as fast, the one that holds nothing but constants.
+        return min(able, key=lambda x: x[:2], default=(0.0, True, None))[2]
 
     def movers(self, memory: str) -> Iterator[tuple[Intrinsic, Operand]]:
         """Copies into a memory from another one on the chip, and the operand that they read."""
-        for intrinsic in self.hardware.intrinsics:
+        for intrinsic in self.intrinsics:
             if not moves(self.hardware, intrinsic):
                 continue
             only = intrinsic.semantics[0]
@@ -137,7 +139,7 @@ class Selector:
 
     def _applications(self, value: Expr, memory: str, statement: ScopStatement) -> Iterator[Apply]:
         offchip = self.hardware.memory[memory].kind == "offchip"
-        for intrinsic in self.hardware.intrinsics:
+        for intrinsic in self.intrinsics:
             only = written(intrinsic)
             if only is None or only[0].op != "=" or folds(intrinsic):
                 continue
@@ -159,7 +161,7 @@ class Selector:
 
     def update(self, statement: ScopStatement) -> Iterator[Apply]:
         """Every intrinsic that performs a statement's accumulation, with covered operands."""
-        for intrinsic in self.hardware.intrinsics:
+        for intrinsic in self.intrinsics:
             memory = intrinsic.operand(intrinsic.semantics[0].target.tensor).memory
             if self.hardware.memory[memory].kind == "offchip":
                 continue  # A tiling has its sums on the chip; a script may add to them there.
@@ -239,7 +241,7 @@ class Selector:
             return None  # -0.0 + 0.0 is not -0.0
         zero = Const(0)
         plans: list[Apply] = []
-        for intrinsic in self.hardware.intrinsics:
+        for intrinsic in self.intrinsics:
             only = written(intrinsic)
             if only is None or only[0].op != "=" or len(intrinsic.operands) < 2:
                 continue
@@ -462,7 +464,7 @@ class Selector:
 
     def stores(self, memory: str, statement: ScopStatement) -> bool:
         """Whether a plain copy stores a statement's tensor from a memory."""
-        for intrinsic in self.hardware.intrinsics:
+        for intrinsic in self.intrinsics:
             only = written(intrinsic)
             if only is None or only[0].op != "=" or not isinstance(only[0].value, Access):
                 continue
