@@ -23,10 +23,10 @@ from hwgen.model.functional import run
 from hwgen.model.reference import random_inputs
 from hwgen.model.timing import simulate_timing
 from hwgen.model.traffic import off_chip_traffic
-from hwgen.pipeline import Candidate, Compilation, PhasedCompilation, compile_kernel
+from hwgen.pipeline import Candidate, Compilation, compile_kernel, compile_workload
 from hwgen.report.table import Cell, table
 from hwgen.report.text import measure
-from hwgen.scripting import compile_script
+from hwgen.scripting import compile_script, script_of
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload, parse_workload
 from hwgen.spec.workload import Workload
@@ -157,22 +157,33 @@ def simulation() -> str:
     return table(("gemm 256^3", "seconds", "GMAC/s"), rows)
 
 
-KEPT = ("linear_relu", "mlp", "layernorm", "attention")
+NETWORKS: tuple[tuple[str, Sizes], ...] = (
+    ("linear_relu", {}),
+    ("mlp", {}),
+    ("layernorm", {}),
+    ("attention", {}),
+    ("linear_relu", {"M": 4096}),
+    ("mlp", {"M": 4096}),
+    ("layernorm", {"M": 4096}),
+    ("attention", {"L": 512}),
+)
 
 
-def kept() -> str:
-    """Off-chip bytes where phases keep their intermediates on the chip (npu_shared_buffer)."""
+def networks() -> str:
+    """Several stages as the search has them on npu_shared_buffer: as phases, or in shared loops."""
     chip = load_hardware(ROOT / "hw_specs" / "npu_shared_buffer.yaml")
     rows: list[list[Cell]] = []
-    for name in KEPT:
-        c = compile_kernel(load_workload(ROOT / "workloads" / f"{name}.yaml"), chip)
-        phases = len(c.phases) if isinstance(c, PhasedCompilation) else 1
+    for name, sizes in NETWORKS:
+        c = compile_workload(load_workload(ROOT / "workloads" / f"{name}.yaml", sizes), chip)
+        phases = len(c.parts) if isinstance(c, Compilation) else 0
+        how = f"{phases} phase{'s' if phases > 1 else ''}" if phases else "shared"
         moved = off_chip_traffic(c.program, c.hardware, c.workload)
         total = sum(t.loaded + t.stored for t in moved)
-        least = sum(t.size for t in moved)
-        rows.append([name, phases, c.cycles, total, least, total / least])
-    header = ("workload", "phases", "cycles", "off-chip bytes", "inputs + outputs", "ratio")
-    return table(header, rows)
+        bound = c.bound.cycles
+        row: list[Cell] = [name, shape(sizes), how, c.cycles, bound, c.cycles / bound]
+        rows.append([*row, total, sum(t.size for t in moved)])
+    header = ("workload", "sizes", "loops", "cycles", "bound", "ratio")
+    return table((*header, "off-chip bytes", "in + out"), rows)
 
 
 def by_hand() -> str:
@@ -195,7 +206,7 @@ def by_hand() -> str:
 def _searched(workload: Workload, chip: HardwareSpec) -> Cell:
     """Cycles of what the search finds; a dash where it finds nothing."""
     try:
-        return compile_kernel(workload, chip).cycles
+        return compile_workload(workload, chip).cycles
     except HwgenError as error:
         return f"- ({error.code})"
 
@@ -231,12 +242,12 @@ def padding() -> str:
     shapes = {"a": "float32[256, 256]", "b": "float32[256, 256]", "y": "float32[256, 256]"}
     compute = ["y[m, n] = a[m, n] + b[n, m]"]
     workload = parse_workload({"name": "added", "tensors": shapes, "compute": compute})
-    found = compile_kernel(workload, chip)
-    dense = replace(found.tiling, aligns=())
+    padded = script_of(compile_kernel(workload, chip))
+    dense = "\n".join(x for x in padded.split("\n") if "storage_align" not in x)
     rows: list[list[Cell]] = []
-    for tiling in (found.tiling, dense):
-        c = compile_kernel(workload, chip, Candidate(tiling, 0.0))
-        busy = c.kernel.timing.unit("vector").busy
+    for script in (padded, dense):
+        c = compile_script(workload, chip, script)
+        busy = c.timing.unit("vector").busy
         waited = sum(s.lost for s in shared_banks(c.program, chip))
         steps = " x ".join(str(s) for s in c.layouts["b_local"].strides)
         rows.append([steps, busy, waited, c.cycles])
@@ -260,7 +271,7 @@ SECTIONS: tuple[Callable[[], str], ...] = (
     generation,
     steady_state,
     simulation,
-    kept,
+    networks,
     by_hand,
     banks,
     padding,

@@ -192,7 +192,8 @@ def _search(
         for keep, slots, limit in _attempts(options, watch, best is None) if good else ():
             try:
                 found = search(hardware, good, keep, slots, limit, workload=workload)
-                kernel, found = choose(hardware, found, simulated, limit, rival)
+                alone = sharing == NOTHING_SHARED
+                kernel, found = choose(hardware, found, simulated, limit, rival, alone=alone)
             except HwgenError as error:
                 if error.code not in LIMITS:
                     raise

@@ -54,9 +54,9 @@ GAIN = 0.99
 """A refined schedule must take less than this part of the cycles: its program is often longer."""
 
 
-TIE = 1.005
+TIE, TIE_OF_PHASES = 1.005, 1.002
 """Cycles over the fastest schedule's up to which the one that moves fewer bytes off chip is
-taken."""
+taken; of a phase among others."""
 
 
 THRIFTY = 8
@@ -83,8 +83,12 @@ def choose(
     build: Callable[[Candidate], K],
     watch: Watch,
     best: K | None = None,
+    *,
+    alone: bool = True,
 ) -> tuple[K, SearchResult]:
-    """The fastest when simulated: of `best`, the cheapest candidates and what lies beside them.
+    """The fastest when simulated: of `best`, the cheapest candidates and what lies beside them, and
+    of what takes as long, what moves fewest bytes. `alone`: not a phase, whose coarser tiles may be
+    as fast by themselves, and delay those of others.
 
     Where polyhedral computations take too long, the fastest until then.
 
@@ -93,7 +97,7 @@ def choose(
             `build` raises besides; H407 where there is nothing until then.
     """
     cuts = list(found.cuts)
-    tried = _Tried(hardware, build, best, watch, cuts)
+    tried = _Tried(hardware, build, best, watch, cuts, TIE if alone else TIE_OF_PHASES)
     try:
         with isl.bounded():
             _look(tried, found, watch)
@@ -148,9 +152,10 @@ def _look(tried: _Tried[K], found: SearchResult, watch: Watch) -> None:
         if tried.ended():
             break
         tried.refine(candidate, kernel)
-    _save(tried, found.thrifty)
+    if tried.tie == TIE:
+        _save(tried, found.thrifty)
     for candidate, kernel in sorted(tried.built, key=lambda item: item[1].cycles)[:KEPT]:
-        if kernel.cycles > TIE * tried.best.cycles:
+        if kernel.cycles > tried.tie * tried.best.cycles:
             break
         for other in keepers(tried.hardware, candidate.tiling):
             if tried.ended():
@@ -186,8 +191,10 @@ class _Tried(Generic[K]):
         best: K | None,
         watch: Watch,
         cuts: list[str],
+        tie: float,
     ) -> None:
         self.hardware = hardware
+        self.tie = tie
         self._build = build
         self._watch = watch
         self._cuts = cuts
@@ -239,7 +246,7 @@ class _Tried(Generic[K]):
         """Of those as fast as the best but for a trifle, the one with the least traffic."""
         assert self.best is not None
         known = [self.best, *(kernel for _, kernel in self.built)]
-        limit = TIE * min(k.cycles for k in known)
+        limit = self.tie * min(k.cycles for k in known)
         equal = [k for k in known if k.cycles <= limit]
         return min(equal, key=lambda k: (k.offchip_bytes, k.cycles))
 

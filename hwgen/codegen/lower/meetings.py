@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
+from math import floor
 
 from hwgen.codegen.lower.sites import CallSite
 from hwgen.codegen.lower.stream import Stream
@@ -66,7 +67,8 @@ def _uses(stream: Stream, memory: str, banks: Banks) -> Iterator[_Use]:
 
 
 def _cycles(site: CallSite) -> float:
-    """About how long the calls of a site take together."""
+    """About how long the calls of a site take together: whole cycles of each iteration, as what
+    several share is short beside transfers, of which one takes as long as another here."""
     absorbed = site.absorbed
     iterations = absorbed.iterations * absorbed.issued
-    return max(1.0, iterations * marginal_cycles(site.operation.intrinsic))
+    return max(1.0, iterations * floor(marginal_cycles(site.operation.intrinsic)))
