@@ -38,8 +38,9 @@ USUAL = 32
 TILE = 64
 """Iterations of a loop over tiles of an operand that does not fit whole."""
 
-NEAR = 1.03
-"""A kernel that takes hardly longer than its bound needs no other."""
+NEAR, NEAR_ALONE = 1.03, 1.1
+"""A kernel that takes hardly longer than its bound needs no other; one of a single phase, whose
+search saw all tiles, not even where it takes a little longer."""
 
 WORTH = 1.02
 """A kernel of phases is taken rather than one that takes hardly less: its search saw all tiles."""
@@ -81,7 +82,8 @@ def fused_if_better(
     fewer bytes."""
     moved = views_of(made.workload)
     computed = [s for s in made.workload.statements if s.target.tensor not in moved]
-    if len(computed) < 2 or made.program.codes or made.cycles <= NEAR * made.bound.cycles:
+    near = NEAR if len(made.parts) > 1 else NEAR_ALONE
+    if len(computed) < 2 or made.program.codes or made.cycles <= near * made.bound.cycles:
         return made
     with isl.bounded():
         found = fused(made.workload, made.hardware, options, int(made.cycles * ALIKE))
