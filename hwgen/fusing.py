@@ -23,6 +23,7 @@ from hwgen.phase import DEFAULTS, SearchOptions
 from hwgen.pipelining import CLOSE, pipelined
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.scop import views_of
+from hwgen.polyhedral.tree.edit import find_stage, refuse
 from hwgen.schedule import Schedule
 from hwgen.spec.expression import Name, names
 from hwgen.spec.hardware import HardwareSpec
@@ -71,7 +72,7 @@ class Sketch:
 
     def loops(self, schedule: Schedule) -> frozenset[str]:
         """The loops over blocks and tiles of its schedule."""
-        block = schedule.state.sites[0].names[0]
+        block = schedule.get_loops(schedule.workload.outputs[-1].name)[0]
         return frozenset((block, *(schedule.get_loops(stage)[1] for stage, _ in self.tiles)))
 
 
@@ -285,6 +286,26 @@ def _in_place(schedule: Schedule) -> Schedule:
     return made
 
 
+def _loop(schedule: Schedule, tensor: str, dimension: int) -> str:
+    """The loop that moves a dimension of a tensor alone.
+
+    Raises:
+        HwgenError: H413 where there is none, H414 where no stage has the tensor's name.
+    """
+    state = schedule.state
+    index = find_stage(state, tensor).target.indices[dimension]
+    binding = state.site[tensor].block.binding if tensor in state.site else {}
+    loop = binding.get(index.name) if isinstance(index, Name) else None
+    if not isinstance(loop, Name):
+        raise refuse(
+            f"{tensor} has no blocks along dimension {dimension}",
+            f"index {index}",
+            "an index that is a loop",
+            "another dimension",
+        )
+    return loop.name
+
+
 def begun(workload: Workload, hardware: HardwareSpec, sketch: Sketch) -> Schedule:
     """A schedule in which stages share the sketch's loops.
 
@@ -294,8 +315,7 @@ def begun(workload: Workload, hardware: HardwareSpec, sketch: Sketch) -> Schedul
     s = Schedule(workload, hardware)
     last = workload.outputs[-1].name
     moved = views_of(workload)
-    loops = s.get_loops(last)
-    block, _ = s.split(loops[sketch.dimension], factor=sketch.size)
+    block, _ = s.split(_loop(s, last, sketch.dimension), factor=sketch.size)
     if sketch.dimension:
         s.reorder(block, *(n for n in s.get_loops(last) if n != block))
     for stage in reversed([x.tensor for x in s.state.stages]):

@@ -19,6 +19,7 @@ from math import inf, prod
 
 from hwgen.codegen.nodes import calls
 from hwgen.errors import HwgenError
+from hwgen.inlining import REFUSALS
 from hwgen.polyhedral.tree.loop_tree import Loop, LoopTree, Node, Site, blocks
 from hwgen.schedule import Schedule
 from hwgen.trees import TreeCompilation, compile_tree
@@ -35,9 +36,6 @@ STEADY = 8
 
 CLOSE = 1.01
 """A kernel that takes hardly longer than its busiest unit works cannot get much faster."""
-
-NEEDED = ("H411", "H413", "H502", "H504", "H505", "H611", "H612", "H613", "H614", "H615", "H616")
-"""Why a pipeline cannot be: dependences that the model does not see, room, fields, flags."""
 
 
 def pipelined(made: TreeCompilation) -> TreeCompilation:
@@ -81,9 +79,9 @@ def _with_late_loads(made: TreeCompilation, band: tuple[str, ...]) -> TreeCompil
                 schedule.sink(load, band[-1], "first")
         found = compile_tree(schedule) if loads else made
     except HwgenError as error:
-        if error.code not in NEEDED:
+        if not error.code.startswith(REFUSALS):
             raise
-        return made
+        return made  # Who reads it may be too early, or an image too far.
     return min(made, found, key=lambda k: k.cycles)
 
 
@@ -96,8 +94,8 @@ def _made(
         try:
             return compile_tree(_shifted(schedule, body, band, delays, body.needed(delays, spare)))
         except HwgenError as error:
-            if error.code not in NEEDED:
-                raise
+            if not error.code.startswith(REFUSALS):
+                raise  # Else a dependence that the model does not see, room, fields, flags.
     return None
 
 
@@ -322,6 +320,6 @@ def _busy(made: TreeCompilation, state: LoopTree) -> Counter[str]:
         assert call.intended is not None
         name = call.intended.block
         # Of a block that takes several calls, each has the block's name first.
-        block = next(n for n in names if name == n or name.startswith(f"{n}_"))
+        block = next((n for n in names if name == n or name.startswith(f"{n}_")), name)
         result[block] += by_site.pop(call.site, 0)
     return result

@@ -14,7 +14,7 @@ from hwgen.pipeline import compile_kernel, compile_workload
 from hwgen.pipelining import pipelined
 from hwgen.scripting import compile_script
 from hwgen.spec.find import find_workload
-from hwgen.spec.load import load_hardware, load_workload
+from hwgen.spec.load import load_hardware, load_workload, parse_workload
 from hwgen.spec.workload import Workload
 from hwgen.trees import TreeCompilation
 from hwgen.verify.data import draw_inputs
@@ -134,3 +134,21 @@ def test_a_pipeline_keeps_its_busiest_unit_at_work() -> None:
     assert shifts["x_local"] == {}
     assert sum(shifts["y"].values()) > 0
     examine(made, draw_inputs(made.workload, 5), "python")
+
+
+@pytest.mark.parametrize(
+    ("statement", "shape", "blocks"),
+    [
+        ("y[0, n] = max(t[n], 0)", "float32[1, 40]", True),
+        ("y[0, 0] += t[n]", "float32[1, 1]", False),
+        ("y[39 - n] = max(t[n], 0)", "float32[40]", False),
+    ],
+    ids=["a constant index beside a loop", "no loop", "a loop backwards"],
+)
+def test_dimensions_without_a_loop_of_their_own_have_no_blocks(
+    statement: str, shape: str, blocks: bool
+) -> None:
+    tensors = {"x": "float32[40]", "t": "float32[40]", "y": shape}
+    compute = ["t[n] = x[n] * 2", statement]
+    given = parse_workload({"name": "k", "tensors": tensors, "compute": compute})
+    assert (fused(given, NPU) is not None) == blocks
