@@ -324,7 +324,7 @@ class _Search:
         for order in space.orders():
             loops = (*order, *space.reduction)
             for placement in space.placements(loops, len(order)):
-                alive = floor <= max(self.limit, NEAR * self.least)
+                alive = floor <= self.limit
                 if np.count_nonzero(alive) < SHRINK * len(alive):
                     grid = {n: v[alive] if len(v) > 1 else v for n, v in grid.items()}
                     floor, cache = floor[alive], Cache()
