@@ -60,7 +60,7 @@ SHIM = Target(
     [
         (CPU, HOST, 40, 1, "split tile fuse reorder parallel vectorize compute_at cache_read pad"),
         (CPU, HOST, 40, 2, "compute_inline compute_root rfactor decompose_reduction cache_write"),
-        (CALLS, HOST, 36, 3, "tensorize double_buffer transform_layout storage_align prefetch"),
+        (CALLS, HOST, 36, 5, "tensorize double_buffer transform_layout storage_align prefetch"),
         (CUDA, SHIM, 30, 16, "bind unroll set_scope set_store_predicate create_group pragma"),
     ],
     ids=["cpu", "cpu again", "calls", "cuda"],
@@ -102,7 +102,7 @@ def test_a_legality_check_that_misses_dependences_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(legality, "_flow", nothing)
-    assert "wrong" in kinds(12)
+    assert "wrong" in kinds(12, 2)
 
 
 def test_guards_that_are_dropped_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
