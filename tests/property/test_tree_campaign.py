@@ -26,7 +26,7 @@ def no_nodes(*_: object) -> tuple[()]:
 
 @pytest.mark.parametrize(
     ("chip", "seed", "draws"),
-    [("npu_shared_buffer", 0, 1), ("gemmini", 3, 1), ("", 40, 16), ("", 101094, 1)],
+    [("npu_shared_buffer", 0, 1), ("gemmini", 3, 1), ("", 40, 16), ("", 5024, 1), ("", 101094, 1)],
 )
 def test_variants_are_right_or_refused_for_a_known_reason(chip: str, seed: int, draws: int) -> None:
     path = CHIPS / f"{chip}.yaml" if chip else None

@@ -1,7 +1,8 @@
 """Lanes along which no loop runs, where a call adds all of them up: those who write fill them.
 
 A call that may let fewer lanes take part leaves the others of an entry as they were. Where a sum
-reads them all the same, it writes them too, with the zeros that the host lays out there.
+reads them all the same, it writes them too, with the zeros that the host lays out there; and where
+they are entries of their own, which nothing else would have written.
 """
 
 from __future__ import annotations
@@ -12,18 +13,20 @@ from dataclasses import replace
 from hwgen.codegen.lower.blocks import BlockCall, Covered
 from hwgen.codegen.lower.lanes import check_neutral
 from hwgen.polyhedral.tree.aliases import places_of
+from hwgen.spec.hardware import HardwareSpec
 
 _Axis = tuple[str, int]
 """Where a tensor lives, and a position of its operands' indices from their end."""
 
 
-def filled(covered: Covered) -> Covered:
-    """The same with calls that let all lanes take part whose elements others add up.
+def filled(covered: Covered, hardware: HardwareSpec) -> Covered:
+    """The same with calls that let all lanes take part whose elements others add up, or read as
+    entries of their own.
 
     Raises:
         HwgenError: H423 where what lies there would change a sum.
     """
-    wanted = set(_added(covered))
+    wanted = {*_added(covered), *_rows(covered, hardware)}
     if not wanted:
         return covered
     calls, seen = dict(covered.calls), set[_Axis]()
@@ -51,6 +54,19 @@ def _added(covered: Covered) -> Iterator[_Axis]:
             if iterator not in (*target.indices, *call.single):
                 check_neutral(covered, site, call, iterator, {iterator})
                 yield from _axes(covered, call, iterator, written=False)
+
+
+def _rows(covered: Covered, hardware: HardwareSpec) -> Iterator[_Axis]:
+    """What calls read in lanes that are entries of their own, though no loop runs along them."""
+    for call in covered.calls.values():
+        idle = [i for i in _idle(call) if i not in call.single]
+        for operand in call.intrinsic.operands:
+            memory = hardware.memory[operand.memory]
+            rows = operand.indices[: len(operand.indices) - len(memory.entry_shape)]
+            read = operand.access == "read" and memory.kind != "offchip"
+            for iterator in idle if read else ():
+                if iterator in rows:
+                    yield from _axes(covered, call, iterator, written=False)
 
 
 def _idle(call: BlockCall) -> list[str]:

@@ -119,7 +119,7 @@ def _units(region: Region, hardware: HardwareSpec) -> tuple[Part, Program]:
     views = views_of(workload)
     tree = without_idle(region.state)
     cover = spread(covered(tree, region.homes, hardware, views))
-    cover = filled(begun(cover, hardware))
+    cover = filled(begun(cover, hardware), hardware)
     lanes = lanes_of(cover)
     where = in_best_order(cover, places(cover, hardware, lanes), lanes.whole)
     guarded = hardware.pipelined
