@@ -97,6 +97,8 @@ def choose(
             `build` raises besides; H407 where there is nothing until then.
     """
     cuts = list(found.cuts)
+    if not alone:
+        found = replace(found, thrifty=())
     tried = _Tried(hardware, build, best, watch, cuts, TIE if alone else TIE_OF_PHASES)
     try:
         with isl.bounded():
@@ -152,8 +154,7 @@ def _look(tried: _Tried[K], found: SearchResult, watch: Watch) -> None:
         if tried.ended():
             break
         tried.refine(candidate, kernel)
-    if tried.tie == TIE:
-        _save(tried, found.thrifty)
+    _save(tried, found.thrifty)
     for candidate, kernel in sorted(tried.built, key=lambda item: item[1].cycles)[:KEPT]:
         if kernel.cycles > tried.tie * tried.best.cycles:
             break
@@ -171,7 +172,7 @@ def _save(tried: _Tried[K], thrifty: Sequence[Candidate]) -> None:
 
     def good(kernel: K | None) -> bool:
         assert tried.best is not None
-        return kernel is not None and kernel.cycles <= TIE * tried.best.cycles
+        return kernel is not None and kernel.cycles <= tried.tie * tried.best.cycles
 
     high = next((n for n, kernel in made.items() if good(kernel)), 0)
     low = max(0, high - every + 1)
