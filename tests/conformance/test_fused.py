@@ -63,6 +63,19 @@ def test_no_intermediate_leaves_the_chip(name: str, sizes: dict[str, int], cycle
     assert found.cycles <= cycles
 
 
+def test_a_softmax_loads_its_rows_once() -> None:
+    tensors = {"x": "float32[64, 200]", "top": "float32[64]", "e": "float32[64, 200]"}
+    tensors |= {"z": "float32[64]", "y": "float32[64, 200]"}
+    compute = ["top[m] max= x[m, n]", "e[m, n] = exp(x[m, n] - top[m])"]
+    compute += ["z[m] += e[m, n]", "y[m, n] = e[m, n] / z[m]"]
+    given = parse_workload({"name": "softmax", "tensors": tensors, "compute": compute})
+    found = compile_workload(given, NPU)
+    assert isinstance(found, TreeCompilation)
+    moved, least = offchip_bytes(found)
+    assert moved == least
+    assert found.cycles <= 8_500
+
+
 def test_each_byte_crosses_the_bus_once() -> None:
     moved, least = offchip_bytes(shared("mlp", M=4096))
     assert moved == least
