@@ -7,7 +7,8 @@ from collections.abc import Collection, Mapping
 from hwgen.polyhedral.operations import Operation, Selection
 from hwgen.polyhedral.scop import Scop
 from hwgen.polyhedral.semantics import operand_iterators, updates
-from hwgen.spec.expression import Access, Binary, Cast, Const, Expr
+from hwgen.spec.expression import Access, Binary, Call, Cast, Const, Expr, rewrite
+from hwgen.spec.typecheck import integer_range, is_float
 
 
 def padding_problem(
@@ -117,3 +118,39 @@ def evaluated(value: Expr, contents: Mapping[str, int | float], exact: bool) -> 
             return a + b if op == "+" else a - b
         case _:
             return None
+
+
+def limits(value: Expr) -> tuple[int | float, int | float] | None:
+    """The least and the greatest that a value may be, where it is limited to constants."""
+    match value:
+        case Cast(dtype, inner) if not is_float(dtype):
+            found, (low, high) = limits(inner), integer_range(dtype)
+            return found and (max(low, found[0]), min(high, found[1]))
+        case Call("clip", (_, Const(low), Const(high))):
+            return low, high
+        case _:
+            return None
+
+
+def keeps(
+    value: Expr, target: Access, contents: Mapping[str, int | float], exact: bool
+) -> tuple[int | float, int | float] | None:
+    """Between which limits an element is left as it is by `target = value`, from what operands
+    hold: `clip(y + x * w, -128, 127)` leaves those from -128 to 127 where `x` is 0. None where it
+    may change any."""
+
+    def folded(node: Expr) -> Expr:
+        number = evaluated(node, contents, exact)
+        if number is not None:
+            return Const(number)
+        match node:
+            case Binary("+", inner, Const(0)) | Binary("+", Const(0), inner) if exact:
+                return inner
+            case _:
+                return node
+
+    left = rewrite(value, folded)
+    found = limits(left)
+    while isinstance(left, Cast):
+        left = left.operand
+    return found if isinstance(left, Call) and left.arguments[0] == target else None

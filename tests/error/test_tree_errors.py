@@ -92,7 +92,11 @@ CASES: dict[str, tuple[str, tuple[Schedule, str]]] = {
     ),
     "tree_no_entry": (
         "H423",
-        floats(ROWS + "s.storage_align('b', 0, 32)\nrows = s.fuse('i', 'j')\n" + CALLS),
+        floats(
+            ROWS
+            + "s.storage_align('b', 0, 32)\nrows = s.fuse('i', 'j')\ns.split(rows, factor=12)\n"
+            + CALLS
+        ),
     ),
 }
 

@@ -14,12 +14,13 @@ from dataclasses import dataclass, replace
 from hwgen.codegen.lower.blocks import BlockCall, Covered
 from hwgen.codegen.lower.cuts import moved
 from hwgen.errors import HwgenError
-from hwgen.polyhedral.lane_padding import evaluated
+from hwgen.polyhedral.lane_padding import evaluated, keeps, limits
 from hwgen.polyhedral.semantics import updates
 from hwgen.polyhedral.tree.aliases import places_of
-from hwgen.polyhedral.tree.loop_tree import Site
+from hwgen.polyhedral.tree.loop_tree import Site, Stage
 from hwgen.polyhedral.tree.terms import addends, simplify
 from hwgen.spec.expression import Access, Name, names, substitute
+from hwgen.spec.hardware import Intrinsic
 
 Key = tuple[str, str] | tuple[str, int]
 """A block and a loop of lanes, or a tensor and a dimension."""
@@ -154,9 +155,10 @@ def check_neutral(
     exact = not any("float" in o.dtype for o in call.intrinsic.operands)
     # One that sets what it then adds to has two assignments.
     adds = replace(call.intrinsic, semantics=call.intrinsic.semantics[-1:])
-    if stage.ordered or not any(
+    neutral = any(
         op == "+=" and evaluated(value, contents, exact) == 0 for op, value in updates(adds)
-    ):
+    )
+    if not (_limited(stage, adds, contents, exact) if stage.ordered else neutral):
         where = f"past the end of {dict(call.lanes)[iterator] or iterator}"
         raise HwgenError(
             "H423",
@@ -166,6 +168,20 @@ def check_neutral(
             allowed="zeros there, or lanes of which fewer take part",
             repair="pad the loop, or an extent that is a multiple of the lanes",
         )
+
+
+def _limited(
+    stage: Stage, intrinsic: Intrinsic, contents: Mapping[str, int | float], exact: bool
+) -> bool:
+    """Whether values made in order stay as they are where operands hold some contents: what they
+    begin with, and each that is made, is within the limits that this leaves alone."""
+    (assign,) = intrinsic.semantics
+    left = keeps(assign.value, assign.target, contents, exact)
+    made = limits(stage.value)
+    if left is None or made is None or stage.start is None or stage.seed is not None:
+        return False
+    low, high = left
+    return all(low <= x <= high for x in (*made, stage.start.value))
 
 
 def _past_the_end(covered: Covered, access: Access) -> int | float | None:

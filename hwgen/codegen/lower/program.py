@@ -29,6 +29,7 @@ from hwgen.codegen.lower.repeats import spread
 from hwgen.codegen.lower.siblings import in_order
 from hwgen.codegen.lower.sites import Builder, CallSite, Item
 from hwgen.codegen.lower.stream import Stream
+from hwgen.codegen.lower.unfused import unfused
 from hwgen.codegen.lower.workers import check_workers, parallel_loops
 from hwgen.codegen.nodes import Code, If, Loop, Node, SyncNode
 from hwgen.codegen.placement import Slot
@@ -117,16 +118,17 @@ def _units(region: Region, hardware: HardwareSpec) -> tuple[Part, Program]:
     """What units run."""
     workload = region.workload
     views = views_of(workload)
-    tree = without_idle(region.state)
-    cover = spread(covered(tree, region.homes, hardware, views))
+    state, homes = unfused(region.state, region.homes)
+    tree = without_idle(state)
+    cover = spread(covered(tree, homes, hardware, views))
     cover = filled(begun(cover, hardware), hardware)
     lanes = lanes_of(cover)
     where = in_best_order(cover, places(cover, hardware, lanes), lanes.whole)
     guarded = hardware.pipelined
     root = unbanded(cover.state.root, lanes.whole, guarded=guarded)
     ordered = {s.tensor for s in cover.state.stages if s.ordered}
-    kinds = parallel_loops(region.state, hardware)
-    check_workers(region.state, region.homes, hardware, kinds)
+    kinds = parallel_loops(state, hardware)
+    check_workers(state, homes, hardware, kinds)
     pieces = peeled(root, lanes.whole, guarded=guarded, ordered=ordered, parallel=kinds)
 
     def together(memory: Memory) -> Mapping[tuple[Slot, Slot], float]:

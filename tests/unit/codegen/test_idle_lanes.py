@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from textwrap import dedent
+from typing import cast
 
 import pytest
 
 from hwgen import HwgenError, Schedule
 from hwgen.codegen.nodes import calls
+from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import parse_hardware, parse_workload
 from hwgen.trees import TreeCompilation, compile_tree
 from hwgen.verify.data import draw_inputs
@@ -125,9 +128,11 @@ PAIRS: dict[str, object] = {
 CHIP = parse_hardware(PAIRS)
 
 
-def made(script: str, compute: list[str], **tensors: str) -> TreeCompilation:
+def made(
+    script: str, compute: list[str], chip: HardwareSpec = CHIP, **tensors: str
+) -> TreeCompilation:
     data: dict[str, object] = {"name": "k", "tensors": tensors, "compute": compute}
-    found = compile_tree(Schedule(parse_workload(data), CHIP).replay(dedent(script)))
+    found = compile_tree(Schedule(parse_workload(data), chip).replay(dedent(script)))
     examine(found, draw_inputs(found.workload, 1))
     return found
 
@@ -180,6 +185,44 @@ def test_lanes_in_which_there_may_be_anything_are_refused() -> None:
     with pytest.raises(HwgenError, match=r"H423.*past the end of i would change s_sums") as caught:
         made(script, [*computed, "s[m, n] += a[m, k] * b[n, k]"], **tensors)
     assert "data there" in caught.value.diagnostic.found
+
+
+SATURATED = ["s[m, n] = {start}", "s[m, n] = clip(s[m, n] + a[m, k] * b[n, k], -100, 100)"]
+IN_ORDER = """
+s.cache_write('s', 'sums')
+s.cache_read('a', 'left')
+s.cache_read('b', 'right')
+s.decompose_reduction('s_sums', 'm')
+s.tensorize('a_left', 'load_left')
+s.tensorize('b_right', 'load_right')
+s.tensorize('s_sums_init', 'begin')
+s.tensorize('s_sums', 'multiply')
+s.tensorize('s', 'store')
+"""
+
+
+def saturated(start: int, k: int) -> TreeCompilation:
+    """The product on a chip that saturates each sum, from -100 to 100, and begins with `start`."""
+    data = deepcopy(PAIRS)
+    intrinsics = cast("dict[str, dict[str, object]]", data["intrinsics"])
+    intrinsics["multiply"]["semantics"] = (
+        "dst[b, o] = clip(dst[b, o] + x[b, i] * w[o, i], -100, 100)"
+    )
+    intrinsics["begin"] = {**intrinsics["zero"], "semantics": f"dst[b, o] = {start}"}
+    tensors = {"a": f"int8[2, {k}]", "b": f"int8[3, {k}]", "s": "int32[2, 3]"}
+    compute = [line.format(start=start) for line in SATURATED]
+    return made(IN_ORDER, compute, chip=parse_hardware(data), **tensors)
+
+
+@pytest.mark.parametrize("k", [1, 4, 5])
+@pytest.mark.parametrize("start", [0, -100])
+def test_zeros_leave_what_is_saturated_as_it_is(start: int, k: int) -> None:
+    saturated(start, k)
+
+
+def test_zeros_change_what_no_sum_was_saturated_to() -> None:
+    with pytest.raises(HwgenError, match=r"H423.*past the end of i would change s_sums"):
+        saturated(101, 5)
 
 
 def test_variants_are_those_of_iterations_that_run() -> None:
