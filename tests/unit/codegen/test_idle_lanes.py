@@ -129,7 +129,7 @@ CHIP = parse_hardware(PAIRS)
 
 
 def made(
-    script: str, compute: list[str], chip: HardwareSpec = CHIP, **tensors: str
+    script: str, compute: list[str], tensors: dict[str, str], chip: HardwareSpec = CHIP
 ) -> TreeCompilation:
     data: dict[str, object] = {"name": "k", "tensors": tensors, "compute": compute}
     found = compile_tree(Schedule(parse_workload(data), chip).replay(dedent(script)))
@@ -154,7 +154,7 @@ s.tensorize('s', 'store')
 def test_lanes_that_a_sum_adds_up_are_filled(k: int) -> None:
     """No loop runs along the pairs that `multiply` adds up: what loads could leave is zero."""
     tensors = {"a": f"int8[2, {k}]", "b": f"int8[3, {k}]", "s": "int32[2, 3]"}
-    found = made(PRODUCT, ["s[m, n] += a[m, k] * b[n, k]"], **tensors)
+    found = made(PRODUCT, ["s[m, n] += a[m, k] * b[n, k]"], tensors)
     lanes = [c.lanes for c in calls(found.program.body) if c.intrinsic.startswith("load")]
     assert lanes
     assert set(lanes) == {()}
@@ -183,7 +183,7 @@ def test_lanes_in_which_there_may_be_anything_are_refused() -> None:
     sizes = {"a": "int8[2, 4]", "b": "int8[3, 4]", "s": "int32[2, 3]"}
     tensors = {"c": "int32[2, 4]", "d": "int32[3, 4]", **sizes}
     with pytest.raises(HwgenError, match=r"H423.*past the end of i would change s_sums") as caught:
-        made(script, [*computed, "s[m, n] += a[m, k] * b[n, k]"], **tensors)
+        made(script, [*computed, "s[m, n] += a[m, k] * b[n, k]"], tensors)
     assert "data there" in caught.value.diagnostic.found
 
 
@@ -211,7 +211,7 @@ def saturated(start: int, k: int) -> TreeCompilation:
     intrinsics["begin"] = {**intrinsics["zero"], "semantics": f"dst[b, o] = {start}"}
     tensors = {"a": f"int8[2, {k}]", "b": f"int8[3, {k}]", "s": "int32[2, 3]"}
     compute = [line.format(start=start) for line in SATURATED]
-    return made(IN_ORDER, compute, chip=parse_hardware(data), **tensors)
+    return made(IN_ORDER, compute, tensors, parse_hardware(data))
 
 
 @pytest.mark.parametrize("k", [1, 4, 5])
@@ -241,6 +241,6 @@ def test_variants_are_those_of_iterations_that_run() -> None:
     s.tensorize('y', 'store')
     """
     tensors = dict.fromkeys("aby", "int32[12]")
-    found = made(script, ["y[m] = a[m] + b[m]"], **tensors)
+    found = made(script, ["y[m] = a[m] + b[m]"], tensors)
     bases = [base for kernel in found.program.kernels for base in kernel.bases]
     assert sorted(set(bases)) == [(0, 12), (4, 16), (8, 20)]
