@@ -144,9 +144,10 @@ class LoadWriter:
         given: tuple[Sequence[str], int],
         results: Mapping[str, str],
     ) -> tuple[str, Sequence[Affine], bool]:
-        """The only reader of a storage of which a lane is no step along one index, or in whose
-        place a result is that is indexed otherwise, so that it is laid out by the reader's
-        iterators; these, and whether by all of the result's. Else none, and its own indices."""
+        """The only reader of a storage of which a lane is no step along one index, or between whose
+        elements others lie, or in whose place a result is that is indexed otherwise, so that it is
+        laid out by the reader's iterators; these, and whether by all of the result's. Else none,
+        and its own indices."""
         lanes = [n for n in self.tiling.match.storage_lane[storage.name] if n]
         steps = [[c for i in storage.indices if (c := i.coefficient(n))] for n in lanes]
         readers, occurrence = given
@@ -156,7 +157,8 @@ class LoadWriter:
             return "", storage.indices, False
         (taker,) = takers
         aside = self.plan.overwritten(storage.name) and storage.indices != taker.target.indices
-        if all(s in ([], [1]) for s in steps) and not aside:
+        sparse = any(i.packed(self.plan.scop.extents) != i for i in storage.indices)
+        if all(s in ([], [1]) for s in steps) and not aside and not sparse:
             return "", storage.indices, False
         stage = self.schedule.state.stage[chosen[0]]
         reads = [n for n in walk(stage.value) if isinstance(n, Access) and n.tensor == source]

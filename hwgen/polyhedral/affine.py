@@ -53,6 +53,21 @@ class Affine:
             low, high = low + min(0, reach), high + max(0, reach)
         return low, high
 
+    def packed(self, extents: Mapping[str, int]) -> Affine:
+        """The number of a value among those that the function takes, where it takes each once and
+        others lie between them; else the function itself."""
+        terms: list[tuple[str, int]] = []
+        reach, count = 0, 1
+        for name, step in sorted(self.terms, key=lambda x: (abs(x[1]), x[0])):
+            if extents[name] == 1:
+                continue
+            if abs(step) <= reach:
+                return self
+            terms.append((name, count))
+            reach += abs(step) * (extents[name] - 1)
+            count *= extents[name]
+        return combine(terms) if count <= reach else self
+
     def __str__(self) -> str:
         parts = [n if c == 1 else f"{c}*{n}" for n, c in self.terms]
         if self.constant or not parts:

@@ -271,7 +271,7 @@ def _complete(scop: Scop, selection: Selection, anchor_lanes: dict[str, str | No
         result = entry_coordinates(storage, pinned[storage.name], blocks)
         if isinstance(result, str):
             return result
-        coordinates[storage.name] = result
+        coordinates[storage.name] = _packed(scop, selection, storage, result)
     tails = exact_tails(scop, selection, lanes, pinned, blocks)
     single = single_lanes(selection, lanes)
     problem = padding_problem(scop, selection, anchor, anchor_lanes, {*tails}, single)
@@ -430,6 +430,17 @@ def entry_coordinates(
         terms = [(n, c // size) for n, c in others]
         result.append(combine([*terms, (lane, 1)], index.constant // size))
     return tuple(result)
+
+
+def _packed(
+    scop: Scop, selection: Selection, storage: Storage, coordinates: tuple[Affine, ...]
+) -> tuple[Affine, ...]:
+    """The coordinates without the entries that lie between those which the only reader of an input
+    takes: the host lays out what is read."""
+    users = [o for o in selection.operations if storage.name in o.storages]
+    if [o.kind == "load" for o in users].count(False) != 1 or len(users) == 1:
+        return coordinates
+    return tuple(c.packed(scop.extents) for c in coordinates)
 
 
 def check_match(found: Match, known: dict[tuple[str, int], bool]) -> None:

@@ -120,7 +120,7 @@ def _units(region: Region, hardware: HardwareSpec) -> tuple[Part, Program]:
     views = views_of(workload)
     state, homes = unfused(region.state, region.homes)
     tree = without_idle(state)
-    cover = spread(covered(tree, homes, hardware, views))
+    cover = spread(covered(tree, homes, hardware, views), hardware)
     cover = filled(begun(cover, hardware), hardware)
     lanes = lanes_of(cover)
     where = in_best_order(cover, places(cover, hardware, lanes), lanes.whole)

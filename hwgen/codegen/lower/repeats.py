@@ -30,15 +30,16 @@ from hwgen.polyhedral.tree.loop_tree import (
 )
 from hwgen.polyhedral.tree.tensorize import steps
 from hwgen.spec.expression import Access, Const, Expr, Name, names, replace_access
-from hwgen.spec.hardware import Operand
+from hwgen.spec.hardware import HardwareSpec, Operand
 
 Lane = tuple[tuple[int, ...], int, str]
 """Positions of an operand's index, from its end (of a diagonal two); how many lanes there are; the
 loop, "" where none runs along rows that the call reads all the same."""
 
 
-def spread(covered: Covered) -> Covered:
-    """The same with a dimension more for each such loop of each tensor.
+def spread(covered: Covered, hardware: HardwareSpec) -> Covered:
+    """The same with a dimension more for each such loop of each tensor, and what the host lays out
+    as calls take it.
 
     Raises:
         HwgenError: H503 where calls disagree on what a buffer holds again, or another is in its
@@ -48,7 +49,7 @@ def spread(covered: Covered) -> Covered:
     for tensor in [s.tensor for s in reversed(state.stages) if s.tensor not in covered.views]:
         covered = _written(covered, tensor)
     for tensor in sorted(laid_out(state)):
-        covered = _gathered(covered, tensor)
+        covered = _gathered(covered, tensor, hardware)
     for tensor in sorted(laid_out(covered.state)):
         covered = _laid_out(covered, tensor)
     return covered
@@ -205,16 +206,29 @@ def _from_zeros(
     return replace(covered, calls=calls)
 
 
-def _gathered(covered: Covered, tensor: str) -> Covered:
-    """What the host lays out, element by element for calls whose lanes move otherwise in it."""
+def _gathered(covered: Covered, tensor: str, hardware: HardwareSpec) -> Covered:
+    """What the host lays out, element by element for calls whose lanes move otherwise in it, and
+    for those that leave out elements of what it rearranges anyway."""
     for site in covered.state.sites:
         call = covered.calls[site.block.name]
         inner = {x for _, x in call.lanes if x}
         for k, access in enumerate(call.operands):
-            if access.tensor != tensor or all(_by_ones(site, access, x, inner) for x in inner):
+            if access.tensor != tensor:
                 continue
-            covered = _gather(covered, site, k, tensor)
+            memory = hardware.memory[call.intrinsic.operands[k].memory]
+            reached = memory.shared and hardware.code.handles_are_pointers
+            rearranged = tensor in covered.views or not reached
+            by_ones = all(_by_ones(site, access, x, inner) for x in inner)
+            if not by_ones or (rearranged and _leaves_out(covered, site, access)):
+                covered = _gather(covered, site, k, tensor)
     return covered
+
+
+def _leaves_out(covered: Covered, site: Site, access: Access) -> bool:
+    """Whether elements of a tensor lie between those that a block reads."""
+    extents = dict(covered.state.stage[site.block.stage].iterators)
+    moves = [affine(i) for i in access.indices]
+    return any(f is not None and f.packed(extents) != f for f in moves)
 
 
 def _by_ones(site: Site, access: Access, loop: str, inner: set[str]) -> bool:

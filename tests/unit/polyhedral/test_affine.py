@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -58,3 +60,26 @@ def test_products_of_variables_are_not_affine() -> None:
 def test_renaming_merges_terms() -> None:
     function = combine([("i", 2), ("j", -2)], 5)
     assert function.rename({"j": "i"}) == Affine((), 5)
+
+
+@given(affine_expressions(), st.tuples(*[st.integers(1, 4)] * 3))
+def test_packed_numbers_the_values_without_gaps(expr: Expr, extents: tuple[int, int, int]) -> None:
+    function = affine(expr)
+    assert function is not None
+    sizes = dict(zip(NAMES, extents, strict=True))
+    points = [dict(zip(NAMES, p, strict=True)) for p in product(*map(range, extents))]
+    moved = [n for n in function.names if sizes[n] > 1]
+    keys = {tuple(p[n] for n in moved): p for p in points}
+    packed = function.packed(sizes)
+    values = [function.fix(p).constant for p in keys.values()]
+    if packed != function:
+        assert sorted(packed.fix(p).constant for p in keys.values()) == [*range(len(keys))]
+        assert len({*values}) == len(keys) < max(values) - min(values) + 1
+
+
+def test_packed_leaves_what_has_no_gaps_or_meets_itself() -> None:
+    dense, sparse = combine([("i", 2), ("r", 1)]), combine([("i", 3), ("r", 1)], 4)
+    assert dense.packed({"i": 4, "r": 2}) == dense
+    assert dense.packed({"i": 4, "r": 3}) == dense
+    assert sparse.packed({"i": 4, "r": 2}) == combine([("i", 2), ("r", 1)])
+    assert sparse.packed({"i": 4, "r": 1}) == combine([("i", 1)])
