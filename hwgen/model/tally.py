@@ -232,16 +232,19 @@ def _weighed(
         range(len(zones)), key=lambda n: (zones[n].end - zones[n].start, -abs(n - middle))
     )
     zone = zones[longest]
+    # A body as what it holds, to its number.
+    known: dict[Hashable, int] = {}
     bodies: list[Body] = []
     times: list[int] = []
     inside: list[int] = []
     last = 0
     for iteration in done:
-        if iteration.body not in bodies:
+        held = frozenset((n, frozenset(count.items())) for n, count in iteration.body.items())
+        number = known.setdefault(held, len(bodies))
+        if number == len(bodies):
             bodies.append(iteration.body)
             times.append(0)
             inside.append(0)
-        number = bodies.index(iteration.body)
         times[number] += iteration.times
         if zone.start <= first + iteration.place < zone.end:
             inside[number] += iteration.times

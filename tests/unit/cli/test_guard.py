@@ -146,7 +146,7 @@ def test_help_loads_nothing_heavy() -> None:
         (("generate", "--spec", "vta", "--workload", "add", "--stage", "lower"), False),
         (("generate", "--spec", "vta", "--workload", "add", "--stage", "cost"), True),
     ],
-    ids=lambda x: x[-1] if isinstance(x, tuple) else "",
+    ids=str,
 )
 def test_formulas_alone_load_sympy(words: tuple[str, ...], loads: bool) -> None:
     code = (

