@@ -58,4 +58,7 @@ def _notes(cost: Cost) -> Iterator[str]:
     if not cost.exact:
         yield "Calls that differ by the alignment of their bursts alone are counted at a mean rate."
     if not cost.timed:
-        yield "The timing model takes iterations at their mean rate: waits are what that leaves."
+        yield (
+            "The timing model takes iterations at their mean rate: waits are what that leaves, "
+            "below 0 where it is too low."
+        )
