@@ -40,6 +40,7 @@ STAGES = (
     "layout",
     "allocate",
     "lower",
+    "cost",
     "emit",
     "model",
 )
@@ -172,6 +173,7 @@ class Compilation(Compiled):
             "layout": lambda: self.kernel.made.stage(name),
             "allocate": lambda: self.kernel.made.stage(name),
             "lower": lambda: self.program,
+            "cost": self.cost_text,
             "emit": lambda: self.source.c,
             "model": lambda: self.source.model,
         }

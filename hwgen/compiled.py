@@ -19,6 +19,7 @@ from hwgen.spec.workload import Statement, Workload
 
 if TYPE_CHECKING:
     from hwgen.compilation import Compilation
+    from hwgen.model.formulas import Cost
     from hwgen.polyhedral.scop import ScopStatement
 
 
@@ -101,6 +102,20 @@ class Compiled(Brief, ABC):
     @cached_property
     def source(self) -> CSource:
         return emit(self.program, self.hardware, self.workload)
+
+    @cached_property
+    def formulas(self) -> Cost:
+        """Cycles by unit and bytes by tensor as formulas over the trips of loops."""
+        from hwgen.model.formulas import cost_of
+
+        trees = [part.tree for part in self.lowering.parts]
+        return cost_of(self.lowering.program, self.hardware, self.workload, trees, self.timing)
+
+    def cost_text(self) -> str:
+        """The same as text."""
+        from hwgen.report.formulas import cost_text
+
+        return cost_text(self.formulas)
 
     @property
     def files(self) -> dict[str, str]:

@@ -24,7 +24,7 @@ from hwgen.schedule import Schedule
 from hwgen.spec.expression import Expr, evaluate
 from hwgen.spec.workload import Statement
 
-STAGES = ("schedule", "layout", "allocate", "lower", "emit", "model", "script")
+STAGES = ("schedule", "layout", "allocate", "lower", "cost", "emit", "model", "script")
 
 
 @dataclass(frozen=True, repr=False)
@@ -90,6 +90,7 @@ class TreeCompilation(Compiled):
             "layout": lambda: "\n".join(map(str, self.layouts.values())),
             "allocate": lambda: "\n".join(f"{b.place} {b.name}" for b in self.program.buffers),
             "lower": lambda: self.program,
+            "cost": self.cost_text,
             "emit": lambda: self.source.c,
             "model": lambda: self.source.model,
             "script": self.schedule.trace,

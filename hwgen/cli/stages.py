@@ -4,7 +4,7 @@ from __future__ import annotations
 
 STAGES = (
     "load", "scop", "dependences", "match", "schedule", "script", "layout", "allocate", "lower",
-    "emit", "model", "simulate",
+    "cost", "emit", "model", "simulate",
 )  # fmt: skip
 """Of a chip with units."""
 

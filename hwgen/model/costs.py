@@ -107,8 +107,7 @@ class CycleCosts:
         names |= self._served(intrinsic, extents, values)
 
         def cycles_of(transfer: Mapping[str, int]) -> int:
-            every = {**names, **transfer}
-            return _whole(run_cycles(intrinsic, extents, steps, every, fresh=fresh))
+            return self._cycles(intrinsic, extents, steps, {**names, **transfer}, fresh)
 
         if operand is None:
             cycles = cycles_of({})
@@ -143,6 +142,27 @@ class CycleCosts:
             )  # fmt: skip
         read = self._read(intrinsic.name, unit, call.site, cycles_of, bus, bursts)
         return replace(read, instructions=instructions, tensor=tensor)
+
+    def _cycles(
+        self,
+        intrinsic: Intrinsic,
+        extents: tuple[int, ...],
+        steps: tuple[int, ...],
+        names: Mapping[str, int],
+        fresh: bool,
+    ) -> int:
+        """Cycles of a call; `names`: what its formula may use beside the loops' extents."""
+        return _whole(run_cycles(intrinsic, extents, steps, names, fresh=fresh))
+
+    def alone(self, operation: Operation) -> int:
+        """Cycles that an operation keeps its unit busy for while nobody else is on its bus and all
+        that was posted before is written."""
+        if operation.bursts is None:
+            return operation.cycles
+        bus = self.hardware.buses[operation.bus]
+        if operation.posts:
+            return operation.cycles + posted_cycles(bus.write, operation.bursts)
+        return operation.cycles + self._idle[bus.name].read_cycles(operation.bursts)
 
     def _served(
         self, intrinsic: Intrinsic, extents: tuple[int, ...], values: tuple[int, ...]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
+from typing import NamedTuple
 
 from hwgen.codegen.nodes import Call, SyncNode
 from hwgen.codegen.program import Program
@@ -38,6 +39,30 @@ def moved_bytes(program: Program, hardware: HardwareSpec, workload: Workload) ->
     return sum(t.loaded + t.stored for t in traffic) + sum(c.memory_bytes for c in program.codes)
 
 
+class Moved(NamedTuple):
+    """Bytes of a tensor that a call moves to or from an off-chip memory; `way`: "load", "store"."""
+
+    memory: str
+    tensor: str
+    way: str
+    bytes: int
+
+
+def call_bytes(
+    call: Call, extents: tuple[int, ...], program: Program, hardware: HardwareSpec
+) -> tuple[Moved, ...]:
+    """What a call moves off chip, operand by operand."""
+    intrinsic = hardware.intrinsic[call.intrinsic]
+    moved: list[Moved] = []
+    for operand, rule in zip(call.operands, intrinsic.operands, strict=True):
+        image = program.image.get(operand.buffer)
+        if image is not None:
+            way = "load" if rule.access == "read" else "store"
+            touched = prod(extents) * call_span(intrinsic, rule, call)
+            moved.append(Moved(rule.memory, image.tensor, way, touched * image.entry_bytes))
+    return tuple(moved)
+
+
 def off_chip_traffic(
     program: Program, hardware: HardwareSpec, workload: Workload
 ) -> tuple[TensorTraffic, ...]:
@@ -54,16 +79,11 @@ def off_chip_traffic(
 
     def leaf(node: Call | SyncNode, values: Mapping[str, int]) -> Mapping[str, int]:
         assert isinstance(node, Call)
-        entries = prod(int(evaluate(e, values)) for e in node.extents)
+        extents = tuple(int(evaluate(e, values)) for e in node.extents)
         moved: dict[str, int] = {}
-        intrinsic = hardware.intrinsic[node.intrinsic]
-        for operand, rule in zip(node.operands, intrinsic.operands, strict=True):
-            image = program.image.get(operand.buffer)
-            if image is not None:
-                way = "load" if rule.access == "read" else "store"
-                key = f"{way} {image.tensor}"
-                touched = entries * call_span(intrinsic, rule, node)
-                moved[key] = moved.get(key, 0) + touched * image.entry_bytes
+        for _, tensor, way, size in call_bytes(node, extents, program, hardware):
+            key = f"{way} {tensor}"
+            moved[key] = moved.get(key, 0) + size
         return moved
 
     found = total(program.body, counted, leaf)

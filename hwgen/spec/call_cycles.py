@@ -12,6 +12,9 @@ from hwgen.spec.expression import evaluate
 from hwgen.spec.hardware import Intrinsic
 from hwgen.spec.memory import BANK_CYCLES
 
+OF_ALL_CALLS = ("transfer", "bursts", "beats")
+"""What a formula may name that a run of calls has once."""
+
 MOST_SHAPES = 4096
 """Combinations of hardware loop extents that are all looked at for the best rate."""
 
@@ -32,12 +35,10 @@ def run_cycles(
     once.
     """
     count = intrinsic.software_loops
-    given = dict(names)
-    given |= {loop.name: n for loop, n in zip(intrinsic.loops, extents, strict=False)}
+    given = formula_names(intrinsic, extents, names)
     if not count:
         return evaluate(intrinsic.cycles, given)
-    given["iterations"] = prod(extents[count:])
-    idle = given | dict.fromkeys(("transfer", "bursts", "beats"), 0)
+    idle = given | dict.fromkeys(OF_ALL_CALLS, 0)
     each = evaluate(intrinsic.cycles, idle)
     moved = evaluate(intrinsic.cycles, given) - each
     held = intrinsic.stationary
@@ -46,6 +47,17 @@ def run_cycles(
     inside = repeats(extents[:count], steps[:count])
     runs = prod(extents[:count]) // inside
     return runs * (held.first(each) + (inside - 1) * each) + moved
+
+
+def formula_names(
+    intrinsic: Intrinsic, extents: Sequence[int], names: Mapping[str, int]
+) -> dict[str, int]:
+    """What the formula of one call may use, each call of a run being one."""
+    given = dict(names)
+    given |= {loop.name: n for loop, n in zip(intrinsic.loops, extents, strict=False)}
+    if intrinsic.software_loops:
+        given["iterations"] = prod(extents[intrinsic.software_loops :])
+    return given
 
 
 def repeats(extents: Sequence[int], steps: Sequence[int]) -> int:
@@ -75,7 +87,7 @@ def best_rate(intrinsic: Intrinsic) -> Fraction:
     ranges.append(range(1, micro.capacity_operations + 1) if micro else range(1, 2))
     if prod(len(r) for r in ranges) > MOST_SHAPES:
         ranges = [r[-1:] for r in ranges]
-    free = dict.fromkeys(("transfer", "bursts", "beats"), 0)
+    free = dict.fromkeys(OF_ALL_CALLS, 0)
     rates: list[Fraction] = []
     for extents in product(*ranges):
         count = prod(extents)

@@ -15,7 +15,8 @@ Role = Literal["input", "output", "intermediate"]
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """A row-major array. `constant`: an input that stays the same between calls (weights)."""
+    """A row-major array. `constant`: an input that stays the same between calls (weights).
+    `written`: each extent as the file has it, where it comes from one."""
 
     name: str
     dtype: str
@@ -23,6 +24,7 @@ class Tensor:
     role: Role
     constant: bool
     location: Location = field(compare=False)
+    written: tuple[str, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,7 +98,7 @@ def resolve_workload(
     tensors = tuple(
         Tensor(
             name, dtype, shape, roles[name], name in constants,
-            document.locate(("tensors", name), key=True),
+            document.locate(("tensors", name), key=True), _written(schema.tensors[name]),
         )
         for name, (dtype, shape) in shapes.items()
     )  # fmt: skip
@@ -226,6 +226,12 @@ def _tensor_type(
             allowed=f"at most {MAX_ELEMENTS} elements",
         )  # fmt: skip
     return dtype, tuple(shape)
+
+
+def _written(given: str | TensorSchema) -> tuple[str, ...]:
+    """The extents of a tensor's type as the file has them."""
+    matched = _TENSOR.fullmatch(given.type if isinstance(given, TensorSchema) else given)
+    return tuple(p.strip() for p in matched["shape"].split(",")) if matched else ()
 
 
 def _near_type(text: str) -> str:

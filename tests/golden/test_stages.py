@@ -27,3 +27,14 @@ def kernel() -> Compilation:
 )
 def test_stage(stage: str, golden: Golden) -> None:
     golden(HERE / f"{stage}.txt", kernel().stage(stage))
+
+
+def test_the_cost_of_loops(golden: Golden) -> None:
+    """The page about time shows it too."""
+    sizes = {"M": 256, "N": 256, "K": 256}
+    workload = hwgen.load_workload(ROOT / "workloads" / "gemm.yaml", sizes)
+    chip = hwgen.load_hardware(ROOT / "hw_specs" / "vta.yaml")
+    text = hwgen.compile_kernel(workload, chip).stage("cost")
+    golden(HERE / "cost.txt", text)
+    page = (ROOT / "docs" / "timing.md").read_text(encoding="utf-8")
+    assert f"```\n{text.rstrip()}\n```" in page

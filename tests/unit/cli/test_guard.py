@@ -138,6 +138,25 @@ def test_help_loads_nothing_heavy() -> None:
     assert done.stderr == "[]\n"
 
 
+@pytest.mark.parametrize(
+    ("words", "loads"),
+    [
+        (("check", "vta"), False),
+        (("generate", "--spec", "vta", "--workload", "add"), False),
+        (("generate", "--spec", "vta", "--workload", "add", "--stage", "lower"), False),
+        (("generate", "--spec", "vta", "--workload", "add", "--stage", "cost"), True),
+    ],
+    ids=str,
+)
+def test_formulas_alone_load_sympy(words: tuple[str, ...], loads: bool) -> None:
+    code = (
+        f"import sys; from hwgen.cli import main; main({list(words)!r})\n"
+        "print('sympy' in sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr == f"{loads}\n"
+
+
 def start(*arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "hwgen", *arguments],

@@ -66,6 +66,7 @@ def test_a_printed_script_gives_the_same_file(
     ("words", "code"),
     [
         (("generate", "--spec", SPEC, *GEMM, "--stage", "scop"), "H007"),
+        (("generate", "--spec", SPEC, *GEMM, "--stage", "cost"), "H007"),
         (("generate", "--spec", UNITS, *GEMM, "--stage", "state"), "H007"),
         (("generate", "--spec", SPEC, *GEMM, "--script", "no_such_file.py"), "H001"),
     ],

@@ -1,0 +1,276 @@
+"""What a kernel costs, as formulas over the trips of its loops: by the rules of the timing model,
+from the same operations, but for what depends on when they run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from hwgen.codegen.nodes import Code
+from hwgen.codegen.program import Program
+from hwgen.polyhedral.tree.loop_tree import LoopTree
+from hwgen.spec.call_cycles import OF_ALL_CALLS
+from hwgen.spec.expression import Name
+from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.workload import Workload
+
+from .integers import affine
+from .share import largest_share
+from .symbolic import Formula, nested, number, symbolic, value, whole, without
+from .tally import Count, Kind, Parameter, Parameters, tally
+from .timing_result import TimingResult
+from .traffic import Moved
+from .turns import PROCESSOR
+
+
+@dataclass(frozen=True, slots=True)
+class Trips:
+    """A parameter: how often a loop runs, and where that comes from."""
+
+    name: str
+    number: int
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallCost:
+    """Operations of one unit that take as long. `rule`: cycles of each, a formula over `given`;
+    `times`: how many, over the parameters."""
+
+    unit: str
+    name: str
+    rule: Formula
+    given: tuple[tuple[str, int], ...]
+    cycles: int
+    times: Formula
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class UnitCost:
+    """Cycles that a unit is busy for. `number`: what the formula gives; `busy`: what the timing
+    model has, which is more by what operations wait for while they run: other readers of their bus,
+    and where it `posts`, room in its buffer."""
+
+    unit: str
+    formula: Formula
+    number: int
+    busy: int
+    posts: bool
+
+    @property
+    def waits(self) -> int:
+        return self.busy - self.number
+
+
+@dataclass(frozen=True, slots=True)
+class TensorCost:
+    """Bytes of a tensor that are loaded from an off-chip memory, or stored there (`way`); of all
+    that a processor computes, those of its memory together."""
+
+    memory: str
+    tensor: str
+    way: str
+    formula: Formula
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """`exact`: the formulas are of every operation, and `timed`: so is the timing model. `shared`:
+    cycles are those of the worker that has most to do."""
+
+    sizes: tuple[tuple[str, int], ...]
+    parameters: tuple[Trips, ...]
+    calls: tuple[CallCost, ...]
+    units: tuple[UnitCost, ...]
+    tensors: tuple[TensorCost, ...]
+    cycles: int
+    exact: bool
+    timed: bool
+    shared: bool
+
+
+def cost_of(
+    program: Program,
+    hardware: HardwareSpec,
+    workload: Workload,
+    trees: Sequence[LoopTree],
+    timing: TimingResult,
+) -> Cost:
+    """The formulas of a program that was lowered from `trees` and takes what `timing` says.
+
+    Raises:
+        HwgenError: H763 and H764 of a program that no stream can be made of.
+    """
+    parameters = Parameters({name for tree in trees for name in tree.loop})
+    counts: dict[Kind, Count] = {}
+    moved: dict[Kind, Count] = {}
+    exact, shared = True, False
+    for part in program.parts:
+        if isinstance(part, Code):
+            code = (Moved("", part.name, "", part.memory_bytes),) if part.memory_bytes else ()
+            once: dict[Kind, Count] = {Kind(PROCESSOR, part.name, part.cycles, moved=code): {(): 1}}
+            _add(counts, once)
+            _add(moved, once)
+            continue
+        mine = largest_share(part, hardware)
+        found, known = tally(mine, hardware, parameters)
+        _add(counts, found)
+        exact = exact and known
+        if mine is not part:
+            # Bytes are those of all workers.
+            shared = True
+            found, known = tally(part, hardware, parameters)
+            exact = exact and known
+        _add(moved, found)
+    evaluated = _Evaluated(parameters.all)
+    origins = _Origins(workload, trees)
+    trips = tuple(Trips(p.name, p.trips, origins.of(p)) for p in parameters.all)
+    return Cost(
+        origins.sizes(trips),
+        trips,
+        _calls(counts, evaluated, [u.unit for u in timing.units]),
+        tuple(
+            UnitCost(
+                u.unit, *evaluated.sum(_cycles(counts, u.unit)), u.busy, _posts(counts, u.unit)
+            )
+            for u in timing.units
+        ),
+        _tensors(moved, evaluated, [t.name for t in (*workload.inputs, *workload.outputs)]),
+        timing.cycles,
+        exact,
+        timing.exact,
+        shared,
+    )
+
+
+class _Evaluated:
+    """Sums of polynomials as formulas, and their numbers."""
+
+    def __init__(self, parameters: Sequence[Parameter]) -> None:
+        self._order = [p.name for p in parameters]
+        self._trips = {p.name: p.trips for p in parameters}
+
+    def sum(self, terms: Iterable[tuple[int, Count]]) -> tuple[Formula, int]:
+        """So often each of the polynomials."""
+        total: Count = {}
+        for factor, count in terms:
+            for monomial, n in count.items():
+                total[monomial] = total.get(monomial, 0) + n * factor
+        formula = nested({m: n for m, n in total.items() if n}, self._order)
+        return formula, value(formula, self._trips)
+
+
+def _add(into: dict[Kind, Count], found: dict[Kind, Count]) -> None:
+    for kind, count in found.items():
+        sums = into.setdefault(kind, {})
+        for monomial, n in count.items():
+            sums[monomial] = sums.get(monomial, 0) + n
+
+
+def _cycles(counts: dict[Kind, Count], unit: str) -> list[tuple[int, Count]]:
+    return [(kind.cycles, count) for kind, count in counts.items() if kind.unit == unit]
+
+
+def _posts(counts: dict[Kind, Count], unit: str) -> bool:
+    return any(kind.posts for kind in counts if kind.unit == unit)
+
+
+def _calls(
+    counts: dict[Kind, Count], evaluated: _Evaluated, units: Sequence[str]
+) -> tuple[CallCost, ...]:
+    groups: dict[tuple[object, ...], list[tuple[Kind, Count]]] = {}
+    for kind, count in counts.items():
+        key = (kind.unit, kind.name, kind.cycles, kind.rule, kind.given, kind.runs)
+        groups.setdefault(key, []).append((kind, count))
+    found: list[CallCost] = []
+    for group in groups.values():
+        kind = group[0][0]
+        times, n = evaluated.sum((1, count) for _, count in group)
+        rule = rule_of(kind)
+        found.append(CallCost(kind.unit, kind.name, rule, kind.given, kind.cycles, times, n))
+    return tuple(sorted(found, key=lambda c: units.index(c.unit)))
+
+
+def rule_of(kind: Kind) -> Formula:
+    """Cycles of an operation, over what its call's formula names: what several calls transfer
+    counts once, and a number is added for what is none of their formula: operands that are brought
+    in to stay, and cycles in which a host issues them."""
+    if kind.rule is None:
+        return number(kind.cycles)
+    each = symbolic(kind.rule)
+    idle = without(each, OF_ALL_CALLS)
+    run = whole(number(kind.runs) * idle + (each - idle)) if kind.runs > 1 else whole(each)
+    return run + number(kind.cycles - value(run, dict(kind.given)))
+
+
+def _tensors(
+    moved: dict[Kind, Count], evaluated: _Evaluated, order: Sequence[str]
+) -> tuple[TensorCost, ...]:
+    terms: dict[tuple[str, str, str], list[tuple[int, Count]]] = {}
+    for kind, count in moved.items():
+        for one in kind.moved:
+            terms.setdefault(one[:3], []).append((one.bytes, count))
+    places = {name: n for n, name in enumerate(order)}
+    keys = sorted(terms, key=lambda key: (places.get(key[1], len(places)), key))
+    return tuple(TensorCost(*key, *evaluated.sum(terms[key])) for key in keys)
+
+
+class _Origins:
+    """Where trips come from: the extents of a statement's loops, as the workload's file has them,
+    cut into tiles."""
+
+    def __init__(self, workload: Workload, trees: Sequence[LoopTree]) -> None:
+        self._sizes = workload.sizes
+        self._extent: dict[str, int] = {}
+        self._cut: dict[str, list[tuple[str, int, int]]] = {}
+        for tree in trees:
+            self._extent |= tree.extents
+            for site in tree.sites:
+                written = _written(tree, site.block.stage, workload)
+                for iterator, index in site.block.bindings:
+                    linear = affine(index)
+                    if iterator not in written or linear is None or linear[0]:
+                        continue
+                    for loop, step in linear[1].items():
+                        self._cut.setdefault(loop, []).append((*written[iterator], step))
+
+    def of(self, parameter: Parameter) -> str:
+        """The trips as a formula of sizes where they are one, else from where to where they go."""
+        for first, end in parameter.bounds:
+            for text, extent, step in self._cut.get(parameter.loop, ()):
+                if step < 1 or self._extent[parameter.loop] != -(-extent // step):
+                    continue
+                shown = f"({text})" if step > 1 and re.search(r"\W", text) else text
+                if end == -(-extent // step):
+                    tiles = f"ceil({shown}/{step})" if step > 1 else text
+                elif end == extent // step:
+                    tiles = f"floor({shown}/{step})"
+                else:
+                    continue
+                return f"{tiles} - {first}" if first else tiles
+        first, end = parameter.bounds[0]
+        return f"{parameter.loop} from {first} to {end - 1}"
+
+    def sizes(self, trips: Sequence[Trips]) -> tuple[tuple[str, int], ...]:
+        """The sizes that they name."""
+        named = {word for t in trips for word in re.findall(r"\w+", t.origin)}
+        return tuple((name, number) for name, number in self._sizes if name in named)
+
+
+def _written(tree: LoopTree, stage: str, workload: Workload) -> dict[str, tuple[str, int]]:
+    """The extents of a stage's iterators as text and number, where a tensor of the workload that
+    they index by themselves says them: first the one that is written."""
+    made = tree.stage[stage]
+    extents = dict(made.iterators)
+    found: dict[str, tuple[str, int]] = {}
+    for access in (made.target, *made.reads_in("whole")):
+        tensor = workload.tensor.get(access.tensor)
+        if tensor is None:
+            continue
+        for index, extent, text in zip(access.indices, tensor.shape, tensor.written, strict=False):
+            if isinstance(index, Name) and extents.get(index.name) == extent:
+                found.setdefault(index.name, (text, extent))
+    return found
