@@ -28,7 +28,7 @@ from hwgen.spec.memory import Memory
 
 
 @dataclass(frozen=True, slots=True)
-class _Site:
+class _StepOperand:
     """One operand inside a step."""
 
     operand: Operand
@@ -52,8 +52,10 @@ class Step:
         self.intrinsic, self.prefix, self.name, self.helpers = intrinsic, prefix, name, helpers
         self.writers = {i.name: n + 1 for n, i in enumerate(hardware.intrinsics)}
         memory = hardware.memory
-        self.sites = {
-            o.name: _Site(o, memory[o.memory], f"p{n}", f"a{n}", o.span_of(intrinsic.iterators))
+        self.operands = {
+            o.name: _StepOperand(
+                o, memory[o.memory], f"p{n}", f"a{n}", o.span_of(intrinsic.iterators)
+            )
             for n, o in enumerate(intrinsic.operands)
         }
         self.iterators = {name: f"i_{n}" for n, (name, _) in enumerate(intrinsic.iterators)}
@@ -68,8 +70,8 @@ class Step:
             if immediate.range is not None and not immediate.is_float:
                 limits = (immediate.range.minimum, immediate.range.maximum)
             self.scalars[immediate.name] = (f"imm{n}", immediate.dtype, limits)
-        written = {self.sites[s.target.tensor].memory.name for s in intrinsic.semantics}
-        self.shared = {name for name, site in self.sites.items() if site.memory.name in written}
+        written = {self.operands[s.target.tensor].memory.name for s in intrinsic.semantics}
+        self.shared = {name for name, used in self.operands.items() if used.memory.name in written}
 
     def lines(self) -> list[str]:
         p = self.prefix
@@ -77,23 +79,23 @@ class Step:
         checks: list[str] = []
         pointers: list[str] = []
         marks: list[str] = []
-        for n, site in enumerate(self.sites.values()):
-            offchip = site.memory.kind == "offchip"
+        for n, used in enumerate(self.operands.values()):
+            offchip = used.memory.kind == "offchip"
             if offchip:
                 parameters.append(f"const struct {p}_image *image{n}")
             parameters.append(f"int64_t a{n}")
-            writer = f"image{n}->writer" if offchip else f"chip->{site.memory.name}_writer"
-            if site.operand.access != "write":
-                checks += self._initialised(site, writer, offchip)
-            if site.operand.access != "read":
+            writer = f"image{n}->writer" if offchip else f"chip->{used.memory.name}_writer"
+            if used.operand.access != "write":
+                checks += self._initialised(used, writer, offchip)
+            if used.operand.access != "read":
                 if offchip:
                     checks += [
                         f"if (!{writer})",
                         f'  return {p}_fail(4, "{self.intrinsic.name}: write to an input", '
-                        f"{site.at}, 0);",
+                        f"{used.at}, 0);",
                     ]
-                marks += self._mark(site, writer)
-            pointers.append(self._pointer(n, site, offchip))
+                marks += self._mark(used, writer)
+            pointers.append(self._pointer(n, used, offchip))
         for n, immediate in enumerate(self.intrinsic.immediates):
             parameters.append(f"{immediate_type(immediate.dtype)} imm{n}")
         body: list[str] = []
@@ -109,25 +111,25 @@ class Step:
             "",
         ]
 
-    def _pointer(self, n: int, site: _Site, offchip: bool) -> str:
-        element = C_TYPES[site.operand.dtype]
-        const = "const " if site.operand.access == "read" else ""
-        restrict = "" if site.operand.name in self.shared else "restrict "
+    def _pointer(self, n: int, used: _StepOperand, offchip: bool) -> str:
+        element = C_TYPES[used.operand.dtype]
+        const = "const " if used.operand.access == "read" else ""
+        restrict = "" if used.operand.name in self.shared else "restrict "
         if offchip:
-            size = site.operand.entry_elements
-            start = f"({const}{element} *)image{n}->data + {site.at} * {size}"
+            size = used.operand.entry_elements
+            start = f"({const}{element} *)image{n}->data + {used.at} * {size}"
         else:
-            start = f"chip->{site.memory.name}_data + {site.at} * {site.memory.entry_elements}"
-        return f"{const}{element} *{restrict}{site.pointer} = {start};"
+            start = f"chip->{used.memory.name}_data + {used.at} * {used.memory.entry_elements}"
+        return f"{const}{element} *{restrict}{used.pointer} = {start};"
 
-    def _initialised(self, site: _Site, writer: str, offchip: bool) -> list[str]:
-        p, operand = self.prefix, site.operand
+    def _initialised(self, used: _StepOperand, writer: str, offchip: bool) -> list[str]:
+        p, operand = self.prefix, used.operand
         what = f"{self.intrinsic.name}: {operand.name}"
-        entry = site.at if site.entries == 1 else "e"
+        entry = used.at if used.entries == 1 else "e"
         loop = (
             []
-            if site.entries == 1
-            else [f"for (int64_t e = {site.at}; e < {site.at} + {site.entries}; ++e) {{"]
+            if used.entries == 1
+            else [f"for (int64_t e = {used.at}; e < {used.at} + {used.entries}; ++e) {{"]
         )
         guard = f"{writer} && " if offchip else ""
         lines = [
@@ -138,35 +140,35 @@ class Step:
             allowed = {self.writers[w] for w in operand.written_by}
             table = ", ".join("1" if n in allowed else "0" for n in range(len(self.writers) + 1))
             lines = [
-                f"static const unsigned char allowed_{site.pointer}[] = {{{table}}};",
+                f"static const unsigned char allowed_{used.pointer}[] = {{{table}}};",
                 *lines,
-                f"if ({guard}!allowed_{site.pointer}[{writer}[{entry}]])",
+                f"if ({guard}!allowed_{used.pointer}[{writer}[{entry}]])",
                 f'  return {p}_fail(6, "{what} last written by a call it cannot follow", '
                 f"{entry}, 0);",
             ]
         return [*loop, *indent(lines), "}"] if loop else lines
 
-    def _mark(self, site: _Site, writer: str) -> list[str]:
+    def _mark(self, used: _StepOperand, writer: str) -> list[str]:
         number = self.writers[self.intrinsic.name]
-        if site.entries == 1:
-            return [f"{writer}[{site.at}] = {number};"]
+        if used.entries == 1:
+            return [f"{writer}[{used.at}] = {number};"]
         return [
-            f"for (int64_t e = {site.at}; e < {site.at} + {site.entries}; ++e)",
+            f"for (int64_t e = {used.at}; e < {used.at} + {used.entries}; ++e)",
             f"  {writer}[e] = {number};",
         ]
 
     # --- statements ---
 
     def _offset(self, access: Access) -> str:
-        shape = self.sites[access.tensor].operand.shape
+        shape = self.operands[access.tensor].operand.shape
         total: Expr = Const(0)
         for d, index in enumerate(access.indices):
             total = add(total, multiply(index, Const(prod(shape[d + 1 :]))))
         return IndexText(Helpers(self.prefix, HELPERS), self.iterators, self.ranges)(total)
 
     def _load(self, access: Access) -> tuple[str, str]:
-        site = self.sites[access.tensor]
-        return (f"{site.pointer}[{self._offset(access)}]", site.operand.dtype)
+        used = self.operands[access.tensor]
+        return (f"{used.pointer}[{self._offset(access)}]", used.operand.dtype)
 
     def _loops(self, wanted: Sequence[str], body: list[str]) -> list[str]:
         for name, extent in reversed(self.intrinsic.iterators):
@@ -197,8 +199,8 @@ class Step:
         target, dtype = self._load(statement.target)
         if statement.op == "+=" and not value.is_float and dtype not in FLOATS:
             return [*lines, *self._sum(statement, value, spatial, reduced)]
-        site = self.sites[statement.target.tensor]
-        detour = self._aliases(statement, site)
+        used = self.operands[statement.target.tensor]
+        detour = self._aliases(statement, used)
         result = f"result[{self._offset(statement.target)}]" if detour else target
         if statement.op == "=":
             stored = f"{result} = {text.stored(value, dtype)};"
@@ -207,16 +209,16 @@ class Step:
             inner = self._update(statement, target, result, reduced)
         nest = self._loops(spatial, inner)
         if detour:
-            size = prod(site.operand.shape)
+            size = prod(used.operand.shape)
             copy = self._loops(spatial, [f"{target} = {result};"])
             nest = ["{", f"  {C_TYPES[dtype]} result[{size}];", *indent([*nest, *copy]), "}"]
         return [*lines, *nest]
 
-    def _aliases(self, statement: Assign, site: _Site) -> bool:
+    def _aliases(self, statement: Assign, used: _StepOperand) -> bool:
         """Whether an element read could be one that an earlier lane has written."""
         reads = [e for e in walk(statement.value) if isinstance(e, Access)]
         return any(
-            self.sites[r.tensor].memory.name == site.memory.name and r != statement.target
+            self.operands[r.tensor].memory.name == used.memory.name and r != statement.target
             for r in reads
         )
 
@@ -230,7 +232,7 @@ class Step:
         text = ValueText(self.helpers, self._load, scalars)
         value = replace_access(statement.value, statement.target, Name(" so far"))
         step = text.cast(text(value), dtype)
-        detour = self._aliases(statement, self.sites[statement.target.tensor])
+        detour = self._aliases(statement, self.operands[statement.target.tensor])
         result = f"result[{self._offset(statement.target)}]" if detour else target
         checks = " || ".join(f"!({c})" for c in text.checks)
         last = Value("so_far", wide, dtype_interval(wide))
@@ -249,7 +251,7 @@ class Step:
         if checks:
             nest = ["int bad = 0;", *nest, "if (bad)", self._outside_domain()]
         if detour:
-            size = prod(self.sites[statement.target.tensor].operand.shape)
+            size = prod(self.operands[statement.target.tensor].operand.shape)
             copy = self._loops(spatial, [f"{target} = {result};"])
             nest = [f"{C_TYPES[dtype]} result[{size}];", *nest, *copy]
         return ["{", *indent(nest), "}"]
@@ -268,7 +270,7 @@ class Step:
         target, dtype = self._load(statement.target)
         unsigned = "uint64_t" if "int64" in (promoted(dtype), value.dtype) else "uint32_t"
         element = f"sums[{self._offset(statement.target)}]"
-        size = prod(self.sites[statement.target.tensor].operand.shape)
+        size = prod(self.operands[statement.target.tensor].operand.shape)
         body = [
             f"{unsigned} sums[{size}];",
             *self._loops(spatial, [f"{element} = ({unsigned}){target};"]),
@@ -283,7 +285,7 @@ class Step:
         self, statement: Assign, target: str, result: str, reduced: Sequence[str]
     ) -> list[str]:
         """`+=` of floats, `max=` or `min=`, over the reduction's iterators, in a local variable."""
-        dtype = self.sites[statement.target.tensor].operand.dtype
+        dtype = self.operands[statement.target.tensor].operand.dtype
         wide = promoted(dtype)
         scalars = {**self.scalars, " so far": ("so_far", wide, dtype_interval(wide))}
         local = ValueText(self.helpers, self._load, scalars)

@@ -28,7 +28,7 @@ from .geometry import (
 )
 from .numeric import Value, cast
 from .state import SiteOperand, State, call_error
-from .trace import CallEvent, Site
+from .trace import CallEvent, TracedCall
 
 
 @dataclass(slots=True)
@@ -53,7 +53,7 @@ PlanKey = tuple[tuple[int, ...], tuple[tuple[int, ...], ...], tuple[int, ...]]
 class CallSite:
     """One call site of a program, resolved."""
 
-    def __init__(self, site: Site, state: State) -> None:
+    def __init__(self, site: TracedCall, state: State) -> None:
         call = site.call
         program, hardware = state.program, state.hardware
         self.site = site

@@ -26,7 +26,7 @@ from .images import outside, pack, unpack
 from .integers import evaluate_interval
 from .numeric import STORAGE, Array
 from .state import NOBODY, State, call_error
-from .trace import CallEvent, Site, calls
+from .trace import CallEvent, TracedCall, calls
 from .workers import Workers
 
 
@@ -218,7 +218,7 @@ class _Machine:
                 found.code, found.message, event, found=found.found, allowed=found.allowed
             ) from error
 
-    def _site(self, where: Site) -> CallSite:
+    def _site(self, where: TracedCall) -> CallSite:
         known = self.sites.get(id(where))
         if known is None:
             known = CallSite(where, self.state)

@@ -38,7 +38,7 @@ class Team:
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class TracedCall:
     """A call site and the loop variables around it, outermost first. `team`: of the parallel loops
     among them; None without one."""
 
@@ -55,7 +55,7 @@ class CallEvent(NamedTuple):
     `values`: those of `site.variables`.
     """
 
-    site: Site
+    site: TracedCall
     addresses: tuple[int, ...]
     strides: tuple[tuple[int, ...], ...]
     extents: tuple[int, ...]
@@ -108,7 +108,7 @@ def calls(program: Program) -> Iterator[CallEvent]:
 @dataclass(frozen=True, slots=True)
 class _Leaf:
     token: SyncNode | None
-    site: Site | None
+    site: TracedCall | None
     events: int = 1
 
 
@@ -141,7 +141,7 @@ def _compile(
 ) -> _Node:
     match node:
         case Call():
-            return _Leaf(None, Site(node, variables, team))
+            return _Leaf(None, TracedCall(node, variables, team))
         case Sync():
             return _Leaf(node, None)
         case OfCode():
@@ -273,7 +273,7 @@ def _expand(
     return counts, pieces
 
 
-def _call_events(site: Site, environment: Mapping[str, Rows], count: int) -> list[Event]:
+def _call_events(site: TracedCall, environment: Mapping[str, Rows], count: int) -> list[Event]:
     call = site.call
     addresses = _columns([o.address for o in call.operands], environment, count)
     extents = _columns(call.extents, environment, count)
