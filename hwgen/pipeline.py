@@ -11,7 +11,7 @@ from hwgen.compiled import Compiled
 from hwgen.errors import HwgenError
 from hwgen.fusing import fused_if_better
 from hwgen.hosting import compile_beside
-from hwgen.inlining import REFUSALS, UNMADE, compile_inlined, replayed
+from hwgen.inlining import REFUSALS, UNMADE, UnitsOf, compile_inlined, replayed
 from hwgen.nest_pipeline import compile_nest
 from hwgen.phase import DEFAULTS, SearchOptions, compile_phase
 from hwgen.phased import PhasedCompilation, compile_phases
@@ -24,6 +24,7 @@ from hwgen.polyhedral.versions import versioned
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 from hwgen.trees import TreeCompilation
+from hwgen.weighing import weighed_if_better
 
 __all__ = [
     "STAGES",
@@ -74,8 +75,24 @@ def compile_kernel(
         except HwgenError as error:
             if error.code not in ("H301", UNMADE):
                 raise
-            made = compile_inlined(searched, hardware, units, error)
+            made = _edited(searched, hardware, units, error)
+        made = weighed_if_better(made, searched, hardware, units) or made
         return made if searched == workload else replayed(made, workload)
+
+
+def _edited(
+    workload: Workload, hardware: HardwareSpec, units: UnitsOf, refused: HwgenError
+) -> Compilation:
+    """A kernel of a workload that units do not compute statement by statement."""
+    try:
+        return compile_inlined(workload, hardware, units, refused)
+    except HwgenError as error:
+        if not error.code.startswith(REFUSALS):
+            raise
+        found = weighed_if_better(None, workload, hardware, units)
+        if found is None:
+            raise
+        return found
 
 
 def _as_it_is(workload: Workload, hardware: HardwareSpec, options: SearchOptions) -> Compilation:
