@@ -7,12 +7,12 @@ its tilings are then replayed on the user's own, where that takes fewer cycles.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from hwgen.compilation import Compilation
 from hwgen.errors import HwgenError
 from hwgen.inlining import REFUSALS, UnitsOf, replayed, weighed, without
+from hwgen.phase import rearranging_cycles
 from hwgen.polyhedral.matching import ranked_matches
 from hwgen.polyhedral.phases import split_phases
 from hwgen.polyhedral.scop import Scop, build_scop, view_statements
@@ -23,6 +23,9 @@ from hwgen.polyhedral.tree.weighing import WIDE
 from hwgen.spec.expression import DTYPES, Access, Binary, walk
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
+
+WORTH = 1.4
+"""A kernel of units is looked for in a processor's place where its bound is so much lower."""
 
 
 def weight_type(hardware: HardwareSpec) -> str:
@@ -43,19 +46,76 @@ def weight_type(hardware: HardwareSpec) -> str:
 
 
 def weighed_if_better(
-    made: Compilation | None, workload: Workload, hardware: HardwareSpec, units: UnitsOf
-) -> Compilation | None:
-    """A kernel of a workload, or the same with narrow integers weighed if that takes fewer cycles;
-    `made`: None where units cannot compute it as it is."""
-    dtype = weight_type(hardware)
-    narrow = [t for t in workload.inputs if 0 < DTYPES[t.dtype] < DTYPES[WIDE]]
-    if not dtype or not narrow or (made is not None and made.weighed):
+    made: Compilation, workload: Workload, hardware: HardwareSpec, units: UnitsOf
+) -> Compilation:
+    """A kernel of a workload, or the same with narrow integers weighed if that takes fewer
+    cycles."""
+    if made.weighed:
         return made
-    base = workload
-    for tensor in made.inlined if made is not None else ():
-        base = without(base, tensor)
-    changed, edits = base, list[tuple[str, str]]()
-    for tensor in _candidates(base):
+    sketch = _sketch(workload, hardware, made.inlined)
+    if sketch is None:
+        return made
+    most = _cycles(made)
+    found = sketch.kernel(units, most) if sketch.least < most else None
+    other = made.scop if found is not None else sketch.scop
+    found = found or made
+    if not (made.alone and found.alone) or other is None:
+        return found
+    return replace(found, others=(other,)).bounded
+
+
+def weighed_instead(
+    workload: Workload, hardware: HardwareSpec, units: UnitsOf, most: float
+) -> Compilation | None:
+    """A kernel of what units cannot compute without weights, of fewer than `most` cycles; None
+    where there is none."""
+    sketch = _sketch(workload, hardware, ())
+    if sketch is None or sketch.least * WORTH >= most:
+        return None
+    return sketch.kernel(units, most)
+
+
+@dataclass(frozen=True)
+class _Sketch:
+    """A workload, the one in which tensors are computed from products with weights of a type after
+    others are inlined, the scop of that where it is of one phase, and cycles below which no kernel
+    of it gets."""
+
+    workload: Workload
+    changed: Workload
+    inlined: tuple[str, ...]
+    weighed: tuple[tuple[str, str], ...]
+    scop: Scop | None
+    least: float
+
+    def kernel(self, units: UnitsOf, most: float) -> Compilation | None:
+        """Its kernel, of the workload itself, if that takes fewer than `most` cycles."""
+        try:
+            made = replace(units(self.changed), inlined=self.inlined, weighed=self.weighed)
+            found = replayed(made, self.workload) if _cycles(made) < most else made
+        except HwgenError as error:
+            if not error.code.startswith(REFUSALS):
+                raise
+            return None
+        return found if _cycles(found) < most else None
+
+
+def _cycles(made: Compilation) -> int:
+    """The cycles of a kernel and of its host, where that rearranges tensors in a shared memory."""
+    packed = sum(i.bytes for i in made.program.images if not i.in_place)
+    return made.cycles + rearranging_cycles(made.hardware, packed)
+
+
+def _sketch(workload: Workload, hardware: HardwareSpec, inlined: tuple[str, ...]) -> _Sketch | None:
+    """What to weigh in a workload: all that can be; None where that is nothing, or where units do
+    not compute it so."""
+    dtype = weight_type(hardware)
+    if not dtype:
+        return None
+    changed, edits = workload, list[tuple[str, str]]()
+    for tensor in inlined:
+        changed = without(changed, tensor)
+    for tensor in _candidates(changed):
         try:
             changed = weighed(changed, tensor, dtype)
         except HwgenError as error:
@@ -64,21 +124,18 @@ def weighed_if_better(
             continue
         edits.append((tensor, dtype))
     if not edits:
-        return made
+        return None
+    scop, least = None, 0.0
     try:
-        scops, least = _least(changed, hardware)
-        if made is None or least < made.cycles:
-            searched = replace(units(changed), weighed=tuple(edits))
-            searched = replace(searched, inlined=made.inlined if made is not None else ())
-            if made is None or searched.cycles < made.cycles:
-                found = replayed(searched, workload)
-                if made is None or found.cycles < made.cycles:
-                    return found if made is None else replace(found, others=(made.scop,))
+        if len(split_phases(changed)) == 1:
+            scop = build_scop(changed)
+            group = next(ranked_matches(scop, select(scop, hardware)))
+            least = min(least_work(hardware, m) for m in group)
     except HwgenError as error:
         if not error.code.startswith(REFUSALS):
             raise
-        return made
-    return made if made is None else replace(made, others=tuple(scops))
+        return None
+    return _Sketch(workload, changed, inlined, tuple(edits), scop, least)
 
 
 def _candidates(workload: Workload) -> list[str]:
@@ -94,21 +151,3 @@ def _candidates(workload: Workload) -> list[str]:
         if any(DTYPES[workload.tensor[t].dtype] < DTYPES[WIDE] for t in read):
             found.append(tensor)
     return found
-
-
-def _least(workload: Workload, hardware: HardwareSpec) -> tuple[Sequence[Scop], float]:
-    """The phases of a workload, and cycles below which no kernel of them gets.
-
-    Raises:
-        HwgenError: H3xx where no intrinsics compute one.
-    """
-    scops: list[Scop] = []
-    total = 0.0
-    phases = split_phases(workload)
-    for phase in phases:
-        scop = build_scop(phase.workload)
-        scops.append(scop)
-        if len(phases) == 1:
-            group = next(ranked_matches(scop, select(scop, hardware)))
-            total += min(least_work(hardware, m) for m in group)
-    return scops, total

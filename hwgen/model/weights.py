@@ -59,8 +59,10 @@ def images_of(plan: HostPlan, arrays: Mapping[str, Array]) -> tuple[Constant, ..
     dtypes = {t.name: t.dtype for t in (*plan.inputs, *plan.supplied)}
 
     def values(made: CompiledIn) -> Constant:
-        own = made.image is not None and made.image.supplied is not None
-        array = supplied(made.image) if own else arrays[made.tensor]
+        if made.image is not None and made.image.supplied is not None:
+            array = supplied(made.image)
+        else:
+            array = arrays[made.tensor]
         dtype = dtypes[made.tensor]
         if made.image is None:
             return Constant(made.declaration, dtype, array)

@@ -275,7 +275,9 @@ def _complete(scop: Scop, selection: Selection, anchor_lanes: dict[str, str | No
         coordinates[storage.name] = result
     tails = exact_tails(scop, selection, lanes, pinned, blocks)
     single = single_lanes(selection, lanes)
-    sums = [o for o in selection.operations if o.kind == "map" and o.intrinsic.semantics[0].op != "="]
+    sums = [
+        o for o in selection.operations if o.kind == "map" and o.intrinsic.semantics[0].op != "="
+    ]
     for o in (anchor, *sums):
         problem = problem or padding_problem(scop, selection, o, lanes[o.name], {*tails}, single)
     if not problem:

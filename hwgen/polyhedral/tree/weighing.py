@@ -25,6 +25,7 @@ from hwgen.spec.expression import (
     Name,
     Unary,
     map_accesses,
+    walk,
 )
 from hwgen.spec.typecheck import ExpressionTypeError, dtype_of, holds, is_float
 
@@ -59,13 +60,8 @@ def weigh(state: LoopTree, tensor: str, dtype: str) -> tuple[LoopTree, tuple[str
     taken = {*dtypes, *state.loop}
     supplied = {t.name for t in state.tensors if t.supplied is not None}
     search = _Weighing(tensor, dtype, dtypes, supplied, taken)
-    try:
-        value = search.of(stage.value)
-        if dtype_of(value, search.type_of) != (before := dtype_of(stage.value, search.type_of)):
-            value = Cast(before, value)
-    except ExpressionTypeError:
-        value = stage.value  # Products are signed, and what they would meet is not.
-    if not search.made or value == stage.value:
+    value = search.of(stage.value)
+    if value == stage.value:
         raise refuse(
             f"{tensor} is computed from nothing that can be weighed",
             str(stage),
@@ -73,8 +69,14 @@ def weigh(state: LoopTree, tensor: str, dtype: str) -> tuple[LoopTree, tuple[str
             "leave it as it is, or weigh another stage",
         )
 
+    before = dtype_of(stage.value, search.type_of)
+    if dtype_of(value, search.type_of) != before:
+        value = Cast(before, value)
+    read = {n.tensor for n in walk(value) if isinstance(n, Access)}
     weights = tuple(
-        Tensor(name, dtype, (1,), "input", number) for number, name in search.made.items()
+        Tensor(name, dtype, (1,), "input", number)
+        for number, name in search.made.items()
+        if name in read
     )
     stages = tuple(replace(s, value=value) if s is stage else s for s in state.stages)
     made = replace(
@@ -116,7 +118,15 @@ class _Weighing:
     made: dict[int, str] = field(default_factory=dict[int, str])
 
     def of(self, value: Expr) -> Expr:
-        """The value with products in it."""
+        """The value with products in it; as it is where they would give it another wide type."""
+        made, before = self._of(value), dtype_of(value, self.type_of)
+        try:
+            same = before == dtype_of(made, self.type_of) or DTYPES[before] < DTYPES[WIDE]
+        except ExpressionTypeError:
+            same = False  # Products are signed, and what they would meet is not.
+        return made if same else value
+
+    def _of(self, value: Expr) -> Expr:
         match value:
             case Access() if self._narrow(value):
                 return self._product(value, 1)
@@ -139,20 +149,22 @@ class _Weighing:
         if terms == [(1, value)]:
             return value
         for factor, term in terms:
-            inner = _bare(term)
-            part: Expr
-            if isinstance(inner, Access) and self._narrow(inner) and holds(self.dtype, factor):
-                part, factor = self._product(inner, factor), 1
-            else:
-                part = self.of(term)
-            if abs(factor) != 1:
-                part, factor = Binary("*", part, Const(factor)), 1
+            number, part = self._weighted(factor, term)
+            if abs(number) != 1:
+                number, part = 1, Binary("*", part, Const(number))
             if total is None:
-                total = part if factor > 0 else Unary("-", part)
+                total = part if number > 0 else Unary("-", part)
             else:
-                total = Binary("+" if factor > 0 else "-", total, part)
+                total = Binary("+" if number > 0 else "-", total, part)
         assert total is not None
         return total
+
+    def _weighted(self, factor: int, term: Expr) -> tuple[int, Expr]:
+        """A term of a sum with products in it, and what it is still to be multiplied by."""
+        inner = _bare(term)
+        if isinstance(inner, Access) and self._narrow(inner) and holds(self.dtype, factor):
+            return 1, self._product(inner, factor)
+        return factor, self.of(term)
 
     def type_of(self, node: Access | Name) -> str:
         """The type of an element, weights included, or of a loop."""
