@@ -74,9 +74,8 @@ class _Packing:
         pad = f"; {image.fill} outside" if self.packs and self._guarded() else ""
         what = f"{image.name}{shape} at ({positions}) holds {tensor.name}{of} at ({at}){pad}."
         if image.supplied is not None:
-            what = (
-                f"{image.name}{shape} at ({positions}) holds {image.supplied} at ({at}) = (0){pad}."
-            )
+            where = f"{image.name}{shape} at ({positions})"
+            what = f"{where} holds {image.supplied} where ({at}) is inside of {of}{pad}."
             arguments = f"{image_element} *to"
         elif self.packs:
             arguments = f"const {element} *from, {image_element} *to"
