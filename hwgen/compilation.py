@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from math import prod
 
 from hwgen.codegen.layout import BufferLayout
@@ -78,7 +79,9 @@ class Kernel(Brief):
 class Compilation(Compiled):
     """Every artefact of one compilation, in pipeline order. `alone`: not a phase that has something
     in common with others, nor several phases. `inlined`: intermediates of the workload whose values
-    stand where they are read; all but the kernel is of the workload without them."""
+    stand where they are read; `weighed`: tensors computed from products with weights of a type; all
+    but the kernel is of the workload that these edits make. `others`: of one that is not edited so,
+    or differently, as its bound is of all ways to compute the workload."""
 
     scop: Scop
     dependences: Dependences
@@ -87,6 +90,8 @@ class Compilation(Compiled):
     kernel: Kernel
     alone: bool = True
     inlined: tuple[str, ...] = ()
+    weighed: tuple[tuple[str, str], ...] = ()
+    others: tuple[Scop, ...] = ()
 
     @property
     def parts(self) -> tuple[Compilation, ...]:
@@ -147,7 +152,8 @@ class Compilation(Compiled):
         if not self.alone:
             return lower_bound(self.program, self.hardware)
         with isl.bounded():
-            return least_bound(self.program, self.hardware, every_match(self.scop, self.hardware))
+            covers = (every_match(scop, self.hardware) for scop in (self.scop, *self.others))
+            return least_bound(self.program, self.hardware, chain.from_iterable(covers))
 
     @property
     def bounded(self) -> Compilation:

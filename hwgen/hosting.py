@@ -239,6 +239,8 @@ class _Hosting:
         kernels = [g.made for g in groups if g.made is not None]
         for tensor in (t for made in kernels for t in made.inlined):
             schedule.compute_inline(tensor)
+        for tensor, dtype in (w for made in kernels for w in made.weighed):
+            schedule.weigh(tensor, dtype)
         plans = [plan for made in kernels for plan in tilings_of(made, stages)]
         apply_tilings(schedule, plans)
         made = compile_padded(schedule)

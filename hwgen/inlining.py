@@ -19,6 +19,7 @@ from hwgen.polyhedral.scop import build_scop
 from hwgen.polyhedral.select import select
 from hwgen.polyhedral.tree.build import build_state, stage_of
 from hwgen.polyhedral.tree.placement import compute_inline
+from hwgen.polyhedral.tree.weighing import weigh
 from hwgen.polyhedral.versions import versioned
 from hwgen.schedule import Schedule
 from hwgen.spec.expression import (
@@ -34,7 +35,7 @@ from hwgen.spec.expression import (
     walk,
 )
 from hwgen.spec.hardware import HardwareSpec
-from hwgen.spec.workload import Statement, Workload
+from hwgen.spec.workload import Statement, Tensor, Workload
 from hwgen.tiling_script import PhasePlan, apply_tilings
 from hwgen.trees import compile_padded
 
@@ -89,6 +90,8 @@ def replayed(searched: Compilation, workload: Workload) -> Compilation:
     stages = stages_of(schedule)
     for tensor in made.inlined:
         schedule.compute_inline(tensor)
+    for tensor, dtype in made.weighed:
+        schedule.weigh(tensor, dtype)
     apply_tilings(schedule, tilings_of(made, stages))
     kernel = Kernel.of(made.tiling, compile_padded(schedule))
     return replace(made, kernel=kernel, search=replace(made.search, cycles=kernel.cycles))
@@ -148,12 +151,36 @@ def without(workload: Workload, tensor: str) -> Workload:
     return replace(workload, tensors=tensors, statements=statements)
 
 
+def weighed(workload: Workload, tensor: str, dtype: str) -> Workload:
+    """The workload with what the statement of a tensor reads of narrow integers as products with
+    supplied weights, as `weigh` has it.
+
+    Raises:
+        HwgenError: H413 where that cannot be.
+    """
+    before = build_state(workload)
+    state, names = weigh(before, tensor, dtype)
+    stages = zip(workload.statements, stage_of(workload, before), strict=True)
+    statements = tuple(
+        replace(s, value=state.stage[stage].value) if stage == tensor else s for s, stage in stages
+    )
+    where = workload.location
+    added = tuple(
+        Tensor(t.name, t.dtype, t.shape, "input", True, where, t.supplied)
+        for t in state.tensors
+        if t.name in names
+    )
+    return replace(workload, tensors=(*workload.tensors, *added), statements=statements)
+
+
 def tilings_of(made: Compilation, stages: Mapping[str, str]) -> list[PhasePlan]:
     """The tilings of a kernel as primitives are to make them in another schedule, where its
-    `inlined` tensors are; `stages`: there, by the names of statements."""
+    `inlined` and `weighed` tensors are; `stages`: there, by the names of statements."""
     searched = versioned(made.workload)
     for tensor in made.inlined:
         searched = without(searched, tensor)
+    for tensor, dtype in made.weighed:
+        searched = weighed(searched, tensor, dtype)
     spilled = {s.tensor for s in made.spills} if isinstance(made, PhasedCompilation) else set[str]()
     scops, tilings = [c.scop for c in made.parts], [c.tiling for c in made.parts]
     return plans_of(searched, stages, scops, tilings, spilled)

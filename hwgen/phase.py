@@ -153,12 +153,16 @@ class _Rival:
 
 
 def _host_cycles(scop: Scop, hardware: HardwareSpec, match: Match) -> int:
-    """Cycles that a host needs at least to rearrange tensors in memory that it shares: what it
-    reads and writes crosses the bus like everything else."""
+    """Cycles that a host needs at least to rearrange tensors for a match."""
+    packed = packed_bytes(scop, hardware, match) if hardware.offchip.shared else 0
+    return rearranging_cycles(hardware, packed)
+
+
+def rearranging_cycles(hardware: HardwareSpec, packed: int) -> int:
+    """Cycles that a host needs at least to make images of so many bytes in memory that it shares:
+    what it reads and writes crosses the bus like everything else."""
     memory = hardware.offchip
-    if not memory.shared:
-        return 0
-    return 2 * packed_bytes(scop, hardware, match) // hardware.bus[memory.bus].beat_bytes
+    return 2 * packed // hardware.bus[memory.bus].beat_bytes if memory.shared else 0
 
 
 def _search(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from math import inf
 
 from hwgen.autoschedule import Options
 from hwgen.codegen.image_layout import images_refused
@@ -11,7 +12,7 @@ from hwgen.compiled import Compiled
 from hwgen.errors import HwgenError
 from hwgen.fusing import fused_if_better
 from hwgen.hosting import compile_beside
-from hwgen.inlining import REFUSALS, UNMADE, compile_inlined, replayed
+from hwgen.inlining import REFUSALS, UNMADE, UnitsOf, compile_inlined, replayed
 from hwgen.nest_pipeline import compile_nest
 from hwgen.phase import DEFAULTS, SearchOptions, compile_phase
 from hwgen.phased import PhasedCompilation, compile_phases
@@ -20,10 +21,13 @@ from hwgen.polyhedral.dependences import dependences
 from hwgen.polyhedral.phases import split_phases
 from hwgen.polyhedral.scop import build_scop
 from hwgen.polyhedral.search import Candidate, SearchResult
+from hwgen.polyhedral.tree.cost import estimate_nest
 from hwgen.polyhedral.versions import versioned
+from hwgen.schedule import Schedule
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 from hwgen.trees import TreeCompilation
+from hwgen.weighing import weighed_if_better, weighed_instead
 
 __all__ = [
     "STAGES",
@@ -74,8 +78,33 @@ def compile_kernel(
         except HwgenError as error:
             if error.code not in ("H301", UNMADE):
                 raise
-            made = compile_inlined(searched, hardware, units, error)
+            made = _edited(searched, hardware, units, error)
+        made = weighed_if_better(made, searched, hardware, units)
         return made if searched == workload else replayed(made, workload)
+
+
+def _edited(
+    workload: Workload, hardware: HardwareSpec, units: UnitsOf, refused: HwgenError
+) -> Compilation:
+    """A kernel of a workload that units do not compute statement by statement; where they do with
+    weights, a processor beside them must take longer over it."""
+    try:
+        return compile_inlined(workload, hardware, units, refused)
+    except HwgenError as error:
+        if not error.code.startswith(REFUSALS):
+            raise
+        most = _cycles_of_processor(workload, hardware)
+        found = weighed_instead(workload, hardware, units, most)
+        if found is None:
+            raise
+        return found
+
+
+def _cycles_of_processor(workload: Workload, hardware: HardwareSpec) -> float:
+    """What a processor takes for all of a workload, as it is written; infinite without one."""
+    if hardware.processor is None:
+        return inf
+    return estimate_nest(Schedule(workload, hardware).state, hardware).cycles
 
 
 def _as_it_is(workload: Workload, hardware: HardwareSpec, options: SearchOptions) -> Compilation:

@@ -13,6 +13,7 @@ from hwgen.polyhedral.tree.edit import check_memory, find_stage, main_site, refu
 from hwgen.polyhedral.tree.planes import planes
 from hwgen.polyhedral.tree.seeds import start_from
 from hwgen.polyhedral.tree.tensorize import tensorize
+from hwgen.polyhedral.tree.weighing import weigh
 from hwgen.script import Argument
 from hwgen.spec.processor import LoopKind, Processor
 from hwgen.spec.suggest import suggestion
@@ -297,6 +298,21 @@ class Primitives(History):
         """A tensor is put together from narrower ones that part its bits, the lowest first."""
         state, names = planes(self.state, tensor, dtype)
         self._commit(state, "planes", (tensor, dtype), {}, names)
+        return names
+
+    @primitive
+    def weigh(self, stage: str, dtype: str) -> tuple[str, ...]:
+        """What a stage reads of narrow integers is multiplied by weights that the kernel supplies:
+        by 1, and by -1 where it is subtracted."""
+        if not self.hardware.units:
+            raise refuse(
+                f"nothing on {self.hardware.name} sums up products",
+                "a processor without units",
+                "chips whose units do",
+                "leave this primitive out",
+            )
+        state, names = weigh(self.state, stage, dtype)
+        self._commit(state, "weigh", (stage, dtype), {}, names)
         return names
 
     @primitive

@@ -234,11 +234,11 @@ def _packs(plan: HostPlan, execution: Execution, images: Sequence[Image]) -> lis
     lines: list[str] = []
     for image in images:
         given = image.name in plan.direct or image.tensor in constant
+        given = given or plan.compiled_in(image.tensor)
         if image.role == "input" and not given:
-            lines.append(
-                f"{plan.name}_fill_{plan.identifiers[image.name]}"
-                f"({plan.identifiers[image.tensor]}, {plan.staging(image)});"
-            )
+            source = [] if image.supplied is not None else [plan.identifiers[image.tensor]]
+            arguments = ", ".join([*source, plan.staging(image)])
+            lines.append(f"{plan.name}_fill_{plan.identifiers[image.name]}({arguments});")
         lines += dict(execution.upload).get(image.name, ())
     return lines
 

@@ -144,7 +144,7 @@ def _head(plan: HostPlan, hardware: HardwareSpec, summary: str) -> list[str]:
 
 def _run(plan: HostPlan, hardware: HardwareSpec) -> list[str]:
     """What `NAME_run` takes, in words and as macros."""
-    tensors = {t.name: t for t in plan.inputs + plan.outputs}
+    tensors = {t.name: t for t in plan.inputs + plan.outputs + plan.supplied}
     taken = exported(plan)
     images = taken.images if taken else plan.program.images
     inside = taken.inside if taken else frozenset[str]()

@@ -55,6 +55,7 @@ class HostPlan:
     reads and writes where the host has them; the others have a buffer of the device's.
     `workspace`: None where what is staged comes from the heap. `index`: the C type of offsets.
     `between`: tensors that units and a processor hand to each other, in their own order.
+    `supplied`: inputs that the kernel itself has.
     """
 
     program: Program
@@ -67,11 +68,12 @@ class HostPlan:
     workspace: Workspace | None = None
     index: str = "int64_t"
     between: tuple[Tensor, ...] = ()
+    supplied: tuple[Tensor, ...] = ()
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        """All that the host has in their own order."""
-        return self.inputs + self.outputs + self.between
+        """All that images on the host hold."""
+        return self.inputs + self.outputs + self.between + self.supplied
 
     @property
     def staged(self) -> tuple[Image, ...]:
@@ -110,7 +112,9 @@ class HostPlan:
 
     def compiled_in(self, tensor: str) -> bool:
         """Whether a constant's values are part of the program."""
-        return self.workspace is not None and tensor in self.workspace.compiled_in
+        own = self.workspace
+        supplied = any(t.name == tensor for t in self.supplied)
+        return own is not None and (supplied or tensor in own.compiled_in)
 
     def blob_offset(self, image: Image) -> int:
         """Bytes from the start of a tensor's packed blob to one of its images."""
@@ -221,6 +225,7 @@ def host_plan(program: Program, workload: Workload, reserved: Reserved) -> HostP
         direct=direct,
         resident=in_place,
         between=between,
+        supplied=program.supplied(workload),
     )
 
 

@@ -17,7 +17,7 @@ from hwgen.spec.workload import Tensor
 def packing(plan: HostPlan, helpers: Helpers) -> list[str]:
     """One static function per image that the kernel's function packs or unpacks:
     `NAME_fill_IMAGE` for inputs, `NAME_unpack_IMAGE` for outputs."""
-    elsewhere = plan.packed_tensors if plan.workspace else ()
+    elsewhere = (*plan.packed_tensors, *plan.supplied) if plan.workspace else ()
     return packing_of(plan, helpers, [t for t in plan.tensors if t not in elsewhere])
 
 
@@ -73,7 +73,11 @@ class _Packing:
         name, verb = self.plan.name, "fill" if self.packs else "unpack"
         pad = f"; {image.fill} outside" if self.packs and self._guarded() else ""
         what = f"{image.name}{shape} at ({positions}) holds {tensor.name}{of} at ({at}){pad}."
-        if self.packs:
+        if image.supplied is not None:
+            where = f"{image.name}{shape} at ({positions})"
+            what = f"{where} holds {image.supplied} where ({at}) is inside of {of}{pad}."
+            arguments = f"{image_element} *to"
+        elif self.packs:
             arguments = f"const {element} *from, {image_element} *to"
         else:
             arguments = f"const {image_element} *from, {element} *to"
@@ -195,14 +199,16 @@ class _Packing:
         conditions = [c for k in inside for c in self._conditions(k)]
         advance = f"{'to' if self.packs else 'from'} += {extent};"
         moving = [k for k in inside if variable in names(self.index[k])]
-        if moving == [len(self.index) - 1] and self._steps_by_one(moving[0], variable):
+        own = self.image.supplied
+        copied = own is None and moving == [len(self.index) - 1]
+        if copied and self._steps_by_one(moving[0], variable):
             lines = self._contiguous(variable, extent, conditions)
             if lines:
                 return [*lines, advance]
         guard = " && ".join(conditions)
         head = self._for(variable, integer(extent))
         if self.packs:
-            value = f"from[{self._offset()}]"
+            value = f"from[{self._offset()}]" if own is None else integer(own)
             if guard:
                 value = f"{guard} ? {value} : {self._fill_text()}"
             return [head, f"  to[{variable}] = {value};", advance]

@@ -75,13 +75,23 @@ class Program(Printed):
         return tuple(n for n in self.body if isinstance(n, Code))
 
     def tensors(self, workload: Workload) -> dict[str, Tensor]:
-        """What images may hold: a workload's tensors, and what scheduling made of them that units
-        and a processor hand to each other."""
+        """What images may hold: a workload's tensors, what scheduling made of them that units and a
+        processor hand to each other, and what it supplies."""
         where = workload.location
         between = (
             Tensor(a.name, a.dtype, a.extents, "intermediate", False, where) for a in self.between
         )
-        return {t.name: t for t in (*workload.tensors, *between)}
+        own = (t for t in self.supplied(workload) if t.name not in workload.tensor)
+        return {t.name: t for t in (*workload.tensors, *between, *own)}
+
+    def supplied(self, workload: Workload) -> tuple[Tensor, ...]:
+        """The inputs that no caller gives."""
+        where = workload.location
+        images = {i.tensor: i for i in self.images if i.supplied is not None}
+        return tuple(
+            Tensor(i.tensor, i.dtype, i.shape, "input", True, where, i.supplied)
+            for i in images.values()
+        )
 
     @cached_property
     def parts(self) -> tuple[Program | Code, ...]:
@@ -102,7 +112,8 @@ class Program(Printed):
         used = {o.buffer for c in made for o in c.operands}
         kernels = {c.kernel for c in made}
         images = tuple(i for i in self.images if i.name in used)
-        taken = dict.fromkeys(i.tensor for i in images if i.role == "input")
+        given = (i for i in images if i.role == "input" and i.supplied is None)
+        taken = dict.fromkeys(i.tensor for i in given)
         left = dict.fromkeys(i.tensor for i in images if i.role == "output")
         return replace(
             self,

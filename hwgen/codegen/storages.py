@@ -24,6 +24,8 @@ class Image:
     A `temporary` is what one phase of the kernel stores and others load: the host gives it room,
     puts `fill` into entries wholly outside the tensor, whose `shape` stands here, and no more.
     `memory`: the off-chip memory that it lies in; "" for the first that holds what changes.
+    `supplied`: of an input that no caller gives, what its tensor, whose `shape` then stands here,
+    holds everywhere.
     """
 
     name: str
@@ -37,6 +39,7 @@ class Image:
     in_place: bool = False
     shape: tuple[int, ...] = ()
     memory: str = ""
+    supplied: int | None = None
 
     @property
     def entries(self) -> int:

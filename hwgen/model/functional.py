@@ -22,7 +22,7 @@ from hwgen.spec.hardware import HardwareSpec
 from .callsite import CallSite, Plan
 from .code import run_code
 from .geometry import Dims
-from .images import outside, pack, unpack
+from .images import outside, pack, supplied, unpack
 from .integers import evaluate_interval
 from .numeric import STORAGE, Array
 from .state import NOBODY, State, call_error
@@ -142,6 +142,9 @@ class _Machine:
             )
         for name in self.state.program.inputs:
             self.arrays[name] = np.asarray(inputs[name])
+        for image in self.state.program.images:
+            if image.supplied is not None:
+                self.arrays[image.tensor] = supplied(image)
 
     def enter(self, part: Program) -> None:
         """Begin a run of units: nothing of an earlier one is on the chip, and its images are as the

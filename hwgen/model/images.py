@@ -23,6 +23,12 @@ _GATHER_ELEMENTS = 1 << 22
 Offsets = npt.NDArray[np.int64]
 
 
+def supplied(image: Image) -> Array:
+    """The tensor of an image that no caller gives."""
+    assert image.supplied is not None
+    return np.full(image.shape, image.supplied, STORAGE[image.dtype])
+
+
 def pack(image: Image, tensor: Array, dtype: str) -> Array:
     """The image of a row-major tensor: an array of shape `outer + lanes`.
 

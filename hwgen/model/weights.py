@@ -11,7 +11,7 @@ from hwgen.codegen.c_expr import integer
 from hwgen.codegen.c_names import comment, immediate_text
 from hwgen.codegen.host_plan import CompiledIn, HostPlan, alignment_macro
 from hwgen.errors import HwgenError
-from hwgen.model.images import pack
+from hwgen.model.images import pack, supplied
 from hwgen.model.numeric import Array
 
 _COLUMNS = 100
@@ -56,10 +56,14 @@ def images_of(plan: HostPlan, arrays: Mapping[str, Array]) -> tuple[Constant, ..
     Raises:
         HwgenError: H725, H726 a tensor does not fit its image.
     """
-    dtypes = {t.name: t.dtype for t in plan.inputs}
+    dtypes = {t.name: t.dtype for t in (*plan.inputs, *plan.supplied)}
 
     def values(made: CompiledIn) -> Constant:
-        array, dtype = arrays[made.tensor], dtypes[made.tensor]
+        if made.image is not None and made.image.supplied is not None:
+            array = supplied(made.image)
+        else:
+            array = arrays[made.tensor]
+        dtype = dtypes[made.tensor]
         if made.image is None:
             return Constant(made.declaration, dtype, array)
         return Constant(made.declaration, made.image.dtype, pack(made.image, array, dtype))

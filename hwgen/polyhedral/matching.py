@@ -258,6 +258,7 @@ def _complete(scop: Scop, selection: Selection, anchor_lanes: dict[str, str | No
             mapping = _derive(o, pinned)
             if isinstance(mapping, str):
                 return mapping
+            mapping |= _diagonal(selection, o, mapping)
             lanes[o.name] = mapping
             problem = _pin(selection, o, mapping, pinned, shapes)
             if problem:
@@ -274,7 +275,11 @@ def _complete(scop: Scop, selection: Selection, anchor_lanes: dict[str, str | No
         coordinates[storage.name] = _packed(scop, selection, storage, result)
     tails = exact_tails(scop, selection, lanes, pinned, blocks)
     single = single_lanes(selection, lanes)
-    problem = padding_problem(scop, selection, anchor, anchor_lanes, {*tails}, single)
+    sums = [
+        o for o in selection.operations if o.kind == "map" and o.intrinsic.semantics[0].op != "="
+    ]
+    for o in (anchor, *sums):
+        problem = problem or padding_problem(scop, selection, o, lanes[o.name], {*tails}, single)
     if not problem:
         problem = _order_problem(scop, selection, anchor, anchor_lanes, blocks, tails)
     if problem:
@@ -387,6 +392,31 @@ def _derive(operation: Operation, pinned: Mapping[str, Lanes]) -> dict[str, str 
     for iterator, _ in operation.intrinsic.iterators:
         mapping.setdefault(iterator, None)
     return mapping
+
+
+def _diagonal(
+    selection: Selection, operation: Operation, mapping: Mapping[str, str | None]
+) -> dict[str, str | None]:
+    """Lanes along which an operation sums up that no loop of a sum has: those of a loop that also
+    leads to other results, where an operand moves with it; zeros beside the diagonal keep the
+    others out."""
+    only = operation.intrinsic.semantics[0]
+    held = {s.name: s for s in selection.storages}
+    target = operand_iterators(operation.intrinsic, only.target.tensor)
+    extents = dict(operation.intrinsic.iterators)
+    found: dict[str, str | None] = {}
+    for iterator, extent in operation.intrinsic.iterators:
+        if only.op == "=" or iterator in target or extent == 1 or mapping[iterator]:
+            continue
+        for operand, name in zip(operation.intrinsic.operands, operation.storages, strict=True):
+            own = operand_iterators(operation.intrinsic, operand.name)
+            if iterator not in own or name not in held:
+                continue
+            moving = {n for i in held[name].indices for n in i.names}
+            free = moving - {mapping[i] for i in own}
+            along = (mapping[i] for i in target if extents[i] == extent)
+            found[iterator] = next((n for n in along if n in free), found.get(iterator))
+    return found
 
 
 def _blocks(

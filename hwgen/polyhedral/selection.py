@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from math import prod
 
 from hwgen.errors import HwgenError
 from hwgen.polyhedral import isl
@@ -17,6 +18,7 @@ from hwgen.polyhedral.operations import NOTHING_SHARED, Kind, Operation, Sharing
 from hwgen.polyhedral.plans import Apply, Held, Input, Moved, Plan, rank
 from hwgen.polyhedral.scop import Reference, Scop, ScopStatement, reference
 from hwgen.polyhedral.semantics import (
+    adding,
     as_read,
     folds,
     marginal_cycles,
@@ -60,6 +62,7 @@ class Selector:
         self.onchip = sorted(m.name for m in hardware.of_kind("scratchpad"))
         self.intrinsics = sorted(hardware.intrinsics, key=lambda i: i.name)
         self.units = {n: 0 for n, e in scop.extents.items() if e == 1}
+        self.supplied = {t.name for t in scop.workload.tensors if t.supplied is not None}
 
     # -- covering ---------------------------------------------------------------------------
 
@@ -154,6 +157,37 @@ class Selector:
                 plan = self._operands(intrinsic, found, statement, only[1])
                 if plan is not None:
                     yield plan
+        yield from self._additions(value, memory, statement)
+
+    def _additions(self, value: Expr, memory: str, statement: ScopStatement) -> Iterator[Apply]:
+        """Ways to add what is supplied, or a product with it, by an intrinsic that accumulates:
+        to another value, or to zero."""
+        read = {n.tensor for n in walk(value) if isinstance(n, Access)}
+        for intrinsic in self.intrinsics if self.supplied & read else ():
+            added = adding(intrinsic)
+            target = intrinsic.semantics[0].target.tensor
+            if added is None or intrinsic.operand(target).memory != memory:
+                continue
+            for spelt in (value, Binary("+", Const(0), value)):
+                for found in unify(added, spelt, self.immediates(intrinsic), self.scop.dtype):
+                    values = dict(found.operands)
+                    own = {v.tensor for v in values.values() if isinstance(v, Access)}
+                    if spelt is not value and values[target] != Const(0):
+                        continue
+                    plan = self._operands(intrinsic, found, statement, target)
+                    if self.supplied & own and plan is not None:
+                        yield replace(plan, cost=plan.cost + self._surplus(intrinsic, values))
+
+    def _surplus(self, intrinsic: Intrinsic, values: Mapping[str, Expr]) -> float:
+        """What it costs besides that entries brought for a call are larger than its result: of two
+        operands that commute, the larger one is to be what is supplied, and stays."""
+        target = intrinsic.operand(intrinsic.semantics[0].target.tensor)
+        moving = [
+            intrinsic.operand(n)
+            for n, v in values.items()
+            if isinstance(v, Access) and v.tensor not in self.supplied and n != target.name
+        ]
+        return sum(4.0 * max(0.0, prod(o.shape) / prod(target.shape) - 1) for o in moving)
 
     def stored_dtype(self, statement: ScopStatement) -> str:
         """The type that a store must write: the host reads an output in the type it declares."""

@@ -24,6 +24,7 @@ from hwgen.spec.expression import (
     walk,
 )
 from hwgen.spec.hardware import HardwareSpec, Intrinsic, Operand
+from hwgen.spec.typecheck import is_float
 
 
 def marginal_cycles(intrinsic: Intrinsic) -> float:
@@ -116,6 +117,15 @@ def updates(intrinsic: Intrinsic) -> Iterator[tuple[str, Expr]]:
                 rest = _withoutwritten_position(value, assign.target, function)
                 if rest is not None:
                     yield op, rest
+
+
+def adding(intrinsic: Intrinsic) -> Expr | None:
+    """What an intrinsic that adds to integers leaves in an element, as a value of what was there:
+    `d + e` for `d += e`. None where it is another one."""
+    only = written(intrinsic)
+    if only is None or only[0].op != "+=" or any(is_float(o.dtype) for o in intrinsic.operands):
+        return None
+    return Binary("+", only[0].target, only[0].value)
 
 
 def folds(intrinsic: Intrinsic) -> bool:

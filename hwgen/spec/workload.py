@@ -16,6 +16,7 @@ Role = Literal["input", "output", "intermediate"]
 @dataclass(frozen=True, slots=True)
 class Tensor:
     """A row-major array. `constant`: an input that stays the same between calls (weights).
+    `supplied`: what all elements of an input are that no caller gives: it is the kernel's own.
     `written`: each extent as the file has it, where it comes from one."""
 
     name: str
@@ -24,6 +25,7 @@ class Tensor:
     role: Role
     constant: bool
     location: Location = field(compare=False)
+    supplied: int | None = None
     written: tuple[str, ...] = field(default=(), compare=False)
 
 
@@ -93,7 +95,8 @@ class Workload(Brief):
 
     @cached_property
     def inputs(self) -> tuple[Tensor, ...]:
-        return tuple(t for t in self.tensors if t.role == "input")
+        """What callers give."""
+        return tuple(t for t in self.tensors if t.role == "input" and t.supplied is None)
 
     @cached_property
     def outputs(self) -> tuple[Tensor, ...]:

@@ -98,7 +98,7 @@ def resolve_workload(
     tensors = tuple(
         Tensor(
             name, dtype, shape, roles[name], name in constants,
-            document.locate(("tensors", name), key=True), _written(schema.tensors[name]),
+            document.locate(("tensors", name), key=True), written=_written(schema.tensors[name]),
         )
         for name, (dtype, shape) in shapes.items()
     )  # fmt: skip

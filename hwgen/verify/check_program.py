@@ -358,7 +358,7 @@ def _kernel_capacity(subject: Subject) -> Iterator[Problem]:
 def _images(subject: Subject) -> Iterator[Problem]:
     program = subject.program
     for role, tensors in (("input", program.inputs), ("output", program.outputs)):
-        held = {i.tensor for i in program.images if i.role == role}
+        held = {i.tensor for i in program.images if i.role == role and i.supplied is None}
         if extra := sorted(held - set(tensors)):
             yield f"an {role} image of another tensor", ", ".join(extra), ", ".join(tensors)
     stored = [i.tensor for i in program.images if i.role == "output"]

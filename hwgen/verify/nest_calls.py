@@ -390,6 +390,9 @@ class CallDraws:
     def _retain(self) -> Calls:
         yield Call("retain", (self.stage(), self.loop()))
 
+    def _weigh(self) -> Calls:
+        yield Call("weigh", (self.stage(), self.draws(("int8", "int16", "uint8", "int32"))))
+
     def _start_from(self) -> Calls:
         yield Call("start_from", (self.stage(), self.inner()))
 

@@ -73,6 +73,8 @@ CASES = (
     Case("vta", "quantised/fully_connected", QUANTISED, ("w", "bias")),
     Case("gemmini", "quantised/fully_connected", QUANTISED, ("w",)),
     Case("gemmini", "two_divided_layers", weights=("v",)),
+    # The kernel supplies weights of its own.
+    Case("vta", "add", (("M", 6), ("N", 40))),
 )
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, product
 
 from hwgen.codegen.lower.assignments import misfit
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.normal_form import normalise
-from hwgen.polyhedral.semantics import updates, widens, written
+from hwgen.polyhedral.semantics import adding, updates, widens, written
 from hwgen.polyhedral.tree.copies import target_first
 from hwgen.polyhedral.tree.loop_tree import Block, LoopTree, Site, Stage
 from hwgen.polyhedral.tree.reductions import beginning
@@ -122,8 +122,17 @@ def _overwrites(state: LoopTree, stage: Stage, steps: Sequence[Step]) -> bool:
 def _spelt(value: Expr) -> Iterator[Expr]:
     """A value, and how calls that add to what is there may copy it."""
     yield value
-    if isinstance(value, Access):
+    if isinstance(value, Access) or (isinstance(value, Binary) and value.op == "*"):
         yield Binary("+", Const(0), value)
+
+
+def _set(intrinsic: Intrinsic) -> Iterator[Expr]:
+    """What an intrinsic makes an element, as a value of what was there before."""
+    only, added = written(intrinsic), adding(intrinsic)
+    if only is not None and only[0].op == "=":
+        yield only[0].value
+    if added is not None:
+        yield added
 
 
 @dataclass
@@ -218,12 +227,8 @@ class _Search:
 
     def _patterns(self, intrinsic: Intrinsic) -> Iterator[Expr]:
         """The values that an intrinsic may put where the block does."""
-        only = written(intrinsic)
-        if only is None:
-            return
         if self.block.part == "init" or not self.stage.reduces:
-            if only[0].op == "=":
-                yield only[0].value
+            yield from _set(intrinsic)
             return
         for op, value in updates(intrinsic):
             if op == self.stage.op:
@@ -317,16 +322,12 @@ class _Search:
         self.made += 1
         between = Access(f"<{self.made}>", indices)
         for n, other in self._different(rest):
-            only = written(other)
-            if only is None or only[0].op != "=":
-                continue
-            if other.operand(only[1]).memory != rule.memory:
+            if not (patterns := [*_set(other)]) or written_operand(other).memory != rule.memory:
                 continue
             left = [*rest[:n], *rest[n + 1 :]]
-            for spelt in _spelt(value):
+            for pattern, spelt in product(patterns, [*_spelt(value)]):
                 source = value if isinstance(value, Access) and spelt != value else None
-                made = self._applied(other, only[0].value, spelt, between, left, source)
-                for steps, last in made:
+                for steps, last in self._applied(other, pattern, spelt, between, left, source):
                     yield steps, last, between
 
     def _holds(self, operand: Operand, tensor: str) -> bool:

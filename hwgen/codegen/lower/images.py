@@ -58,6 +58,8 @@ def image_of(
         shape=tensor.shape if role == "intermediate" and view is None else (),
         memory=operand.memory,
     )
+    if source.supplied is not None:
+        return replace(image, shape=source.shape, supplied=source.supplied)
     return _in_place(image, tensor, hardware, view)
 
 

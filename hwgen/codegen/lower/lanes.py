@@ -131,7 +131,8 @@ def _check_past_the_end(
     own = next(o for o in call.intrinsic.operands if o.name == target)
     stage = covered.state.stage[site.block.stage]
     diagonal = any(i in own.indices for i in along)
-    if not (cuts or diagonal) or iterator in own.indices or not stage.reduces:
+    sums = stage.reduces or call.intrinsic.semantics[-1].op != "="
+    if not (cuts or diagonal) or iterator in own.indices or not sums:
         return
     check_neutral(covered, site, call, iterator, {*along} if diagonal else {iterator})
 

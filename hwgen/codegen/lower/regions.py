@@ -16,6 +16,7 @@ from hwgen.polyhedral.scop import views_of
 from hwgen.polyhedral.tree.aliases import places_of
 from hwgen.polyhedral.tree.legality import Homes
 from hwgen.polyhedral.tree.loop_tree import LoopTree, Node, Storage, blocks
+from hwgen.polyhedral.tree.weighing import weighed_out
 from hwgen.polyhedral.versions import of_stages
 from hwgen.spec.expression import Access, walk
 from hwgen.spec.hardware import HardwareSpec
@@ -192,14 +193,15 @@ class _Split:
             statements=statements,
         )
         kept = {t: home for t, home in homes.items() if t in writes and t not in crossing}
-        return Region(workload, made, kept, coded=coded)
+        return Region(workload, weighed_out(made) if coded else made, kept, coded=coded)
 
     def _added(self, crossing: set[str]) -> Iterable[Tensor]:
         """What scheduling added that crosses from one part to another."""
         for tensor in self.state.tensors:
             if tensor.name in crossing and tensor.name not in self.workload.tensor:
                 where = self.workload.location
-                yield Tensor(tensor.name, tensor.dtype, tensor.shape, tensor.role, False, where)
+                made = Tensor(tensor.name, tensor.dtype, tensor.shape, tensor.role, False, where)
+                yield replace(made, supplied=tensor.supplied)
 
     def _stays(self, storage: Storage) -> bool:
         """Whether an array of the caller's is where the schedule says."""

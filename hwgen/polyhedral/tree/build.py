@@ -37,10 +37,16 @@ def build_state(workload: Workload, resident: Mapping[str, str] | None = None) -
     """Every statement as a stage with a nest of its own. `resident`: the memories of inputs that
     are on the chip already, and of outputs that stay there."""
     version = version_names(workload)
-    current = {t.name: t.name for t in workload.inputs}
+    current = {t.name: t.name for t in workload.tensors if t.role == "input"}
     staying = {t.name for t in workload.outputs} & {*(resident or {})}
     tensors = {
-        t.name: Tensor(t.name, t.dtype, t.shape, "intermediate" if t.name in staying else t.role)
+        t.name: Tensor(
+            t.name,
+            t.dtype,
+            t.shape,
+            "intermediate" if t.name in staying else t.role,
+            t.supplied,
+        )
         for t in workload.tensors
     }
     stages: list[Stage] = []

@@ -33,12 +33,14 @@ RUNNING = Access("<running>", ())
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """A row-major array as stages index it; how it is stored is its `Storage`'s business."""
+    """A row-major array as stages index it; how it is stored is its `Storage`'s business.
+    `supplied`: what all elements of an input are that no caller gives."""
 
     name: str
     dtype: str
     shape: tuple[int, ...]
     role: Role
+    supplied: int | None = None
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,8 @@ def buffer_text(state: LoopTree, tensor: str, homes: Homes) -> str:
     info, storage = state.tensor[tensor], state.storage[tensor]
     shape = ", ".join(map(str, info.shape))
     parts = [f"{info.role} {tensor}: {info.dtype}[{shape}]"]
+    if info.supplied is not None:
+        parts.append(f"of {info.supplied}s, supplied")
     if info.role == "intermediate":
         parts.append(f"in {storage.memory or 'the default memory'}")
         if homes.get(tensor):

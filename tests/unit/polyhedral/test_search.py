@@ -11,6 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 import hwgen
+from hwgen.phase import compile_phase
 from hwgen.pipeline import Compilation, SearchOptions
 from hwgen.polyhedral.affine import Affine
 from hwgen.polyhedral.estimate import Grid
@@ -185,7 +186,7 @@ def test_neighbours_differ_in_one_thing_and_fit() -> None:
 
 def test_a_short_last_tile_can_be_the_better_one() -> None:
     workload = hwgen.load_workload(ROOT / "workloads" / "relu.yaml", {"M": 8, "N": 80})
-    found = hwgen.compile_kernel(workload, chip())
+    found = compile_phase(workload, chip(), SearchOptions())
     assert found.search.beside > 0
     assert [(x.tile, x.last) for x in found.tiling.loops] == [(5, 3)]
 

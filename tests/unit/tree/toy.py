@@ -44,6 +44,16 @@ BLUR = make(
     ["b[i] = a[i] * 2", {"do": "c[i] = b[i] + b[i + 1] + b[i + 2]", "loops": {"i": 64}}],
 )
 MAX = make("largest", {"a": "int32[50]", "m": "int32[1]"}, ["m[0] max= a[k]"])
+NARROW = make(
+    "narrow",
+    {"a": "int8[8, 48]", "b": "int8[8, 48]", "c": "int8[8, 48]", "d": "uint32[8, 48]"},
+    [
+        "c[i, j] = int8(clip(a[i, j] - b[i, j], -128, 127))",
+        "d[i, j] = uint32(7) - uint32(c[i, j])",
+    ],
+)
+"""What is subtracted is narrower than what it is subtracted in."""
+
 WIDE = make(
     "wide",
     {"a": "int8[8, 48]", "b": "int32[8]", "c": "int32[8]"},

@@ -8,6 +8,7 @@ from tests.unit.tree.toy import (
     CHAIN,
     MATMUL,
     MIXED,
+    NARROW,
     NORM,
     REUSE,
     ROWSUM,
@@ -125,6 +126,22 @@ OF_UNITS: dict[str, list[tuple[Workload, str, str, str, str]]] = {
             "s.cache_read('b', 'local')\ns.compute_at('b_local', 'j')\ns.retain('b_local', 'j')",
             "H413",
             "b_local_1 = j",
+        ),
+    ],
+    "weigh": [
+        (NARROW, "cpu", "s.weigh('c', 'int8')", "H413", "a processor without units"),
+        (NARROW, "npu", "s.weigh('c', 'int32')", "H413", "int32"),
+        (NARROW, "npu", "s.weigh('c', 'float16')", "H413", "float16"),
+        (NARROW, "npu", "s.weigh('a', 'int8')", "H414", "a is an input: no stage computes it"),
+        (CHAIN, "npu", "s.weigh('b', 'int8')", "H413", "b[i, j] = a[i, j] * 2"),
+        (MATMUL, "npu", "s.weigh('c', 'int8')", "H413", "c[i, j] += a[i, k] * b[k, j]"),
+        (
+            NARROW,
+            "npu",
+            "s.weigh('c', 'int8')\ns.weigh('c', 'int8')",
+            "H413",
+            "c[i, j] = int8(clip(int32(a[i, j]) * int32(c_times_1[0]) + "
+            "int32(b[i, j]) * int32(c_times_minus_1[0]), -128, 127))",
         ),
     ],
     "start_from": [
