@@ -33,9 +33,9 @@ def test_counted_traffic_is_what_the_simulator_moves(workload: str, sizes: dict[
     result = run(c.program, c.hardware, random_inputs(c.workload, 0), shapes=shapes)
     dram = c.hardware.offchip.name
     counted = off_chip_traffic(c.program, c.hardware, c.workload)
-    assert [t.tensor for t in counted] == [
-        t.name for t in (*c.workload.inputs, *c.workload.outputs)
-    ]
+    # Weights that the kernel supplies are moved too.
+    tensors = (*c.workload.inputs, *c.program.supplied(c.workload), *c.workload.outputs)
+    assert [t.tensor for t in counted] == [t.name for t in tensors]
     for t in counted:
         assert t.loaded == result.traffic_bytes(dram, t.tensor, "read")
         assert t.stored == result.traffic_bytes(dram, t.tensor, "write")
