@@ -34,7 +34,7 @@ from hwgen.spec.hardware import (
 from hwgen.spec.workload import Workload
 from hwgen.verify.examine import examine
 from hwgen.verify.mutations import Mutation, catch
-from hwgen.verify.mutations_sync import synchronisation_mutations
+from hwgen.verify.synchronisation import synchronisation_mutations
 from tests.conformance.test_another_chip import add, gemm, linear_relu
 from tests.sampling import QUICK, some
 

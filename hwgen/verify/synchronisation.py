@@ -1,8 +1,9 @@
-"""Deliberate defects of a program's synchronisation, for each kind that a chip may have."""
+"""A program's synchronisation, for each kind that a chip may have: what the chip must have for it,
+and deliberate defects that checkers must find."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from random import Random
 
@@ -30,6 +31,54 @@ TOKENS = (RACE, DEADLOCK, LEFT_OVER)
 EVENTS = (*TOKENS, OVERFLOW)
 ORDER = (*EVENTS, REMOVABLE)
 NOT_THERE = "H739"
+
+
+def synchronisation_problems(
+    program: Program, hardware: HardwareSpec
+) -> Iterator[tuple[str, str, str]]:
+    """The chip has what each synchronisation uses; edges take their flags in one way."""
+    edges = hardware.tokens.edges if hardware.tokens else ()
+    events = hardware.events
+    units = [*hardware.barriers.units] if hardware.barriers else []
+    if (hardware.barriers and hardware.barriers.emit_all) or (
+        hardware.scoreboard and hardware.scoreboard.fence
+    ):
+        units.append("")
+    rotations: dict[tuple[str, str], tuple[int, int]] = {}
+    taken: dict[int, tuple[str, str]] = {}
+    for node in sync_nodes(program.body):
+        kind = type(node).__name__.lower()
+        match node:
+            case Push(source, target) | Pop(source, target):
+                if (source, target) not in edges:
+                    yield f"no queue for a {kind}", f"{source} -> {target}", _arrows(edges)
+            case Barrier(unit):
+                if unit not in units:
+                    allowed = ", ".join(u or "all units" for u in units) or "none"
+                    yield "no such barrier", unit or "all units", allowed
+            case Signal(source, target, first, count) | Wait(source, target, first, count):
+                edge = (source, target)
+                if events is None or edge not in events.edges:
+                    allowed = _arrows(events.edges if events else ())
+                    yield f"no flag for a {kind}", f"{source} -> {target}", allowed
+                    continue
+                if first < 0 or count < 1 or first + count > events.flags:
+                    found = f"flags {first}..{first + count - 1}"
+                    yield f"no such flag for a {kind}", found, f"0..{events.flags - 1}"
+                    continue
+                if rotations.setdefault(edge, (first, count)) != (first, count):
+                    start, number = rotations[edge]
+                    allowed = f"{start}, {number} in turn, as the others"
+                    yield f"a {kind} takes other flags", f"{first}, {count} in turn", allowed
+                for flag in range(first, first + count) if events.shared else ():
+                    if taken.setdefault(flag, edge) != edge:
+                        yield "two edges share a flag", str(flag), _arrows([taken[flag]])
+            case _:
+                pass
+
+
+def _arrows(edges: Iterable[tuple[str, str]]) -> str:
+    return ", ".join(f"{a} -> {b}" for a, b in edges) or "none"
 
 
 def synchronisation_mutations(hardware: HardwareSpec) -> tuple[Mutation, ...]:
