@@ -63,16 +63,19 @@ class Pop(Sync):
 
 @dataclass(frozen=True, slots=True)
 class Barrier(Sync):
-    """No later call begins before all earlier calls of `unit` ("": of every unit) are done, and
-    `start_cycles` more have passed: what it takes to start workers."""
+    """No later call begins before all earlier calls of `unit` ("": of every unit), but for the
+    latest `outstanding` of them, are done, and `start_cycles` more have passed: what it takes to
+    start workers."""
 
     unit: str
     start_cycles: int = 0
+    outstanding: int = 0
 
     @property
     def awaited(self) -> str:
         """What it waits for, in words."""
-        return self.unit or "all units"
+        but = f" but for the latest {self.outstanding}" if self.outstanding else ""
+        return f"{self.unit or 'all units'}{but}"
 
     def __str__(self) -> str:
         return f"barrier {self.awaited}"
@@ -84,7 +87,8 @@ class Barrier(Sync):
         if scoreboard and not self.unit and scoreboard.fence:
             return Written("fence", scoreboard.fence, ())
         if barriers and self.unit in barriers.units:
-            return Written("emit", barriers.emit, (("unit", self.unit),))
+            left = (("outstanding", self.outstanding),) if barriers.outstanding else ()
+            return Written("emit", barriers.emit, (("unit", self.unit), *left))
         return None
 
 

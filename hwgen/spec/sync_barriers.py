@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -9,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from hwgen.spec.context import Context, reference
-from hwgen.spec.fields import IntExpr, Model, Name
+from hwgen.spec.fields import IntExpr, Model, Name, RangeExpr
 from hwgen.spec.schema_processor import Template
 from hwgen.spec.sync_common import SECTION, CompletionSchema, Conflict, Used, number
 
@@ -20,11 +21,15 @@ class BarriersSchema(Model):
     kind: Literal["barrier"]
     """Barriers."""
     emit: Template | None = None
-    """C text of a wait for one unit; names `unit`. Left out: there is only `emit_all`."""
+    """C text of a wait for one unit; names `unit` and, with the field, `outstanding`. Left out:
+    there is only `emit_all`."""
     emit_all: Template | None = None
     """C text of a wait for all units; left out: there is only `emit`."""
     units: Annotated[list[Name], Field(min_length=1)] | None = None
     """Units that `emit` can wait for; left out: every unit."""
+    outstanding: RangeExpr = 0
+    """What `emit` can say about how many of the unit's latest calls may still run when it returns,
+    as `0..most`; 0: none may."""
     cycles: IntExpr = 0
     """From the end of what is waited for to the first later call."""
     completion: CompletionSchema | None = None
@@ -54,8 +59,26 @@ class BarriersSchema(Model):
                 )  # fmt: skip
         return Barriers(
             tuple(awaited) if self.emit else (), self.emit or "", self.emit_all or "",
-            number(context, self.cycles, "cycles"),
+            number(context, self.cycles, "cycles"), self._most(context),
         )  # fmt: skip
+
+    def _most(self, context: Context) -> int:
+        """How many calls may still run at most, which the text of the wait must say."""
+        where = (*SECTION, "outstanding")
+        found = context.range(self.outstanding, where, 0)
+        if found.minimum:
+            raise context.error(
+                "H127", "a wait must be able to leave no call running", where, found=str(found),
+                allowed=f"0..{found.maximum}", repair="begin at 0",
+            )  # fmt: skip
+        if found.maximum and not re.search(r"{[{%][^}]*\boutstanding\b", self.emit or ""):
+            raise context.error(
+                "H127", "no wait says how many calls may still run", where, key=True,
+                found=f"outstanding: {found}, emit: {self.emit or 'none'}",
+                allowed="an emit that names `outstanding`",
+                repair="write {{ outstanding }} in emit, or remove the field",
+            )  # fmt: skip
+        return found.maximum
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +87,15 @@ class Barriers:
 
     `units`: those that one call can wait for, with `emit`, a C template over `unit`; none where
     `emit` is "". `emit_all` waits for all units; "" where there is no such call. `cycles`: from
-    the end of what is waited for to the first later call.
+    the end of what is waited for to the first later call. `outstanding`: of the unit's calls
+    before it, up to so many of the latest may be left out, of which `emit` then says how many.
     """
 
     units: tuple[str, ...]
     emit: str
     emit_all: str
     cycles: int
+    outstanding: int = 0
 
     def check(
         self, context: Context, units: tuple[str, ...], conflicts: Iterable[Conflict]
@@ -88,5 +113,6 @@ class Barriers:
         """Every template: its field, its text and what it may name."""
         del units
         if self.emit:
-            yield "emit", self.emit, {"unit": self.units}
+            used: Used = {"unit": self.units}
+            yield "emit", self.emit, {**used, "outstanding": "number"} if self.outstanding else used
         yield "emit_all", self.emit_all, {}

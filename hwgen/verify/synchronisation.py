@@ -12,6 +12,7 @@ from hwgen.codegen.nodes import (
     Barrier,
     Call,
     If,
+    Loop,
     Node,
     Pop,
     Push,
@@ -20,8 +21,10 @@ from hwgen.codegen.nodes import (
     SyncNode,
     Wait,
     calls,
+    nodes,
 )
 from hwgen.codegen.program import Program
+from hwgen.spec.expression import Const
 from hwgen.spec.hardware import Barriers, Events, HardwareSpec, Scoreboard, Tokens
 
 from .edits import Edit, Mutation, double, drop, in_a_body, on_one, rewritten
@@ -56,6 +59,10 @@ def synchronisation_problems(
                 if unit not in units:
                     allowed = ", ".join(u or "all units" for u in units) or "none"
                     yield "no such barrier", unit or "all units", allowed
+                most = hardware.barriers.outstanding if hardware.barriers and unit else 0
+                if not 0 <= node.outstanding <= most:
+                    found = f"{node.outstanding} of {unit or 'all units'}"
+                    yield "a barrier leaves other numbers of calls running", found, f"0..{most}"
             case Signal(source, target, first, count) | Wait(source, target, first, count):
                 edge = (source, target)
                 if events is None or edge not in events.edges:
@@ -114,6 +121,7 @@ def synchronisation_mutations(hardware: HardwareSpec) -> tuple[Mutation, ...]:
                 Mutation("surplus barrier", on_one(_is(Barrier), double), (REMOVABLE,)),
                 Mutation("late barrier", _late(Barrier), (RACE, REMOVABLE)),
                 Mutation("barrier for another unit", _other_unit(hardware), (RACE, NOT_THERE)),
+                Mutation("barrier for a run less", _less, (RACE, NOT_THERE)),
             )
         case None:
             return ()
@@ -125,6 +133,32 @@ def _is(kind: type[Sync]) -> Callable[[Node], bool]:
 
 def _is_flagged(node: Node) -> bool:
     return isinstance(node, Signal | Wait)
+
+
+def _is_for_one(node: Node) -> bool:
+    return isinstance(node, Barrier) and bool(node.unit)
+
+
+def _less(program: Program, seed: int) -> Program | None:
+    """So many more of a unit's calls may still run as any run has; one, where there are no runs."""
+    more = max(map(_run, nodes(program.body)), default=1)
+
+    def less(node: Node) -> tuple[Node, ...]:
+        assert isinstance(node, Barrier)
+        return (replace(node, outstanding=node.outstanding + more),)
+
+    return on_one(_is_for_one, less)(program, seed)
+
+
+def _run(node: Node) -> int:
+    """Calls of a loop with one call site and nothing else inside."""
+    match node:
+        case Call():
+            return 1
+        case Loop(_, Const(lower), Const(upper), (inside,)):
+            return int(upper - lower) * _run(inside)
+        case _:
+            return 0
 
 
 def _exchange(node: Node) -> tuple[Node, ...]:

@@ -153,7 +153,7 @@ def test_the_examples_of_synchronization_are_of_every_kind() -> None:
             data["synchronization"]
         )
         kinds.append(made.kind)
-    assert kinds == ["tokens", "barrier", "events", "scoreboard", "none"]
+    assert kinds == ["tokens", "barrier", "barrier", "events", "scoreboard", "none"]
 
 
 def test_the_example_of_a_processor_loads() -> None:
