@@ -157,9 +157,9 @@ class _Model:
                 return [f"chip->tokens[{self.edges.index((source, target))}] += 1;"]
             case Pop(source, target):
                 return [f"chip->tokens[{self.edges.index((source, target))}] -= 1;"]
-            case Barrier(unit):
+            case Barrier():
                 # One call after the other: nothing is ever left to wait for.
-                return [f"/* wait for {unit or 'all units'} */"]
+                return [f"/* wait for {node.awaited} */"]
             case Configure() | Code():
                 # Calls carry what the registers hold; code has a function of its own.
                 return []

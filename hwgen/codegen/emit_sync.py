@@ -3,32 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from hwgen.codegen.c_names import NameTable
-from hwgen.codegen.nodes import (
-    Barrier,
-    Body,
-    Pop,
-    Push,
-    Signal,
-    Sync,
-    SyncNode,
-    Wait,
-    nodes,
-)
+from hwgen.codegen.nodes import Body, Signal, Sync, SyncNode, Wait, nodes
 from hwgen.codegen.program import Program
+from hwgen.codegen.sync_nodes import Written
 from hwgen.errors import HwgenError
 from hwgen.spec.hardware import HardwareSpec
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """A template of `synchronization`, by its field, and the units that it names."""
-
-    field: str
-    template: str
-    units: tuple[tuple[str, str], ...]
 
 
 def written(hardware: HardwareSpec, node: SyncNode) -> Written:
@@ -37,29 +18,14 @@ def written(hardware: HardwareSpec, node: SyncNode) -> Written:
     Raises:
         HwgenError: H602 where the chip has no such synchronisation.
     """
-    tokens, events = hardware.tokens, hardware.events
-    barriers, scoreboard = hardware.barriers, hardware.scoreboard
-    match node:
-        case Push(source, target) if tokens:
-            return Written("push", tokens.push, (("source", source), ("target", target)))
-        case Pop(source, target) if tokens:
-            return Written("pop", tokens.pop, (("source", source), ("target", target)))
-        case Signal(source, target) if events:
-            return Written("signal", events.signal, (("source", source), ("target", target)))
-        case Wait(source, target) if events:
-            return Written("wait", events.wait, (("source", source), ("target", target)))
-        case Barrier("") if barriers and barriers.emit_all:
-            return Written("emit_all", barriers.emit_all, ())
-        case Barrier("") if scoreboard and scoreboard.fence:
-            return Written("fence", scoreboard.fence, ())
-        case Barrier(unit) if barriers and unit in barriers.units:
-            return Written("emit", barriers.emit, (("unit", unit),))
-        case _:
-            raise HwgenError(
-                "H602", "the kernel program does not fit the spec: the chip cannot synchronise so",
-                location=hardware.location, field="synchronization", found=str(node),
-                repair="report the workload, the spec and this message",
-            )  # fmt: skip
+    found = node.written(hardware)
+    if found is None:
+        raise HwgenError(
+            "H602", "the kernel program does not fit the spec: the chip cannot synchronise so",
+            location=hardware.location, field="synchronization", found=repr(node),
+            repair="report the workload, the spec and this message",
+        )  # fmt: skip
+    return found
 
 
 def sync_nodes(body: Body) -> Iterator[SyncNode]:

@@ -134,7 +134,8 @@ class _Vendor:
         if isinstance(node, Configure):
             return self._configure(node)
         given = written(self.hardware, node)
-        values = {**self.parameters, **{n: self.units[u] for n, u in given.units}}
+        values = dict(self.parameters)
+        values |= {n: self.units[v] if isinstance(v, str) else v for n, v in given.values}
         after: list[str] = []
         if isinstance(node, Signal | Wait):
             values["event"] = self.flags.number(node)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from hwgen.codegen.storages import Array
+from hwgen.codegen.sync_nodes import Barrier, Pop, Push, Signal, Sync, Wait
 from hwgen.spec.expression import Access, Const, Expr, UpdateOp
 
 SERIAL = "serial"
@@ -93,64 +94,7 @@ class Call:
     intended: Intended | None = field(default=None, compare=False)
 
 
-# What stands between calls
-
-
-@dataclass(frozen=True, slots=True)
-class Sync:
-    """What stands between calls: it orders those of different units, or sets what later ones
-    depend on; a base class, so that walks name it once."""
-
-
-@dataclass(frozen=True, slots=True)
-class Push(Sync):
-    """A token from `source` to `target`, given when the stream's last call of `source` ends."""
-
-    source: str
-    target: str
-
-
-@dataclass(frozen=True, slots=True)
-class Pop(Sync):
-    """The next call of `target` waits for a token from `source`."""
-
-    source: str
-    target: str
-
-
-@dataclass(frozen=True, slots=True)
-class Barrier(Sync):
-    """No later call begins before all earlier calls of `unit` ("": of every unit) are done, and
-    `start_cycles` more have passed: what it takes to start workers."""
-
-    unit: str
-    start_cycles: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Signal(Sync):
-    """Adds one to a flag when all calls of `source` before it are done.
-
-    The k-th executed signal from `source` to `target`, from 0 on, takes flag `first + k % count`.
-    """
-
-    source: str
-    target: str
-    first: int
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
-class Wait(Sync):
-    """No later call of `target` begins before a flag from `source` is above 0; takes one from it.
-
-    The k-th executed wait from `source` to `target`, from 0 on, takes flag `first + k % count`.
-    """
-
-    source: str
-    target: str
-    first: int
-    count: int
+# What stands between calls: `sync_nodes.py`, and
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,16 +62,8 @@ def _head(node: Node) -> str:
             return f"for {variable} in {lower}..<{upper}{how}:"
         case If(condition, _, _):
             return f"if {condition}:"
-        case Push(source, target):
-            return f"push {source} -> {target}"
-        case Pop(source, target):
-            return f"pop {source} -> {target}"
-        case Barrier(unit):
-            return f"barrier {unit or 'all units'}"
-        case Signal(source, target, first, count):
-            return f"signal {source} -> {target}, {_flags(first, count)}"
-        case Wait(source, target, first, count):
-            return f"wait {source} -> {target}, {_flags(first, count)}"
+        case Push() | Pop() | Barrier() | Signal() | Wait():
+            return str(node)
         case Configure(configuration, register, values):
             given = ", ".join(f"{name}={value}" for name, value in values)
             return f"configure {configuration}[{register}]: {given}"
@@ -100,10 +92,6 @@ def _head(node: Node) -> str:
             return f"launch {name} " + ", ".join(f"{v}: {e}" for _, v, e in coordinates) + ":"
         case Routine(name, _):
             return f"routine for {name}:"
-
-
-def _flags(first: int, count: int) -> str:
-    return f"flag {first}" if count == 1 else f"flags {first}..{first + count - 1} in turn"
 
 
 def _call(call: Call) -> str:

@@ -14,10 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import lcm
+from functools import cached_property
+from math import lcm, prod
 
 from hwgen.codegen.lower.conflicts import Box, Counters, Instance, inside
-from hwgen.codegen.lower.sites import CallSite
+from hwgen.codegen.lower.sites import Body, CallSite, Item, sites_of
 from hwgen.codegen.lower.stream import Stream
 from hwgen.codegen.nodes import Barrier, Pop, Push, Signal, SyncNode, Wait
 from hwgen.errors import HwgenError
@@ -251,50 +252,150 @@ def _fences(hardware: HardwareSpec, board: Scoreboard, program: Stream) -> list[
     return _barriers(hardware, every, apart, apart.cut(apart.reach + 1))
 
 
+class _Issued:
+    """How many calls come between two of a program whose loops are cut: those that are left, and of
+    loops that lie between them as a whole also those that were cut."""
+
+    def __init__(self, program: Stream) -> None:
+        self.program = program
+        self.instances = program.instances()
+
+    def after(self, unit: str, call: int, place: int) -> int:
+        """Calls of a unit after one of its own and before another, by their positions."""
+        counts, around = self._walked
+        site = self.program.sites[self.instances[call].site]
+        between = counts[place].get(unit, 0) - counts[call].get(unit, 0) - _calls(site)
+        # Of the loops around the first that have ended by then, it is not known which iteration
+        # of the middle it was in.
+        ended = [x for x in around[call] if not any(x is y for y in around[place])]
+        return between - sum(x.get(unit, 0) for x in ended)
+
+    @cached_property
+    def _walked(self) -> tuple[list[dict[str, int]], list[tuple[dict[str, int], ...]]]:
+        """Of each call: by unit the calls before it, and of the loops around it those cut, which
+        count where such a loop ends."""
+        program, counts, around = self.program, list[dict[str, int]](), list[_Cuts]()
+        count: dict[str, int] = {}
+
+        def walk(items: Sequence[Item], counters: Counters, cuts: _Cuts) -> None:
+            for item in items:
+                if isinstance(item, Body):
+                    loop(item, counters, cuts)
+                    continue
+                if len(counts) == len(self.instances):
+                    return
+                call = self.instances[len(counts)]
+                if (call.site, call.counters) == (item.index, counters):
+                    counts.append(dict(count))
+                    around.append(cuts)
+                    count[item.unit] = count.get(item.unit, 0) + _calls(item)
+
+        def loop(body: Body, counters: Counters, cuts: _Cuts) -> None:
+            short = program.short[next(sites_of(body.items)).index][len(counters)]
+            skipped = (body.loop.high - body.loop.low - short) // program.period
+            cut: dict[str, int] = {}
+            before: dict[str, int] = {}
+            middle: dict[str, int] = {}
+            for c in range(short):
+                if c == program.reach:
+                    before = dict(count)
+                walk(body.items, (*counters, c), (*cuts, cut))
+                if c == program.reach + program.period - 1:
+                    middle = {unit: n - before.get(unit, 0) for unit, n in count.items()}
+            for unit, n in middle.items() if skipped else ():
+                cut[unit] = n * skipped
+                count[unit] += cut[unit]
+
+        walk(program.items, (), ())
+        return counts, around
+
+
+_Cuts = tuple[dict[str, int], ...]
+
+
+def _calls(site: CallSite) -> int:
+    """Calls that a site makes in one iteration of the loops around it."""
+    return prod(walk.extent for walk in site.absorbed.outer)
+
+
+class _Waited:
+    """Which calls the waits so far were for: by unit, the latest place of a wait that leaves so
+    many outstanding."""
+
+    def __init__(self, issued: _Issued) -> None:
+        self.issued = issued
+        self.places: dict[str, dict[int, int]] = {}
+
+    def has(self, unit: str, call: int) -> bool:
+        return any(
+            place > call and (not left or self.issued.after(unit, call, place) >= left)
+            for left, place in self.places.get(unit, {}).items()
+        )
+
+    def add(self, unit: str, left: int, place: int) -> None:
+        self.places.setdefault(unit, {})[left] = place
+
+
 def _barriers(
     hardware: HardwareSpec, barriers: Barriers, program: Stream, longer: Stream
 ) -> list[SyncSite]:
-    """A wait stands as late as the first call that needs it allows: so it serves most calls.
+    """A wait stands as late as the first call that needs it allows: so it serves most calls. It
+    leaves as many calls outstanding as were issued after the one that is needed, so that none waits
+    for more than it must.
 
     Where the waits do not repeat as assumed, which `longer` shows, every call that ever waits for a
     unit always does.
     """
-    waited: dict[str, int] = {}
-    places: dict[tuple[str, int], set[Counters]] = {}
+    issued = _Issued(program)
+    waited = _Waited(issued)
+    places: dict[tuple[str, int, int], set[Counters]] = {}
     units = [unit.name for unit in hardware.units]
-    for position, call in enumerate(program.instances()):
-        needed = [other for other, when in call.latest if when >= waited.get(other, 0)]
+    most = barriers.outstanding
+    for position, call in enumerate(issued.instances):
+        needed = {
+            other: min(most, issued.after(other, when, position)) if most else 0
+            for other, when in call.latest
+            if not waited.has(other, when)
+        }
         single = all(other in barriers.units for other in needed)
-        together = bool(barriers.emit_all) and (len(needed) > 1 or not single)
+        several = len(needed) > 1 and not any(needed.values())
+        together = bool(barriers.emit_all) and (several or not single)
         if needed and not single and not together:
             missing = next(other for other in needed if other not in barriers.units)
             raise _misfit(hardware, missing, program.sites[call.site], "units", barriers.units)
-        for unit in [""] if together else needed:
-            places.setdefault((unit, call.site), set()).add(call.counters)
-        waited |= dict.fromkeys(units if together else needed, position)
+        for unit, left in {"": 0}.items() if together else needed.items():
+            places.setdefault((unit, call.site, left), set()).add(call.counters)
+        for unit, left in dict.fromkeys(units, 0).items() if together else needed.items():
+            waited.add(unit, left, position)
     boxes = {place: program.boxes(points, place[1]) for place, points in places.items()}
     if not _all_waited(units, longer, boxes):
+        # Fewest left where a site's waits differ.
+        least = {place[:2]: place[2] for place in sorted(boxes, reverse=True)}
         boxes = {
-            (unit, site): (tuple((a, b, 1) for a, b in program.sites[site].ranges),)
-            for unit, site in boxes
+            (unit, site, left): (tuple((a, b, 1) for a, b in program.sites[site].ranges),)
+            for (unit, site), left in least.items()
         }
-    return [SyncSite(Barrier(unit), True, site, box) for (unit, site), box in sorted(boxes.items())]
+    return [
+        SyncSite(Barrier(unit, outstanding=left), True, site, box)
+        for (unit, site, left), box in sorted(boxes.items())
+    ]
 
 
 def _all_waited(
-    units: Sequence[str], program: Stream, boxes: Mapping[tuple[str, int], Sequence[Box]]
+    units: Sequence[str], program: Stream, boxes: Mapping[tuple[str, int, int], Sequence[Box]]
 ) -> bool:
     """Whether every conflict of a program has its wait at the places given as boxes."""
-    by_site: dict[int, list[tuple[str, Sequence[Box]]]] = {}
-    for (unit, site), where in boxes.items():
-        by_site.setdefault(site, []).append((unit, where))
-    waited: dict[str, int] = {}
-    for position, call in enumerate(program.instances()):
+    by_site: dict[int, list[tuple[str, int, Sequence[Box]]]] = {}
+    for (unit, site, left), where in boxes.items():
+        by_site.setdefault(site, []).append((unit, left, where))
+    waited = _Waited(_Issued(program))
+    for position, call in enumerate(waited.issued.instances):
         counters = program.real(call)
-        for unit, where in by_site.get(call.site, ()):
+        for unit, left, where in by_site.get(call.site, ()):
             if inside(counters, where):
-                waited |= dict.fromkeys([unit] if unit else units, position)
-        if any(when >= waited.get(other, 0) for other, when in call.latest):
+                for one in [unit] if unit else units:
+                    waited.add(one, left, position)
+        if not all(waited.has(other, when) for other, when in call.latest):
             return False
     return True
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from hwgen.codegen.program import Program
@@ -11,6 +11,7 @@ from hwgen.spec.hardware import HardwareSpec
 
 from .stream import ISSUER, Stream
 from .sync_check import CHECK_LIMIT, Clock, Clocks, check_synchronisation
+from .waits import Await, Heard, awaited_text, weaker
 
 MOST_STATEMENTS = 12
 """Pushes and pops of a group up to which each pair of them is tried."""
@@ -30,10 +31,10 @@ class RedundantTokens:
 
 @dataclass(frozen=True, slots=True)
 class RedundantBarrier:
-    """A wait for `unit` ("": all units), the `statement`-th synchronisation of the text (counted
-    from 0), without which every conflict stays ordered."""
+    """A wait for what `awaited` says, the `statement`-th synchronisation of the text (counted from
+    0); every conflict stays ordered where it waits for less."""
 
-    unit: str
+    awaited: str
     statement: int
     executions: int
 
@@ -47,7 +48,7 @@ def check_minimal(program: Program, hardware: HardwareSpec) -> None:
     machine, stream = _recorded(program, hardware)
     found = [f"{t.tokens} x {t.source} -> {t.target}" for t in _tokens(machine, stream)]
     for barrier in _barriers(machine):
-        found.append(f"{barrier.executions} x wait for {barrier.unit or 'all units'}")
+        found.append(f"{barrier.executions} x wait for {barrier.awaited}")
     if not found:
         return
     raise HwgenError(
@@ -106,7 +107,7 @@ def _no_later(given: Collection[tuple[int, int]], taken: Collection[tuple[int, i
 
 
 def redundant_barriers(program: Program, hardware: HardwareSpec) -> tuple[RedundantBarrier, ...]:
-    """Barriers and fences that order nothing, each alone.
+    """Barriers and fences that wait for more than they must, each alone.
 
     Raises:
         HwgenError: as `check_synchronisation`, whose errors come first.
@@ -115,15 +116,16 @@ def redundant_barriers(program: Program, hardware: HardwareSpec) -> tuple[Redund
 
 
 def _barriers(machine: Clocks) -> tuple[RedundantBarrier, ...]:
-    statements: dict[int, list[tuple[int, ...]]] = {}
+    statements: dict[int, list[tuple[Await, ...]]] = {}
     for event in machine.executed:
         if event.operation.unit == ISSUER:
             statements.setdefault(event.operation.site, []).append(event.operation.awaits)
     found: list[RedundantBarrier] = []
     for statement, awaits in sorted(statements.items()):
-        if _ordered(machine, (), (), {statement}):
-            unit = machine.names[awaits[0][0]] if len(awaits[0]) == 1 else ""
-            found.append(RedundantBarrier(unit, statement, len(awaits)))
+        less = weaker(awaits[0], machine.hardware)
+        if _ordered(machine, (), (), {statement: less}):
+            text = awaited_text(awaits[0], machine.names)
+            found.append(RedundantBarrier(text, statement, len(awaits)))
     return tuple(found)
 
 
@@ -152,14 +154,14 @@ def _ordered(
     machine: Clocks,
     pushes: Collection[tuple[int, int]],
     pops: Collection[tuple[int, int]],
-    barriers: Collection[int] = (),
+    changed: Mapping[int, tuple[Await, ...]] | None = None,
 ) -> bool:
     """Whether all conflicts of the recorded operations are ordered without some pushes and pops,
-    as (edge, number), and some barriers, and no flag could be signalled too often."""
+    as (edge, number), and with some barriers changed, and no flag could be signalled too often."""
     spaces = machine.costs.spaces
     units = len(machine.clock)
     clock = [[0] * units for _ in range(units)]
-    issuer = [0] * units
+    heard = Heard(machine.hardware)
     writes = [[[0] * units for _ in s.writes] for s in spaces]
     reads = [[[0] * units for _ in s.writes] for s in spaces]
     # Of each edge: the clocks of the pushes so far, and its target's at each pop so far.
@@ -170,11 +172,9 @@ def _ordered(
         operation = event.operation
         unit = operation.unit
         if unit == ISSUER:
-            if operation.site not in barriers:
-                for other in operation.awaits:
-                    issuer = [max(a, b) for a, b in zip(issuer, clock[other], strict=True)]
+            heard.wait((changed or {}).get(operation.site, operation.awaits))
             continue
-        mine = [max(a, b) for a, b in zip(clock[unit], issuer, strict=True)]
+        mine = list(heard.after(clock[unit]))
         mine[unit] += 1
         for edge, number in event.popped:
             if (edge, number) in pops:
@@ -198,6 +198,7 @@ def _ordered(
                         mine = [max(a, b) for a, b in zip(mine, history[u, row[u]], strict=True)]
                 (writes if write else reads)[space][atom][unit] = mine[unit]
         clock[unit] = mine
+        heard.ran(operation, mine)
         if machine.interlocked:
             history[unit, mine[unit]] = mine
         for edge, number in event.pushed:

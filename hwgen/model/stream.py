@@ -38,6 +38,7 @@ from .bus import Bursts
 from .integers import affine
 from .loop_runner import LoopRunner, Zones
 from .periodicity import Watched, value
+from .waits import Await, awaits_of
 
 Environment = list[int]
 Compiled = Callable[[Environment], int]
@@ -55,7 +56,7 @@ class Operation:
     `cycles`: its duration, or the fixed part of it where `bursts` are read from `bus`, the first
     request being `lead` cycles after the start. `pops`, `pushes`: indices of token queues, one
     per edge, or per flag of an edge. `touches`: (memory, footprint, writes) of its accesses, for
-    the checkers and scoreboards. `awaits`: of a barrier, the units that it waits for; `unit` is
+    the checkers and scoreboards. `awaits`: of a barrier, what it waits for; `unit` is
     then `ISSUER`. `holds`: ports of banks that it needs while it runs. `instructions`: that a host
     issues for it. `posts`: `bursts` are left to the bus's write buffer. `tensor`: off chip, whose
     posted writes it makes or waits for; `EVERY_TENSOR`: all of them.
@@ -73,7 +74,7 @@ class Operation:
     touches: tuple[tuple[int, int, bool], ...] = ()
     pops: tuple[int, ...] = ()
     pushes: tuple[int, ...] = ()
-    awaits: tuple[int, ...] = ()
+    awaits: tuple[Await, ...] = ()
     holds: tuple[int, ...] = ()
     instructions: int = 1
     posts: bool = False
@@ -356,7 +357,7 @@ class Stream:
                 return LoopRunner(self, node).run
 
     def _compile_barrier(self, node: Barrier) -> Callable[[], None]:
-        units = tuple(self.units.values()) if not node.unit else (self.units[node.unit],)
+        awaits = awaits_of(node, self.units)
         barriers, scoreboard = self.hardware.barriers, self.hardware.scoreboard
         cycles = barriers.cycles if barriers else scoreboard.fence_cycles if scoreboard else 0
         name = "barrier" if barriers else "fence"
@@ -364,7 +365,7 @@ class Stream:
         self._sync_nodes += 1
         cycles += node.start_cycles
         operation = Operation(
-            self._identities, ISSUER, name, self._sync_nodes - 1, cycles, awaits=units
+            self._identities, ISSUER, name, self._sync_nodes - 1, cycles, awaits=awaits
         )
         return lambda: self.barrier(operation)
 

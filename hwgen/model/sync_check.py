@@ -23,6 +23,7 @@ from hwgen.spec.hardware import HardwareSpec
 from .counting import count_calls, count_tokens
 from .footprints import FootprintCosts, Instance, Space
 from .stream import ISSUER, Operation, Stream
+from .waits import Heard
 
 CHECK_LIMIT = 200_000
 """Operations that are checked one by one at most, where iterations do not repeat."""
@@ -140,8 +141,7 @@ class Clocks:
         self.maximum = events.maximum if events is not None else 0
         self.interlocked = hardware.scoreboard is not None
         self.clock: list[list[int]] = [[0] * units for _ in range(units)]
-        # What every operation from now on comes after.
-        self.issuer = [0] * units
+        self.heard = Heard(hardware)
         # Where a scoreboard orders calls: the clock of each operation when it is done.
         self.history: dict[tuple[int, int], list[int]] = {}
         queues = len(self.edges) * self.flags
@@ -178,10 +178,9 @@ class Clocks:
             raise self._deadlock()
 
     def _barrier(self, operation: Operation) -> None:
-        if any(self.queue[unit] for unit in operation.awaits):
+        if any(self.queue[awaited.unit] for awaited in operation.awaits):
             raise self._deadlock()
-        for unit in operation.awaits:
-            self.issuer = [max(a, b) for a, b in zip(self.issuer, self.clock[unit], strict=True)]
+        self.heard.wait(operation.awaits)
         if self.record:
             self.executed.append(Executed(operation, (), ()))
 
@@ -202,7 +201,6 @@ class Clocks:
                 for row in (*space.writes, *space.reads)
             ]
         )
-        issuer = _relative(self.issuer, done) if any(self.issuer) else ()
         awaited = tuple(
             [
                 tuple([a - done[self.target_of[q // self.flags]] for a in waits])
@@ -210,7 +208,8 @@ class Clocks:
                 if waits
             ]
         )
-        return clocks, tokens, queues, accesses, issuer, awaited, self.race is None
+        heard = self.heard.signature(done)
+        return clocks, tokens, queues, accesses, heard, awaited, self.race is None
 
     def mark(self) -> int:
         return self.accepted
@@ -223,9 +222,7 @@ class Clocks:
 
     def _execute(self, unit: int, instance: Instance, pending: list[int]) -> None:
         operation = instance[0]
-        clock = self.clock[unit]
-        if any(self.issuer):
-            clock = [max(a, b) for a, b in zip(clock, self.issuer, strict=True)]
+        clock = self.heard.after(self.clock[unit])
         for queue in operation.pops:
             token = self.tokens[queue].popleft()
             clock = [a if a > b else b for a, b in zip(clock, token, strict=True)]
@@ -233,6 +230,7 @@ class Clocks:
         self.clock[unit] = clock
         if self.interlocked:
             self._interlock(operation, clock)
+        self.heard.ran(operation, clock)
         for space, footprint, write in operation.touches:
             self._touch(self.costs.spaces[space], footprint, write, instance, clock)
         for queue in operation.pops if self.maximum else ():

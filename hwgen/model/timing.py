@@ -28,6 +28,7 @@ from .share import largest_share
 from .stream import ISSUER, Costs, Operation, Stream
 from .timing_result import TimelineEntry, TimingResult, UnitTime
 from .turns import in_turn
+from .waits import Gate
 
 FULL_OPERATIONS = 2048
 """Operations that `estimate_cycles` simulates with the chip's own queue capacities."""
@@ -129,9 +130,7 @@ class Machine:
         self._unwritten: list[deque[AwaitedWrites]] = [deque() for _ in range(n)]
         # Of each unit's last operation, what it waited for a port and of which bank.
         self._waited = [(0, "")] * n
-        # When the latest barrier was passed, and of queued operations, the one before them.
-        self._passed = 0
-        self._held: list[deque[int]] = [deque() for _ in range(n)]
+        self._gate = Gate(hardware)
         self._buses = [ReadBus(bus) for bus in hardware.buses]
         self._free = [0] * n
         self._queue: list[deque[Operation]] = [deque() for _ in range(n)]
@@ -210,7 +209,7 @@ class Machine:
         board = self._board.signature(now) if self._board is not None else ()
         ports = self._ports.signature(now) if self._ports is not None else ()
         issuer = self._issuer.signature(now) if self._issuer is not None else ()
-        passed = max(0, self._passed - now)
+        passed = max(0, self._gate.passed - now)
         buffers = self._buffers.signature(now) if self._buffers is not None else ()
         return readers, units, tokens, group, fetch, passed, board, ports, issuer, buffers
 
@@ -232,7 +231,7 @@ class Machine:
             tuple([op.identity for op in self._queue[unit]]),
             tuple(late),
             tuple([end - now for end in islice(ends, len(ends) - recent, None)]),
-            tuple([max(0, t - now) for t in self._held[unit]]) if self._passed else (),
+            self._gate.signature(unit, now),
             tuple([self._board.relative(a, now) for a in self._awaited[unit]])
             if self._board is not None
             else (),
@@ -271,9 +270,9 @@ class Machine:
                 reader.start += shift
                 reader.ready += shift
         # A unit that did nothing meanwhile has been free since then, and still is.
-        self._free = [
-            t if t == old else t + shift for t, old in zip(self._free, mark.free, strict=True)
-        ]
+        idle = [t == old for t, old in zip(self._free, mark.free, strict=True)]
+        self._free = [t if still else t + shift for t, still in zip(self._free, idle, strict=True)]
+        self._gate.shift(shift, idle)
         self._tokens = [deque([t + shift for t in q]) for q in self._tokens]
         self._arrival = [deque([t + shift for t in q]) for q in self._arrival]
         for ends in self._ends:
@@ -283,9 +282,6 @@ class Machine:
         if self._issuer is not None:
             self._issuer.shift(shift)
         self._request += shift
-        if self._passed:
-            self._passed += shift
-            self._held = [deque([t + shift for t in q]) for q in self._held]
         if self._board is not None:
             self._board.shift(shift)
         if self._buffers is not None:
@@ -374,7 +370,7 @@ class Machine:
             self._queue_delay = 0
             if operation.unit == ISSUER:
                 self._await(operation, arrival)
-                arrival = self._dispatched = max(arrival, self._passed)
+                arrival = self._dispatched = max(arrival, self._gate.passed)
                 continue
             unit = operation.unit
             capacity = self._capacity[unit]
@@ -391,7 +387,7 @@ class Machine:
         """Let the host issue an operation."""
         if operation.unit == ISSUER:
             self._await(operation, issuer.free)
-            issuer.free = max(issuer.free, self._passed)
+            issuer.free = max(issuer.free, self._gate.passed)
             return
         arrival, self._queue_delay = issuer.arrival(operation)
         self._enqueue(operation, arrival)
@@ -415,20 +411,18 @@ class Machine:
 
     def _await(self, barrier: Operation, arrival: int) -> None:
         """Run until what a barrier waits for has ended; later operations come after that."""
-        passed = max(arrival, self._passed)
-        for unit in barrier.awaits:
-            while self._queue[unit] or self._reading[unit] is not None:
-                if not self._step():
-                    self._deadlock(unit)
-            passed = max(passed, self._free[unit])
-        self._passed = passed + barrier.cycles
-        self._last_end = max(self._last_end, self._passed)
+        self._gate.wait(barrier.awaits, barrier.cycles, arrival, self._progress)
+        self._last_end = max(self._last_end, self._gate.passed)
+
+    def _progress(self, unit: int) -> None:
+        if not self._step():
+            self._deadlock(unit)
 
     def _enqueue(self, operation: Operation, arrival: int) -> None:
         self._queue[operation.unit].append(operation)
         self._unfinished[operation.unit] += operation.instructions
         self._arrival[operation.unit].append(arrival)
-        self._held[operation.unit].append(self._passed)
+        self._gate.enter(operation)
         if self._board is not None:
             self._awaited[operation.unit].append(self._board.enter(operation))
         if self._ports is not None:
@@ -466,7 +460,7 @@ class Machine:
                     served = self._ports.ready(self._wanted[unit][0])
                 if ready < 0 or served < 0:
                     break
-                ready = max(ready, self._held[unit].popleft())
+                ready = max(ready, self._gate.leave(unit))
                 if self._board is not None:
                     self._awaited[unit].popleft()
                 if self._buffers is not None:
@@ -518,6 +512,7 @@ class Machine:
         self, unit: int, operation: Operation, start: int, end: int, pending: list[int]
     ) -> None:
         self._free[unit] = end
+        self._gate.finish(operation, end)
         self._unfinished[unit] -= operation.instructions
         self._ends[unit].append(end)
         if self._issuer is not None:

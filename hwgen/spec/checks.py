@@ -291,7 +291,14 @@ class _Template:
 
 def _synchronization_templates(hardware: HardwareSpec) -> Iterator[_Template]:
     for field, text, used in synchronization_templates(hardware):
-        shape = {n: TEXT if n == "event" else _unit_shape(units) for n, units in used.items()}
+        shape: dict[str, Shape] = {}
+        for name, what in used.items():
+            known = {"text": TEXT, "number": NUMBER}
+            shape[name] = (
+                known[what]
+                if isinstance(what, str)
+                else _unit_shape([hardware.unit[u] for u in what])
+            )
         yield _Template(("synchronization", field), text, shape)
 
 

@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from itertools import product
 
 from hwgen.spec.context import Context
-from hwgen.spec.hardware import (
-    Barriers,
-    Events,
-    HardwareSpec,
-    Intrinsic,
-    Scoreboard,
-    Tokens,
-    Unit,
-)
-from hwgen.spec.source import FieldPath
-
-Used = Mapping[str, tuple[Unit, ...]]
-"""Names in a template, and the units that each may stand for; none: a number."""
+from hwgen.spec.hardware import HardwareSpec, Intrinsic
+from hwgen.spec.sync_common import SECTION, Conflict, Used, pairs_text
 
 
 def check_synchronization(context: Context, hardware: HardwareSpec) -> None:
@@ -28,32 +17,10 @@ def check_synchronization(context: Context, hardware: HardwareSpec) -> None:
         HwgenError: H127.
     """
     _check_completion(context, hardware)
-    match hardware.synchronization:
-        case None:
-            _check_one_unit(context, hardware)
-        case Tokens(edges):
-            _check_paths(context, hardware, edges, "token")
-        case Events(edges, flags, shared):
-            _check_paths(context, hardware, edges, "event")
-            needed = len(edges) if shared else 1
-            if flags < needed:
-                raise context.error(
-                    "H127", "every edge needs a flag", ("synchronization", "flags"),
-                    found=f"flags: {flags}, edges: {needed}", allowed=f"at least {needed}",
-                    repair="name only the edges that are used, or write scope: edge",
-                )  # fmt: skip
-        case Barriers(units, _, emit_all):
-            for first, second, memory in _conflicts(hardware):
-                if not emit_all and first.unit not in units:
-                    raise context.error(
-                        "H127", f"no barrier can wait for unit {first.unit!r}",
-                        ("synchronization", "units"), key=True,
-                        found=f"{first.name} and {second.name} both touch memory {memory}",
-                        allowed=", ".join(hardware.unit),
-                        repair=f"add {first.unit}, or emit_all",
-                    )  # fmt: skip
-        case Scoreboard():
-            pass
+    if hardware.synchronization is None:
+        _check_one_unit(context, hardware)
+    else:
+        hardware.synchronization.check(context, tuple(hardware.unit), _conflicts(hardware))
 
 
 def _check_completion(context: Context, hardware: HardwareSpec) -> None:
@@ -61,7 +28,7 @@ def _check_completion(context: Context, hardware: HardwareSpec) -> None:
     completion = hardware.completion
     if completion is None:
         return
-    path: FieldPath = ("synchronization", "completion", "wait_units")
+    path = (*SECTION, "completion", "wait_units")
     if hardware.tokens is None:
         if completion.wait_units:
             raise context.error(
@@ -73,45 +40,28 @@ def _check_completion(context: Context, hardware: HardwareSpec) -> None:
         if (unit, completion.unit) not in hardware.tokens.edges:
             raise context.error(
                 "H127", f"{unit!r} has no queue to {completion.unit!r}", (*path, i),
-                found=f"[{unit}, {completion.unit}]", allowed=_pairs(hardware.tokens.edges),
+                found=f"[{unit}, {completion.unit}]", allowed=pairs_text(hardware.tokens.edges),
             )  # fmt: skip
 
 
 def _check_one_unit(context: Context, hardware: HardwareSpec) -> None:
-    for first, second, memory in _conflicts(hardware):
+    for found in _conflicts(hardware):
         raise context.error(
-            "H127", f"nothing orders unit {second.unit!r} after {first.unit!r}",
-            ("synchronization", "kind"), found=f"{first.name} and {second.name} both touch memory "
-            f"{memory}", allowed="tokens, barrier, events, scoreboard; none for one unit",
+            "H127", f"nothing orders unit {found.second_unit!r} after {found.first_unit!r}",
+            (*SECTION, "kind"), found=str(found),
+            allowed="tokens, barrier, events, scoreboard; none for one unit",
             repair="write kind: scoreboard if the chip orders conflicting calls itself, kind: "
             "barrier with `emit` if a call waits for a unit, or another one with its calls",
         )  # fmt: skip
 
 
-def _check_paths(
-    context: Context, hardware: HardwareSpec, edges: tuple[tuple[str, str], ...], what: str
-) -> None:
-    """Units that touch one memory can be ordered, through others if need be."""
-    reach = {u.name: _reachable(u.name, edges) for u in hardware.units}
-    for first, second, memory in _conflicts(hardware):
-        if second.unit in reach[first.unit]:
-            continue
-        raise context.error(
-            "H127", f"no {what} can order unit {second.unit!r} after {first.unit!r}",
-            ("synchronization", "edges"), key=True,
-            found=f"{first.name} and {second.name} both touch memory {memory}; edges "
-            f"{_pairs(edges)}", allowed=f"a path from {first.unit} to {second.unit}",
-            repair=f"add [{first.unit}, {second.unit}]",
-        )  # fmt: skip
-
-
-def _conflicts(hardware: HardwareSpec) -> Iterator[tuple[Intrinsic, Intrinsic, str]]:
+def _conflicts(hardware: HardwareSpec) -> Iterator[Conflict]:
     """Pairs of intrinsics on different units with a memory that both touch and one writes."""
     on_units = [i for i in hardware.intrinsics if i.unit]
     for first, second in product(on_units, on_units):
         shared = _shared(first, second)
         if first.unit != second.unit and shared:
-            yield first, second, shared
+            yield Conflict(first.name, first.unit, second.name, second.unit, shared)
 
 
 def _shared(first: Intrinsic, second: Intrinsic) -> str:
@@ -121,34 +71,7 @@ def _shared(first: Intrinsic, second: Intrinsic) -> str:
     return ""
 
 
-def _reachable(start: str, edges: tuple[tuple[str, str], ...]) -> set[str]:
-    found = {start}
-    while True:
-        more = {t for s, t in edges if s in found} - found
-        if not more:
-            return found
-        found |= more
-
-
-def _pairs(edges: Iterable[tuple[str, str]]) -> str:
-    return ", ".join(f"[{a}, {b}]" for a, b in edges)
-
-
 def synchronization_templates(hardware: HardwareSpec) -> Iterator[tuple[str, str, Used]]:
     """Every template: its field, its text and what it may name besides parameters."""
-    ends: Used = {"source": hardware.units, "target": hardware.units}
-    match hardware.synchronization:
-        case Tokens(_, push, pop):
-            yield "push", push, ends
-            yield "pop", pop, ends
-        case Events(signal=signal, wait=wait):
-            yield "signal", signal, {**ends, "event": ()}
-            yield "wait", wait, {**ends, "event": ()}
-        case Barriers(units, emit, emit_all):
-            if emit:
-                yield "emit", emit, {"unit": tuple(hardware.unit[u] for u in units)}
-            yield "emit_all", emit_all, {}
-        case Scoreboard(fence=fence):
-            yield "fence", fence, {}
-        case None:
-            pass
+    if hardware.synchronization is not None:
+        yield from hardware.synchronization.templates(tuple(hardware.unit))

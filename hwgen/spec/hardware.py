@@ -16,6 +16,10 @@ from hwgen.spec.memory import Access, Level, Memory, MemoryKind
 from hwgen.spec.processor import Processor
 from hwgen.spec.ranges import Range
 from hwgen.spec.shown import Brief, chip_brief, chip_html
+from hwgen.spec.sync_barriers import Barriers
+from hwgen.spec.sync_events import Events
+from hwgen.spec.sync_scoreboard import Scoreboard
+from hwgen.spec.sync_tokens import Tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,66 +318,6 @@ class Intrinsic:
 
     def operand(self, name: str) -> Operand:
         return next(o for o in self.operands if o.name == name)
-
-
-@dataclass(frozen=True, slots=True)
-class Tokens:
-    """Counting queues between units: a push after a call of `source` lets a pop before a call
-    of `target` pass. `edges`: the ordered pairs of units that have a queue.
-
-    `nop_cycles`: duration of the empty call that carries a push when the stream's last call is
-    not of the pushing unit. `push`/`pop`: C templates over `source` and `target`.
-    """
-
-    edges: tuple[tuple[str, str], ...]
-    push: str
-    pop: str
-    nop_cycles: int
-
-
-@dataclass(frozen=True, slots=True)
-class Barriers:
-    """Calls that wait: what comes later in the program begins when they have ended.
-
-    `units`: those that one call can wait for, with `emit`, a C template over `unit`; none where
-    `emit` is "". `emit_all` waits for all units; "" where there is no such call. `cycles`: from
-    the end of what is waited for to the first later call.
-    """
-
-    units: tuple[str, ...]
-    emit: str
-    emit_all: str
-    cycles: int
-
-
-@dataclass(frozen=True, slots=True)
-class Events:
-    """Numbered flags that count to `maximum`: a unit signals when its earlier calls are done,
-    another waits until the flag is above 0 and takes one from it.
-
-    `edges`: the ordered pairs of units that have flags, `flags` for each, or for all of them
-    together (`shared`). `signal` and `wait`: C templates over `source`, `target` and `event`.
-    """
-
-    edges: tuple[tuple[str, str], ...]
-    flags: int
-    shared: bool
-    maximum: int
-    signal: str
-    wait: str
-    signal_cycles: int
-    wait_cycles: int
-
-
-@dataclass(frozen=True, slots=True)
-class Scoreboard:
-    """The chip starts a call when the earlier ones that touch the same on-chip entries (one of
-    them writing) are done, `cycles` after the end of the last. Conflicts off chip need a `fence`
-    (C text; "" where there is none), which waits for all calls and takes `fence_cycles`."""
-
-    cycles: int
-    fence: str
-    fence_cycles: int
 
 
 Synchronization = Tokens | Barriers | Events | Scoreboard

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from importlib import import_module
 from pathlib import Path
 
 from hwgen.errors import HwgenError
@@ -159,7 +160,7 @@ def hardware_json_schema() -> dict[str, object]:
     from hwgen.spec import schema, schema_processor, schema_synchronization
     from hwgen.spec.json_schema import json_schema
 
-    modules = [schema, schema_processor, schema_synchronization]
+    modules = [schema, schema_processor, *map(import_module, schema_synchronization.MODULES)]
     return json_schema(schema.HardwareSchema, modules, "hwgen: a chip")
 
 

@@ -6,26 +6,20 @@ problem. What depends on loop counters is checked when the program is simulated.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain, combinations, pairwise, product
 from math import prod
 
 import numpy as np
 
-from hwgen.codegen.emit_sync import sync_nodes
 from hwgen.codegen.nodes import (
-    Barrier,
     Call,
     If,
     Loop,
     Node,
     OfCode,
-    Pop,
-    Push,
-    Signal,
     Sync,
-    Wait,
     calls,
 )
 from hwgen.codegen.program import KernelLoop, MicroKernelDef, Program
@@ -43,6 +37,7 @@ from hwgen.verify.check_parts import part_problems
 from hwgen.verify.in_place import in_place_problems
 from hwgen.verify.lane_fields import lane_problems
 from hwgen.verify.same_fields import same_problems
+from hwgen.verify.synchronisation import synchronisation_problems
 
 Problem = tuple[str, str, str]
 """What is wrong, where (or what was found), and what is allowed."""
@@ -480,49 +475,7 @@ def _immediates(subject: Subject) -> Iterator[Problem]:
 
 def _synchronisation(subject: Subject) -> Iterator[Problem]:
     """The chip has what each synchronisation uses; edges take their flags in one way."""
-    hardware = subject.hardware
-    edges = hardware.tokens.edges if hardware.tokens else ()
-    events = hardware.events
-    units = [*hardware.barriers.units] if hardware.barriers else []
-    if (hardware.barriers and hardware.barriers.emit_all) or (
-        hardware.scoreboard and hardware.scoreboard.fence
-    ):
-        units.append("")
-    rotations: dict[tuple[str, str], tuple[int, int]] = {}
-    taken: dict[int, tuple[str, str]] = {}
-    for node in sync_nodes(subject.program.body):
-        kind = type(node).__name__.lower()
-        match node:
-            case Push(source, target) | Pop(source, target):
-                if (source, target) not in edges:
-                    yield f"no queue for a {kind}", f"{source} -> {target}", _arrows(edges)
-            case Barrier(unit):
-                if unit not in units:
-                    allowed = ", ".join(u or "all units" for u in units) or "none"
-                    yield "no such barrier", unit or "all units", allowed
-            case Signal(source, target, first, count) | Wait(source, target, first, count):
-                edge = (source, target)
-                if events is None or edge not in events.edges:
-                    allowed = _arrows(events.edges if events else ())
-                    yield f"no flag for a {kind}", f"{source} -> {target}", allowed
-                    continue
-                if first < 0 or count < 1 or first + count > events.flags:
-                    found = f"flags {first}..{first + count - 1}"
-                    yield f"no such flag for a {kind}", found, f"0..{events.flags - 1}"
-                    continue
-                if rotations.setdefault(edge, (first, count)) != (first, count):
-                    start, number = rotations[edge]
-                    allowed = f"{start}, {number} in turn, as the others"
-                    yield f"a {kind} takes other flags", f"{first}, {count} in turn", allowed
-                for flag in range(first, first + count) if events.shared else ():
-                    if taken.setdefault(flag, edge) != edge:
-                        yield "two edges share a flag", str(flag), _arrows([taken[flag]])
-            case _:
-                pass
-
-
-def _arrows(edges: Iterable[tuple[str, str]]) -> str:
-    return ", ".join(f"{a} -> {b}" for a, b in edges) or "none"
+    return synchronisation_problems(subject.program, subject.hardware)
 
 
 def _entries(subject: Subject) -> Iterator[Problem]:

@@ -38,8 +38,8 @@ from .mutations_images import image_mutations
 from .mutations_lanes import lane_mutations
 from .mutations_order import order_mutations
 from .mutations_same import APART, same_mutations
-from .mutations_sync import ORDER, synchronisation_mutations
 from .mutations_workers import worker_mutations
+from .synchronisation import ORDER, synchronisation_mutations
 
 WRONG_RESULT = "H790"
 ADDRESSES = ("H711", "H712", "H713")

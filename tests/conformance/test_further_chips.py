@@ -26,7 +26,7 @@ from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 from hwgen.verify.examine import examine
 from hwgen.verify.mutations import catch
-from hwgen.verify.mutations_sync import synchronisation_mutations
+from hwgen.verify.synchronisation import synchronisation_mutations
 from tests.sampling import QUICK, WHOLE, some
 from tests.shim_chips.harness import ORDERS, Shim
 

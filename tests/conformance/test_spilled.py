@@ -34,7 +34,7 @@ from hwgen.verify.check_program import check_program
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import Engine, examine
 from hwgen.verify.mutations import catch
-from hwgen.verify.mutations_sync import synchronisation_mutations
+from hwgen.verify.synchronisation import synchronisation_mutations
 from tests.sampling import QUICK, WHOLE
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -34,7 +34,7 @@ from hwgen.spec.hardware import (
 from hwgen.spec.workload import Workload
 from hwgen.verify.examine import examine
 from hwgen.verify.mutations import Mutation, catch
-from hwgen.verify.mutations_sync import synchronisation_mutations
+from hwgen.verify.synchronisation import synchronisation_mutations
 from tests.conformance.test_another_chip import add, gemm, linear_relu
 from tests.sampling import QUICK, some
 
@@ -43,6 +43,7 @@ SPECS = ROOT / "tests" / "specs"
 NODES = {
     "two_stage": {Push, Pop},
     "two_stage_barrier": {Barrier},
+    "two_stage_counted": {Barrier},
     "two_stage_events": {Signal, Wait},
     "two_stage_semaphores": {Signal, Wait},
     "two_stage_scoreboard": set[type](),
@@ -50,6 +51,7 @@ NODES = {
 }
 TEXTS = {
     "two_stage_barrier": ("wait_core();", "wait_mover();"),
+    "two_stage_counted": ("wait_core(4);", "wait_mover(0);"),
     "two_stage_events": ("set_flag(mover, core, ", "wait_flag(mover, core, "),
     "two_stage_semaphores": ("semaphore_up(", "semaphore_down("),
 }
@@ -106,6 +108,32 @@ def test_barriers_of_double_buffers_stand_in_every_second_iteration() -> None:
     assert "if k_o_o >= 2 and k_o_o % 2 == 0:\n      barrier core" in str(c.program)
 
 
+def test_counted_waits_leave_the_other_slot_running() -> None:
+    """The load into one slot is under way while the other is computed on."""
+    plain, counted = (compiled(f"two_stage_{n}", "gemm") for n in ("barrier", "counted"))
+    assert counted.cycles < 0.85 * plain.cycles
+    assert "if k_o_o >= 2:\n      barrier core but for the latest 4" in str(counted.program)
+    assert "/* wait for core but for the latest 4 */" in counted.source.model
+    assert "wait_core(4);" in counted.source.c
+
+
+@pytest.mark.parametrize("most", [0, 1, 3, 7, 40])
+def test_waits_count_as_far_as_their_field(most: int) -> None:
+    """What the field cannot say waits for more; without it, the kernel is that of barriers."""
+    barriers = chip("two_stage_counted").barriers
+    assert barriers is not None
+    limited = replace(barriers, outstanding=most)
+    hardware = replace(chip("two_stage_counted"), synchronization=limited)
+    workload = gemm(8, 64, 448)
+    c = hwgen.compile_kernel(workload, hardware, options=QUICK)
+    examine(c, inputs_of(workload))
+    check_minimal(c.program, hardware)
+    numbers = {n.outstanding for n in sync_nodes(c.program.body) if isinstance(n, Barrier)}
+    assert max(numbers) <= most
+    assert bool(most) == any(numbers)
+    assert simulate_timing(c.program, hardware).cycles == c.cycles
+
+
 @pytest.mark.parametrize("flags", [1, 2])
 def test_fewer_flags_are_enough_for_some_schedule(flags: int, tmp_path: Path) -> None:
     text = (SPECS / "two_stage_events.yaml").read_text(encoding="utf-8")
@@ -139,6 +167,7 @@ def _kinds(units: tuple[str, ...]) -> dict[str, Synchronization]:
     return {
         "tokens": Tokens(edges, "", "", 1),
         "barrier": Barriers(units, "wait", "wait_all", 4),
+        "counted waits": Barriers(units, "wait", "wait_all", 4, 3),
         "one barrier for all": Barriers((), "", "wait_all", 4),
         "events": Events(edges, 8, False, 1, "", "", 1, 1),
         "semaphores": Events(edges, 16, True, 3, "", "", 0, 2),
@@ -197,7 +226,7 @@ enum { mover, core };
 void start(void); void finish(void);
 void set_flag(int, int, int); void wait_flag(int, int, int);
 void semaphore_up(int); void semaphore_down(int);
-void wait_mover(void); void wait_core(void); void fence(void);
+void fence(void);
 uint32_t reserve(int); void release(uint32_t);
 void upload(uint32_t, const void *, int); void download(void *, uint32_t, int);
 void load_vec(int, uint32_t, int, int, int); void load_mat(int, uint32_t, int, int, int);
@@ -210,7 +239,9 @@ void zero(int, int, int); void multiply(int, int, int, int, int, int, int);
 @pytest.mark.parametrize("name", [n for n in NODES if n != "two_stage"])
 def test_the_vendors_c_compiles(name: str, tmp_path: Path) -> None:
     c = compiled(name, "gemm")
-    (tmp_path / f"{name}.h").write_text(RUNTIME, encoding="utf-8")
+    counted = "int" if name == "two_stage_counted" else "void"
+    waits = f"void wait_mover({counted}); void wait_core({counted});\n"
+    (tmp_path / f"{name}.h").write_text(RUNTIME + waits, encoding="utf-8")
     (tmp_path / "kernel.c").write_text(c.source.c, encoding="utf-8")
     flags = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-fsyntax-only"]
     compiler = find_compiler()

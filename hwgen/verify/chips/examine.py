@@ -116,7 +116,7 @@ def _run(
     from hwgen.verify.mutations import catch
     from hwgen.verify.mutations_configuration import configuration_mutations
     from hwgen.verify.mutations_lanes import lane_mutations
-    from hwgen.verify.mutations_sync import synchronisation_mutations
+    from hwgen.verify.synchronisation import synchronisation_mutations
 
     inputs = draw_inputs(workload, draw.seed, draw.style)
     use_c = draw.use_c and have_compiler()

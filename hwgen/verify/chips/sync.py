@@ -43,7 +43,8 @@ def _tokens(units: list[str], pick: Pick) -> Spec:
 
 
 def _barrier(units: list[str], pick: Pick) -> Spec:
-    result: Spec = {"kind": "barrier", "cycles": pick((6, 0, 1, 40))}
+    cycles = pick((6, 0, 1, 40))
+    result: Spec = {"kind": "barrier", "cycles": cycles}
     form = pick(("one", "all", "both", "some"))
     if form != "all":
         result["emit"] = "wait_{{ unit.name }}();"
@@ -51,6 +52,11 @@ def _barrier(units: list[str], pick: Pick) -> Spec:
         result["emit_all"] = "wait_all();"
     if form == "some":
         result["units"] = [pick(units)]
+    # With no choice of its own, so that what is drawn after it does not depend on it.
+    most = {1: 3, 40: 1}.get(cycles)
+    if form != "all" and most is not None:
+        result["emit"] = "wait_{{ unit.name }}({{ outstanding }});"
+        result["outstanding"] = f"0..{most}"
     return result
 
 

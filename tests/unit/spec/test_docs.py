@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
@@ -98,7 +99,7 @@ def _tables(made: dict[str, Any], modules: list[ModuleType], top: str) -> str:
         (
             "spec.md",
             hardware_json_schema(),
-            [schema, schema_processor, schema_synchronization],
+            [schema, schema_processor, *map(import_module, schema_synchronization.MODULES)],
             "HardwareSchema",
         ),
         ("workload.md", workload_json_schema(), [workload_schema], "WorkloadSchema"),
@@ -152,7 +153,7 @@ def test_the_examples_of_synchronization_are_of_every_kind() -> None:
             data["synchronization"]
         )
         kinds.append(made.kind)
-    assert kinds == ["tokens", "barrier", "events", "scoreboard", "none"]
+    assert kinds == ["tokens", "barrier", "barrier", "events", "scoreboard", "none"]
 
 
 def test_the_example_of_a_processor_loads() -> None:

@@ -25,6 +25,7 @@ from tests.unit.timing.nests import image, operand, sizes
 UNITS = ("load", "compute", "store")
 EDGES = (("load", "compute"), ("compute", "load"), ("compute", "store"), ("store", "compute"))
 BARRIERS = Barriers(UNITS, "wait", "wait_all", 7)
+COUNTED = Barriers(UNITS, "wait", "wait_all", 7, 2)
 SCOREBOARD = Scoreboard(5, "fence", 11)
 
 
@@ -92,7 +93,31 @@ def test_a_barrier_that_orders_nothing_is_named() -> None:
     body = (load(0), Barrier("load"), Barrier("load"), gemm(0, 0))
     assert verdict(BARRIERS, *body) == "H766"
     found = redundant_barriers(program(*body), with_kind(BARRIERS))
-    assert [(b.unit, b.statement, b.executions) for b in found] == [("load", 0, 1), ("load", 1, 1)]
+    assert [(b.awaited, b.statement, b.executions) for b in found] == [
+        ("load", 0, 1),
+        ("load", 1, 1),
+    ]
+
+
+def test_a_counted_wait_orders_what_it_does_not_leave_running() -> None:
+    """Of three loads, the wait leaves the latest ones running."""
+
+    def after(outstanding: int, entry: int) -> str:
+        loads = (load(0), load(1, site=3), load(2, site=4))
+        wait_for = Barrier("load", outstanding=outstanding)
+        return verdict(COUNTED, *loads, wait_for, gemm(entry, 0))
+
+    assert [after(n, 0) for n in range(4)] == ["H766", "H766", "", "H760"]
+    assert [after(n, 1) for n in range(3)] == ["H766", "", "H760"]
+    assert [after(n, 2) for n in range(2)] == ["", "H760"]
+
+
+def test_a_counted_wait_ends_with_the_call_it_is_for() -> None:
+    loads = (load(0), load(1, site=3), load(2, site=4))
+    for outstanding in range(3):
+        body = (*loads, Barrier("load", outstanding=outstanding), store(2))
+        times = _times(COUNTED, body)
+        assert times[2][0] == times[(0, 3, 4)[2 - outstanding]][1] + 7
 
 
 def test_a_barrier_reaches_through_a_third_unit() -> None:
@@ -222,7 +247,10 @@ _CALLS = st.one_of(
     st.builds(gemm, st.integers(0, 3), st.integers(0, 2)),
     st.builds(store, st.integers(0, 2)),
 )
-_BARRIERS = st.builds(Barrier, st.sampled_from((*UNITS, "")))
+_BARRIERS = st.one_of(
+    st.builds(Barrier, st.sampled_from((*UNITS, ""))),
+    st.builds(Barrier, st.sampled_from(UNITS), st.just(0), st.integers(1, 2)),
+)
 _ENDS = st.tuples(st.sampled_from((Signal, Wait)), st.sampled_from(EDGES)).map(
     lambda pair: pair[0](*pair[1], 0, 2 if pair[1][0] == "load" else 1)
 )
@@ -263,16 +291,21 @@ def _expected(kind: Synchronization, body: tuple[Node, ...]) -> set[str]:
     before: list[tuple[int, int]] = []
     touched: dict[int, set[Touch]] = {}
     latest: dict[str, int] = {}
+    calls: dict[str, list[int]] = {}
     ends: dict[tuple[type, str, str], list[int]] = {}
     barriers: list[tuple[int, list[int]]] = []
     for number, node in enumerate(body):
         match node:
             case Barrier(unit):
-                waited = [latest[u] for u in (UNITS if not unit else (unit,)) if u in latest]
+                every = [calls.get(u, []) for u in (UNITS if not unit else (unit,))]
+                waited = [
+                    n for given in every for n in given[: max(0, len(given) - node.outstanding)]
+                ]
                 barriers.append((number, waited))
                 continue
             case Call():
                 unit, touched[number] = node.unit, _touches(node)
+                calls.setdefault(unit, []).append(number)
             case Signal(source, target) | Wait(source, target):
                 unit = source if isinstance(node, Signal) else target
                 ends.setdefault((type(node), source, target), []).append(number)
@@ -325,7 +358,7 @@ def _sited(body: list[Node]) -> tuple[Node, ...]:
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.one_of(_CALLS, _BARRIERS), max_size=12))
 def test_random_barriers_agree_with_all_pairs(body: list[Node]) -> None:
-    assert _found(BARRIERS, _sited(body)) in _expected(BARRIERS, _sited(body))
+    assert _found(COUNTED, _sited(body)) in _expected(COUNTED, _sited(body))
 
 
 @settings(max_examples=400, deadline=None)
@@ -375,7 +408,7 @@ def test_a_scoreboard_holds_back_what_conflicts_and_nothing_else(body: list[Node
 @given(st.lists(st.one_of(_CALLS, _BARRIERS), max_size=12))
 def test_nothing_begins_before_a_barrier_is_passed(body: list[Node]) -> None:
     nodes = _sited(body)
-    times = _times(BARRIERS, nodes)
+    times = _times(COUNTED, nodes)
     for number, node in enumerate(nodes):
         if not isinstance(node, Barrier):
             continue
@@ -384,6 +417,7 @@ def test_nothing_begins_before_a_barrier_is_passed(body: list[Node]) -> None:
             for n in nodes[:number]
             if isinstance(n, Call) and node.unit in ("", n.unit)
         ]
+        waited = waited[: max(0, len(waited) - node.outstanding)]
         for later in nodes[number:]:
             if isinstance(later, Call) and waited:
                 assert times[later.site][0] >= max(waited) + 7

@@ -38,7 +38,7 @@ from hwgen.verify.chips.memories import draw_addresses
 from hwgen.verify.chips.text import yaml_text
 from hwgen.verify.chips.used import FEATURES
 from hwgen.verify.examine import compile_ranked
-from hwgen.verify.mutations_sync import synchronisation_mutations
+from hwgen.verify.synchronisation import synchronisation_mutations
 
 ROOT = Path(__file__).resolve().parents[3]
 CPU = ROOT / "hw_specs" / "cpu_generic.yaml"

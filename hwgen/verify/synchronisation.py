@@ -1,8 +1,9 @@
-"""Deliberate defects of a program's synchronisation, for each kind that a chip may have."""
+"""A program's synchronisation, for each kind that a chip may have: what the chip must have for it,
+and deliberate defects that checkers must find."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from random import Random
 
@@ -11,6 +12,7 @@ from hwgen.codegen.nodes import (
     Barrier,
     Call,
     If,
+    Loop,
     Node,
     Pop,
     Push,
@@ -19,8 +21,10 @@ from hwgen.codegen.nodes import (
     SyncNode,
     Wait,
     calls,
+    nodes,
 )
 from hwgen.codegen.program import Program
+from hwgen.spec.expression import Const
 from hwgen.spec.hardware import Barriers, Events, HardwareSpec, Scoreboard, Tokens
 
 from .edits import Edit, Mutation, double, drop, in_a_body, on_one, rewritten
@@ -30,6 +34,58 @@ TOKENS = (RACE, DEADLOCK, LEFT_OVER)
 EVENTS = (*TOKENS, OVERFLOW)
 ORDER = (*EVENTS, REMOVABLE)
 NOT_THERE = "H739"
+
+
+def synchronisation_problems(
+    program: Program, hardware: HardwareSpec
+) -> Iterator[tuple[str, str, str]]:
+    """The chip has what each synchronisation uses; edges take their flags in one way."""
+    edges = hardware.tokens.edges if hardware.tokens else ()
+    events = hardware.events
+    units = [*hardware.barriers.units] if hardware.barriers else []
+    if (hardware.barriers and hardware.barriers.emit_all) or (
+        hardware.scoreboard and hardware.scoreboard.fence
+    ):
+        units.append("")
+    rotations: dict[tuple[str, str], tuple[int, int]] = {}
+    taken: dict[int, tuple[str, str]] = {}
+    for node in sync_nodes(program.body):
+        kind = type(node).__name__.lower()
+        match node:
+            case Push(source, target) | Pop(source, target):
+                if (source, target) not in edges:
+                    yield f"no queue for a {kind}", f"{source} -> {target}", _arrows(edges)
+            case Barrier(unit):
+                if unit not in units:
+                    allowed = ", ".join(u or "all units" for u in units) or "none"
+                    yield "no such barrier", unit or "all units", allowed
+                most = hardware.barriers.outstanding if hardware.barriers and unit else 0
+                if not 0 <= node.outstanding <= most:
+                    found = f"{node.outstanding} of {unit or 'all units'}"
+                    yield "a barrier leaves other numbers of calls running", found, f"0..{most}"
+            case Signal(source, target, first, count) | Wait(source, target, first, count):
+                edge = (source, target)
+                if events is None or edge not in events.edges:
+                    allowed = _arrows(events.edges if events else ())
+                    yield f"no flag for a {kind}", f"{source} -> {target}", allowed
+                    continue
+                if first < 0 or count < 1 or first + count > events.flags:
+                    found = f"flags {first}..{first + count - 1}"
+                    yield f"no such flag for a {kind}", found, f"0..{events.flags - 1}"
+                    continue
+                if rotations.setdefault(edge, (first, count)) != (first, count):
+                    start, number = rotations[edge]
+                    allowed = f"{start}, {number} in turn, as the others"
+                    yield f"a {kind} takes other flags", f"{first}, {count} in turn", allowed
+                for flag in range(first, first + count) if events.shared else ():
+                    if taken.setdefault(flag, edge) != edge:
+                        yield "two edges share a flag", str(flag), _arrows([taken[flag]])
+            case _:
+                pass
+
+
+def _arrows(edges: Iterable[tuple[str, str]]) -> str:
+    return ", ".join(f"{a} -> {b}" for a, b in edges) or "none"
 
 
 def synchronisation_mutations(hardware: HardwareSpec) -> tuple[Mutation, ...]:
@@ -65,6 +121,7 @@ def synchronisation_mutations(hardware: HardwareSpec) -> tuple[Mutation, ...]:
                 Mutation("surplus barrier", on_one(_is(Barrier), double), (REMOVABLE,)),
                 Mutation("late barrier", _late(Barrier), (RACE, REMOVABLE)),
                 Mutation("barrier for another unit", _other_unit(hardware), (RACE, NOT_THERE)),
+                Mutation("barrier for a run less", _less, (RACE, NOT_THERE)),
             )
         case None:
             return ()
@@ -76,6 +133,32 @@ def _is(kind: type[Sync]) -> Callable[[Node], bool]:
 
 def _is_flagged(node: Node) -> bool:
     return isinstance(node, Signal | Wait)
+
+
+def _is_for_one(node: Node) -> bool:
+    return isinstance(node, Barrier) and bool(node.unit)
+
+
+def _less(program: Program, seed: int) -> Program | None:
+    """So many more of a unit's calls may still run as any run has; one, where there are no runs."""
+    more = max(map(_run, nodes(program.body)), default=1)
+
+    def less(node: Node) -> tuple[Node, ...]:
+        assert isinstance(node, Barrier)
+        return (replace(node, outstanding=node.outstanding + more),)
+
+    return on_one(_is_for_one, less)(program, seed)
+
+
+def _run(node: Node) -> int:
+    """Calls of a loop with one call site and nothing else inside."""
+    match node:
+        case Call():
+            return 1
+        case Loop(_, Const(lower), Const(upper), (inside,)):
+            return int(upper - lower) * _run(inside)
+        case _:
+            return 0
 
 
 def _exchange(node: Node) -> tuple[Node, ...]:

@@ -1,0 +1,141 @@
+"""Nodes of a program that order calls of different units: what each is, and how it is written.
+
+Each says how it is shown to people, and which template of the chip's spec writes it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hwgen.spec.hardware import HardwareSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A template of `synchronization`, by its field; `values`: by name what it may use, units by
+    their names."""
+
+    field: str
+    template: str
+    values: tuple[tuple[str, str | int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """What stands between calls: it orders those of different units, or sets what later ones
+    depend on; a base class, so that walks name it once."""
+
+    def written(self, hardware: HardwareSpec) -> Written | None:
+        """How the chip's spec writes it; None where the chip has no such synchronisation."""
+        del hardware
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Push(Sync):
+    """A token from `source` to `target`, given when the stream's last call of `source` ends."""
+
+    source: str
+    target: str
+
+    def __str__(self) -> str:
+        return f"push {self.source} -> {self.target}"
+
+    def written(self, hardware: HardwareSpec) -> Written | None:
+        tokens = hardware.tokens
+        return Written("push", tokens.push, _ends(self)) if tokens else None
+
+
+@dataclass(frozen=True, slots=True)
+class Pop(Sync):
+    """The next call of `target` waits for a token from `source`."""
+
+    source: str
+    target: str
+
+    def __str__(self) -> str:
+        return f"pop {self.source} -> {self.target}"
+
+    def written(self, hardware: HardwareSpec) -> Written | None:
+        tokens = hardware.tokens
+        return Written("pop", tokens.pop, _ends(self)) if tokens else None
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier(Sync):
+    """No later call begins before all earlier calls of `unit` ("": of every unit), but for the
+    latest `outstanding` of them, are done, and `start_cycles` more have passed: what it takes to
+    start workers."""
+
+    unit: str
+    start_cycles: int = 0
+    outstanding: int = 0
+
+    @property
+    def awaited(self) -> str:
+        """What it waits for, in words."""
+        but = f" but for the latest {self.outstanding}" if self.outstanding else ""
+        return f"{self.unit or 'all units'}{but}"
+
+    def __str__(self) -> str:
+        return f"barrier {self.awaited}"
+
+    def written(self, hardware: HardwareSpec) -> Written | None:
+        barriers, scoreboard = hardware.barriers, hardware.scoreboard
+        if barriers and not self.unit and barriers.emit_all:
+            return Written("emit_all", barriers.emit_all, ())
+        if scoreboard and not self.unit and scoreboard.fence:
+            return Written("fence", scoreboard.fence, ())
+        if barriers and self.unit in barriers.units:
+            left = (("outstanding", self.outstanding),) if barriers.outstanding else ()
+            return Written("emit", barriers.emit, (("unit", self.unit), *left))
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Signal(Sync):
+    """Adds one to a flag when all calls of `source` before it are done.
+
+    The k-th executed signal from `source` to `target`, from 0 on, takes flag `first + k % count`.
+    """
+
+    source: str
+    target: str
+    first: int
+    count: int
+
+    def __str__(self) -> str:
+        return f"signal {self.source} -> {self.target}, {_flags(self)}"
+
+    def written(self, hardware: HardwareSpec) -> Written | None:
+        events = hardware.events
+        return Written("signal", events.signal, _ends(self)) if events else None
+
+
+@dataclass(frozen=True, slots=True)
+class Wait(Sync):
+    """No later call of `target` begins before a flag from `source` is above 0; takes one from it.
+
+    The k-th executed wait from `source` to `target`, from 0 on, takes flag `first + k % count`.
+    """
+
+    source: str
+    target: str
+    first: int
+    count: int
+
+    def __str__(self) -> str:
+        return f"wait {self.source} -> {self.target}, {_flags(self)}"
+
+    def written(self, hardware: HardwareSpec) -> Written | None:
+        events = hardware.events
+        return Written("wait", events.wait, _ends(self)) if events else None
+
+
+def _ends(node: Push | Pop | Signal | Wait) -> tuple[tuple[str, str], ...]:
+    return (("source", node.source), ("target", node.target))
+
+
+def _flags(node: Signal | Wait) -> str:
+    first, count = node.first, node.count
+    return f"flag {first}" if count == 1 else f"flags {first}..{first + count - 1} in turn"
