@@ -247,13 +247,14 @@ def _read(kind: type[Any], text: str) -> Any:
     known = tuples.count("[") == (1 if kind is Set else 2)
     if not known or not extents.keys() <= {name for side in sides for name in side}:
         return kind(text)
-    rest = kind(f"{{ {tuples} : {' and '.join(others) or '0 = 0'} }}")
+    rest: Any = kind(f"{{ {tuples} : {' and '.join(others) or '0 = 0'} }}")
     space = rest.get_space()
     if kind is Set:
         return rest.intersect(_box(space, sides[0], extents))
     spaces = space.domain(), space.range()
     boxes = (_box(s, side, extents) for s, side in zip(spaces, sides, strict=True))
-    return rest.intersect(Map.from_domain_and_range(*boxes))
+    box: Any = Map.from_domain_and_range(*boxes)
+    return rest.intersect(box)
 
 
 def _conjuncts(conditions: str) -> list[str]:
