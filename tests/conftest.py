@@ -26,7 +26,7 @@ LONGEST = (Path(__file__).parent / "longest.txt").read_text(encoding="utf-8").sp
 """Files that take longest, those first."""
 FLAGS_OF_USERS = 3
 """One test of so many compiles C at the flags that users get."""
-COLLECTED_AFTER = 50_000
+COLLECTED_AFTER = 150_000
 """New objects after which cyclic garbage is looked for: most of what tests make stays."""
 
 Golden = Callable[[Path, str], None]
@@ -61,9 +61,9 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(autouse=True)
 def _quick_c(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """C at -O1, which compiles sooner; of some tests, and in a campaign, as users get it."""
+    """C at -O0, which compiles soonest; of some tests, and in a campaign, as users get it."""
     if not EVERYTHING and crc32(request.node.nodeid.encode()) % FLAGS_OF_USERS:
-        monkeypatch.setenv("CFLAGS", "-O1")
+        monkeypatch.setenv("CFLAGS", "-O0")
 
 
 @pytest.fixture

@@ -6,7 +6,8 @@ used as dictionary keys; canonical text is printed from them instead.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+import re
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
@@ -45,6 +46,7 @@ __all__ = [
     "dim_type",
     "identifier_list",
     "in_order",
+    "no_pair",
     "node_kind",
     "operation",
     "relation",
@@ -180,10 +182,8 @@ def some_point(points: str, without: str = "") -> Point | None:
         HwgenError: H407.
     """
     with bounded(QUESTION_OPERATIONS):
-        found = Set(points)
-        if without:
-            found = found.subtract(Set(without))
-        return None if found.is_empty() else _sample(found)
+        found = _found(Set, points, without)
+        return None if found is None else _sample(found)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -194,16 +194,99 @@ def some_pair(relation: str, without: str = "") -> Pair | None:
         HwgenError: H407, as `some_point`.
     """
     with bounded(QUESTION_OPERATIONS):
-        found = Map(relation)
-        if without:
-            found = found.subtract(Map(without))
-        if found.is_empty():
+        found = _found(Map, relation, without)
+        if found is None:
             return None
         first = found.get_tuple_name(dim_type.in_) or ""
         second = found.get_tuple_name(dim_type.out) or ""
         inputs = found.dim(dim_type.in_)
         _, values = _sample(found.wrap())
     return (first, values[:inputs]), (second, values[inputs:])
+
+
+@lru_cache(maxsize=1 << 14)
+def no_pair(relation: str) -> bool:
+    """Whether a relation given as text has none: for those who do not ask which.
+
+    Raises:
+        HwgenError: H407, as `some_point`.
+    """
+    with bounded(QUESTION_OPERATIONS):
+        return bool(_read(Map, relation).is_empty())
+
+
+def _found(kind: type[Any], text: str, without: str) -> Any:
+    """What is in one set or map and not in another; None where nothing is. As isl reads it: its
+    first point is where a reader looks first."""
+    other = kind(without) if without else None
+    found = _read(kind, text)
+    if (found if other is None else found.subtract(other)).is_empty():
+        return None
+    found = kind(text)
+    return found if other is None else found.subtract(other)
+
+
+_CUT = re.compile(r"[()]| and | or |;")
+_RANGE = re.compile(r"0 <= ([A-Za-z_]\w*'*) < (\d+)")
+
+
+def _read(kind: type[Any], text: str) -> Any:
+    """The set or map of a text `{ TUPLES : CONDITIONS }`. Of its conditions, isl reads all but the
+    ranges of dimensions from zero: these are most of them, and to set bounds takes a tenth of what
+    it takes to read them."""
+    tuples, _, conditions = text.removeprefix("{ ").removesuffix(" }").partition(" : ")
+    extents: dict[str, int] = {}
+    others: list[str] = []
+    for condition in _conjuncts(conditions):
+        found = _RANGE.fullmatch(condition)
+        if found is None:
+            others.append(condition)
+        else:
+            extents[found[1]] = min(int(found[2]), extents.get(found[1], int(found[2])))
+    sides = [side.split(", ") for side in re.findall(r"\[(.*?)\]", tuples)]
+    known = tuples.count("[") == (1 if kind is Set else 2)
+    if not known or not extents.keys() <= {name for side in sides for name in side}:
+        return kind(text)
+    rest: Any = kind(f"{{ {tuples} : {' and '.join(others) or '0 = 0'} }}")
+    space = rest.get_space()
+    if kind is Set:
+        return rest.intersect(_box(space, sides[0], extents))
+    spaces = space.domain(), space.range()
+    boxes = (_box(s, side, extents) for s, side in zip(spaces, sides, strict=True))
+    box: Any = Map.from_domain_and_range(*boxes)
+    return rest.intersect(box)
+
+
+def _conjuncts(conditions: str) -> list[str]:
+    """Conditions that `and` joins; all as one where something else does, too."""
+    found: list[str] = []
+    depth = start = 0
+    for cut in _CUT.finditer(conditions):
+        match cut[0]:
+            case "(":
+                depth += 1
+            case ")":
+                depth -= 1
+            case " or " | ";" if not depth:
+                return [conditions]
+            case " and " if not depth:
+                found.append(conditions[start : cut.start()])
+                start = cut.end()
+            case _:
+                pass
+    return [*found, conditions[start:]]
+
+
+def _box(space: islpy.Space, names: Sequence[str], extents: Mapping[str, int]) -> Set:
+    """Points whose dimensions are in their ranges."""
+    box = Set.universe(space)
+    zero = islpy.Val.zero(islpy.DEFAULT_CONTEXT)
+    for position, name in enumerate(names):
+        if name in extents:
+            last = islpy.Val.int_from_si(islpy.DEFAULT_CONTEXT, extents[name] - 1)
+            box = box.lower_bound_val(dim_type.set, position, zero)
+            box = box.upper_bound_val(dim_type.set, position, last)
+    return box
 
 
 def _sample(points: Set) -> Point:

@@ -22,6 +22,7 @@ from hwgen.scripting import script_of
 from hwgen.spec.load import load_hardware, load_workload
 from tests.browser.chromium import Shown, chromium
 from tests.samples import chip, gemm_requant_workload
+from tests.sampling import QUICK
 
 ROOT = Path(__file__).resolve().parents[2]
 WIDTHS = (1280, 400)
@@ -40,7 +41,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext
 @pytest.fixture(scope="module")
 def kernel() -> Compilation:
     """Many intrinsics, three memories."""
-    return compile_kernel(gemm_requant_workload(32, 64, 64), chip())
+    return compile_kernel(gemm_requant_workload(32, 64, 64), chip(), options=QUICK)
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +55,9 @@ def nest() -> NestCompilation:
 def banked() -> Compilation:
     """A memory of two banks."""
     workload = load_workload(ROOT / "workloads" / "matmul.yaml", {"M": 64, "N": 64, "K": 128})
-    return compile_kernel(workload, load_hardware(ROOT / "hw_specs" / "vtcm_two_banks.yaml"))
+    return compile_kernel(
+        workload, load_hardware(ROOT / "hw_specs" / "vtcm_two_banks.yaml"), options=QUICK
+    )
 
 
 @pytest.fixture(scope="module", params=["units", "banks", "processor"])

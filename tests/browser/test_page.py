@@ -19,6 +19,7 @@ from hwgen.report.recording import record
 from hwgen.spec.load import load_hardware, load_workload
 from tests.browser.chromium import Shown, chromium
 from tests.samples import chip, gemm_requant_workload, gemm_workload
+from tests.sampling import QUICK
 
 BARS = "#timeline .bars .point"
 
@@ -33,13 +34,13 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext
 @pytest.fixture(scope="module")
 def short() -> Compilation:
     """A kernel that is drawn whole."""
-    return compile_kernel(gemm_requant_workload(32, 64, 64), chip())
+    return compile_kernel(gemm_requant_workload(32, 64, 64), chip(), options=QUICK)
 
 
 @pytest.fixture(scope="module")
 def long() -> Compilation:
     """A kernel with more calls than a page draws."""
-    return compile_kernel(gemm_workload(2048, 2048, 2048), chip())
+    return compile_kernel(gemm_workload(2048, 2048, 2048), chip(), options=QUICK)
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +48,9 @@ def banked() -> Compilation:
     """A kernel whose factors lie in a memory of two banks."""
     root = Path(__file__).parents[2]
     workload = load_workload(root / "workloads" / "matmul.yaml", {"M": 64, "N": 64, "K": 128})
-    return compile_kernel(workload, load_hardware(root / "hw_specs" / "vtcm_two_banks.yaml"))
+    return compile_kernel(
+        workload, load_hardware(root / "hw_specs" / "vtcm_two_banks.yaml"), options=QUICK
+    )
 
 
 @pytest.fixture

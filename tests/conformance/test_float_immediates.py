@@ -23,6 +23,7 @@ from hwgen.spec.workload import Workload
 from hwgen.verify.check_program import check_program
 from hwgen.verify.examine import Engine, examine
 from hwgen.verify.mutations import catch, mutations
+from tests.sampling import QUICK
 
 SPEC = Path(__file__).parents[2] / "hw_specs" / "npu_shared_buffer.yaml"
 ANY_FLOAT = "immediates: {imm: {dtype: float32}}"
@@ -59,7 +60,7 @@ def workload(statement: str, result: str = "[M, N]", dtype: str = "float32") -> 
 
 @cache
 def kernel(statement: str, result: str = "[M, N]") -> Compilation:
-    return hwgen.compile_kernel(workload(statement, result), chip())
+    return hwgen.compile_kernel(workload(statement, result), chip(), options=QUICK)
 
 
 def immediates(program: Program) -> list[tuple[str, int | float]]:
@@ -109,14 +110,16 @@ def test_emitted_text() -> None:
 
 def test_a_negative_literal_stays_one_operand(changed: Callable[..., HardwareSpec]) -> None:
     hardware = changed(("{{ x.address }}, {{ imm }},", "{{ x.address }}, 0-{{ imm }},"))
-    text = hwgen.compile_kernel(workload("y[m, n] = x[m, n] * -0.5"), hardware).source.c
+    text = hwgen.compile_kernel(
+        workload("y[m, n] = x[m, n] * -0.5"), hardware, options=QUICK
+    ).source.c
     assert "0-(-0.5f)" in text
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_doubles(changed: Callable[..., HardwareSpec], engine: Engine) -> None:
     hardware = changed(("float32", "float64"))
-    compiled = hwgen.compile_kernel(workload(AFFINE, dtype="float64"), hardware)
+    compiled = hwgen.compile_kernel(workload(AFFINE, dtype="float64"), hardware, options=QUICK)
     assert immediates(compiled.program) == [("mul_imm", 0.3), ("add_imm", 0.1)]
     assert "double imm0" in compiled.source.model
     assert ", 0.3, " in compiled.source.c
@@ -162,7 +165,7 @@ def test_a_range_is_closed(changed: Callable[..., HardwareSpec], number: str, fi
     hardware = changed((ANY_FLOAT, "immediates: {imm: {dtype: float32, range: -1..1}}"))
     shifted = workload(f"y[m, n] = x[m, n] + {number}")
     if fits:
-        compiled = hwgen.compile_kernel(shifted, hardware)
+        compiled = hwgen.compile_kernel(shifted, hardware, options=QUICK)
         assert immediates(compiled.program) == [("add_imm", float(number))]
         examine(compiled, random_inputs(shifted, 1))
         return
@@ -193,7 +196,7 @@ def test_immediates_are_passed_by_name(
             '    emit: "npu_affine({{ dst.address }}, {{ x.address }}, {{ scale }}, {{ shift }},',
         ),
     )
-    compiled = hwgen.compile_kernel(workload(AFFINE), hardware)
+    compiled = hwgen.compile_kernel(workload(AFFINE), hardware, options=QUICK)
     (call,) = [c for c in calls(compiled.program.body) if c.immediates]
     assert dict(call.immediates) == {"scale": SCALE, "shift": SHIFT}
     assert ", 0.3f, 0.1f, " in compiled.source.c
@@ -225,7 +228,7 @@ def test_what_a_field_does_not_hold_is_found(value: float) -> None:
 @needs_compiler
 def test_the_c_model_checks_the_field(changed: Callable[..., HardwareSpec]) -> None:
     hardware = changed((ANY_FLOAT, "immediates: {imm: {dtype: float32, range: -1..1}}"))
-    compiled = hwgen.compile_kernel(workload(AFFINE), hardware)
+    compiled = hwgen.compile_kernel(workload(AFFINE), hardware, options=QUICK)
     inputs = random_inputs(compiled.workload, 0)
     for value in (1.25, float("inf"), float("-inf")):
         source = emit(with_immediate(compiled.program, value), hardware, compiled.workload)
@@ -255,7 +258,7 @@ def test_extremes_start_at_infinity(
     hardware = changed(
         ('"dst[] = -inf"', f'"dst[] = {start}"'), ('"dst[] max= x[]"', f'"dst[] {op} x[]"')
     )
-    compiled = hwgen.compile_kernel(workload(f"y[i] {op} x[i, j]", "[M]"), hardware)
+    compiled = hwgen.compile_kernel(workload(f"y[i] {op} x[i, j]", "[M]"), hardware, options=QUICK)
     assert [c.intrinsic for c in calls(compiled.program.body)].count("lowest") == 1
     inputs = {"x": np.full((6, 10), np.float32(start), np.float32)}
     inputs["x"][1:] = random_inputs(compiled.workload, 0)["x"][1:]

@@ -16,6 +16,7 @@ from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import Engine, examine
 from hwgen.verify.mutations import catch
 from hwgen.verify.mutations_images import image_mutations
+from tests.sampling import QUICK
 
 SPEC = Path(__file__).parents[1] / "specs" / "two_memories.yaml"
 ENGINES: tuple[Engine, ...] = ("python", "c") if have_compiler() else ("python",)
@@ -49,7 +50,7 @@ def places(kernel: Compilation) -> dict[str, str]:
 def test_every_tensor_lies_where_its_calls_reach_it(
     near: bool, output: str, tmp_path: Path
 ) -> None:
-    kernel = hwgen.compile_kernel(linear(), chip(tmp_path, near=near))
+    kernel = hwgen.compile_kernel(linear(), chip(tmp_path, near=near), options=QUICK)
     assert places(kernel) == {"x": "ddr", "w": "hbm", "b": "ddr", "y": output}
     for engine in ENGINES:
         examine(kernel, draw_inputs(kernel.workload, 1, "small"), engine)
@@ -83,7 +84,7 @@ def sums() -> Workload:
 
 
 def test_what_goes_between_phases_lies_where_it_is_loaded_from(tmp_path: Path) -> None:
-    kernel = hwgen.compile_kernel(sums(), chip(tmp_path))
+    kernel = hwgen.compile_kernel(sums(), chip(tmp_path), options=QUICK)
     assert [(i.tensor, i.memory) for i in kernel.program.images if i.role == "temporary"] == [
         ("h", "ddr")
     ]

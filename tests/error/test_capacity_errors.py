@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -85,9 +86,14 @@ def repaired(script: str, error: HwgenError) -> str:
 # Scripts
 
 
+@cache
+def best() -> str:
+    return script_of(compile_kernel(gemm(), chip()))
+
+
 @pytest.fixture
 def script() -> str:
-    return script_of(compile_kernel(gemm(), chip()))
+    return best()
 
 
 def test_of_a_script(script: str, golden: Golden) -> None:

@@ -61,7 +61,7 @@ def library(files: Mapping[str, str], *flags: str) -> ctypes.CDLL:
     made = folder(files)
     sources = [made / name for name in files if name.endswith(".c")]
     target = made / "kernel.so"
-    compile_c(["-std=c11", "-O1", "-w", *flags, "-shared", "-fPIC", *sources, "-o", target, "-lm"])
+    compile_c(["-std=c11", "-O0", "-w", *flags, "-shared", "-fPIC", *sources, "-o", target, "-lm"])
     return ctypes.CDLL(str(target))
 
 

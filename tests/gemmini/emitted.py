@@ -96,7 +96,7 @@ def inputs(workload: Workload, seed: int) -> dict[str, Array]:
 def execute_source(source: CSource, given: Mapping[str, Array]) -> Run:
     """Build a kernel's C against the executing header and call it once."""
     signature = Signature(source.function, source.inputs, source.outputs, status=True)
-    program = harness.build(source.c, (signature,), flags=("-O1",), heap=True)
+    program = harness.build(source.c, (signature,), flags=("-O0",), heap=True)
     return harness.run(program, source.function, given)
 
 

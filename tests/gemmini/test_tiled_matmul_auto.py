@@ -94,7 +94,7 @@ def _execute(problem: Problem, tiles: Tiles | None = None) -> None:
         c = np.maximum(c, 0) if p.relu else c
     tensors = tuple(Tensor(name, str(x.dtype), x.shape) for name, x in inputs.items())
     signature = Signature("f", tensors, (Tensor("C", str(c.dtype), c.shape),))
-    program = harness.build(to_c(p, "f", tiles), (signature,), flags=("-O1",))
+    program = harness.build(to_c(p, "f", tiles), (signature,), flags=("-O0",))
     result = harness.run(program, "f", inputs)
     assert (result.code, result.error) == ("", "")
     np.testing.assert_array_equal(result.outputs["C"], c)

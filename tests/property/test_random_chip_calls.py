@@ -85,7 +85,7 @@ def happened(
     assert compiler is not None
     code, library = folder / "kernel.c", folder / "kernel.so"
     code.write_text(source.c, encoding="utf-8")
-    command = [*compiler, "-std=c99", "-O1", "-w", "-shared", "-fPIC", f"-I{folder}"]
+    command = [*compiler, "-std=c99", "-O0", "-w", "-shared", "-fPIC", f"-I{folder}"]
     done = subprocess.run(
         [*command, str(code), "-o", str(library), "-lm"],
         capture_output=True,

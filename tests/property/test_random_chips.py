@@ -203,7 +203,7 @@ RARE = {
     [
         (None, 20, 0),
         (VTA, 8, 0),
-        (ROOT / "tests" / "specs" / "two_stage.yaml", 8, 0),
+        (ROOT / "tests" / "specs" / "two_stage.yaml", 5, 0),
     ],
     ids=lambda value: value.stem if isinstance(value, Path) else str(value or 0),
 )
@@ -244,9 +244,9 @@ def test_variants_keep_the_features_of_their_chip() -> None:
 
 def test_most_variants_of_a_small_array_have_workloads_that_they_run() -> None:
     """What its stores make of a sum: no plain cast."""
-    report = chip_campaign(examples(25), 0, base=ROOT / "tests" / "specs" / "row_array.yaml")
+    report = chip_campaign(examples(15), 0, base=ROOT / "tests" / "specs" / "row_array.yaml")
     assert report.ok, chips_text(report, Path())
-    assert report.tally.features["stationary operands"] >= 5
+    assert report.tally.features["stationary operands"] >= 0.2 * report.tally.drawn
 
 
 def test_variants_whose_results_are_in_place_are_waited_for() -> None:

@@ -46,7 +46,7 @@ CPU = ROOT / "hw_specs" / "cpu_generic.yaml"
 CALLS = ROOT / "tests" / "specs" / "cpu_small_calls.yaml"
 CUDA = ROOT / "hw_specs" / "cuda_generic.yaml"
 SHIM = Target(
-    flags=("-std=c++17", "-O1", "-g0", "-w", f"-I{device.HERE}", *CHECKS[1:]),
+    flags=("-std=c++17", "-O0", "-g0", "-w", f"-I{device.HERE}", *CHECKS[1:]),
     compiler="g++",
     suffix=".cpp",
     includes=("<cuda_runtime.h>",),

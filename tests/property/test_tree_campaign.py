@@ -16,6 +16,8 @@ from hwgen.verify.tree_schedules import LACKING, PHYSICAL
 from tests.sampling import EVERYTHING
 
 COUNT = 2 * TREES if EVERYTHING else TREES
+DRAWS = 16 if EVERYTHING else 5
+"""Seeds of drawn chips that follow each other."""
 CHIPS = Path(__file__).resolve().parents[2] / "hw_specs"
 
 
@@ -26,7 +28,13 @@ def no_nodes(*_: object) -> tuple[()]:
 
 @pytest.mark.parametrize(
     ("chip", "seed", "draws"),
-    [("npu_shared_buffer", 0, 1), ("gemmini", 3, 1), ("", 40, 16), ("", 5024, 1), ("", 101094, 1)],
+    [
+        ("npu_shared_buffer", 0, 1),
+        ("gemmini", 3, 1),
+        ("", 40, DRAWS),
+        ("", 5024, 1),
+        ("", 101094, 1),
+    ],
 )
 def test_variants_are_right_or_refused_for_a_known_reason(chip: str, seed: int, draws: int) -> None:
     path = CHIPS / f"{chip}.yaml" if chip else None
@@ -65,12 +73,14 @@ def test_the_same_seed_is_the_same_campaign() -> None:
     assert one == again
 
 
-def test_what_has_been_counted_survives_an_interrupt() -> None:
+def test_what_has_been_counted_survives_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tree_campaign_module, "BATCH", 1)
+
     def step(done: int, *_: object) -> None:
         if done:
             raise KeyboardInterrupt
 
-    report = tree_campaign(CHIPS / "npu_shared_buffer.yaml", 10 * TREES, 0, progress=step)
+    report = tree_campaign(None, 10 * TREES, 101094, progress=step)
     assert report.interrupted
     assert 0 < report.tally.trees < report.count
     assert trees_text(report).startswith("interrupted before 80 schedules: ")

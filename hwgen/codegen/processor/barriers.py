@@ -278,7 +278,7 @@ class _Kernel:
         if self.overlap(a, b) is None:
             texts.append(f"{addresses[0]} = {addresses[1]}")
         pairs = f"{{ A[{sides[0]}] -> B[{sides[1]}] : {' and '.join(texts)} }}"
-        return isl.some_pair(pairs) is not None
+        return not isl.no_pair(pairs)
 
     def check_blocks(self, touches: list[Touch]) -> None:
         """Blocks of one launch cannot wait for each other."""

@@ -35,6 +35,7 @@ from hwgen.polyhedral.tree.relations import (
     combining,
     conjoin,
     equal,
+    not_before,
     same,
     shared,
 )
@@ -151,7 +152,7 @@ def overtaken(state: LoopTree, tensors: Sequence[str], depth: int) -> Violation 
         pair = isl.some_pair(
             f"{{ {u.tuple} -> {w.tuple} : "
             + conjoin(u.domain, w.domain, [f"{ahead} >= {slots}", f"({ahead}) mod {slots} = 0"])
-            + f" and not {before(u, w)} }}"
+            + f" and {not_before(u, w)} }}"
         )
         if pair is not None:
             further = _further(user, pair, depth)
@@ -219,13 +220,14 @@ def _flow(
     w, r = Side(state, writer, "'"), Side(state, reader, "''")
     stage = w.stage
     elements = equal(r.element(access), w.element(stage.target))
+    late = not_before(w, r, depth)
+    if depth:
+        late = f"({late} or not ({conjoin(same(w, r, depth))}))"
     # Where no point is computed twice, one emptiness check decides.
-    late = isl.some_pair(
-        f"{{ {r.tuple} -> {w.tuple} : "
-        f"{conjoin(r.domain, w.domain, elements)} and not "
-        f"({conjoin(same(w, r, depth), [before(w, r, depth)])}) }}"
+    in_time = isl.no_pair(
+        f"{{ {r.tuple} -> {w.tuple} : {conjoin(r.domain, w.domain, elements)} and {late} }}"
     )
-    if late is None and _coverage(state, writer) is None:
+    if in_time and _coverage(state, writer) is None:
         return None
     needed = (
         f"{{ {r.tuple} -> {_instance(stage, POINT)} : "
@@ -290,10 +292,14 @@ def _accumulation(
         return wrong
     if init is None:
         first = [f"{a.own(a.block.binding[n])} = 0" for n, _ in stage.reduction]
+        # Another one that does not run before is the later one, unless several run at once.
+        earlier = before(b, a, depth)
+        if compute.start is not None:
+            itself = conjoin(same(a, b, len(a.names)))
+            earlier = f"{not_before(a, b, depth)} and not ({itself})"
         late = isl.some_pair(
             f"{{ {a.tuple} -> {b.tuple} : "
-            f"{conjoin(a.domain, b.domain, home, target, first)} and not "
-            f"({before(a, b, depth)} or ({conjoin(same(a, b, len(a.names)))})) }}"
+            f"{conjoin(a.domain, b.domain, home, target, first)} and {earlier} }}"
         )
         if late is not None:
             return Violation(
@@ -304,8 +310,8 @@ def _accumulation(
         elements = equal(i.element(stage.target), b.element(stage.target))
         late = isl.some_pair(
             f"{{ {i.tuple} -> {b.tuple} : "
-            f"{conjoin(i.domain, b.domain, same(i, b, depth), elements)} and not "
-            f"{before(i, b, depth)} }}"
+            f"{conjoin(i.domain, b.domain, same(i, b, depth), elements)} and "
+            f"{not_before(i, b, depth)} }}"
         )
         if late is not None:
             return Violation(
@@ -335,8 +341,8 @@ def _misordered(a: Side, b: Side, depth: int) -> Violation | None:
     earlier = "(" + " or ".join(f"({w})" for w in ways) + ")"
     pair = isl.some_pair(
         f"{{ {a.tuple} -> {b.tuple} : "
-        f"{conjoin(a.domain, b.domain, same(a, b, depth), target, [earlier])} and not "
-        f"{before(a, b, depth)} }}"
+        f"{conjoin(a.domain, b.domain, same(a, b, depth), target, [earlier])} and "
+        f"{not_before(a, b, depth)} }}"
     )
     if pair is None:
         return None
@@ -355,8 +361,8 @@ def _early_readers(state: LoopTree, compute: Site, depth: int) -> Violation | No
             elements = equal(r.element(access), w.element(w.stage.target))
             late = isl.some_pair(
                 f"{{ {r.tuple} -> {w.tuple} : "
-                f"{conjoin(r.domain, w.domain, same(w, r, depth), elements)} and not "
-                f"{before(w, r, depth)} }}"
+                f"{conjoin(r.domain, w.domain, same(w, r, depth), elements)} and "
+                f"{not_before(w, r, depth)} }}"
             )
             if late is not None:
                 reads, adds = _pair(late, r.names, w.names)

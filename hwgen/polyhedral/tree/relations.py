@@ -131,26 +131,37 @@ def same(a: Side, b: Side, depth: int) -> list[str]:
 
 def before(a: Side, b: Side, depth: int = 0) -> str:
     """Condition: an instance of `a` runs before one of `b`, the outermost `depth` loops equal."""
+    return _compared(a, b, depth, "<<", "<<=")
+
+
+def not_before(a: Side, b: Side, depth: int = 0) -> str:
+    """Condition: it does not."""
+    return _compared(a, b, depth, ">>=", ">>")
+
+
+_SELF_EVIDENT = {"<<": "0 = 1", "<<=": "0 = 0", ">>": "0 = 1", ">>=": "0 = 0"}
+"""Lexicographic comparisons of nothing with nothing."""
+
+
+def _compared(a: Side, b: Side, depth: int, apart: str, tied: str) -> str:
+    """When two instances run, compared lexicographically, which isl reads sooner than it does the
+    ways that there are. `tied`: the comparison where they stand one after the other in one
+    iteration of all loops that they share."""
     common = shared(a.site, b.site)
     starts = [x.site.start for x in (a, b) if x.site.start is not None]
     start = min([common, *starts])
     outside = min(depth, start)
     for mine, other in zip(a.site.delays[:outside], b.site.delays[:outside], strict=True):
         if mine != other:
-            return "0 = 0" if mine < other else "0 = 1"
-    mine, other = (list(x.times[:start]) for x in (a, b))
+            return "0 = 0" if (mine < other) == (apart == "<<") else "0 = 1"
+    mine, other = (list(x.times[outside:start]) for x in (a, b))
     if start < common:
         mine.append(a.time(start, common))
         other.append(b.time(start, common))
-    at = equal(mine, other)
-    ways: list[str] = []
-    for d in range(outside, len(at)):
-        ways.append(" and ".join([*at[outside:d], f"{mine[d]} < {other[d]}"]))
-    if a.site.places[common] < b.site.places[common]:
-        ways.append(" and ".join(at[outside:]) or "0 = 0")
-    if not ways:
-        return "0 = 1"
-    return "(" + " or ".join(f"({w})" for w in ways) + ")"
+    how = tied if a.site.places[common] < b.site.places[common] else apart
+    if not mine:
+        return _SELF_EVIDENT[how]
+    return f"({', '.join(mine)} {how} {', '.join(other)})"
 
 
 def equal(left: Sequence[str], right: Sequence[str]) -> list[str]:

@@ -12,7 +12,7 @@ from itertools import product
 
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.tree.loop_tree import LoopTree, Site
-from hwgen.polyhedral.tree.relations import Side, before, conjoin, same
+from hwgen.polyhedral.tree.relations import Side, conjoin, not_before, same
 from hwgen.polyhedral.tree.terms import not_quasi_affine
 from hwgen.spec.expression import Access, Binary, Const, Expr, substitute, walk
 
@@ -53,7 +53,7 @@ def taken_too_early(state: LoopTree, tensor: str, depth: int) -> tuple[Side, Sid
             pair = isl.some_pair(
                 f"{{ {u.tuple} -> {w.tuple} : "
                 + conjoin(u.domain, w.domain, same(u, w, depth), place, inside)
-                + f" and ({_earlier(old, new)}) and not {before(u, w)} }}"
+                + f" and ({_earlier(old, new)}) and {not_before(u, w)} }}"
             )
             if pair is not None:
                 return u, w, pair

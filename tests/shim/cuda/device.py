@@ -20,7 +20,7 @@ from hwgen.model.numeric import STORAGE, Array
 
 HERE = Path(__file__).resolve().parent
 HEADER = "cuda_runtime.h"
-FLAGS = ("-std=c++17", "-O1", "-fPIC", "-w")
+FLAGS = ("-std=c++17", "-O0", "-fPIC", "-w")
 _START = re.compile(r"(\w+)<<<(dim3\([^)]*\)), (dim3\([^)]*\))>>>\((.*)\);")
 
 

@@ -33,7 +33,7 @@ COMMANDS = {
     "verify --schedules": ["verify", "--schedules", "2", "--jobs", "1"],
     "verify --schedules, a processor": ["verify", "--spec", "cpu_generic", "--schedules", "2"],
     "verify --chips": ["verify", "--chips", "2", "--jobs", "1"],
-    "verify --workloads": ["verify", "--spec", "vta", "--workloads", "2", "--jobs", "1"],
+    "verify --workloads": ["verify", "--spec", "vta", "--workloads", "1", "--jobs", "1"],
 }
 
 

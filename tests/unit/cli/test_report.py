@@ -12,6 +12,7 @@ from hwgen.model.traffic import off_chip_traffic
 from hwgen.pipeline import compile_kernel
 from hwgen.report.table import table
 from hwgen.spec.load import load_hardware, load_workload
+from tests.sampling import QUICK
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -28,6 +29,7 @@ def test_counted_traffic_is_what_the_simulator_moves(workload: str, sizes: dict[
     c = compile_kernel(
         load_workload(ROOT / "workloads" / f"{workload}.yaml", sizes),
         load_hardware(ROOT / "hw_specs" / "vta.yaml"),
+        options=QUICK,
     )
     shapes = {t.name: t.shape for t in c.workload.outputs}
     result = run(c.program, c.hardware, random_inputs(c.workload, 0), shapes=shapes)

@@ -82,7 +82,7 @@ def test_tensors_of_any_size_stay_where_they_are(m: int, n: int, k: int) -> None
 
 
 def test_each_call_has_all_lanes_or_those_of_the_last_block() -> None:
-    c = compiled(options=WHOLE, M=30, N=50, K=100)
+    c = compiled(options=WHOLE, M=14, N=34, K=36)
     check(c)
     assert dict(c.match.tails) == {"k": 4, "n": 2}
     assert all(i.in_place for i in c.program.images)
@@ -94,7 +94,7 @@ def test_each_call_has_all_lanes_or_those_of_the_last_block() -> None:
     traffic = {
         t.tensor: t.loaded + t.stored for t in off_chip_traffic(c.program, c.hardware, c.workload)
     }
-    assert traffic == {"a": 30 * 100, "b": 100 * 50, "c": 4 * 30 * 50}
+    assert traffic == {"a": 14 * 36, "b": 36 * 34, "c": 4 * 14 * 34}
 
 
 def test_a_loop_of_extent_one_takes_one_lane() -> None:
@@ -179,7 +179,7 @@ def test_whole_blocks_need_no_fewer() -> None:
 def test_all_calls_end_inside_a_block_or_none(tmp_path: Path, line: str, plain: str) -> None:
     """One intrinsic that always does all lanes: what it touches is padded, for all of them."""
     chip = without_range(tmp_path, line, plain)
-    c = compiled(chip, WHOLE, M=30, N=50, K=100)
+    c = compiled(chip, WHOLE, M=14, N=34, K=36)
     check(c)
     tails = dict(c.match.tails)
     whole = {"j: DIM": {"k"}, "k: DIM": {"n"}, "c: DIM": set[str]()}

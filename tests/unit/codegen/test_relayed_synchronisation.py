@@ -29,6 +29,7 @@ from hwgen.tiling_script import apply_tiling
 from hwgen.verify.chips.draws import Spec
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
+from tests.sampling import QUICK
 from tests.streams import stream_of
 
 ROOT = Path(__file__).parents[3]
@@ -59,7 +60,7 @@ SUM = "clip(x[m, n] + z[m, n], -128, 127)"
 @pytest.mark.parametrize(("rows", "columns"), [(4, 16), (20, 40)])
 def test_results_are_right_and_all_conflicts_ordered(rows: int, columns: int, value: str) -> None:
     work = workload(rows, columns, value)
-    examine(hwgen.compile_kernel(work, chip()), draw_inputs(work, 1))
+    examine(hwgen.compile_kernel(work, chip(), options=QUICK), draw_inputs(work, 1))
 
 
 @cache

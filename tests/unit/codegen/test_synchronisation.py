@@ -25,7 +25,7 @@ from hwgen.polyhedral.select import select
 from hwgen.schedule import Schedule
 from hwgen.spec.hardware import Barriers, Events, HardwareSpec, Synchronization
 from hwgen.tiling_script import apply_tiling
-from tests.sampling import examples
+from tests.sampling import EVERYTHING, examples
 from tests.streams import stream_of
 
 ROOT = Path(__file__).parents[3]
@@ -92,7 +92,7 @@ KINDS: dict[str, Synchronization | None] = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=examples(15), deadline=None, derandomize=True)
+@settings(max_examples=examples(10), deadline=None, derandomize=True)
 @given(case=st.sampled_from(CASES), number=st.integers(0, 59))
 def test_shortened_loops_stand_for_whole_loops(
     kind: str, case: tuple[str, tuple[tuple[str, int], ...]], number: int
@@ -109,7 +109,7 @@ def test_shortened_loops_stand_for_whole_loops(
 
 @pytest.mark.parametrize("case", CASES)
 def test_pushes_and_pops_balance(case: tuple[str, tuple[tuple[str, int], ...]]) -> None:
-    for number in range(10):
+    for number in range(10 if EVERYTHING else 6):
         stream = program(*case, number)
         if stream is None:
             continue

@@ -20,6 +20,7 @@ from hwgen.spec.load import load_hardware
 from hwgen.spec.workload import Workload
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import Engine, examine
+from tests.sampling import QUICK
 from tests.unit.codegen_processor import samples
 
 Doubles = npt.NDArray[np.float64]
@@ -170,7 +171,7 @@ def test_units_compute_the_same_bits(cube: HardwareSpec) -> None:
             f"c[m, n] = {dtype}(acc[m, n])",
         ],
     )  # fmt: skip
-    kernel = hwgen.compile_kernel(workload, cube)
+    kernel = hwgen.compile_kernel(workload, cube, options=QUICK)
     inputs = draw_inputs(workload, 1, "small")
     expected = run_reference(workload, inputs)["c"]
     for engine in ENGINES:

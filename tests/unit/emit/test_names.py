@@ -23,6 +23,7 @@ from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload, parse_hardware, parse_workload
 from hwgen.spec.source import read_document
 from hwgen.spec.workload_resolve import C_WORDS, POLYHEDRAL_WORDS, RESERVED
+from tests.sampling import QUICK
 
 ROOT = Path(__file__).resolve().parents[3]
 ONE_UNIT = ROOT / "tests" / "specs" / "one_unit.yaml"
@@ -218,7 +219,7 @@ def test_a_chips_kernel_compiles_whatever_its_tensors_and_loops_are_called(
 ) -> None:
     workload = parse_workload(renamed(names))
     spec = ONE_UNIT.read_text(encoding="utf-8")
-    check_units(compile_kernel(workload, load_hardware(ONE_UNIT)).source, spec)
+    check_units(compile_kernel(workload, load_hardware(ONE_UNIT), options=QUICK).source, spec)
 
 
 @needs_compiler
@@ -227,13 +228,13 @@ def test_a_chips_kernel_compiles_whatever_its_tensors_and_loops_are_called(
 )
 def test_the_model_compiles_whatever_memories_are_called(vec: str, mat: str, out: str) -> None:
     chip = renamed_chip({"vec": vec, "mat": mat, "out": out})
-    compiled(compile_kernel(parse_workload(SUM), chip).source.model)
+    compiled(compile_kernel(parse_workload(SUM), chip, options=QUICK).source.model)
 
 
 @needs_compiler
 def test_the_model_compiles_where_an_intrinsic_is_called_like_the_step_of_another() -> None:
     chip = renamed_chip({"load_vec": "load", "load_mat": "load_step"})
-    compiled(compile_kernel(parse_workload(SUM), chip).source.model)
+    compiled(compile_kernel(parse_workload(SUM), chip, options=QUICK).source.model)
 
 
 def renamed_chip(names: dict[str, str]) -> HardwareSpec:
@@ -261,7 +262,10 @@ def test_a_kernel_compiles_whatever_its_workload_is_called(name: str) -> None:
             parse_workload(renamed({}, name))
         return
     workload = parse_workload(renamed({}, name))
-    check_units(compile_kernel(workload, load_hardware(ONE_UNIT)).source, ONE_UNIT.read_text())
+    check_units(
+        compile_kernel(workload, load_hardware(ONE_UNIT), options=QUICK).source,
+        ONE_UNIT.read_text(),
+    )
     made = compile_nest(
         workload, load_hardware(ROOT / "hw_specs" / "cpu_generic.yaml"), "", auto=False
     )
@@ -300,7 +304,7 @@ def test_two_sizes_of_one_workload_can_be_linked(target: str, tmp_path: Path) ->
             made = compile_nest(workload, chip, "", auto=False).source
             name, text = made.function, made.c
         else:
-            source = compile_kernel(workload, load_hardware(ONE_UNIT)).source
+            source = compile_kernel(workload, load_hardware(ONE_UNIT), options=QUICK).source
             name, text = source.function, source.model
         label = f"_N{sizes['N']}" if sizes.get("N", 4) != 4 else ""
         assert name == f"scale_{target}{label}"

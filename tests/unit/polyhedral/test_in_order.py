@@ -25,6 +25,7 @@ from hwgen.spec.workload import Workload
 from hwgen.verify.examine import examine
 from hwgen.verify.mutations import catch, mutations
 from hwgen.verify.mutations_order import order_mutations
+from tests.sampling import QUICK
 
 ROOT = Path(__file__).parents[3]
 SATURATING = ROOT / "tests/specs/saturating.yaml"
@@ -86,7 +87,9 @@ def test_a_chip_that_adds_in_order_does_it_bit_for_bit(
 ) -> None:
     """The last one does not fit on the chip: its reduction runs in tiles, in order."""
     workload = saturating(c, k, begin=begin, order=order)
-    compilation = compile_kernel(workload, changed(mat="4 KiB" if k < 32 else "64 B"))
+    compilation = compile_kernel(
+        workload, changed(mat="4 KiB" if k < 32 else "64 B"), options=QUICK
+    )
     loops = [x.loop for x in compilation.tiling.loops]
     assert ("c" in loops and "k" in loops) == (k == 32)
     inputs = random_inputs(workload, 1)
@@ -223,7 +226,7 @@ copy = s.cache_write('y', 'heap')
 def test_steps_in_another_order_are_caught() -> None:
     """Two reduction loops in tiles, one inside them: each of them backwards gives other results."""
     workload = saturating(2, 32, order="ckmn")
-    compilation = compile_kernel(workload, changed(mat="64 B"))
+    compilation = compile_kernel(workload, changed(mat="64 B"), options=QUICK)
     program, hardware = compilation.program, compilation.hardware
     inputs = random_inputs(workload, 1)
     (mutation,) = order_mutations(hardware)

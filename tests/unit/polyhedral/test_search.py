@@ -111,13 +111,13 @@ def test_a_search_without_time_gives_a_kernel_and_says_so() -> None:
 
 
 def test_a_limit_that_does_not_bind_changes_nothing() -> None:
-    limited = compiled("gemm", SearchOptions(seconds=3600.0))
-    assert limited.stage("schedule") == compiled("gemm").stage("schedule")
+    limited = compiled("add", SearchOptions(seconds=3600.0))
+    assert limited.stage("schedule") == compiled("add").stage("schedule")
 
 
 def test_progress_counts_up_to_the_end() -> None:
     seen: list[tuple[int, int]] = []
-    workload = hwgen.load_workload(ROOT / "workloads" / "gemm.yaml", SIZES["gemm"])
+    workload = hwgen.load_workload(ROOT / "workloads" / "add.yaml", SIZES["add"])
     note = SearchOptions(progress=lambda done, steps: seen.append((done, steps)))
     hwgen.compile_kernel(workload, chip(), options=note)
     assert seen == sorted(seen)

@@ -15,6 +15,7 @@ from hwgen.spec.load import parse_hardware
 from hwgen.spec.source import read_document
 from hwgen.verify.chips.draws import Spec
 from hwgen.verify.examine import examine
+from tests.sampling import QUICK
 
 ARRAY = cast(
     Spec, read_document(Path(__file__).parents[2] / "specs" / "row_array.yaml").data
@@ -44,7 +45,7 @@ def test_it_reaches_all_that_the_other_reaches(operand: str, fields: Spec, begin
     spec = copy.deepcopy(ARRAY)
     spec["intrinsics"]["zero"] = ZERO
     spec["intrinsics"]["multiply_first"]["operands"][operand].update(fields)
-    compilation = hwgen.compile_kernel(PRODUCT, parse_hardware(spec))
+    compilation = hwgen.compile_kernel(PRODUCT, parse_hardware(spec), options=QUICK)
     examine(compilation, random_inputs(PRODUCT, 3))
     used = {call.intrinsic for call in calls(compilation.program.body)}
     assert ("multiply_first" in used, "zero" in used) == (begins, not begins)
@@ -54,6 +55,6 @@ def test_it_must_be_a_writer_that_is_accepted() -> None:
     spec = copy.deepcopy(ARRAY)
     spec["intrinsics"]["zero"] = ZERO
     spec["intrinsics"]["multiply"]["operands"]["c"]["written_by"] = ["zero", "multiply"]
-    compilation = hwgen.compile_kernel(PRODUCT, parse_hardware(spec))
+    compilation = hwgen.compile_kernel(PRODUCT, parse_hardware(spec), options=QUICK)
     examine(compilation, random_inputs(PRODUCT, 3))
     assert "multiply_first" not in {call.intrinsic for call in calls(compilation.program.body)}

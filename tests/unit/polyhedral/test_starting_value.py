@@ -14,6 +14,7 @@ from hwgen.polyhedral.starting_value import starting_value
 from hwgen.spec.load import load_hardware
 from hwgen.spec.workload import Workload
 from hwgen.verify.examine import examine
+from tests.sampling import QUICK
 
 SPEC = Path(__file__).parents[2] / "specs" / "row_array.yaml"
 TENSORS = {
@@ -136,7 +137,7 @@ def test_sums_that_start_from_an_input_wrap_around_as_they_must(epilogue: str) -
     hardware = load_hardware(SPEC)
     (selection, *_) = select(build_scop(made), hardware)
     assert selection.start
-    compiled = hwgen.compile_kernel(made, hardware)
+    compiled = hwgen.compile_kernel(made, hardware, options=QUICK)
     # Over the whole range of int32, so that some sums wrap.
     inputs = random_inputs(made, 3)
     examined = examine(compiled, inputs)

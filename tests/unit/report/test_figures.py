@@ -17,6 +17,7 @@ from hwgen.report.movement import arithmetic
 from hwgen.report.recording import record
 from hwgen.report.text import measure
 from tests.samples import chip, gemm_requant_workload, gemm_workload
+from tests.sampling import QUICK
 
 WORKLOADS = (
     gemm_workload(2, 20, 40),
@@ -27,7 +28,7 @@ WORKLOADS = (
 
 @cache
 def compiled(number: int) -> Compilation:
-    return compile_kernel(WORKLOADS[number], chip())
+    return compile_kernel(WORKLOADS[number], chip(), options=QUICK)
 
 
 def traces(figure: Figure) -> list[dict[str, Json]]:

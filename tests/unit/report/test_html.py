@@ -19,6 +19,7 @@ from hwgen.report.nest_page import nest_page
 from hwgen.scripting import script_of
 from hwgen.spec.load import load_hardware, load_workload
 from tests.samples import chip, gemm_requant_workload, gemm_workload
+from tests.sampling import QUICK
 
 REFERENCES = ("src", "href", "action", "data", "poster", "srcset", "formaction", "xlink:href")
 
@@ -54,7 +55,7 @@ class Elements(HTMLParser):
 
 @cache
 def compiled() -> Compilation:
-    return compile_kernel(gemm_requant_workload(32, 64, 64), chip())
+    return compile_kernel(gemm_requant_workload(32, 64, 64), chip(), options=QUICK)
 
 
 @cache
@@ -137,7 +138,7 @@ def ids_of_scripts(found: Elements) -> list[str]:
 
 
 def test_the_same_kernel_gives_the_same_bytes() -> None:
-    again = compile_kernel(gemm_requant_workload(32, 64, 64), chip())
+    again = compile_kernel(gemm_requant_workload(32, 64, 64), chip(), options=QUICK)
     assert page(again) == small()
 
 
@@ -149,7 +150,7 @@ def test_a_short_kernel_is_drawn_whole_without_a_note() -> None:
 
 def test_a_kernel_of_phases_shows_the_statements_of_each() -> None:
     c = compiled()
-    other = compile_kernel(gemm_workload(2, 20, 40), chip())
+    other = compile_kernel(gemm_workload(2, 20, 40), chip(), options=QUICK)
     parts = (c.workload, c.hardware, c.scop, c.dependences, c.matches, c.search, c.kernel)
     shown = Elements(page(PhasedCompilation(*parts, phases=(c, other)))).text
     for phase in (c, other):
@@ -159,7 +160,7 @@ def test_a_kernel_of_phases_shows_the_statements_of_each() -> None:
 
 
 def test_a_long_kernel_says_what_is_drawn_and_stays_small() -> None:
-    c = compile_kernel(gemm_workload(8192, 8192, 8192), chip())
+    c = compile_kernel(gemm_workload(8192, 8192, 8192), chip(), options=QUICK)
     text = page(c)
     shown = Elements(text).text
     calls = c.kernel.timing.operations

@@ -12,6 +12,7 @@ from hwgen.polyhedral.scop import build_scop
 from hwgen.report.movement import arithmetic, compulsory_bytes, memory_traffic
 from hwgen.spec.workload import Workload
 from tests.samples import chip, gemm_requant_workload, gemm_workload
+from tests.sampling import QUICK
 
 
 @pytest.mark.parametrize(
@@ -19,7 +20,7 @@ from tests.samples import chip, gemm_requant_workload, gemm_workload
     [gemm_workload(2, 20, 40), gemm_requant_workload(32, 64, 64), gemm_workload(64, 256, 256)],
 )
 def test_traffic_of_every_memory_is_what_the_simulator_moves(workload: Workload) -> None:
-    c = compile_kernel(workload, chip())
+    c = compile_kernel(workload, chip(), options=QUICK)
     shapes = {t.name: t.shape for t in workload.outputs}
     moved = run(c.program, c.hardware, random_inputs(workload, 0), shapes=shapes)
     simulated = {(t.memory, t.tensor, t.direction): t.bytes for t in moved.traffic}
@@ -30,7 +31,7 @@ def test_traffic_of_every_memory_is_what_the_simulator_moves(workload: Workload)
 
 
 def test_compulsory_bytes_are_each_tensor_once_where_nothing_is_padded() -> None:
-    c = compile_kernel(gemm_workload(64, 256, 256), chip())
+    c = compile_kernel(gemm_workload(64, 256, 256), chip(), options=QUICK)
     assert compulsory_bytes(c.program, c.hardware) == {
         "a": 64 * 256,
         "b": 256 * 256,
@@ -39,7 +40,7 @@ def test_compulsory_bytes_are_each_tensor_once_where_nothing_is_padded() -> None
 
 
 def test_compulsory_reads_are_the_bound_of_the_bus() -> None:
-    c = compile_kernel(gemm_workload(1, 256, 256), chip())
+    c = compile_kernel(gemm_workload(1, 256, 256), chip(), options=QUICK)
     least = compulsory_bytes(c.program, c.hardware)
     bus = c.hardware.bus[c.hardware.offchip.bus]
     need = dict(lower_bound(c.program, c.hardware).per_resource)[f"bus {bus.name} read"]

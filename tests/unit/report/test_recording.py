@@ -13,12 +13,13 @@ from hwgen.pipeline import Compilation, compile_kernel
 from hwgen.report.recording import Recording, record, slot_uses
 from hwgen.spec.load import load_hardware, load_workload
 from tests.samples import ROOT, chip, gemm_requant_workload, gemm_workload
+from tests.sampling import QUICK
 
 
 @cache
 def compiled(m: int, n: int, k: int, *, requant: bool = False) -> Compilation:
     make = gemm_requant_workload if requant else gemm_workload
-    return compile_kernel(make(m, n, k), chip())
+    return compile_kernel(make(m, n, k), chip(), options=QUICK)
 
 
 def recorded(c: Compilation, limit: int) -> Recording:
@@ -99,7 +100,9 @@ def test_a_slot_is_in_use_whenever_a_call_touches_it() -> None:
 
 def test_a_chip_without_queues_fetch_or_micro_kernels_is_recorded_too() -> None:
     hardware = load_hardware(ROOT / "hw_specs" / "npu_shared_buffer.yaml")
-    c = compile_kernel(load_workload(ROOT / "workloads" / "linear_relu.yaml"), hardware)
+    c = compile_kernel(
+        load_workload(ROOT / "workloads" / "linear_relu.yaml"), hardware, options=QUICK
+    )
     recording = recorded(c, 1 << 20)
     assert recording.complete
     assert {u.unit: u.busy for u in c.kernel.timing.units} == {

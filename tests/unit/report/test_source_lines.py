@@ -12,6 +12,7 @@ from hwgen.nest_pipeline import compile_nest
 from hwgen.pipeline import compile_kernel
 from hwgen.report.source_lines import BEGIN, END, c_source, nest_source, script_source, unmarked
 from hwgen.spec.load import load_hardware, load_workload
+from tests.sampling import QUICK
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -35,6 +36,7 @@ def test_every_call_site_has_the_lines_of_its_call(chip: str, workload: str) -> 
     c = compile_kernel(
         load_workload(ROOT / "workloads" / f"{workload}.yaml"),
         load_hardware(ROOT / "hw_specs" / f"{chip}.yaml"),
+        options=QUICK,
     )
     source = c_source(c)
     assert source.text == c.source.c
@@ -62,7 +64,7 @@ def test_a_template_that_has_the_mark_itself_gives_no_lines_and_the_text_as_it_i
     odd = replace(
         chip, intrinsics=tuple(replace(i, emit=f"{i.emit} {END}") for i in chip.intrinsics)
     )
-    c = compile_kernel(load_workload(ROOT / "workloads" / "relu.yaml"), odd)
+    c = compile_kernel(load_workload(ROOT / "workloads" / "relu.yaml"), odd, options=QUICK)
     source = c_source(c)
     assert source.text == c.source.c
     assert source.lines == {}

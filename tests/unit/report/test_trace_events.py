@@ -17,6 +17,7 @@ from hwgen.report.text import measure
 from hwgen.report.trace_events import MEMORIES, UNITS, nest_trace, steps, trace
 from hwgen.spec.load import load_hardware, load_workload
 from tests.samples import chip, gemm_requant_workload, gemm_workload
+from tests.sampling import QUICK
 
 Event = dict[str, Any]
 
@@ -24,8 +25,8 @@ Event = dict[str, Any]
 @cache
 def compiled(size: int) -> Compilation:
     if size < 100:
-        return compile_kernel(gemm_requant_workload(32, size, size), chip())
-    return compile_kernel(gemm_workload(size, size, size), chip())
+        return compile_kernel(gemm_requant_workload(32, size, size), chip(), options=QUICK)
+    return compile_kernel(gemm_workload(size, size, size), chip(), options=QUICK)
 
 
 def events(text: str) -> list[Event]:
@@ -104,7 +105,7 @@ def test_a_long_kernel_is_cut_and_says_so() -> None:
 
 
 def test_the_same_kernel_gives_the_same_bytes() -> None:
-    again = compile_kernel(gemm_requant_workload(32, 64, 64), chip())
+    again = compile_kernel(gemm_requant_workload(32, 64, 64), chip(), options=QUICK)
     assert trace(again) == trace(compiled(64))
 
 

@@ -17,6 +17,7 @@ from hwgen.spec.expression import Const, Expr
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, parse_hardware, parse_workload
 from hwgen.spec.source import read_document
+from tests.sampling import QUICK
 
 SPEC = Path(__file__).parents[2] / "specs" / "row_array.yaml"
 CHIP = load_hardware(SPEC)
@@ -105,6 +106,6 @@ def test_the_search_counts_what_it_adds() -> None:
             ],
         }
     )
-    found = [compile_kernel(workload, chip) for chip in (CHIP, WAITING)]
+    found = [compile_kernel(workload, chip, options=QUICK) for chip in (CHIP, WAITING)]
     busy = [_busy(c.program, c.hardware) for c in found]
     assert busy == [8, 8 + HELD]

@@ -16,6 +16,7 @@ from hwgen.spec.expression import Const, Expr, Name
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload
 from tests.samples import ROOT, chip
+from tests.sampling import QUICK
 from tests.unit.timing.nests import image, operand, sizes
 
 FIRST = 20 + 18
@@ -313,5 +314,5 @@ def test_a_fraction_of_a_cycle_is_rounded_up(cycles: str, like: str, tmp_path: P
     for fixed in (cycles, like):
         file = tmp_path / "chip.yaml"
         file.write_text(text.replace("cycles: iterations + 7", f"cycles: iterations + {fixed}"))
-        timings.append(compile_kernel(workload, load_hardware(file)).kernel.timing)
+        timings.append(compile_kernel(workload, load_hardware(file), options=QUICK).kernel.timing)
     assert timings[0] == timings[1]

@@ -72,7 +72,7 @@ OF_UNITS: dict[str, list[tuple[Workload, str, str, str, str]]] = {
             "npu",
             "s.decompose_reduction('b', 'k')\ns.shift('b_init', 'i', 1)",
             "H411",
-            "an initialisation comes after a contribution: b_init[i=0] and b[i=0, k=0]",
+            "an initialisation comes after a contribution: b_init[i=0] and b[i=0, k=47]",
         ),
     ],
     "sink": [

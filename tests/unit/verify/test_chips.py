@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from random import Random
 
@@ -47,6 +48,7 @@ SHARED = ROOT / "hw_specs" / "npu_shared_buffer.yaml"
 Compile = Callable[[Workload, HardwareSpec, int], Compilation]
 
 
+@cache
 def first(verdict: str, start: int = 0) -> Draw:
     """The first draw that comes to a verdict."""
     return next(d for d in map(draw_of, range(start, start + 40)) if check(d).verdict == verdict)
@@ -232,13 +234,12 @@ def test_a_campaign_is_the_same_again_in_parts_and_in_several_processes(
     for start, count in ((7, 3), (10, 2)):
         parts.add(chip_campaign(count, start).tally)
     assert whole == parts
-    assert chip_campaign(5, 15).tally != whole
 
 
 def test_variants_of_a_chip() -> None:
-    report = chip_campaign(6, 0, base=SHARED)
+    report = chip_campaign(3, 0, base=SHARED)
     assert report.ok, chips_text(report, Path())
-    assert f"variants of {SHARED}, seed 0: 6 drawn" in chips_text(report, Path())
+    assert f"variants of {SHARED}, seed 0: 3 drawn" in chips_text(report, Path())
     drawn = read_document(SHARED).data
     assert isinstance(drawn, dict)
     assert parse_hardware(parse_data(draw_of(1, drawn).chip)).name == drawn["name"]
@@ -271,7 +272,7 @@ def test_a_defect_of_the_compiler_is_found_reduced_and_reproduced(
 ) -> None:
     del quick
     compiling(without_a_load)
-    report = chip_campaign(6, 0)
+    report = chip_campaign(2, 0)
     assert not report.ok
     failure = report.failures[0]
     assert "H747" in failure.outcome.message
@@ -380,7 +381,7 @@ def test_the_command_writes_failures_and_exits_with_one(
 ) -> None:
     del quick
     compiling(without_a_load)
-    arguments = ["verify", "--chips", "6", "--seed", "0", "--jobs", "1", "-o", str(tmp_path)]
+    arguments = ["verify", "--chips", "2", "--seed", "0", "--jobs", "1", "-o", str(tmp_path)]
     assert main(arguments) == 1
     shown = capsys.readouterr().out
     files = sorted(p.name for p in tmp_path.iterdir())

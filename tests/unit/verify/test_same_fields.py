@@ -27,6 +27,7 @@ from hwgen.verify.check_program import check_program
 from hwgen.verify.edits import with_operand, with_stride
 from tests import samples
 from tests.samples import ROOT
+from tests.sampling import QUICK
 
 WORKLOAD = parse_workload(
     {
@@ -105,7 +106,7 @@ def stepping(program: Program) -> Program:
 
 def test_both_fields_hold_one_address_and_one_stride(tmp_path: Path) -> None:
     hardware = load_hardware(chip(tmp_path))
-    compiled = compile_kernel(WORKLOAD, hardware)
+    compiled = compile_kernel(WORKLOAD, hardware, options=QUICK)
     found = [c for c in calls(compiled.program.body) if c.intrinsic == "add"]
     assert found
     for call in found:
@@ -117,7 +118,7 @@ def test_both_fields_hold_one_address_and_one_stride(tmp_path: Path) -> None:
 
 def test_a_program_that_breaks_it_is_refused_and_does_not_run(tmp_path: Path) -> None:
     hardware = load_hardware(chip(tmp_path))
-    compiled = compile_kernel(WORKLOAD, hardware)
+    compiled = compile_kernel(WORKLOAD, hardware, options=QUICK)
     wrong = apart(compiled.program)
     with pytest.raises(HwgenError, match="H745") as refused:
         check_program(wrong, hardware, WORKLOAD)
@@ -163,14 +164,14 @@ def test_a_loop_that_runs_once_has_no_step(tmp_path: Path, rows: int, codes: lis
             "compute": ["y[m, n] = x[m, n] + 7"],
         }
     )
-    program = compile_kernel(workload, hardware).program
+    program = compile_kernel(workload, hardware, options=QUICK).program
     assert outcomes(stepping(program), hardware, workload) == codes
 
 
 @pytest.mark.skipif(not have_compiler(), reason="no C compiler")
 def test_the_c_model_refuses_it_too(tmp_path: Path) -> None:
     hardware = load_hardware(chip(tmp_path))
-    program = compile_kernel(WORKLOAD, hardware).program
+    program = compile_kernel(WORKLOAD, hardware, options=QUICK).program
     right = compile_model(emit(program, hardware, WORKLOAD)).run(INPUTS)
     np.testing.assert_array_equal(right["y"], EXPECTED)
     with pytest.raises(HwgenError, match="H702") as refused:
@@ -181,7 +182,7 @@ def test_the_c_model_refuses_it_too(tmp_path: Path) -> None:
 def test_micro_operations_with_an_immediate_name_their_entry_twice() -> None:
     """As the first chip's RTL needs it: an earlier spec left src 0, and every kernel was wrong."""
     workload = load_workload(ROOT / "workloads" / "gemm_requant.yaml", {"M": 32, "N": 64, "K": 32})
-    compiled = compile_kernel(workload, samples.chip())
+    compiled = compile_kernel(workload, samples.chip(), options=QUICK)
     found = [k for k in compiled.program.kernels if k.intrinsic.endswith("_imm")]
     assert {k.intrinsic for k in found} == {"shr_imm", "min_imm", "max_imm"}
     for kernel in found:

@@ -1,0 +1,114 @@
+"""What schedules are asked: read as isl reads it, and the order of instances said both ways."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from hwgen import Schedule
+from hwgen.polyhedral import isl
+from hwgen.polyhedral.tree.relations import Side, before, conjoin, not_before, same
+from tests.unit.tree.toy import CHAIN, MATMUL, start
+
+TILES = """\
+rows, columns, i, j = s.tile('c_i', 'c_j', 16, 12)
+a = s.cache_read('a', 'local')
+s.set_scope('b', 'local')
+s.compute_at('b', columns)
+s.compute_at(a, columns)
+"""
+SUMS = """\
+c = s.cache_write('c', 'local')
+rows, columns, i, j = s.tile('c_0', 'c_1', 16, 16)
+s.compute_at(c, columns)
+tiles, k = s.split('k', factor=16)
+s.reorder(tiles, 'i', 'j', k)
+begin = s.decompose_reduction(c, tiles)
+"""
+BAND = SUMS + "s.sink('c', tiles, 'last')\ns.shift('c', [rows, columns, tiles], 1)\n"
+SCHEDULES = {
+    "as written": (CHAIN, ""),
+    "tiles": (CHAIN, TILES),
+    "moved": (CHAIN, TILES + "s.shift(a, columns, -1)"),
+    "sums": (MATMUL, SUMS),
+    "a band": (MATMUL, BAND),
+}
+
+
+def ways(a: Side, b: Side) -> str:
+    """The order of two instances by its definition, one way after another."""
+    mine, other = a.times, b.times
+    common = next(
+        n
+        for n, (x, y) in enumerate(zip(a.site.places, b.site.places, strict=False))
+        if x != y or n >= len(a.names) or n >= len(b.names) or a.site.names[n] != b.site.names[n]
+    )
+    equal = [f"{x} = {y}" for x, y in zip(mine[:common], other[:common], strict=True)]
+    found = [
+        conjoin(equal[:d], [f"{mine[d]} < {other[d]}"]) for d in range(common)
+    ]  # fmt: skip
+    if a.site.places[common] < b.site.places[common]:
+        found.append(conjoin(equal))
+    return " or ".join(f"({way})" for way in found) or "0 = 1"
+
+
+def sides(schedule: Schedule) -> list[tuple[Side, Side]]:
+    sites = schedule.state.sites
+    return [
+        (Side(schedule.state, x, "'"), Side(schedule.state, y, "''"))
+        for x, y in product(sites, sites)
+    ]
+
+
+def text(a: Side, b: Side, *conditions: str) -> str:
+    return f"{{ {a.tuple} -> {b.tuple} : {conjoin(a.domain, b.domain, conditions)} }}"
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_one_of_two_ways_to_say_the_order_holds(name: str) -> None:
+    """At every depth, where the loops outside are in the same iteration."""
+    program, script = SCHEDULES[name]
+    for a, b in sides(start(program, "npu").replay(script)):
+        shared = [x == y for x, y in zip(a.site.names, b.site.names, strict=False)]
+        for depth in range(([*shared, False]).index(False) + 1):
+            at = same(a, b, depth)
+            whole = isl.Map(text(a, b, *at))
+            first = isl.Map(text(a, b, *at, before(a, b, depth)))
+            others = isl.Map(text(a, b, *at, not_before(a, b, depth)))
+            assert first.is_disjoint(others)
+            assert first.union(others).is_equal(whole)
+
+
+@pytest.mark.parametrize("name", [n for n in SCHEDULES if n != "a band"])
+def test_the_order_is_that_of_the_loops_from_outside_in(name: str) -> None:
+    program, script = SCHEDULES[name]
+    pairs = sides(start(program, "npu").replay(script))
+    for a, b in pairs:
+        found = isl.Map(text(a, b, before(a, b)))
+        assert found.is_equal(isl.Map(text(a, b, f"({ways(a, b)})")))
+    assert any(not isl.no_pair(text(a, b, before(a, b))) for a, b in pairs)
+
+
+@pytest.mark.parametrize(
+    ("relation", "none"),
+    [
+        ("{ a[i'] -> b[j''] : 0 <= i' < 4 and 0 <= j'' < 4 and i' = j'' + 3 }", False),
+        ("{ a[i'] -> b[j''] : 0 <= i' < 4 and 0 <= j'' < 4 and i' = j'' + 4 }", True),
+        ("{ a[i] -> b[i] : 0 <= i < 4 and i >= 4 }", True),
+        ("{ a[i, i] -> b[j] : 0 <= i < 4 and 0 <= j < 4 and (i < j or i = 3) }", False),
+        ("{ a[i] -> b[j] : 0 <= i < 4 and 0 <= i < 2 and 0 <= j < 9 and i = 2 }", True),
+        ("{ a[i] -> b[j] : (0 <= i < 4 and i = 7) or (0 <= i < 2 and j = 1) }", False),
+        ("{ a[i] -> b[j] : 0 <= i < 4 and not (0 <= j < 3 and j = 1) and j = 1 }", True),
+        ("{ a[i] -> b[j] : exists (k : 0 <= k < 4 and i = 5 k) and 0 <= i < 5 and i > 0 }", True),
+        ("{ a[i] -> b[j] : 0 <= j < 1 and i = 7 or 0 <= i < 1 and j = 8 }", False),
+        ("{ a[i] -> b[j] : i = 7; a[i] -> b[j] : 0 <= j < 1 and j = 8 }", False),
+        ("{ [a[i] -> b[j]] -> c[k] : 0 <= j < 1 and 0 <= k < 4 and j = k - 3 }", False),
+        ("{ a[] -> b[j] : 0 <= j < 1 }", False),
+        ("{ a[i] -> b[j] }", False),
+    ],
+)
+def test_ranges_are_read_apart_from_other_conditions(relation: str, none: bool) -> None:
+    assert isl.Map(relation).is_empty() is none
+    assert isl.no_pair(relation) is none
+    assert (isl.some_pair(relation) is None) is none
