@@ -17,6 +17,7 @@ from hwgen.phase import DEFAULTS, SearchOptions, compile_phase
 from hwgen.phased import PhasedCompilation, compile_phases
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.dependences import dependences
+from hwgen.polyhedral.objective import check_objective
 from hwgen.polyhedral.phases import split_phases
 from hwgen.polyhedral.scop import build_scop
 from hwgen.polyhedral.search import Candidate, SearchResult
@@ -60,6 +61,7 @@ def compile_kernel(
             allowed="chips with units",
             repair="hwgen.compile_nest(workload, hardware)",
         )
+    check_objective(hardware, options.objective)
     with isl.bounded():
         if schedule is not None:
             scop = build_scop(workload)
@@ -97,6 +99,7 @@ def compile_workload(
         HwgenError: as `compile_kernel`, where there is no processor or it cannot do the rest; as
             `compile_nest`.
     """
+    check_objective(hardware, options.objective)
     if not hardware.units and hardware.processor is not None:
         return compile_nest(workload, hardware, options=Options(seconds=options.seconds))
     try:

@@ -168,6 +168,18 @@ class Shape:
         }
 
 
+def held_runs(shape: Shape, o: Operation) -> NDArray[np.float64]:
+    """How often the operand that a unit holds is brought in, in all tiles together."""
+    assert o.intrinsic.stationary is not None
+    names = [p.name for p in o.intrinsic.operands]
+    storage = o.storages[names.index(o.intrinsic.stationary.operand)]
+    moving = {n for c in shape.match.coordinate[storage] for n in c.names}
+    runs = np.ones(1)
+    for n in o.loops:
+        runs = runs * (shape.match.count[n] if n in moving else shape.trips(frozenset((n,))))
+    return runs
+
+
 class Estimate(NamedTuple):
     """Of a shape's points: cycles, infinite where the buffers do not fit; slots of each storage;
     beats on the bus of everything that is loaded."""
@@ -399,16 +411,8 @@ class _Levels:
         held = o.intrinsic.stationary
         if held is None:
             return np.zeros(1)
-        shape, match = self.shape, self.shape.match
-        names = [p.name for p in o.intrinsic.operands]
-        coordinates = match.coordinate[o.storages[names.index(held.operand)]]
-        moving = {n for c in coordinates for n in c.names}
-        runs = np.ones(1)
-        for n in o.loops:
-            blocks = match.count[n]
-            runs = runs * (blocks if n in moving else -(-blocks // shape.grid[n]))
         hidden = call if held.overlaps else np.zeros(1)
-        return np.maximum(0, held.cycles - hidden) * runs
+        return np.maximum(0, held.cycles - hidden) * held_runs(self.shape, o)
 
     def _add_bus_waits(self) -> None:
         """A load on the anchor's unit waits for the loads that are served before it.

@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 
 from hwgen.polyhedral.capacity import nothing_fits
 from hwgen.polyhedral.estimate import Cache, Grid, Shape, estimate
+from hwgen.polyhedral.estimate_moved import moved_cost
 from hwgen.polyhedral.matching import Match
+from hwgen.polyhedral.objective import Objective
 from hwgen.polyhedral.search_bound import least_work, work_bound
 from hwgen.polyhedral.search_space import (
     LAST_RESORT,
@@ -54,6 +56,8 @@ load decides. Kernels in `workloads/` need less than half of it."""
 SCHEDULE_WORK = 100_000
 """Work of lowering and simulating one schedule; that of costing one point in closed form is 1."""
 
+Cycles = NDArray[np.float64]
+
 Progress = Callable[[int, int], None]
 """Called with the steps done and all steps known so far."""
 
@@ -61,12 +65,18 @@ Progress = Callable[[int, int], None]
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """A tiling with its estimated cycles, a lower bound on them, and the beats on the bus that its
-    loads are estimated to take."""
+    loads are estimated to take. `moved`: off-chip bytes or energy, where these are looked for."""
 
     tiling: Tiling
     cycles: float
     bound: float = 0.0
     beats: float = 0.0
+    moved: float = 0.0
+
+    @property
+    def rank(self) -> tuple[float, float]:
+        """What is looked for, the most important first."""
+        return self.moved, self.cycles
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,17 +232,19 @@ def search(
     watch: Watch | None = None,
     fixed: Mapping[str, int] | None = None,
     workload: Workload | None = None,
+    objective: Objective = "cycles",
 ) -> SearchResult:
     """Rank the schedules of all matches, with at most `slots` copies of a buffer alive at once.
 
-    `fixed`: tile sizes, in blocks, that are given; `workload`: whose tensors an error points at.
+    `fixed`: tile sizes, in blocks, that are given; `workload`: whose tensors an error points at;
+    `objective`: by what, and by cycles where that is equal.
 
     Matches are visited by the bound on their work, orders and placements in a fixed order.
 
     Raises:
         HwgenError: H405 where not even single-block tiles fit the memories and micro-kernels.
     """
-    state = _Search(hardware, keep, slots, watch or Watch())
+    state = _Search(hardware, keep, slots, watch or Watch(), objective)
     given = tuple(sorted((fixed or {}).items()))
     for match in sorted(matches, key=lambda m: least_work(hardware, m)):
         whole, space = choose_space(hardware, match, given)
@@ -270,17 +282,20 @@ def _cheapest(found: Sequence[Candidate], keep: int) -> list[Candidate]:
     for c in found:
         t = c.tiling
         distinct.setdefault((texts[id(t.match)], t.loops, t.depths, t.slots), c)
-    return sorted(distinct.values(), key=lambda c: c.cycles)[:keep]
+    return sorted(distinct.values(), key=lambda c: c.rank)[:keep]
 
 
 class _Search:
     """What is known so far: candidates, counts, and the cost that a point has to beat."""
 
-    def __init__(self, hardware: HardwareSpec, keep: int, slots: int, watch: Watch) -> None:
+    def __init__(
+        self, hardware: HardwareSpec, keep: int, slots: int, watch: Watch, objective: Objective
+    ) -> None:
         self.hardware = hardware
         self.keep = keep
         self.slots = slots
         self.watch = watch
+        self.objective: Objective = objective
         self.found: list[Candidate] = []
         self.near: list[Candidate] = []
         self.limit = np.inf
@@ -324,7 +339,8 @@ class _Search:
         for order in space.orders():
             loops = (*order, *space.reduction)
             for placement in space.placements(loops, len(order)):
-                alive = floor <= self.limit
+                # The bound is one of cycles.
+                alive = floor <= self.limit if self.objective == "cycles" else floor < np.inf
                 if np.count_nonzero(alive) < SHRINK * len(alive):
                     grid = {n: v[alive] if len(v) > 1 else v for n, v in grid.items()}
                     floor, cache = floor[alive], Cache()
@@ -336,27 +352,44 @@ class _Search:
                     self.slots,
                 )  # fmt: skip
                 cycles, copies, beats = estimate(shape)
-                good = np.flatnonzero(cycles <= self.limit)
-                best = good[np.argsort(cycles[good], kind="stable")[: self.keep]]
-                if len(best) == self.keep:
-                    self.limit = min(self.limit, float(cycles[best[-1]]))
-                self.least = min(self.least, float(cycles.min()))
-                near = np.flatnonzero(cycles <= NEAR * self.least)
-                near = near[np.lexsort((cycles[near], beats[near]))]
-                before = np.minimum.accumulate(np.concatenate(([np.inf], cycles[near])))[:-1]
-                near = near[cycles[near] < before][-THRIFTY:]
+                moved = np.zeros(1)
+                if self.objective != "cycles":
+                    moved = moved_cost(shape, self.objective)
+                moved = np.broadcast_to(moved, cycles.shape)
+                best = self._best(cycles, moved)
+                near = self._near(cycles, beats) if self.objective == "cycles" else best[:0]
                 points = {
                     i: Candidate(
                         _tiling(shape, copies, i),
                         float(cycles[i]),
                         float(floor[i]),
                         float(beats[i]),
+                        float(moved[i]),
                     )
                     for i in map(int, (*best, *near))
                     if np.isfinite(cycles[i])
                 }
                 self.near += [points[int(i)] for i in near]
                 yield [points[int(i)] for i in best if int(i) in points], len(cycles)
+
+    def _best(self, cycles: Cycles, moved: Cycles) -> NDArray[np.int64]:
+        """The points of a shape that may be among the best, the first one first."""
+        cost = (
+            cycles if self.objective == "cycles" else np.where(np.isfinite(cycles), moved, np.inf)
+        )
+        good = np.flatnonzero(cost <= self.limit)
+        best = good[np.lexsort((cycles[good], moved[good]))[: self.keep]]
+        if len(best) == self.keep:
+            self.limit = min(self.limit, float(cost[best[-1]]))
+        return best
+
+    def _near(self, cycles: Cycles, beats: Cycles) -> NDArray[np.int64]:
+        """The points of a shape that are hardly slower than the best and load less than others."""
+        self.least = min(self.least, float(cycles.min()))
+        near = np.flatnonzero(cycles <= NEAR * self.least)
+        near = near[np.lexsort((cycles[near], beats[near]))]
+        before = np.minimum.accumulate(np.concatenate(([np.inf], cycles[near])))[:-1]
+        return near[cycles[near] < before][-THRIFTY:]
 
 
 def _cuts(whole: Space, space: Space, thinned: int) -> list[str]:

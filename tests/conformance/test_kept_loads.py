@@ -101,6 +101,8 @@ class Made:
 
     cycles: int
     offchip_bytes: int
+    energy: float = 0.0
+    onchip_bytes: int = 0
 
 
 @pytest.mark.parametrize(("slower", "taken"), [(TIE - 0.0005, 10), (TIE + 0.0005, 900)])
