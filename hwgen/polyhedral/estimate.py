@@ -17,6 +17,7 @@ from hwgen.polyhedral.matching import Match
 from hwgen.polyhedral.operations import Operation
 from hwgen.polyhedral.resident import kept_entries, own_storages
 from hwgen.polyhedral.semantics import moves, written_position
+from hwgen.polyhedral.tiling import TOGETHER
 from hwgen.polyhedral.traffic import Rates, Transfer, start_beats, transfer_cycles
 from hwgen.spec.hardware import HardwareSpec
 
@@ -250,6 +251,8 @@ class _Levels:
         # What the host is busy for, issuing everything of a depth.
         self.hosting = [np.zeros(1) for _ in range(depths)]
         self.issued: dict[tuple[str, int], tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
+        # What begins sums on another unit: cycles and instructions in one tile.
+        self.begun: dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
         self.moving = [np.zeros(1) for _ in range(depths)]
         self.waiting = [np.zeros(1) for _ in range(depths)]
         self.store = np.zeros(1)
@@ -274,6 +277,8 @@ class _Levels:
         self._add_bus_waits()
         for (unit, depth), (cycles, instructions) in self.issued.items():
             self.blocked[depth] = self.blocked[depth] + self._blocked(unit, cycles, instructions)
+        for unit in self.begun:
+            self._add_begun(unit)
         self.infeasible = np.zeros(1, dtype=np.bool_)
         self._add_micro_kernels(slots)
 
@@ -317,6 +322,10 @@ class _Levels:
             single = slots[o.storages[written_position(o.intrinsic)]] == 1
             self.serial[depth] = self.serial[depth] + np.where(single, each, 0)
             self.overlapped[depth] = self.overlapped[depth] + np.where(single, 0, each)
+            if shape.hardware.pipelined and shape.hardware.issue is not None:
+                before = self.begun.get(o.intrinsic.unit, (np.zeros(1), np.zeros(1)))
+                calls = work.issuing / shape.hardware.issue.cycles
+                self.begun[o.intrinsic.unit] = (before[0] + each, before[1] + calls)
             return
         if moves(shape.hardware, o.intrinsic) and o.intrinsic.unit != self.anchor:
             # Another unit prepares the next tile, where there is a slot for it.
@@ -377,6 +386,25 @@ class _Levels:
         room = hardware.unit[unit].queue_entries or np.inf
         waiting = cycles * np.maximum(0, 1 - room / np.maximum(instructions, 1))
         return np.maximum(0, waiting - self.ready)
+
+    def _add_begun(self, unit: str) -> None:
+        """The host waits for room in the queue of what begins the next sums, and of the loads that
+        follow; these wait for the stores where they come with them, and find no work beside them
+        where a tile has one part."""
+        shape = self.shape
+        parts = shape.trips(frozenset(shape.loops[shape.spatial :]))
+        cycles, calls = self.begun[unit]
+        known = np.zeros(1)
+        for depth in range(shape.spatial + 1, len(shape.loops) + 1):
+            more = self.issued.get((unit, depth), (np.zeros(1), np.zeros(1)))
+            cycles, calls = cycles + more[0], calls + more[1]
+            known = known + self._blocked(unit, *more)
+        room = shape.hardware.unit[unit].queue_entries or np.inf
+        waiting = cycles * np.where(parts > 1, np.maximum(0, 1 - room / np.maximum(calls, 1)), 1)
+        stored = np.where(parts > TOGETHER, 0, self.store)
+        busy = (waiting > 0) | (parts == 1)
+        blocked = np.maximum(0, np.where(busy, waiting + stored, 0) - self.ready - known)
+        self.blocked[shape.spatial] = self.blocked[shape.spatial] + blocked
 
     def _issuing(
         self, o: Operation, iterations: NDArray[np.float64], rows: NDArray[np.float64]

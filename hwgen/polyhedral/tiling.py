@@ -14,6 +14,10 @@ from hwgen.polyhedral.affine import Affine
 from hwgen.polyhedral.matching import Match
 from hwgen.polyhedral.operations import Operation
 
+TOGETHER = 2
+"""Parts of a tile's work up to which a host that issues in order puts what begins the next sums
+behind the stores of those before, after the first part; of more, it comes after the second."""
+
 
 @dataclass(frozen=True, slots=True)
 class TileLoop:
