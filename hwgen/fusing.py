@@ -21,7 +21,7 @@ from hwgen.inlining import REFUSALS
 from hwgen.phase import DEFAULTS, SearchOptions
 from hwgen.pipelining import CLOSE, pipelined
 from hwgen.polyhedral import isl
-from hwgen.polyhedral.objective import Measure, Measured
+from hwgen.polyhedral.objective import Measure
 from hwgen.polyhedral.scop import views_of
 from hwgen.polyhedral.tree.edit import find_stage, refuse
 from hwgen.schedule import Schedule
@@ -86,7 +86,10 @@ def fused_if_better(
     if len(computed) < 2 or made.program.codes or _done(made, options):
         return made
     with isl.bounded():
-        found = fused(made.workload, made.hardware, options, made)
+        most = options.measure(made)
+        if options.objective == "cycles":
+            most = (int(made.cycles * ALIKE),)
+        found = fused(made.workload, made.hardware, options, most)
     if found is None or options.objective != "cycles" or found.cycles * WORTH < made.cycles:
         return found or made
     return found if found.offchip_bytes < made.offchip_bytes else made
@@ -107,17 +110,10 @@ def fused(
     workload: Workload,
     hardware: HardwareSpec,
     options: SearchOptions = DEFAULTS,
-    rival: Measured | None = None,
+    most: Measure = (inf,),
 ) -> TreeCompilation | None:
-    """The best kernel whose stages share loops over blocks of the last one's; None where none is
-    better than a rival, or as fast but for a trifle."""
-    most: Measure = (inf,)
-    if rival is not None:
-        most = (
-            (int(rival.cycles * ALIKE),)
-            if options.objective == "cycles"
-            else options.measure(rival)
-        )
+    """The best kernel whose stages share loops over blocks of the last one's; None where none takes
+    at most `most` by the objective."""
     search = _Search(workload, hardware, Completion(Schedule(workload, hardware), options), most)
     for dimension, extent in enumerate(workload.outputs[-1].shape):
         sizes = [size for size in SIZES if size < extent]

@@ -286,8 +286,7 @@ class TilingWriter(LoadWriter):
 
     def _buffers(self, results: dict[str, str]) -> None:
         held = {x.name for x in self.tiling.match.selection.storages}
-        slot = {n: c for n, c in self.tiling.slot.items() if n in held}
-        turns = {n: 1 if self.tiling.kept(n) else c for n, c in slot.items()}
+        turns = {n: self.tiling.turns(n) for n in self.tiling.slot if n in held}
         slots: dict[str, int] = {}
         for name, count in turns.items():
             if not self.tiling.match.selection.storage(name).shape:  # else the tensor's own

@@ -17,8 +17,8 @@ from hwgen.polyhedral.matching import Match
 from hwgen.polyhedral.operations import Operation
 from hwgen.polyhedral.resident import kept_entries, own_storages
 from hwgen.polyhedral.semantics import moves, written_position
-from hwgen.polyhedral.tiling import TOGETHER
-from hwgen.polyhedral.traffic import Rates, Transfer, start_beats, transfer_cycles
+from hwgen.polyhedral.tiling import PART_TURNS, TOGETHER
+from hwgen.polyhedral.traffic import Rates, Transfer, bus_rank, start_beats, transfer_cycles
 from hwgen.spec.hardware import HardwareSpec
 
 Grid = dict[str, NDArray[np.int64]]
@@ -70,6 +70,9 @@ class Work:
     tiles: NDArray[np.int64]
 
 
+Cycles = NDArray[np.float64]
+"""Of each point."""
+
 Outer = frozenset[str]
 """A set of loops around something."""
 
@@ -98,6 +101,21 @@ class Cache:
         return self.rates[operation.name]
 
 
+Storages = frozenset[str]
+"""Some storages of a match."""
+
+
+class Around(NamedTuple):
+    """Loops around a load: `before` the first one that does not move what is loaded, the `still`
+    ones, and those that move it further in, whose tiles are `parts`. `loading`: those in whose
+    every iteration it happens."""
+
+    before: Outer
+    still: Outer
+    parts: Outer
+    loading: Outer
+
+
 @dataclass(frozen=True)
 class Shape:
     """One order of loops and one placement of loads, over all tile sizes."""
@@ -110,6 +128,19 @@ class Shape:
     placement: dict[str, int]
     cache: Cache
     slots: int
+    parts: Storages = frozenset()
+    """Storages whose tiles come in parts, which stay for the loops that do not move them."""
+
+    def around(self, storage: str) -> Around:
+        """The loops around a storage's load."""
+        around = self.loops[: self.placement[storage]]
+        moving = {n for c in self.match.coordinate[storage] for n in c.names}
+        first = next((i for i, n in enumerate(around) if n not in moving), len(around))
+        before, parts = (
+            frozenset(moving.intersection(x)) for x in (around[:first], around[first:])
+        )
+        loading = before | parts if storage in self.parts else frozenset(around)
+        return Around(before, frozenset(around) - moving, parts, loading)
 
     def transfer(self, operation: Operation, storage: str) -> Transfer:
         """What moving one box takes; depends only on which loops lie outside."""
@@ -203,6 +234,11 @@ def estimate(shape: Shape) -> Estimate:
         for n, d in shape.placement.items()
     }
     fits = np.ones(size, dtype=np.bool_)
+    for n in shape.parts:
+        around = shape.around(n)
+        slots[n] = shape.trips(around.parts) * (PART_TURNS if around.before else 1)
+        for loops in (around.before, around.still, around.parts):
+            fits &= (shape.trips(loops) > 1) | (not loops)
     for memory in hardware.of_kind("scratchpad"):
         mine = [s.name for s in own_storages(match) if s.memory == memory.name]
         if not mine:
@@ -210,22 +246,12 @@ def estimate(shape: Shape) -> Estimate:
         usable = match.selection.usable_entries(hardware, memory.name)
         for most in (shape.slots, 1):
             wanted = sum((slots[n] * entries[n] for n in mine), np.zeros(1, np.int64))
-            for n in mine:
+            for n in (n for n in mine if n not in shape.parts):
                 slots[n] = np.where(wanted > usable, np.minimum(slots[n], most), slots[n])
         fits &= sum((slots[n] * entries[n] for n in mine), np.zeros(1, np.int64)) <= usable
     levels = _Levels(shape, slots, entries)
     cycles = np.where(fits, levels.cycles(), np.inf)
     return Estimate(cycles, slots, np.broadcast_to(levels.bus, cycles.shape))
-
-
-def bus_rank(hardware: HardwareSpec, operation: Operation) -> int:
-    """Place of a load in its bus's order of service, the first served first."""
-    offchip = next(
-        o for o in operation.intrinsic.operands if hardware.memory[o.memory].kind == "offchip"
-    )
-    priority = hardware.bus[hardware.memory[offchip.memory].bus].priority
-    name = operation.intrinsic.name
-    return priority.index(name) if name in priority else len(priority)
 
 
 class _Levels:
@@ -253,6 +279,11 @@ class _Levels:
         self.issued: dict[tuple[str, int], tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
         # What begins sums on another unit: cycles and instructions in one tile.
         self.begun: dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
+        # Loads in parts: depths inside and outside of the loops that they stay for, cycles of those
+        # in one iteration of these, and in how many that is for each tile.
+        self.in_parts: list[tuple[int, int, NDArray[np.float64], NDArray[np.int64]]] = []
+        # The same: unit, depth outside, cycles and instructions of a part, and in how many tiles.
+        self.beside: list[tuple[str, int, Cycles, Cycles, NDArray[np.int64]]] = []
         self.moving = [np.zeros(1) for _ in range(depths)]
         self.waiting = [np.zeros(1) for _ in range(depths)]
         self.store = np.zeros(1)
@@ -288,6 +319,9 @@ class _Levels:
             storage = next(s for s in o.storages if s in shape.placement)
             depth = shape.placement[storage]
             each, beats, issued, written = shape.transfer(o, storage)
+            if storage in shape.parts:
+                self._add_parts(o, storage, each, beats, issued)
+                return
             self._issue(
                 o.intrinsic.unit, shape.spatial if o.kind == "store" else depth, each, issued
             )
@@ -334,6 +368,30 @@ class _Levels:
             self.moving[depth] = self.moving[depth] + np.where(single, 0, each)
             return
         self.anchored[depth] = self.anchored[depth] + each
+
+    def _add_parts(
+        self,
+        o: Operation,
+        storage: str,
+        each: NDArray[np.float64],
+        beats: NDArray[np.float64],
+        issued: NDArray[np.float64],
+    ) -> None:
+        """A load whose parts come in the first pass of loops that do not move them."""
+        shape, around = self.shape, self.shape.around(storage)
+        self.bus = self.bus + beats * shape.trips(around.loading)
+        times = shape.trips(around.parts)
+        blocked = self._blocked(o.intrinsic.unit, each, issued)
+        outside = len(around.before)
+        self.blocked[outside] = self.blocked[outside] + blocked * times
+        if shape.hardware.issue is not None:
+            spent = issued * shape.hardware.issue.cycles * times
+            self.hosting[outside] = self.hosting[outside] + spent
+        depth = shape.placement[storage]
+        inside = max(i for i, n in enumerate(shape.loops[:depth]) if n in around.still) + 1
+        inner = shape.trips(around.parts.intersection(shape.loops[inside:depth]))
+        self.in_parts.append((inside, outside, each * inner, times // inner))
+        self.beside.append((o.intrinsic.unit, outside, each, issued, times // inner))
 
     def _work(self, o: Operation, depth: int) -> Work:
         """What an operation inside `depth` loops takes, whatever their order."""
@@ -400,11 +458,19 @@ class _Levels:
             cycles, calls = cycles + more[0], calls + more[1]
             known = known + self._blocked(unit, *more)
         room = shape.hardware.unit[unit].queue_entries or np.inf
-        waiting = cycles * np.where(parts > 1, np.maximum(0, 1 - room / np.maximum(calls, 1)), 1)
-        stored = np.where(parts > TOGETHER, 0, self.store)
-        busy = (waiting > 0) | (parts == 1)
-        blocked = np.maximum(0, np.where(busy, waiting + stored, 0) - self.ready - known)
-        self.blocked[shape.spatial] = self.blocked[shape.spatial] + blocked
+
+        def blocked(cycles: Cycles, calls: Cycles) -> Cycles:
+            share = np.where(parts > 1, np.maximum(0, 1 - room / np.maximum(calls, 1)), 1)
+            stored = np.where(parts > TOGETHER, 0, self.store)
+            waiting = np.where(share > 0, cycles * share + stored, 0)
+            return np.maximum(0, waiting - self.ready - known)
+
+        always = blocked(cycles, calls)
+        self.blocked[shape.spatial] = self.blocked[shape.spatial] + always
+        for mine, outside, each, issued, times in self.beside:
+            if mine == unit:
+                more = blocked(cycles + each, calls + issued) - always
+                self.blocked[outside] = self.blocked[outside] + more * times
 
     def _issuing(
         self, o: Operation, iterations: NDArray[np.float64], rows: NDArray[np.float64]
@@ -489,8 +555,9 @@ class _Levels:
         count = np.ones(1)
         ramp = np.zeros(1)
         ahead = np.full(1, np.inf)
+        longer = [np.zeros(1) for _ in range(len(shape.loops) + 1)]
         for depth in reversed(range(len(shape.loops) + 1)):
-            busy = self.anchored[depth] + self.blocked[depth]
+            busy = self.anchored[depth] + self.blocked[depth] + longer[depth]
             loads = self.overlapped[depth] + self.serial[depth]
             if depth < len(shape.loops):
                 name = shape.loops[depth]
@@ -506,6 +573,11 @@ class _Levels:
             hosting = self.hosting[depth] + (count if depth < len(shape.loops) else 1) * hosting
             iteration = np.maximum(iteration, hosting)
             ramp = ramp + np.minimum(self.overlapped[depth], busy)
+            for inside, outside, each, times in self.in_parts:
+                if inside == depth:
+                    # Beside what else is loaded in the first pass of those loops.
+                    more = np.maximum(0, each + loading - iteration) * times
+                    longer[outside] = longer[outside] + more
             ahead = np.where(self.overlapped[depth] > 0, 2 * iteration, ahead)
             if depth == shape.spatial:
                 iteration = np.where(self.store_serial, iteration + self.store, iteration)

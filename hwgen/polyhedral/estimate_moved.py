@@ -45,7 +45,7 @@ def _cost(shape: Shape, o: Operation, objective: Objective) -> NDArray[np.float6
     again = np.ones(1)
     if o.kind in ("load", "store"):
         storage = next(s for s in o.storages if s in shape.placement)
-        outer = frozenset(shape.loops[: shape.placement[storage]])
+        outer = shape.around(storage).loading
         times = _volume(shape, match.coordinate[storage], outer)
         times = times * prod(n for _, n in loose_rows(match, o, storage))
     else:

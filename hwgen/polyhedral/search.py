@@ -40,6 +40,9 @@ NEAR, THRIFTY = 1.04, 64
 """Estimated cycles over the least, by this factor at most, of candidates that are kept because they
 load little, and how many of them for one order of loops."""
 
+PARTED = 4
+"""Candidates kept and simulated whose tiles come in parts."""
+
 WIDTH = 100
 """Columns of the result's text."""
 
@@ -82,7 +85,8 @@ class Candidate:
 @dataclass(frozen=True, slots=True)
 class SearchResult:
     """The best candidates, cheapest first, and how the space was covered. `thrifty`: candidates
-    that are hardly slower than the cheapest and load less, those that load least first.
+    that are hardly slower than the cheapest and load less, those that load least first; `parted`:
+    the cheapest of those with tiles that come in parts, which no others have.
 
     Every one of `points` is exactly one of: `evaluated` in closed form; `too_large`, its smallest
     buffers exceed a memory; `too_slow`, its work alone takes longer than the best known;
@@ -93,6 +97,7 @@ class SearchResult:
 
     candidates: tuple[Candidate, ...]
     thrifty: tuple[Candidate, ...] = ()
+    parted: tuple[Candidate, ...] = ()
     points: int = 0
     evaluated: int = 0
     too_large: int = 0
@@ -260,6 +265,7 @@ def search(
         state.result,
         candidates=tuple(cheapest),
         thrifty=tuple(_front(c for c in near if c.beats < cheapest[0].beats)),
+        parted=tuple(_cheapest(state.parted, PARTED)),
         matches=len(matches),
     )
 
@@ -298,6 +304,7 @@ class _Search:
         self.objective: Objective = objective
         self.found: list[Candidate] = []
         self.near: list[Candidate] = []
+        self.parted: list[Candidate] = []
         self.limit = np.inf
         self.least = np.inf
         self.result = SearchResult((), matches=0)
@@ -338,7 +345,7 @@ class _Search:
         cache = Cache()
         for order in space.orders():
             loops = (*order, *space.reduction)
-            for placement in space.placements(loops, len(order)):
+            for placement, parts in space.placements(loops, len(order)):
                 # The bound is one of cycles.
                 alive = floor <= self.limit if self.objective == "cycles" else floor < np.inf
                 if np.count_nonzero(alive) < SHRINK * len(alive):
@@ -349,15 +356,16 @@ class _Search:
                     continue
                 shape = Shape(
                     self.hardware, space.match, grid, loops, len(order), placement, cache,
-                    self.slots,
+                    self.slots, parts,
                 )  # fmt: skip
                 cycles, copies, beats = estimate(shape)
                 moved = np.zeros(1)
                 if self.objective != "cycles":
                     moved = moved_cost(shape, self.objective)
                 moved = np.broadcast_to(moved, cycles.shape)
-                best = self._best(cycles, moved)
-                near = self._near(cycles, beats) if self.objective == "cycles" else best[:0]
+                best = self._parted(cycles, moved) if parts else self._best(cycles, moved)
+                plain = self.objective == "cycles" and not parts
+                near = self._near(cycles, beats) if plain else best[:0]
                 points = {
                     i: Candidate(
                         _tiling(shape, copies, i),
@@ -370,7 +378,13 @@ class _Search:
                     if np.isfinite(cycles[i])
                 }
                 self.near += [points[int(i)] for i in near]
-                yield [points[int(i)] for i in best if int(i) in points], len(cycles)
+                found = [points[int(i)] for i in best if int(i) in points]
+                self.parted += found if parts else []
+                yield [] if parts else found, len(cycles)
+
+    def _parted(self, cycles: Cycles, moved: Cycles) -> NDArray[np.int64]:
+        """The points of a shape with tiles in parts that may be among the best of these."""
+        return np.lexsort((cycles, np.where(np.isfinite(cycles), moved, np.inf)))[:PARTED]
 
     def _best(self, cycles: Cycles, moved: Cycles) -> NDArray[np.int64]:
         """The points of a shape that may be among the best, the first one first."""

@@ -94,7 +94,7 @@ def choose(
     """
     cuts = list(found.cuts)
     if not alone:
-        found = replace(found, thrifty=())
+        found = replace(found, thrifty=(), parted=())
     tie = TIE if alone else TIE_OF_PHASES
     tried = _Tried(hardware, build, best, watch, cuts, tie, objective)
     try:
@@ -158,6 +158,10 @@ def _look(tried: _Tried[K], found: SearchResult, watch: Watch) -> None:
             if tried.ended():
                 return
             tried.add(replace(candidate, tiling=other, bound=0.0))
+    for candidate in found.parted:
+        if tried.ended() or not tried.worth(candidate, least):
+            return
+        tried.add(candidate)
 
 
 def _save(tried: _Tried[K], thrifty: Sequence[Candidate]) -> None:
