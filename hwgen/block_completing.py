@@ -78,7 +78,7 @@ class Choice:
 
 
 def complete_blocks(schedule: Schedule, options: SearchOptions = DEFAULTS) -> TreeCompilation:
-    """The fastest of the kernels that give calls to the stages of a schedule which have none; where
+    """The best of the kernels that give calls to the stages of a schedule which have none; where
     there is none, the processor runs them if there is one.
 
     Raises:
@@ -86,7 +86,8 @@ def complete_blocks(schedule: Schedule, options: SearchOptions = DEFAULTS) -> Tr
     """
     deepest = max((len(s.loops) for s in schedule.state.sites), default=0)
     try:
-        return _with_slots(schedule, _completed(schedule, options, range(deepest + 1)))
+        found = _completed(schedule, options, range(deepest + 1))
+        return _with_slots(schedule, found, options)
     except HwgenError as error:
         if schedule.hardware.processor is None or not error.code.startswith(REFUSALS):
             raise
@@ -100,8 +101,8 @@ def complete_blocks(schedule: Schedule, options: SearchOptions = DEFAULTS) -> Tr
 def _completed(
     schedule: Schedule, options: SearchOptions, places: Sequence[int | frozenset[str]]
 ) -> TreeCompilation:
-    """The fastest kernel of the first covers that give one; `places`: where copies stand, until
-    that makes nothing faster.
+    """The best kernel of the first covers that give one; `places`: where copies stand, until that
+    makes nothing better.
 
     Raises:
         HwgenError: why the first kernel is refused.
@@ -119,7 +120,7 @@ def _completed(
                         raise
                     first = first or error
                     continue
-                if best is not None and made.cycles >= best.cycles:
+                if best is not None and options.measure(made) >= options.measure(best):
                     break
                 best = made
             if best is not None:
@@ -128,8 +129,8 @@ def _completed(
     raise first
 
 
-def _with_slots(given: Schedule, made: TreeCompilation) -> TreeCompilation:
-    """The same with two slots for each buffer that was added inside of loops, if that is faster."""
+def _with_slots(given: Schedule, made: TreeCompilation, options: SearchOptions) -> TreeCompilation:
+    """The same with two slots for each buffer that was added inside of loops, if that is better."""
     schedule = made.schedule.copy()
     added = [n for n in schedule.buffers() if n not in given.state.storage and schedule.homes[n]]
     if not added:
@@ -143,7 +144,7 @@ def _with_slots(given: Schedule, made: TreeCompilation) -> TreeCompilation:
         if not error.code.startswith(REFUSALS):
             raise
         return made
-    return min(made, turns, key=lambda k: k.cycles)
+    return min(made, turns, key=options.measure)
 
 
 @dataclass

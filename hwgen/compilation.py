@@ -16,7 +16,6 @@ from hwgen.compiled import Compiled
 from hwgen.errors import HwgenError
 from hwgen.model.bound import Bound, least_bound, lower_bound
 from hwgen.model.timing import TimingResult
-from hwgen.model.traffic import moved_bytes
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.dependences import Dependences
 from hwgen.polyhedral.explain import Explanation, explain
@@ -56,15 +55,11 @@ class Kernel(Brief):
     made: TreeCompilation
     program: Program
     timing: TimingResult
-    offchip_bytes: int
-    """Bytes that calls move between the chip and its images, and a processor in its memory."""
 
     @classmethod
     def of(cls, tiling: Tiling, made: TreeCompilation) -> Kernel:
         """The kernel of a tiling."""
-        program = made.lowered.program
-        moved = moved_bytes(program, made.hardware, made.workload)
-        return cls(tiling, made, program, made.timing, moved)
+        return cls(tiling, made, made.lowered.program, made.timing)
 
     def brief(self) -> str:
         return f"{self.program.name}: {self.cycles:,} cycles, {self.offchip_bytes:,} bytes off chip"
@@ -73,6 +68,18 @@ class Kernel(Brief):
     def cycles(self) -> int:
         """Modelled cycles of the whole kernel."""
         return self.timing.cycles
+
+    @property
+    def offchip_bytes(self) -> int:
+        return self.made.offchip_bytes
+
+    @property
+    def onchip_bytes(self) -> int:
+        return self.made.onchip_bytes
+
+    @property
+    def energy(self) -> float:
+        return self.made.energy
 
 
 @dataclass(frozen=True, repr=False)

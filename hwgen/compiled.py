@@ -12,7 +12,9 @@ from hwgen.codegen.lower.program import Lowered
 from hwgen.codegen.program import Program
 from hwgen.codegen.source import CSource
 from hwgen.model.bound import Bound
+from hwgen.model.energy import Energy, program_energy
 from hwgen.model.timing import TimingResult
+from hwgen.model.traffic import moved_bytes
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.shown import Brief, assigned
 from hwgen.spec.workload import Statement, Workload
@@ -78,6 +80,32 @@ class Compiled(Brief, ABC):
     def cycles(self) -> int:
         """Modelled cycles of the whole kernel."""
         return self.timing.cycles
+
+    @property
+    def offchip_bytes(self) -> int:
+        """Bytes that calls move between the chip and its images, and a processor in its memory."""
+        return self._offchip_bytes
+
+    @cached_property
+    def _offchip_bytes(self) -> int:
+        return moved_bytes(self.lowering.program, self.hardware, self.workload)
+
+    @property
+    def onchip_bytes(self) -> int:
+        """Bytes of the buffers on the chip, all their slots."""
+        memory = self.hardware.memory
+        buffers = self.lowering.program.buffers
+        return sum(b.entries * memory[b.memory].entry_bytes for b in buffers)
+
+    @property
+    def energy(self) -> float:
+        """Picojoules of its calls and their accesses, as far as the chip's file says."""
+        return self.energies.picojoules
+
+    @cached_property
+    def energies(self) -> Energy:
+        """The same, part by part."""
+        return program_energy(self.lowering.program, self.hardware)
 
     @property
     def parts(self) -> tuple[Compilation, ...]:

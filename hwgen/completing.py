@@ -23,6 +23,7 @@ from hwgen.pipeline import compile_kernel
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.dependences import dependences
 from hwgen.polyhedral.matching import Match, ranked_matches
+from hwgen.polyhedral.objective import check_objective
 from hwgen.polyhedral.phases import split_phases
 from hwgen.polyhedral.scop import Scop, build_scop
 from hwgen.polyhedral.search import SearchResult, Watch, search
@@ -70,8 +71,10 @@ def compile_scripted(
     unfinished.
 
     Raises:
-        HwgenError: as `compile_script`, `complete_script` and `compile_nest`.
+        HwgenError: H426 where the chip has nothing of the objective; as `compile_script`,
+            `complete_script` and `compile_nest`.
     """
+    check_objective(hardware, options.objective)
     if not hardware.units:
         given = Options(seconds=options.seconds)
         return compile_nest(workload, hardware, script, auto, file, given)
@@ -137,7 +140,7 @@ class _Rest:
     options: SearchOptions
 
     def found(self) -> Compilation | None:
-        """The fastest schedule that goes on from the script, or agrees with what it says."""
+        """The best schedule that goes on from the script, or agrees with what it says."""
         try:
             found = self.best(partial(known_tiles, self.schedule, self.scop), self.goes_on)
             said = Said.of(self.schedule, self.scop)
@@ -148,7 +151,7 @@ class _Rest:
             return None  # What no phase as a whole has, stages may have each.
 
     def best(self, tiles: Tiles, agrees: Agrees) -> Compilation | None:
-        """The fastest schedule of those that agree."""
+        """The best schedule of those that agree."""
         workload, hardware, scop = self.scop.workload, self.schedule.hardware, self.scop
         best: tuple[Kernel, SearchResult, list[Match]] | None = None
         watch = Watch(self.options.seconds, self.options.progress, self.options.work)
@@ -165,7 +168,8 @@ class _Rest:
                         if error.code not in LIMITS:
                             raise
                         continue  # Another may have room, or calls.
-                    if best is None or kernel.cycles < best[0].cycles:
+                    by = self.options.measure
+                    if best is None or by(kernel) < by(best[0]):
                         best = kernel, replace(found, cycles=kernel.cycles), group
         if best is None:
             return None
@@ -178,7 +182,10 @@ class _Rest:
         if fixed is None:
             return None
         try:
-            return search(self.schedule.hardware, [match], CANDIDATES, 2, watch, fixed)
+            return search(
+                self.schedule.hardware, [match], CANDIDATES, 2, watch, fixed,
+                objective=self.options.objective,
+            )  # fmt: skip
         except HwgenError as error:
             if error.code not in LIMITS:
                 raise

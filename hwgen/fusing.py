@@ -18,14 +18,14 @@ from hwgen.block_completing import KEPT, Choice, Completion
 from hwgen.compilation import Compilation
 from hwgen.errors import HwgenError
 from hwgen.inlining import REFUSALS
-from hwgen.model.traffic import moved_bytes
 from hwgen.phase import DEFAULTS, SearchOptions
 from hwgen.pipelining import CLOSE, pipelined
 from hwgen.polyhedral import isl
+from hwgen.polyhedral.objective import Measure
 from hwgen.polyhedral.scop import views_of
 from hwgen.polyhedral.tree.edit import find_stage, refuse
 from hwgen.schedule import Schedule
-from hwgen.spec.expression import Name, names
+from hwgen.spec.expression import DTYPES, Name, names
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 from hwgen.trees import TreeCompilation, compile_tree
@@ -79,29 +79,41 @@ class Sketch:
 def fused_if_better(
     made: Compilation, options: SearchOptions = DEFAULTS
 ) -> Compilation | TreeCompilation:
-    """A kernel, or one whose stages share loops if that takes fewer cycles, or as many and moves
-    fewer bytes."""
+    """A kernel, or one whose stages share loops if that is better; by cycles, if it takes fewer of
+    them, or as many and moves fewer bytes."""
     moved = views_of(made.workload)
     computed = [s for s in made.workload.statements if s.target.tensor not in moved]
-    near = NEAR if len(made.parts) > 1 else NEAR_ALONE
-    if len(computed) < 2 or made.program.codes or made.cycles <= near * made.bound.cycles:
+    if len(computed) < 2 or made.program.codes or _done(made, options):
         return made
     with isl.bounded():
-        found = fused(made.workload, made.hardware, options, int(made.cycles * ALIKE))
-    if found is None or found.cycles * WORTH < made.cycles:
+        most = options.measure(made)
+        if options.objective == "cycles":
+            most = (int(made.cycles * ALIKE),)
+        found = fused(made.workload, made.hardware, options, most)
+    if found is None or options.objective != "cycles" or found.cycles * WORTH < made.cycles:
         return found or made
-    fewer = moved_bytes(found.program, found.hardware, found.workload) < made.kernel.offchip_bytes
-    return found if fewer else made
+    return found if found.offchip_bytes < made.offchip_bytes else made
+
+
+def _done(made: Compilation, options: SearchOptions) -> bool:
+    """Whether a kernel is hardly to be improved: near its bound, without a byte too many, or best
+    of all tiles of a single phase, of which the closed form knows the bytes."""
+    several = len(made.parts) > 1
+    if options.objective == "cycles":
+        return made.cycles <= (NEAR if several else NEAR_ALONE) * made.bound.cycles
+    tensors = (*made.workload.inputs, *made.workload.outputs)
+    once = made.offchip_bytes <= sum(prod(t.shape) * DTYPES[t.dtype] for t in tensors)
+    return (once and options.objective == "traffic") or (made.search.exhausted and not several)
 
 
 def fused(
     workload: Workload,
     hardware: HardwareSpec,
     options: SearchOptions = DEFAULTS,
-    most: float = inf,
+    most: Measure = (inf,),
 ) -> TreeCompilation | None:
-    """The fastest kernel whose stages share loops over blocks of the last one's; None where none
-    takes at most `most` cycles."""
+    """The best kernel whose stages share loops over blocks of the last one's; None where none takes
+    at most `most` by the objective."""
     search = _Search(workload, hardware, Completion(Schedule(workload, hardware), options), most)
     for dimension, extent in enumerate(workload.outputs[-1].shape):
         sizes = [size for size in SIZES if size < extent]
@@ -113,12 +125,12 @@ def fused(
 @dataclass
 class _Search:
     """The best kernel of the sketches that have been looked at, of those that take at most `most`
-    cycles. `work`: stages compiled so far."""
+    by the objective. `work`: stages compiled so far."""
 
     workload: Workload
     hardware: HardwareSpec
     completion: Completion
-    most: float
+    most: Measure
     best: TreeCompilation | None = None
     work: int = 0
 
@@ -152,14 +164,22 @@ class _Search:
             if made is None and number > at:
                 break
             found += [] if made is None else [made]
-        found.sort(key=_busiest)
+        found.sort(key=self._least)
         for kernel in found[:PIPELINED]:
-            if _busiest(kernel) < self.most:
+            if self._least(kernel) < self.most:
                 made = pipelined(kernel)
-                if made.cycles <= self.most:
-                    self.best, self.most = made, made.cycles
-            if self.most <= CLOSE * _busiest(found[0]):
+                if self._measure(made) <= self.most:
+                    self.best, self.most = made, self._measure(made)
+            *before, busy = self._least(found[0])
+            if self.most <= (*before, CLOSE * busy):
                 break
+
+    def _measure(self, kernel: TreeCompilation) -> Measure:
+        return self.completion.options.measure(kernel)
+
+    def _least(self, kernel: TreeCompilation) -> Measure:
+        """What a kernel takes at least by the objective, however its stages are shifted."""
+        return (*self._measure(kernel)[:-1], _busiest(kernel))
 
     def _begun(self, sketch: Sketch) -> Schedule | None:
         try:
@@ -188,7 +208,8 @@ class _Search:
                 choice = Choice(loops, kept, covers, once)
                 made = self._compiled(completion, choice)
                 if made is not None:
-                    if best is None or _rank(made) < _rank(best[1]):
+                    rank = (*self._least(made), made.cycles)
+                    if best is None or rank < (*self._least(best[1]), best[1].cycles):
                         best = choice, made
                     break
         return best
@@ -247,10 +268,6 @@ class _Search:
         found.sort(key=lambda x: -x[0])
         for count in range(1, len(found) + 1):
             yield tuple((s, n) for _, s, n in found[:count])
-
-
-def _rank(kernel: TreeCompilation) -> tuple[int, int]:
-    return _busiest(kernel), kernel.cycles
 
 
 def _busiest(kernel: TreeCompilation) -> int:

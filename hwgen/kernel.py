@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Literal, get_args
@@ -17,6 +17,7 @@ from hwgen.model.numeric import Array
 from hwgen.nest_pipeline import compile_nest
 from hwgen.phase import SearchOptions
 from hwgen.pipeline import compile_workload
+from hwgen.polyhedral.objective import OBJECTIVES, Objective, check_objective
 from hwgen.requested import find_chip, find_computation, script_text, unfit
 from hwgen.schedule import Schedule
 from hwgen.scripting import script_of
@@ -46,6 +47,7 @@ def build(
     sizes: Mapping[str, int] | None = None,
     dtypes: Mapping[str, str] | None = None,
     options: SearchOptions | Options | None = None,
+    objective: Objective | None = None,
 ) -> Kernel:
     """Compile a workload for a chip, whatever kind of chip it is.
 
@@ -58,21 +60,26 @@ def build(
         sizes: in place of those of the workload's file.
         dtypes: data types in place of the file's, by the names that it gives them or by tensors.
         options: of the search: `SearchOptions` for units, `autoschedule.Options` for a processor.
+        objective: what the search looks for, in place of that of the options: `cycles`, `traffic`
+            (off-chip bytes) or `energy`, which takes a chip whose file has energies.
 
     Raises:
-        HwgenError: H050 another argument than these; what `load_hardware` and `load_workload`
+        HwgenError: H050 another argument than these; H426 where the chip has nothing of the
+            objective; what `load_hardware` and `load_workload`
             raise; what `compile_workload`, `complete_script` and `compile_nest` raise; H731 to
             H747 a program that does not fit its chip or its schedule, a defect of hwgen.
     """
-    if engine not in get_args(Engine):
-        allowed = ", ".join(get_args(Engine))
-        close = nearest(str(engine), get_args(Engine))
-        raise unfit("engine", repr(engine), allowed, f"did you mean {close}?" if close else "")
+    _known("engine", engine, get_args(Engine))
+    _known("objective", objective or OBJECTIVES[0], OBJECTIVES)
     hardware, beside = find_chip(chip)
     wanted = find_computation(workload, sizes, beside, dtypes)
     text, file = script_text(script, wanted, hardware)
     loops = not hardware.units
     given = options or (Options() if loops else SearchOptions())
+    if objective is not None:
+        check_objective(hardware, objective)
+    if isinstance(given, SearchOptions):
+        given = replace(given, objective=objective or given.objective)
     if loops and isinstance(given, Options):
         made: Compiled = compile_nest(wanted, hardware, text, auto, file, given)
     elif not loops and isinstance(given, SearchOptions):
@@ -81,6 +88,18 @@ def build(
         kind = "autoschedule.Options" if loops else "SearchOptions"
         raise unfit("options", type(given).__name__, f"{kind} for {hardware.name}")
     return Kernel(made, engine)
+
+
+def _known(argument: str, given: object, allowed: Sequence[str]) -> None:
+    """Refuse a word that is not one of those allowed.
+
+    Raises:
+        HwgenError: H050.
+    """
+    if given not in allowed:
+        close = nearest(str(given), allowed)
+        repair = f"did you mean {close}?" if close else ""
+        raise unfit(argument, repr(given), ", ".join(allowed), repair)
 
 
 def _compile_units(

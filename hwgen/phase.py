@@ -12,7 +12,9 @@ from hwgen.codegen.image_layout import packed_bytes
 from hwgen.compilation import Compilation, Kernel, build
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.dependences import Dependences, dependences
+from hwgen.polyhedral.estimate_moved import least_moved
 from hwgen.polyhedral.matching import Match, ranked_matches
+from hwgen.polyhedral.objective import Measure, Measured, Objective, measure
 from hwgen.polyhedral.operations import NOTHING_SHARED, Sharing
 from hwgen.polyhedral.scop import Scop, build_scop
 from hwgen.polyhedral.search import (
@@ -45,13 +47,19 @@ MATCHES = 3
 class SearchOptions:
     """`seconds`: when to end a search with what it has (never); `work`: the same, counted;
     `progress`: told of its steps; `cache`: where results are kept (nowhere); `slots`: of a buffer,
-    at most (of a kernel with fewer, or of less work, nothing is kept)."""
+    at most (of a kernel with fewer, or of less work, nothing is kept); `objective`: what of two
+    kernels makes one the better."""
 
     seconds: float | None = None
     work: int = WORK
     progress: Progress | None = None
     cache: ScheduleCache | None = None
     slots: int = SLOTS
+    objective: Objective = "cycles"
+
+    def measure(self, kernel: Measured) -> Measure:
+        """A kernel by the objective: of two, the one with less is better."""
+        return measure(kernel, self.objective)
 
 
 DEFAULTS = SearchOptions()
@@ -87,7 +95,7 @@ def compile_phase(
     usual = options.slots == SLOTS and options.work == WORK
     if options.cache is None or sharing != NOTHING_SHARED or not usual:
         return _search(*parts, groups, options, sharing)[0]
-    key = options.cache.key(workload, hardware)
+    key = options.cache.key(workload, hardware, options.objective)
     matches: list[list[Match]] = []
     known = options.cache.read(key)
     if known is not None:
@@ -140,29 +148,46 @@ def _attempts(
 
 
 @dataclass(frozen=True, slots=True)
-class _Rival:
-    """The best kernel so far, to those of another group of matches: `cycles` are its own and what
-    its host works longer than theirs."""
+class Rival:
+    """The best kernel so far, to those of another group of matches: `cycles` and `offchip_bytes`
+    are its own and what its host works and moves more than theirs."""
 
     kernel: Kernel
     cycles: int
+    offchip_bytes: int
+
+    @classmethod
+    def of(cls, kernel: Kernel, hardware: HardwareSpec, host: int, theirs: int) -> Rival:
+        """A kernel whose host moves `host` bytes, to those whose hosts move `theirs`."""
+        beat = hardware.bus[hardware.offchip.bus].beat_bytes
+        more_cycles = host // beat - theirs // beat
+        return cls(kernel, kernel.cycles + more_cycles, kernel.offchip_bytes + host - theirs)
 
     @property
-    def offchip_bytes(self) -> int:
-        return self.kernel.offchip_bytes
+    def energy(self) -> float:
+        return self.kernel.energy
+
+    @property
+    def onchip_bytes(self) -> int:
+        return self.kernel.onchip_bytes
 
 
-def _host_cycles(scop: Scop, hardware: HardwareSpec, match: Match) -> int:
-    """Cycles that a host needs at least to rearrange tensors for a match."""
-    packed = packed_bytes(scop, hardware, match) if hardware.offchip.shared else 0
-    return rearranging_cycles(hardware, packed)
+def _host_bytes(scop: Scop, hardware: HardwareSpec, match: Match) -> int:
+    """What a host reads and writes at least to rearrange tensors for a match."""
+    return rearranged_bytes(hardware, packed_bytes(scop, hardware, match))
 
 
-def rearranging_cycles(hardware: HardwareSpec, packed: int) -> int:
-    """Cycles that a host needs at least to make images of so many bytes in memory that it shares:
-    what it reads and writes crosses the bus like everything else."""
-    memory = hardware.offchip
-    return 2 * packed // hardware.bus[memory.bus].beat_bytes if memory.shared else 0
+def rearranged_bytes(hardware: HardwareSpec, packed: int) -> int:
+    """What a host reads and writes at least to make images of so many bytes in memory that it
+    shares: it crosses the bus like everything else."""
+    return 2 * packed if hardware.offchip.shared else 0
+
+
+def _may_win(hardware: HardwareSpec, match: Match, rival: Rival, options: SearchOptions) -> bool:
+    """Whether a match's kernels may be better than the best so far."""
+    if options.objective == "cycles":
+        return least_work(hardware, match) < rival.cycles
+    return least_moved(hardware, match, options.objective) <= options.measure(rival)[0]
 
 
 def _search(
@@ -175,7 +200,7 @@ def _search(
     sharing: Sharing = NOTHING_SHARED,
 ) -> tuple[Compilation, int]:
     """The best kernel over all groups of matches, and its group's number."""
-    simulated: Callable[[Candidate], Kernel | _Rival] = partial(
+    simulated: Callable[[Candidate], Kernel | Rival] = partial(
         build, workload, hardware, scop, sharing=sharing
     )
     best: Kernel | None = None
@@ -186,24 +211,29 @@ def _search(
     refused: HwgenError | None = None
     watch = Watch(options.seconds, options.progress, options.work)
     for number, matches in enumerate(groups):
-        host = _host_cycles(scop, hardware, matches[0])
-        rival = None if best is None else _Rival(best, best.cycles + best_host - host)
-        good = [m for m in matches if rival is None or least_work(hardware, m) < rival.cycles]
+        host = _host_bytes(scop, hardware, matches[0])
+        rival = None if best is None else Rival.of(best, hardware, best_host, host)
+        good = [m for m in matches if rival is None or _may_win(hardware, m, rival, options)]
         total += SearchResult((), matches=0, matches_too_slow=len(matches) - len(good))
         if best is not None and good and watch.expired:
             total += SearchResult((), matches=0, cuts=(watch.reason,))
             break
         for keep, slots, limit in _attempts(options, watch, best is None) if good else ():
             try:
-                found = search(hardware, good, keep, slots, limit, workload=workload)
+                found = search(
+                    hardware, good, keep, slots, limit, None, workload, options.objective
+                )
                 alone = sharing == NOTHING_SHARED
-                kernel, found = choose(hardware, found, simulated, limit, rival, alone=alone)
+                kernel, found = choose(
+                    hardware, found, simulated, limit, rival,
+                    alone=alone, objective=options.objective,
+                )  # fmt: skip
             except HwgenError as error:
                 if error.code not in LIMITS:
                     raise
                 refused = refused or error
                 continue
-            if isinstance(kernel, _Rival):
+            if isinstance(kernel, Rival):
                 total += found
             else:
                 best, total, group, chosen = kernel, found + total, matches, number

@@ -193,12 +193,12 @@ class PhaseSearch:
         return refused
 
     def _plainer(self, choice: Choice, found: Sequence[Compilation]) -> PhasedCompilation | None:
-        """With one slot per buffer: in one phase, as is fastest, or else in more and more phases,
-        the shortest ones first."""
+        """With one slot per buffer: in one phase, as is best, or else in more and more phases, the
+        shortest ones first."""
         order = sorted(range(len(found)), key=lambda n: found[n].cycles)
         one = [self._with(choice, frozenset((n,))) for n in order]
         if any(one):
-            return min((k for k in one if k is not None), key=lambda k: k.cycles)
+            return min((k for k in one if k is not None), key=self.options.measure)
         more = (self._with(choice, frozenset(order[:n])) for n in range(2, len(order) + 1))
         return next((k for k in more if k is not None), None)
 

@@ -18,6 +18,7 @@ from hwgen.phase import DEFAULTS, SearchOptions, compile_phase
 from hwgen.phased import PhasedCompilation, compile_phases
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.dependences import dependences
+from hwgen.polyhedral.objective import check_objective
 from hwgen.polyhedral.phases import split_phases
 from hwgen.polyhedral.scop import build_scop
 from hwgen.polyhedral.search import Candidate, SearchResult
@@ -64,6 +65,7 @@ def compile_kernel(
             allowed="chips with units",
             repair="hwgen.compile_nest(workload, hardware)",
         )
+    check_objective(hardware, options.objective)
     with isl.bounded():
         if schedule is not None:
             scop = build_scop(workload)
@@ -78,13 +80,17 @@ def compile_kernel(
         except HwgenError as error:
             if error.code not in ("H301", UNMADE):
                 raise
-            made = _edited(searched, hardware, units, error)
-        made = weighed_if_better(made, searched, hardware, units)
+            made = _edited(searched, hardware, units, options, error)
+        made = weighed_if_better(made, searched, hardware, units, options)
         return made if searched == workload else replayed(made, workload)
 
 
 def _edited(
-    workload: Workload, hardware: HardwareSpec, units: UnitsOf, refused: HwgenError
+    workload: Workload,
+    hardware: HardwareSpec,
+    units: UnitsOf,
+    options: SearchOptions,
+    refused: HwgenError,
 ) -> Compilation:
     """A kernel of a workload that units do not compute statement by statement; where they do with
     weights, a processor beside them must take longer over it."""
@@ -94,7 +100,7 @@ def _edited(
         if not error.code.startswith(REFUSALS):
             raise
         most = _cycles_of_processor(workload, hardware)
-        found = weighed_instead(workload, hardware, units, most)
+        found = weighed_instead(workload, hardware, units, options, most)
         if found is None:
             raise
         return found
@@ -126,6 +132,7 @@ def compile_workload(
         HwgenError: as `compile_kernel`, where there is no processor or it cannot do the rest; as
             `compile_nest`.
     """
+    check_objective(hardware, options.objective)
     if not hardware.units and hardware.processor is not None:
         return compile_nest(workload, hardware, options=Options(seconds=options.seconds))
     try:

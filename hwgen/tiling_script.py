@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 
 from hwgen.polyhedral.normal_form import normalise
 from hwgen.polyhedral.operations import Operation
 from hwgen.polyhedral.scop import Scop, ScopStatement
-from hwgen.polyhedral.tiling import Tiling
+from hwgen.polyhedral.tiling import TOGETHER, Tiling
 from hwgen.polyhedral.tree.build import stage_of
 from hwgen.polyhedral.value_range import value_range, within
 from hwgen.schedule import Schedule
@@ -285,8 +286,7 @@ class TilingWriter(LoadWriter):
 
     def _buffers(self, results: dict[str, str]) -> None:
         held = {x.name for x in self.tiling.match.selection.storages}
-        slot = {n: c for n, c in self.tiling.slot.items() if n in held}
-        turns = {n: 1 if self.tiling.kept(n) else c for n, c in slot.items()}
+        turns = {n: self.tiling.turns(n) for n in self.tiling.slot if n in held}
         slots: dict[str, int] = {}
         for name, count in turns.items():
             if not self.tiling.match.selection.storage(name).shape:  # else the tensor's own
@@ -299,8 +299,9 @@ class TilingWriter(LoadWriter):
     # Where a host that issues calls in order puts them, so that no unit waits for it
 
     def _pipeline(self, loops: list[str], results: Mapping[str, str]) -> None:
-        """Loads run a tile ahead, stores and what begins the next sums a tile behind, with the
-        first work of the tile there."""
+        """Loads and what begins sums run a tile ahead, stores a tile behind: these after the first
+        part of the tile's work, those that begin sums after the next part, as they wait for the
+        stores, if that is not the last."""
         s = self.schedule
         around = loops + self.reduction
         for operation in self.plan.operations:
@@ -316,7 +317,13 @@ class TilingWriter(LoadWriter):
                 block = tensor if kind == "store" else f"{results[statement.name]}_init"
                 if moving and block in s.state.site:
                     s.sink(block, inner[-1], where)
-                    self._shift(block, inner if kind == "store" else loops, later)
+                    rest = [n for n in inner if n not in loops]
+                    turns = prod(s.state.loop[n].extent for n in rest)
+                    if kind == "init" and turns > TOGETHER:
+                        # Into the second part: the store before it is in the first.
+                        self._shift(block, [*loops, *rest], later * (turns - 1))
+                    else:
+                        self._shift(block, inner if kind == "store" else loops, later)
 
     def _shift(self, block: str, loops: list[str], iterations: int) -> None:
         if loops:

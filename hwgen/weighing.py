@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from hwgen.compilation import Compilation
 from hwgen.errors import HwgenError
 from hwgen.inlining import REFUSALS, UnitsOf, replayed, weighed, without
-from hwgen.phase import rearranging_cycles
+from hwgen.phase import Rival, SearchOptions, rearranged_bytes
 from hwgen.polyhedral.matching import ranked_matches
+from hwgen.polyhedral.objective import Measure
 from hwgen.polyhedral.phases import split_phases
 from hwgen.polyhedral.scop import Scop, build_scop, view_statements
 from hwgen.polyhedral.search_bound import least_work
@@ -46,17 +47,22 @@ def weight_type(hardware: HardwareSpec) -> str:
 
 
 def weighed_if_better(
-    made: Compilation, workload: Workload, hardware: HardwareSpec, units: UnitsOf
+    made: Compilation,
+    workload: Workload,
+    hardware: HardwareSpec,
+    units: UnitsOf,
+    options: SearchOptions,
 ) -> Compilation:
-    """A kernel of a workload, or the same with narrow integers weighed if that takes fewer
-    cycles."""
+    """A kernel of a workload, or the same with narrow integers weighed if that is better by the
+    objective."""
     if made.weighed:
         return made
     sketch = _sketch(workload, hardware, made.inlined)
     if sketch is None:
         return made
-    most = _cycles(made)
-    found = sketch.kernel(units, most) if sketch.least < most else None
+    most = _measured(made, options)
+    worth = options.objective != "cycles" or (sketch.least,) < most
+    found = sketch.kernel(units, options, most) if worth else None
     other = made.scop if found is not None else sketch.scop
     found = found or made
     if not (made.alone and found.alone) or other is None:
@@ -65,14 +71,18 @@ def weighed_if_better(
 
 
 def weighed_instead(
-    workload: Workload, hardware: HardwareSpec, units: UnitsOf, most: float
+    workload: Workload,
+    hardware: HardwareSpec,
+    units: UnitsOf,
+    options: SearchOptions,
+    most: float,
 ) -> Compilation | None:
     """A kernel of what units cannot compute without weights, of fewer than `most` cycles; None
     where there is none."""
     sketch = _sketch(workload, hardware, ())
     if sketch is None or sketch.least * WORTH >= most:
         return None
-    return sketch.kernel(units, most)
+    return sketch.kernel(units, replace(options, objective="cycles"), (most,))
 
 
 @dataclass(frozen=True)
@@ -88,22 +98,23 @@ class _Sketch:
     scop: Scop | None
     least: float
 
-    def kernel(self, units: UnitsOf, most: float) -> Compilation | None:
-        """Its kernel, of the workload itself, if that takes fewer than `most` cycles."""
+    def kernel(self, units: UnitsOf, options: SearchOptions, most: Measure) -> Compilation | None:
+        """Its kernel, of the workload itself, if that is less than `most` by the objective."""
         try:
             made = replace(units(self.changed), inlined=self.inlined, weighed=self.weighed)
-            found = replayed(made, self.workload) if _cycles(made) < most else made
+            found = replayed(made, self.workload) if _measured(made, options) < most else made
         except HwgenError as error:
             if not error.code.startswith(REFUSALS):
                 raise
             return None
-        return found if _cycles(found) < most else None
+        return found if _measured(found, options) < most else None
 
 
-def _cycles(made: Compilation) -> int:
-    """The cycles of a kernel and of its host, where that rearranges tensors in a shared memory."""
+def _measured(made: Compilation, options: SearchOptions) -> Measure:
+    """A kernel by the objective, and its host, where that rearranges tensors in a shared memory."""
     packed = sum(i.bytes for i in made.program.images if not i.in_place)
-    return made.cycles + rearranging_cycles(made.hardware, packed)
+    host = rearranged_bytes(made.hardware, packed)
+    return options.measure(Rival.of(made.kernel, made.hardware, host, 0))
 
 
 def _sketch(workload: Workload, hardware: HardwareSpec, inlined: tuple[str, ...]) -> _Sketch | None:

@@ -15,6 +15,8 @@ from hwgen.cli.options import (
     DtypeOption,
     JsonOption,
     NoAutoOption,
+    ObjectiveName,
+    ObjectiveOption,
     ReportOption,
     ScriptOption,
     SearchSecondsOption,
@@ -66,6 +68,7 @@ class Data(str, Enum):
         "generate --spec LOOPS --workload gemm --dtype T=float32 --dtype ACC=float32",
         "generate --spec CHIP --workload gemm --stage emit > gemm.c",
         "generate --spec CHIP --workload conv2d --search-seconds 5 --no-cache",
+        "generate --spec CHIP --workload gemm --objective traffic",
         "generate --spec CHIP --workload gemm --report gemm.html --trace gemm.json",
         "generate --spec CHIP --workload gemm --stage script > gemm.py",
         "generate --spec CHIP --workload gemm --script gemm.py --no-auto",
@@ -129,6 +132,7 @@ def generate(
     trace: TraceOption = None,
     script: ScriptOption = None,
     no_auto: NoAutoOption = False,
+    objective: ObjectiveOption = ObjectiveName.CYCLES,
     search_seconds: SearchSecondsOption = None,
     no_cache: CacheOption = False,
     plot: Annotated[
@@ -176,14 +180,14 @@ def generate(
         if swept:
             from hwgen.cli.sweep import sweep
 
-            quiet = Search(search_seconds, cached=not no_cache, bar=False)
+            quiet = Search(search_seconds, not no_cache, bar=False, objective=objective.value)
             asked_for = (spec, workloads or [], settings or [], dtypes or [])
             sweep(*asked_for, quiet, plot, as_json=as_json)
             return
         from hwgen.cli import generate as body
         from hwgen.cli.scripts import Script
 
-        search = Search(search_seconds, cached=not no_cache)
+        search = Search(search_seconds, cached=not no_cache, objective=objective.value)
         pictures = Pictures(report, trace)
         asked = Script(script, auto=not no_auto)
         made_for = Target(target is TargetName.FIRMWARE, tuple(weights or ()))
@@ -253,6 +257,7 @@ def simulate(
     trace: TraceOption = None,
     script: ScriptOption = None,
     no_auto: NoAutoOption = False,
+    objective: ObjectiveOption = ObjectiveName.CYCLES,
     search_seconds: SearchSecondsOption = None,
     no_cache: CacheOption = False,
     as_json: JsonOption = False,
@@ -280,7 +285,7 @@ def simulate(
             data=data.value,
             schedule=schedule,
             engine=engine.value,
-            search=Search(search_seconds, cached=not no_cache),
+            search=Search(search_seconds, cached=not no_cache, objective=objective.value),
             pictures=Pictures(report, trace),
             script=Script(script, auto=not no_auto),
             as_json=as_json,

@@ -52,7 +52,7 @@ def generate(
 ) -> None:
     """Compile every workload asked for; write and report only once all of them are compiled."""
     request = resolve(spec, workloads, settings, dtypes)
-    hardware = load(request)
+    hardware = load(request, search)
     _check_stage(stage, hardware)
     weights = weights_of(request, target)
     compiled, refused = _compile_all(request, hardware, search, script)
@@ -118,11 +118,18 @@ def _check_stage(stage: str | None, hardware: HardwareSpec) -> None:
     )
 
 
-def load(request: Request) -> HardwareSpec:
-    """The chip of a request."""
+def load(request: Request, search: Search) -> HardwareSpec:
+    """The chip of a request.
+
+    Raises:
+        HwgenError: as `load_hardware`; H426 where it has nothing of the search's objective.
+    """
+    from hwgen.polyhedral.objective import check_objective
     from hwgen.spec.load import load_hardware
 
-    return load_hardware(request.spec, dict(request.parameters))
+    hardware = load_hardware(request.spec, dict(request.parameters))
+    check_objective(hardware, search.objective)
+    return hardware
 
 
 def compile_one(

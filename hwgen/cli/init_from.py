@@ -72,7 +72,8 @@ def numbers(path: Path, form: str = "accelforge") -> Mapping[str, str]:
     entries = {name: _entries(held[name][1], o, i, name) for name in _SHARES}
     lines = [
         f"# A first chip from {file}. Sizes, rates and energies are that file's, by the line; what",
-        "# it does not say is called assumed, and all from `units` on is. hwgen uses no energies.",
+        "# it does not say is called assumed, and all from `units` on is. Energies are",
+        "# comments; `energy` of a memory or an intrinsic says them to hwgen.",
         *(f"# Not in this chip: {text}" for text in [*others, *_left_out(levels, offchip, held)]),
         *(f"# Not a number in the file, so not taken: {text}" for text in _unread(levels)),
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from pathlib import Path
 from typing import Annotated, Optional
 
@@ -117,6 +118,24 @@ SearchSecondsOption = Annotated[
         help="End the search for a schedule after N seconds too, with the best found until then, "
         "which then depends on the machine; the report says so where a search was cut short. "
         "Without this a search ends after an amount of work that is counted.",
+    ),
+]
+
+
+class ObjectiveName(str, Enum):
+    """What `--objective` takes."""
+
+    CYCLES = "cycles"
+    TRAFFIC = "traffic"
+    ENERGY = "energy"
+
+
+ObjectiveOption = Annotated[
+    ObjectiveName,
+    typer.Option(
+        "--objective",
+        help="What the search looks for: the fewest cycles, off-chip bytes, or picojoules, which "
+        "takes a chip whose file has energies.",
     ),
 ]
 CacheOption = Annotated[

@@ -12,6 +12,7 @@ from hwgen.cli.progress import Bar
 
 if TYPE_CHECKING:
     from hwgen.pipeline import SearchOptions
+    from hwgen.polyhedral.objective import Objective
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,7 @@ class Search:
     seconds: float | None = None
     cached: bool = True
     bar: bool = True
+    objective: Objective = "cycles"
 
 
 @contextmanager
@@ -37,4 +39,5 @@ def searching(name: str, search: Search) -> Generator[SearchOptions, None, None]
             seconds=search.seconds,
             progress=Bar(name, stack) if search.bar and sys.stderr.isatty() else None,
             cache=ScheduleCache(folder) if folder is not None else None,
+            objective=search.objective,
         )

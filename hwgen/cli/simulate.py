@@ -50,7 +50,7 @@ def simulate(
     from hwgen.verify.room import check_room, check_tensors
 
     request = resolve(spec, [workload], settings, dtypes)
-    hardware = load(request)
+    hardware = load(request, search)
     wanted = request.workloads[0]
     loaded = wanted.load()
     check_tensors(loaded, lambda name, value: wanted.load({name: value}))

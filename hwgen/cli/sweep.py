@@ -113,7 +113,7 @@ def _points(
         if text.partition("=")[0].strip() in swept
     ]
     try:
-        hardware = load(request)
+        hardware = load(request, search)
     except HwgenError as error:
         for wanted in request.workloads:
             yield Point(wanted.path.stem, tuple(named), (), error=error.diagnostic)

@@ -68,7 +68,7 @@ class CycleCosts:
         if call.kernel:
             return ()
         found = [Watched(extent) for extent in call.extents]
-        found += [Watched(step) for step in _held_steps(call, intrinsic)]
+        found += [Watched(step) for step in held_steps(call, intrinsic)]
         if call.fresh is not None:
             found.append(Watched(call.fresh))
         operand = offchip_operand(intrinsic, self.hardware)
@@ -99,7 +99,7 @@ class CycleCosts:
             names = {"iterations": prod(extents)}
         instructions = intrinsic.instructions * prod(extents[: intrinsic.software_loops])
         issuing = instructions * self.hardware.issue.cycles if self.hardware.issue else 0
-        steps = values[len(extents) : len(extents) + len(_held_steps(call, intrinsic))]
+        steps = values[len(extents) : len(extents) + len(held_steps(call, intrinsic))]
         unit = self._units[intrinsic.unit]
         operand = offchip_operand(intrinsic, self.hardware)
         fixed = len(call.extents) + len(steps)
@@ -272,7 +272,7 @@ def _rows(
     )
 
 
-def _held_steps(call: Call, intrinsic: Intrinsic) -> tuple[Expr, ...]:
+def held_steps(call: Call, intrinsic: Intrinsic) -> tuple[Expr, ...]:
     """How the stationary operand moves in each loop, where there is one."""
     held = intrinsic.stationary
     if held is None:

@@ -17,7 +17,8 @@ from hwgen.polyhedral.matching import Match
 from hwgen.polyhedral.operations import Operation
 from hwgen.polyhedral.resident import kept_entries, own_storages
 from hwgen.polyhedral.semantics import moves, written_position
-from hwgen.polyhedral.traffic import Rates, Transfer, start_beats, transfer_cycles
+from hwgen.polyhedral.tiling import PART_TURNS, TOGETHER
+from hwgen.polyhedral.traffic import Rates, Transfer, bus_rank, start_beats, transfer_cycles
 from hwgen.spec.hardware import HardwareSpec
 
 Grid = dict[str, NDArray[np.int64]]
@@ -69,6 +70,9 @@ class Work:
     tiles: NDArray[np.int64]
 
 
+Cycles = NDArray[np.float64]
+"""Of each point."""
+
 Outer = frozenset[str]
 """A set of loops around something."""
 
@@ -97,6 +101,21 @@ class Cache:
         return self.rates[operation.name]
 
 
+Storages = frozenset[str]
+"""Some storages of a match."""
+
+
+class Around(NamedTuple):
+    """Loops around a load: `before` the first one that does not move what is loaded, the `still`
+    ones, and those that move it further in, whose tiles are `parts`. `loading`: those in whose
+    every iteration it happens."""
+
+    before: Outer
+    still: Outer
+    parts: Outer
+    loading: Outer
+
+
 @dataclass(frozen=True)
 class Shape:
     """One order of loops and one placement of loads, over all tile sizes."""
@@ -109,6 +128,19 @@ class Shape:
     placement: dict[str, int]
     cache: Cache
     slots: int
+    parts: Storages = frozenset()
+    """Storages whose tiles come in parts, which stay for the loops that do not move them."""
+
+    def around(self, storage: str) -> Around:
+        """The loops around a storage's load."""
+        around = self.loops[: self.placement[storage]]
+        moving = {n for c in self.match.coordinate[storage] for n in c.names}
+        first = next((i for i, n in enumerate(around) if n not in moving), len(around))
+        before, parts = (
+            frozenset(moving.intersection(x)) for x in (around[:first], around[first:])
+        )
+        loading = before | parts if storage in self.parts else frozenset(around)
+        return Around(before, frozenset(around) - moving, parts, loading)
 
     def transfer(self, operation: Operation, storage: str) -> Transfer:
         """What moving one box takes; depends only on which loops lie outside."""
@@ -168,6 +200,18 @@ class Shape:
         }
 
 
+def held_runs(shape: Shape, o: Operation) -> NDArray[np.float64]:
+    """How often the operand that a unit holds is brought in, in all tiles together."""
+    assert o.intrinsic.stationary is not None
+    names = [p.name for p in o.intrinsic.operands]
+    storage = o.storages[names.index(o.intrinsic.stationary.operand)]
+    moving = {n for c in shape.match.coordinate[storage] for n in c.names}
+    runs = np.ones(1)
+    for n in o.loops:
+        runs = runs * (shape.match.count[n] if n in moving else shape.trips(frozenset((n,))))
+    return runs
+
+
 class Estimate(NamedTuple):
     """Of a shape's points: cycles, infinite where the buffers do not fit; slots of each storage;
     beats on the bus of everything that is loaded."""
@@ -190,6 +234,11 @@ def estimate(shape: Shape) -> Estimate:
         for n, d in shape.placement.items()
     }
     fits = np.ones(size, dtype=np.bool_)
+    for n in shape.parts:
+        around = shape.around(n)
+        slots[n] = shape.trips(around.parts) * (PART_TURNS if around.before else 1)
+        for loops in (around.before, around.still, around.parts):
+            fits &= (shape.trips(loops) > 1) | (not loops)
     for memory in hardware.of_kind("scratchpad"):
         mine = [s.name for s in own_storages(match) if s.memory == memory.name]
         if not mine:
@@ -197,22 +246,12 @@ def estimate(shape: Shape) -> Estimate:
         usable = match.selection.usable_entries(hardware, memory.name)
         for most in (shape.slots, 1):
             wanted = sum((slots[n] * entries[n] for n in mine), np.zeros(1, np.int64))
-            for n in mine:
+            for n in (n for n in mine if n not in shape.parts):
                 slots[n] = np.where(wanted > usable, np.minimum(slots[n], most), slots[n])
         fits &= sum((slots[n] * entries[n] for n in mine), np.zeros(1, np.int64)) <= usable
     levels = _Levels(shape, slots, entries)
     cycles = np.where(fits, levels.cycles(), np.inf)
     return Estimate(cycles, slots, np.broadcast_to(levels.bus, cycles.shape))
-
-
-def bus_rank(hardware: HardwareSpec, operation: Operation) -> int:
-    """Place of a load in its bus's order of service, the first served first."""
-    offchip = next(
-        o for o in operation.intrinsic.operands if hardware.memory[o.memory].kind == "offchip"
-    )
-    priority = hardware.bus[hardware.memory[offchip.memory].bus].priority
-    name = operation.intrinsic.name
-    return priority.index(name) if name in priority else len(priority)
 
 
 class _Levels:
@@ -238,6 +277,13 @@ class _Levels:
         # What the host is busy for, issuing everything of a depth.
         self.hosting = [np.zeros(1) for _ in range(depths)]
         self.issued: dict[tuple[str, int], tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
+        # What begins sums on another unit: cycles and instructions in one tile.
+        self.begun: dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
+        # Loads in parts: depths inside and outside of the loops that they stay for, cycles of those
+        # in one iteration of these, and in how many that is for each tile.
+        self.in_parts: list[tuple[int, int, NDArray[np.float64], NDArray[np.int64]]] = []
+        # The same: unit, depth outside, cycles and instructions of a part, and in how many tiles.
+        self.beside: list[tuple[str, int, Cycles, Cycles, NDArray[np.int64]]] = []
         self.moving = [np.zeros(1) for _ in range(depths)]
         self.waiting = [np.zeros(1) for _ in range(depths)]
         self.store = np.zeros(1)
@@ -262,6 +308,8 @@ class _Levels:
         self._add_bus_waits()
         for (unit, depth), (cycles, instructions) in self.issued.items():
             self.blocked[depth] = self.blocked[depth] + self._blocked(unit, cycles, instructions)
+        for unit in self.begun:
+            self._add_begun(unit)
         self.infeasible = np.zeros(1, dtype=np.bool_)
         self._add_micro_kernels(slots)
 
@@ -271,6 +319,9 @@ class _Levels:
             storage = next(s for s in o.storages if s in shape.placement)
             depth = shape.placement[storage]
             each, beats, issued, written = shape.transfer(o, storage)
+            if storage in shape.parts:
+                self._add_parts(o, storage, each, beats, issued)
+                return
             self._issue(
                 o.intrinsic.unit, shape.spatial if o.kind == "store" else depth, each, issued
             )
@@ -305,6 +356,10 @@ class _Levels:
             single = slots[o.storages[written_position(o.intrinsic)]] == 1
             self.serial[depth] = self.serial[depth] + np.where(single, each, 0)
             self.overlapped[depth] = self.overlapped[depth] + np.where(single, 0, each)
+            if shape.hardware.pipelined and shape.hardware.issue is not None:
+                before = self.begun.get(o.intrinsic.unit, (np.zeros(1), np.zeros(1)))
+                calls = work.issuing / shape.hardware.issue.cycles
+                self.begun[o.intrinsic.unit] = (before[0] + each, before[1] + calls)
             return
         if moves(shape.hardware, o.intrinsic) and o.intrinsic.unit != self.anchor:
             # Another unit prepares the next tile, where there is a slot for it.
@@ -313,6 +368,30 @@ class _Levels:
             self.moving[depth] = self.moving[depth] + np.where(single, 0, each)
             return
         self.anchored[depth] = self.anchored[depth] + each
+
+    def _add_parts(
+        self,
+        o: Operation,
+        storage: str,
+        each: NDArray[np.float64],
+        beats: NDArray[np.float64],
+        issued: NDArray[np.float64],
+    ) -> None:
+        """A load whose parts come in the first pass of loops that do not move them."""
+        shape, around = self.shape, self.shape.around(storage)
+        self.bus = self.bus + beats * shape.trips(around.loading)
+        times = shape.trips(around.parts)
+        blocked = self._blocked(o.intrinsic.unit, each, issued)
+        outside = len(around.before)
+        self.blocked[outside] = self.blocked[outside] + blocked * times
+        if shape.hardware.issue is not None:
+            spent = issued * shape.hardware.issue.cycles * times
+            self.hosting[outside] = self.hosting[outside] + spent
+        depth = shape.placement[storage]
+        inside = max(i for i, n in enumerate(shape.loops[:depth]) if n in around.still) + 1
+        inner = shape.trips(around.parts.intersection(shape.loops[inside:depth]))
+        self.in_parts.append((inside, outside, each * inner, times // inner))
+        self.beside.append((o.intrinsic.unit, outside, each, issued, times // inner))
 
     def _work(self, o: Operation, depth: int) -> Work:
         """What an operation inside `depth` loops takes, whatever their order."""
@@ -366,6 +445,33 @@ class _Levels:
         waiting = cycles * np.maximum(0, 1 - room / np.maximum(instructions, 1))
         return np.maximum(0, waiting - self.ready)
 
+    def _add_begun(self, unit: str) -> None:
+        """The host waits for room in the queue of what begins the next sums, and of the loads that
+        follow; these wait for the stores where they come with them, and find no work beside them
+        where a tile has one part."""
+        shape = self.shape
+        parts = shape.trips(frozenset(shape.loops[shape.spatial :]))
+        cycles, calls = self.begun[unit]
+        known = np.zeros(1)
+        for depth in range(shape.spatial + 1, len(shape.loops) + 1):
+            more = self.issued.get((unit, depth), (np.zeros(1), np.zeros(1)))
+            cycles, calls = cycles + more[0], calls + more[1]
+            known = known + self._blocked(unit, *more)
+        room = shape.hardware.unit[unit].queue_entries or np.inf
+
+        def blocked(cycles: Cycles, calls: Cycles) -> Cycles:
+            share = np.where(parts > 1, np.maximum(0, 1 - room / np.maximum(calls, 1)), 1)
+            stored = np.where(parts > TOGETHER, 0, self.store)
+            waiting = np.where(share > 0, cycles * share + stored, 0)
+            return np.maximum(0, waiting - self.ready - known)
+
+        always = blocked(cycles, calls)
+        self.blocked[shape.spatial] = self.blocked[shape.spatial] + always
+        for mine, outside, each, issued, times in self.beside:
+            if mine == unit:
+                more = blocked(cycles + each, calls + issued) - always
+                self.blocked[outside] = self.blocked[outside] + more * times
+
     def _issuing(
         self, o: Operation, iterations: NDArray[np.float64], rows: NDArray[np.float64]
     ) -> NDArray[np.float64]:
@@ -399,16 +505,8 @@ class _Levels:
         held = o.intrinsic.stationary
         if held is None:
             return np.zeros(1)
-        shape, match = self.shape, self.shape.match
-        names = [p.name for p in o.intrinsic.operands]
-        coordinates = match.coordinate[o.storages[names.index(held.operand)]]
-        moving = {n for c in coordinates for n in c.names}
-        runs = np.ones(1)
-        for n in o.loops:
-            blocks = match.count[n]
-            runs = runs * (blocks if n in moving else -(-blocks // shape.grid[n]))
         hidden = call if held.overlaps else np.zeros(1)
-        return np.maximum(0, held.cycles - hidden) * runs
+        return np.maximum(0, held.cycles - hidden) * held_runs(self.shape, o)
 
     def _add_bus_waits(self) -> None:
         """A load on the anchor's unit waits for the loads that are served before it.
@@ -457,8 +555,9 @@ class _Levels:
         count = np.ones(1)
         ramp = np.zeros(1)
         ahead = np.full(1, np.inf)
+        longer = [np.zeros(1) for _ in range(len(shape.loops) + 1)]
         for depth in reversed(range(len(shape.loops) + 1)):
-            busy = self.anchored[depth] + self.blocked[depth]
+            busy = self.anchored[depth] + self.blocked[depth] + longer[depth]
             loads = self.overlapped[depth] + self.serial[depth]
             if depth < len(shape.loops):
                 name = shape.loops[depth]
@@ -474,6 +573,11 @@ class _Levels:
             hosting = self.hosting[depth] + (count if depth < len(shape.loops) else 1) * hosting
             iteration = np.maximum(iteration, hosting)
             ramp = ramp + np.minimum(self.overlapped[depth], busy)
+            for inside, outside, each, times in self.in_parts:
+                if inside == depth:
+                    # Beside what else is loaded in the first pass of those loops.
+                    more = np.maximum(0, each + loading - iteration) * times
+                    longer[outside] = longer[outside] + more
             ahead = np.where(self.overlapped[depth] > 0, 2 * iteration, ahead)
             if depth == shape.spatial:
                 iteration = np.where(self.store_serial, iteration + self.store, iteration)

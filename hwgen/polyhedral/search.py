@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 
 from hwgen.polyhedral.capacity import nothing_fits
 from hwgen.polyhedral.estimate import Cache, Grid, Shape, estimate
+from hwgen.polyhedral.estimate_moved import moved_cost
 from hwgen.polyhedral.matching import Match
+from hwgen.polyhedral.objective import Objective
 from hwgen.polyhedral.search_bound import least_work, work_bound
 from hwgen.polyhedral.search_space import (
     LAST_RESORT,
@@ -38,6 +40,9 @@ NEAR, THRIFTY = 1.04, 64
 """Estimated cycles over the least, by this factor at most, of candidates that are kept because they
 load little, and how many of them for one order of loops."""
 
+PARTED = 4
+"""Candidates kept and simulated whose tiles come in parts."""
+
 WIDTH = 100
 """Columns of the result's text."""
 
@@ -54,6 +59,8 @@ load decides. Kernels in `workloads/` need less than half of it."""
 SCHEDULE_WORK = 100_000
 """Work of lowering and simulating one schedule; that of costing one point in closed form is 1."""
 
+Cycles = NDArray[np.float64]
+
 Progress = Callable[[int, int], None]
 """Called with the steps done and all steps known so far."""
 
@@ -61,18 +68,25 @@ Progress = Callable[[int, int], None]
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """A tiling with its estimated cycles, a lower bound on them, and the beats on the bus that its
-    loads are estimated to take."""
+    loads are estimated to take. `moved`: off-chip bytes or energy, where these are looked for."""
 
     tiling: Tiling
     cycles: float
     bound: float = 0.0
     beats: float = 0.0
+    moved: float = 0.0
+
+    @property
+    def rank(self) -> tuple[float, float]:
+        """What is looked for, the most important first."""
+        return self.moved, self.cycles
 
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
     """The best candidates, cheapest first, and how the space was covered. `thrifty`: candidates
-    that are hardly slower than the cheapest and load less, those that load least first.
+    that are hardly slower than the cheapest and load less, those that load least first; `parted`:
+    the cheapest of those with tiles that come in parts, which no others have.
 
     Every one of `points` is exactly one of: `evaluated` in closed form; `too_large`, its smallest
     buffers exceed a memory; `too_slow`, its work alone takes longer than the best known;
@@ -83,6 +97,7 @@ class SearchResult:
 
     candidates: tuple[Candidate, ...]
     thrifty: tuple[Candidate, ...] = ()
+    parted: tuple[Candidate, ...] = ()
     points: int = 0
     evaluated: int = 0
     too_large: int = 0
@@ -222,17 +237,19 @@ def search(
     watch: Watch | None = None,
     fixed: Mapping[str, int] | None = None,
     workload: Workload | None = None,
+    objective: Objective = "cycles",
 ) -> SearchResult:
     """Rank the schedules of all matches, with at most `slots` copies of a buffer alive at once.
 
-    `fixed`: tile sizes, in blocks, that are given; `workload`: whose tensors an error points at.
+    `fixed`: tile sizes, in blocks, that are given; `workload`: whose tensors an error points at;
+    `objective`: by what, and by cycles where that is equal.
 
     Matches are visited by the bound on their work, orders and placements in a fixed order.
 
     Raises:
         HwgenError: H405 where not even single-block tiles fit the memories and micro-kernels.
     """
-    state = _Search(hardware, keep, slots, watch or Watch())
+    state = _Search(hardware, keep, slots, watch or Watch(), objective)
     given = tuple(sorted((fixed or {}).items()))
     for match in sorted(matches, key=lambda m: least_work(hardware, m)):
         whole, space = choose_space(hardware, match, given)
@@ -248,6 +265,7 @@ def search(
         state.result,
         candidates=tuple(cheapest),
         thrifty=tuple(_front(c for c in near if c.beats < cheapest[0].beats)),
+        parted=tuple(_cheapest(state.parted, PARTED)),
         matches=len(matches),
     )
 
@@ -270,19 +288,23 @@ def _cheapest(found: Sequence[Candidate], keep: int) -> list[Candidate]:
     for c in found:
         t = c.tiling
         distinct.setdefault((texts[id(t.match)], t.loops, t.depths, t.slots), c)
-    return sorted(distinct.values(), key=lambda c: c.cycles)[:keep]
+    return sorted(distinct.values(), key=lambda c: c.rank)[:keep]
 
 
 class _Search:
     """What is known so far: candidates, counts, and the cost that a point has to beat."""
 
-    def __init__(self, hardware: HardwareSpec, keep: int, slots: int, watch: Watch) -> None:
+    def __init__(
+        self, hardware: HardwareSpec, keep: int, slots: int, watch: Watch, objective: Objective
+    ) -> None:
         self.hardware = hardware
         self.keep = keep
         self.slots = slots
         self.watch = watch
+        self.objective: Objective = objective
         self.found: list[Candidate] = []
         self.near: list[Candidate] = []
+        self.parted: list[Candidate] = []
         self.limit = np.inf
         self.least = np.inf
         self.result = SearchResult((), matches=0)
@@ -323,8 +345,9 @@ class _Search:
         cache = Cache()
         for order in space.orders():
             loops = (*order, *space.reduction)
-            for placement in space.placements(loops, len(order)):
-                alive = floor <= self.limit
+            for placement, parts in space.placements(loops, len(order)):
+                # The bound is one of cycles.
+                alive = floor <= self.limit if self.objective == "cycles" else floor < np.inf
                 if np.count_nonzero(alive) < SHRINK * len(alive):
                     grid = {n: v[alive] if len(v) > 1 else v for n, v in grid.items()}
                     floor, cache = floor[alive], Cache()
@@ -333,30 +356,54 @@ class _Search:
                     continue
                 shape = Shape(
                     self.hardware, space.match, grid, loops, len(order), placement, cache,
-                    self.slots,
+                    self.slots, parts,
                 )  # fmt: skip
                 cycles, copies, beats = estimate(shape)
-                good = np.flatnonzero(cycles <= self.limit)
-                best = good[np.argsort(cycles[good], kind="stable")[: self.keep]]
-                if len(best) == self.keep:
-                    self.limit = min(self.limit, float(cycles[best[-1]]))
-                self.least = min(self.least, float(cycles.min()))
-                near = np.flatnonzero(cycles <= NEAR * self.least)
-                near = near[np.lexsort((cycles[near], beats[near]))]
-                before = np.minimum.accumulate(np.concatenate(([np.inf], cycles[near])))[:-1]
-                near = near[cycles[near] < before][-THRIFTY:]
+                moved = np.zeros(1)
+                if self.objective != "cycles":
+                    moved = moved_cost(shape, self.objective)
+                moved = np.broadcast_to(moved, cycles.shape)
+                best = self._parted(cycles, moved) if parts else self._best(cycles, moved)
+                plain = self.objective == "cycles" and not parts
+                near = self._near(cycles, beats) if plain else best[:0]
                 points = {
                     i: Candidate(
                         _tiling(shape, copies, i),
                         float(cycles[i]),
                         float(floor[i]),
                         float(beats[i]),
+                        float(moved[i]),
                     )
                     for i in map(int, (*best, *near))
                     if np.isfinite(cycles[i])
                 }
                 self.near += [points[int(i)] for i in near]
-                yield [points[int(i)] for i in best if int(i) in points], len(cycles)
+                found = [points[int(i)] for i in best if int(i) in points]
+                self.parted += found if parts else []
+                yield [] if parts else found, len(cycles)
+
+    def _parted(self, cycles: Cycles, moved: Cycles) -> NDArray[np.int64]:
+        """The points of a shape with tiles in parts that may be among the best of these."""
+        return np.lexsort((cycles, np.where(np.isfinite(cycles), moved, np.inf)))[:PARTED]
+
+    def _best(self, cycles: Cycles, moved: Cycles) -> NDArray[np.int64]:
+        """The points of a shape that may be among the best, the first one first."""
+        cost = (
+            cycles if self.objective == "cycles" else np.where(np.isfinite(cycles), moved, np.inf)
+        )
+        good = np.flatnonzero(cost <= self.limit)
+        best = good[np.lexsort((cycles[good], moved[good]))[: self.keep]]
+        if len(best) == self.keep:
+            self.limit = min(self.limit, float(cost[best[-1]]))
+        return best
+
+    def _near(self, cycles: Cycles, beats: Cycles) -> NDArray[np.int64]:
+        """The points of a shape that are hardly slower than the best and load less than others."""
+        self.least = min(self.least, float(cycles.min()))
+        near = np.flatnonzero(cycles <= NEAR * self.least)
+        near = near[np.lexsort((cycles[near], beats[near]))]
+        before = np.minimum.accumulate(np.concatenate(([np.inf], cycles[near])))[:-1]
+        return near[cycles[near] < before][-THRIFTY:]
 
 
 def _cuts(whole: Space, space: Space, thinned: int) -> list[str]:

@@ -83,7 +83,7 @@ def transfer_work(hardware: HardwareSpec, match: Match, o: Operation) -> Transfe
         n for _, n in loose_rows(match, o, storage)
     )
     # The last block of a loop that ends inside one is counted as what it is.
-    whole = blocks * _real_part(match, match.storage_lane[storage])
+    whole = blocks * real_part(match, match.storage_lane[storage])
     beats = whole * block.bytes / bus.beat_bytes
     channel = bus.write if o.kind == "store" else bus.read
     data = beats
@@ -98,7 +98,7 @@ def transfer_work(hardware: HardwareSpec, match: Match, o: Operation) -> Transfe
     return TransferWork(data, 0.0, beats, bus.name)
 
 
-def _real_part(match: Match, lanes: Lanes) -> float:
+def real_part(match: Match, lanes: Lanes) -> float:
     """Of all lanes of the blocks along loops that end inside one, those that take part."""
     part = 1.0
     for loop, last in match.tails:

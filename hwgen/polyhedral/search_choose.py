@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Generic, Protocol, TypeVar
+from math import isclose
+from typing import Generic, TypeVar
 
 from hwgen.errors import HwgenError
 from hwgen.polyhedral import isl
+from hwgen.polyhedral.objective import Measure, Measured, Objective, measure
 from hwgen.polyhedral.search import SCHEDULE_WORK, TOO_LONG, Candidate, SearchResult, Watch
 from hwgen.polyhedral.search_refine import keepers, neighbours
 from hwgen.spec.hardware import HardwareSpec
@@ -59,22 +61,15 @@ TIE, TIE_OF_PHASES = 1.005, 1.002
 taken; of a phase among others."""
 
 
+ALIKE = 1e-6
+"""Estimated energies that differ by less are equal: they are sums of floats."""
+
 THRIFTY = 8
 """Candidates that load less than the cheapest and are simulated too, evenly over all of them: of
 what waits for loads, the estimate knows least."""
 
 
-class Timed(Protocol):
-    """Something with modelled cycles and off-chip traffic."""
-
-    @property
-    def cycles(self) -> int: ...
-
-    @property
-    def offchip_bytes(self) -> int: ...
-
-
-K = TypeVar("K", bound=Timed)
+K = TypeVar("K", bound=Measured)
 
 
 def choose(
@@ -85,12 +80,13 @@ def choose(
     best: K | None = None,
     *,
     alone: bool = True,
+    objective: Objective = "cycles",
 ) -> tuple[K, SearchResult]:
-    """The fastest when simulated: of `best`, the cheapest candidates and what lies beside them, and
-    of what takes as long, what moves fewest bytes. `alone`: not a phase, whose coarser tiles may be
-    as fast by themselves, and delay those of others.
+    """The best when simulated: of `best`, the cheapest candidates and what lies beside them. By
+    cycles, it is of what takes as long as the fastest what moves fewest bytes. `alone`: not a
+    phase, whose coarser tiles may be as fast by themselves, and delay those of others.
 
-    Where polyhedral computations take too long, the fastest until then.
+    Where polyhedral computations take too long, the best until then.
 
     Raises:
         HwgenError: one of `LIMITS` where there is no best and no candidate can be built; what
@@ -98,8 +94,9 @@ def choose(
     """
     cuts = list(found.cuts)
     if not alone:
-        found = replace(found, thrifty=())
-    tried = _Tried(hardware, build, best, watch, cuts, TIE if alone else TIE_OF_PHASES)
+        found = replace(found, thrifty=(), parted=())
+    tie = TIE if alone else TIE_OF_PHASES
+    tried = _Tried(hardware, build, best, watch, cuts, tie, objective)
     try:
         with isl.bounded():
             _look(tried, found, watch)
@@ -107,7 +104,7 @@ def choose(
         if error.code != "H407" or tried.best is None:
             raise
         cuts.append(TOO_LONG)
-    return tried.thriftiest(), replace(
+    return tried.chosen(), replace(
         found,
         simulated=tried.simulated,
         beside=len(tried.built) - tried.simulated,
@@ -133,12 +130,11 @@ def _look(tried: _Tried[K], found: SearchResult, watch: Watch) -> None:
             if shape in alike and cycles > SHORT_KERNEL:
                 continue  # another order of the same loops
             most = SIMULATED_SHORT if cycles <= SHORT_KERNEL else SIMULATED
-            near = candidate.cycles <= SLACK * cycles and cycles > CLOSE * least
-            if len(tried.built) == most or not near:
+            if len(tried.built) == most or not tried.worth(candidate, least):
                 break
             if tried.ended():
                 break
-            if candidate.bound >= cycles:
+            if tried.objective == "cycles" and candidate.bound >= cycles:
                 continue
         tried.add(candidate)
         tried.simulated = len(tried.built)
@@ -146,7 +142,7 @@ def _look(tried: _Tried[K], found: SearchResult, watch: Watch) -> None:
         watch.step()
     if tried.best is None:
         raise tried.refused[0]
-    starts = sorted(tried.built, key=lambda item: item[1].cycles)[:REFINED]
+    starts = sorted(tried.built, key=lambda item: tried.measure(item[1]))[:REFINED]
     for candidate, kernel in starts if tried.best.cycles <= SHORT_KERNEL else ():
         cycles = tried.best.cycles
         if cycles <= CLOSE * least or kernel.cycles > SLACK * cycles:
@@ -155,13 +151,17 @@ def _look(tried: _Tried[K], found: SearchResult, watch: Watch) -> None:
             break
         tried.refine(candidate, kernel)
     _save(tried, found.thrifty)
-    for candidate, kernel in sorted(tried.built, key=lambda item: item[1].cycles)[:KEPT]:
-        if kernel.cycles > tried.tie * tried.best.cycles:
+    for candidate, kernel in sorted(tried.built, key=lambda item: tried.measure(item[1]))[:KEPT]:
+        if tried.measure(kernel)[0] > tried.tie * tried.measure(tried.best)[0]:
             break
         for other in keepers(tried.hardware, candidate.tiling):
             if tried.ended():
                 return
             tried.add(replace(candidate, tiling=other, bound=0.0))
+    for candidate in found.parted:
+        if tried.ended() or not tried.worth(candidate, least):
+            return
+        tried.add(candidate)
 
 
 def _save(tried: _Tried[K], thrifty: Sequence[Candidate]) -> None:
@@ -193,9 +193,11 @@ class _Tried(Generic[K]):
         watch: Watch,
         cuts: list[str],
         tie: float,
+        objective: Objective,
     ) -> None:
         self.hardware = hardware
         self.tie = tie
+        self.objective: Objective = objective
         self._build = build
         self._watch = watch
         self._cuts = cuts
@@ -206,6 +208,22 @@ class _Tried(Generic[K]):
         self.simulated = 0
         self._trees: set[str] = set()
         self._no_trees: Counter[str] = Counter()
+
+    def measure(self, kernel: K) -> Measure:
+        """A kernel by the objective."""
+        return measure(kernel, self.objective)
+
+    def worth(self, candidate: Candidate, least: float) -> bool:
+        """Whether a candidate may be better than the best by more than a trifle; `least`: cycles
+        below which none gets."""
+        assert self.best is not None
+        close = self.best.cycles <= CLOSE * least
+        if self.objective == "cycles":
+            return candidate.cycles <= SLACK * self.best.cycles and not close
+        known = self.measure(self.best)[0]
+        if isclose(candidate.moved, known, rel_tol=ALIKE):
+            return not close
+        return candidate.moved < known
 
     def hopeless(self, candidate: Candidate) -> bool:
         """Whether a match's tilings are no trees, as far as was tried."""
@@ -221,7 +239,8 @@ class _Tried(Generic[K]):
     def add(self, candidate: Candidate, gain: float = 1.0) -> K | None:
         """Simulate a schedule unless it was already; None where the hardware does not allow it.
 
-        It becomes the best where it takes fewer than `gain` times the cycles of the best so far.
+        It becomes the best where it is better than that, and takes fewer than `gain` times its
+        cycles where these decide.
         """
         text = f"{candidate.tiling.match}\n{candidate.tiling}"
         if text in self._seen:
@@ -239,28 +258,36 @@ class _Tried(Generic[K]):
             return None
         self._trees.add(str(candidate.tiling.match))
         self.built.append((candidate, kernel))
-        if self.best is None or kernel.cycles < gain * self.best.cycles:
+        if self.best is None or self.gains(kernel, self.best, gain):
             self.best = kernel
         return kernel
 
-    def thriftiest(self) -> K:
-        """Of those as fast as the best but for a trifle, the one with the least traffic."""
+    def gains(self, kernel: K, best: K, gain: float = 1.0) -> bool:
+        """Whether a kernel is better by the objective."""
+        *first, cycles = self.measure(best)
+        return self.measure(kernel) < (*first, gain * cycles)
+
+    def chosen(self) -> K:
+        """The best, of equals the one that takes the least room; by cycles, of those as fast as the
+        best but for a trifle, the one with the least traffic."""
         assert self.best is not None
         known = [self.best, *(kernel for _, kernel in self.built)]
+        if self.objective != "cycles":
+            return min(known, key=lambda k: (*self.measure(k), k.onchip_bytes))
         limit = self.tie * min(k.cycles for k in known)
         equal = [k for k in known if k.cycles <= limit]
         return min(equal, key=lambda k: (k.offchip_bytes, k.cycles))
 
     def refine(self, start: Candidate, kernel: K) -> None:
         """Go from a schedule to better ones beside it for as long as there are any."""
-        tiling, cycles = start.tiling, kernel.cycles
+        tiling = start.tiling
         for _ in range(REFINEMENTS):
             for other in neighbours(self.hardware, tiling):
                 if self.ended():
                     return
                 beside = self.add(replace(start, tiling=other, bound=0.0), GAIN)
-                if beside is not None and beside.cycles < cycles:
-                    tiling, cycles = other, beside.cycles
+                if beside is not None and self.gains(beside, kernel):
+                    tiling, kernel = other, beside
                     break
             else:
                 return

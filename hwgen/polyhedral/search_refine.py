@@ -19,7 +19,7 @@ def neighbours(hardware: HardwareSpec, tiling: Tiling) -> Iterator[Tiling]:
     """Tilings that fit the memories and differ in one thing: how many slots a buffer has, or how
     large a loop's tiles are for the same number of them."""
     for name, depth in _own(tiling):
-        if depth:
+        if depth and not tiling.kept(name):
             slots = tiling.slot | {name: tiling.slot[name] - 1 or 2}
             other = replace(tiling, slots=tuple(slots.items()))
             if _fits(hardware, other):

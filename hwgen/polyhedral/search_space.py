@@ -16,7 +16,7 @@ from itertools import permutations, product
 import numpy as np
 from numpy.typing import NDArray
 
-from hwgen.polyhedral.estimate import Grid, storage_entries
+from hwgen.polyhedral.estimate import Grid, Storages, storage_entries
 from hwgen.polyhedral.matching import Match
 from hwgen.polyhedral.operations import Operation
 from hwgen.polyhedral.resident import own_storages
@@ -106,6 +106,14 @@ class Space:
     def shapes(self) -> int:
         """Orders and placements."""
         return sum(
+            len(list(self.placements((*order, *self.reduction), len(order))))
+            for order in self.orders()
+        )
+
+    @cached_property
+    def choices(self) -> int:
+        """The same, without tiles that come in parts."""
+        return sum(
             math.prod(len(d) for d in self.depths((*order, *self.reduction), len(order)).values())
             for order in self.orders()
         )
@@ -142,11 +150,31 @@ class Space:
             result[storage.name] = tuple(depths)
         return result
 
-    def placements(self, loops: tuple[str, ...], spatial: int) -> Iterator[dict[str, int]]:
-        """Every choice of depths."""
+    def placements(
+        self, loops: tuple[str, ...], spatial: int
+    ) -> Iterator[tuple[dict[str, int], Storages]]:
+        """Every choice of depths; and where calls come in the program's order, so that a large load
+        at once keeps others waiting, each with a storage whose tiles come in parts that stay, and
+        with all of them."""
         options = self.depths(loops, spatial)
         for chosen in product(*options.values()):
-            yield dict(zip(options, chosen, strict=True))
+            placement = dict(zip(options, chosen, strict=True))
+            yield placement, frozenset()
+            if self.hardware.pipelined:
+                found = [
+                    n
+                    for n, depth in placement.items()
+                    if len(options[n]) > 1 and self._in_parts(n, loops[:depth])
+                ]
+                yield from ((placement, frozenset((n,))) for n in found)
+                if len(found) > 1:
+                    yield placement, frozenset(found)
+
+    def _in_parts(self, storage: str, around: tuple[str, ...]) -> bool:
+        """Whether a loop around a load moves it inside of one that does not."""
+        moving = {n for c in self.match.coordinate[storage] for n in c.names}
+        moved = [n in moving for n in around]
+        return False in moved and moved[-1]
 
     def fits(self, grid: Grid) -> NDArray[np.bool_]:
         """Where the smallest buffers fit the memories."""
@@ -217,7 +245,7 @@ def choose_space(
 ) -> tuple[Space, Space]:
     """The whole space, and the part of it that is small enough to be searched."""
     spaces = [Space(hardware, match, r, fixed) for r in RESTRICTIONS]
-    small = (s for s in spaces if s.tiles * s.shapes <= WHOLE_SPACE)
+    small = (s for s in spaces if s.tiles * s.choices <= WHOLE_SPACE)
     return spaces[0], next(small, spaces[-1])
 
 

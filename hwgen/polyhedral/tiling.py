@@ -14,6 +14,14 @@ from hwgen.polyhedral.affine import Affine
 from hwgen.polyhedral.matching import Match
 from hwgen.polyhedral.operations import Operation
 
+TOGETHER = 2
+"""Parts of a tile's work up to which a host that issues in order puts what begins the next sums
+behind the stores of those before, after the first part; of more, it comes after the second."""
+
+
+PART_TURNS = 2
+"""Slots in turn of parts that stay: the first ones of the next tile come beside the last pass."""
+
 
 @dataclass(frozen=True, slots=True)
 class TileLoop:
@@ -65,16 +73,31 @@ class Tiling:
         return sum(loop.loop in self.order for loop in self.loops)
 
     def kept(self, storage: str) -> bool:
-        """Whether every tile of a loaded storage has a slot of its own: it is then loaded in the
-        first pass of the loops around that do not move it, and stays."""
+        """Whether tiles of a loaded storage stay for all passes of the loops around that do not
+        move it: every tile has a slot of its own, or each of the parts, tiles inside of these
+        loops, has so many slots in turn."""
+        return self._turns(storage) > 0
+
+    def turns(self, storage: str) -> int:
+        """Slots that a storage's buffer has in turn, of all tiles that stay together."""
+        return self._turns(storage) or self.slot[storage]
+
+    def _turns(self, storage: str) -> int:
+        """The same of one that is kept; else 0."""
         around = self.loops[: self.depth[storage]]
         moving = self._moving(storage)
         if not moving or len(moving) == len(around):
-            return False
+            return 0
         writers = {
             o.kind for o in self.match.selection.operations if o.storages[_written(o)] == storage
         }
-        return writers == {"load"} and prod(x.count for x in moving) == self.slot[storage]
+        if writers != {"load"}:
+            return 0
+        if prod(x.count for x in moving) == self.slot[storage]:
+            return 1
+        first = next(n for n, x in enumerate(around) if x not in moving)
+        parts = prod(x.count for x in moving if x in around[first:])
+        return PART_TURNS if parts > 1 and PART_TURNS * parts == self.slot[storage] else 0
 
     def _moving(self, storage: str) -> tuple[TileLoop, ...]:
         """Tile loops around a storage's load that move what it holds."""

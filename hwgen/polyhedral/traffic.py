@@ -149,6 +149,16 @@ def _instructions(
     return np.ceil(total / np.minimum(each, total)) * intrinsic.instructions
 
 
+def bus_rank(hardware: HardwareSpec, operation: Operation) -> int:
+    """Place of a load in its bus's order of service, the first served first."""
+    offchip = next(
+        o for o in operation.intrinsic.operands if hardware.memory[o.memory].kind == "offchip"
+    )
+    priority = hardware.bus[hardware.memory[offchip.memory].bus].priority
+    name = operation.intrinsic.name
+    return priority.index(name) if name in priority else len(priority)
+
+
 def start_beats(hardware: HardwareSpec, operation: Operation) -> float:
     """Bus beats of one entry that sums start from, where it comes from off chip."""
     for operand in operation.intrinsic.operands:

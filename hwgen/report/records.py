@@ -66,6 +66,7 @@ def kernel_record(measured: Measured) -> Record:
         "lower_bound_cycles": bound.cycles,
         "bound_by": bound.resource,
         "off_chip_bytes": measured.off_chip_bytes,
+        "energy_picojoules": c.energy if c.hardware.has_energy else None,
         "main_intrinsic": c.main_intrinsic,
         "traffic": [
             {

@@ -8,7 +8,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from hwgen.model.bank_cycles import SharedBanks, shared_banks
-from hwgen.model.traffic import TensorTraffic, moved_bytes, off_chip_traffic
+from hwgen.model.energy import Energy
+from hwgen.model.traffic import TensorTraffic, off_chip_traffic
 from hwgen.nest_pipeline import NestCompilation
 from hwgen.report.banks import banked, conflict_lines
 from hwgen.report.nests import describe_nest, nest_results
@@ -47,11 +48,10 @@ class Measured:
         """Calls whose own accesses wait for each other in banks."""
         return shared_banks(self.compilation.program, self.compilation.hardware)
 
-    @cached_property
+    @property
     def off_chip_bytes(self) -> int:
         """What calls move between the chip and its images, and code in the processor's memory."""
-        c = self.compilation
-        return moved_bytes(c.program, c.hardware, c.workload)
+        return self.compilation.offchip_bytes
 
 
 def measure(compilation: Compiled) -> Measured:
@@ -82,6 +82,8 @@ def describe(measured: Measured) -> str:
         _section("moved off chip", [*_movement(measured.traffic), *c.notes]),
         _section("cycles", describe_cycles(measured)),
     ]
+    if c.hardware.has_energy:
+        parts.append(_section("energy", _energy(c.energies)))
     return "\n".join([*parts, *cut_short([c])])
 
 
@@ -134,6 +136,15 @@ def _movement(traffic: Sequence[TensorTraffic]) -> list[str]:
     ]
     header = ("tensor", "role", "loaded bytes", "stored bytes", "tensor bytes", "times")
     return table(header, rows).splitlines()
+
+
+def _energy(energy: Energy) -> list[str]:
+    total = energy.picojoules
+    rows: list[tuple[Cell, ...]] = [
+        (p.name, p.bytes or "-", round(p.picojoules), p.picojoules / total) for p in energy.parts
+    ]
+    header = ("where", "accessed bytes", "picojoules", "of all")
+    return [f"{total:,.0f} pJ", *table(header, rows).splitlines()]
 
 
 def describe_cycles(measured: Measured) -> list[str]:

@@ -213,6 +213,8 @@ def _check_cycles(context: Context, hardware: HardwareSpec, intrinsic: Intrinsic
     ends |= {loop.name: loop.extent for loop in intrinsic.loops}
     where: FieldPath = ("intrinsics", intrinsic.name, "cycles")
     _positive(context, where, intrinsic.cycles, ends)
+    if intrinsic.energy is not None:
+        _positive(context, (*where[:2], "energy"), intrinsic.energy, ends, "energy is")
     for operand in intrinsic.operands:
         if operand.memory in offchip:
             written = operand.access == "write"
@@ -254,7 +256,13 @@ def _corners(cycles: Expr, ends: Mapping[str, Range]) -> Iterator[dict[str, int]
         yield dict(zip(used, corner, strict=True))
 
 
-def _positive(context: Context, path: FieldPath, cycles: Expr, ends: Mapping[str, Range]) -> None:
+def _positive(
+    context: Context,
+    path: FieldPath,
+    cycles: Expr,
+    ends: Mapping[str, Range],
+    what: str = "cycles are",
+) -> None:
     used = names_of(cycles)
     for at in _corners(cycles, ends):
         where = ", ".join(f"{n} = {v}" for n, v in at.items()) or "always"
@@ -262,17 +270,17 @@ def _positive(context: Context, path: FieldPath, cycles: Expr, ends: Mapping[str
             value = evaluate(cycles, at)
         except (ArithmeticError, ValueError, TypeError) as problem:
             raise context.error(
-                "H123", "the cycles are not a number", path, found=f"{cycles} at {where}",
+                "H123", f"the {what} not a number", path, found=f"{cycles} at {where}",
                 allowed="a positive number for every call",
             ) from problem  # fmt: skip
         if not isfinite(value):
             raise context.error(
-                "H123", "the cycles are not finite", path, found=f"{cycles} is {value}: {where}",
+                "H123", f"the {what} not finite", path, found=f"{cycles} is {value}: {where}",
                 allowed="a positive number for every call",
             )  # fmt: skip
         if value <= 0:
             raise context.error(
-                "H123", "the cycles are not positive", path,
+                "H123", f"the {what} not positive", path,
                 found=f"{cycles} is {value:g}: {where}" if used else f"{cycles}",
                 allowed="a positive number for every call",
             )  # fmt: skip

@@ -271,7 +271,8 @@ class Intrinsic:
 
     `cycles` may name `iterations` (product of loop extents and sequence length), each loop's
     extent, `transfer`, `bursts`, `beats` (what the bus says of an off-chip operand) and
-    `bank_cycles` (what interleaved banks take to serve `iterations_per_cycle` at a time).
+    `bank_cycles` (what interleaved banks take to serve `iterations_per_cycle` at a time). `energy`:
+    picojoules of a call beside its accesses, over `iterations` and loops' extents; None: nothing.
     `configuration`: by configuration, a template of each field that a call needs it to hold.
     `instructions`: that the host issues for one call.
     `software_loops` of `loops` stand first: C loops around the call, with `cycles` for each of
@@ -298,6 +299,7 @@ class Intrinsic:
     configuration: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
     iterations_per_cycle: int = 0
     partial: tuple[str, ...] = ()
+    energy: Expr | None = None
 
     def __hash__(self) -> int:
         """Of the name alone: a key of many caches, and few intrinsics share a name."""
@@ -418,6 +420,12 @@ class HardwareSpec(Brief):
         """The processor of a chip that has one."""
         assert self.processor is not None, "what needs a processor is refused without one"
         return self.processor
+
+    @cached_property
+    def has_energy(self) -> bool:
+        """Whether any access or call is said to take energy."""
+        accesses = any(m.read_energy or m.write_energy for m in self.memories)
+        return accesses or any(i.energy is not None for i in self.intrinsics)
 
     @property
     def pipelined(self) -> bool:

@@ -88,7 +88,7 @@ class Memory:
     `banks` is None where any number of calls may use the memory at once.
     `literal`: a register file, whose addresses are numbers in the C code. `shared_by`: who sees one
     buffer, of a scratchpad "kernel" or the "thread" that has units of its own. `align_bytes`: of
-    every buffer.
+    every buffer. `read_energy` and `write_energy`: picojoules of a byte that calls access.
 
     Templates, "" for none: `declare` what declares it, or its entries; of a workspace, `allocate`
     and `free` a buffer (`type`, `name`, `elements`, `bytes`, `address_bytes`), and with `pool`
@@ -114,6 +114,8 @@ class Memory:
     allocate: str = ""
     free: str = ""
     pool: str = ""
+    read_energy: float = 0.0
+    write_energy: float = 0.0
 
     @property
     def entry_elements(self) -> int:
@@ -122,6 +124,11 @@ class Memory:
     @property
     def entry_bytes(self) -> int:
         return self.entry_elements * DTYPES[self.dtype] if self.dtype else 1
+
+    def access_energy(self, access: Access) -> float:
+        """Picojoules of each byte of an operand that calls access so."""
+        read, write = self.read_energy, self.write_energy
+        return {"read": read, "write": write, "update": read + write}[access]
 
     @property
     def capacity_bytes(self) -> int:

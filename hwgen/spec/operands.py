@@ -68,6 +68,7 @@ def check_places(
         ("unit", fields.unit), ("loops", fields.loops), ("micro_kernel", fields.micro_kernel),
         ("result_latency_iterations", fields.result_latency_iterations),
         ("software_loops", fields.software_loops), ("stationary", fields.stationary),
+        ("energy", fields.energy),
         ("instructions", fields.instructions != 1), ("configuration", fields.configuration),
     ):  # fmt: skip
         if value:

@@ -215,9 +215,9 @@ def _micro_kernel(context: Context, schema: HardwareSchema, name: str) -> MicroK
     )
 
 
-def _cycles(context: Context, text: int | str, path: FieldPath, names: list[str]) -> Expr:
-    expr = context.parse(text, path)
-    context.check_names(expr, text, path, names)
+def _cycles(context: Context, text: int | float | str, path: FieldPath, names: list[str]) -> Expr:
+    expr = Const(text) if isinstance(text, float) else context.parse(text, path)
+    context.check_names(expr, str(text), path, names)
     return context.bound(expr)
 
 
@@ -273,6 +273,11 @@ def _intrinsic(
             lambda: _cycles(context, fields.cycles, (*path, "cycles"), [] if pointers else known),
             instead=Const(1),
         )
+        energy = found.attempt(
+            lambda: None if fields.energy is None
+            else _cycles(context, fields.energy, (*path, "energy"), ["iterations", *fields.loops]),
+            instead=None,
+        )  # fmt: skip
         loops = found.attempt(
             lambda: (
                 *software_loops(context, path, fields, semantics),
@@ -307,6 +312,7 @@ def _intrinsic(
         instructions=context.integer(fields.instructions, (*path, "instructions"), 1),
         iterations_per_cycle=at_once,
         partial=partial,
+        energy=energy,
     )
     check_same(context, resolved)
     _check_literal(context, path, resolved, memories)

@@ -16,9 +16,12 @@ from hwgen.spec.schema import ChannelSchema, HardwareSchema, WriteChannelSchema
 from hwgen.spec.source import FieldPath
 
 _FIELDS = {
-    "offchip": ("bus", "identifiers", "shared", "addressing", "constants_only"),
+    "offchip": (
+        "bus", "identifiers", "shared", "addressing", "constants_only", "energy",
+    ),
     "scratchpad": (
         "dtype", "size", "entry", "identifiers", "banks", "addresses", "declare", "shared_by",
+        "energy",
     ),
     "workspace": ("allocate", "free", "pool", "size", "align", "banks", "shared_by"),
 }  # fmt: skip
@@ -91,6 +94,15 @@ def resolve_memory(context: Context, schema: HardwareSchema, name: str) -> Memor
             "H132", "an alignment is a power of two", (*path, "align"), found=str(align),
             allowed="1, 2, 4, 8, ...", repair=f"write {1 << align.bit_length()}",
         )  # fmt: skip
+    energy = memory.energy
+    read, write = (
+        (0.0, 0.0)
+        if energy is None
+        else (
+            context.rate(energy.read, (*path, "energy", "read")),
+            context.rate(energy.write, (*path, "energy", "write")),
+        )
+    )
     made = Memory(
         name, kind, context.document.locate(path, key=True), memory.dtype or "", entry,
         bus=memory.bus or "", identifiers=tuple(memory.identifiers.items()),
@@ -98,6 +110,7 @@ def resolve_memory(context: Context, schema: HardwareSchema, name: str) -> Memor
         by_element=memory.addressing == "elements", literal=memory.addresses == "literal",
         shared_by=memory.shared_by, align_bytes=align, declare=memory.declare,
         allocate=memory.allocate, free=memory.free, pool=memory.pool,
+        read_energy=read, write_energy=write,
     )  # fmt: skip
     size = 0 if memory.size is None else size_bytes(context, memory.size, (*path, "size"))
     if size % made.entry_bytes:

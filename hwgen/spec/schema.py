@@ -6,7 +6,16 @@ from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from hwgen.spec.fields import IntExpr, Lines, Model, Name, RangeExpr, ReservedName, kind_of
+from hwgen.spec.fields import (
+    IntExpr,
+    Lines,
+    Model,
+    Name,
+    RangeExpr,
+    RateExpr,
+    ReservedName,
+    kind_of,
+)
 from hwgen.spec.schema_processor import ProcessorSchema, SharedBy, Template
 from hwgen.spec.schema_synchronization import AnySynchronization
 
@@ -61,6 +70,15 @@ class BanksSchema(Model):
     which need it."""
 
 
+class EnergySchema(Model):
+    """What calls' accesses of a memory take."""
+
+    read: RateExpr
+    """Picojoules for each byte that is read."""
+    write: RateExpr
+    """Picojoules for each byte that is written."""
+
+
 class MemorySchema(Model):
     """One address space."""
 
@@ -88,6 +106,8 @@ class MemorySchema(Model):
     """Values that templates may name, as `{{ operand.memory.NAME }}`; not of workspaces."""
     banks: BanksSchema | None = None
     """Banks and their ports; not off chip. Left out: any number of calls at once."""
+    energy: EnergySchema | None = None
+    """What accesses by calls take; not of workspaces. Left out: nothing."""
     addresses: Literal["computed", "literal"] = "computed"
     """`literal`: a register file; every address of it is a number in the C code, so the loops that
     would compute one are written out. Scratchpads only."""
@@ -342,6 +362,9 @@ class IntrinsicSchema(Model):
     """Duration, a fraction rounded up; may use `iterations`, loops' names, `transfer`, `bursts`,
     `beats` and, with `iterations_per_cycle`, `bank_cycles`: the cycles that banks take to serve its
     accesses."""
+    energy: RateExpr | None = None
+    """Picojoules of a call beside its accesses of memories, of each where C loops repeat it; may
+    use `iterations` and loops' names; on units only. Left out: nothing."""
     emit: Template
     """C text of a call; names operands, loops, immediates, `unit`, `kernel`, parameters."""
 

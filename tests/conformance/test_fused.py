@@ -120,7 +120,7 @@ def test_a_kernel_that_is_faster_stays() -> None:
     made = compile_kernel(workload("mlp"), NPU)
     assert isinstance(made, Compilation)
     assert fused_if_better(made) is made
-    assert fused(made.workload, NPU, most=made.cycles) is None
+    assert fused(made.workload, NPU, most=(made.cycles,)) is None
 
 
 def test_blocks_that_compute_the_same_again_are_not_looked_at() -> None:

@@ -101,6 +101,8 @@ class Made:
 
     cycles: int
     offchip_bytes: int
+    energy: float = 0.0
+    onchip_bytes: int = 0
 
 
 @pytest.mark.parametrize(("slower", "taken"), [(TIE - 0.0005, 10), (TIE + 0.0005, 900)])
@@ -176,3 +178,56 @@ def test_a_tensor_that_is_kept_whole_has_no_slots() -> None:
     assert all((first.depth[n], first.slot[n]) == (0, 1) for n in whole)
     for other in (*keepers(found.hardware, first), *neighbours(found.hardware, first)):
         assert all((other.depth[n], other.slot[n]) == (0, 1) for n in whole)
+
+
+QUEUES = ROOT / "hw_specs" / "gemmini.yaml"
+
+
+def product_on_array(m: int, n: int, k: int) -> tuple[Compilation, SearchResult, HardwareSpec]:
+    """On a chip whose host issues calls in order into short queues."""
+    hardware = load_hardware(QUEUES)
+    workload = load_workload(ROOT / "workloads" / "gemm_scaled.yaml", {"M": m, "N": n, "K": k})
+    made = compile_kernel(workload, hardware, options=QUICK)
+    return made, search(hardware, made.matches, 24), hardware
+
+
+def test_parts_that_stay_are_loaded_once_for_each_tile() -> None:
+    """And no more often than the whole tile would be, before the loops that it stays for."""
+    c, found, hardware = product_on_array(96, 96, 128)
+    inputs = draw_inputs(c.workload, 1)
+    turns: list[int] = []
+    for candidate in found.parted:
+        tiling = candidate.tiling
+        kept = [s for s, _ in tiling.depths if tiling.kept(s)]
+        assert kept
+        turns += [tiling.turns(s) for s in kept]
+        kernel = compile_kernel(c.workload, hardware, Candidate(tiling, 0.0))
+        examine(kernel, inputs)
+        for storage in kept:
+            tensor = tiling.match.selection.storage(storage).tensor
+            assert loaded(kernel)[tensor] == 1, tensor
+    assert turns
+
+
+LONG = {(512, 512, 512): (534_000, 2_621_440), (784, 1024, 256): (815_000, 4_476_928)}
+"""Cycles and bytes; before parts, and before sums began after the stores that they wait for,
+539,656 and 3,670,016; 959,515 and 10,768,384."""
+
+
+@pytest.mark.parametrize("sizes", LONG)
+def test_a_host_that_issues_in_order_keeps_the_array_at_work(sizes: tuple[int, int, int]) -> None:
+    workload = load_workload(
+        ROOT / "workloads" / "gemm_scaled.yaml", dict(zip("MNK", sizes, strict=True))
+    )
+    made = compile_kernel(workload, load_hardware(QUEUES))
+    cycles, moved = LONG[sizes]
+    assert made.cycles <= cycles
+    assert made.kernel.offchip_bytes <= moved
+
+
+def test_the_estimate_of_a_host_that_waits_for_queues_is_near() -> None:
+    """Loads, stores and what begins sums share queues with few entries."""
+    c, found, hardware = product_on_array(512, 512, 512)
+    for candidate in [*found.candidates[:4], *found.parted[:2]]:
+        kernel = compile_kernel(c.workload, hardware, Candidate(candidate.tiling, 0.0))
+        assert candidate.cycles == pytest.approx(kernel.cycles, rel=0.08)

@@ -342,9 +342,10 @@ def test_the_page_about_python_is_true(tmp_path: Path, monkeypatch: pytest.Monke
     assert shown in page
     parameters = list(signature(hwgen.build).parameters)
     assert re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)[: len(parameters)] == [
-        *("workload", "chip", "sizes", "dtypes", "script", "auto", "engine", "options")
+        *("workload", "chip", "sizes", "dtypes", "script", "auto", "engine", "options"),
+        "objective",
     ]
-    assert len(parameters) == 8
+    assert len(parameters) == 9
 
 
 def test_importing_hwgen_loads_nothing_heavy() -> None:

@@ -79,7 +79,7 @@ def test_stages() -> None:
 
 
 def test_codes_and_commands() -> None:
-    assert asked("help", "H42") == ["H421", "H422", "H423", "H424", "H425"]
+    assert asked("help", "H42") == ["H421", "H422", "H423", "H424", "H425", "H426"]
     assert asked("help", "ge") == ["generate"]
 
 

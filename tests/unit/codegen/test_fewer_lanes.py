@@ -153,7 +153,7 @@ def test_what_the_host_packs_is_counted(monkeypatch: pytest.MonkeyPatch) -> None
     def idle(*_: object) -> int:
         return 0
 
-    monkeypatch.setattr(phase, "_host_cycles", idle)
+    monkeypatch.setattr(phase, "_host_bytes", idle)
     careless = compiled(options=WHOLE, M=7, N=17, K=48)
     assert not any(i.in_place for i in careless.program.images)
     packed = sum(i.bytes for i in careless.program.images)

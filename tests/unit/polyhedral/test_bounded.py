@@ -57,6 +57,8 @@ def test_a_bound_within_a_bound_counts_for_itself() -> None:
 class Made:
     cycles: int
     offchip_bytes: int = 0
+    energy: float = 0.0
+    onchip_bytes: int = 0
 
 
 @pytest.mark.parametrize("long", [0, 1, 2])

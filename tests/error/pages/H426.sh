@@ -1,0 +1,1 @@
+hwgen generate --spec vta --workload gemm --objective energy
