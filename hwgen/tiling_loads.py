@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hwgen.polyhedral.affine import Affine, affine
+from hwgen.polyhedral.affine import Affine, affine, sparse
 from hwgen.polyhedral.operations import Storage
 from hwgen.polyhedral.scop import ScopStatement
 from hwgen.polyhedral.tiling import Tiling
@@ -157,8 +157,8 @@ class LoadWriter:
             return "", storage.indices, False
         (taker,) = takers
         aside = self.plan.overwritten(storage.name) and storage.indices != taker.target.indices
-        sparse = any(i.packed(self.plan.scop.extents) != i for i in storage.indices)
-        if all(s in ([], [1]) for s in steps) and not aside and not sparse:
+        gaps = sparse(storage.indices, self.plan.scop.extents)
+        if all(s in ([], [1]) for s in steps) and not aside and not gaps:
             return "", storage.indices, False
         stage = self.schedule.state.stage[chosen[0]]
         reads = [n for n in walk(stage.value) if isinstance(n, Access) and n.tensor == source]

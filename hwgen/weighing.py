@@ -28,6 +28,9 @@ from hwgen.spec.workload import Workload
 WORTH = 1.4
 """A kernel of units is looked for in a processor's place where its bound is so much lower."""
 
+GAIN = 1.1
+"""The same in the place of one without weights: looking costs another search."""
+
 
 def weight_type(hardware: HardwareSpec) -> str:
     """The narrow type by which an intrinsic multiplies what it adds up; "" where none does."""
@@ -61,7 +64,7 @@ def weighed_if_better(
     if sketch is None:
         return made
     most = _measured(made, options)
-    worth = options.objective != "cycles" or (sketch.least,) < most
+    worth = options.objective != "cycles" or (GAIN * sketch.least,) < most
     found = sketch.kernel(units, options, most) if worth else None
     other = made.scop if found is not None else sketch.scop
     found = found or made
@@ -89,7 +92,7 @@ def weighed_instead(
 class _Sketch:
     """A workload, the one in which tensors are computed from products with weights of a type after
     others are inlined, the scop of that where it is of one phase, and cycles below which no kernel
-    of it gets."""
+    of it gets whose phases follow each other."""
 
     workload: Workload
     changed: Workload
@@ -136,17 +139,21 @@ def _sketch(workload: Workload, hardware: HardwareSpec, inlined: tuple[str, ...]
         edits.append((tensor, dtype))
     if not edits:
         return None
-    scop, least = None, 0.0
-    try:
-        if len(split_phases(changed)) == 1:
-            scop = build_scop(changed)
+    phases = split_phases(changed)
+    scops = [build_scop(changed if len(phases) == 1 else p.workload) for p in phases]
+    least = 0.0
+    for scop in scops:
+        try:
             group = next(ranked_matches(scop, select(scop, hardware)))
-            least = min(least_work(hardware, m) for m in group)
-    except HwgenError as error:
-        if not error.code.startswith(REFUSALS):
-            raise
-        return None
-    return _Sketch(workload, changed, inlined, tuple(edits), scop, least)
+        except HwgenError as error:
+            if not error.code.startswith(REFUSALS):
+                raise
+            if len(scops) == 1:
+                return None
+            continue  # Beside others it may have what it lacks alone.
+        least += min(least_work(hardware, m) for m in group)
+    only = scops[0] if len(scops) == 1 else None
+    return _Sketch(workload, changed, inlined, tuple(edits), only, least)
 
 
 def _candidates(workload: Workload) -> list[str]:
@@ -156,9 +163,11 @@ def _candidates(workload: Workload) -> list[str]:
     found: list[str] = []
     for statement in workload.statements:
         tensor = statement.target.tensor
-        if statement.accumulates or statement in views or targets.count(tensor) > 1:
+        read = {n.tensor for n in walk(statement.value) if isinstance(n, Access)}
+        # Of tensors that several statements write, a stage reads one version or another.
+        again = any(targets.count(t) > 1 for t in (tensor, *read))
+        if statement.accumulates or statement in views or again:
             continue
-        read = (n.tensor for n in walk(statement.value) if isinstance(n, Access))
         if any(DTYPES[workload.tensor[t].dtype] < DTYPES[WIDE] for t in read):
             found.append(tensor)
     return found

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 
 from hwgen.spec.expression import Binary, Const, Expr, Name, Unary, add, multiply
 
@@ -73,6 +74,15 @@ class Affine:
         if self.constant or not parts:
             parts.append(str(self.constant))
         return " + ".join(parts).replace("+ -", "- ")
+
+
+def sparse(indices: Sequence[Affine], extents: Mapping[str, int]) -> bool:
+    """Whether elements lie between those that indices take, of which there are fewer than in the
+    box around them."""
+    taken = prod(extents[n] for n in {n for i in indices for n in i.names})
+    ranges = (i.interval(extents) for i in indices)
+    box = prod(high - low + 1 for low, high in ranges)
+    return taken < box and any(i.packed(extents) != i for i in indices)
 
 
 def combine(terms: Iterable[tuple[str, int]], constant: int = 0) -> Affine:

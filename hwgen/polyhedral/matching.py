@@ -17,7 +17,7 @@ from math import prod
 
 from hwgen.errors import HwgenError
 from hwgen.polyhedral import isl
-from hwgen.polyhedral.affine import Affine, combine
+from hwgen.polyhedral.affine import Affine, combine, sparse
 from hwgen.polyhedral.lane_padding import padding_problem
 from hwgen.polyhedral.operations import Operation, Selection, Storage
 from hwgen.polyhedral.partial_lanes import Lanes, exact_tails, single_lanes
@@ -468,7 +468,8 @@ def _packed(
     """The coordinates without the entries that lie between those which the only reader of an input
     takes: the host lays out what is read."""
     users = [o for o in selection.operations if storage.name in o.storages]
-    if [o.kind == "load" for o in users].count(False) != 1 or len(users) == 1:
+    only = [o.kind == "load" for o in users].count(False) == 1 and len(users) > 1
+    if not only or not sparse(storage.indices, scop.extents):
         return coordinates
     return tuple(c.packed(scop.extents) for c in coordinates)
 

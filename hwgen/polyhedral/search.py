@@ -283,7 +283,8 @@ def _front(found: Iterable[Candidate]) -> Iterator[Candidate]:
 def _cheapest(found: Sequence[Candidate], keep: int) -> list[Candidate]:
     """The cheapest schedules, of equals those found first; the same found more than once counts
     as it was found first."""
-    texts = {id(c.tiling.match): str(c.tiling.match) for c in found}
+    matches = {id(c.tiling.match): c.tiling.match for c in found}
+    texts = {key: str(match) for key, match in matches.items()}
     distinct: dict[object, Candidate] = {}
     for c in found:
         t = c.tiling

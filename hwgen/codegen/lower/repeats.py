@@ -14,7 +14,7 @@ from hwgen.codegen.lower.assignments import laid_out
 from hwgen.codegen.lower.blocks import BlockCall, Covered
 from hwgen.codegen.lower.cuts import moved
 from hwgen.errors import HwgenError
-from hwgen.polyhedral.affine import Affine, affine, combine
+from hwgen.polyhedral.affine import Affine, affine, combine, sparse
 from hwgen.polyhedral.scop import View
 from hwgen.polyhedral.tree.aliases import places_of
 from hwgen.polyhedral.tree.build import unique
@@ -227,8 +227,8 @@ def _gathered(covered: Covered, tensor: str, hardware: HardwareSpec) -> Covered:
 def _leaves_out(covered: Covered, site: Site, access: Access) -> bool:
     """Whether elements of a tensor lie between those that a block reads."""
     extents = dict(covered.state.stage[site.block.stage].iterators)
-    moves = [affine(i) for i in access.indices]
-    return any(f is not None and f.packed(extents) != f for f in moves)
+    moves = [f for i in access.indices if (f := affine(i)) is not None]
+    return len(moves) == len(access.indices) and sparse(moves, extents)
 
 
 def _by_ones(site: Site, access: Access, loop: str, inner: set[str]) -> bool:

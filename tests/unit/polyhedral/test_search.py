@@ -117,7 +117,7 @@ def test_a_limit_that_does_not_bind_changes_nothing() -> None:
 
 def test_progress_counts_up_to_the_end() -> None:
     seen: list[tuple[int, int]] = []
-    workload = hwgen.load_workload(ROOT / "workloads" / "add.yaml", SIZES["add"])
+    workload = hwgen.load_workload(ROOT / "workloads" / "gemm.yaml", SIZES["gemm"])
     note = SearchOptions(progress=lambda done, steps: seen.append((done, steps)))
     hwgen.compile_kernel(workload, chip(), options=note)
     assert seen == sorted(seen)
