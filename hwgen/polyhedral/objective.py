@@ -57,7 +57,7 @@ def check_objective(hardware: HardwareSpec, objective: Objective) -> None:
         reason, found = "kernels of a processor alone are ranked by cycles", "no units"
         repair = "leave the objective out, or write cycles"
     elif objective == "energy" and not hardware.has_energy:
-        reason, found = f"{hardware.name} says of nothing what it takes", "no energies"
+        reason, found = f"nothing in the file of {hardware.name} has one", "no energies"
         repair = "add energy: {read: ..., write: ...} to a memory, in pJ per byte; or write traffic"
     else:
         return
