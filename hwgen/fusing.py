@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
 from math import inf, prod
 
@@ -23,6 +23,7 @@ from hwgen.pipelining import CLOSE, pipelined
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.objective import Measure
 from hwgen.polyhedral.scop import views_of
+from hwgen.polyhedral.search import Watch
 from hwgen.polyhedral.tree.edit import find_stage, refuse
 from hwgen.schedule import Schedule
 from hwgen.spec.expression import DTYPES, Name, names
@@ -54,8 +55,8 @@ AGAIN = 1.5
 """Instances that may be executed, of those that there are: more of them for several blocks each
 are hardly ever worth it."""
 
-WORK = 250
-"""Stages compiled, over all kernels, before the best so far is taken."""
+STAGE_WORK = 40_000
+"""What compiling a stage counts as, of the work that a search may do."""
 
 PIPELINED = 3
 """Kernels of which pipelines are looked for, those with the least busy units first."""
@@ -114,7 +115,9 @@ def fused(
 ) -> TreeCompilation | None:
     """The best kernel whose stages share loops over blocks of the last one's; None where none takes
     at most `most` by the objective."""
-    search = _Search(workload, hardware, Completion(Schedule(workload, hardware), options), most)
+    completion = Completion(Schedule(workload, hardware), options)
+    watch = Watch(options.seconds, work=options.work)
+    search = _Search(workload, hardware, completion, most, watch)
     for dimension, extent in enumerate(workload.outputs[-1].shape):
         sizes = [size for size in SIZES if size < extent]
         if sizes and search.shared(Sketch(dimension, sizes[0])):
@@ -125,14 +128,15 @@ def fused(
 @dataclass
 class _Search:
     """The best kernel of the sketches that have been looked at, of those that take at most `most`
-    by the objective. `work`: stages compiled so far."""
+    by the objective, until a limit is reached. `made`: what scripts gave; None where refused."""
 
     workload: Workload
     hardware: HardwareSpec
     completion: Completion
     most: Measure
+    watch: Watch
     best: TreeCompilation | None = None
-    work: int = 0
+    made: dict[str, TreeCompilation | None] = field(default_factory=lambda: {})
 
     def shared(self, sketch: Sketch) -> bool:
         """Whether blocks are legal, and hardly anything is computed for several of them."""
@@ -224,28 +228,24 @@ class _Search:
     def _compiled(self, completion: Completion, choice: Choice) -> TreeCompilation | None:
         """The kernel that a choice gives units, results in the place of operands where room is
         scarce; None where there is none, or no time left."""
-        self.work += len(completion.schedule.state.stages)
-        if self.work > WORK:
+        if self.watch.expired:
             return None
-        plain: TreeCompilation | None = None
         moved = views_of(self.workload)
         try:
             schedule = completion.written(choice)
-            sites = schedule.state.sites
-            if any(s.block.tensorized is None and s.block.stage not in moved for s in sites):
-                return None  # The processor would run some.
-            try:
-                plain = compile_tree(schedule)
-            except HwgenError as error:
-                if error.code != "H502":
-                    raise
-            if plain is not None and not _scarce(plain):
-                return plain
-            return compile_tree(_in_place(schedule))
         except HwgenError as error:
             if not error.code.startswith(REFUSALS):
                 raise
-            return plain
+            return None
+        sites = schedule.state.sites
+        if any(s.block.tensorized is None and s.block.stage not in moved for s in sites):
+            return None  # The processor would run some.
+        # Choices often differ in what a schedule has none of.
+        script = schedule.trace()
+        if script not in self.made:
+            self.watch.spend(STAGE_WORK * len(schedule.state.stages))
+            self.made[script] = _with_room(schedule)
+        return self.made[script]
 
     def _tiled(self, dimension: int, size: int) -> Iterator[tuple[tuple[str, str], ...]]:
         """Which operands come in tiles: none, then one after the other, the largest first."""
@@ -268,6 +268,25 @@ class _Search:
         found.sort(key=lambda x: -x[0])
         for count in range(1, len(found) + 1):
             yield tuple((s, n) for _, s, n in found[:count])
+
+
+def _with_room(schedule: Schedule) -> TreeCompilation | None:
+    """The kernel of a schedule, results in the place of operands where room is scarce."""
+    plain: TreeCompilation | None = None
+    try:
+        try:
+            plain = compile_tree(schedule)
+        except HwgenError as error:
+            if error.code != "H502":
+                raise
+        if plain is not None and not _scarce(plain):
+            return plain
+        dense = _in_place(schedule)
+        return plain if dense.state is schedule.state else compile_tree(dense)
+    except HwgenError as error:
+        if not error.code.startswith(REFUSALS):
+            raise
+        return plain
 
 
 def _busiest(kernel: TreeCompilation) -> int:

@@ -47,7 +47,11 @@ CLOSE = 1.01
 """Cycles over the lower bound at which no better schedule is looked for."""
 
 REFINED, REFINEMENTS = 3, 4
-"""How many of the best schedules of a short kernel are refined, and in how many steps."""
+"""How many of the best schedules of a short kernel, of alike ones one, are refined, and in how many
+steps."""
+
+NEAR = 1.03
+"""Cycles over the best's up to which a schedule is refined beside it."""
 
 KEPT = 2
 """How many of the best schedules are tried with loads that happen once."""
@@ -117,18 +121,20 @@ def _look(tried: _Tried[K], found: SearchResult, watch: Watch) -> None:
     """Simulate the cheapest candidates, then what lies beside the best."""
     least = min(c.bound for c in found.candidates)
     watch.expect(SIMULATED)
-    alike: set[object] = set()
+    alike: dict[object, list[Candidate]] = {}
+    built: set[object] = set()
     for candidate in found.candidates:
         lacking = sum(error.code in OF_CHIP for error in tried.refused)
         if tried.best is None and lacking == LACKING:
             break
         if tried.hopeless(candidate):
             continue
-        shape = (candidate.cycles, candidate.tiling.tiles, candidate.tiling.depths)
+        shape = _shape(candidate)
+        alike.setdefault(shape, []).append(candidate)
         if tried.best is not None:
             cycles = tried.best.cycles
-            if shape in alike and cycles > SHORT_KERNEL:
-                continue  # another order of the same loops
+            if shape in built:
+                continue  # another order of the same loops or loads
             most = SIMULATED_SHORT if cycles <= SHORT_KERNEL else SIMULATED
             if len(tried.built) == most or not tried.worth(candidate, least):
                 break
@@ -136,20 +142,26 @@ def _look(tried: _Tried[K], found: SearchResult, watch: Watch) -> None:
                 break
             if tried.objective == "cycles" and candidate.bound >= cycles:
                 continue
-        tried.add(candidate)
+        if tried.add(candidate) is not None:
+            built.add(shape)
         tried.simulated = len(tried.built)
-        alike.add(shape)
         watch.step()
     if tried.best is None:
         raise tried.refused[0]
-    starts = sorted(tried.built, key=lambda item: tried.measure(item[1]))[:REFINED]
-    for candidate, kernel in starts if tried.best.cycles <= SHORT_KERNEL else ():
+    if tried.built and tried.best.cycles <= SHORT_KERNEL:
+        first, _ = min(tried.built, key=lambda item: tried.measure(item[1]))
+        for candidate in alike[_shape(first)]:
+            if tried.ended():
+                break
+            tried.add(candidate)
+    measured = {tried.measure(kernel): (c, kernel) for c, kernel in reversed(tried.built)}
+    for _, start in sorted(measured.items(), key=lambda item: item[0])[:REFINED]:
         cycles = tried.best.cycles
-        if cycles <= CLOSE * least or kernel.cycles > SLACK * cycles:
+        if not CLOSE * least < cycles <= SHORT_KERNEL or start[1].cycles > NEAR * cycles:
             break
         if tried.ended():
             break
-        tried.refine(candidate, kernel)
+        tried.refine(*start)
     _save(tried, found.thrifty)
     for candidate, kernel in sorted(tried.built, key=lambda item: tried.measure(item[1]))[:KEPT]:
         if tried.measure(kernel)[0] > tried.tie * tried.measure(tried.best)[0]:
@@ -162,6 +174,17 @@ def _look(tried: _Tried[K], found: SearchResult, watch: Watch) -> None:
         if tried.ended() or not tried.worth(candidate, least):
             return
         tried.add(candidate)
+
+
+def _shape(candidate: Candidate) -> object:
+    """What candidates have in common that differ in the order of loops or loads alone."""
+    tiling = candidate.tiling
+    return (
+        candidate.cycles,
+        tiling.tiles,
+        tuple(sorted(tiling.depths)),
+        tuple(sorted(tiling.slots)),
+    )
 
 
 def _save(tried: _Tried[K], thrifty: Sequence[Candidate]) -> None:

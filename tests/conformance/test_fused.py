@@ -10,13 +10,16 @@ from hwgen import fusing
 from hwgen.compilation import Compilation
 from hwgen.fusing import Sketch, begun, fused, fused_if_better
 from hwgen.model.traffic import off_chip_traffic
+from hwgen.phase import SearchOptions
 from hwgen.pipeline import compile_kernel, compile_workload
 from hwgen.pipelining import pipelined
+from hwgen.polyhedral.search import Watch
+from hwgen.schedule import Schedule
 from hwgen.scripting import compile_script
 from hwgen.spec.find import find_workload
 from hwgen.spec.load import load_hardware, load_workload, parse_workload
 from hwgen.spec.workload import Workload
-from hwgen.trees import TreeCompilation
+from hwgen.trees import TreeCompilation, compile_tree
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
 
@@ -125,9 +128,24 @@ def test_a_kernel_that_is_faster_stays() -> None:
 
 def test_blocks_that_compute_the_same_again_are_not_looked_at() -> None:
     """Blocks along the features of the last layer need all of those before."""
-    search = fusing._Search(workload("mlp", M=64), NPU, None, 0.0)  # type: ignore[arg-type]
+    search = fusing._Search(workload("mlp", M=64), NPU, None, 0.0, Watch())  # type: ignore[arg-type]
     assert search.shared(Sketch(0, 8))
     assert not search.shared(Sketch(1, 4))
+
+
+def test_a_limit_of_the_search_is_one_of_shared_loops_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+
+    def compiled(schedule: Schedule) -> TreeCompilation:
+        made.append(schedule.trace())
+        return compile_tree(schedule)
+
+    monkeypatch.setattr(fusing, "compile_tree", compiled)
+    assert fused(workload("mlp", M=512), NPU, SearchOptions(work=1)) is not None
+    assert len(made) == 1
+    fused(workload("mlp", M=512), NPU)
+    assert len(made) > 4
+    assert len({*made[1:]}) == len(made[1:])  # None of them twice.
 
 
 # Pipelines
