@@ -32,8 +32,8 @@ from hwgen.spec.source import parse_document
 from hwgen.spec.workload import Workload
 from hwgen.verify.check_program import check_program
 from hwgen.verify.data import draw_inputs
+from hwgen.verify.edits import catch
 from hwgen.verify.examine import Engine, examine
-from hwgen.verify.mutations import catch
 from hwgen.verify.synchronisation import synchronisation_mutations
 from tests.sampling import QUICK, WHOLE
 

@@ -24,8 +24,8 @@ from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware
 from hwgen.spec.workload import Workload
 from hwgen.verify.examine import examine
-from hwgen.verify.mutations_nest import IN_PLACE, nest_mutations
 from hwgen.verify.nest_runs import Kernel, run_kernels
+from tests.planted.nests import IN_PLACE, nest_mutations
 from tests.unit.codegen_processor import samples
 
 needs_compiler = pytest.mark.skipif(not have_compiler(), reason="no C compiler")

@@ -18,7 +18,7 @@ from hwgen.schedule import Schedule
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, make_workload
 from hwgen.spec.workload import Workload
-from hwgen.verify.mutations_nest import nest_mutations
+from tests.planted.nests import nest_mutations
 from tests.samples import ROOT
 
 CPU = load_hardware(ROOT / "hw_specs" / "cpu_generic.yaml")

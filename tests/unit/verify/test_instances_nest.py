@@ -16,7 +16,7 @@ from hwgen.codegen.processor.lower import Placing, lowered_nest
 from hwgen.errors import HwgenError
 from hwgen.nest_pipeline import NestCompilation
 from hwgen.schedule import Schedule
-from hwgen.verify.mutations_nest import executed_mutations
+from tests.planted.nests import executed_mutations
 from tests.unit.codegen_processor import samples
 from tests.unit.tree import toy
 

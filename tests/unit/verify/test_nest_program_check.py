@@ -21,7 +21,7 @@ from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload, parse_workload
 from hwgen.spec.workload import Workload
 from hwgen.verify.examine import examine
-from hwgen.verify.mutations_nest import IN_PLACE, executed_mutations, nest_mutations
+from tests.planted.nests import IN_PLACE, executed_mutations, nest_mutations
 from tests.unit.codegen_processor import samples
 from tests.unit.codegen_processor.test_threads import tiled
 
