@@ -191,11 +191,11 @@ def lowered(schedule: Schedule, seed: int) -> Kernel:
     """
     from hwgen.codegen.instances.nests import check_nest_instances
     from hwgen.codegen.processor.emit import emit_nest
-    from hwgen.codegen.processor.lower import lowered_nest
+    from hwgen.codegen.processor.lower import lower_nest
 
     workload, hardware = schedule.workload, schedule.hardware
     try:
-        program, placing = lowered_nest(schedule.resolved, schedule.homes, hardware)
+        program, placing = lower_nest(schedule.resolved, schedule.homes, hardware)
         source = emit_nest(program, hardware, workload)
     except HwgenError:
         raise
