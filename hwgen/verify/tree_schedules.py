@@ -27,6 +27,7 @@ from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import Engine, examine
 from hwgen.verify.nest_calls import Call, CallDraws, Calls
 from hwgen.verify.schedules import Case, FindingError, crash_text, replayed
+from hwgen.verify.tallies import simplest
 
 PHYSICAL = ("H502", "H512", "H516", "H611", "H612", "H613", "H614", "H615", "H616", "H618")
 """What the chip cannot run, however it is written."""
@@ -340,14 +341,14 @@ def _check_addresses(compilation: TreeCompilation) -> None:
 def reduced_case(case: Case, hardware: HardwareSpec, engine: Engine = "python") -> Case:
     """The case with as few calls as fail in the same way."""
     kind = failure(case, hardware, engine).partition(":")[0]
-    smaller = True
-    while kind and smaller:
-        smaller = False
+
+    def simpler(case: Case) -> Iterator[Case]:
         for n in reversed(range(len(case.calls))):
-            simpler = replace(case, calls=(*case.calls[:n], *case.calls[n + 1 :]))
-            if failure(simpler, hardware, engine).partition(":")[0] == kind:
-                case, smaller = simpler, True
-    return case
+            less = replace(case, calls=(*case.calls[:n], *case.calls[n + 1 :]))
+            if failure(less, hardware, engine).partition(":")[0] == kind:
+                yield less
+
+    return simplest(case, simpler) if kind else case
 
 
 def failure(case: Case, hardware: HardwareSpec, engine: Engine = "python") -> str:
