@@ -26,7 +26,7 @@ from hwgen.model.traffic import off_chip_traffic
 from hwgen.pipeline import Candidate, Compilation, compile_kernel, compile_workload
 from hwgen.report.table import Cell, table
 from hwgen.report.text import measure
-from hwgen.scripting import compile_script, script_of
+from hwgen.scripting import compile_script
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload, parse_workload
 from hwgen.spec.workload import Workload
@@ -242,7 +242,7 @@ def padding() -> str:
     shapes = {"a": "float32[256, 256]", "b": "float32[256, 256]", "y": "float32[256, 256]"}
     compute = ["y[m, n] = a[m, n] + b[n, m]"]
     workload = parse_workload({"name": "added", "tensors": shapes, "compute": compute})
-    padded = script_of(compile_kernel(workload, chip))
+    padded = compile_kernel(workload, chip).script
     dense = "\n".join(x for x in padded.split("\n") if "storage_align" not in x)
     rows: list[list[Cell]] = []
     for script in (padded, dense):

@@ -13,7 +13,6 @@ from hwgen.codegen.lower.literals import with_literals
 from hwgen.codegen.lower.program import Lowered
 from hwgen.codegen.program import Program
 from hwgen.compiled import Compiled
-from hwgen.errors import HwgenError
 from hwgen.model.bound import Bound, least_bound, lower_bound
 from hwgen.model.timing import TimingResult
 from hwgen.polyhedral import isl
@@ -31,19 +30,6 @@ from hwgen.spec.shown import Brief
 from hwgen.spec.workload import Workload
 from hwgen.tiling_script import apply_tiling
 from hwgen.trees import TreeCompilation, compile_padded
-
-STAGES = (
-    "scop",
-    "dependences",
-    "match",
-    "schedule",
-    "layout",
-    "allocate",
-    "lower",
-    "cost",
-    "emit",
-    "model",
-)
 
 
 @dataclass(frozen=True, repr=False)
@@ -172,35 +158,23 @@ class Compilation(Compiled):
         with isl.bounded():
             return explain(self.scop, self.hardware, self.match)
 
-    def stage(self, name: str) -> str:
-        """The artefact of a stage as text.
+    @property
+    def script(self) -> str:
+        return self.kernel.made.script
 
-        Raises:
-            HwgenError: H007 where there is no such stage.
-        """
-        artefacts: dict[str, Callable[[], object]] = {
+    def artefacts(self) -> dict[str, Callable[[], object]]:
+        made = self.kernel.made.artefacts()
+        return {
             "scop": lambda: self.scop,
             "dependences": lambda: self.dependences,
             "match": lambda: self.match,
-            "schedule": lambda: f"{self.search}\n{self.kernel.made.stage(name)}",
-            "layout": lambda: self.kernel.made.stage(name),
-            "allocate": lambda: self.kernel.made.stage(name),
+            **made,
+            "schedule": lambda: f"{self.search}\n{made['schedule']()}",
             "lower": lambda: self.program,
-            "cost": self.cost_text,
             "emit": lambda: self.source.c,
             "model": lambda: self.source.model,
+            "cost": self.cost_text,
         }
-        if name not in artefacts:
-            raise HwgenError(
-                "H007",
-                f"no stage {name}",
-                field="--stage",
-                found=name,
-                allowed=", ".join(STAGES),
-                repair="name one of the stages",
-            )
-        with isl.bounded():
-            return str(artefacts[name]())
 
 
 def build(

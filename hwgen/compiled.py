@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -11,10 +12,12 @@ from hwgen.codegen.emit_c import emit
 from hwgen.codegen.lower.program import Lowered
 from hwgen.codegen.program import Program
 from hwgen.codegen.source import CSource
+from hwgen.errors import HwgenError
 from hwgen.model.bound import Bound
 from hwgen.model.energy import Energy, program_energy
 from hwgen.model.timing import TimingResult
 from hwgen.model.traffic import moved_bytes
+from hwgen.polyhedral import isl
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.shown import Brief, assigned
 from hwgen.spec.workload import Statement, Workload
@@ -62,13 +65,33 @@ class Compiled(Brief, ABC):
     def main_intrinsic(self) -> str:
         """The intrinsic that does most of the arithmetic."""
 
+    @property
     @abstractmethod
+    def script(self) -> str:
+        """The primitives that make its schedule."""
+
+    @abstractmethod
+    def artefacts(self) -> Mapping[str, Callable[[], object]]:
+        """What can be shown of it, by stage."""
+
     def stage(self, name: str) -> str:
         """The artefact of a stage as text.
 
         Raises:
             HwgenError: H007 where there is no such stage.
         """
+        found = {**self.artefacts(), "script": lambda: self.script}
+        if name not in found:
+            raise HwgenError(
+                "H007",
+                f"this kernel has no stage {name}",
+                field="--stage",
+                found=name,
+                allowed=", ".join(found),
+                repair="name one of the stages",
+            )
+        with isl.bounded():
+            return str(found[name]())
 
     def brief(self) -> str:
         by = f" ({self.bound.resource})" if self.bound.resource else ""

@@ -33,7 +33,7 @@ from hwgen.polyhedral.tiling import Tiling
 from hwgen.polyhedral.versions import versioned
 from hwgen.schedule import Schedule
 from hwgen.script_tiles import Said, known_tiles
-from hwgen.scripting import compile_script, script_of
+from hwgen.scripting import compile_script
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 from hwgen.tiling_script import apply_tiling
@@ -127,7 +127,7 @@ def _automatic(schedule: Schedule, options: SearchOptions) -> Compilation | None
         if error.code not in NO_KERNEL:
             raise
         return None  # Other schedules may still begin so, and what refuses them says why.
-    whole = Schedule(schedule.workload, schedule.hardware).replay(script_of(found))
+    whole = Schedule(schedule.workload, schedule.hardware).replay(found.script)
     return found if whole.edits()[: len(wanted)] == wanted else None
 
 

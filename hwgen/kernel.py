@@ -20,7 +20,6 @@ from hwgen.pipeline import compile_workload
 from hwgen.polyhedral.objective import OBJECTIVES, Objective, check_objective
 from hwgen.requested import find_chip, find_computation, script_text, unfit
 from hwgen.schedule import Schedule
-from hwgen.scripting import script_of
 from hwgen.spec.find import nearest
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.shown import Brief
@@ -170,7 +169,7 @@ class Kernel(Brief):
     @property
     def script(self) -> str:
         """The edits that make its schedule, as `build` takes them."""
-        return script_of(self.compilation)
+        return self.compilation.script
 
     def __call__(self, /, *places: object, **named: object) -> Array | tuple[Array, ...]:
         """The output, or all of them in the workload's order, as new arrays.

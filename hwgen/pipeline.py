@@ -7,7 +7,7 @@ from math import inf
 
 from hwgen.autoschedule import Options
 from hwgen.codegen.image_layout import images_refused
-from hwgen.compilation import STAGES, Compilation, Kernel, build
+from hwgen.compilation import Compilation, Kernel, build
 from hwgen.compiled import Compiled
 from hwgen.errors import HwgenError
 from hwgen.fusing import fused_if_better
@@ -31,7 +31,6 @@ from hwgen.trees import TreeCompilation
 from hwgen.weighing import weighed_if_better, weighed_instead
 
 __all__ = [
-    "STAGES",
     "Compilation",
     "Kernel",
     "PhasedCompilation",

@@ -8,7 +8,7 @@ enough, several are halved together; and where no numbers are, a copy is made fu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import combinations
@@ -18,6 +18,7 @@ from hwgen.polyhedral.tree.edit import main_site
 from hwgen.schedule import Schedule
 from hwgen.script import Edit
 from hwgen.script_lines import Argument, behind_line, calls, edited, with_lines
+from hwgen.trees import compile_tree
 
 TRIES = 80
 """Schedules that are lowered."""
@@ -41,9 +42,6 @@ class _Number:
 _Values = dict[_Number, int]
 """What some numbers become."""
 
-Lower = Callable[[Schedule], object]
-"""Lowers a schedule, or raises."""
-
 
 @dataclass
 class _Script:
@@ -51,7 +49,6 @@ class _Script:
 
     schedule: Schedule
     text: str
-    lower: Lower
     code: str
     tries: int = 0
     known: dict[str, str] = field(default_factory=dict[str, str])
@@ -77,7 +74,7 @@ class _Script:
         made = Schedule(self.schedule.workload, self.schedule.hardware)
         code = ""
         try:
-            self.lower(made.replay(script))
+            compile_tree(made.replay(script))
         except HwgenError as error:
             if not error.code.startswith(REFUSED):
                 raise
@@ -152,12 +149,10 @@ def _halves(value: int) -> Iterator[int]:
         yield value
 
 
-def exceeds(
-    schedule: Schedule, script: str, file: str, error: HwgenError, lower: Lower
-) -> HwgenError:
+def exceeds(schedule: Schedule, script: str, file: str, error: HwgenError) -> HwgenError:
     """The error of a script's schedule whose buffers exceed a memory, with lines that fit. `file`:
     "" where the schedule was not read from one."""
-    given, made = _Script(schedule, script, lower, error.code), calls(script)
+    given, made = _Script(schedule, script, error.code), calls(script)
     known = error.diagnostic.location
 
     def place(edit: int) -> str:

@@ -1,25 +1,14 @@
-"""Scripts of chips with units: written from a compilation, and compiled as they are."""
+"""Scripts of chips with units, compiled as they are."""
 
 from __future__ import annotations
 
-from hwgen.compilation import Compilation
-from hwgen.compiled import Compiled
 from hwgen.errors import HwgenError, Location
-from hwgen.nest_pipeline import NestCompilation
 from hwgen.schedule import Schedule
 from hwgen.script import line_of
 from hwgen.script_refit import exceeds
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 from hwgen.trees import TreeCompilation, compile_tree
-
-
-def script_of(compilation: Compiled) -> str:
-    """The primitives that make a compilation's schedule."""
-    if isinstance(compilation, Compilation):
-        return compilation.kernel.made.schedule.trace()
-    assert isinstance(compilation, TreeCompilation | NestCompilation)
-    return compilation.schedule.trace()
 
 
 def compile_script(
@@ -49,7 +38,7 @@ def _compile(schedule: Schedule, script: str, file: str) -> TreeCompilation:
     except HwgenError as error:
         if error.code != "H502":
             raise _placed(error, schedule, script, file) from None
-        raise exceeds(schedule, script, file, error, compile_tree) from None
+        raise exceeds(schedule, script, file, error) from None
 
 
 def _placed(error: HwgenError, schedule: Schedule, script: str, file: str) -> HwgenError:

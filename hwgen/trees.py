@@ -1,4 +1,4 @@
-"""A schedule for a chip with units, carried through to a program as the tree that it is."""
+"""A schedule, carried through to a program as the tree that it is."""
 
 from __future__ import annotations
 
@@ -23,8 +23,6 @@ from hwgen.polyhedral.scop import views_of
 from hwgen.schedule import Schedule
 from hwgen.spec.expression import Expr, evaluate
 from hwgen.spec.workload import Statement
-
-STAGES = ("schedule", "layout", "allocate", "lower", "cost", "emit", "model", "script")
 
 
 @dataclass(frozen=True, repr=False)
@@ -61,7 +59,7 @@ class TreeCompilation(Compiled):
 
     @cached_property
     def statements(self) -> tuple[Statement, ...]:
-        moved = views_of(self.workload)
+        moved = views_of(self.workload) if self.hardware.units else ()
         return tuple(s for s in self.workload.statements if s.target.tensor not in moved)
 
     @cached_property
@@ -84,8 +82,12 @@ class TreeCompilation(Compiled):
         most = max(names, key=lambda n: found[n], default="")
         return " + ".join(filter(None, [most, PROCESSOR if self.program.codes else ""]))
 
-    def stage(self, name: str) -> str:
-        artefacts: dict[str, Callable[[], object]] = {
+    @property
+    def script(self) -> str:
+        return self.schedule.trace()
+
+    def artefacts(self) -> dict[str, Callable[[], object]]:
+        return {
             "schedule": lambda: self.schedule,
             "layout": lambda: "\n".join(map(str, self.layouts.values())),
             "allocate": lambda: "\n".join(f"{b.place} {b.name}" for b in self.program.buffers),
@@ -93,22 +95,11 @@ class TreeCompilation(Compiled):
             "cost": self.cost_text,
             "emit": lambda: self.source.c,
             "model": lambda: self.source.model,
-            "script": self.schedule.trace,
         }
-        if name not in artefacts:
-            raise HwgenError(
-                "H007",
-                f"a kernel that a script makes has no stage {name}",
-                field="--stage",
-                found=name,
-                allowed=", ".join(STAGES),
-                repair="name one of the stages",
-            )
-        return str(artefacts[name]())
 
 
 def compile_tree(schedule: Schedule) -> TreeCompilation:
-    """Compile a schedule for a chip with units as it is.
+    """Compile a schedule as it is.
 
     Raises:
         HwgenError: as `lower_tree`.

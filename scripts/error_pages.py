@@ -34,7 +34,7 @@ LANGUAGES = {".yaml": "yaml", ".json": "json", ".py": "python", ".sh": "sh"}
 
 @dataclass(frozen=True, slots=True)
 class Planted:
-    """A defect that `hwgen.verify.mutations` plants in a kernel for a chip."""
+    """A defect that `tests/planted` plants in a kernel for a chip."""
 
     chip: str
     defect: str

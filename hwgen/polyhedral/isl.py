@@ -14,41 +14,28 @@ from typing import Any
 
 import islpy
 from islpy import (
-    AstBuild,
-    AstExpr,
-    AstNode,
     Map,
-    Schedule,
     Set,
     UnionMap,
     UnionSet,
-    ast_expr_type,
     dim_type,
 )
 
 from hwgen.errors import HwgenError
 
 __all__ = [
-    "AstBuild",
-    "AstExpr",
-    "AstNode",
     "Map",
     "Pair",
     "Point",
-    "Schedule",
     "Set",
     "UnionMap",
     "UnionSet",
-    "ast_expr_type",
     "bounded",
     "box",
     "conflicts",
     "dim_type",
-    "identifier_list",
     "in_order",
     "no_pair",
-    "node_kind",
-    "operation",
     "relation",
     "some_pair",
     "some_point",
@@ -92,15 +79,6 @@ def conflicts(reads: UnionMap, writes: UnionMap, schedule: UnionMap) -> UnionMap
 def in_order(schedule: UnionMap) -> UnionMap:
     """Pairs of instances of which the first runs before the second."""
     return schedule.lex_lt_union_map(schedule)
-
-
-def identifier_list(names: Sequence[str]) -> islpy.IdList:
-    """Names as an isl list of identifiers."""
-    context = islpy.DEFAULT_CONTEXT
-    result = islpy.IdList.alloc(context, len(names))
-    for name in names:
-        result = result.add(islpy.Id.read_from_str(context, name))
-    return result
 
 
 MAX_OPERATIONS = 20_000_000
@@ -151,18 +129,6 @@ def bounded(operations: int = MAX_OPERATIONS) -> Generator[None, None, None]:
     finally:
         context.reset_operations()
         context.set_max_operations(around)
-
-
-def node_kind(node: AstNode) -> str:
-    """`for`, `if`, `block`, `user` or `mark`."""
-    kind: Any = node.get_type()
-    return str(kind.name).rstrip("_")
-
-
-def operation(expr: AstExpr) -> str:
-    """isl's name of the operation of an AST expression."""
-    kind: Any = expr.get_op_type()
-    return str(kind.name)
 
 
 Point = tuple[str, tuple[int, ...]]

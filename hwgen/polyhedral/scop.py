@@ -32,9 +32,6 @@ from hwgen.spec.expression import (
 from hwgen.spec.typecheck import holds
 from hwgen.spec.workload import Statement, Tensor, Workload
 
-NEUTRAL: dict[str, int] = {"+=": 0}
-"""Element that an update leaves unchanged; `max=` and `min=` depend on the dtype."""
-
 
 @dataclass(frozen=True, slots=True)
 class Reference:

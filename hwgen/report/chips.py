@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
 from pathlib import Path
 
 from hwgen.model.c_compiler import build_in_turn
-from hwgen.report.table import Cell, table
+from hwgen.report.table import Cell, counted, table
 from hwgen.verify.chips.campaign import ChipReport, Failure, Tally
 from hwgen.verify.chips.draw import Draw
 from hwgen.verify.chips.used import FEATURES
@@ -45,14 +44,10 @@ def _outcomes(tally: Tally) -> list[tuple[Cell, ...]]:
         ("  of them in emitted C too", tally.c_runs, ""),
         ("  of them in phases, with a wait too many", tally.surplus, ""),
         ("  of them with a defect planted, and found", tally.caught, ""),
-        ("refused where a file is read", tally.count("unread"), _codes(tally.unread)),
-        ("refused where a kernel is made", tally.count("refused"), _codes(tally.refused)),
+        ("refused where a file is read", tally.count("unread"), counted(tally.unread)),
+        ("refused where a kernel is made", tally.count("refused"), counted(tally.refused)),
         ("WRONG" if wrong else "wrong", wrong, ""),
     ]
-
-
-def _codes(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{code} {n:,}" for code, n in sorted(counts.items()))
 
 
 def _kinds(tally: Tally) -> list[tuple[Cell, ...]]:

@@ -74,7 +74,7 @@ def page(compilation: Compiled, drawn: int = DRAWN_CALLS) -> str:
     placed = _roofline(measured)
     sources = {
         "c": c_source(c),
-        "script": script_source(_script(c), {n: n for n, _ in c.timing.calls}),
+        "script": script_source(c.script, {n: n for n, _ in c.timing.calls}),
     }
     return rendered(
         "page.html",
@@ -123,12 +123,6 @@ def rendered(
         figures=embedded(figures),
         plotly=_plotly(),
     )
-
-
-def _script(compilation: Compiled) -> str:
-    from hwgen.scripting import script_of
-
-    return script_of(compilation)
 
 
 def _plotly() -> str:

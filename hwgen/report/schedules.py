@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import cast
 
-from hwgen.report.table import Cell, table
+from hwgen.report.table import Cell, counted, table
 from hwgen.script import PRIMITIVES
 from hwgen.verify.schedules import Failure, ScheduleReport
 
@@ -16,13 +16,11 @@ def schedules_text(report: ScheduleReport) -> str:
     tally = report.tally
     rows: list[tuple[Cell, ...]] = []
     for name in PRIMITIVES:
-        codes = sorted((c, n) for (p, c), n in tally.refused.items() if p == name)
-        refused = ", ".join(f"{code} {n:,}" for code, n in codes)
+        refused = counted({c: n for (p, c), n in tally.refused.items() if p == name})
         rows.append((name, tally.tried[name], tally.taken[name], refused))
-    refused = ", ".join(f"{code} {n:,}" for code, n in sorted(tally.lowering.items()))
     outcomes: list[tuple[Cell, ...]] = [
         ("run, equal to the reference", tally.checked, ""),
-        ("refused where storage or code is made", sum(tally.lowering.values()), refused),
+        ("refused where storage or code is made", tally.lowering.total(), counted(tally.lowering)),
     ]
     if tally.inexact:
         outcomes.append(("not compared: floats too large to be exact", tally.inexact, ""))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 Cell = str | int | float
 
@@ -27,6 +27,11 @@ def table(header: Sequence[str], rows: Sequence[Sequence[Cell]], indent: str = "
         return (indent + "  ".join(padded)).rstrip()
 
     return "\n".join([line(header), line(["-" * w for w in widths]), *map(line, texts)])
+
+
+def counted(numbers: Mapping[str, int]) -> str:
+    """Names with their numbers in one line, sorted."""
+    return ", ".join(f"{name} {n:,}" for name, n in sorted(numbers.items()))
 
 
 def _text(cell: Cell) -> str:

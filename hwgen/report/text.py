@@ -260,8 +260,4 @@ def stage_text(compilation: Compiled, stage: str) -> str:
         return f"{workload_text(compilation.workload)}\n\n{summary(compilation.hardware)}"
     if stage == "simulate":
         return describe(measure(compilation))
-    if stage == "script":
-        from hwgen.scripting import script_of
-
-        return script_of(compilation)
     return compilation.stage(stage)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from collections import Counter
 
 from hwgen.report.schedules import failure_text
-from hwgen.report.table import Cell, table
+from hwgen.report.table import Cell, counted, table
 from hwgen.verify.schedules import Failure
 from hwgen.verify.tree_campaign import TREES, TreeReport
 
@@ -15,12 +14,12 @@ def trees_text(report: TreeReport) -> str:
     """What became of draws and schedules, and every failure as a workload and a script."""
     tally = report.tally
     draws: list[tuple[Cell, ...]] = [
-        ("refused when they are read", tally.unread.total(), _codes(tally.unread)),
-        ("refused by the compiler", tally.uncompiled.total(), _codes(tally.uncompiled)),
+        ("refused when they are read", tally.unread.total(), counted(tally.unread)),
+        ("refused by the compiler", tally.uncompiled.total(), counted(tally.uncompiled)),
     ]
     schedules: list[tuple[Cell, ...]] = [
         ("run, equal to the reference", tally.right, ""),
-        ("refused", tally.refused.total(), _codes(tally.refused)),
+        ("refused", tally.refused.total(), counted(tally.refused)),
         ("WRONG" if tally.failures else "wrong", len(tally.failures), ""),
     ]
     chip = report.hardware or "chips that are drawn too"
@@ -34,10 +33,6 @@ def trees_text(report: TreeReport) -> str:
         *(() if tally.right or tally.failures else ("Nothing was run.",)),
     ]
     return "\n\n".join(parts)
-
-
-def _codes(found: Counter[str]) -> str:
-    return ", ".join(f"{code} {n:,}" for code, n in sorted(found.items()))
 
 
 def _failure(report: TreeReport, number: int, failure: Failure) -> str:

@@ -15,6 +15,7 @@ from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 from hwgen.verify.room import check_tensors
 from hwgen.verify.strategies import Case, Choices, Values, cases, choices, shrunk
+from hwgen.verify.tallies import simplest
 
 MAX_POINTS = 1 << 21
 """Points of the largest iteration domain of an example."""
@@ -349,11 +350,7 @@ def _reduce(runner: Runner, case: Case, open_choices: Choices) -> Case:
             budget -= 1
         return runner(simpler).verdict == "failed"
 
-    while True:
-        smaller = next((s for s in _simpler(case, open_choices) if fails(s)), None)
-        if smaller is None:
-            return case
-        case = smaller
+    return simplest(case, lambda c: filter(fails, _simpler(c, open_choices)))
 
 
 def _simpler(case: Case, open_choices: Choices) -> Iterator[Case]:

@@ -1,15 +1,20 @@
-"""Edits of kernel programs, one place at a time, for mutations."""
+"""Deliberate defects of kernel programs, one place at a time, and which check finds one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from random import Random
 
-from hwgen.codegen.nodes import Call, CallOperand, If, Loop, Node, nodes, rewritten
-from hwgen.codegen.program import MicroKernelDef, Program
+from hwgen.codegen.nodes import Call, If, Loop, Node, nodes, rewritten
+from hwgen.codegen.program import Program
+from hwgen.errors import HwgenError
+from hwgen.model.numeric import Array
 from hwgen.model.trace import CallEvent, walk
-from hwgen.spec.expression import Binary, Expr, add, multiply
+from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.workload import Workload
+
+WRONG_RESULT = "H790"
 
 Edit = Callable[[Program, int], Program | None]
 Pick = Callable[[Node], bool]
@@ -92,37 +97,26 @@ def in_a_body(
     return replace(program, body=rewritten(program.body, edit))
 
 
-def with_kernel(program: Program, kernel: MicroKernelDef) -> Program:
-    """The program with the micro-kernel of that name replaced."""
-    kernels = tuple(kernel if k.name == kernel.name else k for k in program.kernels)
-    return replace(program, kernels=kernels)
+def catch(
+    program: Program, hardware: HardwareSpec, workload: Workload, inputs: Mapping[str, Array]
+) -> str:
+    """The code of the first check that refuses a program; empty if all let it pass."""
+    from hwgen.model.functional import run
+    from hwgen.model.redundancy import check_minimal
+    from hwgen.model.reference import run_reference
+    from hwgen.verify.check_program import check_program
+    from hwgen.verify.data import first_difference
+    from hwgen.verify.rounding import unexplained
 
-
-def with_operand(call: Call, number: int, operand: CallOperand) -> Call:
-    """The call with one operand replaced."""
-    operands = (*call.operands[:number], operand, *call.operands[number + 1 :])
-    return replace(call, operands=operands)
-
-
-def with_stride(operand: CallOperand, level: int, stride: Expr) -> CallOperand:
-    """The operand with the step of one hardware loop replaced."""
-    strides = (*operand.strides[:level], stride, *operand.strides[level + 1 :])
-    return replace(operand, strides=strides)
-
-
-def is_modulo(expr: Expr) -> bool:
-    """Whether an expression is a remainder."""
-    return isinstance(expr, Binary) and expr.op == "%"
-
-
-def exchanged(expr: Expr, old: Expr, new: Expr) -> Expr:
-    """The expression with one part exchanged, inside sums and products."""
-    if expr == old:
-        return new
-    match expr:
-        case Binary("+", left, right):
-            return add(exchanged(left, old, new), exchanged(right, old, new))
-        case Binary("*", left, right):
-            return multiply(exchanged(left, old, new), exchanged(right, old, new))
-        case _:
-            return expr
+    shapes = {t.name: t.shape for t in workload.outputs}
+    try:
+        check_program(program, hardware, workload)
+        outputs = run(program, hardware, inputs, shapes=shapes).outputs
+        expected = run_reference(workload, inputs)
+        # Sums in another order round otherwise, in a kernel without a defect too.
+        if first_difference(outputs, expected) and unexplained(workload, inputs, outputs, expected):
+            return WRONG_RESULT
+        check_minimal(program, hardware)
+    except HwgenError as error:
+        return error.code
+    return ""

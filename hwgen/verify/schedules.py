@@ -29,6 +29,7 @@ from hwgen.verify.nest_calls import Call, CallDraws
 from hwgen.verify.nest_runs import HOST, Kernel, Target, executed, run_kernels
 from hwgen.verify.nest_workloads import Data, Draws, random_nests
 from hwgen.verify.processes import each
+from hwgen.verify.tallies import Counted, one_of_each, simplest
 
 BATCH = 50
 """Sequences whose kernels make one program."""
@@ -78,7 +79,7 @@ class Failure:
 
 
 @dataclass
-class Tally:
+class Tally(Counted):
     """What happened. `tried`, `taken`: calls per primitive; `refused`: per primitive and code;
     `lowering`: schedules that cannot be lowered, per code; `checked`: kernels run and right;
     `inexact`: floats too large to compare."""
@@ -92,21 +93,6 @@ class Tally:
     refused: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
     lowering: Counter[str] = field(default_factory=Counter[str])
     failures: list[Failure] = field(default_factory=list[Failure])
-
-    def add(self, other: Tally) -> None:
-        """Count another tally too."""
-        self.sequences += other.sequences
-        self.checked += other.checked
-        self.inexact += other.inexact
-        for mine, more in (
-            (self.tried, other.tried),
-            (self.taken, other.taken),
-            (self.lowering, other.lowering),
-        ):
-            mine.update(more)
-        self.taken_calls.update(other.taken_calls)
-        self.refused.update(other.refused)
-        self.failures += other.failures
 
 
 # One sequence
@@ -191,11 +177,11 @@ def lowered(schedule: Schedule, seed: int) -> Kernel:
     """
     from hwgen.codegen.instances.nests import check_nest_instances
     from hwgen.codegen.processor.emit import emit_nest
-    from hwgen.codegen.processor.lower import lowered_nest
+    from hwgen.codegen.processor.lower import lower_nest
 
     workload, hardware = schedule.workload, schedule.hardware
     try:
-        program, placing = lowered_nest(schedule.resolved, schedule.homes, hardware)
+        program, placing = lower_nest(schedule.resolved, schedule.homes, hardware)
         source = emit_nest(program, hardware, workload)
     except HwgenError:
         raise
@@ -363,8 +349,7 @@ def schedule_campaign(
         tally.add(part)
         if progress is not None:
             progress(tally.sequences, count)
-    distinct = {f.signature: f for f in sorted(tally.failures, key=_size, reverse=True)}
-    chosen = sorted(distinct.values(), key=_size)[:SHOWN_FAILURES]
+    chosen = one_of_each(tally.failures, lambda f: f.signature, _size, SHOWN_FAILURES)
     failures = tuple(reduced(f, hardware, target) for f in chosen)
     return ScheduleReport(hardware_path, seed, tally, failures)
 
@@ -388,25 +373,17 @@ def reduced(failure: Failure, hardware: HardwareSpec, target: Target | None) -> 
     """The failure with as few calls and statements as a bounded number of runs allows."""
     budget = SHRINK_RUNS
 
-    def fails(case: Case) -> str:
+    def simpler(failure: Failure) -> Iterator[Failure]:
         nonlocal budget
-        if budget == 0:
-            return ""
-        budget -= 1
-        message = check_case(case, hardware, target)
-        return message if message.startswith(f"{failure.kind}:") else ""
+        for case in _simpler(failure.case):
+            if budget == 0:
+                return
+            budget -= 1
+            kind, _, message = check_case(case, hardware, target).partition(": ")
+            if kind == failure.kind:
+                yield Failure(case, kind, message)
 
-    found = True
-    while found:
-        found = False
-        for simpler in _simpler(failure.case):
-            message = fails(simpler)
-            if message:
-                kind, _, rest = message.partition(": ")
-                failure = Failure(simpler, kind, rest)
-                found = True
-                break
-    return failure
+    return simplest(failure, simpler)
 
 
 def _simpler(case: Case) -> Iterator[Case]:

@@ -25,6 +25,7 @@ from hwgen.verify.natural.families import natural_workload
 from hwgen.verify.nest_workloads import Data
 from hwgen.verify.processes import each
 from hwgen.verify.schedules import SHOWN_FAILURES, Case, Failure, FindingError, crash_text
+from hwgen.verify.tallies import Counted, one_of_each
 from hwgen.verify.tree_schedules import judged, outcome, reduced_case
 from hwgen.verify.tree_variants import variant
 
@@ -40,7 +41,7 @@ Progress = Callable[[int, int, tuple[int, ...]], None]
 
 
 @dataclass
-class TreeTally:
+class TreeTally(Counted):
     """What became of schedules. `unread`, `uncompiled`: draws of a chip and a workload that have no
     schedule to begin with; `refused`: schedules per code. `failures`: by the seed of their chip and
     workload."""
@@ -52,16 +53,6 @@ class TreeTally:
     uncompiled: Counter[str] = field(default_factory=Counter[str])
     refused: Counter[str] = field(default_factory=Counter[str])
     failures: list[tuple[int, Failure]] = field(default_factory=list[tuple[int, Failure]])
-
-    def add(self, other: TreeTally) -> None:
-        """Count another tally too."""
-        self.trees += other.trees
-        self.draws += other.draws
-        self.right += other.right
-        self.unread.update(other.unread)
-        self.uncompiled.update(other.uncompiled)
-        self.refused.update(other.refused)
-        self.failures += other.failures
 
 
 @dataclass(frozen=True)
@@ -104,10 +95,12 @@ def tree_campaign(
         _count(tally, hardware, count, seed, processes, progress)
     except KeyboardInterrupt:  # What hours have found is not lost with it.
         interrupted = True
-    distinct: dict[str, tuple[int, Failure]] = {}
-    for number, failure in sorted(tally.failures, key=lambda f: len(f[1].case.calls)):
-        distinct.setdefault(failure.signature, (number, failure))
-    shown = [*distinct.values()][:SHOWN_FAILURES]
+    shown = one_of_each(
+        tally.failures,
+        lambda f: f[1].signature,
+        lambda f: len(f[1].case.calls),
+        SHOWN_FAILURES,
+    )
     if not interrupted:
         shown = [_reduced(hardware, *f) for f in shown]
     return TreeReport(hardware, seed, count, tally, tuple(shown), interrupted)

@@ -1,47 +1,39 @@
-"""Random schedules of chips with units: stages on the chip, each with calls that compute it.
+"""Random edits of schedules of chips with units, and what becomes of the schedules that they make.
 
-What is drawn is complete, but what an edit makes of it may be more than the chip can run: then the
-lowering says so. What is lowered must compute the reference.
+What an edit makes of a schedule may be more than the chip can run: then the lowering says so. What
+is lowered must compute the reference.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from math import prod
 from random import Random
 
 from hwgen.codegen.lower.program import lower_tree
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.normal_form import normalise
 from hwgen.polyhedral.semantics import updates, written
-from hwgen.polyhedral.tree.build import build_state
 from hwgen.polyhedral.tree.loop_tree import Block, LoopTree, Site
 from hwgen.polyhedral.tree.reductions import beginning
 from hwgen.polyhedral.tree.relations import shared
 from hwgen.polyhedral.unify import unify
 from hwgen.schedule import Schedule
 from hwgen.spec.expression import Access, Expr
-from hwgen.spec.find import find_workload
 from hwgen.spec.hardware import HardwareSpec, Intrinsic, Operand
-from hwgen.spec.load import parse_workload
 from hwgen.spec.memory import Memory
-from hwgen.spec.source import read_document
 from hwgen.trees import TreeCompilation
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import Engine, examine
 from hwgen.verify.nest_calls import Call, CallDraws, Calls
-from hwgen.verify.nest_workloads import Data, Draws
-from hwgen.verify.schedules import Case, FindingError, crash_text, make, replayed
+from hwgen.verify.schedules import Case, FindingError, crash_text, replayed
+from hwgen.verify.tallies import simplest
 
 PHYSICAL = ("H502", "H512", "H516", "H611", "H612", "H613", "H614", "H615", "H616", "H618")
 """What the chip cannot run, however it is written."""
 
 LACKING = ("H421", "H422", "H423", "H424", "H503")
 """What the lowering says it cannot do."""
-
-MOST_EDITS = 14
-"""Edits between the caches and the calls."""
 
 MOST_CALLS = 4
 """Intrinsics that share the work of one stage."""
@@ -57,43 +49,12 @@ WEIGHTED = tuple(name for name, count in OFTEN for _ in range(count))
 
 @dataclass(slots=True)
 class TreeDraws(CallDraws):
-    """Draws the calls of one schedule: caches, edits of loops and buffers, intrinsics."""
-
-    def begun(self) -> Calls:
-        """Every tensor on the chip, as a rule: caches of the arrays, scopes, or a way through
-        off-chip memory for what is in between."""
-        state = self.schedule.state
-        for tensor in state.tensors:
-            match tensor.role:
-                case "output" if state.stage[tensor.name].reduces or not self.draws.chance(8):
-                    yield Call("cache_write", (tensor.name, self.memory()))
-                case "intermediate" if self.draws.chance(8):
-                    yield Call("cache_write", (tensor.name, self.memory()))
-                    yield Call("cache_read", (tensor.name, self.memory()))
-                case "intermediate":
-                    yield Call("set_scope", (tensor.name, self.memory()))
-                case "input":
-                    yield from self._cached(tensor.name)
-                case _:
-                    continue
-
-    def _cached(self, tensor: str) -> Calls:
-        readers = [s.tensor for s in self.schedule.state.readers(tensor)]
-        if len(readers) == 1 or self.draws.chance(2):
-            yield Call("cache_read", (tensor, self.memory()))
-            return
-        for reader in readers:
-            yield Call("cache_read", (tensor, self.memory()), (("readers", (reader,)),))
+    """Draws the calls of one schedule: edits of loops and buffers, intrinsics."""
 
     def calls(self) -> Calls:
         """One edit, or several that only make sense together."""
         made: Callable[[], Calls] = getattr(self, f"_{self.draws(WEIGHTED)}")
         yield from made()
-
-    def ended(self) -> Calls:
-        """Reductions that begin apart, and the calls of every block."""
-        yield from self.begun_apart()
-        yield from self.called()
 
     def begun_apart(self) -> Calls:
         """Reductions that begin apart."""
@@ -289,148 +250,7 @@ def _patterns(intrinsic: Intrinsic, op: str) -> Iterator[tuple[Expr, Operand]]:
                 yield value, result
 
 
-# Workloads
-
-SHIPPED = ("linear_relu", "mlp", "layernorm", "attention")
-"""Files whose sizes are drawn anew."""
-
-OWN: tuple[Data, ...] = (
-    {
-        "name": "gemm",
-        "sizes": {"M": 1, "N": 1, "K": 1},
-        "tensors": {"a": "float32[M, K]", "b": "float32[K, N]", "c": "float32[M, N]"},
-        "compute": ["c[m, n] += a[m, k] * b[k, n]"],
-    },
-    {
-        "name": "add",
-        "sizes": {"M": 1, "N": 1},
-        "tensors": {"a": "float32[M, N]", "b": "float32[M, N]", "c": "float32[M, N]"},
-        "compute": ["c[m, n] = a[m, n] + b[m, n]"],
-    },
-    {
-        "name": "softmax",
-        "sizes": {"M": 1, "N": 1},
-        "tensors": {
-            "x": "float32[M, N]",
-            "top": "float32[M]",
-            "e": "float32[M, N]",
-            "z": "float32[M]",
-            "y": "float32[M, N]",
-        },
-        "compute": [
-            "top[m] max= x[m, n]",
-            "e[m, n] = exp(x[m, n] - top[m])",
-            "z[m] += e[m, n]",
-            "y[m, n] = e[m, n] / z[m]",
-        ],
-    },
-    {
-        "name": "two_convolutions",
-        "sizes": {"H": 1, "C": 1, "D": 1},
-        "tensors": {
-            "x": "float32[H + 4, H + 4, C]",
-            "w1": "float32[3, 3, C, D]",
-            "w2": "float32[3, 3, D]",
-            "s": "float32[H + 2, H + 2, D]",
-            "t": "float32[H + 2, H + 2, D]",
-            "y": "float32[H, H]",
-        },
-        "compute": [
-            "s[i, j, d] += x[i + p, j + q, c] * w1[p, q, c, d]",
-            "t[i, j, d] = max(s[i, j, d], 0)",
-            "y[i, j] += t[i + p, j + q, d] * w2[p, q, d]",
-        ],
-    },
-    {
-        "name": "two_readers",
-        "sizes": {"M": 1, "N": 1, "K": 1},
-        "tensors": {
-            "x": "float32[M, K]",
-            "w": "float32[K, N]",
-            "s": "float32[M, N]",
-            "u": "float32[M, N]",
-            "v": "float32[M]",
-            "y": "float32[M, N]",
-        },
-        "compute": [
-            "s[m, n] += x[m, k] * w[k, n]",
-            "u[m, n] = max(s[m, n], 0)",
-            "v[m] += s[m, n]",
-            "y[m, n] = u[m, n] * v[m]",
-        ],
-    },
-    {
-        "name": "neighbours",
-        "sizes": {"M": 1, "N": 1},
-        "tensors": {
-            "x": "float32[M + 3, N]",
-            "t": "float32[M + 3, N]",
-            "u": "float32[M + 1, N]",
-            "y": "float32[M, N]",
-        },
-        "compute": [
-            "t[m, n] = x[m, n] * 0.5 + 1",
-            {"do": "u[m, n] max= t[m + d, n]", "loops": {"m": "M + 1", "n": "N", "d": 3}},
-            "y[m, n] = u[m, n] - u[m + 1, n]",
-        ],
-    },
-    {
-        "name": "highest",
-        "sizes": {"M": 1, "N": 1},
-        "tensors": {"x": "float32[M, N, 3]", "t": "float32[M, N]", "y": "float32[M]"},
-        "compute": ["t[m, n] max= x[m, n, k]", "y[m] max= t[m, n]"],
-    },
-)
-
-EXTENTS = (4, 1, 2, 3, 5, 7, 8, 12, 16, 17, 20, 33)
-MOST_POINTS = 8_000
-"""Of one statement's domain."""
-
-
-def drawn_workload(draws: Draws) -> Data:
-    """A workload of a size that is soon run."""
-    chosen = draws(range(len(SHIPPED) + len(OWN)))
-    data = shipped(SHIPPED[chosen]) if chosen < len(SHIPPED) else OWN[chosen - len(SHIPPED)]
-    while True:
-        data = {**data, "sizes": {n: draws(EXTENTS) for n in data["sizes"]}}
-        stages = build_state(parse_workload(data)).stages
-        if all(prod(e for _, e in s.iterators) <= MOST_POINTS for s in stages):
-            return data
-
-
-def shipped(name: str) -> Data:
-    """A shipped workload as plain data."""
-    data = read_document(find_workload(name)).data
-    assert isinstance(data, dict)
-    return data
-
-
 # One schedule
-
-
-def drawn(seed: int, hardware: HardwareSpec) -> Case:
-    """A random case of a seed; its calls are those that were taken.
-
-    Raises:
-        FindingError: a call that crashes, or is refused and leaves a trace.
-    """
-    draws = Draws(Random(seed).randrange)
-    data = drawn_workload(draws)
-    schedule = Schedule(parse_workload(data), hardware)
-    source = TreeDraws(draws, schedule)
-    taken: list[Call] = []
-
-    def made(calls: Iterator[Call]) -> None:
-        for call in calls:
-            if not make(schedule, call):
-                taken.append(call)
-
-    made(source.begun())
-    for _ in range(draws(range(MOST_EDITS + 1))):
-        made(source.calls())
-    made(source.ended())
-    made(source.pipelined())
-    return Case(data, tuple(taken), seed)
 
 
 def outcome(case: Case, hardware: HardwareSpec, engine: Engine = "python") -> str:
@@ -521,14 +341,14 @@ def _check_addresses(compilation: TreeCompilation) -> None:
 def reduced_case(case: Case, hardware: HardwareSpec, engine: Engine = "python") -> Case:
     """The case with as few calls as fail in the same way."""
     kind = failure(case, hardware, engine).partition(":")[0]
-    smaller = True
-    while kind and smaller:
-        smaller = False
+
+    def simpler(case: Case) -> Iterator[Case]:
         for n in reversed(range(len(case.calls))):
-            simpler = replace(case, calls=(*case.calls[:n], *case.calls[n + 1 :]))
-            if failure(simpler, hardware, engine).partition(":")[0] == kind:
-                case, smaller = simpler, True
-    return case
+            less = replace(case, calls=(*case.calls[:n], *case.calls[n + 1 :]))
+            if failure(less, hardware, engine).partition(":")[0] == kind:
+                yield less
+
+    return simplest(case, simpler) if kind else case
 
 
 def failure(case: Case, hardware: HardwareSpec, engine: Engine = "python") -> str:

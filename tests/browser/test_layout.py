@@ -18,7 +18,6 @@ from hwgen.pipeline import Compilation, compile_kernel
 from hwgen.report.html import page
 from hwgen.report.nest_page import nest_page
 from hwgen.report.source_lines import Source, c_source, nest_source, script_source
-from hwgen.scripting import script_of
 from hwgen.spec.load import load_hardware, load_workload
 from tests.browser.chromium import Shown, chromium
 from tests.samples import chip, gemm_requant_workload
@@ -215,7 +214,7 @@ def test_a_bar_that_is_clicked_marks_its_lines(
     shown = Shown(browser, page(kernel), tmp_path / "page.html")
     resize(shown, 1280, "light")
     names = {n: n for n, _ in kernel.timing.calls}
-    sources = {"c": c_source(kernel), "script": script_source(script_of(kernel), names)}
+    sources = {"c": c_source(kernel), "script": script_source(kernel.script, names)}
     lines = sources["c"].text.split("\n")
     assert shown.view.locator("pre[data-text=c]").text_content() == sources["c"].text
     check_lines(shown, "timeline", sources)

@@ -60,7 +60,7 @@ def inputs(workload: Workload, seed: int = 0) -> dict[str, Array]:
 
 def source(s: Schedule) -> CSource:
     """The emitted file."""
-    return emit_nest(lower_nest(s.resolved, s.homes, s.hardware), s.hardware, s.workload)
+    return emit_nest(lower_nest(s.resolved, s.homes, s.hardware)[0], s.hardware, s.workload)
 
 
 def execute(s: Schedule) -> tuple[CSource, bool]:

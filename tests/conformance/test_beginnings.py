@@ -12,7 +12,7 @@ import pytest
 import hwgen
 from hwgen.compilation import Compilation
 from hwgen.polyhedral.operations import Operation
-from hwgen.scripting import compile_script, script_of
+from hwgen.scripting import compile_script
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import parse_hardware
 from hwgen.spec.source import read_document
@@ -70,7 +70,7 @@ def test_what_changes_nothing_is_made(
     assert begun(compilation) == calls
     for style in ("random", "extremes"):
         examine(compilation, draw_inputs(workload, 1, style))
-    again = compile_script(workload, chip(), script_of(compilation))
+    again = compile_script(workload, chip(), compilation.script)
     assert again.source.c == compilation.source.c
 
 

@@ -23,7 +23,7 @@ from hwgen.report.recording import record
 from hwgen.report.text import describe, measure
 from hwgen.report.trace_events import trace
 from hwgen.schedule import Schedule
-from hwgen.scripting import compile_script, script_of
+from hwgen.scripting import compile_script
 from hwgen.spec.expression import Binary, Const
 from hwgen.spec.load import load_hardware, load_workload, make_workload, parse_workload
 from hwgen.spec.workload import Workload
@@ -145,7 +145,7 @@ def test_without_code_nothing_changes() -> None:
 @pytest.mark.parametrize("made", [divided, in_turns])
 def test_its_script_makes_it_again(made: Callable[[], Workload]) -> None:
     compiled = compile_workload(made(), beside("gemmini"), QUICK)
-    again = compile_script(made(), beside("gemmini"), script_of(compiled))
+    again = compile_script(made(), beside("gemmini"), compiled.script)
     assert again.source.c == compiled.source.c
 
 
@@ -193,7 +193,7 @@ def test_what_stays_on_the_chip_does_not_cross() -> None:
     schedule = Schedule(
         make_workload("divided", tensors=TENSORS, compute=[*PRODUCT, last]), hardware
     )
-    schedule.replay(script_of(compile_workload(divided(), hardware, QUICK)))
+    schedule.replay(compile_workload(divided(), hardware, QUICK).script)
     with pytest.raises(HwgenError, match="not all who touch s see it in acc"):
         compile_tree(schedule)
 
@@ -304,7 +304,7 @@ def test_sums_that_no_call_stores_leave_in_planes() -> None:
     assert [o for o in first.outputs if "_plane" in o] == [f"y_plane{q}" for q in range(4)]
     assert "gemm" in {c.intrinsic for c in calls(first.body)}
     examine(compiled, draw_inputs(workload, 3), "both" if have_compiler() else "python")
-    again = compile_script(workload, vta, script_of(compiled))
+    again = compile_script(workload, vta, compiled.script)
     assert str(again.program) == str(compiled.program)
 
 

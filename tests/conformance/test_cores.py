@@ -22,9 +22,10 @@ from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload
 from hwgen.spec.workload import Workload
 from hwgen.verify.data import draw_inputs
+from hwgen.verify.edits import catch
 from hwgen.verify.examine import examine
-from hwgen.verify.mutations import catch, mutations
 from tests.conformance.test_registers import NATIVE, ROOT, STRICT
+from tests.planted.programs import mutations
 
 SCHEDULES = ROOT / "workloads" / "schedules"
 SCRIPT = (SCHEDULES / "matmul_two_cores.script").read_text(encoding="utf-8")

@@ -21,8 +21,9 @@ from hwgen.pipeline import Compilation
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 from hwgen.verify.check_program import check_program
+from hwgen.verify.edits import catch
 from hwgen.verify.examine import Engine, examine
-from hwgen.verify.mutations import catch, mutations
+from tests.planted.programs import mutations
 from tests.sampling import QUICK
 
 SPEC = Path(__file__).parents[2] / "hw_specs" / "npu_shared_buffer.yaml"

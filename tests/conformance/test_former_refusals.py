@@ -11,7 +11,7 @@ from hwgen.compiled import Compiled
 from hwgen.errors import HwgenError
 from hwgen.model.compiled import have_compiler
 from hwgen.pipeline import compile_kernel, compile_workload
-from hwgen.scripting import compile_script, script_of
+from hwgen.scripting import compile_script
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, parse_workload
 from hwgen.verify.check_program import check_program
@@ -170,7 +170,7 @@ def held(made: Compiled) -> None:
     examine(made, inputs)
     if have_compiler():
         examine(made, inputs, "c")
-    again = compile_script(workload, hardware, script_of(made))
+    again = compile_script(workload, hardware, made.script)
     assert again.source.c == made.source.c
 
 

@@ -24,8 +24,8 @@ from hwgen.model.traffic import off_chip_traffic
 from hwgen.pipeline import Compilation, SearchOptions
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
+from hwgen.verify.edits import catch
 from hwgen.verify.examine import examine
-from hwgen.verify.mutations import catch
 from hwgen.verify.synchronisation import synchronisation_mutations
 from tests.sampling import QUICK, WHOLE, some
 from tests.shim_chips.harness import ORDERS, Shim

@@ -19,7 +19,7 @@ from hwgen.pipeline import Compilation, compile_kernel
 from hwgen.spec.expression import Const, add
 from hwgen.spec.load import load_hardware, parse_workload
 from hwgen.verify.check_program import check_program
-from hwgen.verify.edits import with_operand, with_stride
+from tests.planted.parts import with_operand, with_stride
 from tests.samples import ROOT
 from tests.sampling import QUICK
 

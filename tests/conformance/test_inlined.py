@@ -13,7 +13,7 @@ from hwgen.errors import HwgenError
 from hwgen.inlining import without
 from hwgen.model.compiled import have_compiler
 from hwgen.pipeline import compile_kernel, compile_workload
-from hwgen.scripting import compile_script, script_of
+from hwgen.scripting import compile_script
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload, make_workload
 from hwgen.verify.data import draw_inputs
@@ -60,7 +60,7 @@ def test_one_statement_or_two() -> None:
     assert two.inlined == ("hi",)
     assert not one.inlined
     assert str(two.program) == str(one.program)
-    script = script_of(two)
+    script = two.script
     assert script.startswith("s.compute_inline('hi')\n")
     assert str(compile_script(workload, chip, script).program) == str(two.program)
 

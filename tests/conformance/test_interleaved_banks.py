@@ -24,7 +24,7 @@ from hwgen.polyhedral.search import Candidate
 from hwgen.report.html import page
 from hwgen.report.simulation import simulation_text
 from hwgen.report.trace_events import trace
-from hwgen.scripting import compile_script, script_of
+from hwgen.scripting import compile_script
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, parse_workload
 from hwgen.spec.memory import Access, Banks
@@ -62,7 +62,7 @@ def searched(m: int = 256, n: int = 256, banks: int = 16) -> Compilation:
 
 def dense(kernel: Compiled) -> TreeCompilation:
     """The same tiles without padding."""
-    lines = [line for line in script_of(kernel).splitlines() if "storage_align" not in line]
+    lines = [line for line in kernel.script.splitlines() if "storage_align" not in line]
     return compiled(kernel, "\n".join(lines))
 
 
@@ -126,13 +126,13 @@ def test_pages_show_what_calls_lose_to_their_own_accesses() -> None:
 def test_the_search_finds_a_kernel_without_conflicts() -> None:
     kernel = searched()
     assert shared_banks(kernel.program, kernel.hardware) == ()
-    assert "storage_align" in script_of(kernel)
+    assert "storage_align" in kernel.script
     assert kernel.cycles < 0.8 * dense(squares(32)).cycles
 
 
 def test_the_script_says_the_padding_and_gives_it_again() -> None:
     kernel = searched()
-    script = script_of(kernel)
+    script = kernel.script
     assert "s.storage_align(b_local, 0, 16, " in script
     again = compile_script(kernel.workload, kernel.hardware, script)
     assert isinstance(again, TreeCompilation)
@@ -143,7 +143,7 @@ def test_the_script_says_the_padding_and_gives_it_again() -> None:
 def test_a_script_decides_itself() -> None:
     """Nothing is added to what it says: no padding without `storage_align`, another with it."""
     kernel = squares(32)
-    script = script_of(kernel)
+    script = kernel.script
     assert set(dense(kernel).layouts["b_local"].strides) == {32, 1}
     other = script.replace("(b_local, 0, 16, 1)", "(b_local, 0, 32, 3)")
     assert other != script
@@ -156,7 +156,7 @@ def test_a_script_decides_itself() -> None:
 
 def test_padding_that_does_not_fit_is_an_error_of_capacity() -> None:
     kernel = squares(32)
-    script = script_of(kernel).replace("(b_local, 0, 16, 1)", "(b_local, 0, 64, 3)")
+    script = kernel.script.replace("(b_local, 0, 16, 1)", "(b_local, 0, 64, 3)")
     with pytest.raises(HwgenError, match="H502") as caught:
         compile_script(kernel.workload, kernel.hardware, script)
     known = caught.value.diagnostic
@@ -172,7 +172,7 @@ def test_a_full_memory_leaves_no_room_for_padding() -> None:
     entries = [tiling.slot[s] * tiling.entries(s) for s in ("a_local", "b_local", "y_local")]
     assert sum(entries) == 8192 - 32
     kernel = compile_kernel(found.workload, found.hardware, Candidate(tiling, 0.0))
-    assert "storage_align" not in script_of(kernel)
+    assert "storage_align" not in kernel.script
 
 
 @pytest.mark.parametrize("banks", [1, 2, 8, 64])
@@ -200,10 +200,10 @@ def test_padding_stays_only_where_the_kernel_is_faster() -> None:
     """Rows that are apart are short bursts, which a bus with few in flight takes long for."""
     shapes = {"a": "16, 256", "b": "256, 16", "y": "16, 256"}
     kernel = compile_kernel(statements(shapes, TRANSPOSED), chip(IN_FLIGHT=1), options=QUICK)
-    assert "storage_align" not in script_of(kernel)
+    assert "storage_align" not in kernel.script
     (align,) = paddings(kernel.hardware, kernel.kernel.made.lowered)
     text = f"s.storage_align('{align.tensor}', {align.axis}, {align.factor}, {align.offset})"
-    other = compiled(kernel, script_of(kernel) + text)
+    other = compiled(kernel, kernel.script + text)
     assert kernel.cycles < 0.8 * other.cycles
 
 
@@ -229,7 +229,7 @@ def test_sums_of_products(banks: int, run: int, compute: str) -> None:
     inputs = draw_inputs(kernel.workload, run, "small")
     examine(kernel, inputs)
     assert simulate_timing(kernel.program, hardware).cycles == kernel.cycles
-    script = script_of(kernel)
+    script = kernel.script
     again = compile_script(kernel.workload, hardware, script)
     assert str(again.program) == str(kernel.program)
     if have_compiler():
@@ -301,7 +301,7 @@ def lanes() -> tuple[Compilation, str]:
     compute = ["y[m, n] += a[m, k] * b[k, n]"]
     workload = parse_workload({"name": "product", "tensors": tensors, "compute": compute})
     kernel = compile_kernel(workload, load_hardware(SPECS / "wide_rows.yaml"), options=QUICK)
-    return kernel, script_of(kernel)
+    return kernel, kernel.script
 
 
 def test_more_iterations_than_a_call_has_cost_nothing_to_count() -> None:

@@ -10,7 +10,7 @@ import pytest
 import hwgen
 from hwgen.model.compiled import have_compiler
 from hwgen.pipeline import compile_kernel
-from hwgen.scripting import compile_script, script_of
+from hwgen.scripting import compile_script
 from hwgen.spec.load import load_hardware
 from hwgen.spec.workload import Workload
 from hwgen.verify.data import draw_inputs
@@ -46,7 +46,7 @@ def test_nothing_is_packed_again(batch: int, order: str) -> None:
     text = kernel.source.c
     assert all(word not in text for word in ("_fill_", "_unpack_", "malloc", "memcpy"))
     assert "VTABufferCopy(x, 0, x_image_dev, 0," in text
-    again = compile_script(kernel.workload, VTA, script_of(kernel))
+    again = compile_script(kernel.workload, VTA, kernel.script)
     assert again.source.c == text
 
 

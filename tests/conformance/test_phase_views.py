@@ -8,7 +8,7 @@ import pytest
 
 from hwgen.pipeline import PhasedCompilation, compile_kernel
 from hwgen.polyhedral.phases import split_phases
-from hwgen.scripting import compile_script, script_of
+from hwgen.scripting import compile_script
 from hwgen.spec.load import load_hardware, make_workload
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
@@ -48,7 +48,7 @@ def check(compute: list[str]) -> PhasedCompilation:
 @pytest.mark.parametrize("name", VIEWS)
 def test_each_phase_packs_the_view_that_it_reads(name: str) -> None:
     kernel = check(VIEWS[name])
-    again = compile_script(kernel.workload, kernel.hardware, script_of(kernel))
+    again = compile_script(kernel.workload, kernel.hardware, kernel.script)
     assert again.program == kernel.program
     assert len(kernel.phases) == 2
     assert not kernel.spills

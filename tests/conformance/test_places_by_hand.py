@@ -10,7 +10,7 @@ import pytest
 from hwgen.codegen.storages import Buffer
 from hwgen.errors import HwgenError
 from hwgen.pipeline import compile_kernel
-from hwgen.scripting import compile_script, script_of
+from hwgen.scripting import compile_script
 from hwgen.spec.load import load_hardware, load_workload
 from hwgen.trees import TreeCompilation
 from hwgen.verify.data import draw_inputs
@@ -28,7 +28,7 @@ def begun(chip: str, workload: str, **sizes: int) -> TreeCompilation:
     hardware = load_hardware(ROOT / "hw_specs" / f"{chip}.yaml")
     loaded = load_workload(ROOT / "workloads" / f"{workload}.yaml", sizes)
     found = compile_kernel(loaded, hardware, options=QUICK)
-    return compile_script(loaded, hardware, script_of(found))
+    return compile_script(loaded, hardware, found.script)
 
 
 def by_hand(made: TreeCompilation, *edits: str) -> TreeCompilation:

@@ -17,7 +17,7 @@ from hwgen.pipeline import Compilation, SearchOptions, compile_kernel
 from hwgen.polyhedral.scop import Scop
 from hwgen.polyhedral.search import Candidate
 from hwgen.schedule import Schedule
-from hwgen.scripting import compile_script, script_of
+from hwgen.scripting import compile_script
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload, make_workload
 from hwgen.spec.workload import Workload
@@ -63,7 +63,7 @@ def test_a_script_replays_to_the_same_bytes(path: Path, chip: Path, odd: bool) -
 
 
 def again_the_same(found: Compilation) -> None:
-    again = compile_script(found.workload, found.hardware, script_of(found))
+    again = compile_script(found.workload, found.hardware, found.script)
     assert str(again.program) == str(found.program)
     assert again.source.c == found.source.c
     assert again.cycles == found.cycles
@@ -141,7 +141,7 @@ def test_a_tensor_stored_by_one_phase_and_cached_by_the_next() -> None:
 
 def gemm_script() -> tuple[Compilation, str]:
     found = compiled(ROOT / "workloads" / "gemm_requant.yaml", VTA, {}, WHOLE)
-    return found, script_of(found)
+    return found, found.script
 
 
 def edited(script: str, old: str, new: str) -> str:
@@ -194,7 +194,7 @@ def test_what_calls_cannot_run_is_refused() -> None:
 def test_a_tile_below_the_lanes_of_a_call_is_refused_at_its_call() -> None:
     """A loop of one iteration is no lane, and its call takes what is there: at that call."""
     found = compiled(ROOT / "workloads" / "gemm_scaled.yaml", ROOT / "hw_specs/gemmini.yaml", {})
-    script = script_of(found)
+    script = found.script
     small = edited(script, "s.split('c_n', factor=16)", "s.split('c_n', factor=1)")
     with pytest.raises(HwgenError, match="H503") as refused:
         compile_script(found.workload, found.hardware, small, "my.py")
@@ -204,7 +204,7 @@ def test_a_tile_below_the_lanes_of_a_call_is_refused_at_its_call() -> None:
     assert small.splitlines()[shown.location.line - 1] == "s.tensorize(c_n_i, 'mvout')"
     begun = small[: small.index("s.set_scope")]
     other = complete_script(found.workload, found.hardware, begun, options=QUICK)
-    assert script_of(other).startswith(begun)
+    assert other.script.startswith(begun)
     examine(other, draw_inputs(other.workload, 1))
 
 
@@ -235,10 +235,10 @@ def test_a_copy_that_no_call_makes_is_inlined() -> None:
 def _replayed(workload: Workload) -> str:
     """A kernel's script, which makes the same kernel again; it is right."""
     found = compile_kernel(workload, load_hardware(VTA), options=QUICK)
-    again = compile_script(workload, found.hardware, script_of(found))
+    again = compile_script(workload, found.hardware, found.script)
     assert again.source.c == found.source.c
     examine(found, draw_inputs(workload, 1))
-    return script_of(found)
+    return found.script
 
 
 def test_tiles_of_a_sum_that_is_an_output_are_enough() -> None:
@@ -286,10 +286,11 @@ def test_any_beginning_of_the_best_script_goes_on_to_it(
 ) -> None:
     """Wherever it is cut, between calls and in a later phase too."""
     workload, chip = ROOT / "workloads" / f"{name}.yaml", ROOT / "hw_specs" / f"{spec}.yaml"
-    best = compiled(workload, chip, sizes, WHOLE)
-    lines = script_of(best).splitlines()
+    best = compiled(workload, chip, sizes)
+    lines = best.script.splitlines()
     for count in range(0, len(lines), 6 if EVERYTHING else 20):
-        found = complete_script(best.workload, best.hardware, "\n".join(lines[:count]))
+        begun = "\n".join(lines[:count])
+        found = complete_script(best.workload, best.hardware, begun, options=QUICK)
         assert found.source.c == best.source.c, count
 
 

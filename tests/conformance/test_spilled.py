@@ -17,7 +17,7 @@ from hwgen.model.bound import lower_bound
 from hwgen.model.compiled import have_compiler
 from hwgen.model.traffic import off_chip_traffic
 from hwgen.pipeline import PhasedCompilation, SearchOptions, compile_kernel
-from hwgen.scripting import compile_script, script_of
+from hwgen.scripting import compile_script
 from hwgen.spec.expression import DTYPES
 from hwgen.spec.hardware import (
     Barriers,
@@ -32,8 +32,8 @@ from hwgen.spec.source import parse_document
 from hwgen.spec.workload import Workload
 from hwgen.verify.check_program import check_program
 from hwgen.verify.data import draw_inputs
+from hwgen.verify.edits import catch
 from hwgen.verify.examine import Engine, examine
-from hwgen.verify.mutations import catch
 from hwgen.verify.synchronisation import synchronisation_mutations
 from tests.sampling import QUICK, WHOLE
 
@@ -118,7 +118,7 @@ def test_a_script_says_so_too(of: str) -> None:
     else:
         path = ROOT / "tests" / "gemmini" / "workloads" / "two_layers.yaml"
         kernel = spilled(load_workload(path), load_hardware(ROOT / "hw_specs" / "gemmini.yaml"))
-    again = compile_script(kernel.workload, kernel.hardware, script_of(kernel))
+    again = compile_script(kernel.workload, kernel.hardware, kernel.script)
     assert again.program == kernel.program
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from hwgen.model.reference import random_inputs
 from hwgen.pipeline import compile_kernel
-from hwgen.scripting import compile_script, script_of
+from hwgen.scripting import compile_script
 from hwgen.spec.load import load_hardware, load_workload
 from hwgen.trees import TreeCompilation
 from hwgen.verify.examine import examine
@@ -39,7 +39,7 @@ def test_they_are_lowered_as_trees(case: str) -> None:
     found = compile_kernel(workload, hardware, options=QUICK)
     assert isinstance(found.kernel.made, TreeCompilation)
     examine(found, random_inputs(workload, 1))
-    again = compile_script(workload, hardware, script_of(found))
+    again = compile_script(workload, hardware, found.script)
     assert again.source.c == found.source.c
 
 

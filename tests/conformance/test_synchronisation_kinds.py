@@ -32,8 +32,8 @@ from hwgen.spec.hardware import (
     Tokens,
 )
 from hwgen.spec.workload import Workload
+from hwgen.verify.edits import Mutation, catch
 from hwgen.verify.examine import examine
-from hwgen.verify.mutations import Mutation, catch
 from hwgen.verify.synchronisation import synchronisation_mutations
 from tests.conformance.test_another_chip import add, gemm, linear_relu
 from tests.sampling import QUICK, some

@@ -16,7 +16,7 @@ from hwgen.model.compiled import have_compiler
 from hwgen.model.traffic import TensorTraffic, off_chip_traffic
 from hwgen.pipeline import compile_kernel
 from hwgen.schedule import Schedule
-from hwgen.scripting import compile_script, script_of
+from hwgen.scripting import compile_script
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload, make_workload
 from hwgen.spec.workload import Workload
@@ -189,7 +189,7 @@ def test_the_schedule_alone_makes_the_same_program(script: str) -> None:
     kernel = compiled(script, edits(script))
     schedule = Schedule(workload(script), chip()).replay(text(script))
     assert compile_tree(schedule).source.c == kernel.source.c
-    assert compiled(script, script_of(kernel).splitlines()).source.c == kernel.source.c
+    assert compiled(script, kernel.script.splitlines()).source.c == kernel.source.c
 
 
 def fewer() -> list[tuple[str, str]]:

@@ -10,7 +10,6 @@ import pytest
 from hwgen.model.compiled import have_compiler
 from hwgen.pipeline import compile_kernel
 from hwgen.schedule import Schedule
-from hwgen.scripting import script_of
 from hwgen.spec.load import load_hardware, load_workload
 from hwgen.trees import compile_tree
 from hwgen.verify.data import draw_inputs
@@ -48,5 +47,5 @@ def test_the_tree_of_a_search_is_right(chip: str, name: str, sizes: dict[str, in
     workload = load_workload(path, {n: v for n, v in sizes.items() if n in known})
     found = compile_kernel(workload, hardware, options=QUICK)
     examine(found, draw_inputs(workload, 2), "both" if have_compiler() else "python")
-    tree = compile_tree(Schedule(workload, hardware).replay(script_of(found)))
+    tree = compile_tree(Schedule(workload, hardware).replay(found.script))
     assert tree.source.c == found.source.c

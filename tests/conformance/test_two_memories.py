@@ -13,9 +13,9 @@ from hwgen.pipeline import Compilation
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 from hwgen.verify.data import draw_inputs
+from hwgen.verify.edits import catch
 from hwgen.verify.examine import Engine, examine
-from hwgen.verify.mutations import catch
-from hwgen.verify.mutations_images import image_mutations
+from tests.planted.images import image_mutations
 from tests.sampling import QUICK
 
 SPEC = Path(__file__).parents[1] / "specs" / "two_memories.yaml"

@@ -13,7 +13,7 @@ from hwgen.completing import complete_script
 from hwgen.model.compiled import have_compiler
 from hwgen.model.traffic import moved_bytes
 from hwgen.schedule import Schedule
-from hwgen.scripting import compile_script, script_of
+from hwgen.scripting import compile_script
 from hwgen.spec.expression import DTYPES
 from hwgen.spec.load import load_hardware, load_workload
 from hwgen.verify.check_program import check_program
@@ -95,7 +95,7 @@ def completed(case: str) -> Compiled:
 def test_it_is_completed_as_it_begins(case: str) -> None:
     made = completed(case)
     workload, hardware = made.workload, made.hardware
-    whole = script_of(made)
+    whole = made.script
     if not isinstance(made, Compilation):  # else it agrees with the script, in its own order
         given = Schedule(workload, hardware).replay(CASES[case][3]).edits()
         assert Schedule(workload, hardware).replay(whole).edits()[: len(given)] == given

@@ -20,7 +20,7 @@ from hwgen.model.host import packing_bytes
 from hwgen.model.weights import images_of
 from hwgen.phase import compile_phase
 from hwgen.pipeline import SearchOptions, compile_kernel, compile_workload
-from hwgen.scripting import compile_script, script_of
+from hwgen.scripting import compile_script
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload, make_workload
 from hwgen.spec.workload import Workload
@@ -86,7 +86,7 @@ def test_firmware_has_the_weights_compiled_in() -> None:
 
 def test_a_script_says_it() -> None:
     made = added()
-    script = script_of(made)
+    script = made.script
     assert "c_times_1 = s.weigh('c', 'int8')" in script
     again = compile_script(made.workload, made.hardware, script)
     assert again.cycles == made.cycles

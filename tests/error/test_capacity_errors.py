@@ -19,7 +19,7 @@ from hwgen.polyhedral import isl
 from hwgen.polyhedral.phases import split_phases
 from hwgen.polyhedral.search import Candidate
 from hwgen.schedule import Schedule
-from hwgen.scripting import compile_schedule, compile_script, script_of
+from hwgen.scripting import compile_schedule, compile_script
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 from hwgen.spilling import ALL_KEPT, Refused
@@ -88,7 +88,7 @@ def repaired(script: str, error: HwgenError) -> str:
 
 @cache
 def best() -> str:
-    return script_of(compile_kernel(gemm(), chip()))
+    return compile_kernel(gemm(), chip()).script
 
 
 @pytest.fixture
@@ -157,7 +157,7 @@ def test_of_a_users_own_names(script: str) -> None:
 def test_of_a_load_that_stands_too_far_out(golden: Golden) -> None:
     """No tile or slot makes room for all of b: its load has to move."""
     workload = gemm(M=64, N=1024, K=1024)
-    text = script_of(compile_kernel(workload, chip()))
+    text = compile_kernel(workload, chip()).script
     text = changed(text, r"s\.compute_at\(b_inp, .*\n", "")
     text = changed(text, r"s\.double_buffer\(b_inp, .*\n", "")
     error = refused(workload, chip(), text)
@@ -177,7 +177,7 @@ def test_of_a_schedule_without_a_file(script: str, golden: Golden) -> None:
 
 def test_of_several_phases(golden: Golden) -> None:
     hardware = chip("npu_shared_buffer")
-    text = script_of(compile_kernel(mlp(), hardware))
+    text = compile_kernel(mlp(), hardware).script
     text = changed(text, r"(?<='h1_h', factor=)\d+", "512")
     text = changed(text, r"(?<='h1_m', factor=)\d+", "512")
     error = refused(mlp(), hardware, text)

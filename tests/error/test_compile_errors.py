@@ -12,7 +12,7 @@ import hwgen
 from hwgen.errors import HwgenError
 from hwgen.model.trace import calls
 from hwgen.pipeline import Compilation, compile_kernel
-from hwgen.scripting import compile_script, script_of
+from hwgen.scripting import compile_script
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 from hwgen.verify.data import draw_inputs
@@ -71,7 +71,7 @@ def test_an_address_past_its_field(tmp_path: Path, golden: Golden) -> None:
     workload = summands()
     kernel = compile_kernel(workload, hwgen.load_hardware(SPEC))
     last = max(e.addresses[1] for e in calls(kernel.program) if e.call.intrinsic == "load_acc")
-    script = script_of(kernel)
+    script = kernel.script
     fits = compile_script(workload, reaching(tmp_path, last), script)
     assert str(fits.program) == str(kernel.program)
     with pytest.raises(HwgenError) as caught:

@@ -11,7 +11,6 @@ import pytest
 from ruamel.yaml import YAML
 
 import hwgen
-from hwgen.scripting import script_of
 from tests.commands import Ran, run
 from tests.conftest import Golden
 
@@ -36,7 +35,7 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
     kernel = hwgen.compile_kernel(
         hwgen.load_workload(folder / "gemm.yaml"), hwgen.load_hardware(folder / "my_chip.yaml")
     )
-    (folder / "my.script").write_text(script_of(kernel), encoding="utf-8")
+    (folder / "my.script").write_text(kernel.script, encoding="utf-8")
     return folder
 
 

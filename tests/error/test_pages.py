@@ -20,11 +20,11 @@ from hwgen.model.sync_check import check_synchronisation
 from hwgen.verify.check_instances import check_instances
 from hwgen.verify.check_program import check_program
 from hwgen.verify.data import draw_inputs
-from hwgen.verify.mutations import mutations
-from hwgen.verify.mutations_instances import instance_mutations
 from scripts.error_pages import PAGES, Meaning, families, pages
 from tests.commands import ROOT, run
 from tests.conftest import Golden
+from tests.planted.instances import instance_mutations
+from tests.planted.programs import mutations
 
 HERE = Path(__file__).parent / "pages"
 ALL = [m for f in families() for m in f.codes]

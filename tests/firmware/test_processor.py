@@ -63,7 +63,7 @@ def program(edits: Edits, rows: int = 6) -> tuple[Code, Workload]:
     workload = layers(rows)
     s = Schedule(workload, cpu())
     s.replay("\n".join(edits), "test")
-    return lower_nest(s.resolved, s.homes, cpu()), workload
+    return lower_nest(s.resolved, s.homes, cpu())[0], workload
 
 
 def made(edits: Edits, weights: frozenset[str] = frozenset(), rows: int = 6) -> NestFirmware:

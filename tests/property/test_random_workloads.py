@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hwgen.pipeline import compile_kernel
 from hwgen.polyhedral.search_choose import LIMITS
-from hwgen.scripting import compile_script, script_of
+from hwgen.scripting import compile_script
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, make_workload, parse_workload
 from hwgen.spec.workload import Workload
@@ -191,7 +191,7 @@ def test_they_are_trees_that_their_scripts_make_again(name: str) -> None:
     workload = given_as(COMPILED[name])
     found = compile_kernel(workload, chip(1), options=QUICK)
     assert isinstance(found.kernel.made, TreeCompilation)
-    assert compile_script(workload, chip(1), script_of(found)).source.c == found.source.c
+    assert compile_script(workload, chip(1), found.script).source.c == found.source.c
 
 
 @pytest.mark.parametrize("rank", [1, 2, 3])

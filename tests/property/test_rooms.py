@@ -85,7 +85,7 @@ def scheduled(draws: Draws, data: Data, hardware: HardwareSpec) -> Schedule:
 
 def kernel_of(schedule: Schedule, seed: int) -> tuple[Code, Kernel]:
     workload, hardware = schedule.workload, schedule.hardware
-    program = lower_nest(schedule.resolved, schedule.homes, hardware)
+    program = lower_nest(schedule.resolved, schedule.homes, hardware)[0]
     source = emit_nest(program, hardware, workload)
     inputs = draw_inputs(workload, seed, "random")
     return program, Kernel(workload, program, source, inputs, run_reference(workload, inputs))

@@ -15,7 +15,8 @@ from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware
 from hwgen.verify.nest_calls import Call
 from hwgen.verify.schedules import Case, FindingError
-from hwgen.verify.tree_schedules import LACKING, PHYSICAL, drawn, failure, outcome, reduced_case
+from hwgen.verify.tree_schedules import LACKING, PHYSICAL, failure, outcome, reduced_case
+from tests.drawn_trees import drawn
 from tests.hosts import behind_a_host
 from tests.sampling import EVERYTHING
 

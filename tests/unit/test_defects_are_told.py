@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hwgen import completing, nest_pipeline
+from hwgen import completing, script_refit
+from hwgen.codegen.lower import program as lowering
 from hwgen.codegen.lower import trials
 from hwgen.errors import HwgenError
 from hwgen.nest_pipeline import compile_nest
@@ -32,7 +33,7 @@ def test_of_a_processors_lowering(monkeypatch: pytest.MonkeyPatch) -> None:
         calls.append(len(arguments))
         return _fail()
 
-    monkeypatch.setattr(nest_pipeline, "lowered_nest", lower)
+    monkeypatch.setattr(lowering, "lower_nest", lower)
     hardware = load_hardware(ROOT / "hw_specs/cpu_generic.yaml")
     with pytest.raises(HwgenError) as raised:
         compile_nest(load_workload(ROOT / "workloads/relu.yaml"), hardware)
@@ -40,14 +41,15 @@ def test_of_a_processors_lowering(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(calls) == 1
 
 
-def test_of_a_schedule_that_is_made_to_fit() -> None:
+def test_of_a_schedule_that_is_made_to_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(script_refit, "compile_tree", _fail)
     hardware = load_hardware(ROOT / "hw_specs/cpu_generic.yaml")
     tensors = {"a": "int32[8]", "b": "int32[8]"}
     workload = parse_workload({"name": "copy", "tensors": tensors, "compute": ["b[i] = a[i] + 1"]})
     schedule = Schedule(workload, hardware)
     schedule.split("i", factor=4)
     with pytest.raises(HwgenError) as raised:
-        exceeds(schedule, schedule.trace(), "", HwgenError("H502", "too large"), _fail)
+        exceeds(schedule, schedule.trace(), "", HwgenError("H502", "too large"))
     assert raised.value.code == DEFECT
 
 

@@ -33,11 +33,12 @@ from hwgen.codegen.lower.unfused import unfused
 from hwgen.codegen.lower.workers import check_workers, parallel_loops
 from hwgen.codegen.nodes import Code, If, Loop, Node, SyncNode
 from hwgen.codegen.placement import Slot
-from hwgen.codegen.processor.lower import Placing, lowered_nest
+from hwgen.codegen.processor.lower import Placing, lower_nest
 from hwgen.codegen.program import MicroKernelDef, Program
 from hwgen.codegen.reach import check_reach
 from hwgen.codegen.synchronisation import SyncSite, synchronise
 from hwgen.polyhedral.scop import views_of
+from hwgen.polyhedral.tree.build import build_state
 from hwgen.polyhedral.tree.cost import estimate_nest, nest_bound
 from hwgen.polyhedral.tree.legality import Homes
 from hwgen.polyhedral.tree.loop_tree import LoopTree, conjunction
@@ -94,7 +95,7 @@ def lower_tree(
     beside = any(not r.coded for r in found)
     for region in found:
         if region.coded:
-            code, placing = _code(region, hardware, beside)
+            code, placing = _code(region, None if beside else workload, hardware)
             codes.append(placing)
             made.append(code)
             continue
@@ -104,12 +105,14 @@ def lower_tree(
     return Lowered(tuple(parts), joined(workload, hardware, made), tuple(codes))
 
 
-def _code(region: Region, hardware: HardwareSpec, beside: bool) -> tuple[Code, Placing]:
-    """What the processor runs; `beside`: units run other parts, and wait for it."""
-    code, placing = lowered_nest(region.state, region.homes, hardware)
-    bound = nest_bound(region.state, hardware.machine)
+def _code(region: Region, whole: Workload | None, hardware: HardwareSpec) -> tuple[Code, Placing]:
+    """What the processor runs. `whole`: the workload, where it runs all of that; else units run
+    other parts, and wait for it."""
+    code, placing = lower_nest(region.state, region.homes, hardware)
+    intended = region.state if whole is None else build_state(whole)
+    bound = nest_bound(intended, hardware.machine)
     cost = estimate_nest(region.state, hardware, bound)
-    handover = hardware.machine.handover_cycles if beside else 0
+    handover = hardware.machine.handover_cycles if whole is None else 0
     cycles = cost.cycles + handover
     return replace(code, cycles=cycles, bound=bound, memory_bytes=cost.memory_bytes), placing
 

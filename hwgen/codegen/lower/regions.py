@@ -37,13 +37,16 @@ class Region:
 def regions(
     workload: Workload, state: LoopTree, homes: Homes, hardware: HardwareSpec
 ) -> tuple[Region, ...]:
-    """The parts of a state in the order in which they run; one where units run all of it.
+    """The parts of a state in the order in which they run; one where units run all of it, or there
+    are none.
 
     Raises:
         HwgenError: H512 a tensor on the chip that several of them touch.
     """
     if hardware.processor is None:
         return (Region(workload, state, homes, coded=False),)
+    if not hardware.units:
+        return (Region(workload, state, homes, coded=True),)
     split = _Split.of(of_stages(workload), state, hardware)
     if split.coded:
         split.check(hardware)

@@ -1,4 +1,4 @@
-"""Live ranges of buffers: intervals of a program as it is read.
+"""Live ranges of buffers: intervals of a program as it is read; addresses by them.
 
 Nodes are numbered as they are read. A buffer is live from the first to the last node of its scope's
 body that touches it, and a loop or launch there counts whole: what one iteration leaves may be what
@@ -7,6 +7,7 @@ another reads.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from hwgen.codegen.nodes import Allocate, If, Launch, Loop, Node, inner
@@ -86,3 +87,42 @@ class _Walker:
         scope, around, root = self.scopes[buffer]
         places = self.found.get(buffer, [scope])
         return Life(min(places), max(self.ends[p] for p in places), around, root)
+
+
+def fitted(
+    orders: Iterable[Iterable[str]],
+    sizes: Mapping[str, int],
+    live: Mapping[str, Life],
+    place: Callable[[str, int], int],
+    fixed: Mapping[str, int] | None = None,
+) -> dict[str, int]:
+    """Addresses at which no two buffers that live together overlap: first fit in each of some
+    orders, and of these the one that takes least, the first of several.
+
+    Args:
+        orders: of the buffers to be placed.
+        sizes: bytes of all buffers.
+        live: their live ranges.
+        place: the least address for a buffer from one on.
+        fixed: addresses that some have already.
+    """
+    found = [_first_fit(order, sizes, live, place, fixed or {}) for order in orders]
+    return min(found, key=lambda at: max((at[n] + sizes[n] for n in at), default=0))
+
+
+def _first_fit(
+    order: Iterable[str],
+    sizes: Mapping[str, int],
+    live: Mapping[str, Life],
+    place: Callable[[str, int], int],
+    fixed: Mapping[str, int],
+) -> dict[str, int]:
+    result = dict(fixed)
+    for name in order:
+        met = (n for n in result if live[n].meets(live[name]))
+        address = place(name, 0)
+        for start, stop in sorted((result[n], result[n] + sizes[n]) for n in met):
+            if address < stop and start < address + sizes[name]:
+                address = place(name, stop)
+        result[name] = address
+    return result

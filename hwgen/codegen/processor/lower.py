@@ -74,12 +74,7 @@ class Placing:
     variables: Mapping[str, str]
 
 
-def lower_nest(state: LoopTree, homes: Homes, hardware: HardwareSpec) -> Code:
-    """The program of a legal state alone, as `lowered_nest`."""
-    return lowered_nest(state, homes, hardware)[0]
-
-
-def lowered_nest(state: LoopTree, homes: Homes, hardware: HardwareSpec) -> tuple[Code, Placing]:
+def lower_nest(state: LoopTree, homes: Homes, hardware: HardwareSpec) -> tuple[Code, Placing]:
     """The program of a legal state; `homes`: loops around the buffer of each tensor written.
 
     Raises:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from hwgen.codegen.nodes import Allocate, Node, inner
-from hwgen.codegen.processor.lives import Life, lives
+from hwgen.codegen.processor.lives import Life, fitted, lives
 from hwgen.codegen.storages import Array
 from hwgen.errors import HwgenError
 from hwgen.spec.hardware import HardwareSpec
@@ -56,46 +56,17 @@ def _place(
 ) -> None:
     """Those with an address first, then in the order of their scopes, or the larger first where
     that takes less."""
-    fixed = [n for n in order if result[n].address_bytes is not None]
-    free = [n for n in order if n not in fixed]
-    larger = sorted(free, key=lambda n: -result[n].bytes)
-    found = [_placed([*fixed, *o], live, result, memory) for o in (free, larger)]
-    result.update(min(found, key=lambda f: max((_stop(b) for b in f.values()), default=0)))
-
-
-def _placed(
-    order: list[str], live: Mapping[str, Life], given: Mapping[str, Array], memory: Memory
-) -> dict[str, Array]:
-    """First fit in an order."""
-    done: dict[str, Array] = {}
+    sizes = {n: result[n].bytes for n in order}
+    fixed: dict[str, int] = {}
     for name in order:
-        buffer = given[name]
-        together = [b for n, b in done.items() if live[n].meets(live[name])]
-        taken = [(_start(b), _stop(b), b.name) for b in together]
-        if buffer.address_bytes is not None:
-            _check_fixed(buffer, taken, memory)
-            done[name] = buffer
-        else:
-            done[name] = replace(buffer, address_bytes=_first(buffer, taken, memory))
-    return done
-
-
-def _start(buffer: Array) -> int:
-    assert buffer.address_bytes is not None
-    return buffer.address_bytes
-
-
-def _stop(buffer: Array) -> int:
-    return _start(buffer) + buffer.bytes
-
-
-def _first(buffer: Array, taken: list[tuple[int, int, str]], memory: Memory) -> int:
-    """The least allowed address at which a buffer overlaps nothing."""
-    address = _next(0, buffer, memory)
-    for start, stop, _ in sorted(taken):
-        if address < stop and start < address + buffer.bytes:
-            address = _next(stop, buffer, memory)
-    return address
+        if (address := result[name].address_bytes) is not None:
+            _check_fixed(result[name], address, [n for n in fixed if live[n].meets(live[name])],
+                         fixed, sizes, memory)  # fmt: skip
+            fixed[name] = address
+    free = [n for n in order if n not in fixed]
+    orders = free, sorted(free, key=lambda n: -sizes[n])
+    found = fitted(orders, sizes, live, lambda n, least: _next(least, result[n], memory), fixed)
+    result.update({n: replace(result[n], address_bytes=address) for n, address in found.items()})
 
 
 def _next(least: int, buffer: Array, memory: Memory) -> int:
@@ -139,15 +110,23 @@ def _misplaced(buffer: Array, why: str) -> HwgenError:
     )
 
 
-def _check_fixed(buffer: Array, taken: list[tuple[int, int, str]], memory: Memory) -> None:
-    start = _start(buffer)
+def _check_fixed(
+    buffer: Array,
+    start: int,
+    met: Sequence[str],
+    fixed: Mapping[str, int],
+    sizes: Mapping[str, int],
+    memory: Memory,
+) -> None:
+    """An address set by hand; `met`: those with one that live at the same time."""
     if start < 0 or start % memory.align_bytes:
         raise _misplaced(buffer, f"{memory.name} aligns buffers to {memory.align_bytes} bytes")
     if not _in_bank(start, buffer, memory):
         raise _misplaced(buffer, f"it was set to bank {buffer.bank}")
-    for first, stop, name in taken:
+    for other in met:
+        first, stop = fixed[other], fixed[other] + sizes[other]
         if start < stop and first < start + buffer.bytes:
-            raise _misplaced(buffer, f"{name} has bytes {first} to {stop - 1}")
+            raise _misplaced(buffer, f"{other} has bytes {first} to {stop - 1}")
 
 
 def _check_capacity(
@@ -155,8 +134,9 @@ def _check_capacity(
 ) -> None:
     if not memory.capacity_bytes or not order:
         return
-    last = max(order, key=lambda n: _stop(buffers[n]))
-    used = _stop(buffers[last])
+    stop = {n: (buffers[n].address_bytes or 0) + buffers[n].bytes for n in order}
+    last = max(order, key=lambda n: stop[n])
+    used = stop[last]
     if used > memory.capacity_bytes:
         raise exceeded(memory, used, [buffers[n] for n in order if live[n].meets(live[last])])
 

@@ -8,12 +8,12 @@ Memories with a pool have addresses already (`pools.py`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
 from hwgen.codegen.nodes import Allocate, Launch, Loop, Node, with_inner
-from hwgen.codegen.processor.lives import Life, lives
+from hwgen.codegen.processor.lives import Life, fitted, lives
 from hwgen.codegen.processor.pools import chains, exceeded
 from hwgen.codegen.storages import Array
 from hwgen.polyhedral.tree.build import unique
@@ -76,7 +76,8 @@ def _room(
     """The name of a new room, with its members in their places; "" where none is needed."""
     align = max(memory.align_bytes, *(DTYPES[buffers[n].dtype] for n in group.names))
     sizes = {n: buffers[n].bytes for n in group.names}
-    places = fitted(sizes, live, align)
+    orders = sorted(sizes, key=lambda n: -sizes[n]), sorted(sizes, key=lambda n: live[n].first)
+    places = fitted(orders, sizes, live, lambda _, least: _up(least, align))
     total = max(places[n] + sizes[n] for n in group.names)
     if memory.free:
         repeats = any(live[n].around[-1] != group.around for n in group.names)
@@ -98,31 +99,6 @@ def _room(
 
 def _up(size: int, align: int) -> int:
     return -(-size // align) * align
-
-
-def fitted(sizes: Mapping[str, int], live: Mapping[str, Life], align: int) -> dict[str, int]:
-    """Addresses at which no two buffers that live together overlap: first fit, the larger first or
-    the earlier first, whichever takes less."""
-    orders = (
-        sorted(sizes, key=lambda n: -sizes[n]),
-        sorted(sizes, key=lambda n: live[n].first),
-    )
-    found = [_first_fit(order, sizes, live, align) for order in orders]
-    return min(found, key=lambda places: max(places[n] + sizes[n] for n in sizes))
-
-
-def _first_fit(
-    order: Iterable[str], sizes: Mapping[str, int], live: Mapping[str, Life], align: int
-) -> dict[str, int]:
-    result: dict[str, int] = {}
-    for name in order:
-        met = (n for n in result if live[n].meets(live[name]))
-        address = 0
-        for start, stop in sorted((result[n], result[n] + sizes[n]) for n in met):
-            if address < stop and start < address + sizes[name]:
-                address = _up(stop, align)
-        result[name] = address
-    return result
 
 
 def _opened(body: tuple[Node, ...], rooms: Mapping[int, list[str]]) -> tuple[Node, ...]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from hwgen.spec.expression import Binary, Const, Expr, Name, Unary, add, multiply, names, substitute
+from hwgen.spec.expression import Binary, Const, Expr, Name, Unary, add, multiply, substitute
 
 _ISL = {"==": "=", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">=", "and": "and", "or": "or"}
 
@@ -218,8 +218,3 @@ def _divided(op: str, left: Expr, divisor: int, extents: Mapping[str, int]) -> E
 def apply(expr: Expr, bindings: Mapping[str, Expr], extents: Mapping[str, int]) -> Expr:
     """The expression with names replaced, simplified."""
     return simplify(substitute(expr, bindings), extents)
-
-
-def uses(expr: Expr, loops: Iterable[str]) -> bool:
-    """Whether an expression depends on one of the loops."""
-    return not set(loops).isdisjoint(names(expr))

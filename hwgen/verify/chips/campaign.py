@@ -14,6 +14,7 @@ from hwgen.verify.chips.draw import Draw, draw_again, draw_of
 from hwgen.verify.chips.draws import Spec
 from hwgen.verify.chips.examine import Outcome, Verdict, check
 from hwgen.verify.processes import each
+from hwgen.verify.tallies import Counted, one_of_each
 
 COLLECTED_AFTER = 20_000
 """New objects after which a process looks for cyclic garbage: most of what a draw makes stays."""
@@ -36,8 +37,8 @@ class Failure:
     outcome: Outcome
 
 
-@dataclass(slots=True)
-class Tally:
+@dataclass
+class Tally(Counted):
     """What became of draws. `verdicts`: per kind of synchronisation; `unread`, `refused`: per code;
     `c_runs`: kernels whose emitted C ran too; `surplus`: kernels of several phases that wait more
     often than they must; `caught`: planted defects that were found; `features`: right kernels that
@@ -76,18 +77,6 @@ class Tally:
                 self.failures.append(Failure(number, draw, outcome))
             case "equal":
                 pass
-
-    def add(self, other: Tally) -> None:
-        """Count another tally too."""
-        self.drawn += other.drawn
-        self.c_runs += other.c_runs
-        self.surplus += other.surplus
-        self.caught += other.caught
-        self.verdicts.update(other.verdicts)
-        self.unread.update(other.unread)
-        self.refused.update(other.refused)
-        self.features.update(other.features)
-        self.failures += other.failures
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,10 +126,7 @@ def chip_campaign(
         tally.add(part)
         if progress is not None:
             progress(tally.drawn, count, tuple(f.number for f in tally.failures))
-    smallest: dict[str, Failure] = {}
-    for failure in sorted(tally.failures, key=_size):
-        smallest.setdefault(failure.outcome.signature, failure)
-    shown = sorted(smallest.values(), key=_size)[:SHOWN_FAILURES]
+    shown = one_of_each(tally.failures, lambda f: f.outcome.signature, _size, SHOWN_FAILURES)
     smaller = each(_reduced, [(f, data) for f in shown], processes)
     return ChipReport(base, seed, tally, tuple(smaller))
 

@@ -112,8 +112,8 @@ def _run(
     from hwgen.model.redundancy import check_minimal
     from hwgen.phased import PhasedCompilation
     from hwgen.verify.data import draw_inputs
+    from hwgen.verify.edits import catch
     from hwgen.verify.examine import examine
-    from hwgen.verify.mutations import catch
     from hwgen.verify.mutations_configuration import configuration_mutations
     from hwgen.verify.mutations_lanes import lane_mutations
     from hwgen.verify.synchronisation import synchronisation_mutations

@@ -56,7 +56,7 @@ def chain() -> Workload:
 def right(schedule: Schedule) -> bool:
     workload = schedule.workload
     inputs = random_inputs(workload, 0)
-    program = lower_nest(schedule.resolved, schedule.homes, schedule.hardware)
+    program = lower_nest(schedule.resolved, schedule.homes, schedule.hardware)[0]
     found = run_code(program, schedule.hardware, inputs).outputs
     expected = run_reference(workload, inputs)
     return all(np.array_equal(found[n], expected[n]) for n in expected)

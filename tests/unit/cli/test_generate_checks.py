@@ -14,7 +14,7 @@ from hwgen.compilation import Compilation
 from hwgen.pipeline import SearchOptions
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
-from hwgen.verify.mutations import mutations
+from tests.planted.programs import mutations
 
 ROOT = Path(__file__).resolve().parents[3]
 GEMM = ["--workload", "gemm", "--set", "M=2", "--set", "N=20", "--set", "K=40"]

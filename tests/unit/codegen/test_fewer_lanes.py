@@ -26,7 +26,7 @@ from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload, parse_workload
 from hwgen.verify.check_program import check_program
 from hwgen.verify.data import first_difference, random_inputs
-from hwgen.verify.mutations import catch
+from hwgen.verify.edits import catch
 from hwgen.verify.mutations_lanes import lane_mutations
 from tests.sampling import QUICK, WHOLE
 

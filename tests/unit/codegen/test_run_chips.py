@@ -16,12 +16,11 @@ from hwgen.model.compiled import compile_model, have_compiler
 from hwgen.model.numeric import Array
 from hwgen.model.reference import run_reference
 from hwgen.pipeline import Compilation
-from hwgen.scripting import script_of
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware
 from hwgen.spec.workload import Workload
+from hwgen.verify.edits import catch
 from hwgen.verify.examine import examine
-from hwgen.verify.mutations import catch
 from hwgen.verify.mutations_configuration import configuration_mutations
 from tests.products import narrowed
 from tests.sampling import QUICK, some
@@ -154,7 +153,7 @@ def test_sums_begin_with_their_first_products_where_a_chip_can() -> None:
 
 def test_only_a_scoreboard_behind_a_host_lets_calls_move() -> None:
     assert [chip(n).pipelined for n in CHIPS] == [True, False, False]
-    scripts = {case: script_of(compiled(*case)) for case in CASES}
+    scripts = {case: compiled(*case).script for case in CASES}
     moved = {case[0] for case, script in scripts.items() if "s.shift(" in script}
     assert moved == {"row_array"}
     # Loads run ahead of what reads them.

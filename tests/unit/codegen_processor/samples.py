@@ -50,7 +50,7 @@ def schedule(name: str, hardware: HardwareSpec, **sizes: int) -> Schedule:
 
 
 def program(s: Schedule) -> Code:
-    return lower_nest(s.resolved, s.homes, s.hardware)
+    return lower_nest(s.resolved, s.homes, s.hardware)[0]
 
 
 def source(s: Schedule) -> CSource:

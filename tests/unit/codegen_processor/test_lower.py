@@ -32,7 +32,7 @@ def test_a_workload_as_written(name: str) -> None:
     state = build_state(workload)
     hardware = samples.cpu()
     homes: dict[str, tuple[str, ...]] = {t.name: () for t in state.tensors}
-    program = lower_nest(state, homes, hardware)
+    program = lower_nest(state, homes, hardware)[0]
     assert findings(program, hardware) == []
     source = emit_nest(program, hardware, workload)
     inputs = random_inputs(workload, 3)
@@ -131,7 +131,7 @@ def test_a_loop_and_a_buffer_of_one_name() -> None:
     assert samples.source(s).c.count("for (int64_t m = ") == 1
     state = replace_loop(s.resolved.root, "n", lambda x: (replace(x, name="y"),))
     renamed = map_blocks(state, lambda b: replace(b, bindings=(("m", Name("m")), ("n", Name("y")))))
-    clash = lower_nest(replace(s.resolved, root=renamed), s.homes, samples.cpu())
+    clash = lower_nest(replace(s.resolved, root=renamed), s.homes, samples.cpu())[0]
     text = emit_nest(clash, samples.cpu(), s.workload).c
     assert "y[m * 7 + y_] = " in text
     assert m.extent == 5

@@ -11,9 +11,8 @@ import pytest
 import hwgen
 from hwgen.codegen.nodes import Allocate, Code, Loop, Node, nodes
 from hwgen.codegen.processor.emit import emit_nest
-from hwgen.codegen.processor.lives import Life
+from hwgen.codegen.processor.lives import Life, fitted
 from hwgen.codegen.processor.races import check, findings
-from hwgen.codegen.processor.rooms import fitted
 from hwgen.codegen.storages import Array
 from hwgen.errors import HwgenError
 from hwgen.model.compiled import have_compiler
@@ -24,8 +23,8 @@ from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware
 from hwgen.spec.workload import Workload
 from hwgen.verify.examine import examine
-from hwgen.verify.mutations_nest import IN_PLACE, nest_mutations
 from hwgen.verify.nest_runs import Kernel, run_kernels
+from tests.planted.nests import IN_PLACE, nest_mutations
 from tests.unit.codegen_processor import samples
 
 needs_compiler = pytest.mark.skipif(not have_compiler(), reason="no C compiler")
@@ -224,9 +223,19 @@ def test_places_are_the_least() -> None:
         return Life(first, last, (0,), 0)
 
     live = {"a": life(1, 4), "b": life(3, 6), "c": life(5, 9), "d": life(2, 9)}
-    assert fitted({"a": 100, "b": 60, "c": 90, "d": 8}, live, 16) == {
-        "a": 0, "c": 0, "b": 112, "d": 176,
-    }  # fmt: skip
+    sizes = {"a": 100, "b": 60, "c": 90, "d": 8}
+
+    def sixteenth(_: str, least: int) -> int:
+        return -(-least // 16) * 16
+
+    found = fitted(("acbd", "adbc"), sizes, live, sixteenth)
+    assert found == {"a": 0, "c": 0, "b": 112, "d": 176}
+    assert fitted(("abd",), sizes, live, sixteenth, {"c": 8}) == {
+        "c": 8,
+        "a": 0,
+        "b": 112,
+        "d": 176,
+    }
 
 
 def test_one_array_of_the_kernel_is_no_place_for_iterations_that_run_at_once() -> None:

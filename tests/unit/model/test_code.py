@@ -18,7 +18,7 @@ from hwgen.schedule import Schedule
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, make_workload
 from hwgen.spec.workload import Workload
-from hwgen.verify.mutations_nest import nest_mutations
+from tests.planted.nests import nest_mutations
 from tests.samples import ROOT
 
 CPU = load_hardware(ROOT / "hw_specs" / "cpu_generic.yaml")
@@ -44,7 +44,7 @@ def tiles() -> Code:
     outer, _ = s.split(s.loops("y")[0], factor=4)
     s.compute_at("t", outer)
     s.decompose_reduction("t", s.loops("t")[-1])
-    return lower_nest(s.resolved, s.homes, CPU)
+    return lower_nest(s.resolved, s.homes, CPU)[0]
 
 
 def on_threads() -> Code:
@@ -56,7 +56,7 @@ def on_threads() -> Code:
     s.compute_at("t", outer)
     s.set_scope("t", "shared")
     s.bind(s.loops("t")[1], "threadIdx.x")
-    return lower_nest(s.resolved, s.homes, CUDA)
+    return lower_nest(s.resolved, s.homes, CUDA)[0]
 
 
 def combined() -> Code:
@@ -65,7 +65,7 @@ def combined() -> Code:
     _, k = s.split("k", factor=16)
     s.bind("m", "blockIdx.x")
     s.bind(k, "threadIdx.x")
-    return lower_nest(s.resolved, s.homes, CUDA)
+    return lower_nest(s.resolved, s.homes, CUDA)[0]
 
 
 PROGRAMS = [(tiles, TWO, CPU), (on_threads, TWO, CUDA), (combined, SUMS, CUDA)]
@@ -133,7 +133,7 @@ s.cache_write('w_heap', 'heap', readers=['w_pad'])
 s.compute_at('w_heap_heap', 'w_pad_0')
 """
     s = Schedule(workload, CPU).replay(script)
-    outputs = ran(lower_nest(s.resolved, s.homes, CPU), CPU, workload).outputs
+    outputs = ran(lower_nest(s.resolved, s.homes, CPU)[0], CPU, workload).outputs
     expected = run_reference(workload, random_inputs(workload, 0))
     assert np.array_equal(outputs["y"], expected["y"])
 

@@ -16,7 +16,7 @@ from hwgen.model.images import pack
 from hwgen.model.numeric import Array
 from hwgen.model.reference import random_inputs, run_reference
 from hwgen.spec.expression import Binary, Const, Name, add
-from hwgen.verify.edits import with_kernel, with_operand, with_stride
+from tests.planted.parts import with_kernel, with_operand, with_stride
 from tests.samples import (
     chip,
     gemm_requant_workload,

@@ -22,9 +22,10 @@ from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, parse_hardware, parse_workload
 from hwgen.spec.source import read_document
 from hwgen.spec.workload import Workload
+from hwgen.verify.edits import catch
 from hwgen.verify.examine import examine
-from hwgen.verify.mutations import catch, mutations
-from hwgen.verify.mutations_order import order_mutations
+from tests.planted.order import order_mutations
+from tests.planted.programs import mutations
 from tests.sampling import QUICK
 
 ROOT = Path(__file__).parents[3]

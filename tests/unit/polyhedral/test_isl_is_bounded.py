@@ -12,10 +12,10 @@ import hwgen
 from hwgen.cli import main
 from hwgen.codegen.processor.lower import lower_nest
 from hwgen.completing import complete_script
-from hwgen.nest_pipeline import NEST_STAGES, compile_nest
+from hwgen.nest_pipeline import compile_nest
 from hwgen.polyhedral import isl
 from hwgen.report.text import stage_text
-from hwgen.scripting import compile_script, script_of
+from hwgen.scripting import compile_script
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 
@@ -60,7 +60,7 @@ def test_chips_with_units(name: str, layer: str) -> None:
     found = hwgen.compile_kernel(workload, hardware)
     for stage in ("dependences", "match", "lower", "emit", "simulate"):
         assert stage_text(found, stage)
-    script = script_of(found)
+    script = found.script
     assert compile_script(workload, hardware, script).cycles == found.cycles
     assert complete_script(workload, hardware, "").cycles
 
@@ -69,7 +69,7 @@ def test_chips_with_units(name: str, layer: str) -> None:
 @pytest.mark.parametrize("name", ["cpu_generic", "cuda_generic"])
 def test_processors(name: str) -> None:
     found = compile_nest(shipped("conv2d", H=4, W=4, C=4, O=4), chip(name))
-    for stage in NEST_STAGES:
+    for stage in found.artefacts():
         assert found.stage(stage)
     replayed = hwgen.Schedule(found.workload, found.hardware).replay(found.script)
     lower_nest(replayed.resolved, replayed.homes, found.hardware)

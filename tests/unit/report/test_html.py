@@ -16,7 +16,6 @@ from hwgen.pipeline import Compilation, PhasedCompilation, compile_kernel
 from hwgen.report.html import DRAWN_CALLS, embedded, highlighted, page
 from hwgen.report.movement import arithmetic
 from hwgen.report.nest_page import nest_page
-from hwgen.scripting import script_of
 from hwgen.spec.load import load_hardware, load_workload
 from tests.samples import chip, gemm_requant_workload, gemm_workload
 from tests.sampling import QUICK
@@ -185,7 +184,7 @@ def test_text_inside_scripts_and_programs_cannot_end_them() -> None:
 def test_the_page_has_the_c_and_the_script_and_where_calls_are_in_them() -> None:
     found = Elements(small())
     assert compiled().source.c in found.text
-    assert script_of(compiled()) in found.text
+    assert compiled().script in found.text
     places = json.loads(found.scripts[ids_of_scripts(found).index("places")])
     figures = json.loads(found.scripts[ids_of_scripts(found).index("figures")])
     bars = [p for t in figures["timeline"]["data"] for p in t["customdata"]]

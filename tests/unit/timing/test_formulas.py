@@ -25,7 +25,7 @@ from hwgen.model.timing import simulate_timing
 from hwgen.model.traffic import off_chip_traffic
 from hwgen.pipeline import compile_workload
 from hwgen.report.formulas import cost_text
-from hwgen.scripting import compile_script, script_of
+from hwgen.scripting import compile_script
 from hwgen.spec.expression import Binary, Const, Name, evaluate
 from hwgen.spec.grammar import parse_expression
 from hwgen.spec.hardware import HardwareSpec
@@ -199,7 +199,7 @@ def test_other_trips_give_the_cost_of_a_larger_problem(
         return load_workload(where, dict(zip("MNK", extents, strict=True)))
 
     wanted = "".join(f"{n}_o, {n}_i = s.split('{n}', factor={size})\n" for n, size in tiles)
-    script = script_of(compile_scripted(workload(sizes), hardware, wanted, options=QUICK))
+    script = compile_scripted(workload(sizes), hardware, wanted, options=QUICK).script
     small = compile_script(workload(sizes), hardware, script).formulas
     large = compile_script(workload(larger), hardware, script).formulas
     trips = {t.name: t.number for t in large.parameters}

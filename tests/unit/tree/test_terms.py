@@ -118,11 +118,9 @@ def test_interval(text: str, bounds: tuple[int, int]) -> None:
     assert terms.interval(parse_expression(text), EXTENTS) == bounds
 
 
-def test_apply_and_uses() -> None:
+def test_apply() -> None:
     split = {"k": parse_expression("i * 3 + j")}
     assert str(terms.apply(parse_expression("k % 3 + k"), split, EXTENTS)) == "j * 2 + i * 3"
-    assert terms.uses(parse_expression("i + 2"), ["i", "k"])
-    assert not terms.uses(parse_expression("j + 2"), ["i", "k"])
 
 
 def test_conditions_have_isl_text() -> None:

@@ -13,7 +13,7 @@ from hwgen.codegen.storages import Buffer, Image
 from hwgen.errors import HwgenError
 from hwgen.spec.expression import Access, Cast, Const, Name, add
 from hwgen.verify.check_program import CHECKS, check_program
-from hwgen.verify.edits import with_kernel
+from tests.planted.parts import with_kernel
 from tests.samples import (
     chip,
     gemm_requant_workload,

@@ -26,7 +26,7 @@ from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import parse_hardware, parse_workload
 from hwgen.spec.source import parse_document, read_document
 from hwgen.spec.workload import Workload
-from hwgen.verify import examine, mutations
+from hwgen.verify import edits, examine
 from hwgen.verify.chips import campaign
 from hwgen.verify.chips import examine as chip_examine
 from hwgen.verify.chips.campaign import ChipReport, Tally, chip_campaign
@@ -40,6 +40,7 @@ from hwgen.verify.chips.text import yaml_text
 from hwgen.verify.chips.used import FEATURES
 from hwgen.verify.examine import compile_ranked
 from hwgen.verify.synchronisation import synchronisation_mutations
+from tests.planted.programs import mutations
 
 ROOT = Path(__file__).resolve().parents[3]
 CPU = ROOT / "hw_specs" / "cpu_generic.yaml"
@@ -81,7 +82,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def without_a_load(workload: Workload, hardware: HardwareSpec, rank: int) -> Compilation:
     """A compiler that forgets one transfer to the chip."""
     compiled = COMPILE(workload, hardware, rank)
-    (forget,) = [m for m in mutations.mutations(hardware) if m.name == "missing load"]
+    (forget,) = [m for m in mutations(hardware) if m.name == "missing load"]
     mutant = forget.mutate(compiled.program, 0)
     if mutant is None:
         return compiled
@@ -331,7 +332,7 @@ def test_a_blind_checker_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def nothing(*_: object) -> str:
         return ""
 
-    monkeypatch.setattr(mutations, "catch", nothing)
+    monkeypatch.setattr(edits, "catch", nothing)
     outcome = check(draw)
     assert outcome.verdict == "wrong"
     assert "is found by no check" in outcome.message

@@ -16,7 +16,7 @@ from hwgen.phase import SearchOptions
 from hwgen.pipeline import compile_workload
 from hwgen.verify.check_instances import check_instances
 from hwgen.verify.edits import Mutation
-from hwgen.verify.mutations_instances import instance_mutations, tree_mutations
+from tests.planted.instances import instance_mutations, tree_mutations
 
 KERNELS: dict[str, tuple[str, str, dict[str, int]]] = {
     "micro-kernels, tiles that a call takes whole": ("vta", "gemm", {"M": 16, "N": 48, "K": 32}),

@@ -12,11 +12,11 @@ import pytest
 import hwgen
 from hwgen.codegen.instances.nests import check_nest_instances
 from hwgen.codegen.nodes import Code, CombineAcrossThreads, IntrinsicCall, nodes
-from hwgen.codegen.processor.lower import Placing, lowered_nest
+from hwgen.codegen.processor.lower import Placing, lower_nest
 from hwgen.errors import HwgenError
 from hwgen.nest_pipeline import NestCompilation
 from hwgen.schedule import Schedule
-from hwgen.verify.mutations_nest import executed_mutations
+from tests.planted.nests import executed_mutations
 from tests.unit.codegen_processor import samples
 from tests.unit.tree import toy
 
@@ -83,7 +83,7 @@ KERNELS: dict[str, Callable[[], Schedule]] = {
 @cache
 def made(name: str) -> tuple[Code, Placing]:
     s = KERNELS[name]()
-    return lowered_nest(s.resolved, s.homes, s.hardware)
+    return lower_nest(s.resolved, s.homes, s.hardware)
 
 
 def refused(program: Code, placing: Placing) -> str:

@@ -10,7 +10,8 @@ from hwgen.codegen.program import Program
 from hwgen.model.numeric import Array
 from hwgen.model.reference import random_inputs
 from hwgen.spec.workload import Workload
-from hwgen.verify.mutations import Mutation, catch, mutations
+from hwgen.verify.edits import Mutation, catch
+from tests.planted.programs import mutations
 from tests.samples import (
     chip,
     gemm_requant_workload,

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from hwgen import nest_pipeline
+from hwgen.codegen.lower import program as lowering
 from hwgen.codegen.nodes import Code
-from hwgen.codegen.processor.lower import Placing, lowered_nest
+from hwgen.codegen.processor.lower import Placing, lower_nest
 from hwgen.codegen.processor.races import check
 from hwgen.errors import HwgenError
 from hwgen.model.reference import random_inputs
@@ -21,7 +22,7 @@ from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload, parse_workload
 from hwgen.spec.workload import Workload
 from hwgen.verify.examine import examine
-from hwgen.verify.mutations_nest import IN_PLACE, executed_mutations, nest_mutations
+from tests.planted.nests import IN_PLACE, executed_mutations, nest_mutations
 from tests.unit.codegen_processor import samples
 from tests.unit.codegen_processor.test_threads import tiled
 
@@ -87,10 +88,10 @@ def test_every_compilation_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     workload = _copy()
 
     def wrong(*arguments: object) -> tuple[Code, Placing]:
-        made, placing = lowered_nest(*arguments)  # pyright: ignore[reportArgumentType]
+        made, placing = lower_nest(*arguments)  # pyright: ignore[reportArgumentType]
         return next(p for name, p in nest_mutations(made) if name == BESIDE), placing
 
-    monkeypatch.setattr(nest_pipeline, "lowered_nest", wrong)
+    monkeypatch.setattr(lowering, "lower_nest", wrong)
     with pytest.raises(HwgenError) as raised:
         compile_nest(workload, hardware)
     assert raised.value.code == "H757"
@@ -102,11 +103,11 @@ def test_every_compilation_is_held_against_its_tree(monkeypatch: pytest.MonkeyPa
     hardware = _chip("cpu_generic")
 
     def wrong(*arguments: object) -> tuple[Code, Placing]:
-        made, placing = lowered_nest(*arguments)  # pyright: ignore[reportArgumentType]
+        made, placing = lower_nest(*arguments)  # pyright: ignore[reportArgumentType]
         named = executed_mutations(made)
         return next(p for name, p in named if name == "one iteration fewer"), placing
 
-    monkeypatch.setattr(nest_pipeline, "lowered_nest", wrong)
+    monkeypatch.setattr(lowering, "lower_nest", wrong)
     with pytest.raises(HwgenError) as raised:
         compile_nest(_copy(), hardware)
     assert raised.value.code == "H747"

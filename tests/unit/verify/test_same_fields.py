@@ -24,8 +24,8 @@ from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload, parse_workload
 from hwgen.spec.workload import Workload
 from hwgen.verify.check_program import check_program
-from hwgen.verify.edits import with_operand, with_stride
 from tests import samples
+from tests.planted.parts import with_operand, with_stride
 from tests.samples import ROOT
 from tests.sampling import QUICK
 

@@ -7,41 +7,34 @@ by which it may be found (H790: the result differs from the reference).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from random import Random
 
-from hwgen.codegen.nodes import Call, CallOperand, Loop, Node, calls
+from hwgen.codegen.nodes import Call, CallOperand, Loop, Node, calls, rewritten
 from hwgen.codegen.program import KernelLoop, MicroKernelDef, Program
 from hwgen.codegen.storages import Buffer
-from hwgen.errors import HwgenError
-from hwgen.model.numeric import Array
 from hwgen.spec.expression import Binary, Const, Expr, add, multiply, walk
 from hwgen.spec.hardware import HardwareSpec, Intrinsic
-from hwgen.spec.workload import Workload
-
-from .edits import (
-    Mutation,
-    double,
-    drop,
+from hwgen.verify.edits import Mutation, double, drop, in_a_body, on_one
+from hwgen.verify.mutations_configuration import STATE, configuration_mutations
+from hwgen.verify.mutations_lanes import lane_mutations
+from hwgen.verify.synchronisation import ORDER, synchronisation_mutations
+from tests.planted.images import image_mutations
+from tests.planted.order import order_mutations
+from tests.planted.parts import (
     exchanged,
-    in_a_body,
+    has_variants,
     is_modulo,
-    on_one,
-    rewritten,
+    longer,
+    next_variant,
     with_kernel,
     with_operand,
     with_stride,
 )
-from .mutations_configuration import STATE, configuration_mutations
-from .mutations_images import image_mutations
-from .mutations_lanes import lane_mutations
-from .mutations_order import order_mutations
-from .mutations_same import APART, same_mutations
-from .mutations_workers import worker_mutations
-from .synchronisation import ORDER, synchronisation_mutations
+from tests.planted.same import APART, same_mutations
+from tests.planted.workers import worker_mutations
 
-WRONG_RESULT = "H790"
 ADDRESSES = ("H711", "H712", "H713")
 UNDEFINED = ("H717", "H718")
 
@@ -58,7 +51,7 @@ def mutations(hardware: HardwareSpec) -> tuple[Mutation, ...]:
             (APART, *ADDRESSES, *UNDEFINED, "H724", "H790"),
         ),
         Mutation("swapped slots", chip.swapped_slots, (APART, *UNDEFINED, "H712", "H790")),
-        Mutation("wrong variant", on_one(_has_variants, _next_variant), ("H722", "H723")),
+        Mutation("wrong variant", on_one(has_variants, next_variant), ("H722", "H723")),
         Mutation(
             "wrong stride",
             chip.wrong_stride,
@@ -95,47 +88,12 @@ def mutations(hardware: HardwareSpec) -> tuple[Mutation, ...]:
 _STEP = ("H715", "H721", "H734", APART, *ADDRESSES, *UNDEFINED, "H790")
 
 
-def catch(
-    program: Program, hardware: HardwareSpec, workload: Workload, inputs: Mapping[str, Array]
-) -> str:
-    """The code of the first check that refuses a program; empty if all let it pass."""
-    from hwgen.model.functional import run
-    from hwgen.model.redundancy import check_minimal
-    from hwgen.model.reference import run_reference
-    from hwgen.verify.check_program import check_program
-    from hwgen.verify.data import first_difference
-    from hwgen.verify.rounding import unexplained
-
-    shapes = {t.name: t.shape for t in workload.outputs}
-    try:
-        check_program(program, hardware, workload)
-        outputs = run(program, hardware, inputs, shapes=shapes).outputs
-        expected = run_reference(workload, inputs)
-        # Sums in another order round otherwise, in a kernel without a defect too.
-        if first_difference(outputs, expected) and unexplained(workload, inputs, outputs, expected):
-            return WRONG_RESULT
-        check_minimal(program, hardware)
-    except HwgenError as error:
-        return error.code
-    return ""
-
-
 def _missing_tail(program: Program, seed: int) -> Program | None:
     def shorten(node: Node) -> tuple[Node, ...]:
         assert isinstance(node, Loop)
         return (replace(node, upper=add(node.upper, Const(-1))),)
 
     return on_one(lambda node: isinstance(node, Loop), shorten)(program, seed)
-
-
-def _has_variants(node: Node) -> bool:
-    return isinstance(node, Call) and node.variant is not None
-
-
-def _next_variant(node: Node) -> tuple[Node, ...]:
-    assert isinstance(node, Call)
-    assert node.variant is not None
-    return (replace(node, variant=add(node.variant, Const(1))),)
 
 
 def _unbound_address(program: Program, seed: int) -> Program | None:
@@ -338,15 +296,10 @@ class _Chip:
     def long_extent(self, program: Program, seed: int) -> Program | None:
         """A transfer one entry longer in its innermost loop."""
 
-        def lengthen(node: Node) -> tuple[Node, ...]:
-            assert isinstance(node, Call)
-            extents = (*node.extents[:-1], add(node.extents[-1], Const(1)))
-            return (replace(node, extents=extents),)
-
         def has_extent(node: Node) -> bool:
             return isinstance(node, Call) and self.is_transfer(node) and bool(node.extents)
 
-        return on_one(has_extent, lengthen)(program, seed)
+        return on_one(has_extent, longer)(program, seed)
 
     @property
     def bank_mutations(self) -> tuple[Mutation, ...]:

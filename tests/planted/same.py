@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
-from hwgen.codegen.nodes import Call, Node, calls
+from hwgen.codegen.nodes import Call, Node, calls, rewritten
 from hwgen.codegen.program import Program
 from hwgen.spec.expression import Const, add
 from hwgen.spec.hardware import HardwareSpec
-
-from .edits import Mutation, rewritten, with_kernel, with_operand
+from hwgen.verify.edits import Mutation
+from tests.planted.parts import with_kernel, with_operand
 
 APART = "H745"
 ONE = Const(1)

@@ -14,14 +14,11 @@ from hwgen.polyhedral.tree.loop_tree import Block, blocks
 from hwgen.polyhedral.tree.loop_tree import Loop as TreeLoop
 from hwgen.polyhedral.tree.loop_tree import Node as TreeNode
 from hwgen.spec.expression import Const, Expr, add
-
-from .edits import (
-    Change,
-    Edit,
-    Mutation,
-    double,
-    drop,
-    on_one,
+from hwgen.verify.edits import Change, Edit, Mutation, double, drop, on_one
+from tests.planted.parts import (
+    has_variants,
+    longer,
+    next_variant,
     with_kernel,
     with_operand,
     with_stride,
@@ -41,12 +38,12 @@ def instance_mutations() -> tuple[Mutation, ...]:
             ("loop one longer", on_one(_around_calls, _ends(1))),
             ("tail that begins one early", on_one(_begins_late, _begins_early)),
             ("condition left out", on_one(_guards_calls, _unguarded)),
-            ("hardware loop one longer", on_one(_has_loops, _longer)),
+            ("hardware loop one longer", on_one(_has_loops, longer)),
             ("lane too few", on_one(_has_lanes, _fewer_lanes)),
             ("operand elsewhere", on_one(_has_operands, _moved)),
             ("step of an operand one more", on_one(_steps, _wider)),
             ("operands swapped", on_one(lambda n: bool(_pairs(n)), _swapped)),
-            ("another variant", on_one(_has_variants, _next_variant)),
+            ("another variant", on_one(has_variants, next_variant)),
             ("micro-kernel loop one shorter", _kernel_loop(-1, 0)),
             ("step of a micro-kernel one more", _kernel_loop(0, 1)),
             ("base of a variant one more", _base),
@@ -91,11 +88,6 @@ def _unguarded(node: Node) -> tuple[Node, ...]:
 
 def _has_loops(node: Node) -> bool:
     return isinstance(node, Call) and not node.kernel and bool(node.extents)
-
-
-def _longer(node: Node) -> tuple[Node, ...]:
-    assert isinstance(node, Call)
-    return (replace(node, extents=(*node.extents[:-1], add(node.extents[-1], Const(1)))),)
 
 
 def _has_lanes(node: Node) -> bool:
@@ -144,16 +136,6 @@ def _swapped(node: Node) -> tuple[Node, ...]:
     a, b = node.operands[one], node.operands[other]
     changed = with_operand(node, one, replace(b, name=a.name))
     return (with_operand(changed, other, replace(a, name=b.name)),)
-
-
-def _has_variants(node: Node) -> bool:
-    return isinstance(node, Call) and node.variant is not None
-
-
-def _next_variant(node: Node) -> tuple[Node, ...]:
-    assert isinstance(node, Call)
-    assert node.variant is not None
-    return (replace(node, variant=add(node.variant, Const(1))),)
 
 
 def _kernel_loop(longer: int, wider: int) -> Edit:
