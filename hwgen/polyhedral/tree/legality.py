@@ -95,7 +95,7 @@ def _home(state: LoopTree, stage: Stage, limit: int) -> tuple[str, ...]:
         found = (
             violation(state, stage, d, output=output)
             or overtaken(state, [stage.tensor], d)
-            or _reused(state, stage.tensor, d)
+            or reused(state, state.versions[stage.tensor], d)
         )
         if found is None:
             return accesses[0].names[:d]
@@ -164,14 +164,14 @@ def overtaken(state: LoopTree, tensors: Sequence[str], depth: int) -> Violation 
     return None
 
 
-def _reused(state: LoopTree, tensor: str, depth: int) -> Violation | None:
-    """An element is used after another has taken its place."""
-    found = taken_too_early(state, tensor, depth)
+def reused(state: LoopTree, tensors: Sequence[str], depth: int) -> Violation | None:
+    """An element of tensors in one place is used after another has taken its place."""
+    found = taken_too_early(state, tensors, depth)
     if found is None:
         return None
     user, writer, pair = found
     return Violation(
-        f"{user.block.name} uses an element of {tensor} after {writer.block.name} has made another "
+        f"{user.block.name} uses an element of {tensors[0]} after {writer.block.name} has made another "
         "in its place",
         *_pair(pair, user.names, writer.names),
     )
