@@ -114,7 +114,9 @@ class _Rescaling:
         self.blocks = fresh(f"{self.loop}_o", self.state)
         self.count = -(-self.extent // self.size)
         found = self.found
+        self.source = self._source()
         stages = [found.extremum, found.term, *found.between, *(s.stage for s in found.sums)]
+        stages += [] if self.source is None else [self.source]
         self.old = {s.tensor: s for s in stages}
         self.sites = {n: main_site(self.state, n) for n in self.old}
         self._check_storages()
@@ -130,9 +132,13 @@ class _Rescaling:
         found, top = self.found, self.found.extremum
         first = self._first(top)
         run = self._extremum()
-        fade, term = self._fade(run), self._term()
+        fade, term = self._fade(), self._term()
         stages, firsts = [run, fade, term], [(first, top)]
         inside = [*self._parts(run, top), self._nest(fade, top), self._nest(term, found.term)]
+        if self.source is not None:
+            source = self._of_blocks(self.source, self._along(self.source))
+            stages.insert(0, source)
+            inside.insert(0, self._nest(source, self.source))
         finals: list[tuple[Stage, Stage]] = []
         for one in found.sums:
             firsts.append((self._first(one.stage), one.stage))
@@ -215,10 +221,48 @@ class _Rescaling:
     def _extremum(self) -> Stage:
         top, loop = self.found.extremum, self.found.loop
         before = self._run(top.tensor, top.target.indices, 0)
+        value = self._at(self._reading(top.value, self._inner(top)), loop, self._inner(top))
         # What was before is needed for the factor when what is after is known.
-        return self._running(top, self._at(top.value, loop, self._inner(top)), before, loop, 2)
+        return self._running(top, value, before, loop, 2)
 
-    def _fade(self, run: Stage) -> Stage:
+    def _source(self) -> Stage | None:
+        """The stage of the elements, where nothing else reads them and they can come in blocks."""
+        read = self.found.extremum.value
+        assert isinstance(read, Access)
+        stage = self.state.stage.get(read.tensor)
+        if stage is None or stage.ordered or stage.seed is not None or stage.over:
+            return None
+        readers = {s.tensor for s in self.state.readers(read.tensor)}
+        kept = self.state.tensor[read.tensor].role == "output"
+        if kept or readers != {self.found.extremum.tensor, self.found.term.tensor}:
+            return None
+        plain = [i.name for i in stage.target.indices if isinstance(i, Name)]
+        whole = len(set(plain)) == len(stage.target.indices)
+        moving = [Name(self.found.loop) == i for i in read.indices]
+        return stage if whole and sum(moving) == 1 else None
+
+    def _along(self, stage: Stage) -> int:
+        """The dimension of a tensor that moves with the loop."""
+        if stage is self.found.term:
+            return self.found.along
+        read = self.found.extremum.value
+        assert isinstance(read, Access)
+        return read.indices.index(Name(self.found.loop))
+
+    def _reading(self, value: Expr, inner: str) -> Expr:
+        """A value that reads the elements by blocks."""
+        source = self.source
+        if source is None:
+            return value
+        at = self._along(source)
+
+        def of_block(access: Access) -> Expr:
+            indices = (Name(inner) if n == at else i for n, i in enumerate(access.indices))
+            return Access(access.tensor, (Name(self.blocks), *indices))
+
+        return replace_reads(value, source.tensor, of_block)
+
+    def _fade(self) -> Stage:
         top = self.found.extremum
         name = unique(f"{self.found.term.tensor}_fade", self.state.tensor)
         self._made(self.found.term.tensor, name, (self.count, *self.state.tensor[top.tensor].shape))
@@ -235,21 +279,28 @@ class _Rescaling:
 
     def _term(self) -> Stage:
         """The terms of a block."""
-        term, at = self.found.term, self.found.along
-        loop, inner = str(term.target.indices[at]), self._inner(term)
-        shape = list(self.state.tensor[term.tensor].shape)
-        shape[at] = self.size
-        self._made(term.tensor, term.tensor, (self.count, *shape))
+        term = self.found.term
 
         def later(access: Access) -> Expr:
             return self._run(access.tensor, access.indices, 1)
 
         value = replace_reads(term.value, self.found.extremum.tensor, later)
-        value = self._guarded(self._at(value, loop, inner), inner, Const(0.0))
-        indices = (Name(inner) if n == at else i for n, i in enumerate(term.target.indices))
-        target = Access(term.tensor, (Name(self.blocks), *indices))
-        iterators = ((self.blocks, self.count), *self._iterators(term, loop))
-        return Stage(term.tensor, iterators, target, "=", value)
+        value = self._reading(value, self._inner(term))
+        return self._of_blocks(replace(term, value=value), self.found.along)
+
+    def _of_blocks(self, stage: Stage, at: int) -> Stage:
+        """A stage that sets a tensor's elements by blocks along a dimension."""
+        loop, inner = str(stage.target.indices[at]), self._inner(stage)
+        shape = list(self.state.tensor[stage.tensor].shape)
+        shape[at] = self.size
+        self._made(stage.tensor, stage.tensor, (self.count, *shape))
+        value = self._at(stage.value, loop, inner)
+        if stage is self.source or self.source is None:  # Else there are elements past the end.
+            value = self._guarded(value, inner, neutral(stage.op, self.tensors[-1].dtype))
+        indices = (Name(inner) if n == at else i for n, i in enumerate(stage.target.indices))
+        target = Access(stage.tensor, (Name(self.blocks), *indices))
+        iterators = ((self.blocks, self.count), *self._iterators(stage, loop))
+        return replace(stage, iterators=iterators, target=target, value=value)
 
     def _sum(self, one: FadedSum, fade: Stage) -> Stage:
         stage, inner = one.stage, self._inner(one.stage)
@@ -321,8 +372,8 @@ class _Rescaling:
         found = self.found
         if stage is found.extremum:
             return [found.loop]
-        if stage is found.term:
-            return [str(stage.target.indices[found.along])]
+        if stage in (found.term, self.source):
+            return [str(stage.target.indices[self._along(stage)])]
         return [s.loop for s in found.sums if s.stage is stage]
 
     def _depth(self) -> int:
@@ -440,8 +491,9 @@ class _Rescaling:
                 stages.append(replace(stage, value=value, seed=seed))
             if stage.tensor == last:
                 stages += made
-        gone = set(self.old) - kept - {self.found.term.tensor}
-        replaced = gone | {self.found.term.tensor}
+        blocked = {s.tensor for s in (self.found.term, self.source) if s is not None}
+        gone = set(self.old) - kept - blocked
+        replaced = gone | blocked
         notes = [(n, f"{n} was rescaled") for n in self.old if n in gone]
         return replace(
             state,
