@@ -30,7 +30,7 @@ def without_idle(state: LoopTree) -> LoopTree:
                 and other == neutral(stage.op, state.tensor[stage.tensor].dtype)
             ):
                 found[stage.tensor] = condition
-                stages.append(replace(stage, value=value))
+                stages.append(replace(stage, value=value, where=(condition,)))
             case _:
                 stages.append(stage)
     if not found:

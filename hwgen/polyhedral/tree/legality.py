@@ -193,7 +193,9 @@ def _further(site: Site, pair: isl.Pair, depth: int) -> int:
 
 
 def _domain(stage: Stage, suffix: str) -> list[str]:
-    return [f"0 <= {n}{suffix} < {e}" for n, e in stage.iterators]
+    rename = {n: Name(n + suffix) for n, _ in stage.iterators}
+    inside = [isl_text(substitute(c, rename)) for c in stage.where]
+    return [f"0 <= {n}{suffix} < {e}" for n, e in stage.iterators] + inside
 
 
 def _instance(stage: Stage, suffix: str) -> str:

@@ -51,7 +51,8 @@ class Stage:
     `kind`: what scheduling added it for. `seed`: what a sum, or a greatest or least element, starts
     from in the neutral one's place, of other tensors or of elements of its own that are earlier.
     `over`: the tensor of which
-    it keeps the elements that it does not write, in whose place it therefore is."""
+    it keeps the elements that it does not write, in whose place it therefore is. `where`: what
+    holds, over the iterators, where there is something to contribute."""
 
     tensor: str
     iterators: tuple[tuple[str, int], ...]
@@ -62,6 +63,7 @@ class Stage:
     start: Const | None = None
     seed: Expr | None = None
     over: str = ""
+    where: tuple[Expr, ...] = ()
 
     @property
     def ordered(self) -> bool:
