@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice, product, takewhile
 from typing import Literal
 
@@ -30,10 +30,11 @@ from hwgen.polyhedral.phases import Phase, split_phases
 from hwgen.polyhedral.scop import Scop, ScopStatement, build_scop, view_statements
 from hwgen.polyhedral.select import select
 from hwgen.polyhedral.tiling import Tiling
+from hwgen.polyhedral.tree.build import unique
 from hwgen.polyhedral.tree.loop_tree import LoopTree, Site, Stage
 from hwgen.polyhedral.versions import versioned
 from hwgen.schedule import Schedule
-from hwgen.spec.expression import Access, Name, walk
+from hwgen.spec.expression import Access, Expr, Name, UpdateOp, map_accesses, walk
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Role, Statement, Tensor, Workload
 from hwgen.tiling_plan import TilingPlan, plan_of
@@ -234,7 +235,49 @@ class Completion:
                 group = self._alone(made, stage.tensor, choice) if stage.tensor in bare else None
                 if group is not None:
                     _write(made, group)
+                    self._begin(made, stage.tensor)
         return made
+
+    def _begin(self, made: Schedule, name: str) -> None:
+        """Calls for what a stage starts from, where that is computed.
+
+        Raises:
+            HwgenError: H3xx where no intrinsics compute it.
+        """
+        stage, begun = made.state.stage[name], made.state.site.get(f"{name}_init")
+        if stage.seed is None or begun is None or begun.block.tensorized is not None:
+            return
+        scop, match = self._seeded(made, stage)
+        group = _Block.of(made, scop, match, (name,), (name,), Choice(0, "inside", {}))
+        group.start(f"{name}_init")
+
+    def _seeded(self, made: Schedule, stage: Stage) -> tuple[Scop, Match]:
+        """How what a stage starts from is computed: set, or the extremum of it alone."""
+        assert stage.seed is not None
+        before = unique(f"{stage.tensor}_before", made.state.tensor)
+
+        def earlier(access: Access) -> Expr:
+            return replace(access, tensor=before) if access.tensor == stage.tensor else access
+
+        value = map_accesses(stage.seed, earlier)
+        own = replace(stage, iterators=stage.spatial, value=value, seed=None)
+        tensors = (*made.state.tensors, replace(made.state.tensor[stage.tensor], name=before))
+        ops: tuple[UpdateOp, ...] = ("=",) if stage.op == "+=" else ("=", stage.op)
+        held = _held(made)
+        held[before] = held[stage.tensor]
+        for op in ops:
+            state = replace(made.state, tensors=tensors)
+            workload = _workload(state, replace(own, op=op), self.workload)
+            takes = tuple((t.name, held[t.name]) for t in workload.inputs if t.name in held)
+            places = ((stage.tensor, held[stage.tensor]),)
+            try:
+                scop, found = self._matches(workload, Sharing(takes, (stage.tensor,), places=places))
+            except HwgenError as error:
+                if op == ops[-1] or not error.code.startswith("H3"):
+                    raise
+                continue
+            return scop, found[0]
+        raise AssertionError("nothing was tried")
 
     def _as_given(self, stages: Collection[str]) -> bool:
         """Whether stages compute what the workload says, of the same tensors."""
@@ -460,8 +503,19 @@ class _Block(TilingWriter):
             self._store(tensor, self.stores[tensor], spatial)
 
     def call(self, block: str, lanes: list[str], operations: list[Operation]) -> None:
-        if self.schedule.state.site[block].block.tensorized is None:
+        made = self.schedule.state.site[block].block
+        # What is computed as a beginning is matched by itself.
+        seeded = self.schedule.state.stage[made.stage].seed is not None and made.part == "init"
+        if made.tensorized is None and not seeded:
             super().call(block, lanes, operations)
+
+    def start(self, block: str) -> None:
+        """The calls of a block that begins sums, as the only statement computes it."""
+        (statement,) = self.plan.statements
+        stage = self.schedule.state.stage[self.first[-1]]
+        pairs = zip(stage.spatial, statement.loops, strict=True)
+        lanes = self._cut(block, {mine: loop for (mine, _), (loop, _) in pairs})
+        super().call(block, lanes, self.plan.of(statement, "init", "update", "map"))
 
     def _copy(self, tensor: str) -> None:
         """A copy into a memory, which one call makes."""

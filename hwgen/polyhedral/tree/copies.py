@@ -329,14 +329,17 @@ def _before_cast(stage: Stage, narrow: str, dtype: str) -> Expr:
 
 
 def set_scope(state: LoopTree, tensor: str, memory: str) -> LoopTree:
-    """Where a tensor lives, and what it keeps elements of; the caller's arrays stay where they are.
+    """Where a tensor lives, and all that is one array with it; the caller's arrays stay where they
+    are.
 
     Raises:
         HwgenError: H413, H414.
     """
     check_inner(state, tensor, "moved to another memory")
-    for name in state.versions.get(tensor, (tensor,)):
-        state = state.with_storage(replace(state.storage[name], memory=memory))
+    array = {t for kept in state.versions.values() if tensor in kept for t in kept} or {tensor}
+    for name in sorted(array):
+        if state.tensor[name].role == "intermediate":
+            state = state.with_storage(replace(state.storage[name], memory=memory))
     return state
 
 
