@@ -24,6 +24,8 @@ from hwgen.polyhedral import isl
 from hwgen.polyhedral.objective import Measure
 from hwgen.polyhedral.scop import views_of
 from hwgen.polyhedral.tree.edit import find_stage, refuse
+from hwgen.polyhedral.tree.faded import faded
+from hwgen.polyhedral.tree.loop_tree import LoopTree
 from hwgen.schedule import Schedule
 from hwgen.spec.expression import DTYPES, Name, names
 from hwgen.spec.hardware import HardwareSpec
@@ -64,16 +66,20 @@ PIPELINED = 3
 @dataclass(frozen=True, slots=True)
 class Sketch:
     """Blocks of the result: `size` elements along a dimension. `tiles`: stages and the iterators of
-    which tiles of `TILE` are loaded one after the other."""
+    which tiles of `TILE` are loaded one after the other; `running`: an extremum that runs on from
+    tile to tile, and the terms that are of its tiles."""
 
     dimension: int
     size: int
     tiles: tuple[tuple[str, str], ...] = ()
+    running: tuple[str, str] | None = None
 
     def loops(self, schedule: Schedule) -> frozenset[str]:
         """The loops over blocks and tiles of its schedule."""
         block = schedule.get_loops(schedule.workload.outputs[-1].name)[0]
-        return frozenset((block, *(schedule.get_loops(stage)[1] for stage, _ in self.tiles)))
+        inner = [stage for stage, _ in self.tiles]
+        inner += [] if self.running is None else [self.running[1]]
+        return frozenset((block, *(schedule.get_loops(stage)[1] for stage in inner)))
 
 
 def fused_if_better(
@@ -119,13 +125,37 @@ def fused(
         sizes = [size for size in SIZES if size < extent]
         if sizes and search.shared(Sketch(dimension, sizes[0])):
             search.dimension(dimension, sizes)
+    for running in _extrema(search.completion.schedule.state):
+        # From a tile's elements to its terms and sums it is two handovers, not one.
+        search.work, search.slots = 0, 3
+        for dimension, extent in enumerate(workload.outputs[-1].shape):
+            sizes = [size for size in SIZES if size < extent]
+            if sizes and search.shared(Sketch(dimension, sizes[0], running=running)):
+                search.dimension(dimension, sizes, running)
     return search.best
+
+
+def _extrema(state: LoopTree) -> Iterator[tuple[str, str]]:
+    """The extrema that may run on while sums are rescaled, of more elements than a tile has, and
+    the terms of these sums."""
+    for stage in state.stages:
+        if stage.op not in ("max=", "min=") or dict(stage.reduction) == {}:
+            continue
+        try:
+            found = faded(state, stage.tensor)
+        except HwgenError as error:
+            if error.code != "H413":
+                raise
+            continue
+        if dict(stage.iterators)[found.loop] > TILE:
+            yield stage.tensor, found.term.tensor
 
 
 @dataclass
 class _Search:
     """The best kernel of the sketches that have been looked at, of those that take at most `most`
-    by the objective. `work`: stages compiled so far."""
+    by the objective. `work`: stages compiled so far; `slots`: of each buffer, for which there is to
+    be room."""
 
     workload: Workload
     hardware: HardwareSpec
@@ -133,6 +163,7 @@ class _Search:
     most: Measure
     best: TreeCompilation | None = None
     work: int = 0
+    slots: int = 2
 
     def shared(self, sketch: Sketch) -> bool:
         """Whether blocks are legal, and hardly anything is computed for several of them."""
@@ -144,13 +175,16 @@ class _Search:
         once = sum(prod(n for _, n in state.stage[s.block.stage].iterators) for s in state.sites)
         return done <= AGAIN * once
 
-    def dimension(self, dimension: int, sizes: Sequence[int]) -> None:
+    def dimension(
+        self, dimension: int, sizes: Sequence[int], running: tuple[str, str] | None = None
+    ) -> None:
         """Look at blocks along a dimension."""
         first: tuple[Choice, TreeCompilation] | None = None
         at, tiles = 0, ()
-        for tiles in self._tiled(dimension, sizes[0]):
+        every = self._tiled(dimension, sizes[0]) if running is None else [()]
+        for tiles in every:
             for at in reversed(range(min(len(sizes), SIZES.index(USUAL) + 1))):
-                first = first or self._covered(Sketch(dimension, sizes[at], tiles))
+                first = first or self._covered(Sketch(dimension, sizes[at], tiles, running))
                 if first is not None:
                     break
             if first is not None:
@@ -160,7 +194,7 @@ class _Search:
         choice, kernel = first
         found = [kernel]
         for number in [*reversed(range(at)), *range(at + 1, len(sizes))]:
-            made = self._made(Sketch(dimension, sizes[number], tiles), choice)
+            made = self._made(Sketch(dimension, sizes[number], tiles, running), choice)
             if made is None and number > at:
                 break
             found += [] if made is None else [made]
@@ -239,7 +273,7 @@ class _Search:
             except HwgenError as error:
                 if error.code != "H502":
                     raise
-            if plain is not None and not _scarce(plain):
+            if plain is not None and not _scarce(plain, self.slots):
                 return plain
             return compile_tree(_in_place(schedule))
         except HwgenError as error:
@@ -274,13 +308,13 @@ def _busiest(kernel: TreeCompilation) -> int:
     return max(u.busy for u in kernel.timing.units)
 
 
-def _scarce(kernel: TreeCompilation) -> bool:
-    """Whether there is a memory in which not every buffer could have a slot more."""
+def _scarce(kernel: TreeCompilation, slots: int) -> bool:
+    """Whether there is a memory in which not every buffer could have so many slots."""
     taken: Counter[str] = Counter()
     for buffer in kernel.program.buffers:
         taken[buffer.memory] += buffer.entries
     capacity = kernel.hardware.memory
-    return any(2 * n > capacity[m].capacity_entries for m, n in taken.items())
+    return any(slots * n > capacity[m].capacity_entries for m, n in taken.items())
 
 
 def _in_place(schedule: Schedule) -> Schedule:
@@ -342,4 +376,6 @@ def begun(workload: Workload, hardware: HardwareSpec, sketch: Sketch) -> Schedul
         (loop,) = names(s.state.site[stage].block.binding[iterator])
         outer, _ = s.split(loop, factor=TILE)
         s.reorder(outer, *(n for n in s.get_loops(stage) if n not in (block, outer)))
+    if sketch.running is not None:
+        s.rescale(sketch.running[0], TILE)
     return s

@@ -20,7 +20,8 @@ from math import inf, prod
 from hwgen.codegen.nodes import calls
 from hwgen.errors import HwgenError
 from hwgen.inlining import REFUSALS
-from hwgen.polyhedral.tree.loop_tree import Loop, LoopTree, Node, Site, blocks
+from hwgen.polyhedral.tree.edit import path
+from hwgen.polyhedral.tree.loop_tree import Loop, LoopTree, Node, Site, alone, blocks
 from hwgen.schedule import Schedule
 from hwgen.trees import TreeCompilation, compile_tree
 
@@ -39,7 +40,44 @@ CLOSE = 1.01
 
 
 def pipelined(made: TreeCompilation) -> TreeCompilation:
-    """The same kernel, or a faster one whose loops are software pipelines."""
+    """The same kernel, or a faster one whose loops are software pipelines: inner ones that end with
+    each iteration of the outer, or that go on over these ends."""
+    best = _pipelined(made)
+    if best.cycles > CLOSE * max(u.busy for u in best.timing.units):
+        closed = _closed(made)
+        best = best if closed is None else min(best, _pipelined(closed), key=lambda k: k.cycles)
+    return best
+
+
+def _closed(made: TreeCompilation) -> TreeCompilation | None:
+    """The kernel whose outer loops hold nothing but the inner ones: what stood before these runs in
+    their first iterations, and what stood behind them in the last; None where there is none."""
+    schedule = made.schedule.copy()
+    found = False
+    try:
+        with schedule.batch():
+            for band in _bands(schedule.resolved):
+                chain = path(schedule.state.root, band[0])[:-1]
+                if not chain or chain[-1].kind != "serial":
+                    continue
+                body = chain[-1].body
+                at = next(n for n, x in enumerate(body) if x in path(body, band[0]))
+                before, after = ([alone(x) for x in part] for part in (body[:at], body[at + 1 :]))
+                for block in reversed(before):
+                    if block is not None:
+                        schedule.sink(block.name, band[-1], "start")
+                for block in after:
+                    if block is not None:
+                        schedule.sink(block.name, band[-1], "last")
+                found = found or bool(before or after)
+        return compile_tree(schedule) if found else None
+    except HwgenError as error:
+        if not error.code.startswith(REFUSALS):
+            raise
+        return None
+
+
+def _pipelined(made: TreeCompilation) -> TreeCompilation:
     for band in _bands(made.schedule.resolved):
         body = _body(made, band)
         if body is not None:
