@@ -271,7 +271,9 @@ class Completion:
             takes = tuple((t.name, held[t.name]) for t in workload.inputs if t.name in held)
             places = ((stage.tensor, held[stage.tensor]),)
             try:
-                scop, found = self._matches(workload, Sharing(takes, (stage.tensor,), places=places))
+                scop, found = self._matches(
+                    workload, Sharing(takes, (stage.tensor,), places=places)
+                )
             except HwgenError as error:
                 if op == ops[-1] or not error.code.startswith("H3"):
                     raise

@@ -277,9 +277,7 @@ def _sum(
     return FadedSum(stage, index.name, core, factors, at_point)
 
 
-def _linear(
-    value: Expr, term: str, loop: str
-) -> tuple[Expr, tuple[tuple[str, Expr], ...]] | None:
+def _linear(value: Expr, term: str, loop: str) -> tuple[Expr, tuple[tuple[str, Expr], ...]] | None:
     """A value linear in a term without the divisions by what does not move with the loop, and
     these; None where it is not linear."""
     match value:

@@ -171,8 +171,8 @@ def reused(state: LoopTree, tensors: Sequence[str], depth: int) -> Violation | N
         return None
     user, writer, pair = found
     return Violation(
-        f"{user.block.name} uses an element of {tensors[0]} after {writer.block.name} has made another "
-        "in its place",
+        f"{user.block.name} uses an element of {tensors[0]} after {writer.block.name} has made "
+        "another in its place",
         *_pair(pair, user.names, writer.names),
     )
 

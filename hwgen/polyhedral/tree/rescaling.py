@@ -176,7 +176,9 @@ class _Rescaling:
         """A running element before a block, or after it."""
         return Access(self.running[tensor], (add(Name(self.blocks), Const(later)), *indices))
 
-    def _made(self, like: str, name: str, shape: Sequence[int], layout: tuple[Expr, ...] = ()) -> None:
+    def _made(
+        self, like: str, name: str, shape: Sequence[int], layout: tuple[Expr, ...] = ()
+    ) -> None:
         dtype = self.state.tensor[like].dtype
         memory = self.state.storage[like].memory
         self.tensors.append(Tensor(name, dtype, tuple(shape), "intermediate"))
@@ -316,7 +318,7 @@ class _Rescaling:
         return self._running(stage, value, Binary("*", before, factor), one.loop, 1)
 
     def _final(self, one: FadedSum) -> Stage | None:
-        """What the caller, or others, read in the place of a sum; None where the running one does."""
+        """What is read in a sum's place after the last block; None where the running one serves."""
         stage = one.stage
         dtype = self.state.tensor[stage.tensor].dtype
         if not one.factors and self.state.tensor[stage.tensor].role != "output":
