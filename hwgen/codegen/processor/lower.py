@@ -369,7 +369,8 @@ class Lowering:
         inner = (*around, *chain)
         stage = self.state.stage[block.stage]
         found = block_uses(self.state, block, inner)
-        by_access = dict(zip((stage.target, *stage.reads), found, strict=True))
+        given = stage.reads_in(block.part)
+        by_access = dict(zip((stage.target, *given), found, strict=True))
         operands: list[OperandOf] = []
         for name, access in block.tensorized.operands:
             flat = self.flat(by_access[access])

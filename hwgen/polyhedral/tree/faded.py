@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isinf
 
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.tree.edit import find_stage, refuse
@@ -57,6 +58,7 @@ class Faded:
     fade: Expr
     sums: tuple[FadedSum, ...]
     between: tuple[Stage, ...]
+    infinite: bool
 
 
 def faded(state: LoopTree, tensor: str) -> Faded:
@@ -99,7 +101,9 @@ def faded(state: LoopTree, tensor: str) -> Faded:
         used = {r.tensor for r in stage.reads} - {term.tensor, *(s.tensor for s in between)}
         if late := sorted(n for n in used - totals if n in state.stage):
             raise _refused(tensor, f"{stage} also reads {late[0]}", _LINEAR)
-    return Faded(extremum, loop, term, along, fade, tuple(sums), tuple(between))
+    assert isinstance(extremum.value, Access)
+    infinite = _infinite(state, extremum.value.tensor)
+    return Faded(extremum, loop, term, along, fade, tuple(sums), tuple(between), infinite)
 
 
 _LINEAR = "sums of multiples of the terms, divided at most by such a sum"
@@ -128,24 +132,20 @@ def _check_extremum(state: LoopTree, stage: Stage) -> str:
     elif state.tensor[read.tensor].dtype != state.tensor[stage.tensor].dtype:
         found = f"{state.tensor[read.tensor].dtype} {read.tensor}"
         allowed = f"{state.tensor[stage.tensor].dtype}, as {stage.tensor}"
-    elif infinite := _infinite(state, read.tensor, set()):
-        found = f"{infinite}: a whole block may be infinite"
-        allowed = "numbers in place of inf"
     if found:
         raise _refused(stage.tensor, found, allowed)
     ((loop, _),) = stage.reduction
     return loop
 
 
-def _infinite(state: LoopTree, tensor: str, seen: set[str]) -> str:
-    """The first stage before a tensor that uses infinity; "" for none."""
+def _infinite(state: LoopTree, tensor: str) -> bool:
+    """Whether elements may be infinite though all inputs of products are finite and none becomes
+    too large: those of an input, and what is not made of products alone."""
     stage = state.stage.get(tensor)
-    if stage is None or tensor in seen:
-        return ""
-    seen.add(tensor)
-    if any(isinstance(n, Const) and abs(n.value) == float("inf") for n in walk(stage.value)):
-        return str(stage)
-    return next((f for r in stage.reads if (f := _infinite(state, r.tensor, seen))), "")
+    if stage is None or any(isinstance(n, Const) and isinf(n.value) for n in walk(stage.value)):
+        return True
+    products = stage.op == "+=" and isinstance(stage.value, Binary) and stage.value.op == "*"
+    return not products and any(_infinite(state, r.tensor) for r in stage.reads)
 
 
 def _fade(state: LoopTree, extremum: Stage, loop: str, term: Stage) -> tuple[int, Expr]:
@@ -154,13 +154,20 @@ def _fade(state: LoopTree, extremum: Stage, loop: str, term: Stage) -> tuple[int
     read = extremum.value
     assert isinstance(read, Access)
     tensor = extremum.tensor
-    (point,) = [r for r in term.reads if r.tensor == tensor]
+    point, *more = [r for r in term.reads if r.tensor == tensor]
     own = [i.name if isinstance(i, Name) else "" for i in term.target.indices]
     theirs = [i.name if isinstance(i, Name) else "" for i in point.indices]
     table: dict[str, Expr] = dict(zip(theirs, extremum.target.indices, strict=True))
     moving = [n for n in own if n and n not in table]
     plain = "" not in own and "" not in theirs and len(set(own)) == len(own)
-    if term.op != "=" or term.ordered or not plain or len(moving) != 1 or len(table) < len(theirs):
+    if (
+        more
+        or term.op != "="
+        or term.ordered
+        or not plain
+        or len(moving) != 1
+        or len(table) < len(theirs)
+    ):
         raise _refused(tensor, str(term), "a stage over the loops of the extremum")
     table[moving[0]] = Name(loop)
     value = substitute(term.value, table)

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
+from math import copysign
 from typing import Literal
 
 from hwgen.polyhedral.tree.build import unique
@@ -50,7 +51,7 @@ from hwgen.spec.expression import (
     names,
     substitute,
 )
-from hwgen.spec.typecheck import dtype_of
+from hwgen.spec.typecheck import LARGEST, dtype_of
 
 
 def rescale(state: LoopTree, tensor: str, size: int) -> tuple[LoopTree, str]:
@@ -191,7 +192,11 @@ class _Rescaling:
         self._made(stage.tensor, name, (self.count + 1, *tensor.shape))
         self.storages[-1] = replace(self.storages[-1], alias=self.running[stage.tensor])
         target = Access(name, (Const(0), *stage.target.indices))
-        return Stage(name, stage.spatial, target, "=", neutral(stage.op, tensor.dtype))
+        start = neutral(stage.op, tensor.dtype)
+        if stage is self.found.extremum and self.found.infinite:
+            # A block of infinite elements alone needs a finite reference point.
+            start = Const(copysign(LARGEST[tensor.dtype], start.value))
+        return Stage(name, stage.spatial, target, "=", start)
 
     def _running(self, stage: Stage, value: Expr, seed: Expr, loop: str, slots: int) -> Stage:
         """A stage that takes a tensor from before each block to after it."""
