@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice, product, takewhile
 from typing import Literal
 
+from hwgen.alone import seed_alone, stage_alone
 from hwgen.compilation import Compilation
 from hwgen.errors import HwgenError
 from hwgen.following import follow
@@ -30,13 +31,12 @@ from hwgen.polyhedral.phases import Phase, split_phases
 from hwgen.polyhedral.scop import Scop, ScopStatement, build_scop, view_statements
 from hwgen.polyhedral.select import select
 from hwgen.polyhedral.tiling import Tiling
-from hwgen.polyhedral.tree.build import unique
-from hwgen.polyhedral.tree.loop_tree import LoopTree, Site, Stage
+from hwgen.polyhedral.tree.loop_tree import Site, Stage
 from hwgen.polyhedral.versions import versioned
 from hwgen.schedule import Schedule
-from hwgen.spec.expression import Access, Expr, Name, UpdateOp, map_accesses, walk
+from hwgen.spec.expression import Name, UpdateOp, names, walk
 from hwgen.spec.hardware import HardwareSpec
-from hwgen.spec.workload import Role, Statement, Tensor, Workload
+from hwgen.spec.workload import Workload
 from hwgen.tiling_plan import TilingPlan, plan_of
 from hwgen.tiling_script import TilingWriter
 from hwgen.trees import TreeCompilation, compile_tree
@@ -247,33 +247,24 @@ class Completion:
         stage, begun = made.state.stage[name], made.state.site.get(f"{name}_init")
         if stage.seed is None or begun is None or begun.block.tensorized is not None:
             return
+        if name not in _held(made):
+            return  # No call makes it from what is off the chip; that is told when it is lowered.
         scop, match = self._seeded(made, stage)
         group = _Block.of(made, scop, match, (name,), (name,), Choice(0, "inside", {}))
         group.start(f"{name}_init")
 
     def _seeded(self, made: Schedule, stage: Stage) -> tuple[Scop, Match]:
         """How what a stage starts from is computed: set, or the extremum of it alone."""
-        assert stage.seed is not None
-        before = unique(f"{stage.tensor}_before", made.state.tensor)
-
-        def earlier(access: Access) -> Expr:
-            return replace(access, tensor=before) if access.tensor == stage.tensor else access
-
-        value = map_accesses(stage.seed, earlier)
-        own = replace(stage, iterators=stage.spatial, value=value, seed=None)
-        tensors = (*made.state.tensors, replace(made.state.tensor[stage.tensor], name=before))
-        ops: tuple[UpdateOp, ...] = ("=",) if stage.op == "+=" else ("=", stage.op)
         held = _held(made)
-        held[before] = held[stage.tensor]
+        memory = held[stage.tensor]
+        ops: tuple[UpdateOp, ...] = ("=",) if stage.op == "+=" else ("=", stage.op)
         for op in ops:
-            state = replace(made.state, tensors=tensors)
-            workload = _workload(state, replace(own, op=op), self.workload)
-            takes = tuple((t.name, held[t.name]) for t in workload.inputs if t.name in held)
-            places = ((stage.tensor, held[stage.tensor]),)
+            workload, before = seed_alone(made.state, stage, op, self.workload)
+            known = held | {before: memory}
+            takes = tuple((t.name, known[t.name]) for t in workload.inputs if t.name in known)
+            sharing = Sharing(takes, (stage.tensor,), places=((stage.tensor, memory),))
             try:
-                scop, found = self._matches(
-                    workload, Sharing(takes, (stage.tensor,), places=places)
-                )
+                scop, found = self._matches(workload, sharing)
             except HwgenError as error:
                 if op == ops[-1] or not error.code.startswith("H3"):
                     raise
@@ -338,7 +329,7 @@ class Completion:
     def _alone(self, made: Schedule, name: str, choice: Choice) -> TilingWriter | None:
         """A stage as it is in the schedule by then, with what it reads and writes where that is;
         None where the processor may do it."""
-        workload = _workload(made.state, made.state.stage[name], self.workload)
+        workload = stage_alone(made.state, made.state.stage[name], self.workload)
         held = {t: m for t, m in _held(made).items() if t in workload.tensor}
         takes = tuple((t, m) for t, m in held.items() if t != name)
         places = ((name, held[name]),) if name in held else ()
@@ -387,22 +378,6 @@ def _held(schedule: Schedule) -> dict[str, str]:
     """The memory of each tensor that a schedule has on the chip."""
     onchip = {m.name for m in schedule.hardware.of_kind("scratchpad")}
     return {s.tensor: s.memory for s in schedule.state.storages if s.memory in onchip}
-
-
-def _workload(state: LoopTree, stage: Stage, workload: Workload) -> Workload:
-    """A stage as a workload of its own."""
-    where = workload.location
-    read = {a.tensor for a in walk(stage.spelt) if isinstance(a, Access)}
-    tensors: list[Tensor] = []
-    for t in state.tensors:
-        if t.name in read | {stage.tensor}:
-            role: Role = "output" if t.name == stage.tensor else "input"
-            tensors.append(Tensor(t.name, t.dtype, t.shape, role, False, where))
-    first = ()
-    if stage.start is not None:
-        first = (Statement("S", stage.spatial, stage.target, "=", stage.start, where),)
-    own = Statement(stage.tensor, stage.iterators, stage.target, stage.op, stage.spelt, where)
-    return Workload(stage.tensor, (), tuple(tensors), (*first, own), where)
 
 
 @dataclass
@@ -566,7 +541,10 @@ class _Block(TilingWriter):
                     raise
         stage = self.schedule.state.stage[tensor]
         loop_of: dict[str, str] = {}
-        for (iterator, _), index in zip(stage.iterators, last.target.indices, strict=True):
+        pairs = zip(stage.target.indices, last.target.indices, strict=True)
+        place = {n: index for mine, index in pairs for n in names(mine)}
+        for iterator, _ in stage.iterators:
+            index = place[iterator]
             wide = [n for n in index.names if self.tiling.match.block.get(n, 1) > 1]
             loop_of[iterator] = (wide or [*index.names, ""])[0]
         self.lanes[tensor] = self._cut(tensor, loop_of)
