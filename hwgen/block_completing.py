@@ -217,7 +217,7 @@ class Completion:
     def written(self, choice: Choice) -> Schedule:
         """The schedule that a choice gives."""
         made = self.schedule.copy()
-        with isl.bounded():
+        with isl.bounded(), made.batch(blame=False):
             stages = stages_of(self.fresh)
             views = {stages[s.name] for s in view_statements(self.workload)}
             sites = made.state.sites

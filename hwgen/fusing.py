@@ -193,7 +193,9 @@ class _Search:
             return
         choice, kernel = first
         found = [kernel]
-        for number in [*reversed(range(at)), *range(at + 1, len(sizes))]:
+        # Where blocks of rows share what they load, there is nothing to gain from fewer rows.
+        fewer = [] if running else [*reversed(range(at))]
+        for number in [*fewer, *range(at + 1, len(sizes))]:
             made = self._made(Sketch(dimension, sizes[number], tiles, running), choice)
             if made is None and number > at:
                 break
@@ -366,16 +368,17 @@ def begun(workload: Workload, hardware: HardwareSpec, sketch: Sketch) -> Schedul
     s = Schedule(workload, hardware)
     last = workload.outputs[-1].name
     moved = views_of(workload)
-    block, _ = s.split(_loop(s, last, sketch.dimension), factor=sketch.size)
-    if sketch.dimension:
-        s.reorder(block, *(n for n in s.get_loops(last) if n != block))
-    for stage in reversed([x.tensor for x in s.state.stages]):
-        if stage != last and stage not in moved:
-            s.compute_at(stage, block)
-    for stage, iterator in sketch.tiles:
-        (loop,) = names(s.state.site[stage].block.binding[iterator])
-        outer, _ = s.split(loop, factor=TILE)
-        s.reorder(outer, *(n for n in s.get_loops(stage) if n not in (block, outer)))
-    if sketch.running is not None:
-        s.rescale(sketch.running[0], TILE)
+    with s.batch(blame=False):
+        block, _ = s.split(_loop(s, last, sketch.dimension), factor=sketch.size)
+        if sketch.dimension:
+            s.reorder(block, *(n for n in s.get_loops(last) if n != block))
+        for stage in reversed([x.tensor for x in s.state.stages]):
+            if stage != last and stage not in moved:
+                s.compute_at(stage, block)
+        for stage, iterator in sketch.tiles:
+            (loop,) = names(s.state.site[stage].block.binding[iterator])
+            outer, _ = s.split(loop, factor=TILE)
+            s.reorder(outer, *(n for n in s.get_loops(stage) if n not in (block, outer)))
+        if sketch.running is not None:
+            s.rescale(sketch.running[0], TILE)
     return s
