@@ -166,6 +166,7 @@ NETWORKS: tuple[tuple[str, Sizes], ...] = (
     ("mlp", {"M": 4096}),
     ("layernorm", {"M": 4096}),
     ("attention", {"L": 512}),
+    ("attention", {"L": 2048}),
 )
 
 

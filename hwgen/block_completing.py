@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from itertools import islice, product, takewhile
 from typing import Literal
 
+from hwgen.alone import seed_alone, stage_alone
 from hwgen.compilation import Compilation
 from hwgen.errors import HwgenError
 from hwgen.following import follow
@@ -30,12 +31,12 @@ from hwgen.polyhedral.phases import Phase, split_phases
 from hwgen.polyhedral.scop import Scop, ScopStatement, build_scop, view_statements
 from hwgen.polyhedral.select import select
 from hwgen.polyhedral.tiling import Tiling
-from hwgen.polyhedral.tree.loop_tree import LoopTree, Site, Stage
+from hwgen.polyhedral.tree.loop_tree import Site, Stage
 from hwgen.polyhedral.versions import versioned
 from hwgen.schedule import Schedule
-from hwgen.spec.expression import Access, Name, walk
+from hwgen.spec.expression import Name, UpdateOp, names, walk
 from hwgen.spec.hardware import HardwareSpec
-from hwgen.spec.workload import Role, Statement, Tensor, Workload
+from hwgen.spec.workload import Workload
 from hwgen.tiling_plan import TilingPlan, plan_of
 from hwgen.tiling_script import TilingWriter
 from hwgen.trees import TreeCompilation, compile_tree
@@ -216,7 +217,7 @@ class Completion:
     def written(self, choice: Choice) -> Schedule:
         """The schedule that a choice gives."""
         made = self.schedule.copy()
-        with isl.bounded():
+        with isl.bounded(), made.batch(blame=False):
             stages = stages_of(self.fresh)
             views = {stages[s.name] for s in view_statements(self.workload)}
             sites = made.state.sites
@@ -234,7 +235,42 @@ class Completion:
                 group = self._alone(made, stage.tensor, choice) if stage.tensor in bare else None
                 if group is not None:
                     _write(made, group)
+                    self._begin(made, stage.tensor)
         return made
+
+    def _begin(self, made: Schedule, name: str) -> None:
+        """Calls for what a stage starts from, where that is computed.
+
+        Raises:
+            HwgenError: H3xx where no intrinsics compute it.
+        """
+        stage, begun = made.state.stage[name], made.state.site.get(f"{name}_init")
+        if stage.seed is None or begun is None or begun.block.tensorized is not None:
+            return
+        if name not in _held(made):
+            return  # No call makes it from what is off the chip; that is told when it is lowered.
+        scop, match = self._seeded(made, stage)
+        group = _Block.of(made, scop, match, (name,), (name,), Choice(0, "inside", {}))
+        group.start(f"{name}_init")
+
+    def _seeded(self, made: Schedule, stage: Stage) -> tuple[Scop, Match]:
+        """How what a stage starts from is computed: set, or the extremum of it alone."""
+        held = _held(made)
+        memory = held[stage.tensor]
+        ops: tuple[UpdateOp, ...] = ("=",) if stage.op == "+=" else ("=", stage.op)
+        for op in ops:
+            workload, before = seed_alone(made.state, stage, op, self.workload)
+            known = held | {before: memory}
+            takes = tuple((t.name, known[t.name]) for t in workload.inputs if t.name in known)
+            sharing = Sharing(takes, (stage.tensor,), places=((stage.tensor, memory),))
+            try:
+                scop, found = self._matches(workload, sharing)
+            except HwgenError as error:
+                if op == ops[-1] or not error.code.startswith("H3"):
+                    raise
+                continue
+            return scop, found[0]
+        raise AssertionError("nothing was tried")
 
     def _as_given(self, stages: Collection[str]) -> bool:
         """Whether stages compute what the workload says, of the same tensors."""
@@ -293,7 +329,7 @@ class Completion:
     def _alone(self, made: Schedule, name: str, choice: Choice) -> TilingWriter | None:
         """A stage as it is in the schedule by then, with what it reads and writes where that is;
         None where the processor may do it."""
-        workload = _workload(made.state, made.state.stage[name], self.workload)
+        workload = stage_alone(made.state, made.state.stage[name], self.workload)
         held = {t: m for t, m in _held(made).items() if t in workload.tensor}
         takes = tuple((t, m) for t, m in held.items() if t != name)
         places = ((name, held[name]),) if name in held else ()
@@ -342,22 +378,6 @@ def _held(schedule: Schedule) -> dict[str, str]:
     """The memory of each tensor that a schedule has on the chip."""
     onchip = {m.name for m in schedule.hardware.of_kind("scratchpad")}
     return {s.tensor: s.memory for s in schedule.state.storages if s.memory in onchip}
-
-
-def _workload(state: LoopTree, stage: Stage, workload: Workload) -> Workload:
-    """A stage as a workload of its own."""
-    where = workload.location
-    read = {a.tensor for a in walk(stage.spelt) if isinstance(a, Access)}
-    tensors: list[Tensor] = []
-    for t in state.tensors:
-        if t.name in read | {stage.tensor}:
-            role: Role = "output" if t.name == stage.tensor else "input"
-            tensors.append(Tensor(t.name, t.dtype, t.shape, role, False, where))
-    first = ()
-    if stage.start is not None:
-        first = (Statement("S", stage.spatial, stage.target, "=", stage.start, where),)
-    own = Statement(stage.tensor, stage.iterators, stage.target, stage.op, stage.spelt, where)
-    return Workload(stage.tensor, (), tuple(tensors), (*first, own), where)
 
 
 @dataclass
@@ -460,8 +480,19 @@ class _Block(TilingWriter):
             self._store(tensor, self.stores[tensor], spatial)
 
     def call(self, block: str, lanes: list[str], operations: list[Operation]) -> None:
-        if self.schedule.state.site[block].block.tensorized is None:
+        made = self.schedule.state.site[block].block
+        # What is computed as a beginning is matched by itself.
+        seeded = self.schedule.state.stage[made.stage].seed is not None and made.part == "init"
+        if made.tensorized is None and not seeded:
             super().call(block, lanes, operations)
+
+    def start(self, block: str) -> None:
+        """The calls of a block that begins sums, as the only statement computes it."""
+        (statement,) = self.plan.statements
+        stage = self.schedule.state.stage[self.first[-1]]
+        pairs = zip(stage.spatial, statement.loops, strict=True)
+        lanes = self._cut(block, {mine: loop for (mine, _), (loop, _) in pairs})
+        super().call(block, lanes, self.plan.of(statement, "init", "update", "map"))
 
     def _copy(self, tensor: str) -> None:
         """A copy into a memory, which one call makes."""
@@ -510,7 +541,10 @@ class _Block(TilingWriter):
                     raise
         stage = self.schedule.state.stage[tensor]
         loop_of: dict[str, str] = {}
-        for (iterator, _), index in zip(stage.iterators, last.target.indices, strict=True):
+        pairs = zip(stage.target.indices, last.target.indices, strict=True)
+        place = {n: index for mine, index in pairs for n in names(mine)}
+        for iterator, _ in stage.iterators:
+            index = place[iterator]
             wide = [n for n in index.names if self.tiling.match.block.get(n, 1) > 1]
             loop_of[iterator] = (wide or [*index.names, ""])[0]
         self.lanes[tensor] = self._cut(tensor, loop_of)

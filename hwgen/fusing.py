@@ -25,6 +25,8 @@ from hwgen.polyhedral.objective import Measure
 from hwgen.polyhedral.scop import views_of
 from hwgen.polyhedral.search import Watch
 from hwgen.polyhedral.tree.edit import find_stage, refuse
+from hwgen.polyhedral.tree.faded import faded
+from hwgen.polyhedral.tree.loop_tree import LoopTree
 from hwgen.schedule import Schedule
 from hwgen.spec.expression import DTYPES, Name, names
 from hwgen.spec.hardware import HardwareSpec
@@ -65,16 +67,20 @@ PIPELINED = 3
 @dataclass(frozen=True, slots=True)
 class Sketch:
     """Blocks of the result: `size` elements along a dimension. `tiles`: stages and the iterators of
-    which tiles of `TILE` are loaded one after the other."""
+    which tiles of `TILE` are loaded one after the other; `running`: an extremum that runs on from
+    tile to tile, and the terms that are of its tiles."""
 
     dimension: int
     size: int
     tiles: tuple[tuple[str, str], ...] = ()
+    running: tuple[str, str] | None = None
 
     def loops(self, schedule: Schedule) -> frozenset[str]:
         """The loops over blocks and tiles of its schedule."""
         block = schedule.get_loops(schedule.workload.outputs[-1].name)[0]
-        return frozenset((block, *(schedule.get_loops(stage)[1] for stage, _ in self.tiles)))
+        inner = [stage for stage, _ in self.tiles]
+        inner += [] if self.running is None else [self.running[1]]
+        return frozenset((block, *(schedule.get_loops(stage)[1] for stage in inner)))
 
 
 def fused_if_better(
@@ -122,13 +128,37 @@ def fused(
         sizes = [size for size in SIZES if size < extent]
         if sizes and search.shared(Sketch(dimension, sizes[0])):
             search.dimension(dimension, sizes)
+    for running in _extrema(search.completion.schedule.state):
+        # From a tile's elements to its terms and sums it is two handovers, not one.
+        search.slots, search.watch = 3, Watch(options.seconds, work=options.work)
+        for dimension, extent in enumerate(workload.outputs[-1].shape):
+            sizes = [size for size in SIZES if size < extent]
+            if sizes and search.shared(Sketch(dimension, sizes[0], running=running)):
+                search.dimension(dimension, sizes, running)
     return search.best
+
+
+def _extrema(state: LoopTree) -> Iterator[tuple[str, str]]:
+    """The extrema that may run on while sums are rescaled, of more elements than a tile has, and
+    the terms of these sums."""
+    for stage in state.stages:
+        if stage.op not in ("max=", "min=") or dict(stage.reduction) == {}:
+            continue
+        try:
+            found = faded(state, stage.tensor)
+        except HwgenError as error:
+            if error.code != "H413":
+                raise
+            continue
+        if dict(stage.iterators)[found.loop] > TILE:
+            yield stage.tensor, found.term.tensor
 
 
 @dataclass
 class _Search:
     """The best kernel of the sketches that have been looked at, of those that take at most `most`
-    by the objective, until a limit is reached. `made`: what scripts gave; None where refused."""
+    by the objective, until a limit is reached. `slots`: of each buffer, for which there is to be
+    room; `made`: what scripts gave then; None where refused."""
 
     workload: Workload
     hardware: HardwareSpec
@@ -136,7 +166,8 @@ class _Search:
     most: Measure
     watch: Watch
     best: TreeCompilation | None = None
-    made: dict[str, TreeCompilation | None] = field(default_factory=lambda: {})
+    slots: int = 2
+    made: dict[tuple[str, int], TreeCompilation | None] = field(default_factory=lambda: {})
 
     def shared(self, sketch: Sketch) -> bool:
         """Whether blocks are legal, and hardly anything is computed for several of them."""
@@ -148,13 +179,16 @@ class _Search:
         once = sum(prod(n for _, n in state.stage[s.block.stage].iterators) for s in state.sites)
         return done <= AGAIN * once
 
-    def dimension(self, dimension: int, sizes: Sequence[int]) -> None:
+    def dimension(
+        self, dimension: int, sizes: Sequence[int], running: tuple[str, str] | None = None
+    ) -> None:
         """Look at blocks along a dimension."""
         first: tuple[Choice, TreeCompilation] | None = None
         at, tiles = 0, ()
-        for tiles in self._tiled(dimension, sizes[0]):
+        every = self._tiled(dimension, sizes[0]) if running is None else [()]
+        for tiles in every:
             for at in reversed(range(min(len(sizes), SIZES.index(USUAL) + 1))):
-                first = first or self._covered(Sketch(dimension, sizes[at], tiles))
+                first = first or self._covered(Sketch(dimension, sizes[at], tiles, running))
                 if first is not None:
                     break
             if first is not None:
@@ -163,8 +197,10 @@ class _Search:
             return
         choice, kernel = first
         found = [kernel]
-        for number in [*reversed(range(at)), *range(at + 1, len(sizes))]:
-            made = self._made(Sketch(dimension, sizes[number], tiles), choice)
+        # Where blocks of rows share what they load, there is nothing to gain from fewer rows.
+        fewer = [] if running else [*reversed(range(at))]
+        for number in [*fewer, *range(at + 1, len(sizes))]:
+            made = self._made(Sketch(dimension, sizes[number], tiles, running), choice)
             if made is None and number > at:
                 break
             found += [] if made is None else [made]
@@ -241,11 +277,11 @@ class _Search:
         if any(s.block.tensorized is None and s.block.stage not in moved for s in sites):
             return None  # The processor would run some.
         # Choices often differ in what a schedule has none of.
-        script = schedule.trace()
-        if script not in self.made:
+        key = schedule.trace(), self.slots
+        if key not in self.made:
             self.watch.spend(STAGE_WORK * len(schedule.state.stages))
-            self.made[script] = _with_room(schedule)
-        return self.made[script]
+            self.made[key] = _with_room(schedule, self.slots)
+        return self.made[key]
 
     def _tiled(self, dimension: int, size: int) -> Iterator[tuple[tuple[str, str], ...]]:
         """Which operands come in tiles: none, then one after the other, the largest first."""
@@ -270,8 +306,9 @@ class _Search:
             yield tuple((s, n) for _, s, n in found[:count])
 
 
-def _with_room(schedule: Schedule) -> TreeCompilation | None:
-    """The kernel of a schedule, results in the place of operands where room is scarce."""
+def _with_room(schedule: Schedule, slots: int) -> TreeCompilation | None:
+    """The kernel of a schedule, results in the place of operands where room for so many slots of
+    each buffer is scarce."""
     plain: TreeCompilation | None = None
     try:
         try:
@@ -279,7 +316,7 @@ def _with_room(schedule: Schedule) -> TreeCompilation | None:
         except HwgenError as error:
             if error.code != "H502":
                 raise
-        if plain is not None and not _scarce(plain):
+        if plain is not None and not _scarce(plain, slots):
             return plain
         dense = _in_place(schedule)
         return plain if dense.state is schedule.state else compile_tree(dense)
@@ -293,13 +330,13 @@ def _busiest(kernel: TreeCompilation) -> int:
     return max(u.busy for u in kernel.timing.units)
 
 
-def _scarce(kernel: TreeCompilation) -> bool:
-    """Whether there is a memory in which not every buffer could have a slot more."""
+def _scarce(kernel: TreeCompilation, slots: int) -> bool:
+    """Whether there is a memory in which not every buffer could have so many slots."""
     taken: Counter[str] = Counter()
     for buffer in kernel.program.buffers:
         taken[buffer.memory] += buffer.entries
     capacity = kernel.hardware.memory
-    return any(2 * n > capacity[m].capacity_entries for m, n in taken.items())
+    return any(slots * n > capacity[m].capacity_entries for m, n in taken.items())
 
 
 def _in_place(schedule: Schedule) -> Schedule:
@@ -351,14 +388,17 @@ def begun(workload: Workload, hardware: HardwareSpec, sketch: Sketch) -> Schedul
     s = Schedule(workload, hardware)
     last = workload.outputs[-1].name
     moved = views_of(workload)
-    block, _ = s.split(_loop(s, last, sketch.dimension), factor=sketch.size)
-    if sketch.dimension:
-        s.reorder(block, *(n for n in s.get_loops(last) if n != block))
-    for stage in reversed([x.tensor for x in s.state.stages]):
-        if stage != last and stage not in moved:
-            s.compute_at(stage, block)
-    for stage, iterator in sketch.tiles:
-        (loop,) = names(s.state.site[stage].block.binding[iterator])
-        outer, _ = s.split(loop, factor=TILE)
-        s.reorder(outer, *(n for n in s.get_loops(stage) if n not in (block, outer)))
+    with s.batch(blame=False):
+        block, _ = s.split(_loop(s, last, sketch.dimension), factor=sketch.size)
+        if sketch.dimension:
+            s.reorder(block, *(n for n in s.get_loops(last) if n != block))
+        for stage in reversed([x.tensor for x in s.state.stages]):
+            if stage != last and stage not in moved:
+                s.compute_at(stage, block)
+        for stage, iterator in sketch.tiles:
+            (loop,) = names(s.state.site[stage].block.binding[iterator])
+            outer, _ = s.split(loop, factor=TILE)
+            s.reorder(outer, *(n for n in s.get_loops(stage) if n not in (block, outer)))
+        if sketch.running is not None:
+            s.rescale(sketch.running[0], TILE)
     return s

@@ -20,7 +20,8 @@ from math import inf, prod
 from hwgen.codegen.nodes import calls
 from hwgen.errors import HwgenError
 from hwgen.inlining import REFUSALS
-from hwgen.polyhedral.tree.loop_tree import Loop, LoopTree, Node, Site, blocks
+from hwgen.polyhedral.tree.edit import path
+from hwgen.polyhedral.tree.loop_tree import Loop, LoopTree, Node, Site, alone, blocks
 from hwgen.schedule import Schedule
 from hwgen.trees import TreeCompilation, compile_tree
 
@@ -39,7 +40,44 @@ CLOSE = 1.01
 
 
 def pipelined(made: TreeCompilation) -> TreeCompilation:
-    """The same kernel, or a faster one whose loops are software pipelines."""
+    """The same kernel, or a faster one whose loops are software pipelines: inner ones that end with
+    each iteration of the outer, or that go on over these ends."""
+    best = _pipelined(made)
+    if best.cycles > CLOSE * max(u.busy for u in best.timing.units):
+        closed = _closed(made)
+        best = best if closed is None else min(best, _pipelined(closed), key=lambda k: k.cycles)
+    return best
+
+
+def _closed(made: TreeCompilation) -> TreeCompilation | None:
+    """The kernel whose outer loops hold nothing but the inner ones: what stood before these runs in
+    their first iterations, and what stood behind them in the last; None where there is none."""
+    schedule = made.schedule.copy()
+    found = False
+    try:
+        with schedule.batch():
+            for band in _bands(schedule.resolved):
+                chain = path(schedule.state.root, band[0])[:-1]
+                if not chain or chain[-1].kind != "serial":
+                    continue
+                body = chain[-1].body
+                at = next(n for n, x in enumerate(body) if x in path(body, band[0]))
+                before, after = ([alone(x) for x in part] for part in (body[:at], body[at + 1 :]))
+                for block in reversed(before):
+                    if block is not None:
+                        schedule.sink(block.name, band[-1], "start")
+                for block in after:
+                    if block is not None:
+                        schedule.sink(block.name, band[-1], "last")
+                found = found or bool(before or after)
+        return compile_tree(schedule) if found else None
+    except HwgenError as error:
+        if not error.code.startswith(REFUSALS):
+            raise
+        return None
+
+
+def _pipelined(made: TreeCompilation) -> TreeCompilation:
     for band in _bands(made.schedule.resolved):
         body = _body(made, band)
         if body is not None:
@@ -141,12 +179,16 @@ class _Edge:
 
 @dataclass(frozen=True)
 class _Body:
-    """What is inside a band, in textual order. `trips`: how often it runs; `slots`: of places, as
-    they are; `entries`: of one slot of each, by memory."""
+    """What is inside a band, in textual order. `users`: who uses places that each iteration has
+    anew, and `outer`: those that an iteration of an outer loop of the band has; `slots`: of places,
+    as they are; `trips`: how often the band runs. `carried`: blocks that need what another has made
+    in the iteration before."""
 
     blocks: tuple[_Block, ...]
     edges: tuple[_Edge, ...]
+    carried: tuple[tuple[int, int], ...]
     users: Mapping[str, tuple[int, ...]]
+    outer: Mapping[str, tuple[int, ...]]
     slots: Mapping[str, int]
     trips: int
 
@@ -176,8 +218,11 @@ class _Body:
         iteration later than their sources at least."""
         found = [0] * len(self.blocks)
         order = sorted(enumerate(self.edges), key=lambda x: x[1].target)
-        for n, edge in order:
-            found[edge.target] = max(found[edge.target], found[edge.source] + (n in late))
+        for _ in range(1 + len(self.carried)):
+            for n, edge in order:
+                found[edge.target] = max(found[edge.target], found[edge.source] + (n in late))
+            for source, target in self.carried:
+                found[target] = max(found[target], found[source])
         # What needs nothing from inside comes as late as those who need it allow.
         for block in {*range(len(found))} - {e.target for e in self.edges}:
             mine = [(n, e) for n, e in order if e.source == block]
@@ -190,6 +235,9 @@ class _Body:
         for place, users in self.users.items():
             apart = max(delays[u] for u in users) - min(delays[u] for u in users)
             result[place] = max(self.slots[place], apart + 1 + spare)
+        for place, users in self.outer.items():
+            delays_of = {delays[u] for u in users}
+            result[place] = max(self.slots[place], min(len(delays_of), 2))
         return result
 
     def cycles(self, delays: Sequence[int], slots: Mapping[str, int]) -> float:
@@ -202,6 +250,8 @@ class _Body:
         into: list[list[_Edge]] = [[] for _ in self.blocks]
         for edge in self.edges:
             into[edge.target].append(edge)
+        if any(delays[source] > delays[target] for source, target in self.carried):
+            return inf
         free: dict[str, float] = {}
         for time in range(count + most):
             for n, block in enumerate(self.blocks):
@@ -214,6 +264,9 @@ class _Body:
                     begun, done = starts[edge.source][at], ends[edge.source][at]
                     start = max(start, begun + (done - begun) * (1 - edge.overlap))
                     last = max(last, done + block.cycles * (1 - edge.overlap))
+                for source, target in self.carried:
+                    if target == n and at:
+                        start = max(start, ends[source][at - 1])
                 before = at - slots.get(block.place, 1)
                 if before >= 0 and block.place in self.users:
                     for user in self.users[block.place]:
@@ -286,29 +339,43 @@ def _body(made: TreeCompilation, band: tuple[str, ...]) -> _Body | None:
     if trips < 2 or len({b.unit for b in found}) < 2:
         return None
     users: dict[str, list[int]] = {}
+    outer_users: dict[str, list[int]] = {}
     homes = made.schedule.homes
     for n, site in enumerate(inside):
         stage = state.stage[site.block.stage]
         for tensor in (stage.tensor, *(r.tensor for r in stage.reads_in(site.block.part))):
-            if band[-1] in homes.get(tensor, ()):
-                users.setdefault(state.place(tensor).tensor, []).append(n)
-    slots = {p: state.storage[p].slots for p in users}
-    edges = tuple(_edges(state, inside, found))
-    return _Body(
-        tuple(found), edges, {p: tuple(dict.fromkeys(u)) for p, u in users.items()}, slots, trips
+            home = homes.get(tensor, ())
+            if {*band} & {*home}:
+                mine = users if band[-1] in home else outer_users
+                mine.setdefault(state.place(tensor).tensor, []).append(n)
+    slots = {p: state.storage[p].slots for p in (*users, *outer_users)}
+    edges, carried = tuple(_edges(state, inside, found)), tuple(_carried(state, inside))
+    once, several = (
+        {p: tuple(dict.fromkeys(u)) for p, u in x.items()} for x in (users, outer_users)
     )
+    return _Body(tuple(found), edges, carried, once, several, slots, trips)
 
 
 def _edges(state: LoopTree, inside: Sequence[Site], found: Sequence[_Block]) -> Iterator[_Edge]:
     """Who needs what whom has made."""
     for n, site in enumerate(inside):
-        needs = {r.tensor for r in state.stage[site.block.stage].reads_in(site.block.part)}
+        reads = state.stage[site.block.stage].reads_in(site.block.part)
+        needs = {t for r in reads for t in state.versions.get(r.tensor, (r.tensor,))}
         for m, other in enumerate(inside[:n]):
             begins = other.block.stage == site.block.stage
             if begins or other.block.stage in needs:
                 common = [a for a, b in zip(found[m].inner, found[n].inner, strict=False) if a == b]
                 inner = prod(state.loop[x].extent for x in common)
                 yield _Edge(m, n, 1 - 1 / inner)
+
+
+def _carried(state: LoopTree, inside: Sequence[Site]) -> Iterator[tuple[int, int]]:
+    """Who needs what whom has made an iteration before: what stands behind it."""
+    for n, site in enumerate(inside):
+        reads = {r.tensor for r in state.stage[site.block.stage].reads_in(site.block.part)}
+        for m, other in enumerate(inside[n:], n):
+            if other.block.stage in reads:
+                yield m, n
 
 
 def _busy(made: TreeCompilation, state: LoopTree) -> Counter[str]:

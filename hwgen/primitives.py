@@ -11,6 +11,7 @@ from hwgen.history import History
 from hwgen.polyhedral.tree import copies, layouts, loop_edits, pipelines, placement, reductions
 from hwgen.polyhedral.tree.edit import check_memory, find_stage, main_site, refuse
 from hwgen.polyhedral.tree.planes import planes
+from hwgen.polyhedral.tree.rescaling import rescale
 from hwgen.polyhedral.tree.seeds import start_from
 from hwgen.polyhedral.tree.tensorize import tensorize
 from hwgen.polyhedral.tree.weighing import weigh
@@ -196,6 +197,15 @@ class Primitives(History):
         state, name = reductions.rfactor(self.state, stage, loop, axis)
         keywords: dict[str, Argument] = {"axis": axis} if axis else {}
         self._commit(state, "rfactor", (stage, loop), keywords, (name,))
+        return name
+
+    @primitive
+    def rescale(self, stage: str, factor: int) -> str:
+        """Blocks of `factor` elements, one after the other, of which a greatest or least element,
+        and the sums of terms `exp(c * (element - it))`, run on: each block rescales what is summed
+        up by then (online softmax). Exact up to rounding, so for floats alone."""
+        state, name = rescale(self.state, stage, factor)
+        self._commit(state, "rescale", (stage, factor), {}, (name,))
         return name
 
     @primitive

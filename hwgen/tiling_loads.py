@@ -214,7 +214,11 @@ class LoadWriter:
     def _begins_off_chip(self, stage: str, source: str) -> bool:
         """Whether the sums of a stage start from a tensor where it is off chip."""
         seed = self.schedule.state.stage[stage].seed
-        return seed is not None and seed.tensor == source and source not in self.caches.values()
+        return (
+            isinstance(seed, Access)
+            and seed.tensor == source
+            and source not in self.caches.values()
+        )
 
     def _occurrence(self, storage: Storage, source: str, stage: str, mine: ScopStatement) -> int:
         """The first place of a stage's value that reads the element that a storage holds."""

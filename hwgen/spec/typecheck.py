@@ -28,6 +28,12 @@ TypeOf = Callable[[Access | Name], str]
 """The data type of an element or a name."""
 
 _FLOAT_FUNCTIONS = ("exp", "log", "sqrt", "rsqrt", "tanh", "sigmoid", "round", "ceil", "floor")
+LARGEST = {
+    "float16": 65504.0, "bfloat16": float.fromhex("0x1.fep127"),
+    "float32": float.fromhex("0x1.fffffep127"), "float64": float.fromhex("0x1.fffffffffffffp1023"),
+}  # fmt: skip
+"""The greatest finite number of each type of floats."""
+
 _COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 
 

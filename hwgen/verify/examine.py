@@ -135,6 +135,7 @@ def examine(
     from hwgen.model.reference import run_reference
     from hwgen.model.sync_check import check_synchronisation
     from hwgen.verify.check_instances import check_compiled
+    from hwgen.verify.rescaled import rescaled_terms
 
     c = compilation
     check_room(c.workload, c.program)
@@ -144,6 +145,7 @@ def examine(
     check_synchronisation(c.program, c.hardware)
     functional: FunctionalResult | None = None
     expected = run_reference(c.workload, inputs)
+    rescaled = rescaled_terms(c.lowering)
     outputs: dict[str, Array] = {}
     if engine != "c":
         from hwgen.model.functional import run
@@ -151,11 +153,11 @@ def examine(
         shapes = {t.name: t.shape for t in c.workload.outputs}
         functional = run(c.program, c.hardware, inputs, shapes=shapes)
         outputs = functional.outputs
-        check_outputs(c.workload, inputs, outputs, expected, "the kernel")
+        check_outputs(c.workload, inputs, outputs, expected, "the kernel", rescaled)
     ran_c = engine == "c" or (engine == "both" and runs_here(c.hardware))
     if ran_c:
         outputs = compile_native(c.source, c.hardware, build).run(inputs)
-        check_outputs(c.workload, inputs, outputs, expected, "the emitted C")
+        check_outputs(c.workload, inputs, outputs, expected, "the emitted C", rescaled)
     timing = c.timing
     bound = c.bound
     if timing.cycles < bound.cycles:
@@ -175,15 +177,17 @@ def check_outputs(
     outputs: Mapping[str, Array],
     expected: Mapping[str, Array],
     runner: str,
+    rescaled: Mapping[str, int] | None = None,
 ) -> None:
-    """Compare what `runner` computed with the reference.
+    """Compare what `runner` computed with the reference; `rescaled`: by tensor of terms, how often
+    sums of them were rescaled.
 
     Raises:
         HwgenError: H790 a difference.
     """
     from hwgen.verify.rounding import unexplained
 
-    difference = unexplained(workload, inputs, outputs, expected)
+    difference = unexplained(workload, inputs, outputs, expected, rescaled)
     if difference is not None:
         raise HwgenError(
             "H790",

@@ -65,8 +65,13 @@ class Bounded:
     error: Floats
 
 
-def rounding_bounds(workload: Workload, inputs: Mapping[str, Array]) -> dict[str, Bounded]:
-    """For each output that depends on floats, values and a bound of a correct kernel's distance."""
+def rounding_bounds(
+    workload: Workload, inputs: Mapping[str, Array], rescaled: Mapping[str, int] | None = None
+) -> dict[str, Bounded]:
+    """For each output that depends on floats, values and a bound of a correct kernel's distance;
+    `rescaled`: by tensor of terms, how often sums of them may have been rescaled."""
+    blocks = rescaled or {}
+    coarsest = max((UNIT.get(t.dtype, 0.0) for t in workload.tensors), default=0.0)
     known = run_reference(workload, inputs, intermediates=True)
     tensors: dict[str, Bounded] = {}
     for tensor in workload.tensors:
@@ -80,7 +85,26 @@ def rounding_bounds(workload: Workload, inputs: Mapping[str, Array]) -> dict[str
         if is_float(workload.tensor[target].dtype) or not inexact.isdisjoint(reads):
             _Analysis(workload, statement, tensors).run()
             inexact.add(target)
+        if target in blocks:
+            tensors[target] = _rescaled(tensors[target], blocks[target], coarsest)
     return {t.name: tensors[t.name] for t in workload.outputs if t.name in inexact}
+
+
+def _rescaled(terms: Bounded, blocks: int, unit: float) -> Bounded:
+    """Terms `exp(c * (x - t))` as products of one for the extremum so far and one factor for each
+    later block.
+
+    The exponents of these are differences that add up to `c * (x - t)`, of one sign: rounding them
+    moves the sum no further than rounding that. Each factor is a function of a library, and
+    rounding the product and the sum in each block is once more each than where blocks follow no
+    other. What is below the smallest number is lost, at most once a block.
+    """
+    each = (2 * LIBRARY_ULPS + 2) * unit
+    with np.errstate(all="ignore"):
+        relative = float(np.expm1(blocks * np.log1p(each)))
+        least = blocks * max(SMALLEST[d] for d, u in UNIT.items() if u == unit)
+        more = relative * (np.abs(terms.value) + terms.error) + least
+    return Bounded(terms.value, terms.error + more)
 
 
 @dataclass
@@ -367,12 +391,14 @@ def unexplained(
     inputs: Mapping[str, Array],
     outputs: Mapping[str, Array],
     reference: Mapping[str, Array],
+    rescaled: Mapping[str, int] | None = None,
 ) -> Difference | None:
-    """The first difference from the reference that rounding does not explain."""
+    """The first difference from the reference that rounding does not explain; `rescaled`: as for
+    `rounding_bounds`."""
     difference = first_difference(outputs, reference)
     if difference is None:
         return None
-    bounds = rounding_bounds(workload, inputs)
+    bounds = rounding_bounds(workload, inputs, rescaled)
     for name, right in reference.items():
         left, dtype = outputs.get(name), workload.tensor[name].dtype
         if left is None or left.shape != right.shape or left.dtype != right.dtype:

@@ -54,7 +54,7 @@ def offchip_bytes(found: TreeCompilation) -> tuple[int, int]:
         ("layernorm", {"M": 4096}, 230_000),
         ("linear_relu", {"M": 4096}, 120_000),
         ("attention", {}, 17_000),
-        ("attention", {"L": 512}, 410_000),
+        ("attention", {"L": 512}, 181_000),
     ],
     ids=str,
 )

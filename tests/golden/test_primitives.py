@@ -46,6 +46,7 @@ CASES: dict[str, tuple[Workload, str, str, str]] = {
         "s.tile('i', 'k', 16, 64)",
         "s.tensorize('i_i', 'gemv')",
     ),
+    "rescale": (toy.EXPS, "cpu", "", "s.rescale('top', 20)"),
     "rfactor": (toy.ROWSUM, "cpu", "s.split('k', factor=8)", "s.rfactor('b', 'k_i')"),
     "set_store_predicate": (
         toy.ROWSUM,

@@ -55,8 +55,7 @@ def expected(program: Code, placing: Placing, site: Site) -> Iterator[tuple[str,
     target = element(stage.target, True)
     if block.part == "init":
         value = beginning(stage, placing.state.tensor[stage.tensor].dtype)
-        reads = (value,) if isinstance(value, Access) else ()
-        table = {a: element(a, False) for a in reads}
+        table = {a: element(a, False) for a in stage.reads_in("init")}
         yield block.name, Wanted(ranges, conditions, points, target, "=", value, bound, table)
         return
     table = {a: element(a, False) for a in stage.reads} | {RUNNING: target}

@@ -295,7 +295,7 @@ def depth_of(state: LoopTree, homes: Homes, site: Site) -> int:
     or around which a tensor that it touches lives."""
     around = [n for n, x in enumerate(site.loops, 1) if len(x.body) > 1]
     stage = state.stage[site.block.stage]
-    for tensor in (stage.tensor, *(r.tensor for r in stage.reads)):
+    for tensor in (stage.tensor, *(r.tensor for r in stage.reads_in("whole"))):
         home = homes.get(tensor, ())
         around += [n for n, x in enumerate(site.loops, 1) if x.name in home]
     return max(around, default=0)

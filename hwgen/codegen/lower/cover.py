@@ -13,7 +13,7 @@ from hwgen.polyhedral.normal_form import normalise
 from hwgen.polyhedral.semantics import adding, updates, widens, written
 from hwgen.polyhedral.tree.copies import target_first
 from hwgen.polyhedral.tree.loop_tree import Block, LoopTree, Site, Stage
-from hwgen.polyhedral.tree.reductions import beginning
+from hwgen.polyhedral.tree.reductions import beginning, neutral
 from hwgen.polyhedral.unify import unify
 from hwgen.polyhedral.value_range import value_range, within
 from hwgen.spec.expression import Access, Binary, Call, Cast, Const, Expr, Name, names, walk
@@ -133,6 +133,12 @@ def _set(intrinsic: Intrinsic) -> Iterator[Expr]:
         yield only[0].value
     if added is not None:
         yield added
+    if only is not None and only[0].op in _EXTREMA:
+        yield Call(_EXTREMA[only[0].op], (only[0].target, only[0].value))
+
+
+_EXTREMA = {"max=": "max", "min=": "min"}
+"""Updates that leave one of their operands, and the functions that do."""
 
 
 @dataclass
@@ -186,7 +192,11 @@ class _Search:
     def _values(self) -> Iterator[Expr]:
         """The block's value, also without an outermost cast that changes nothing."""
         if self.block.part == "init":
-            yield self._start
+            start = normalise(self._start, self.dtypes)
+            yield from _spelt(start)
+            if isinstance(start, Access) and self.stage.op in _EXTREMA:
+                least = neutral(self.stage.op, self.dtypes[self.stage.tensor])
+                yield Call(_EXTREMA[self.stage.op], (least, start))
             yield from self._harmless()
             return
         value = normalise(self.stage.spelt, self.dtypes)

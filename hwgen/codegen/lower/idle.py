@@ -12,7 +12,20 @@ from hwgen.codegen.processor.conditions import conjuncts
 from hwgen.polyhedral.tree.loop_tree import Block, LoopTree, Stage, map_blocks
 from hwgen.polyhedral.tree.reductions import neutral
 from hwgen.polyhedral.tree.terms import apply
-from hwgen.spec.expression import Call, Expr
+from hwgen.spec.expression import Call, Const, Expr
+
+
+def contributing(state: LoopTree, stage: Stage) -> tuple[Expr, Expr] | None:
+    """Where a sum's contributions change something, and what they are there; None where all do."""
+    match stage.value:
+        case Call("select", (condition, value, Const() as other)) if (
+            stage.reduces
+            and not stage.ordered
+            and other == neutral(stage.op, state.tensor[stage.tensor].dtype)
+        ):
+            return condition, value
+        case _:
+            return None
 
 
 def without_idle(state: LoopTree) -> LoopTree:
@@ -22,17 +35,13 @@ def without_idle(state: LoopTree) -> LoopTree:
     stages: list[Stage] = []
     for stage in state.stages:
         parts = {s.block.part for s in state.sites if s.block.stage == stage.tensor}
-        match stage.value:
-            case Call("select", (condition, value, other)) if (
-                stage.reduces
-                and not stage.ordered
-                and "whole" not in parts
-                and other == neutral(stage.op, state.tensor[stage.tensor].dtype)
-            ):
-                found[stage.tensor] = condition
-                stages.append(replace(stage, value=value))
-            case _:
-                stages.append(stage)
+        chosen = contributing(state, stage)
+        if chosen is None or "whole" in parts:
+            stages.append(stage)
+            continue
+        condition, value = chosen
+        found[stage.tensor] = condition
+        stages.append(replace(stage, value=value, where=(condition,)))
     if not found:
         return state
     extents = state.extents

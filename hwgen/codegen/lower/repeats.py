@@ -338,7 +338,7 @@ def _read(covered: Covered, name: str, operand: int, tensor: str, lanes: Sequenc
 
 
 def _reading(stage: Stage, before: Access, after: Access) -> Stage:
-    seed = after if stage.seed == before else stage.seed
+    seed = stage.seed and replace_access(stage.seed, before, after)
     return replace(stage, value=replace_access(stage.value, before, after), seed=seed)
 
 

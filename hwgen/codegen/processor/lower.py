@@ -343,15 +343,15 @@ class Lowering:
     def statement(self, block: Block, around: Around) -> Assign:
         stage = self.state.stage[block.stage]
         target, *reads = block_uses(self.state, block, around)
-        if block.part == "init":
-            dtype = self.state.tensor[stage.tensor].dtype
-            start = beginning(stage, dtype)
-            return Assign(stage.tensor, self.flat(target), "=", start, block.name)
-        table = {r: self.flat(u) for r, u in zip(stage.reads, reads, strict=True)}
-        table[RUNNING] = self.flat(target)
+        given = stage.reads_in(block.part)
+        table = {r: self.flat(u) for r, u in zip(given, reads, strict=True)}
         binding = {n: self.own(e, around) for n, e in block.bindings}
-        value = over_buffers(stage.value, binding, table)
-        return Assign(stage.tensor, self.flat(target), stage.op, value, block.name)
+        op, value = stage.op, stage.value
+        if block.part == "init":
+            op, value = "=", beginning(stage, self.state.tensor[stage.tensor].dtype)
+        table[RUNNING] = self.flat(target)
+        value = over_buffers(value, binding, table)
+        return Assign(stage.tensor, self.flat(target), op, value, block.name)
 
     def intrinsic(self, loop: Loop, around: Around) -> Guarded:
         """One call for the loops from this one inwards."""
@@ -364,7 +364,8 @@ class Lowering:
         inner = (*around, *chain)
         stage = self.state.stage[block.stage]
         found = block_uses(self.state, block, inner)
-        by_access = dict(zip((stage.target, *stage.reads), found, strict=True))
+        given = stage.reads_in(block.part)
+        by_access = dict(zip((stage.target, *given), found, strict=True))
         operands: list[OperandOf] = []
         for name, access in block.tensorized.operands:
             flat = self.flat(by_access[access])

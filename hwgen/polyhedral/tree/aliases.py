@@ -9,7 +9,7 @@ from itertools import takewhile
 from hwgen.errors import HwgenError
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.tree.edit import refuse
-from hwgen.polyhedral.tree.legality import Homes, overtaken, violation
+from hwgen.polyhedral.tree.legality import Homes, overtaken, reused, violation
 from hwgen.polyhedral.tree.loop_tree import Block, LoopTree, Site, map_blocks
 from hwgen.polyhedral.tree.relations import Side, before, conjoin, equal, same
 from hwgen.polyhedral.tree.rolling import rolls
@@ -48,6 +48,7 @@ def shared_homes(state: LoopTree, homes: Homes, *, typed: bool = True) -> Homes:
             result[tensor] = homes[tensor][:depth]
             broken = violation(state, state.stage[tensor], depth, output=False)
             broken = broken or overtaken(state, [place, *group], depth)
+            broken = broken or (reused(state, group, depth) if tensor == group[0] else None)
             if broken is not None:
                 raise _refusal(tensor, str(broken))
         for tensor in group:
@@ -78,10 +79,11 @@ def _check_alike(state: LoopTree, tensor: str, *, typed: bool) -> None:
             "tensors of one shape and type",
             "alias a tensor of the same shape and type",
         )
-    if any(rolls(state.storage[t].layout) for t in (tensor, of)):
+    own, whole = state.storage[tensor].layout, mine.shape == other.shape
+    if rolls(own) or (rolls(state.place(of).layout) and not whole):
         raise refuse(
             f"{tensor} cannot be in the place of {of}",
-            f"a layout of {tensor if rolls(state.storage[tensor].layout) else of} that repeats",
+            f"a layout of {tensor if rolls(own) else of} that repeats",
             "buffers that hold all of what they are for",
             "leave the alias out, or the remainder in the layout",
         )
@@ -175,7 +177,7 @@ def in_one_place(state: LoopTree) -> LoopTree:
             s,
             target=moved(s.target),
             value=map_accesses(s.value, moved),
-            seed=None if s.seed is None else moved(s.seed),
+            seed=s.seed and map_accesses(s.seed, moved),
         )
         for s in state.stages
     )

@@ -111,9 +111,7 @@ def cache_read(
 def _reading(stage: Stage, tensor: str, by: Callable[[Access], Access]) -> Stage:
     """A stage that reads what `by` makes of its reads of a tensor."""
     value = replace_reads(stage.value, tensor, by)
-    seed = stage.seed
-    if seed is not None and seed.tensor == tensor:
-        seed = by(seed)
+    seed = stage.seed and replace_reads(stage.seed, tensor, by)
     return replace(stage, value=value, seed=seed)
 
 
@@ -331,13 +329,18 @@ def _before_cast(stage: Stage, narrow: str, dtype: str) -> Expr:
 
 
 def set_scope(state: LoopTree, tensor: str, memory: str) -> LoopTree:
-    """Where a tensor lives; the caller's arrays stay where they are.
+    """Where a tensor lives, and all that is one array with it; the caller's arrays stay where they
+    are.
 
     Raises:
         HwgenError: H413, H414.
     """
     check_inner(state, tensor, "moved to another memory")
-    return state.with_storage(replace(state.storage[tensor], memory=memory))
+    array = {t for kept in state.versions.values() if tensor in kept for t in kept} or {tensor}
+    for name in sorted(array):
+        if state.tensor[name].role == "intermediate":
+            state = state.with_storage(replace(state.storage[name], memory=memory))
+    return state
 
 
 def check_inner(state: LoopTree, tensor: str, what: str) -> None:

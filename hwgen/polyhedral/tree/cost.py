@@ -146,7 +146,9 @@ def _block(state: LoopTree, site: Site, hardware: HardwareSpec) -> BlockCost:
     stage = state.stage[site.block.stage]
     points = prod(x.extent for x in site.loops)
     width = DTYPES[state.tensor[stage.tensor].dtype]
-    work = 1 if site.block.part == "init" else operations(stage.value)
+    work = operations(stage.value)
+    if site.block.part == "init":
+        work = 1 if stage.seed is None else operations(stage.seed)
     if machine.coordinates("block"):
         blocks = _kinds(site, machine, "bind", "block")
         threads = _kinds(site, machine, "bind", "thread")
@@ -167,7 +169,7 @@ def _moved(state: LoopTree, site: Site, stage: Stage, hardware: HardwareSpec) ->
     """Bytes from and to memory, where a tile that fits the largest cache is moved once."""
     room = max((c.usable_bytes for c in hardware.machine.caches), default=0.0)
     private = {m.name for m in hardware.of_kind("workspace") if m.shared_by != "kernel"}
-    accesses = [stage.target, *(stage.reads if site.block.part != "init" else ())]
+    accesses = [stage.target, *stage.reads_in(site.block.part)]
     far = [a for a in accesses if state.storage[a.tensor].memory not in private]
     if not far:
         return 0.0

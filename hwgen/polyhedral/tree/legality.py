@@ -95,7 +95,7 @@ def _home(state: LoopTree, stage: Stage, limit: int) -> tuple[str, ...]:
         found = (
             violation(state, stage, d, output=output)
             or overtaken(state, [stage.tensor], d)
-            or _reused(state, stage.tensor, d)
+            or reused(state, state.versions[stage.tensor], d)
         )
         if found is None:
             return accesses[0].names[:d]
@@ -164,15 +164,15 @@ def overtaken(state: LoopTree, tensors: Sequence[str], depth: int) -> Violation 
     return None
 
 
-def _reused(state: LoopTree, tensor: str, depth: int) -> Violation | None:
-    """An element is used after another has taken its place."""
-    found = taken_too_early(state, tensor, depth)
+def reused(state: LoopTree, tensors: Sequence[str], depth: int) -> Violation | None:
+    """An element of tensors in one place is used after another has taken its place."""
+    found = taken_too_early(state, tensors, depth)
     if found is None:
         return None
     user, writer, pair = found
     return Violation(
-        f"{user.block.name} uses an element of {tensor} after {writer.block.name} has made another "
-        "in its place",
+        f"{user.block.name} uses an element of {tensors[0]} after {writer.block.name} has made "
+        "another in its place",
         *_pair(pair, user.names, writer.names),
     )
 
@@ -193,7 +193,9 @@ def _further(site: Site, pair: isl.Pair, depth: int) -> int:
 
 
 def _domain(stage: Stage, suffix: str) -> list[str]:
-    return [f"0 <= {n}{suffix} < {e}" for n, e in stage.iterators]
+    rename = {n: Name(n + suffix) for n, _ in stage.iterators}
+    inside = [isl_text(substitute(c, rename)) for c in stage.where]
+    return [f"0 <= {n}{suffix} < {e}" for n, e in stage.iterators] + inside
 
 
 def _instance(stage: Stage, suffix: str) -> str:

@@ -48,9 +48,11 @@ class Stage:
     """`target op value` over `iterators` (name, extent), spatial ones first. An update starts from
     the operation's neutral element. `start`: with `=`, what elements begin with that take new
     values from their last ones (`RUNNING`), iteration by iteration in the iterators' order.
-    `kind`: what scheduling added it for. `seed`: the element of another tensor that a sum, or a
-    greatest or least element, starts from in the neutral one's place. `over`: the tensor of which
-    it keeps the elements that it does not write, in whose place it therefore is."""
+    `kind`: what scheduling added it for. `seed`: what a sum, or a greatest or least element, starts
+    from in the neutral one's place, of other tensors or of elements of its own that are earlier.
+    `over`: the tensor of which
+    it keeps the elements that it does not write, in whose place it therefore is. `where`: what
+    holds, over the iterators, where there is something to contribute."""
 
     tensor: str
     iterators: tuple[tuple[str, int], ...]
@@ -59,8 +61,9 @@ class Stage:
     value: Expr
     kind: Literal["compute", "copy"] = "compute"
     start: Const | None = None
-    seed: Access | None = None
+    seed: Expr | None = None
     over: str = ""
+    where: tuple[Expr, ...] = ()
 
     @property
     def ordered(self) -> bool:
@@ -85,12 +88,11 @@ class Stage:
     @cached_property
     def reads(self) -> tuple[Access, ...]:
         """Distinct accesses of the value, in order of appearance."""
-        found = (n for n in walk(self.value) if isinstance(n, Access) and n != RUNNING)
-        return tuple(dict.fromkeys(found))
+        return _accesses(self.value)
 
     def reads_in(self, part: str) -> tuple[Access, ...]:
         """What the instances of a part read: an initialisation, what sums start from."""
-        seed = () if self.seed is None else (self.seed,)
+        seed = () if self.seed is None else _accesses(self.seed)
         return {"init": seed, "update": self.reads}.get(part, (*self.reads, *seed))
 
     @property
@@ -100,6 +102,11 @@ class Stage:
 
     def __str__(self) -> str:
         return f"{self.target} {self.op} {self.spelt}"
+
+
+def _accesses(value: Expr) -> tuple[Access, ...]:
+    found = (n for n in walk(value) if isinstance(n, Access) and n != RUNNING)
+    return tuple(dict.fromkeys(found))
 
 
 @dataclass(frozen=True, slots=True)

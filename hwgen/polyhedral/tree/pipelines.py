@@ -147,7 +147,8 @@ def _check_alike(site: Site, start: int, other: Site) -> None:
 
 def sink(state: LoopTree, hardware: HardwareSpec, tensor: str, loop: str, at: str) -> LoopTree:
     """The nest of a block stands at the end of the body of a loop beside it, or directly around it,
-    and runs in the first or last iteration of each loop that it gets into.
+    and runs in the first or last iteration of each loop that it gets into; `start`: at the start of
+    the body, in the first.
 
     Raises:
         HwgenError: H413, H414.
@@ -162,8 +163,10 @@ def sink(state: LoopTree, hardware: HardwareSpec, tensor: str, loop: str, at: st
             "chips with units, which work on several iterations at once",
             f"compute_at({tensor!r}, {loop!r})",
         )
-    if at not in ("first", "last"):
-        raise refuse(f"{tensor} cannot be sunk so", repr(at), "'first', 'last'", "one of the two")
+    if at not in ("start", "first", "last"):
+        raise refuse(
+            f"{tensor} cannot be sunk so", repr(at), "'start', 'first', 'last'", "one of these"
+        )
     check_plain(target, "a loop that blocks are sunk into")
     site = state.site[tensor]
     depth = max((n for n, x in enumerate(site.loops, 1) if len(x.body) > 1), default=0)
@@ -179,7 +182,7 @@ def sink(state: LoopTree, hardware: HardwareSpec, tensor: str, loop: str, at: st
             f"compute_at({tensor!r}, ...) beside {loop} first",
         )
     passed = [
-        Binary("==", Name(x.name), Const(0 if at == "first" else x.extent - 1))
+        Binary("==", Name(x.name), Const(x.extent - 1 if at == "last" else 0))
         for x in chain[depth:]
     ]
     block = replace(site.block, predicate=(*site.block.predicate, *passed))
@@ -189,6 +192,7 @@ def sink(state: LoopTree, hardware: HardwareSpec, tensor: str, loop: str, at: st
     root = map_blocks(state.root, lambda b: None if b.name == tensor else b)
 
     def edit(x: Loop) -> tuple[Node, ...]:
-        return (replace(x, body=(*x.body, nest)),) if x.name == loop else (x,)
+        body = (nest, *x.body) if at == "start" else (*x.body, nest)
+        return (replace(x, body=body),) if x.name == loop else (x,)
 
     return replace(state, root=map_loops(root, edit))

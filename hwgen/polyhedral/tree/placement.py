@@ -112,7 +112,10 @@ def _reader_names(state: LoopTree, tensor: str) -> str:
 
 def _reads(state: LoopTree, node: Node, tensor: str) -> bool:
     return any(
-        r.tensor == tensor for s in stages_of(node) for r in state.stage[s].reads if s != tensor
+        r.tensor == tensor
+        for s in stages_of(node)
+        for r in state.stage[s].reads_in("whole")
+        if s != tensor
     )
 
 
@@ -158,11 +161,11 @@ def _boxes(state: LoopTree, stage: Stage, outer: Sequence[Loop]) -> dict[str, Bo
     wanted: dict[str, list[tuple[Expr, int, int] | None]] = {}
     target = outer[-1]
     for site in state.sites:
-        if target.name not in site.names or site.block.part == "init":
+        if target.name not in site.names:
             continue
         inner = {n: e for n, e in site.extents.items() if n not in around}
         extents = site.extents
-        for access in state.stage[site.block.stage].reads:
+        for access in state.stage[site.block.stage].reads_in(site.block.part):
             if access.tensor != stage.tensor:
                 continue
             for index, wrote in zip(access.indices, stage.target.indices, strict=True):
@@ -301,7 +304,13 @@ def compute_inline(state: LoopTree, tensor: str) -> LoopTree:
         return substitute(value, dict(zip(plain, access.indices, strict=True)))
 
     stages = tuple(
-        replace(s, value=replace_reads(s.value, tensor, at)) if s.tensor in readers else s
+        replace(
+            s,
+            value=replace_reads(s.value, tensor, at),
+            seed=s.seed and replace_reads(s.seed, tensor, at),
+        )
+        if s.tensor in readers
+        else s
         for s in state.stages
         if s.tensor != tensor
     )

@@ -42,7 +42,7 @@ def neutral(op: UpdateOp, dtype: str) -> Const:
     return Const(low if op == "max=" else high)
 
 
-def beginning(stage: Stage, dtype: str) -> Const | Access:
+def beginning(stage: Stage, dtype: str) -> Expr:
     """What the elements of a reduction start from."""
     if stage.seed is not None:
         return stage.seed

@@ -7,7 +7,7 @@ share a place must be used in turn, in the order of their indices.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import product
 
 from hwgen.polyhedral import isl
@@ -33,26 +33,37 @@ def rolls(layout: Sequence[Expr]) -> bool:
     return remainders > 0
 
 
-def taken_too_early(state: LoopTree, tensor: str, depth: int) -> tuple[Side, Side, isl.Pair] | None:
-    """A use of an element after another has been written in its place; their home is the outermost
-    `depth` loops. Nothing where no two share a place."""
-    layout = state.storage[tensor].layout
+def taken_too_early(
+    state: LoopTree, tensors: Sequence[str], depth: int
+) -> tuple[Side, Side, isl.Pair] | None:
+    """A use of an element after another has been written in its place, of tensors of one shape and
+    in one place; their home is the outermost `depth` loops. Nothing where no two share a place."""
+    layout = state.place(tensors[0]).layout
     if not rolls(layout):
         return None
-    sites = [s for s in state.sites if _accesses(state, s, tensor)]
-    writers = [s for s in sites if s.block.stage == tensor]
+    sites = [s for s in state.sites if _accesses(state, s, tensors)]
+    writers = [s for s in sites if s.block.stage in tensors]
     for user, writer in product(sites, writers):
         u, w = Side(state, user, "'"), Side(state, writer, "''")
-        target = state.stage[tensor].target
-        for access in _accesses(state, user, tensor):
+        target = w.stage.target
+        # What an instance overwrites, it may have read itself.
+        other = [f"({' or '.join(map('{} != {}'.format, u.names, w.names)) or '0 = 1'})"]
+        for access in _accesses(state, user, tensors):
             old, new = u.element(access), w.element(target)
             place = [f"{_at(u, access, d)} = {_at(w, target, d)}" for d in layout]
             # A guard keeps reads outside of the tensor from happening.
-            shape = state.tensor[tensor].shape
+            shape = state.tensor[access.tensor].shape
             inside = [f"0 <= {i} < {n}" for i, n in zip(old, shape, strict=True)]
             pair = isl.some_pair(
                 f"{{ {u.tuple} -> {w.tuple} : "
-                + conjoin(u.domain, w.domain, same(u, w, depth), place, inside)
+                + conjoin(
+                    u.domain,
+                    w.domain,
+                    same(u, w, depth),
+                    place,
+                    inside,
+                    other if user.block.name == writer.block.name else (),
+                )
                 + f" and ({_earlier(old, new)}) and {not_before(u, w)} }}"
             )
             if pair is not None:
@@ -60,10 +71,10 @@ def taken_too_early(state: LoopTree, tensor: str, depth: int) -> tuple[Side, Sid
     return None
 
 
-def _accesses(state: LoopTree, site: Site, tensor: str) -> list[Access]:
+def _accesses(state: LoopTree, site: Site, tensors: Collection[str]) -> list[Access]:
     stage = state.stage[site.block.stage]
-    found = [r for r in stage.reads_in(site.block.part) if r.tensor == tensor]
-    return [stage.target, *found] if stage.tensor == tensor else found
+    found = [r for r in stage.reads_in(site.block.part) if r.tensor in tensors]
+    return [stage.target, *found] if stage.tensor in tensors else found
 
 
 def _at(side: Side, access: Access, dimension: Expr) -> str:

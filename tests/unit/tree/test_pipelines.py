@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hwgen import HwgenError, Schedule
-from tests.unit.tree.toy import CHAIN, ROWSUM, STEPS, refusal, start
+from tests.unit.tree.toy import CHAIN, EXPS, ROWSUM, STEPS, refusal, start
 
 INSIDE = "s.compute_at('b', 'c_i')\ns.set_scope('b', 'local')\n"
 
@@ -146,3 +146,16 @@ def test_the_slots_are_those_of_the_place() -> None:
         shifted("s.alias('b', 't')", {"b": 4, "t": 2})
     assert caught.value.diagnostic.found.startswith("c_local uses a tile of t after b has made")
     assert "2 slots" in caught.value.diagnostic.found
+
+
+def test_what_begins_sums_may_stand_where_the_first_block_is() -> None:
+    """At the start of the body, before what adds to it; not at its end."""
+    s = start(EXPS, "npu")
+    loop = s.rescale("top", 12)
+    s.sink("z_run_0", loop, "start")
+    first = s.state.sites[1].block
+    assert first.name == "z_run_0"
+    assert [str(p) for p in first.predicate] == [f"{loop} == 0"]
+    assert s.state.site["z_run_0"].names[0] == loop
+    with pytest.raises(HwgenError, match="H411"):
+        s.sink("top_run_0", loop, "first")

@@ -8,6 +8,7 @@ import pytest
 
 from hwgen.script import PRIMITIVES
 from hwgen.spec.workload import Workload
+from tests.unit.tree.rescaled_refusals import OF_RESCALING
 from tests.unit.tree.toy import (
     BLUR,
     CHAIN,
@@ -301,6 +302,7 @@ CASES: dict[str, list[tuple[Workload, str, str, str, str]]] = {
         (CHAIN, "cpu", "s.set_address('b', -64)", "H413", "byte -64"),
     ],
     **OF_UNITS,
+    **OF_RESCALING,
 }
 """Per primitive: a workload, a chip, a script whose last line is refused, the code, what was found.
 Where a dependence is at stake (H411, H412), `found` names two instances between which it breaks."""

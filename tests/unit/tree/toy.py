@@ -88,6 +88,13 @@ BIASED = make(
     },
     ["acc[i, j] += x[i, k] * w[k, j]", "y[i, j] = max(acc[i, j] + bias[j], 0)"],
 )
+EXPS = make(
+    "exps",
+    {"x": "float32[16, 48]", "top": "float32[16]", "e": "float32[16, 48]", "z": "float32[16]"},
+    ["top[i] max= x[i, j]", "e[i, j] = exp(x[i, j] - top[i])", "z[i] += e[i, j]"],
+)
+"""The sum of a softmax, whose reference point is the greatest element."""
+
 NORM = make(
     "norm",
     {

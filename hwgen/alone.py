@@ -1,0 +1,48 @@
+"""A stage of a schedule as a workload of its own, to be matched alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hwgen.codegen.lower.idle import contributing
+from hwgen.polyhedral.tree.build import unique
+from hwgen.polyhedral.tree.loop_tree import LoopTree, Stage
+from hwgen.spec.expression import Access, Expr, UpdateOp, map_accesses, walk
+from hwgen.spec.workload import Role, Statement, Tensor, Workload
+
+
+def stage_alone(state: LoopTree, stage: Stage, workload: Workload) -> Workload:
+    """A stage as a workload of its own."""
+    where = workload.location
+    read = {a.tensor for a in walk(stage.spelt) if isinstance(a, Access)}
+    tensors: list[Tensor] = []
+    for t in state.tensors:
+        if t.name in read | {stage.tensor}:
+            role: Role = "output" if t.name == stage.tensor else "input"
+            tensors.append(Tensor(t.name, t.dtype, t.shape, role, False, where))
+    first = ()
+    if stage.start is not None:
+        first = (Statement("S", stage.spatial, stage.target, "=", stage.start, where),)
+    chosen = contributing(state, stage)
+    value = stage.spelt if chosen is None else chosen[1]
+    own = Statement(stage.tensor, stage.iterators, stage.target, stage.op, value, where)
+    return Workload(stage.tensor, (), tuple(tensors), (*first, own), where)
+
+
+def seed_alone(
+    state: LoopTree, stage: Stage, op: UpdateOp, workload: Workload
+) -> tuple[Workload, str]:
+    """What a stage starts from, set or, with another operation, contributed to a neutral element;
+    and the name that elements of its own tensor have as an input."""
+    assert stage.seed is not None
+    before = unique(f"{stage.tensor}_before", state.tensor)
+
+    def earlier(access: Access) -> Expr:
+        return replace(access, tensor=before) if access.tensor == stage.tensor else access
+
+    value = map_accesses(stage.seed, earlier)
+    own = replace(stage, iterators=stage.spatial, op=op, value=value, seed=None)
+    held = replace(
+        state, tensors=(*state.tensors, replace(state.tensor[stage.tensor], name=before))
+    )
+    return stage_alone(held, own, workload), before
