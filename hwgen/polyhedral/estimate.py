@@ -322,9 +322,7 @@ class _Levels:
             if storage in shape.parts:
                 self._add_parts(o, storage, each, beats, issued)
                 return
-            self._issue(
-                o.intrinsic.unit, shape.spatial if o.kind == "store" else depth, each, issued
-            )
+            self._issue(o, shape.spatial if o.kind == "store" else depth, each, issued)
             if o.kind == "store":
                 self.store = self.store + each
                 self.written = self.written + written
@@ -358,7 +356,7 @@ class _Levels:
             self.overlapped[depth] = self.overlapped[depth] + np.where(single, 0, each)
             if shape.hardware.pipelined and shape.hardware.issue is not None:
                 before = self.begun.get(o.intrinsic.unit, (np.zeros(1), np.zeros(1)))
-                calls = work.issuing / shape.hardware.issue.cycles
+                calls = work.issuing / shape.hardware.issue.each(o.intrinsic)
                 self.begun[o.intrinsic.unit] = (before[0] + each, before[1] + calls)
             return
         if moves(shape.hardware, o.intrinsic) and o.intrinsic.unit != self.anchor:
@@ -385,7 +383,7 @@ class _Levels:
         outside = len(around.before)
         self.blocked[outside] = self.blocked[outside] + blocked * times
         if shape.hardware.issue is not None:
-            spent = issued * shape.hardware.issue.cycles * times
+            spent = issued * shape.hardware.issue.each(o.intrinsic) * times
             self.hosting[outside] = self.hosting[outside] + spent
         depth = shape.placement[storage]
         inside = max(i for i, n in enumerate(shape.loops[:depth]) if n in around.still) + 1
@@ -421,17 +419,18 @@ class _Levels:
 
     def _issue(
         self,
-        unit: str,
+        o: Operation,
         depth: int,
         cycles: NDArray[np.float64],
         instructions: NDArray[np.float64],
     ) -> None:
         """Calls that the host issues one after the other."""
         if self.shape.hardware.issue is not None:
-            spent = instructions * self.shape.hardware.issue.cycles
+            spent = instructions * self.shape.hardware.issue.each(o.intrinsic)
             self.hosting[depth] = self.hosting[depth] + spent
-        before = self.issued.get((unit, depth), (np.zeros(1), np.zeros(1)))
-        self.issued[unit, depth] = (before[0] + cycles, before[1] + instructions)
+        key = (o.intrinsic.unit, depth)
+        before = self.issued.get(key, (np.zeros(1), np.zeros(1)))
+        self.issued[key] = (before[0] + cycles, before[1] + instructions)
 
     def _blocked(
         self, unit: str, cycles: NDArray[np.float64], instructions: NDArray[np.float64]
@@ -479,7 +478,7 @@ class _Levels:
         issue = self.shape.hardware.issue
         if issue is None or not o.intrinsic.software_loops:
             return np.zeros(1)
-        return iterations / rows * (o.intrinsic.instructions * issue.cycles)
+        return iterations / rows * (o.intrinsic.instructions * issue.each(o.intrinsic))
 
     def _rows(self, o: Operation, depth: int) -> NDArray[np.float64]:
         """Iterations of one call among those that C loops repeat."""
