@@ -70,7 +70,7 @@ class Work:
     tiles: NDArray[np.int64]
 
 
-Cycles = NDArray[np.float64]
+Cycles, Counts = NDArray[np.float64], NDArray[np.int64]
 """Of each point."""
 
 Outer = frozenset[str]
@@ -282,8 +282,9 @@ class _Levels:
         # Loads in parts: depths inside and outside of the loops that they stay for, cycles of those
         # in one iteration of these, and in how many that is for each tile.
         self.in_parts: list[tuple[int, int, NDArray[np.float64], NDArray[np.int64]]] = []
-        # The same: unit, depth outside, cycles and instructions of a part, and in how many tiles.
-        self.beside: list[tuple[str, int, Cycles, Cycles, NDArray[np.int64]]] = []
+        # The same: unit, depths of a part and outside, its cycles and instructions, how many there
+        # are, and in how many tiles.
+        self.parts: list[tuple[str, int, int, Cycles, Cycles, Counts, Counts]] = []
         self.moving = [np.zeros(1) for _ in range(depths)]
         self.waiting = [np.zeros(1) for _ in range(depths)]
         self.store = np.zeros(1)
@@ -308,6 +309,7 @@ class _Levels:
         self._add_bus_waits()
         for (unit, depth), (cycles, instructions) in self.issued.items():
             self.blocked[depth] = self.blocked[depth] + self._blocked(unit, cycles, instructions)
+        self._add_beside_others()
         for unit in self.begun:
             self._add_begun(unit)
         self.infeasible = np.zeros(1, dtype=np.bool_)
@@ -368,12 +370,7 @@ class _Levels:
         self.anchored[depth] = self.anchored[depth] + each
 
     def _add_parts(
-        self,
-        o: Operation,
-        storage: str,
-        each: NDArray[np.float64],
-        beats: NDArray[np.float64],
-        issued: NDArray[np.float64],
+        self, o: Operation, storage: str, each: Cycles, beats: Cycles, issued: Cycles
     ) -> None:
         """A load whose parts come in the first pass of loops that do not move them."""
         shape, around = self.shape, self.shape.around(storage)
@@ -388,8 +385,9 @@ class _Levels:
         depth = shape.placement[storage]
         inside = max(i for i, n in enumerate(shape.loops[:depth]) if n in around.still) + 1
         inner = shape.trips(around.parts.intersection(shape.loops[inside:depth]))
-        self.in_parts.append((inside, outside, each * inner, times // inner))
-        self.beside.append((o.intrinsic.unit, outside, each, issued, times // inner))
+        tiles = times // inner
+        self.in_parts.append((inside, outside, each * inner, tiles))
+        self.parts.append((o.intrinsic.unit, depth, outside, each, issued, times, tiles))
 
     def _work(self, o: Operation, depth: int) -> Work:
         """What an operation inside `depth` loops takes, whatever their order."""
@@ -444,6 +442,14 @@ class _Levels:
         waiting = cycles * np.maximum(0, 1 - room / np.maximum(instructions, 1))
         return np.maximum(0, waiting - self.ready)
 
+    def _add_beside_others(self) -> None:
+        """For what else is loaded in the same iteration the host waits longer than for a part."""
+        for unit, depth, outside, each, issued, times, _ in self.parts:
+            others = self.issued.get((unit, depth), (np.zeros(1), np.zeros(1)))
+            alone = self._blocked(unit, each, issued) + self._blocked(unit, *others)
+            both = self._blocked(unit, each + others[0], issued + others[1])
+            self.blocked[outside] = self.blocked[outside] + np.maximum(0, both - alone) * times
+
     def _add_begun(self, unit: str) -> None:
         """The host waits for room in the queue of what begins the next sums, and of the loads that
         follow; these wait for the stores where they come with them, and find no work beside them
@@ -466,10 +472,10 @@ class _Levels:
 
         always = blocked(cycles, calls)
         self.blocked[shape.spatial] = self.blocked[shape.spatial] + always
-        for mine, outside, each, issued, times in self.beside:
+        for mine, _, outside, each, issued, _, tiles in self.parts:
             if mine == unit:
                 more = blocked(cycles + each, calls + issued) - always
-                self.blocked[outside] = self.blocked[outside] + more * times
+                self.blocked[outside] = self.blocked[outside] + more * tiles
 
     def _issuing(
         self, o: Operation, iterations: NDArray[np.float64], rows: NDArray[np.float64]

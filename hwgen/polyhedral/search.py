@@ -365,8 +365,7 @@ class _Search:
                     moved = moved_cost(shape, self.objective)
                 moved = np.broadcast_to(moved, cycles.shape)
                 best = self._parted(cycles, moved) if parts else self._best(cycles, moved)
-                plain = self.objective == "cycles" and not parts
-                near = self._near(cycles, beats) if plain else best[:0]
+                near = self._near(cycles, beats) if self.objective == "cycles" else best[:0]
                 points = {
                     i: Candidate(
                         _tiling(shape, copies, i),
