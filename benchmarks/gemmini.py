@@ -5,8 +5,8 @@ hwgen's kernels and the library's instruction streams (`tests/gemmini/tiled_matm
 its users run: loop instructions, two tiles at once in alternating halves, weights that stay are
 kept, convolutions padded by the loop. Its loops unroll beside the host, an instruction a cycle, and
 wait for no unit's queue, nor for the loop before the last to end: the best that they can do.
-hwgen's instructions are issued by the host core, each in the cycles that the spec's ISSUE says, and
-wait for room in the queues.
+hwgen's instructions are issued by the host core, in the cycles that the C emitted for them takes by
+the spec's `issue`, and wait for room in the queues.
 
 `cycles` is what hwgen reports: runs of instructions as one call each. By instruction, every macro
 is an operation of its own, for hwgen and the library alike; there a load that follows another one
@@ -18,7 +18,8 @@ same weights follow; in a run only all of them together take 16 at least.
 
 A call of hwgen's also packs what is not in place (`packed`: the bytes that the host moves for it);
 the library packs nothing. Where a RISC-V compiler and an emulator are found, the last table counts
-what the host retires: a core that retires one instruction a cycle takes as many cycles at least.
+what the host retires: a core that retires one instruction a cycle takes as many cycles at least;
+`modelled` is what the timing model takes for the same, over that.
 
 In no column: scratchpad banks have one port, the TLB has 4 entries, the shared cache and DRAM have
 limits.
@@ -37,6 +38,7 @@ from hwgen.codegen.software_loops import written_out
 from hwgen.errors import HwgenError
 from hwgen.model.bound import lower_bound
 from hwgen.model.host import packing_bytes
+from hwgen.model.issuing import host_cycles
 from hwgen.model.timing import simulate_timing
 from hwgen.model.traffic import off_chip_traffic
 from hwgen.pipeline import Compilation, compile_kernel
@@ -238,11 +240,13 @@ def host(kernels: Sequence[Kernel]) -> str:
         count = retired(c.source)
         whole = c.cycles + count.packing
         rows.append((
-            kernel.name, count.macros, count.issuing, count.per_macro, c.cycles, count.packing,
+            kernel.name, count.macros, count.issuing, count.per_macro,
+            host_cycles(c.program, chip()) / count.issuing, c.cycles, count.packing,
             whole, whole / c.cycles,
         ))  # fmt: skip
     header = (
-        "kernel", "macros", "issuing", "each", "cycles", "packing", "call", "over cycles",
+        "kernel", "macros", "issuing", "each", "modelled", "cycles", "packing", "call",
+        "over cycles",
     )  # fmt: skip
     return table(header, rows)
 

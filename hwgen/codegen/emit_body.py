@@ -20,8 +20,8 @@ class Target(Protocol):
 
     def sync(self, node: SyncNode) -> list[str]: ...
 
-    def workers(self, loop: Loop, variable: str, /) -> tuple[list[str], list[str]]:
-        """What stands before a parallel loop, and where its body begins."""
+    def around(self, loop: Loop, variable: str, /) -> tuple[list[str], list[str]]:
+        """What stands before a loop that is parallel or has a pragma, and where its body begins."""
         ...
 
 
@@ -71,8 +71,8 @@ class BodyWriter:
         inside = _statements(loop.body)
         body = self._nodes(loop.body, inside)
         before: list[str] = []
-        if loop.kind != SERIAL:
-            before, begin = self._target.workers(loop, variable)
+        if loop.kind != SERIAL or loop.pragmas:
+            before, begin = self._target.around(loop, variable)
             body = [*begin, *body]
         note = f" /* {comment(', '.join(inside))} */" if inside and inside != outer else ""
         head = (

@@ -18,6 +18,7 @@ from hwgen.codegen.emit_sync import FlagCounters
 from hwgen.codegen.host_plan import HostPlan, code_arguments, run_names
 from hwgen.codegen.model_intrinsic import IntrinsicFunctions
 from hwgen.codegen.nodes import (
+    SERIAL,
     Barrier,
     Call,
     Code,
@@ -171,7 +172,9 @@ class _Model:
             case Wait():
                 return [f"chip->flags[{self._flag(node)}] -= 1;", *self.flags.step(node)]
 
-    def workers(self, loop: Loop, _: str) -> tuple[list[str], list[str]]:
+    def around(self, loop: Loop, _: str) -> tuple[list[str], list[str]]:
+        if loop.kind == SERIAL:
+            return [], []
         return [f"/* {loop.kind}: one after another here */"], []
 
     def _flag(self, node: Signal | Wait) -> str:

@@ -28,6 +28,7 @@ from hwgen.codegen.nodes import (
 from hwgen.codegen.packing import packing, pads
 from hwgen.codegen.processor.emit import emit_code
 from hwgen.codegen.program import KernelLoop, MicroKernelDef
+from hwgen.codegen.software_loops import UNROLL
 from hwgen.codegen.storages import Image
 from hwgen.codegen.templates import Fields, argument, render
 from hwgen.spec.expression import Binary, Const, Expr, add, evaluate
@@ -143,11 +144,15 @@ class _Vendor:
         text = self._render(given.template, values, f"synchronization.{given.field}")
         return [*text.split("\n"), *after]
 
-    def workers(self, loop: Loop, variable: str) -> tuple[list[str], list[str]]:
+    def around(self, loop: Loop, variable: str) -> tuple[list[str], list[str]]:
+        issue = self.hardware.issue
+        if issue is not None and issue.unroll is not None and UNROLL in dict(loop.pragmas):
+            values: dict[str, object] = {**self.parameters, "extent": dict(loop.pragmas)[UNROLL]}
+            return self._render(issue.unroll.emit, values, "issue.unroll.emit").split("\n"), []
         machine = self.hardware.processor
         assert machine is not None, "parallel loops are its"
         extent = int(evaluate(loop.upper, {})) - int(evaluate(loop.lower, {}))
-        values: dict[str, object] = {**self.parameters, "extent": extent, "variable": variable}
+        values = {**self.parameters, "extent": extent, "variable": variable}
         field = f"processor.loops.{loop.kind}.emit"
         before = self._render(machine.loop[loop.kind].emit, values, field).split("\n")
         return before, self._declared(own_calls(loop.body), parallel=True)

@@ -57,13 +57,18 @@ class _Packing:
             v: (0, n - 1) for v, n in zip(self.variables, self.extents, strict=True)
         }
         self.text = IndexText(helpers, {v: v for v in self.variables}, self.ranges)
-        self.strides = [prod(tensor.shape[d + 1 :]) for d in range(len(tensor.shape))]
+        self.shape = list(tensor.shape)
+
+    @property
+    def strides(self) -> list[int]:
+        return [prod(self.shape[d + 1 :]) for d in range(len(self.shape))]
 
     @property
     def packs(self) -> bool:
         return self.image.role == "input"
 
     def function(self) -> list[str]:
+        self._join()
         image, tensor = self.image, self.tensor
         shape = "".join(f"[{n}]" for n in image.outer + image.lanes)
         at = ", ".join(str(fold(e)) for e in image.index).replace("+ -", "- ")
@@ -88,6 +93,29 @@ class _Packing:
             *indent(self._level(0)),
             "}",
         ]
+
+    def _join(self) -> None:
+        """Take the two innermost loops as one for as long as the inner one runs through whole rows
+        of the tensor and the outer one from row to row: then all that is inside is one block."""
+        while min(len(self.variables), len(self.index)) > 1 and self.image.supplied is None:
+            *others, rows, row = self.index
+            outer, inner = self.variables[-2:]
+            start = fold(substitute(rows, {outer: Const(0)}))
+            alone = not any({outer, inner}.intersection(names(e)) for e in others)
+            whole = row == Name(inner) and self.extents[-1] == self.shape[-1]
+            if not (
+                whole and alone and _coefficient(rows, outer) == 1 and isinstance(start, Const)
+            ):
+                return
+            if start.value < 0 and not self.packs:
+                return
+            width = self.shape.pop()
+            self.variables.pop()
+            self.extents[-2:] = [self.extents[-2] * width]
+            self.shape[-1] *= width
+            joined = Binary("+", Name(outer), Const(int(start.value) * width))
+            self.index = [*others, fold(joined)]
+            self.ranges[outer] = (0, self.extents[-1] - 1)
 
     def missing_entry(self) -> list[str]:
         """`NAME_missing_IMAGE(writer)` over every position inside the tensor."""
@@ -128,8 +156,8 @@ class _Packing:
         conditions: list[str] = []
         if low < 0:
             conditions.append(f"{text} >= 0")
-        if high >= self.tensor.shape[k]:
-            conditions.append(f"{text} < {self.tensor.shape[k]}")
+        if high >= self.shape[k]:
+            conditions.append(f"{text} < {self.shape[k]}")
         return conditions
 
     def _depth(self, k: int) -> int:
@@ -149,7 +177,7 @@ class _Packing:
         skipped = prod(self.extents[depth + 1 :])
         body: list[str] = []
         if conditions:
-            fill = self._fill("to", skipped) if self.packs else []
+            fill = self._fill(0, skipped) if self.packs else []
             body += [
                 f"if (!({' && '.join(conditions)})) {{",
                 *indent([*fill, f"{pointer} += {skipped};", "continue;"]),
@@ -162,10 +190,14 @@ class _Packing:
             "}",
         ]
 
-    def _fill(self, target: str, count: int) -> list[str]:
+    def _fill(self, first: int, count: int) -> list[str]:
+        """Put what stands outside of the tensor into some of the elements that come next."""
+        if not count:
+            return []
         if self.image.fill == 0:
-            return [f"memset({target}, 0, {count} * sizeof *{target});"]
-        return [self._for("i", str(count)), f"  {target}[i] = {self._fill_text()};"]
+            target = f"to + {first}" if first else "to"
+            return [f"memset({target}, 0, {count} * sizeof *to);"]
+        return [self._for("i", str(first + count), str(first)), f"  to[i] = {self._fill_text()};"]
 
     def _for(self, variable: str, stop: str, start: str = "0") -> str:
         return f"for ({self.plan.index} {variable} = {start}; {variable} < {stop}; ++{variable})"
@@ -174,14 +206,14 @@ class _Packing:
         fill = self.image.fill
         return repr(fill) if isinstance(fill, float) else integer(fill)
 
-    def _offset(self, without: str | None = None) -> str:
-        """Element offset in the tensor; with `without`, the part that does not depend on it."""
-        return self.text(self._element(without))
+    def _offset(self, variable: str = "", at: int = 0) -> str:
+        """Element offset in the tensor, where a variable has a value."""
+        return self.text(self._element(variable, at))
 
-    def _element(self, without: str | None = None) -> Expr:
+    def _element(self, variable: str = "", at: int = 0) -> Expr:
         total: Expr = Const(0)
         for expr, stride in zip(self.index, self.strides, strict=True):
-            part = substitute(expr, {without: Const(0)}) if without else expr
+            part = fold(substitute(expr, {variable: Const(at)} if variable else {}))
             total = fold(Binary("+", total, Binary("*", part, Const(stride))))
         return total
 
@@ -220,17 +252,21 @@ class _Packing:
         return _coefficient(self.index[k], variable) == 1
 
     def _contiguous(self, variable: str, extent: int, conditions: Sequence[str]) -> list[str]:
-        """A block copy, where at most the end of the run can lie outside the tensor."""
+        """A block copy, where at most the end of the run can lie outside the tensor, or it is known
+        what does."""
         k = len(self.index) - 1
         low, _ = bounds(self.index[k], self.ranges)
-        base = self._offset(without=variable)
+        base = self._offset(variable)
         if not conditions:
             return self._copy(base, str(extent))
         alone = len(self.variables) == 1 and any(self._conditions(j) for j in range(k))
+        first = fold(substitute(self.index[k], {variable: Const(0)}))
+        size = self.shape[k]
+        if self.packs and isinstance(first, Const) and len(conditions) == len(self._conditions(k)):
+            return self._between(-int(first.value), variable, extent)
         if low < 0 or alone:
             return []
-        start = self.text(fold(substitute(self.index[k], {variable: Const(0)})))
-        size = self.tensor.shape[k]
+        start = self.text(first)
         lines = [
             f"{self.plan.index} n = {size} - ({start});",
             f"n = n < 0 ? 0 : n > {extent} ? {extent} : n;",
@@ -243,15 +279,28 @@ class _Packing:
             ]
         return lines
 
-    def _copy(self, base: str, count: str) -> list[str]:
+    def _between(self, before: int, variable: str, extent: int) -> list[str]:
+        """A run of the tensor, and what stands before and after it in the image's."""
+        before, begin = max(before, 0), max(-before, 0)
+        count = max(0, min(extent - before, self.shape[-1] - begin))
+        return [
+            *self._fill(0, before),
+            *self._copy(self._offset(variable, before), str(count), before),
+            *self._fill(before + count, extent - before - count),
+        ]
+
+    def _copy(self, base: str, count: str, begin: int = 0) -> list[str]:
+        """Copy so many elements, to the image's from `begin` on."""
         element = C_TYPES[self.tensor.dtype]
-        source, target = (f"from[{base}]", "to") if self.packs else ("from", f"to[{base}]")
+        to = f"to + {begin}" if begin else "to"
+        source, target = (f"from[{base}]", to) if self.packs else ("from", f"to[{base}]")
         if self.image.dtype != self.tensor.dtype:
             at = f"from[{base} + i]" if self.packs else "from[i]"
-            to = "to[i]" if self.packs else f"to[{base} + i]"
+            place = f"{begin} + i" if begin else "i"
+            to = f"to[{place}]" if self.packs else f"to[{base} + i]"
             return [self._for("i", count), f"  {to} = {at};"]
         if count.isdigit():
-            first, second = ("to", f"&{source}") if self.packs else (f"&{target}", "from")
+            first, second = (target, f"&{source}") if self.packs else (f"&{target}", "from")
             return [f"memcpy({first}, {second}, {int(count)} * sizeof({element}));"]
         first, second = ("to", f"from + ({base})") if self.packs else (f"to + ({base})", "from")
         return [

@@ -16,6 +16,7 @@ from hwgen.spec.memory import BANK_CYCLES, Banks
 
 from .bank_cycles import Touched, banked_operands, served_cycles
 from .bus import Bursts, ReadBus, split_access, write_cycles
+from .issuing import issuing_cycles
 from .periodicity import Watched
 from .posted import posted_cycles
 from .stream import NO_TENSOR, Operation
@@ -62,6 +63,8 @@ class CycleCosts:
             t: n for n, t in enumerate(dict.fromkeys(i.tensor for i in program.images))
         }
         self._identity = 0
+        # By the object, which the program keeps, and extents.
+        self._issued: dict[tuple[int, tuple[int, ...]], int] = {}
 
     def watched(self, call: Call) -> tuple[Watched, ...]:
         intrinsic = self.hardware.intrinsic[call.intrinsic]
@@ -98,7 +101,7 @@ class CycleCosts:
             extents = values[: len(call.extents)]
             names = {"iterations": prod(extents)}
         instructions = intrinsic.instructions * prod(extents[: intrinsic.software_loops])
-        issuing = instructions * self.hardware.issue.cycles if self.hardware.issue else 0
+        issuing = self._issuing(call, extents)
         steps = values[len(extents) : len(extents) + len(held_steps(call, intrinsic))]
         unit = self._units[intrinsic.unit]
         operand = offchip_operand(intrinsic, self.hardware)
@@ -113,7 +116,7 @@ class CycleCosts:
             cycles = cycles_of({})
             return Operation(
                 self._identity, unit, intrinsic.name, call.site, max(cycles, issuing),
-                instructions=instructions,
+                instructions=instructions, issuing=issuing,
             )  # fmt: skip
         bus = operand_bus(operand, self.hardware)
         start = fixed + (call.fresh is not None)
@@ -130,18 +133,27 @@ class CycleCosts:
             handed = posted_cycles(bus.write, bursts)
             return Operation(
                 self._identity, unit, intrinsic.name, call.site, max(fixed, issuing - handed),
-                bursts, self._buses.index(bus.name), instructions=instructions, posts=True,
-                tensor=tensor,
+                bursts, self._buses.index(bus.name), instructions=instructions, issuing=issuing,
+                posts=True, tensor=tensor,
             )  # fmt: skip
         if operand.access == "write":
             names["transfer"] = write_cycles(bus.write, bursts)
             cycles = cycles_of({})
             return Operation(
                 self._identity, unit, intrinsic.name, call.site, max(cycles, issuing),
-                instructions=instructions,
+                instructions=instructions, issuing=issuing,
             )  # fmt: skip
         read = self._read(intrinsic.name, unit, call.site, cycles_of, bus, bursts)
-        return replace(read, instructions=instructions, tensor=tensor)
+        return replace(read, instructions=instructions, issuing=issuing, tensor=tensor)
+
+    def _issuing(self, call: Call, extents: tuple[int, ...]) -> int:
+        """Cycles in which a host issues a call."""
+        if self.hardware.issue is None:
+            return 0
+        key = (id(call), extents)
+        if key not in self._issued:
+            self._issued[key] = issuing_cycles(call, extents, self.hardware)
+        return self._issued[key]
 
     def _cycles(
         self,

@@ -1,8 +1,9 @@
 """A host core that issues instructions one by one into the units' queues.
 
-An operation is one or more instructions. The first enters its unit's queue when there is room; the
-host goes on when the last has, so a run of calls longer than a queue keeps it from issuing
-anything else until most of the run is done. Inside an operation, instructions finish evenly.
+An operation is one or more instructions, which the host issues in its `issuing` cycles, evenly. The
+first enters its unit's queue when there is room; the host goes on when the last has, so a run of
+calls longer than a queue keeps it from issuing anything else until most of the run is done. Inside
+an operation, instructions finish evenly.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ Done = tuple[int, int, int]
 
 
 class Issuer:
-    """`cycles` per instruction; `capacities`: instructions that each unit's queue holds.
+    """`cycles` per instruction where an operation does not say; `capacities`: instructions that
+    each unit's queue holds.
 
     `step` lets something else happen, false where nothing can; `pending` gives the instructions of
     a unit whose end is not known yet; `stuck` reports a deadlock.
@@ -48,17 +50,21 @@ class Issuer:
         """When an operation's first instruction is in its queue, and how much later than with an
         empty one."""
         unit = operation.unit
-        first = self.free + self._cycles
+        first = self.free + self._issuing(operation) // operation.instructions
         room = self._until(unit, self._capacities[unit] - 1)
         return max(first, room), max(0, room - first)
 
     def issued(self, operation: Operation, arrival: int) -> None:
         """The rest of an operation that has arrived follows."""
         unit, count = operation.unit, operation.instructions
-        self.free = arrival + (count - 1) * self._cycles
+        issuing = self._issuing(operation)
+        self.free = arrival + issuing - issuing // count
         if count > 1:
             # Its own instructions may still stand in the queue.
             self.free = max(self.free, self._until(unit, self._capacities[unit]))
+
+    def _issuing(self, operation: Operation) -> int:
+        return operation.issuing or operation.instructions * self._cycles
 
     def finish(self, operation: Operation, start: int, end: int) -> None:
         """The next operation of its unit."""

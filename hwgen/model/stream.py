@@ -58,8 +58,9 @@ class Operation:
     per edge, or per flag of an edge. `touches`: (memory, footprint, writes) of its accesses, for
     the checkers and scoreboards. `awaits`: of a barrier, what it waits for; `unit` is
     then `ISSUER`. `holds`: ports of banks that it needs while it runs. `instructions`: that a host
-    issues for it. `posts`: `bursts` are left to the bus's write buffer. `tensor`: off chip, whose
-    posted writes it makes or waits for; `EVERY_TENSOR`: all of them.
+    issues for it, `issuing`: in how many cycles, if not 0. `posts`: `bursts` are left to the bus's
+    write buffer. `tensor`: off chip, whose posted writes it makes or waits for; `EVERY_TENSOR`: all
+    of them.
     """
 
     identity: int
@@ -77,6 +78,7 @@ class Operation:
     awaits: tuple[Await, ...] = ()
     holds: tuple[int, ...] = ()
     instructions: int = 1
+    issuing: int = 0
     posts: bool = False
     tensor: int = NO_TENSOR
 

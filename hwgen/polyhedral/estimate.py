@@ -70,7 +70,7 @@ class Work:
     tiles: NDArray[np.int64]
 
 
-Cycles = NDArray[np.float64]
+Cycles, Counts = NDArray[np.float64], NDArray[np.int64]
 """Of each point."""
 
 Outer = frozenset[str]
@@ -282,8 +282,9 @@ class _Levels:
         # Loads in parts: depths inside and outside of the loops that they stay for, cycles of those
         # in one iteration of these, and in how many that is for each tile.
         self.in_parts: list[tuple[int, int, NDArray[np.float64], NDArray[np.int64]]] = []
-        # The same: unit, depth outside, cycles and instructions of a part, and in how many tiles.
-        self.beside: list[tuple[str, int, Cycles, Cycles, NDArray[np.int64]]] = []
+        # The same: unit, depths of a part and outside, its cycles and instructions, how many there
+        # are, and in how many tiles.
+        self.parts: list[tuple[str, int, int, Cycles, Cycles, Counts, Counts]] = []
         self.moving = [np.zeros(1) for _ in range(depths)]
         self.waiting = [np.zeros(1) for _ in range(depths)]
         self.store = np.zeros(1)
@@ -308,6 +309,7 @@ class _Levels:
         self._add_bus_waits()
         for (unit, depth), (cycles, instructions) in self.issued.items():
             self.blocked[depth] = self.blocked[depth] + self._blocked(unit, cycles, instructions)
+        self._add_beside_others()
         for unit in self.begun:
             self._add_begun(unit)
         self.infeasible = np.zeros(1, dtype=np.bool_)
@@ -322,9 +324,7 @@ class _Levels:
             if storage in shape.parts:
                 self._add_parts(o, storage, each, beats, issued)
                 return
-            self._issue(
-                o.intrinsic.unit, shape.spatial if o.kind == "store" else depth, each, issued
-            )
+            self._issue(o, shape.spatial if o.kind == "store" else depth, each, issued)
             if o.kind == "store":
                 self.store = self.store + each
                 self.written = self.written + written
@@ -358,7 +358,7 @@ class _Levels:
             self.overlapped[depth] = self.overlapped[depth] + np.where(single, 0, each)
             if shape.hardware.pipelined and shape.hardware.issue is not None:
                 before = self.begun.get(o.intrinsic.unit, (np.zeros(1), np.zeros(1)))
-                calls = work.issuing / shape.hardware.issue.cycles
+                calls = work.issuing / shape.hardware.issue.each(o.intrinsic)
                 self.begun[o.intrinsic.unit] = (before[0] + each, before[1] + calls)
             return
         if moves(shape.hardware, o.intrinsic) and o.intrinsic.unit != self.anchor:
@@ -370,12 +370,7 @@ class _Levels:
         self.anchored[depth] = self.anchored[depth] + each
 
     def _add_parts(
-        self,
-        o: Operation,
-        storage: str,
-        each: NDArray[np.float64],
-        beats: NDArray[np.float64],
-        issued: NDArray[np.float64],
+        self, o: Operation, storage: str, each: Cycles, beats: Cycles, issued: Cycles
     ) -> None:
         """A load whose parts come in the first pass of loops that do not move them."""
         shape, around = self.shape, self.shape.around(storage)
@@ -385,13 +380,14 @@ class _Levels:
         outside = len(around.before)
         self.blocked[outside] = self.blocked[outside] + blocked * times
         if shape.hardware.issue is not None:
-            spent = issued * shape.hardware.issue.cycles * times
+            spent = issued * shape.hardware.issue.each(o.intrinsic) * times
             self.hosting[outside] = self.hosting[outside] + spent
         depth = shape.placement[storage]
         inside = max(i for i, n in enumerate(shape.loops[:depth]) if n in around.still) + 1
         inner = shape.trips(around.parts.intersection(shape.loops[inside:depth]))
-        self.in_parts.append((inside, outside, each * inner, times // inner))
-        self.beside.append((o.intrinsic.unit, outside, each, issued, times // inner))
+        tiles = times // inner
+        self.in_parts.append((inside, outside, each * inner, tiles))
+        self.parts.append((o.intrinsic.unit, depth, outside, each, issued, times, tiles))
 
     def _work(self, o: Operation, depth: int) -> Work:
         """What an operation inside `depth` loops takes, whatever their order."""
@@ -421,17 +417,18 @@ class _Levels:
 
     def _issue(
         self,
-        unit: str,
+        o: Operation,
         depth: int,
         cycles: NDArray[np.float64],
         instructions: NDArray[np.float64],
     ) -> None:
         """Calls that the host issues one after the other."""
         if self.shape.hardware.issue is not None:
-            spent = instructions * self.shape.hardware.issue.cycles
+            spent = instructions * self.shape.hardware.issue.each(o.intrinsic)
             self.hosting[depth] = self.hosting[depth] + spent
-        before = self.issued.get((unit, depth), (np.zeros(1), np.zeros(1)))
-        self.issued[unit, depth] = (before[0] + cycles, before[1] + instructions)
+        key = (o.intrinsic.unit, depth)
+        before = self.issued.get(key, (np.zeros(1), np.zeros(1)))
+        self.issued[key] = (before[0] + cycles, before[1] + instructions)
 
     def _blocked(
         self, unit: str, cycles: NDArray[np.float64], instructions: NDArray[np.float64]
@@ -444,6 +441,14 @@ class _Levels:
         room = hardware.unit[unit].queue_entries or np.inf
         waiting = cycles * np.maximum(0, 1 - room / np.maximum(instructions, 1))
         return np.maximum(0, waiting - self.ready)
+
+    def _add_beside_others(self) -> None:
+        """For what else is loaded in the same iteration the host waits longer than for a part."""
+        for unit, depth, outside, each, issued, times, _ in self.parts:
+            others = self.issued.get((unit, depth), (np.zeros(1), np.zeros(1)))
+            alone = self._blocked(unit, each, issued) + self._blocked(unit, *others)
+            both = self._blocked(unit, each + others[0], issued + others[1])
+            self.blocked[outside] = self.blocked[outside] + np.maximum(0, both - alone) * times
 
     def _add_begun(self, unit: str) -> None:
         """The host waits for room in the queue of what begins the next sums, and of the loads that
@@ -467,10 +472,10 @@ class _Levels:
 
         always = blocked(cycles, calls)
         self.blocked[shape.spatial] = self.blocked[shape.spatial] + always
-        for mine, outside, each, issued, times in self.beside:
+        for mine, _, outside, each, issued, _, tiles in self.parts:
             if mine == unit:
                 more = blocked(cycles + each, calls + issued) - always
-                self.blocked[outside] = self.blocked[outside] + more * times
+                self.blocked[outside] = self.blocked[outside] + more * tiles
 
     def _issuing(
         self, o: Operation, iterations: NDArray[np.float64], rows: NDArray[np.float64]
@@ -479,7 +484,7 @@ class _Levels:
         issue = self.shape.hardware.issue
         if issue is None or not o.intrinsic.software_loops:
             return np.zeros(1)
-        return iterations / rows * (o.intrinsic.instructions * issue.cycles)
+        return iterations / rows * (o.intrinsic.instructions * issue.each(o.intrinsic))
 
     def _rows(self, o: Operation, depth: int) -> NDArray[np.float64]:
         """Iterations of one call among those that C loops repeat."""

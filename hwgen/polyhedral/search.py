@@ -56,6 +56,9 @@ WORK = 10_000_000
 """Work after which a search ends with what it has: counted, so that neither the machine nor its
 load decides. Kernels in `workloads/` need less than half of it."""
 
+COSTED = 7 / 8
+"""Part of the work after which no more points are costed: the rest is for simulating the best."""
+
 SCHEDULE_WORK = 100_000
 """Work of lowering and simulating one schedule; that of costing one point in closed form is 1."""
 
@@ -218,13 +221,18 @@ class Watch:
         return self._spent >= self._work or self._late
 
     @property
+    def costed(self) -> bool:
+        """Whether what is left of the work is for simulating what was found."""
+        return self._spent >= COSTED * self._work or self._late
+
+    @property
     def _late(self) -> bool:
         return self._end is not None and perf_counter() > self._end
 
     @property
     def reason(self) -> str:
         """Why an expired search is not exhausted."""
-        if self._spent >= self._work:
+        if self._spent >= COSTED * self._work:
             return f"{WORK_LIMIT} of {self._work:,} reached"
         return f"{TIME_LIMIT} of {self._seconds:g} s reached"
 
@@ -324,7 +332,7 @@ class _Search:
             visited += 1
             self.watch.spend(count)
             self.watch.step()
-            if self.watch.expired and self.found:
+            if self.watch.costed and self.found:
                 cuts.append(self.watch.reason)
                 break
         if size and visited < shapes:
@@ -365,8 +373,7 @@ class _Search:
                     moved = moved_cost(shape, self.objective)
                 moved = np.broadcast_to(moved, cycles.shape)
                 best = self._parted(cycles, moved) if parts else self._best(cycles, moved)
-                plain = self.objective == "cycles" and not parts
-                near = self._near(cycles, beats) if plain else best[:0]
+                near = self._near(cycles, beats) if self.objective == "cycles" else best[:0]
                 points = {
                     i: Candidate(
                         _tiling(shape, copies, i),

@@ -324,6 +324,9 @@ def _templates(hardware: HardwareSpec) -> Iterator[_Template]:
                 continue  # What it may name is in a memory with an error, or missing: that is said.
             known["memory"] = _images_memory(hardware)
         yield _Template(("code", name), text, known)
+    if hardware.issue is not None and hardware.issue.unroll is not None:
+        text = hardware.issue.unroll.emit
+        yield _Template(("issue", "unroll", "emit"), text, {"extent": NUMBER})
     for memory in hardware.memories:
         declared = _values(memory.identifiers)
         declared |= {"entries": Items(NUMBER)} if memory.literal else {}

@@ -80,11 +80,29 @@ class Fetch:
 
 
 @dataclass(frozen=True, slots=True)
+class Unroll:
+    """Which loops around calls the compiler of the emitted C unrolls; `emit`: the line before."""
+
+    extent: Range
+    emit: str
+
+
+@dataclass(frozen=True, slots=True)
 class Issue:
     """A host core that issues one instruction per `cycles` into the units' queues, in order: it
-    waits where a queue is full."""
+    waits where a queue is full. It computes what an operand needs in `operand_cycles`, and goes on
+    to the next iteration of a loop in `loop_cycles`."""
 
     cycles: int
+    operand_cycles: int = 0
+    loop_cycles: int = 0
+    unroll: Unroll | None = None
+
+    def each(self, intrinsic: Intrinsic) -> float:
+        """Cycles per instruction of a long run of calls that move every operand but a stationary
+        one, in unrolled loops."""
+        moved = len(intrinsic.operands) - (intrinsic.stationary is not None)
+        return self.cycles + self.operand_cycles * moved / intrinsic.instructions
 
 
 @dataclass(frozen=True, slots=True)

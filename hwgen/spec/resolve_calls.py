@@ -4,7 +4,7 @@ state that calls depend on."""
 from __future__ import annotations
 
 from hwgen.spec.context import Context, reference
-from hwgen.spec.hardware import Configuration, HardwareLoop, Issue, Stationary, StrideRule
+from hwgen.spec.hardware import Configuration, HardwareLoop, Issue, Stationary, StrideRule, Unroll
 from hwgen.spec.ranges import Range
 from hwgen.spec.schema import HardwareSchema, IntrinsicSchema
 from hwgen.spec.semantics import Semantics
@@ -153,4 +153,14 @@ def issue(context: Context, schema: HardwareSchema) -> Issue | None:
             "H135", "calls are either fetched or issued", ("issue",), key=True,
             found="fetch and issue", allowed="one of them", repair="remove one",
         )  # fmt: skip
-    return Issue(context.integer(schema.issue.cycles, ("issue", "cycles"), 1))
+    given = schema.issue
+    unroll = None
+    if given.unroll is not None:
+        extent = context.range(given.unroll.extent, ("issue", "unroll", "extent"), 2)
+        unroll = Unroll(extent, given.unroll.emit)
+    return Issue(
+        context.integer(given.cycles, ("issue", "cycles"), 1),
+        context.integer(given.operand_cycles, ("issue", "operand_cycles"), 0),
+        context.integer(given.loop_cycles, ("issue", "loop_cycles"), 0),
+        unroll,
+    )

@@ -203,11 +203,27 @@ class FetchSchema(Model):
     """Bytes of one call."""
 
 
+class UnrollSchema(Model):
+    """Loops around calls that the compiler of the emitted C unrolls: the innermost of a run. What a
+    call needs is then a constant there, or the same in all iterations of the loops around."""
+
+    extent: IntExpr
+    """Range of iterations."""
+    emit: Template
+    """The line before the loop; names `extent`, its iterations."""
+
+
 class IssueSchema(Model):
     """A host core that issues instructions one by one; it waits where a unit's queue is full."""
 
     cycles: IntExpr
     """From one instruction to the next."""
+    operand_cycles: IntExpr = 0
+    """To compute what an instruction is given for one operand, each time that it is another one."""
+    loop_cycles: IntExpr = 0
+    """Of an iteration of a loop around calls that is not unrolled."""
+    unroll: UnrollSchema | None = None
+    """Which loops are unrolled; left out: none."""
 
 
 class MicroKernelLoadSchema(Model):

@@ -225,6 +225,27 @@ def test_a_host_that_issues_in_order_keeps_the_array_at_work(sizes: tuple[int, i
     assert made.kernel.offchip_bytes <= moved
 
 
+READ = {
+    (512, 512, 512): 2_359_296,
+    (784, 1024, 256): 462_848,
+    (3136, 128, 512): 1_671_168,
+}
+"""Bytes of both factors: of the second and third the least possible. 6,291,456, 6,754,304 and
+3,276,800 where nothing that comes in parts was simulated once the cycles were near their bound."""
+
+
+@pytest.mark.parametrize("sizes", READ)
+def test_of_what_takes_as_long_an_array_loads_little(sizes: tuple[int, int, int]) -> None:
+    workload = load_workload(
+        ROOT / "tests" / "gemmini" / "workloads" / "gemm_unbiased.yaml",
+        dict(zip("MNK", sizes, strict=True)),
+    )
+    made = compile_kernel(workload, load_hardware(QUEUES))
+    assert made.cycles <= 1.005 * lower_bound(made.program, made.hardware).cycles
+    m, n, _ = sizes
+    assert made.kernel.offchip_bytes - m * n <= READ[sizes]
+
+
 def test_the_estimate_of_a_host_that_waits_for_queues_is_near() -> None:
     """Loads, stores and what begins sums share queues with few entries."""
     c, found, hardware = product_on_array(512, 512, 512)

@@ -188,7 +188,7 @@ def expression(text: str) -> Expression:
 
 def kernel(text: str) -> tuple[Statement, ...]:
     """The statements of the function that issues a kernel's instructions."""
-    without = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
+    without = re.sub(r"/\*.*?\*/|^ *#pragma .*?$", "", text, flags=re.DOTALL | re.MULTILINE)
     found = re.search(r"^static void \w+_run\([^)]*\)\n(\{.*?^\})", without, re.M | re.DOTALL)
     assert found is not None
     return _Parser(found[1]).body()

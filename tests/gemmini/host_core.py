@@ -1,7 +1,8 @@
 """Instructions that a kernel's call retires on the host core, counted by running it there.
 
 The emitted C is compiled for RISC-V and run by an emulator that reports every instruction. A core
-that retires one a cycle at most takes no fewer cycles.
+that retires one a cycle at most takes no fewer cycles. Where there is only this machine's compiler,
+the innermost loops of what it makes can be counted as text.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ import re
 import subprocess
 import tempfile
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
+from platform import machine
 from shutil import which
 
 from hwgen.codegen.source import CSource
@@ -74,6 +77,44 @@ def retired(source: CSource) -> Retired:
             issuing += times
             macros += times * (found[2] == "add" and found[3].startswith("zero,"))
     return Retired(issuing, macros, counts.total() - issuing)
+
+
+def can_read_loops() -> bool:
+    """Whether this machine is one whose compiled loops `innermost` reads, with the tools for it."""
+    return machine() in ("x86_64", "AMD64") and all(which(tool) for tool in ("gcc", "objdump"))
+
+
+def innermost(source: CSource) -> list[tuple[int, int]]:
+    """Of each innermost loop of what this machine's compiler makes of a kernel: its macros, if it
+    has any, and all its instructions.
+
+    Raises:
+        subprocess.CalledProcessError: the compiler's failure.
+    """
+    with tempfile.TemporaryDirectory(prefix="hwgen-loops-") as name:
+        (Path(name) / "kernel.c").write_text(source.c)
+        compiled = Path(name) / "kernel.o"
+        command = ["gcc", "-O2", f"-I{HERE}/riscv", "-c", f"{name}/kernel.c", "-o", str(compiled)]
+        subprocess.run(command, check=True)
+        command = ["objdump", "-d", "--no-show-raw-insn", str(compiled)]
+        text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return [loop for loop in _loops(text) if loop[0]]
+
+
+def _loops(text: str) -> Iterator[tuple[int, int]]:
+    """Macros and instructions between a jump backwards and its target, no such pair inside."""
+    found = re.findall(r"^ *([0-9a-f]+):\t(\S+) *(\S*)", text, re.M)
+    place = {address: n for n, (address, _, _) in enumerate(found)}
+    jumps = [
+        (place[to], n)
+        for n, (_, name, to) in enumerate(found)
+        if name.startswith("j") and place.get(to, n + 1) <= n
+    ]
+    for first, last in jumps:
+        inside = [x for x in jumps if x != (first, last) and first <= x[0] and x[1] <= last]
+        if not inside:
+            macros = sum(name.startswith("bt") for _, name, _ in found[first : last + 1])
+            yield macros, last + 1 - first
 
 
 def _main(source: CSource) -> str:

@@ -68,8 +68,9 @@ def library_chip(parameters: Mapping[str, int] | None = None) -> HardwareSpec:
         **data,
         "units": dict.fromkeys(("load", "execute", "store"), EMPTY),
         "intrinsics": {**intrinsics, "pad": padding},
+        "issue": {"cycles": 1},
     }
-    return parse_hardware(given, {**(parameters or {}), "ISSUE": 1})
+    return parse_hardware(given, parameters or {})
 
 
 def library_program(

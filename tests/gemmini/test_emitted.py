@@ -186,7 +186,14 @@ MUTATIONS: dict[str, tuple[Callable[[str], str], str]] = {
     "no config_ld of a register": (_drop(r"gemmini_extended4_config_ld\([^;]*1\);"), "CONFIG"),
     "no load": (_drop(r"gemmini_extended_mvin2\([^;]*;"), "POISON"),
     "sums that nothing begins": (lambda t: t.replace("0x80000000u", "0xc0000000u"), "POISON"),
-    "weights kept too long": (lambda t: t.replace("== 0) {\n", "== 9) {\n"), "POISON"),
+    "weights kept too long": (
+        lambda t: re.sub(
+            r"preload\((?!GARB)[^,]*(.*)\n(.*)preloaded",
+            r"preload(GARBAGE_ADDR\1\n\2accumulated",
+            t,
+        ),
+        "POISON",
+    ),
 }
 
 
@@ -272,9 +279,7 @@ def _sites(c: Compilation, macros: list[Macro]) -> dict[int, Call]:
     found: dict[int, Call] = {}
     issued = [m for m in macros if re.search("mvin|mvout|preload|compute", m.name)]
     for call in calls(written_out(c.program, chip()).body):
-        turns = 1
-        if call.intrinsic.startswith("matmul"):
-            turns = 2 if str(call.fresh) == "1" else 4
+        turns = 2 if call.intrinsic.startswith("matmul") else 1
         for macro in issued[:turns]:
             found[macro.number] = call
         del issued[:turns]

@@ -70,6 +70,17 @@ def test_work_is_counted_and_ends_a_search() -> None:
     assert watch.reason == "work limit of 200,000 reached"
 
 
+def test_costing_leaves_work_for_simulating_what_it_found() -> None:
+    """Else the schedules of a large space would be ranked by their estimates alone."""
+    watch = Watch(work=8 * SCHEDULE_WORK)
+    watch.spend(7 * SCHEDULE_WORK - 1)
+    assert not watch.costed
+    watch.spend(1)
+    assert watch.costed
+    assert not watch.expired
+    assert watch.reason == "work limit of 800,000 reached"
+
+
 def test_a_search_of_little_work_says_so_and_gives_the_same_again(tmp_path: Path) -> None:
     workload = hwgen.load_workload(GEMM, {"M": 2, "N": 32, "K": 32})
     hardware = hwgen.load_hardware(SPEC)
