@@ -13,6 +13,7 @@ from pathlib import Path
 
 from hwgen.compilation import Compilation
 from hwgen.errors import HwgenError
+from hwgen.phase import SearchOptions
 from hwgen.schedule import Schedule
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, parse_hardware, parse_workload
@@ -31,6 +32,8 @@ from hwgen.verify.tree_variants import variant
 
 TREES = 8
 """Schedules near each that the search makes."""
+WORK = 500_000
+"""Of a search: any good schedule has others near it."""
 LEAST_DRAWS = 40
 """Chips and workloads that are tried, though few schedules are wanted."""
 BATCH = 4
@@ -149,7 +152,7 @@ def _varied(path: Path | None, number: int, tally: TreeTally) -> None:
         return
     workload = parse_workload(data)
     try:
-        made = compile_case(workload, hardware, 0)
+        made = compile_case(workload, hardware, 0, SearchOptions(work=WORK))
     except HwgenError as error:
         if error.code in REFUSALS:
             tally.uncompiled[error.code] += 1

@@ -13,6 +13,7 @@ import pytest
 from hwgen.cli import app, inspect, main
 from hwgen.errors import HwgenError
 from tests.samples import CHIPS_WITH_UNITS
+from tests.sampling import products
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -141,10 +142,8 @@ def test_help_loads_nothing_heavy() -> None:
 @pytest.mark.parametrize(
     ("words", "loads"),
     [
-        (("check", "vta"), False),
-        (("generate", "--spec", "vta", "--workload", "add"), False),
-        (("generate", "--spec", "vta", "--workload", "add", "--stage", "lower"), False),
-        (("generate", "--spec", "vta", "--workload", "add", "--stage", "cost"), True),
+        (("generate", "--spec", "vta", "--workload", "relu"), False),
+        (("generate", "--spec", "vta", "--workload", "relu", "--stage", "cost"), True),
     ],
     ids=str,
 )
@@ -275,22 +274,21 @@ def _command(body: str) -> subprocess.Popen[str]:
     return process
 
 
-@pytest.mark.parametrize("body", [WAITING, SHARED, CAMPAIGN], ids=["alone", "shared", "verify"])
-@pytest.mark.parametrize("everyone", [False, True])
-@pytest.mark.parametrize(
-    ("sent", "status", "text"),
-    [(signal.SIGINT, 130, "interrupted\n"), (signal.SIGTERM, 143, "terminated\n")],
-)
+COMMANDS = {"alone": WAITING, "shared": SHARED, "verify": CAMPAIGN}
+ENDED = {signal.SIGINT: (130, "interrupted\n"), signal.SIGTERM: (143, "terminated\n")}
+
+
+@pytest.mark.parametrize(("command", "everyone", "sent"), products([*COMMANDS], (0, 1), [*ENDED]))
 def test_a_signal_ends_a_command_with_its_status(
-    body: str, everyone: bool, sent: signal.Signals, status: int, text: str
+    command: str, everyone: bool, sent: signal.Signals
 ) -> None:
-    process = _command(body)
+    process = _command(COMMANDS[command])
     if everyone:
         os.killpg(process.pid, sent)  # As a terminal, or `timeout`, does.
     else:
         process.send_signal(sent)
     _, errors = process.communicate(timeout=30)  # Until the last process has gone.
-    assert (process.returncode, errors) == (status, text)
+    assert (process.returncode, errors) == ENDED[sent]
 
 
 @pytest.mark.parametrize(
