@@ -10,7 +10,8 @@ import numpy as np
 
 from hwgen.autoschedule.cost import Floats, footprint, main_reduction
 from hwgen.autoschedule.lanes import has_kind, inside
-from hwgen.autoschedule.nests import Nest, attempt, loop_of, main_site, nest_of
+from hwgen.autoschedule.nests import Nest, attempt, loop_of, nest_of
+from hwgen.polyhedral.tree.edit import main_site
 from hwgen.schedule import Schedule
 from hwgen.spec.expression import names
 from hwgen.spec.hardware import HardwareSpec

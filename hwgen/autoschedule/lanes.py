@@ -5,7 +5,8 @@ from __future__ import annotations
 from math import prod
 
 from hwgen.autoschedule.cost import Point, Structure, lanes_of, main_reduction
-from hwgen.autoschedule.nests import Nest, attempt, loop_of, main_site, nest_of
+from hwgen.autoschedule.nests import Nest, attempt, loop_of, nest_of
+from hwgen.polyhedral.tree.edit import main_site
 from hwgen.polyhedral.tree.loop_tree import LoopTree, Stage
 from hwgen.schedule import Schedule
 from hwgen.spec.expression import Access, Name, names

@@ -8,7 +8,8 @@ from math import prod
 
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.tree.cost import operations
-from hwgen.polyhedral.tree.loop_tree import LoopTree, Site, Stage
+from hwgen.polyhedral.tree.edit import main_site
+from hwgen.polyhedral.tree.loop_tree import LoopTree, Stage
 from hwgen.polyhedral.tree.terms import addends
 from hwgen.schedule import Schedule
 from hwgen.spec.expression import DTYPES, Access, Name
@@ -94,10 +95,6 @@ class Nest:
     def contiguous(self) -> str:
         """The iterator along which the result's neighbours lie."""
         return self.spatial[-1][0] if self.spatial else ""
-
-
-def main_site(state: LoopTree, stage: str) -> Site:
-    return next(s for s in state.sites if s.block.stage == stage and s.block.part != "init")
 
 
 def pristine(state: LoopTree, stage: str) -> bool:

@@ -22,7 +22,6 @@ from hwgen.autoschedule.nests import (
     Nest,
     attempt,
     count,
-    main_site,
     nest_of,
     plain_target,
     pristine,
@@ -31,6 +30,7 @@ from hwgen.autoschedule.report import Choice, SearchReport
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.search import Watch
 from hwgen.polyhedral.tree.cost import nest_bound, operations
+from hwgen.polyhedral.tree.edit import main_site
 from hwgen.polyhedral.tree.loop_tree import LoopTree, Stage
 from hwgen.schedule import Schedule
 from hwgen.spec.expression import DTYPES, Access, Name, names, walk

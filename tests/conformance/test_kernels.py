@@ -21,6 +21,7 @@ from hwgen.pipeline import Compilation
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.verify.examine import examine
 from tests.conformance.test_emitted_c import modelled_cycles, run_through_shim
+from tests.conformance.test_scripts import again_the_same
 from tests.samples import PAIRS, SMALLER
 from tests.sampling import EVERYTHING, QUICK, products, some
 
@@ -96,6 +97,13 @@ def through_c(compiled: Compilation, seed: int, batch: int = 1) -> None:
 @pytest.mark.parametrize(("spec", "path"), PAIRS, ids=lambda p: p.stem)
 def test_every_workload_on_every_chip(path: Path, spec: Path) -> None:
     assert judged(as_written(path, spec)) >= 1
+
+
+@pytest.mark.parametrize(
+    ("spec", "path"), PAIRS if EVERYTHING else PAIRS[::2], ids=lambda p: p.stem
+)
+def test_a_script_replays_to_the_same_bytes(path: Path, spec: Path) -> None:
+    again_the_same(as_written(path, spec))
 
 
 @needs_compiler

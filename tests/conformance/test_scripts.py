@@ -53,13 +53,15 @@ def _compiled(
 
 
 @pytest.mark.parametrize(
-    ("chip", "path", "odd"),
-    [pytest.param(*pair, odd, id=f"{pair[0].stem}-{pair[1].stem}-{'odd' if odd else 'as_written'}")
-     for n, pair in enumerate(PAIRS)
-     for odd in ((False, True) if EVERYTHING else (n % 2 == 1,))],
-)  # fmt: skip
-def test_a_script_replays_to_the_same_bytes(path: Path, chip: Path, odd: bool) -> None:
-    again_the_same(compiled(path, chip, odd_sizes(path) if odd else {}))
+    ("chip", "path"),
+    [
+        pytest.param(*pair, id=f"{pair[0].stem}-{pair[1].stem}")
+        for pair in (PAIRS if EVERYTHING else PAIRS[1::2])
+    ],
+)
+def test_a_script_replays_to_the_same_bytes(path: Path, chip: Path) -> None:
+    """At sizes as written, `test_kernels.py` holds the same of what it searches anyhow."""
+    again_the_same(compiled(path, chip, odd_sizes(path)))
 
 
 def again_the_same(found: Compilation) -> None:
