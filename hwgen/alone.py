@@ -7,7 +7,7 @@ from dataclasses import replace
 from hwgen.codegen.lower.idle import contributing
 from hwgen.polyhedral.tree.build import unique
 from hwgen.polyhedral.tree.loop_tree import LoopTree, Stage
-from hwgen.spec.expression import Access, Expr, UpdateOp, map_accesses, walk
+from hwgen.spec.expression import Access, Expr, Name, UpdateOp, map_accesses, stepped, walk
 from hwgen.spec.workload import Role, Statement, Tensor, Workload
 
 
@@ -25,8 +25,17 @@ def stage_alone(state: LoopTree, stage: Stage, workload: Workload) -> Workload:
         first = (Statement("S", stage.spatial, stage.target, "=", stage.start, where),)
     chosen = contributing(state, stage)
     value = stage.spelt if chosen is None else chosen[1]
-    own = Statement(stage.tensor, stage.iterators, stage.target, stage.op, value, where)
+    target = stage.target
+    if not stage.ordered:  # Its own elements stand where its iterators say, but for what is added.
+        target = Access(stage.tensor, tuple(map(_moved, target.indices)))
+    own = Statement(stage.tensor, stage.iterators, target, stage.op, value, where)
     return Workload(stage.tensor, (), tuple(tensors), (*first, own), where)
+
+
+def _moved(index: Expr) -> Expr:
+    """An index of one iterator and a number without the number."""
+    name, _ = stepped(index) or ("", 0)
+    return Name(name) if name else index
 
 
 def seed_alone(

@@ -503,10 +503,10 @@ def _align(
     for mine, theirs in zip(read.indices, statements[producer].target.indices, strict=True):
         if not mine.terms and not theirs.terms and mine.constant == theirs.constant:
             continue
-        plain = all(len(f.terms) == 1 and f.terms[0][1] == 1 for f in (mine, theirs))
-        if not (plain and mine.constant == theirs.constant) or not shared.join(
-            (place, mine.names[0]), (producer, theirs.names[0])
-        ):
+        plain = all(
+            f.constant == 0 and len(f.terms) == 1 and f.terms[0][1] == 1 for f in (mine, theirs)
+        )
+        if not plain or not shared.join((place, mine.names[0]), (producer, theirs.names[0])):
             return False
     return True
 

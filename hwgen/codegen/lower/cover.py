@@ -16,7 +16,18 @@ from hwgen.polyhedral.tree.loop_tree import Block, LoopTree, Site, Stage
 from hwgen.polyhedral.tree.reductions import beginning, neutral
 from hwgen.polyhedral.unify import unify
 from hwgen.polyhedral.value_range import value_range, within
-from hwgen.spec.expression import Access, Binary, Call, Cast, Const, Expr, Name, names, walk
+from hwgen.spec.expression import (
+    Access,
+    Assign,
+    Binary,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Name,
+    names,
+    walk,
+)
 from hwgen.spec.hardware import HardwareSpec, Intrinsic, Operand
 from hwgen.spec.typecheck import integer_range, is_float
 
@@ -133,8 +144,14 @@ def _set(intrinsic: Intrinsic) -> Iterator[Expr]:
         yield only[0].value
     if added is not None:
         yield added
-    if only is not None and only[0].op in _EXTREMA:
+    # Of several lanes those without an element hold nothing that leaves a maximum as it is.
+    if only is not None and only[0].op in _EXTREMA and not _reduces(only[0]):
         yield Call(_EXTREMA[only[0].op], (only[0].target, only[0].value))
+
+
+def _reduces(assign: Assign) -> bool:
+    """Whether an intrinsic's lanes contribute to one element."""
+    return not {*names(assign.value)} <= {*names(assign.target)}
 
 
 _EXTREMA = {"max=": "max", "min=": "min"}

@@ -201,9 +201,8 @@ class _Rescaling:
     def _running(self, stage: Stage, value: Expr, seed: Expr, loop: str, slots: int) -> Stage:
         """A stage that takes a tensor from before each block to after it."""
         shape = self.state.tensor[stage.tensor].shape
-        name, first = self.running[stage.tensor], unique(
-            f"{self.running[stage.tensor]}_0", self.state.tensor
-        )  # fmt: skip
+        name = self.running[stage.tensor]
+        first = unique(f"{name}_0", self.state.tensor)
         turn: Expr = Binary("%", Name("d0"), Const(slots))
         layout = (turn, *(Name(f"d{n + 1}") for n in range(len(shape))))
         self._made(stage.tensor, name, (self.count + 1, *shape), layout)

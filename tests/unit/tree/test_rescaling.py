@@ -28,7 +28,7 @@ from tests.unit.tree.toy import EXPS, chip, make, start
 
 ENGINE = "both" if have_compiler() else "python"
 QUICK = settings(
-    max_examples=examples(8),
+    max_examples=examples(6),
     deadline=None,
     derandomize=True,
     suppress_health_check=(HealthCheck.too_slow,),
