@@ -156,6 +156,10 @@ class Rival:
     cycles: int
     offchip_bytes: int
 
+    @property
+    def unseen(self) -> float:
+        return self.kernel.unseen
+
     @classmethod
     def of(cls, kernel: Kernel, hardware: HardwareSpec, host: int, theirs: int) -> Rival:
         """A kernel whose host moves `host` bytes, to those whose hosts move `theirs`."""

@@ -126,10 +126,11 @@ class LoadWriter:
             cut = [n for n in index.names if n in lane_loops]
             size = self.tiling.match.block.get(cut[0], 1) if cut else 1
             for loop in own:
+                inner = loop
                 if tiled.get(d, 1) > 1:
-                    tile, loop = s.split(loop, factor=tiled[d])
+                    tile, inner = s.split(loop, factor=tiled[d])
                     blocks.append(tile)
-                outer, lane = self.split_lanes(loop, size)
+                outer, lane = self.split_lanes(inner, size)
                 blocks.append(outer)
                 # A block may be several entries, of which a call fills fewer.
                 (lanes if called.issuperset(cut) else rows).extend(lane)

@@ -14,11 +14,11 @@ from math import prod
 
 from hwgen.polyhedral.normal_form import normalise
 from hwgen.polyhedral.operations import Operation
-from hwgen.polyhedral.wide_calls import adding_store
 from hwgen.polyhedral.scop import Scop, ScopStatement
 from hwgen.polyhedral.tiling import TOGETHER, Tiling
 from hwgen.polyhedral.tree.build import stage_of
 from hwgen.polyhedral.value_range import value_range, within
+from hwgen.polyhedral.wide_calls import adding_store
 from hwgen.schedule import Schedule
 from hwgen.spec.expression import Access, Cast, names
 from hwgen.spec.typecheck import integer_range, is_float

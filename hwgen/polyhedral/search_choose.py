@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import isclose
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from hwgen.errors import HwgenError
 from hwgen.polyhedral import isl
+from hwgen.polyhedral.caches import through_caches
 from hwgen.polyhedral.objective import Measure, Measured, Objective, measure
 from hwgen.polyhedral.search import SCHEDULE_WORK, TOO_LONG, Candidate, SearchResult, Watch
 from hwgen.polyhedral.search_refine import keepers, neighbours
@@ -41,7 +42,8 @@ SHORT_KERNEL = 20_000
 """Cycles up to which a kernel is short."""
 
 SLACK = 1.25
-"""Estimates above the best simulated cycles by this factor are not simulated."""
+"""Estimates above the best simulated cycles by this factor are not simulated; none above them where
+caches, which no simulation sees, are in both."""
 
 CLOSE = 1.01
 """Cycles over the lower bound at which no better schedule is looked for."""
@@ -69,7 +71,14 @@ THRIFTY = 8
 what waits for loads, the estimate knows least."""
 
 
-K = TypeVar("K", bound=Measured)
+class Ranked(Measured, Protocol):
+    """A kernel to be ranked: `unseen` cycles of caches come to those of its timing."""
+
+    @property
+    def unseen(self) -> float: ...
+
+
+K = TypeVar("K", bound=Ranked)
 
 
 def choose(
@@ -126,7 +135,7 @@ def _look(tried: _Tried[K], found: SearchResult, watch: Watch) -> None:
             continue
         shape = (candidate.cycles, candidate.tiling.tiles, candidate.tiling.depths)
         if tried.best is not None:
-            cycles = tried.best.cycles
+            cycles = tried.cycles(tried.best)
             if shape in alike and cycles > SHORT_KERNEL:
                 continue  # another order of the same loops
             most = SIMULATED_SHORT if cycles <= SHORT_KERNEL else SIMULATED
@@ -143,13 +152,15 @@ def _look(tried: _Tried[K], found: SearchResult, watch: Watch) -> None:
     if tried.best is None:
         raise tried.refused[0]
     starts = sorted(tried.built, key=lambda item: tried.measure(item[1]))[:REFINED]
-    for candidate, kernel in starts if tried.best.cycles <= SHORT_KERNEL else ():
-        cycles = tried.best.cycles
-        if cycles <= CLOSE * least or kernel.cycles > SLACK * cycles:
+    for candidate, kernel in starts if tried.cycles(tried.best) <= SHORT_KERNEL else ():
+        cycles = tried.cycles(tried.best)
+        if cycles <= CLOSE * least or tried.cycles(kernel) > tried.slack * cycles:
             break
         if tried.ended():
             break
         tried.refine(candidate, kernel)
+    if through_caches(tried.hardware):
+        return  # What is loaded less is in the estimate.
     _save(tried, found.thrifty)
     for candidate, kernel in sorted(tried.built, key=lambda item: tried.measure(item[1]))[:KEPT]:
         if tried.measure(kernel)[0] > tried.tie * tried.measure(tried.best)[0]:
@@ -197,6 +208,7 @@ class _Tried(Generic[K]):
     ) -> None:
         self.hardware = hardware
         self.tie = tie
+        self.slack = 1.0 if through_caches(hardware) else SLACK
         self.objective: Objective = objective
         self._build = build
         self._watch = watch
@@ -211,15 +223,25 @@ class _Tried(Generic[K]):
 
     def measure(self, kernel: K) -> Measure:
         """A kernel by the objective."""
-        return measure(kernel, self.objective)
+        return (
+            (self.cycles(kernel),)
+            if self.objective == "cycles"
+            else measure(kernel, self.objective)
+        )
+
+    @staticmethod
+    def cycles(kernel: K) -> float:
+        """Those of its timing, and of caches."""
+        return kernel.cycles + kernel.unseen
 
     def worth(self, candidate: Candidate, least: float) -> bool:
         """Whether a candidate may be better than the best by more than a trifle; `least`: cycles
         below which none gets."""
         assert self.best is not None
-        close = self.best.cycles <= CLOSE * least
+        cycles = self.cycles(self.best)
+        close = cycles <= CLOSE * least
         if self.objective == "cycles":
-            return candidate.cycles <= SLACK * self.best.cycles and not close
+            return candidate.cycles <= self.slack * cycles and not close
         known = self.measure(self.best)[0]
         if isclose(candidate.moved, known, rel_tol=ALIKE):
             return not close
@@ -274,9 +296,9 @@ class _Tried(Generic[K]):
         known = [self.best, *(kernel for _, kernel in self.built)]
         if self.objective != "cycles":
             return min(known, key=lambda k: (*self.measure(k), k.onchip_bytes))
-        limit = self.tie * min(k.cycles for k in known)
-        equal = [k for k in known if k.cycles <= limit]
-        return min(equal, key=lambda k: (k.offchip_bytes, k.cycles))
+        limit = self.tie * min(map(self.cycles, known))
+        equal = [k for k in known if self.cycles(k) <= limit]
+        return min(equal, key=lambda k: (k.offchip_bytes, self.cycles(k)))
 
     def refine(self, start: Candidate, kernel: K) -> None:
         """Go from a schedule to better ones beside it for as long as there are any."""

@@ -25,8 +25,8 @@ PART_TURNS = 2
 
 @dataclass(frozen=True, slots=True)
 class TileLoop:
-    """Loop over the tiles of one loop: `tile` blocks each, the last one `last` blocks; of an `outer`
-    one, tiles that are tiled again."""
+    """Loop over the tiles of one loop: `tile` blocks each, the last one `last` blocks; those of an
+    `outer` one are tiled again."""
 
     loop: str
     tile: int
