@@ -4,6 +4,8 @@ Where units are those of a core, tensors off chip and buffers that are no regist
 caches. What is touched inside of some loops stays in a cache if all of it together fits; of what
 does not, every iteration of the loops around brings it again. As for a core's own code, the
 resource that is busiest decides, and a share of what keeps the others busy does not pass beside it.
+What copies between memory and buffers comes at once, in front of and behind the work on these: all
+of it takes time.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from hwgen.polyhedral.caches import in_caches
 from hwgen.polyhedral.estimate_shape import Cycles, Grid, Shape
 from hwgen.polyhedral.matching import Match
 from hwgen.polyhedral.operations import Operation
+from hwgen.polyhedral.tiling import inner_name
 from hwgen.polyhedral.traffic import moved_block
 from hwgen.polyhedral.wide_calls import wider_copy
 from hwgen.spec.expression import DTYPES
@@ -31,8 +34,21 @@ class _Touched:
 
     bytes: tuple[Cycles, ...]
     depth: int
+    moving: frozenset[str]
     again: int = 1
     buffer: bool = False
+
+    def brought(self, shape: Shape, depth: int) -> Cycles:
+        """What comes into a cache that holds all that is touched inside of `depth` loops. What the
+        next loops outside do not move is still there from their iteration before."""
+        first = self.depth if self.buffer else 0
+        if not self.buffer:
+            depth = min(depth, self.depth)
+        while depth > first and inner_name(shape.loops[depth - 1]) not in self.moving:
+            depth -= 1
+        if self.buffer and depth <= first:
+            return np.zeros(1)
+        return self.again * shape.counts(depth) * self.bytes[depth]
 
 
 def with_caches(shape: Shape, cycles: Cycles) -> Cycles:
@@ -41,14 +57,16 @@ def with_caches(shape: Shape, cycles: Cycles) -> Cycles:
     touched = list(_touched(shape))
     depths = range(len(shape.loops) + 1)
     together = [sum((t.bytes[d] for t in touched), np.zeros(1)) for d in depths]
-    busy = [cycles, _accesses(shape)]
+    busy, alone = [cycles, _accesses(shape)], _copying(shape)
     rates = [c.bytes_per_cycle for c in machine.caches[1:]] + [machine.memory_bytes_per_cycle]
     for cache, rate in zip(machine.caches, rates, strict=True):
-        busy.append(_crossing(shape, touched, together, cache.usable_bytes) / rate)
+        read, copied = _crossing(shape, touched, together, cache.usable_bytes)
+        busy.append(read / rate)
+        alone = alone + copied / rate
     most = busy[0]
     for resource in busy[1:]:
         most = np.maximum(most, resource)
-    return most + machine.costs.serial_share * (sum(busy, np.zeros(1)) - most)
+    return alone + most + machine.costs.serial_share * (sum(busy, np.zeros(1)) - most)
 
 
 def _touched(shape: Shape) -> Iterator[_Touched]:
@@ -65,50 +83,54 @@ def _touched(shape: Shape) -> Iterator[_Touched]:
         each = moved_block(match, o, outside).bytes
         boxes = [each * shape.box(storage, d) if d <= own else np.zeros(1) for d in depths]
         again = 2 if o.kind == "store" and shape.added else 1
-        yield _Touched(tuple(boxes), own, again)
+        yield _Touched(tuple(boxes), own, shape.moving(storage), again)
     for held in match.selection.storages:
         if in_caches(hardware, held.memory):
             own = shape.placement[held.name]
             size = match.entry_elements(held.name) * DTYPES[hardware.memory[held.memory].dtype]
             boxes = [size * shape.box(held.name, max(own, d)) for d in depths]
-            yield _Touched(tuple(boxes), own, buffer=True)
+            yield _Touched(tuple(boxes), own, shape.moving(held.name), buffer=True)
 
 
-def _crossing(shape: Shape, touched: list[_Touched], together: list[Cycles], size: float) -> Cycles:
-    """Bytes that come into a cache of a size."""
-    total = np.zeros(1)
+def _crossing(
+    shape: Shape, touched: list[_Touched], together: list[Cycles], size: float
+) -> tuple[Cycles, Cycles]:
+    """Bytes that come into a cache of a size: of buffers, and of what is copied."""
+    read, copied = np.zeros(1), np.zeros(1)
     placed = np.zeros(1, np.bool_)
     for depth, all_of_it in enumerate(together):
         last = depth == len(shape.loops)
         here = ~placed & ((all_of_it <= size) | last)
         placed = placed | here
-        times = shape.counts(depth)
-        brought = np.zeros(1)
         for t in touched:
-            if t.buffer and depth <= t.depth:
-                continue
-            cold = depth > t.depth and not t.buffer
-            bytes_ = shape.counts(t.depth) * t.bytes[t.depth] if cold else times * t.bytes[depth]
-            brought = brought + t.again * bytes_
-        total = total + np.where(here, brought, 0)
+            brought = np.where(here, t.brought(shape, depth), 0)
+            read, copied = (read + brought, copied) if t.buffer else (read, copied + brought)
+    return read, copied
+
+
+def _copying(shape: Shape) -> Cycles:
+    """Accesses to the first cache of what copies, each as wide as it is or less: one a cycle."""
+    total = np.zeros(1)
+    for o in shape.match.selection.operations:
+        if o.kind in ("load", "store"):
+            storage = next(s for s in o.storages if s in shape.placement)
+            depth = shape.placement[storage] if o.kind == "load" else shape.spatial
+            wide = wider_copy(shape.hardware, o) if o.kind == "load" else None
+            together = 1 if wide is None else wide.iterators[0][1]
+            total = total + 2 * shape.box(storage, depth) / together * shape.counts(depth)
     return total
 
 
 def _accesses(shape: Shape) -> Cycles:
-    """Accesses to the first cache, each as wide as it is or less: one a cycle. Calls one after the
-    other that read the same element have it in a register."""
+    """The same of what computes. Calls one after the other that read the same element have it in a
+    register."""
     match, hardware = shape.match, shape.hardware
     total = np.zeros(1)
     for o in match.selection.operations:
-        if o.kind in ("load", "store"):
-            storage = next(s for s in o.storages if s in shape.placement)
-            depth = shape.placement[storage] if o.kind == "load" else shape.spatial
-            calls = shape.box(storage, depth) / _together(shape, o)
-            total = total + 2 * calls * shape.counts(depth)
-            continue
-        depth = len(shape.loops) if match.selection.inner(o) else shape.spatial
-        again = shape.counts(depth) / shape.tiles(o, depth)
-        total = total + again * _reads(hardware, match, o, shape.grid)
+        if o.kind not in ("load", "store"):
+            depth = len(shape.loops) if match.selection.inner(o) else shape.spatial
+            again = shape.counts(depth) / shape.tiles(o, depth)
+            total = total + again * _reads(hardware, match, o, shape.grid)
     return total
 
 

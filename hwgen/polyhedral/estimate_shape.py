@@ -163,6 +163,10 @@ class Shape:
             self.cache.entries[key] = storage_entries(self.match, storage, self.extents(depth))
         return self.cache.entries[key]
 
+    def moving(self, storage: str) -> frozenset[str]:
+        """The loops that move what a storage holds."""
+        return frozenset(n for c in self.match.coordinate[storage] for n in c.names)
+
     def box(self, storage: str, depth: int) -> NDArray[np.int64]:
         """Blocks of a storage that lie inside the outermost `depth` loops."""
         key = (storage, frozenset(self.loops[:depth]))

@@ -22,10 +22,10 @@ from hwgen.polyhedral.search_space import MAX_ORDERED, Space, length, tile_optio
 from hwgen.polyhedral.tiling import inner_name, outer_name
 from hwgen.polyhedral.wide_calls import adding_store
 
-SMALL = 8
+SMALL = 4
 """Tiles of registers that are looked at further, those that read caches least."""
 
-LARGE = 512
+LARGE = 216
 """Combinations of larger tiles around each of them, at most."""
 
 SHAPES = 1024
