@@ -69,10 +69,10 @@ def estimate(shape: Shape) -> Estimate:
                 slots[n] = np.where(wanted > usable, np.minimum(slots[n], most), slots[n])
         fits &= sum((slots[n] * entries[n] for n in mine), np.zeros(1, np.int64)) <= usable
     levels = _Levels(shape, slots, entries)
-    seen = levels.cycles()
-    cycles = with_caches(shape, seen) if through_caches(hardware) else seen
-    unseen = np.where(np.isfinite(seen), cycles - seen, 0)
-    cycles = np.where(fits, cycles, np.inf)
+    seen = np.where(fits, levels.cycles(), np.inf)
+    possible = np.where(np.isfinite(seen), seen, 0)
+    unseen = with_caches(shape, possible) - possible if through_caches(hardware) else np.zeros(1)
+    cycles = seen + unseen
     beats, unseen = (np.broadcast_to(x, cycles.shape) for x in (levels.bus, unseen))
     return Estimate(cycles, slots, beats, unseen)
 

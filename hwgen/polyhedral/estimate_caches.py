@@ -80,15 +80,20 @@ def _touched(shape: Shape) -> Iterator[_Touched]:
         own = shape.placement[storage] if o.kind == "load" else shape.spatial
         ends = o.intrinsic.operands
         outside = next(p for p in ends if hardware.memory[p.memory].kind == "offchip")
-        each = moved_block(match, o, outside).bytes
-        boxes = [each * shape.box(storage, d) if d <= own else np.zeros(1) for d in depths]
+        each = float(moved_block(match, o, outside).bytes)
+        boxes = [
+            (each * shape.box(storage, d)).astype(np.float64) if d <= own else np.zeros(1)
+            for d in depths
+        ]
         again = 2 if o.kind == "store" and shape.added else 1
         yield _Touched(tuple(boxes), own, shape.moving(storage), again)
     for held in match.selection.storages:
         if in_caches(hardware, held.memory):
             own = shape.placement[held.name]
-            size = match.entry_elements(held.name) * DTYPES[hardware.memory[held.memory].dtype]
-            boxes = [size * shape.box(held.name, max(own, d)) for d in depths]
+            size = (
+                1.0 * match.entry_elements(held.name) * DTYPES[hardware.memory[held.memory].dtype]
+            )
+            boxes = [(size * shape.box(held.name, max(own, d))).astype(np.float64) for d in depths]
             yield _Touched(tuple(boxes), own, shape.moving(held.name), buffer=True)
 
 
@@ -156,9 +161,3 @@ def _reads(hardware: HardwareSpec, match: Match, o: Operation, grid: Grid) -> Cy
                 calls = calls / grid[n]
         total = total + calls
     return total
-
-
-def _together(shape: Shape, o: Operation) -> int:
-    """Entries that one call of a copy moves."""
-    wide = wider_copy(shape.hardware, o) if o.kind == "load" else None
-    return 1 if wide is None else wide.iterators[0][1]

@@ -19,7 +19,7 @@ from hwgen.polyhedral.caches import in_caches, through_caches
 from hwgen.polyhedral.estimate_caches import operand_reads
 from hwgen.polyhedral.estimate_shape import Cache, Grid, Shape, storage_entries
 from hwgen.polyhedral.search_space import MAX_ORDERED, Space, length, tile_options
-from hwgen.polyhedral.tiling import inner_name, outer_name
+from hwgen.polyhedral.tiling import Tiling, inner_name, outer_name
 from hwgen.polyhedral.wide_calls import adding_store
 
 SMALL = 4
@@ -50,6 +50,27 @@ def has_levels(space: Space) -> bool:
     registers = [s for s in selection.storages if not in_caches(hardware, s.memory)]
     whole = any(s.shape for s in selection.storages)
     return through_caches(hardware) and bool(registers) and bool(space.reduction) and not whole
+
+
+def contains_levels(space: Space, tiling: Tiling) -> bool:
+    """Whether a tiling is of the form that has levels; its sizes may be any."""
+    count, outer = space.match.count, [n for n, _ in tiling.outer]
+    names = {s.name for s in space.match.selection.storages}
+    if not has_levels(space) or set(tiling.tile) != set(count) or len(set(outer)) < len(outer):
+        return False
+    if set(tiling.order) != set(space.spatial) or not {*outer} <= {
+        *space.spatial,
+        *space.reduction,
+    }:
+        return False
+    sizes = [*tiling.tiles, *tiling.outer]
+    if not all(1 <= size <= count[n] for n, size in sizes):
+        return False
+    reduced = [n for n in outer if n in space.reduction]
+    fits = set(tiling.depth) == set(tiling.slot) == names
+    deep = all(0 <= d <= len(tiling.loops) for _, d in tiling.depths)
+    added = not tiling.parts or (len(reduced) == 1 and _added(space))
+    return fits and deep and added and all(n == 1 for _, n in tiling.slots)
 
 
 def levels(space: Space) -> Iterator[Levels]:
