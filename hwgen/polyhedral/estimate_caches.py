@@ -5,7 +5,7 @@ caches. What is touched inside of some loops stays in a cache if all of it toget
 does not, every iteration of the loops around brings it again. As for a core's own code, the
 resource that is busiest decides, and a share of what keeps the others busy does not pass beside it.
 What copies between memory and buffers comes at once, in front of and behind the work on these: all
-of it takes time.
+of it takes time, as do a loop's steps, and its last sums before what follows.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from math import prod
 import numpy as np
 
 from hwgen.polyhedral.caches import in_caches
-from hwgen.polyhedral.estimate_shape import Cycles, Grid, Shape
+from hwgen.polyhedral.estimate_shape import Cycles, Grid, Shape, box_extents
 from hwgen.polyhedral.matching import Match
 from hwgen.polyhedral.operations import Operation
 from hwgen.polyhedral.tiling import inner_name
@@ -57,7 +57,9 @@ def with_caches(shape: Shape, cycles: Cycles) -> Cycles:
     touched = list(_touched(shape))
     depths = range(len(shape.loops) + 1)
     together = [sum((t.bytes[d] for t in touched), np.zeros(1)) for d in depths]
-    busy, alone = [cycles, _accesses(shape)], _copying(shape)
+    steps, runs = (shape.counts(d) for d in (len(shape.loops), max(0, len(shape.loops) - 1)))
+    alone = _copying(shape) + machine.costs.step_cycles * steps + machine.costs.sum_cycles * runs
+    busy = [cycles, _accesses(shape)]
     rates = [c.bytes_per_cycle for c in machine.caches[1:]] + [machine.memory_bytes_per_cycle]
     for cache, rate in zip(machine.caches, rates, strict=True):
         read, copied = _crossing(shape, touched, together, cache.usable_bytes)
@@ -120,9 +122,13 @@ def _copying(shape: Shape) -> Cycles:
         if o.kind in ("load", "store"):
             storage = next(s for s in o.storages if s in shape.placement)
             depth = shape.placement[storage] if o.kind == "load" else shape.spatial
+            calls = shape.box(storage, depth).astype(np.float64)
             wide = wider_copy(shape.hardware, o) if o.kind == "load" else None
-            together = 1 if wide is None else wide.iterators[0][1]
-            total = total + 2 * shape.box(storage, depth) / together * shape.counts(depth)
+            coordinates = shape.match.coordinate[storage]
+            if wide is not None and coordinates:
+                row = box_extents(coordinates, shape.extents(depth))[-1]
+                calls = calls / row * -(-row // wide.iterators[0][1])
+            total = total + 2 * calls * shape.counts(depth)
     return total
 
 

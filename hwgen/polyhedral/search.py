@@ -257,8 +257,8 @@ def search(
     given = tuple(sorted((fixed or {}).items()))
     for match in sorted(matches, key=lambda m: least_work(hardware, m)):
         whole, space = choose_space(hardware, match, given)
-        if has_levels(whole) and objective == "cycles":
-            state.cover_levels(whole)
+        if has_levels(whole) and objective == "cycles" and state.cover_levels(whole):
+            continue
         before = state.result
         if not state.cover(whole, space) and space.restriction.whole:
             state.result = before
@@ -346,9 +346,9 @@ class _Search:
         )
         return len(self.found) > before
 
-    def cover_levels(self, space: Space) -> None:
-        """Evaluate tiles of two levels."""
-        points = 0
+    def cover_levels(self, space: Space) -> bool:
+        """Evaluate tiles of two levels; whether any is feasible."""
+        points, before = 0, len(self.found)
         for at in levels(space):
             shape = Shape(
                 self.hardware, space.match, at.grid, at.loops, at.spatial, at.placement, Cache(), 1,
@@ -358,11 +358,13 @@ class _Search:
             points += len(found.cycles)
             self.watch.spend(len(found.cycles))
             best = self._best(found.cycles, np.zeros(found.cycles.shape))
-            self.found += [self._candidate(shape, found, int(i)) for i in best]
+            possible = (int(i) for i in best if np.isfinite(found.cycles[i]))
+            self.found += [self._candidate(shape, found, i) for i in possible]
             if self.watch.expired and self.found:
                 break
         cuts = ("larger tiles around few that registers hold, and in few sizes",)
         self.result += SearchResult((), points=points, evaluated=points, matches=0, cuts=cuts)
+        return len(self.found) > before
 
     def _candidate(
         self, shape: Shape, found: Estimate, i: int, bound: float = 0.0, moved: float = 0.0

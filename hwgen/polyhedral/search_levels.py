@@ -22,8 +22,9 @@ from hwgen.polyhedral.search_space import MAX_ORDERED, Space, length, tile_optio
 from hwgen.polyhedral.tiling import Tiling, inner_name, outer_name
 from hwgen.polyhedral.wide_calls import adding_store
 
-SMALL = 4
-"""Tiles of registers that are looked at further, those that read caches least."""
+SMALL = 6
+"""Tiles of registers that are looked at further, those that read caches least: one of each width
+along lanes."""
 
 LARGE = 216
 """Combinations of larger tiles around each of them, at most."""
@@ -113,7 +114,13 @@ def _small(space: Space) -> Grid:
         grid = {n: v[fits] for n, v in grid.items()}
     inner = [o for o in match.selection.operations if match.selection.inner(o)]
     reads = sum((operand_reads(hardware, match, o, grid) for o in inner), np.zeros(length(grid)))
-    best = np.argsort(reads, kind="stable")[:SMALL]
+    # A tile that is narrow along the lanes leaves panels more room along the reduction.
+    lanes = [n for n in space.spatial if match.block.get(n, 1) > 1]
+    widths = list(zip(*(grid[n] for n in lanes), strict=True)) or [()] * len(reads)
+    first: dict[tuple[int, ...], int] = {}
+    for i in map(int, np.argsort(reads, kind="stable")):
+        first.setdefault(tuple(map(int, widths[i])), i)
+    best = list(first.values())[:SMALL]
     return {n: v[best] for n, v in grid.items()}
 
 
