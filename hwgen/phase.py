@@ -184,8 +184,8 @@ def _host_bytes(scop: Scop, hardware: HardwareSpec, match: Match) -> int:
 
 
 def rearranged_at_once(hardware: HardwareSpec) -> float:
-    """Bytes that a host moves in a cycle when it rearranges a tensor: a beat of the bus. A core that
-    is the host of its own units does it element by element, of which those that follow lie apart."""
+    """Bytes that a host moves in a cycle when it rearranges a tensor: a beat of the bus. A core
+    that is the host of its own units moves single elements, of which the next one lies apart."""
     if not through_caches(hardware):
         return hardware.bus[hardware.offchip.bus].beat_bytes
     costs = hardware.machine.costs
