@@ -15,8 +15,8 @@ the stack in the innermost loops, which must be none, and all references to the 
 The second table is of what the search finds without a script, in the same turns, and of the
 seconds that this takes, C compiler included.
 
-The table for two threads is of `matmul_two_cores.script` and MKL on two threads, in turn with the kernel for
-one: `of one` is against that. It needs two idle cores, and says how many there are.
+The table for two threads is of `matmul_two_cores.script` and MKL on two threads, in turn with the
+kernel for one: `of one` is against that. It needs two idle cores, and says how many there are.
 """
 
 from __future__ import annotations
