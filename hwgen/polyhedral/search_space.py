@@ -222,7 +222,12 @@ class Space:
     def contains(self, tiling: Tiling) -> bool:
         """Whether a tiling is of the form that the search builds; its sizes may be any."""
         count = self.match.count
-        if tiling.outer or set(tiling.tile) != set(count) or set(tiling.order) != set(self.spatial):
+        if (
+            tiling.outer
+            or tiling.parts
+            or set(tiling.tile) != set(count)
+            or set(tiling.order) != set(self.spatial)
+        ):
             return False
         if not all(1 <= tiling.tile[n] <= blocks for n, blocks in count.items()):
             return False
