@@ -12,8 +12,11 @@ which runs in turn with them, so that a slow rival flatters nobody. `spills`: ve
 the stack in the innermost loops, which must be none, and all references to the stack there: gcc
 12.2 keeps a loop's bound or step there at some sizes.
 
-The second table is of `matmul_two_cores.script` and MKL on two threads, in turn with the kernel for
-one: `of one` is against that. It needs two idle cores, and says how many there are.
+The second table is of what the search finds without a script, in the same turns, and of the
+seconds that this takes, C compiler included.
+
+The table for two threads is of `matmul_two_cores.script` and MKL on two threads, in turn with the
+kernel for one: `of one` is against that. It needs two idle cores, and says how many there are.
 """
 
 from __future__ import annotations
@@ -32,6 +35,7 @@ from typing import Any
 import numpy as np
 
 from hwgen.model.c_compiler import load_library
+from hwgen.pipeline import compile_kernel
 from hwgen.report.table import Cell, table
 from hwgen.scripting import compile_script
 from hwgen.spec.load import load_hardware, load_workload
@@ -43,6 +47,9 @@ ONE, TWO = SCHEDULES / "matmul_panels.script", SCHEDULES / "matmul_two_cores.scr
 SIZES = ((512, 512, 512), (1024, 1024, 1024), (2048, 2048, 2048), (127, 513, 255))
 """M, N and K."""
 
+FOUND = (*SIZES, (64, 1024, 4096))
+"""The same, without a script."""
+
 FLAGS = ("-std=c11", "-O3", "-march=native", "-fopenmp", "-shared", "-fPIC")
 SECONDS = 4.0
 """Time for the kernel and MKL together at one size."""
@@ -50,8 +57,8 @@ SECONDS = 4.0
 IN_A_ROW = 3
 """Runs of one after another that count."""
 
-MULTIPLY_ADDS = 24
-"""Of the innermost loop."""
+MULTIPLY_ADDS = 16
+"""Of the innermost loop, at least."""
 
 PEAK = """
 #include <immintrin.h>
@@ -110,13 +117,16 @@ class Product:
         self.shared = [torch and torch.from_numpy(x) for x in (self.a, self.b, self.theirs)]
         self.name = f"{m} x {n} x {k}"
 
-    def kernel(self, script: Path, cores: int) -> tuple[Callable[[], None], str]:
-        """Runs the emitted code, and its text."""
+    def kernel(self, script: Path | None, cores: int) -> tuple[Callable[[], None], str]:
+        """Runs the emitted code, and its text: that of a script, or what the search finds."""
         sizes = {"M": self.m, "N": self.n, "K": self.k}
         workload = load_workload(ROOT / "workloads" / "matmul.yaml", sizes)
         hardware = load_hardware(ROOT / "hw_specs" / "x86_avx512.yaml", {"CORES": cores})
-        text = script.read_text(encoding="utf-8")
-        source = compile_script(workload, hardware, text, script.name).source
+        if script is None:
+            source = compile_kernel(workload, hardware).source
+        else:
+            text = script.read_text(encoding="utf-8")
+            source = compile_script(workload, hardware, text, script.name).source
         function = getattr(load_library(source.c, source.function, FLAGS), source.function)
         given = [x.ctypes.data_as(ctypes.c_void_p) for x in (self.a, self.b, self.ours)]
 
@@ -153,6 +163,20 @@ def row(product: Product) -> list[Cell]:
     ratios = [median(x[0] / x[by] for x in rates) for by in range(1, len(rates[0]))]
     against: list[Cell] = ["-", "-"] if product.torch is None else [others[0], ratios[0]]
     return [product.name, mine, *against, others[-1], ratios[-1], stack(text)]
+
+
+def searched(product: Product) -> list[Cell]:
+    """Of one size on one thread, without a script."""
+    start = perf_counter()
+    kernel, text = product.kernel(None, 1)
+    took = perf_counter() - start
+    runs = [kernel] if product.torch is None else [kernel, product.other]
+    rates = list(product.rates(*runs))
+    mine, *others = (median(x) for x in zip(*rates, strict=True))
+    against: list[Cell] = ["-", "-"]
+    if product.torch is not None:
+        against = [others[0], median(x[0] / x[1] for x in rates)]
+    return [product.name, mine, *against, took, stack(text)]
 
 
 def threads(product: Product) -> list[Cell]:
@@ -204,6 +228,9 @@ def main() -> None:
     products = [Product(*size, torch) for size in SIZES]
     rows = [row(p) for p in products]
     print(table(["M x N x K", "GFLOP/s", "MKL", "ratio", "peak", "of peak", "spills"], rows))
+    print("\nfound by the search, and the seconds that it and the C compiler take:")
+    rows = [searched(Product(*size, torch)) for size in FOUND]
+    print(table(["M x N x K", "GFLOP/s", "MKL", "ratio", "seconds", "spills"], rows))
     if torch is not None:
         torch.set_num_threads(2)
     print(f"\non two threads, of {os.cpu_count()} cores:")

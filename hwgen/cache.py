@@ -26,12 +26,13 @@ from pydantic import BaseModel, ConfigDict, Field
 from hwgen.errors import Location
 from hwgen.polyhedral.matching import Match
 from hwgen.polyhedral.search import Candidate, SearchResult
+from hwgen.polyhedral.search_levels import contains_levels
 from hwgen.polyhedral.search_space import Space, choose_space
 from hwgen.polyhedral.tiling import Tiling
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 
-FORMAT = 1
+FORMAT = 2
 _PACKAGE = Path(__file__).resolve().parent
 
 
@@ -68,7 +69,10 @@ class Entry(_Strict):
     order: list[str]
     depths: list[tuple[str, int]]
     slots: list[tuple[str, int]]
+    outer: list[tuple[str, int]]
+    parts: bool
     estimate: float
+    unseen: float
     counts: Counts
 
     def restore(
@@ -81,14 +85,16 @@ class Entry(_Strict):
         if str(match) != self.match_text:
             return None
         tiling = Tiling(
-            match, tuple(self.tiles), tuple(self.order), tuple(self.depths), tuple(self.slots)
-        )
+            match, tuple(self.tiles), tuple(self.order), tuple(self.depths), tuple(self.slots),
+            tuple(self.outer), self.parts,
+        )  # fmt: skip
         whole, _ = choose_space(hardware, match)
-        if not Space(hardware, match, whole.restriction).contains(tiling):
+        space = Space(hardware, match, whole.restriction)
+        if not space.contains(tiling) and not contains_levels(space, tiling):
             return None
         c = self.counts
         return SearchResult(
-            (Candidate(tiling, self.estimate),),
+            (Candidate(tiling, self.estimate, unseen=self.unseen),),
             points=c.points,
             evaluated=c.evaluated,
             too_large=c.too_large,
@@ -145,7 +151,10 @@ class ScheduleCache:
             order=list(tiling.order),
             depths=list(tiling.depths),
             slots=list(tiling.slots),
+            outer=list(tiling.outer),
+            parts=tiling.parts,
             estimate=chosen.cycles,
+            unseen=chosen.unseen,
             counts=Counts.model_validate(counts | {"cuts": list(found.cuts)}),
         )
         body = entry.model_dump(mode="json")

@@ -35,17 +35,19 @@ from hwgen.trees import TreeCompilation, compile_padded
 @dataclass(frozen=True, repr=False)
 class Kernel(Brief):
     """A tiling carried through to a program, as the tree that primitives make of it. `tiling`: that
-    of the phase that takes longest, where there are several."""
+    of the phase that takes longest, where there are several. `unseen`: estimated cycles of caches,
+    which its timing does not see, to rank it by."""
 
     tiling: Tiling
     made: TreeCompilation
     program: Program
     timing: TimingResult
+    unseen: float = 0.0
 
     @classmethod
-    def of(cls, tiling: Tiling, made: TreeCompilation) -> Kernel:
+    def of(cls, tiling: Tiling, made: TreeCompilation, unseen: float = 0.0) -> Kernel:
         """The kernel of a tiling."""
-        return cls(tiling, made, made.lowered.program, made.timing)
+        return cls(tiling, made, made.lowered.program, made.timing, unseen)
 
     def brief(self) -> str:
         return f"{self.program.name}: {self.cycles:,} cycles, {self.offchip_bytes:,} bytes off chip"
@@ -195,4 +197,4 @@ def build(
     stays = {s.tensor: s.memory for s in shared if s.tensor in sharing.leaves}
     schedule = Schedule(workload, hardware, dict(sharing.takes) | stays)
     apply_tiling(schedule, scop, tiling, sharing.leaves)
-    return Kernel.of(tiling, compile_padded(schedule))
+    return Kernel.of(tiling, compile_padded(schedule), candidate.unseen)

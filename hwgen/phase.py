@@ -11,6 +11,7 @@ from hwgen.cache import ScheduleCache
 from hwgen.codegen.image_layout import packed_bytes
 from hwgen.compilation import Compilation, Kernel, build
 from hwgen.errors import HwgenError
+from hwgen.polyhedral.caches import through_caches
 from hwgen.polyhedral.dependences import Dependences, dependences
 from hwgen.polyhedral.estimate_moved import least_moved
 from hwgen.polyhedral.matching import Match, ranked_matches
@@ -29,6 +30,7 @@ from hwgen.polyhedral.search import (
 from hwgen.polyhedral.search_bound import least_work
 from hwgen.polyhedral.search_choose import LIMITS, choose
 from hwgen.polyhedral.select import select
+from hwgen.spec.expression import DTYPES
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 
@@ -156,11 +158,15 @@ class Rival:
     cycles: int
     offchip_bytes: int
 
+    @property
+    def unseen(self) -> float:
+        return self.kernel.unseen
+
     @classmethod
     def of(cls, kernel: Kernel, hardware: HardwareSpec, host: int, theirs: int) -> Rival:
         """A kernel whose host moves `host` bytes, to those whose hosts move `theirs`."""
-        beat = hardware.bus[hardware.offchip.bus].beat_bytes
-        more_cycles = host // beat - theirs // beat
+        beat = rearranged_at_once(hardware)
+        more_cycles = int(host // beat - theirs // beat)
         return cls(kernel, kernel.cycles + more_cycles, kernel.offchip_bytes + host - theirs)
 
     @property
@@ -175,6 +181,16 @@ class Rival:
 def _host_bytes(scop: Scop, hardware: HardwareSpec, match: Match) -> int:
     """What a host reads and writes at least to rearrange tensors for a match."""
     return rearranged_bytes(hardware, packed_bytes(scop, hardware, match))
+
+
+def rearranged_at_once(hardware: HardwareSpec) -> float:
+    """Bytes that a host moves in a cycle when it rearranges a tensor: a beat of the bus. A core
+    that is the host of its own units moves single elements, of which the next one lies apart."""
+    if not through_caches(hardware):
+        return hardware.bus[hardware.offchip.bus].beat_bytes
+    costs = hardware.machine.costs
+    element = min(DTYPES[m.dtype] for m in hardware.of_kind("scratchpad"))
+    return element / (costs.gather_cycles + costs.far_cycles)
 
 
 def rearranged_bytes(hardware: HardwareSpec, packed: int) -> int:

@@ -6,14 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hwgen.polyhedral.affine import Affine, affine, sparse
-from hwgen.polyhedral.operations import Storage
+from hwgen.polyhedral.caches import in_caches, through_caches
+from hwgen.polyhedral.operations import Operation, Storage
 from hwgen.polyhedral.scop import ScopStatement
 from hwgen.polyhedral.tiling import Tiling
 from hwgen.polyhedral.tree.build import stage_of
 from hwgen.polyhedral.tree.copies import target_first
+from hwgen.polyhedral.wide_calls import wider_copy
 from hwgen.schedule import Schedule
 from hwgen.spec.expression import Access, names, walk
-from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.hardware import HardwareSpec, Intrinsic
 from hwgen.tiling_plan import TilingPlan, written_storage
 
 
@@ -22,8 +24,10 @@ class LoadWriter:
     """Edits of one phase. `first`: the stage, before any edit, of each of its workload's
     statements; `storing`: the statements whose results leave the chip; `moved`: where stored
     tensors are first computed, and `merged` the loops around that of outputs beside the last;
-    `tiles`: the scop's loop of each tile loop; `reduction`: tile loops of the accumulation;
-    `lanes`: lane loops of each stage; `caches`: the stage that loads a storage."""
+    `tiles`: the key of each tile loop; `reduction`: tile loops of the accumulation;
+    `lanes`: lane loops of each stage; `caches`: the stage that loads a storage; `parts`: of sums
+    that are added up in parts, the iterator over these; `wide`:
+    of copies entry by entry, the intrinsic that copies several."""
 
     schedule: Schedule
     plan: TilingPlan
@@ -35,6 +39,8 @@ class LoadWriter:
     reduction: list[str] = field(default_factory=list[str])
     lanes: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     caches: dict[str, str] = field(default_factory=dict[str, str])
+    parts: dict[str, str] = field(default_factory=dict[str, str])
+    wide: dict[str, Intrinsic] = field(default_factory=dict[str, Intrinsic])
 
     @property
     def tiling(self) -> Tiling:
@@ -75,6 +81,8 @@ class LoadWriter:
     def iterators(self, tensor: str, statement: ScopStatement) -> list[tuple[str, int]]:
         """The stage's iterators, in the order of the statement's loops."""
         iterators = self.schedule.state.stage[tensor].iterators
+        if tensor in self.parts:
+            iterators = tuple(x for x in iterators if x[0] != self.parts[tensor])
         if len(iterators) == len(statement.loops):
             return list(iterators)
         kept = {n for i in statement.source.target.indices for n in names(i)}
@@ -111,30 +119,70 @@ class LoadWriter:
         load = next(o for o in self.plan.loads if written_storage(o) == storage.name)
         called = self.plan.called(load)
         lane_loops = [n for n in self.tiling.match.storage_lane[storage.name] if n]
-        for index, (iterator, _) in zip(indices, s.state.stage[name].iterators, strict=True):
+        tiled = {} if reader else self._lay_out(name, storage)
+        iterators = s.state.stage[name].iterators
+        for d, (index, (iterator, _)) in enumerate(zip(indices, iterators, strict=True)):
             own = [n for n in names(block.binding[iterator]) if n in inside]
             cut = [n for n in index.names if n in lane_loops]
             size = self.tiling.match.block.get(cut[0], 1) if cut else 1
             for loop in own:
-                outer, lane = self.split_lanes(loop, size)
+                inner = loop
+                if tiled.get(d, 1) > 1:
+                    tile, inner = s.split(loop, factor=tiled[d])
+                    blocks.append(tile)
+                outer, lane = self.split_lanes(inner, size)
                 blocks.append(outer)
                 # A block may be several entries, of which a call fills fewer.
                 (lanes if called.issuperset(cut) else rows).extend(lane)
+        if blocks and not lanes and not rows:
+            blocks[-1], lanes = self._widened(name, load, storage, blocks[-1])
         self.reorder([*blocks, *rows, *lanes])
         self.lanes[name] = lanes
         self.caches[storage.name] = name
         if self.tiling.kept(storage.name):
-            turning = {x.loop for x in self.tiling.turning(storage.name)}
+            turning = {x.key for x in self.tiling.turning(storage.name)}
             for loop in around:
                 if self.tiles[loop] not in turning:
                     s.retain(name, loop)
+
+    def _widened(
+        self, name: str, load: Operation, storage: Storage, loop: str
+    ) -> tuple[str, list[str]]:
+        """The innermost loop of a copy, of single entries, and lanes: where a call copies several
+        in a row of what lies so in a memory that is reached through caches."""
+        wide = wider_copy(self.hardware, load) if through_caches(self.hardware) else None
+        row = storage.indices[-1].terms if storage.indices else ()
+        if wide is None or [c for _, c in row] != [1] or self.schedule.state.loop[loop].extent == 1:
+            return loop, []
+        self.wide[name] = wide
+        return self.split_lanes(loop, wide.iterators[0][1])
+
+    def _lay_out(self, name: str, storage: Storage) -> dict[int, int]:
+        """What calls read together of a buffer in a cache lies together: tile by tile of the loops
+        inside of the one that it is loaded in, in their order. The size of the tiles along each
+        dimension, in elements."""
+        if not in_caches(self.hardware, storage.memory):
+            return {}
+        last = len(storage.indices) - 1
+        of = {i.names[0]: d for d, i in enumerate(storage.indices) if len(i.names) == 1}
+        inner = [x for x in self.tiling.loops[self.tiling.depth[storage.name] :] if x.loop in of]
+        sizes = {of[x.loop]: x.tile * self.tiling.match.block.get(x.loop, 1) for x in inner}
+        lanes = self.tiling.match.storage_lane[storage.name]
+        if len(of) <= last or sizes.get(last, 1) == 1 or not any(lanes):
+            return {}
+        names = [f"d{d}" for d in range(last + 1)]
+        tiles = [f"{names[of[x.loop]]} // {sizes[of[x.loop]]}" for x in inner]
+        rest = [f"{n} % {sizes[d]}" if d in sizes else n for d, n in enumerate(names)]
+        rest = [n for d, n in enumerate(rest) if sizes.get(d) != 1]
+        self.schedule.transform_layout(name, f"[{', '.join(names)}] -> [{', '.join(tiles + rest)}]")
+        return sizes
 
     def around(self, storage: str, loops: list[str], results: Mapping[str, str]) -> list[str]:
         """The tile loops that a storage is loaded inside, of those that its readers have."""
         takers = {results[n] for n in self.plan.takers({storage}) if n in results}
         alone = len(takers) == 1 and takers <= {*self.merged}
         around = self.merged[min(takers)] if alone else loops + self.reduction
-        outer = {x.loop for x in self.tiling.loops[: self.tiling.depth[storage]]}
+        outer = {x.key for x in self.tiling.loops[: self.tiling.depth[storage]]}
         return [n for n in around if self.tiles[n] in outer]
 
     def _reindexed(

@@ -9,7 +9,7 @@ packed by the host.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from hwgen.polyhedral.normal_form import normalise
@@ -18,6 +18,7 @@ from hwgen.polyhedral.scop import Scop, ScopStatement
 from hwgen.polyhedral.tiling import TOGETHER, Tiling
 from hwgen.polyhedral.tree.build import stage_of
 from hwgen.polyhedral.value_range import value_range, within
+from hwgen.polyhedral.wide_calls import adding_store
 from hwgen.schedule import Schedule
 from hwgen.spec.expression import Access, Cast, names
 from hwgen.spec.typecheck import integer_range, is_float
@@ -108,14 +109,16 @@ class TilingWriter(LoadWriter):
         if self.plan.leaving:
             self.scope(tensor, self.plan.target_memory(last))
             axes = self.own_loops(tensor, last)
+        elif self.tiling.parts:
+            axes = self._in_parts(last)
         elif self.plan.hidden(last) or self.plan.of(last, "map"):
             axes = self._stored(last, ())
         else:
             axes = self.own_loops(tensor, last)
         tiles, inside = self._tiled(tensor, axes)
         count = self.tiling.spatial_depth
-        spatial = [tiles[x.loop] for x in self.tiling.loops[:count] if x.loop in tiles]
-        self.reduction = [tiles[x.loop] for x in self.tiling.loops[count:] if x.loop in tiles]
+        spatial = [tiles[x.key] for x in self.tiling.loops[:count] if x.key in tiles]
+        self.reduction = [tiles[x.key] for x in self.tiling.loops[count:] if x.key in tiles]
         self.reorder([*spatial, *self.reduction, *inside])
         if self.plan.of(last, "init") and (self.reduction or inside):
             s.decompose_reduction(tensor, [*self.reduction, *inside][0])
@@ -153,7 +156,7 @@ class TilingWriter(LoadWriter):
         else:
             axes = self.own_loops(tensor, statement)
         tiles, inside = self._tiled(tensor, axes)
-        loops = [x.loop for x in self.tiling.loops[: self.tiling.spatial_depth]]
+        loops = [x.key for x in self.tiling.loops[: self.tiling.spatial_depth]]
         own = [tiles[n] for n in loops if n in tiles]
         self.reorder([*own, *inside])
         both: list[str] = []
@@ -173,6 +176,29 @@ class TilingWriter(LoadWriter):
         self.moved[tensor] = moved
         return self._axes(statement, moved, s.loops(tensor))
 
+    def _in_parts(self, statement: ScopStatement) -> list[tuple[str, str]]:
+        """Sum up parts of the reduction in a memory, to be added up where the sums are stored; the
+        scop's loop and the stage's for every dimension, and that over the parts."""
+        s, tensor = self.schedule, self.stage(statement)
+        summed = next(x for x in self.plan.statements if x.accumulates)
+        (part,) = (x for x in self.tiling.loops if x.key in self.reduced_in_parts)
+        loop = dict(self.own_loops(tensor, summed))[part.loop]
+        elements = part.tile * self.tiling.match.block.get(part.loop, 1)
+        over, _ = s.split(loop, factor=elements)
+        sums = s.rfactor(tensor, over)
+        self.scope(sums, self.plan.stored_memory(statement))
+        self.moved[tensor] = sums
+        self.parts[sums] = over
+        *spatial, parts = s.loops(tensor)
+        return [*self._axes(statement, sums, tuple(spatial)), (part.key, parts)]
+
+    @property
+    def reduced_in_parts(self) -> set[str]:
+        """The key of the loop over parts of sums."""
+        reduction = self.tiling.match.selection.reduction
+        loops = [x for x in self.tiling.loops if x.outer and x.loop in reduction]
+        return {x.key for x in loops} if self.tiling.parts else set()
+
     def _tiled(
         self, tensor: str, axes: Sequence[tuple[str, str]]
     ) -> tuple[dict[str, str], list[str]]:
@@ -181,11 +207,13 @@ class TilingWriter(LoadWriter):
         blocks: list[str] = []
         lanes: list[str] = []
         for scop_loop, loop in axes:
+            if scop_loop in self.reduced_in_parts:
+                tiles[scop_loop] = loop
+                continue
             outer, lane = self.split_lanes(loop, self.tiling.match.block.get(scop_loop, 1))
             lanes += lane
-            tile = next((x for x in self.tiling.loops if x.loop == scop_loop), None)
-            if tile is not None:
-                tiles[scop_loop], outer = self.schedule.split(outer, factor=tile.tile)
+            for tile in (x for x in self.tiling.loops if x.loop == scop_loop):
+                tiles[tile.key], outer = self.schedule.split(outer, factor=tile.tile)
             blocks.append(outer)
         self.lanes[tensor] = lanes
         self.tiles |= {loop: mine for mine, loop in tiles.items()}
@@ -213,6 +241,7 @@ class TilingWriter(LoadWriter):
         """The scop's loop and the copy's for every dimension of a stored tensor."""
         stage = self.schedule.state.stage[moved]
         place = {n: d for d, i in enumerate(stage.target.indices) for n in names(i)}
+        place.pop(self.parts.get(moved, ""), None)
         over = dict(zip(sorted(place, key=lambda n: place[n]), loops, strict=False))
         pairs = zip(statement.loops, self.iterators(moved, statement), strict=True)
         return [(mine, over[n]) for (mine, _), (n, _) in pairs if n in over]
@@ -255,13 +284,13 @@ class TilingWriter(LoadWriter):
         for scop_loop, loop in self.own_loops(tensor, statement):
             outer, lane = self.split_lanes(loop, self.tiling.match.block.get(scop_loop, 1))
             lanes += lane
-            tile = next((x for x in self.tiling.loops if x.loop == scop_loop), None)
             carried = scop_loop in self.tiling.match.selection.reduction and statement.accumulates
-            if tile is not None and carried:
-                tiles[scop_loop], outer = self.schedule.split(outer, factor=tile.tile)
+            for tile in self.tiling.loops if carried else ():
+                if tile.loop == scop_loop and tile.key not in self.reduced_in_parts:
+                    tiles[tile.key], outer = self.schedule.split(outer, factor=tile.tile)
             blocks.append(outer)
         self.tiles |= {loop: mine for mine, loop in tiles.items()}
-        order = [tiles[x.loop] for x in self.tiling.loops if x.loop in tiles]
+        order = [tiles[x.key] for x in self.tiling.loops if x.key in tiles]
         loops = [*order, *blocks, *lanes]
         self.reorder(loops)
         self.lanes[tensor] = lanes
@@ -342,10 +371,18 @@ class TilingWriter(LoadWriter):
                 self.call(tensor, self.lanes[tensor], work)
             if store:
                 stored = self.stage(statement)
-                self.call(stored, self.lanes[stored], store)
+                self.call(stored, self.lanes[stored], self._adding(store))
         for operation in self.plan.loads:
             name = self.caches[written_storage(operation)]
-            self.call(name, self.lanes[name], [operation])
+            wide = self.wide.get(name, operation.intrinsic)
+            self.call(name, self.lanes[name], [replace(operation, intrinsic=wide)])
+
+    def _adding(self, store: list[Operation]) -> list[Operation]:
+        """The calls that store, or add to what is there where the sums come in parts."""
+        if not self.tiling.parts:
+            return store
+        adding = [(o, adding_store(self.hardware, o)) for o in store]
+        return [replace(o, intrinsic=i) for o, i in adding if i is not None]
 
     def _init_lanes(self, tensor: str) -> list[str]:
         if f"{tensor}_init" in self.lanes:

@@ -1,7 +1,8 @@
 """A scoreboard: calls that touch the same on-chip entries start one after the other.
 
 Calls are entered in the order of the stream. A call waits, of every other unit, for the latest
-earlier call that touched an entry of its own, one of the two writing.
+earlier call that touched an entry of its own, one of the two writing; where what is written goes
+to a fresh place, a call that reads waits for those that wrote, and no other.
 """
 
 from __future__ import annotations
@@ -58,11 +59,12 @@ class _TouchingCosts:
 class Board:
     """The latest accesses to each entry, and when the calls that made them end."""
 
-    def __init__(self, costs: Costs, units: int, cycles: int) -> None:
+    def __init__(self, costs: Costs, units: int, cycles: int, renames: bool = False) -> None:
         spaces = costs.spaces if isinstance(costs, _TouchingCosts) else []
         # Registered while the stream is made: looked up by their number.
         self._spaces: list[Space] = spaces
         self._cycles = cycles
+        self._renames = renames
         self._ends = Ends(units)
         # Of what a later operation may have to wait for: space, whether written, entries.
         self._recent: set[tuple[int, bool, int]] = set()
@@ -76,7 +78,7 @@ class Board:
             space = self._spaces[place]
             for atom in space.atoms[footprint] if space.onchip else ():
                 writes, reads = space.writes[atom], space.reads[atom]
-                for row in (writes, reads) if write else (writes,):
+                for row in self._awaited(write, writes, reads):
                     for other, number in enumerate(row):
                         if other != unit and number > latest.get(other, 0):
                             latest[other] = number
@@ -86,6 +88,12 @@ class Board:
                 (space.writes if write else space.reads)[atom][unit] = entered
                 self._recent.add((place, write, atom))
         return tuple(latest.items())
+
+    def _awaited(self, write: bool, writes: list[int], reads: list[int]) -> tuple[list[int], ...]:
+        """Of calls that touched an entry, those that a call waits for that writes it, or reads."""
+        if self._renames:
+            return () if write else (writes,)
+        return (writes, reads) if write else (writes,)
 
     def ready(self, awaited: Awaited) -> int:
         """When all of them are done; -1 where that is not known yet."""

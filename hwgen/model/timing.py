@@ -120,7 +120,7 @@ class Machine:
         self._tokens: list[deque[int]] = [deque() for _ in self._target]
         board = hardware.scoreboard
         assert board is None or costs is not None, "a scoreboard reads footprints"
-        self._board = Board(costs, n, board.cycles) if board and costs else None
+        self._board = Board(costs, n, board.cycles, board.renames) if board and costs else None
         self._awaited: list[deque[Awaited]] = [deque() for _ in range(n)]
         ports = bank_ports(hardware)
         self._ports = Ports(ports, n) if ports else None

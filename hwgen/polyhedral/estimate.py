@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
 from math import prod
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hwgen.polyhedral.affine import Affine
 from hwgen.polyhedral.bank_share import bank_shares
+from hwgen.polyhedral.caches import through_caches
 from hwgen.polyhedral.call_shapes import call_cycles
-from hwgen.polyhedral.matching import Match
+from hwgen.polyhedral.estimate_caches import with_caches
+from hwgen.polyhedral.estimate_shape import Counts, Cycles, Shape, Work, held_runs
 from hwgen.polyhedral.operations import Operation
-from hwgen.polyhedral.resident import kept_entries, own_storages
+from hwgen.polyhedral.resident import own_storages
 from hwgen.polyhedral.semantics import moves, written_position
 from hwgen.polyhedral.tiling import PART_TURNS, TOGETHER
-from hwgen.polyhedral.traffic import Rates, Transfer, bus_rank, start_beats, transfer_cycles
-from hwgen.spec.hardware import HardwareSpec
-
-Grid = dict[str, NDArray[np.int64]]
-"""Tile size of each loop, one array element per point."""
+from hwgen.polyhedral.traffic import bus_rank, start_beats
 
 SPARE = 0.01
 """Relative cost of cycles on the bus that others hide, where a host issues calls. It decides
@@ -33,192 +28,15 @@ TAIL_PENALTY = 1e-3
 decides between equals alone, and is no property of a machine."""
 
 
-def box_entries(coordinates: Sequence[Affine], extents: Grid) -> NDArray[np.int64]:
-    """Entries of the box that the coordinates span, for arrays of extents."""
-    total = np.ones(1, dtype=np.int64)
-    for extent in box_extents(coordinates, extents):
-        total = total * extent
-    return total
-
-
-def storage_entries(match: Match, storage: str, extents: Grid) -> NDArray[np.int64]:
-    """Entries of one slot of a storage; of all of its tensor where that stays whole."""
-    held = match.selection.storage(storage)
-    if held.shape:
-        return np.full(1, kept_entries(match, held), np.int64)
-    return box_entries(match.coordinate[storage], extents) * match.span(storage)
-
-
-def box_extents(coordinates: Sequence[Affine], extents: Grid) -> list[NDArray[np.int64]]:
-    """Extent of each coordinate, for arrays of loop extents."""
-    result: list[NDArray[np.int64]] = []
-    for coordinate in coordinates:
-        extent = np.ones(1, dtype=np.int64)
-        for name, coefficient in coordinate.terms:
-            extent = extent + abs(coefficient) * (extents[name] - 1)
-        result.append(extent)
-    return result
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """What an operation takes in one of its `tiles`: cycles, and those of them in which the host
-    issues it."""
-
-    cycles: NDArray[np.float64]
-    issuing: NDArray[np.float64]
-    tiles: NDArray[np.int64]
-
-
-Cycles, Counts = NDArray[np.float64], NDArray[np.int64]
-"""Of each point."""
-
-Outer = frozenset[str]
-"""A set of loops around something."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cache:
-    """What depends on the set of outer loops only, not on their order, for one grid."""
-
-    entries: dict[tuple[str, Outer], NDArray[np.int64]] = field(
-        default_factory=dict[tuple[str, Outer], NDArray[np.int64]]
-    )
-    transfers: dict[tuple[str, Outer], Transfer] = field(
-        default_factory=dict[tuple[str, Outer], Transfer]
-    )
-    counts: dict[Outer, NDArray[np.int64]] = field(default_factory=dict[Outer, NDArray[np.int64]])
-    tails: dict[Outer, NDArray[np.float64]] = field(
-        default_factory=dict[Outer, NDArray[np.float64]]
-    )
-    rates: dict[str, Rates] = field(default_factory=dict[str, Rates])
-    work: dict[str, Work] = field(default_factory=dict[str, Work])
-
-    def rate(self, operation: Operation) -> Rates:
-        """An operation's rates, worked out once."""
-        if operation.name not in self.rates:
-            self.rates[operation.name] = Rates.of(operation.intrinsic)
-        return self.rates[operation.name]
-
-
-Storages = frozenset[str]
-"""Some storages of a match."""
-
-
-class Around(NamedTuple):
-    """Loops around a load: `before` the first one that does not move what is loaded, the `still`
-    ones, and those that move it further in, whose tiles are `parts`. `loading`: those in whose
-    every iteration it happens."""
-
-    before: Outer
-    still: Outer
-    parts: Outer
-    loading: Outer
-
-
-@dataclass(frozen=True)
-class Shape:
-    """One order of loops and one placement of loads, over all tile sizes."""
-
-    hardware: HardwareSpec
-    match: Match
-    grid: Grid
-    loops: tuple[str, ...]
-    spatial: int
-    placement: dict[str, int]
-    cache: Cache
-    slots: int
-    parts: Storages = frozenset()
-    """Storages whose tiles come in parts, which stay for the loops that do not move them."""
-
-    def around(self, storage: str) -> Around:
-        """The loops around a storage's load."""
-        around = self.loops[: self.placement[storage]]
-        moving = {n for c in self.match.coordinate[storage] for n in c.names}
-        first = next((i for i, n in enumerate(around) if n not in moving), len(around))
-        before, parts = (
-            frozenset(moving.intersection(x)) for x in (around[:first], around[first:])
-        )
-        loading = before | parts if storage in self.parts else frozenset(around)
-        return Around(before, frozenset(around) - moving, parts, loading)
-
-    def transfer(self, operation: Operation, storage: str) -> Transfer:
-        """What moving one box takes; depends only on which loops lie outside."""
-        depth = self.placement[storage]
-        key = (operation.name, frozenset(self.loops[:depth]))
-        if key not in self.cache.transfers:
-            self.cache.transfers[key] = transfer_cycles(
-                self.hardware,
-                operation,
-                self.match,
-                self.extents(depth),
-                storage,
-            )
-        return self.cache.transfers[key]
-
-    def entries(self, storage: str) -> NDArray[np.int64]:
-        """Entries of one slot of a storage."""
-        depth = self.placement[storage]
-        key = (storage, frozenset(self.loops[:depth]))
-        if key not in self.cache.entries:
-            self.cache.entries[key] = storage_entries(self.match, storage, self.extents(depth))
-        return self.cache.entries[key]
-
-    def counts(self, depth: int) -> NDArray[np.int64]:
-        """Iterations of the outermost `depth` loops."""
-        return self.trips(frozenset(self.loops[:depth]))
-
-    def tiles(self, operation: Operation, depth: int) -> NDArray[np.int64]:
-        """Tiles that an operation's iterations are cut into by the outermost `depth` loops; the
-        others of these do all of them again."""
-        return self.trips(frozenset(n for n in self.loops[:depth] if n in operation.loops))
-
-    def trips(self, loops: Outer) -> NDArray[np.int64]:
-        """Iterations of some tile loops."""
-        if loops not in self.cache.counts:
-            total = np.ones(1, dtype=np.int64)
-            for name in sorted(loops):
-                total = total * -(-self.match.count[name] // self.grid[name])
-            self.cache.counts[loops] = total
-        return self.cache.counts[loops]
-
-    def tails(self) -> NDArray[np.float64]:
-        """How many loops have a tail."""
-        loops = frozenset(self.loops)
-        if loops not in self.cache.tails:
-            total = np.zeros(1)
-            for name in loops:
-                total = total + (self.match.count[name] % self.grid[name] != 0)
-            self.cache.tails[loops] = total
-        return self.cache.tails[loops]
-
-    def extents(self, depth: int) -> Grid:
-        outer = set(self.loops[:depth])
-        return {
-            n: self.grid[n] if n in outer else np.full(1, blocks, np.int64)
-            for n, blocks in self.match.count.items()
-        }
-
-
-def held_runs(shape: Shape, o: Operation) -> NDArray[np.float64]:
-    """How often the operand that a unit holds is brought in, in all tiles together."""
-    assert o.intrinsic.stationary is not None
-    names = [p.name for p in o.intrinsic.operands]
-    storage = o.storages[names.index(o.intrinsic.stationary.operand)]
-    moving = {n for c in shape.match.coordinate[storage] for n in c.names}
-    runs = np.ones(1)
-    for n in o.loops:
-        runs = runs * (shape.match.count[n] if n in moving else shape.trips(frozenset((n,))))
-    return runs
-
-
 class Estimate(NamedTuple):
     """Of a shape's points: cycles, infinite where the buffers do not fit; slots of each storage;
-    beats on the bus of everything that is loaded."""
+    beats on the bus of everything that is loaded; of the cycles, those of caches, which no
+    simulation sees."""
 
     cycles: NDArray[np.float64]
     slots: dict[str, NDArray[np.int64]]
     beats: NDArray[np.float64]
+    unseen: NDArray[np.float64]
 
 
 def estimate(shape: Shape) -> Estimate:
@@ -228,9 +46,10 @@ def estimate(shape: Shape) -> Estimate:
     entries = {s.name: shape.entries(s.name) for s in match.selection.storages}
     loaded = {s for o in match.selection.operations if o.kind == "load" for s in o.storages}
     # With a third slot, the next load need not wait for the calls that are still running.
-    more = shape.slots + 1 if hardware.pipelined and shape.slots > 1 else shape.slots
+    own = shape.own_slots
+    more = own + 1 if hardware.pipelined and own > 1 else own
     slots = {
-        n: np.minimum(more if n in loaded else shape.slots, shape.counts(d))
+        n: np.minimum(more if n in loaded else own, shape.counts(d))
         for n, d in shape.placement.items()
     }
     fits = np.ones(size, dtype=np.bool_)
@@ -244,14 +63,18 @@ def estimate(shape: Shape) -> Estimate:
         if not mine:
             continue
         usable = match.selection.usable_entries(hardware, memory.name)
-        for most in (shape.slots, 1):
+        for most in (own, 1):
             wanted = sum((slots[n] * entries[n] for n in mine), np.zeros(1, np.int64))
             for n in (n for n in mine if n not in shape.parts):
                 slots[n] = np.where(wanted > usable, np.minimum(slots[n], most), slots[n])
         fits &= sum((slots[n] * entries[n] for n in mine), np.zeros(1, np.int64)) <= usable
     levels = _Levels(shape, slots, entries)
-    cycles = np.where(fits, levels.cycles(), np.inf)
-    return Estimate(cycles, slots, np.broadcast_to(levels.bus, cycles.shape))
+    seen = np.where(fits, levels.cycles(), np.inf)
+    possible = np.where(np.isfinite(seen), seen, 0)
+    unseen = with_caches(shape, possible) - possible if through_caches(hardware) else np.zeros(1)
+    cycles = seen + unseen
+    beats, unseen = (np.broadcast_to(x, cycles.shape) for x in (levels.bus, unseen))
+    return Estimate(cycles, slots, beats, unseen)
 
 
 class _Levels:
@@ -269,6 +92,8 @@ class _Levels:
     ) -> None:
         depths = len(shape.loops) + 1
         self.shape = shape
+        board = shape.hardware.scoreboard
+        self.waits = board is None or not board.renames
         self.overlapped = [np.zeros(1) for _ in range(depths)]
         self.serial = [np.zeros(1) for _ in range(depths)]
         self.anchored = [np.zeros(1) for _ in range(depths)]
@@ -329,7 +154,8 @@ class _Levels:
                 self.store = self.store + each
                 self.written = self.written + written
                 never = self.shares.get(storage, np.zeros(1)) == 1
-                self.store_serial = self.store_serial | (slots[storage] == 1) | never
+                single = (slots[storage] == 1) & self.waits
+                self.store_serial = self.store_serial | single | never
                 return
             self.bus = self.bus + beats * shape.counts(depth)
             anchored = o.intrinsic.unit == self.anchor
@@ -337,7 +163,8 @@ class _Levels:
             if anchored:
                 self.anchored[depth] = self.anchored[depth] + each
                 return
-            alone = np.where(slots[storage] == 1, 1.0, self.shares.get(storage, np.zeros(1)))
+            single = (slots[storage] == 1) & self.waits
+            alone = np.where(single, 1.0, self.shares.get(storage, np.zeros(1)))
             self.serial[depth] = self.serial[depth] + each * alone
             self.overlapped[depth] = self.overlapped[depth] + each * (1 - alone)
             return
@@ -353,7 +180,7 @@ class _Levels:
             beats = start_beats(shape.hardware, o) * iterations
             each = np.maximum(each, beats / work.tiles)
             self.bus = self.bus + beats * shape.counts(depth) / work.tiles
-            single = slots[o.storages[written_position(o.intrinsic)]] == 1
+            single = (slots[o.storages[written_position(o.intrinsic)]] == 1) & self.waits
             self.serial[depth] = self.serial[depth] + np.where(single, each, 0)
             self.overlapped[depth] = self.overlapped[depth] + np.where(single, 0, each)
             if shape.hardware.pipelined and shape.hardware.issue is not None:
@@ -363,7 +190,7 @@ class _Levels:
             return
         if moves(shape.hardware, o.intrinsic) and o.intrinsic.unit != self.anchor:
             # Another unit prepares the next tile, where there is a slot for it.
-            single = slots[o.storages[written_position(o.intrinsic)]] == 1
+            single = (slots[o.storages[written_position(o.intrinsic)]] == 1) & self.waits
             self.waiting[depth] = self.waiting[depth] + np.where(single, each, 0)
             self.moving[depth] = self.moving[depth] + np.where(single, 0, each)
             return
@@ -546,7 +373,7 @@ class _Levels:
                     ]
                     inner = min([inner, *inside])
             for p in range(inner, depth):
-                variants = variants * -(-match.count[shape.loops[p]] // shape.grid[shape.loops[p]])
+                variants = variants * shape.trips(frozenset((shape.loops[p],)))
             self.infeasible = self.infeasible | (variants > micro.max_variants)
             bus = shape.hardware.bus[micro.bus]
             self.anchored[0] = self.anchored[0] + variants * (bus.read.latency_cycles + 8)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hwgen.polyhedral.affine import Affine
-from hwgen.polyhedral.estimate import Cache, Outer, Shape, held_runs
+from hwgen.polyhedral.estimate_shape import Cache, Outer, Shape, held_runs
 from hwgen.polyhedral.matching import Match
 from hwgen.polyhedral.objective import Objective
 from hwgen.polyhedral.operations import Operation

@@ -16,11 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hwgen.polyhedral.capacity import nothing_fits
-from hwgen.polyhedral.estimate import Cache, Grid, Shape, estimate
+from hwgen.polyhedral.estimate import Estimate, estimate
 from hwgen.polyhedral.estimate_moved import moved_cost
+from hwgen.polyhedral.estimate_shape import Cache, Grid, Shape
 from hwgen.polyhedral.matching import Match
 from hwgen.polyhedral.objective import Objective
 from hwgen.polyhedral.search_bound import least_work, work_bound
+from hwgen.polyhedral.search_levels import has_levels, levels
 from hwgen.polyhedral.search_space import (
     LAST_RESORT,
     MAX_ORDERED,
@@ -29,7 +31,7 @@ from hwgen.polyhedral.search_space import (
     choose_space,
     length,
 )
-from hwgen.polyhedral.tiling import Tiling
+from hwgen.polyhedral.tiling import Tiling, inner_name
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 
@@ -71,13 +73,15 @@ Progress = Callable[[int, int], None]
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """A tiling with its estimated cycles, a lower bound on them, and the beats on the bus that its
-    loads are estimated to take. `moved`: off-chip bytes or energy, where these are looked for."""
+    loads are estimated to take. `moved`: off-chip bytes or energy, where these are looked for;
+    `unseen`: of the cycles, those of caches, which no simulation sees."""
 
     tiling: Tiling
     cycles: float
     bound: float = 0.0
     beats: float = 0.0
     moved: float = 0.0
+    unseen: float = 0.0
 
     @property
     def rank(self) -> tuple[float, float]:
@@ -261,6 +265,8 @@ def search(
     given = tuple(sorted((fixed or {}).items()))
     for match in sorted(matches, key=lambda m: least_work(hardware, m)):
         whole, space = choose_space(hardware, match, given)
+        if has_levels(whole) and objective == "cycles" and state.cover_levels(whole):
+            continue
         before = state.result
         if not state.cover(whole, space) and space.restriction.whole:
             state.result = before
@@ -296,7 +302,7 @@ def _cheapest(found: Sequence[Candidate], keep: int) -> list[Candidate]:
     distinct: dict[object, Candidate] = {}
     for c in found:
         t = c.tiling
-        distinct.setdefault((texts[id(t.match)], t.loops, t.depths, t.slots), c)
+        distinct.setdefault((texts[id(t.match)], t.loops, t.depths, t.slots, t.parts), c)
     return sorted(distinct.values(), key=lambda c: c.rank)[:keep]
 
 
@@ -348,6 +354,33 @@ class _Search:
         )
         return len(self.found) > before
 
+    def cover_levels(self, space: Space) -> bool:
+        """Evaluate tiles of two levels; whether any is feasible."""
+        points, before = 0, len(self.found)
+        for at in levels(space):
+            shape = Shape(
+                self.hardware, space.match, at.grid, at.loops, at.spatial, at.placement, Cache(), 1,
+                added=at.parts,
+            )  # fmt: skip
+            found = estimate(shape)
+            points += len(found.cycles)
+            self.watch.spend(len(found.cycles))
+            best = self._best(found.cycles, np.zeros(found.cycles.shape))
+            possible = (int(i) for i in best if np.isfinite(found.cycles[i]))
+            self.found += [self._candidate(shape, found, i) for i in possible]
+            if self.watch.expired and self.found:
+                break
+        cuts = ("larger tiles around few that registers hold, and in few sizes",)
+        self.result += SearchResult((), points=points, evaluated=points, matches=0, cuts=cuts)
+        return len(self.found) > before
+
+    def _candidate(
+        self, shape: Shape, found: Estimate, i: int, bound: float = 0.0, moved: float = 0.0
+    ) -> Candidate:
+        tiling = _tiling(shape, found.slots, i)
+        numbers = (float(found.cycles[i]), bound, float(found.beats[i]), moved)
+        return Candidate(tiling, *numbers, float(found.unseen[i]))
+
     def _evaluate(self, space: Space, grid: Grid) -> Iterator[tuple[list[Candidate], int]]:
         """The best of each order and placement; points that cannot be among them are dropped."""
         floor = work_bound(self.hardware, space.match, grid)
@@ -367,7 +400,8 @@ class _Search:
                     self.hardware, space.match, grid, loops, len(order), placement, cache,
                     self.slots, parts,
                 )  # fmt: skip
-                cycles, copies, beats = estimate(shape)
+                made = estimate(shape)
+                cycles, beats = made.cycles, made.beats
                 moved = np.zeros(1)
                 if self.objective != "cycles":
                     moved = moved_cost(shape, self.objective)
@@ -375,13 +409,7 @@ class _Search:
                 best = self._parted(cycles, moved) if parts else self._best(cycles, moved)
                 near = self._near(cycles, beats) if self.objective == "cycles" else best[:0]
                 points = {
-                    i: Candidate(
-                        _tiling(shape, copies, i),
-                        float(cycles[i]),
-                        float(floor[i]),
-                        float(beats[i]),
-                        float(moved[i]),
-                    )
+                    i: self._candidate(shape, made, i, float(floor[i]), float(moved[i]))
                     for i in map(int, (*best, *near))
                     if np.isfinite(cycles[i])
                 }
@@ -435,13 +463,16 @@ def _tiling(shape: Shape, slots: dict[str, NDArray[np.int64]], i: int) -> Tiling
         return int(values[i] if len(values) > 1 else values[0])
 
     tiles = {n: at(v) for n, v in shape.grid.items()}
+    large = [n for n in shape.loops if n not in shape.match.count]
     return Tiling(
         shape.match,
-        tuple(tiles.items()),
-        shape.loops[: shape.spatial],
+        tuple((n, size) for n, size in tiles.items() if n not in large),
+        tuple(n for n in shape.loops[: shape.spatial] if n not in large),
         tuple(
             (n, active_depth(shape.match, tiles, shape.loops, d))
             for n, d in shape.placement.items()
         ),
         tuple((n, at(v)) for n, v in slots.items()),
+        tuple((inner_name(n), tiles[n]) for n in large),
+        shape.added,
     )

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hwgen.polyhedral.affine import Affine
-from hwgen.polyhedral.estimate import Grid
+from hwgen.polyhedral.estimate_shape import Grid
 from hwgen.polyhedral.matching import Match
 from hwgen.polyhedral.operations import Operation
 from hwgen.polyhedral.partial_lanes import Lanes

@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import isclose
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from hwgen.errors import HwgenError
 from hwgen.polyhedral import isl
+from hwgen.polyhedral.caches import through_caches
 from hwgen.polyhedral.objective import Measure, Measured, Objective, measure
 from hwgen.polyhedral.search import SCHEDULE_WORK, TOO_LONG, Candidate, SearchResult, Watch
 from hwgen.polyhedral.search_refine import keepers, neighbours
@@ -41,7 +42,8 @@ SHORT_KERNEL = 20_000
 """Cycles up to which a kernel is short."""
 
 SLACK = 1.25
-"""Estimates above the best simulated cycles by this factor are not simulated."""
+"""Estimates above the best simulated cycles by this factor are not simulated; none above them where
+caches, which no simulation sees, are in both."""
 
 CLOSE = 1.01
 """Cycles over the lower bound at which no better schedule is looked for."""
@@ -73,7 +75,14 @@ THRIFTY = 8
 what waits for loads, the estimate knows least."""
 
 
-K = TypeVar("K", bound=Measured)
+class Ranked(Measured, Protocol):
+    """A kernel to be ranked: `unseen` cycles of caches come to those of its timing."""
+
+    @property
+    def unseen(self) -> float: ...
+
+
+K = TypeVar("K", bound=Ranked)
 
 
 def choose(
@@ -132,7 +141,7 @@ def _look(tried: _Tried[K], found: SearchResult, watch: Watch) -> None:
         shape = _shape(candidate)
         alike.setdefault(shape, []).append(candidate)
         if tried.best is not None:
-            cycles = tried.best.cycles
+            cycles = tried.cycles(tried.best)
             if shape in built:
                 continue  # another order of the same loops or loads
             most = SIMULATED_SHORT if cycles <= SHORT_KERNEL else SIMULATED
@@ -148,7 +157,7 @@ def _look(tried: _Tried[K], found: SearchResult, watch: Watch) -> None:
         watch.step()
     if tried.best is None:
         raise tried.refused[0]
-    if tried.built and tried.best.cycles <= SHORT_KERNEL:
+    if tried.built and tried.cycles(tried.best) <= SHORT_KERNEL:
         first, _ = min(tried.built, key=lambda item: tried.measure(item[1]))
         for candidate in alike[_shape(first)]:
             if tried.ended():
@@ -156,12 +165,14 @@ def _look(tried: _Tried[K], found: SearchResult, watch: Watch) -> None:
             tried.add(candidate)
     measured = {tried.measure(kernel): (c, kernel) for c, kernel in reversed(tried.built)}
     for _, start in sorted(measured.items(), key=lambda item: item[0])[:REFINED]:
-        cycles = tried.best.cycles
-        if not CLOSE * least < cycles <= SHORT_KERNEL or start[1].cycles > NEAR * cycles:
+        cycles = tried.cycles(tried.best)
+        if not CLOSE * least < cycles <= SHORT_KERNEL or tried.cycles(start[1]) > NEAR * cycles:
             break
         if tried.ended():
             break
         tried.refine(*start)
+    if through_caches(tried.hardware):
+        return  # What is loaded less is in the estimate.
     _save(tried, found.thrifty)
     for candidate, kernel in sorted(tried.built, key=lambda item: tried.measure(item[1]))[:KEPT]:
         if tried.measure(kernel)[0] > tried.tie * tried.measure(tried.best)[0]:
@@ -220,6 +231,7 @@ class _Tried(Generic[K]):
     ) -> None:
         self.hardware = hardware
         self.tie = tie
+        self.slack = 1.0 if through_caches(hardware) else SLACK
         self.objective: Objective = objective
         self._build = build
         self._watch = watch
@@ -234,15 +246,25 @@ class _Tried(Generic[K]):
 
     def measure(self, kernel: K) -> Measure:
         """A kernel by the objective."""
-        return measure(kernel, self.objective)
+        return (
+            (self.cycles(kernel),)
+            if self.objective == "cycles"
+            else measure(kernel, self.objective)
+        )
+
+    @staticmethod
+    def cycles(kernel: K) -> float:
+        """Those of its timing, and of caches."""
+        return kernel.cycles + kernel.unseen
 
     def worth(self, candidate: Candidate, least: float) -> bool:
         """Whether a candidate may be better than the best by more than a trifle; `least`: cycles
         below which none gets."""
         assert self.best is not None
-        close = self.best.cycles <= CLOSE * least
+        cycles = self.cycles(self.best)
+        close = cycles <= CLOSE * least
         if self.objective == "cycles":
-            return candidate.cycles <= SLACK * self.best.cycles and not close
+            return candidate.cycles <= self.slack * cycles and not close
         known = self.measure(self.best)[0]
         if isclose(candidate.moved, known, rel_tol=ALIKE):
             return not close
@@ -297,9 +319,9 @@ class _Tried(Generic[K]):
         known = [self.best, *(kernel for _, kernel in self.built)]
         if self.objective != "cycles":
             return min(known, key=lambda k: (*self.measure(k), k.onchip_bytes))
-        limit = self.tie * min(k.cycles for k in known)
-        equal = [k for k in known if k.cycles <= limit]
-        return min(equal, key=lambda k: (k.offchip_bytes, k.cycles))
+        limit = self.tie * min(map(self.cycles, known))
+        equal = [k for k in known if self.cycles(k) <= limit]
+        return min(equal, key=lambda k: (k.offchip_bytes, self.cycles(k)))
 
     def refine(self, start: Candidate, kernel: K) -> None:
         """Go from a schedule to better ones beside it for as long as there are any."""

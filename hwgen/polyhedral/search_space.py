@@ -16,11 +16,11 @@ from itertools import permutations, product
 import numpy as np
 from numpy.typing import NDArray
 
-from hwgen.polyhedral.estimate import Grid, Storages, storage_entries
+from hwgen.polyhedral.estimate_shape import Grid, Storages, storage_entries
 from hwgen.polyhedral.matching import Match
 from hwgen.polyhedral.operations import Operation
 from hwgen.polyhedral.resident import own_storages
-from hwgen.polyhedral.tiling import Tiling
+from hwgen.polyhedral.tiling import Tiling, inner_name, outer_name
 from hwgen.spec.hardware import HardwareSpec
 
 SHORT_REDUCTION = 8
@@ -222,7 +222,12 @@ class Space:
     def contains(self, tiling: Tiling) -> bool:
         """Whether a tiling is of the form that the search builds; its sizes may be any."""
         count = self.match.count
-        if set(tiling.tile) != set(count) or set(tiling.order) != set(self.spatial):
+        if (
+            tiling.outer
+            or tiling.parts
+            or set(tiling.tile) != set(count)
+            or set(tiling.order) != set(self.spatial)
+        ):
             return False
         if not all(1 <= tiling.tile[n] <= blocks for n, blocks in count.items()):
             return False
@@ -256,7 +261,9 @@ def length(grid: Grid) -> int:
 
 def active_depth(match: Match, tiles: Mapping[str, int], loops: tuple[str, ...], depth: int) -> int:
     """Tile loops among the outermost `depth` loops: those of more than one tile."""
-    return sum(match.count[n] > tiles[n] for n in loops[:depth])
+    around = {n: tiles.get(outer_name(n), blocks) for n, blocks in match.count.items()}
+    extents = [match.count[inner_name(n)] if n not in around else around[n] for n in loops[:depth]]
+    return sum(e > tiles[n] for n, e in zip(loops, extents, strict=False))
 
 
 def tile_options(blocks: int, limit: int = MAX_OPTIONS) -> list[int]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hwgen.polyhedral.estimate import storage_entries
+from hwgen.polyhedral.estimate_shape import storage_entries
 from hwgen.polyhedral.matching import Match
 from hwgen.polyhedral.operations import Storage
 from hwgen.polyhedral.resident import kept_entries, own_storages

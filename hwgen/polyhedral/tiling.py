@@ -25,24 +25,45 @@ PART_TURNS = 2
 
 @dataclass(frozen=True, slots=True)
 class TileLoop:
-    """Loop over the tiles of one loop: `tile` blocks each, the last one `last` blocks."""
+    """Loop over the tiles of one loop: `tile` blocks each, the last one `last` blocks; those of an
+    `outer` one are tiled again."""
 
     loop: str
     tile: int
     count: int
     last: int
+    outer: bool = False
+
+    @property
+    def key(self) -> str:
+        """A name that tells the levels apart."""
+        return outer_name(self.loop) if self.outer else self.loop
+
+
+def outer_name(loop: str) -> str:
+    """The key of the outer tile loop of a loop."""
+    return f"{loop}'"
+
+
+def inner_name(key: str) -> str:
+    """The loop of a key."""
+    return key.removesuffix("'")
 
 
 @dataclass(frozen=True)
 class Tiling:
     """`order`: spatial loops outermost first; `depths`: tile loops around each storage's load;
-    `slots`: copies of each storage that are alive at once."""
+    `slots`: copies of each storage that are alive at once. `outer`: loops that are tiled twice, and
+    their larger tiles, outermost first: outside of all others, but for the reduction's where its
+    sums are not stored in `parts`."""
 
     match: Match
     tiles: tuple[tuple[str, int], ...]
     order: tuple[str, ...]
     depths: tuple[tuple[str, int], ...]
     slots: tuple[tuple[str, int], ...]
+    outer: tuple[tuple[str, int], ...] = ()
+    parts: bool = False
 
     @cached_property
     def tile(self) -> dict[str, int]:
@@ -59,18 +80,36 @@ class Tiling:
     @cached_property
     def loops(self) -> tuple[TileLoop, ...]:
         """Tile loops, outermost first."""
+        large = dict(self.outer)
         result: list[TileLoop] = []
-        for name in (*self.order, *self.match.selection.reduction):
-            blocks, tile = self.match.count[name], self.tile[name]
+        for key in self.keys:
+            name, outer = inner_name(key), key in self._outer_keys
+            blocks, tile = self.match.count[name], large[name] if outer else self.tile[name]
+            if not outer:
+                blocks = min(blocks, large.get(name, blocks))
             count = -(-blocks // tile)
             if count > 1:
-                result.append(TileLoop(name, tile, count, blocks - tile * (count - 1)))
+                result.append(TileLoop(name, tile, count, blocks - tile * (count - 1), outer))
         return tuple(result)
+
+    @property
+    def _outer_keys(self) -> tuple[str, ...]:
+        return tuple(outer_name(n) for n, _ in self.outer)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys of all tile loops, those of a single tile included, outermost first."""
+        reduction = self.match.selection.reduction
+        apart = [k for k in self._outer_keys if inner_name(k) in reduction and not self.parts]
+        first = [k for k in self._outer_keys if k not in apart]
+        return (*first, *self.order, *apart, *reduction)
 
     @cached_property
     def spatial_depth(self) -> int:
         """How many tile loops lie outside the reduction's."""
-        return sum(loop.loop in self.order for loop in self.loops)
+        reduction = self.match.selection.reduction
+        stored = [x for x in self.loops if x.outer and self.parts]
+        return sum(x.loop not in reduction or x in stored for x in self.loops)
 
     def kept(self, storage: str) -> bool:
         """Whether tiles of a loaded storage stay for all passes of the loops around that do not
@@ -134,7 +173,7 @@ class Tiling:
 
     def __str__(self) -> str:
         lines = [
-            f"for {x.loop}_tile in 0..<{x.count}: {x.tile} blocks"
+            f"for {x.loop}_{'block' if x.outer else 'tile'} in 0..<{x.count}: {x.tile} blocks"
             + (f" (last {x.last})" if x.last != x.tile else "")
             for x in self.loops
         ]

@@ -19,6 +19,9 @@ class ScoreboardSchema(Model):
     """A scoreboard, or a reservation station."""
     cycles: IntExpr = 0
     """From the end of a call to the start of one that conflicts with it."""
+    renames: bool = False
+    """Whether what is written goes to a fresh place: a call waits for the writers of what it reads
+    alone, and a second slot of a buffer is of no use."""
     fence: Template | None = None
     """C text that waits for all calls, for conflicts in off-chip memory; left out: none."""
     fence_cycles: IntExpr = 0
@@ -31,7 +34,7 @@ class ScoreboardSchema(Model):
         del units
         return Scoreboard(
             number(context, self.cycles, "cycles"), self.fence or "",
-            number(context, self.fence_cycles, "fence_cycles"),
+            number(context, self.fence_cycles, "fence_cycles"), self.renames,
         )  # fmt: skip
 
 
@@ -39,11 +42,13 @@ class ScoreboardSchema(Model):
 class Scoreboard:
     """The chip starts a call when the earlier ones that touch the same on-chip entries (one of
     them writing) are done, `cycles` after the end of the last. Conflicts off chip need a `fence`
-    (C text; "" where there is none), which waits for all calls and takes `fence_cycles`."""
+    (C text; "" where there is none), which waits for all calls and takes `fence_cycles`. Where it
+    `renames`, a call waits for the writers of what it reads, and for no other."""
 
     cycles: int
     fence: str
     fence_cycles: int
+    renames: bool = False
 
     def check(
         self, context: Context, units: tuple[str, ...], conflicts: Iterable[Conflict]

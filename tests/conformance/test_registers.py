@@ -196,7 +196,7 @@ def test_loops_that_are_too_long_are_not_written_out(
     monkeypatch.chdir(tmp_path)
     text = (ROOT / "hw_specs" / "x86_avx512.yaml").read_text(encoding="utf-8")
     wide = Path("wide.yaml")
-    wide.write_text(text.replace("size: 32*64", "size: 8192*64"), encoding="utf-8")
+    wide.write_text(text.replace("size: 31*64", "size: 8192*64"), encoding="utf-8")
     script = DIRECT.replace("'c_0', factor=4", "'c_0', factor=4096")
     with pytest.raises(HwgenError) as caught:
         compile_tree(Schedule(product(4096, 16, 8), load_hardware(wide)).replay(script))

@@ -155,7 +155,9 @@ EDITS: dict[str, Edit] = {
     "match text": lambda e: e.__setitem__("match_text", ""),
     "type": lambda e: e.__setitem__("group", "0"),
     "extra": lambda e: e.__setitem__("more", 1),
-    "format": lambda e: e.__setitem__("format", 2),
+    "format": lambda e: e.__setitem__("format", 1),
+    "larger tiles": lambda e: e["outer"].append(["m", 2]),
+    "parts": lambda e: e.__setitem__("parts", True),
     "key": lambda e: e.__setitem__("key", "0" * 64),
     "cycles": lambda e: e["counts"].__setitem__("cycles", 1),
 }

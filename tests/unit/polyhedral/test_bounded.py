@@ -59,6 +59,7 @@ class Made:
     offchip_bytes: int = 0
     energy: float = 0.0
     onchip_bytes: int = 0
+    unseen: float = 0.0
 
 
 @pytest.mark.parametrize("long", [0, 1, 2])

@@ -14,7 +14,7 @@ import hwgen
 from hwgen.phase import compile_phase
 from hwgen.pipeline import Compilation, SearchOptions
 from hwgen.polyhedral.affine import Affine
-from hwgen.polyhedral.estimate import Grid
+from hwgen.polyhedral.estimate_shape import Grid
 from hwgen.polyhedral.matching import Match, match
 from hwgen.polyhedral.scop import build_scop
 from hwgen.polyhedral.search import Candidate, SearchResult, Watch, search

@@ -219,6 +219,16 @@ def test_a_scoreboard_orders_conflicts_on_chip() -> None:
     assert apart["gemm"][0] < apart["load_inp"][1]
 
 
+def test_where_a_scoreboard_renames_only_reads_wait() -> None:
+    renaming = Scoreboard(5, "fence", 11, renames=True)
+    reading, _ = timeline(renaming, load(0), gemm(0, 0))
+    assert reading["gemm"][0] == reading["load_inp"][1] + 5
+    writing, _ = timeline(renaming, gemm(0, 0), load(0))
+    waiting, _ = timeline(SCOREBOARD, gemm(0, 0), load(0))
+    assert writing["load_inp"][0] < waiting["load_inp"][0]
+    assert waiting["load_inp"][0] == waiting["gemm"][1] + 5
+
+
 def _reload(entry: int) -> Call:
     """A load of what a store wrote."""
     operands = (operand("dst", "x", entry, 1, 1), operand("src", "c", 0, 1, 1))

@@ -1,0 +1,169 @@
+"""Closed-form cycles of caches, which a simulation does not see: what crosses each of them.
+
+Where units are those of a core, tensors off chip and buffers that are no registers lie in its
+caches. What is touched inside of some loops stays in a cache if all of it together fits; of what
+does not, every iteration of the loops around brings it again. As for a core's own code, the
+resource that is busiest decides, and a share of what keeps the others busy does not pass beside it.
+What copies between memory and buffers comes at once, in front of and behind the work on these: all
+of it takes time, as do a loop's steps, and its last sums before what follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from hwgen.polyhedral.caches import in_caches
+from hwgen.polyhedral.estimate_shape import Cycles, Grid, Shape, box_extents
+from hwgen.polyhedral.matching import Match
+from hwgen.polyhedral.operations import Operation
+from hwgen.polyhedral.tiling import inner_name
+from hwgen.polyhedral.traffic import moved_block
+from hwgen.polyhedral.wide_calls import wider_copy
+from hwgen.spec.expression import DTYPES
+from hwgen.spec.hardware import HardwareSpec
+
+
+@dataclass(frozen=True)
+class _Touched:
+    """Bytes of an array that is touched inside of loops, for every depth; `again`: how often, as it
+    is read and written. Of a `buffer`, nothing comes from outside: it stays, or is evicted."""
+
+    bytes: tuple[Cycles, ...]
+    depth: int
+    moving: frozenset[str]
+    again: int = 1
+    buffer: bool = False
+
+    def brought(self, shape: Shape, depth: int) -> Cycles:
+        """What comes into a cache that holds all that is touched inside of `depth` loops. What the
+        next loops outside do not move is still there from their iteration before."""
+        first = self.depth if self.buffer else 0
+        if not self.buffer:
+            depth = min(depth, self.depth)
+        while depth > first and inner_name(shape.loops[depth - 1]) not in self.moving:
+            depth -= 1
+        if self.buffer and depth <= first:
+            return np.zeros(1)
+        return self.again * shape.counts(depth) * self.bytes[depth]
+
+
+def with_caches(shape: Shape, cycles: Cycles) -> Cycles:
+    """Cycles of a shape's points, those in which its units wait for caches included."""
+    machine = shape.hardware.machine
+    touched = list(_touched(shape))
+    depths = range(len(shape.loops) + 1)
+    together = [sum((t.bytes[d] for t in touched), np.zeros(1)) for d in depths]
+    steps, runs = (shape.counts(d) for d in (len(shape.loops), max(0, len(shape.loops) - 1)))
+    alone = _copying(shape) + machine.costs.step_cycles * steps + machine.costs.sum_cycles * runs
+    busy = [cycles, _accesses(shape)]
+    rates = [c.bytes_per_cycle for c in machine.caches[1:]] + [machine.memory_bytes_per_cycle]
+    for cache, rate in zip(machine.caches, rates, strict=True):
+        read, copied = _crossing(shape, touched, together, cache.usable_bytes)
+        busy.append(read / rate)
+        alone = alone + copied / rate
+    most = busy[0]
+    for resource in busy[1:]:
+        most = np.maximum(most, resource)
+    return alone + most + machine.costs.serial_share * (sum(busy, np.zeros(1)) - most)
+
+
+def _touched(shape: Shape) -> Iterator[_Touched]:
+    """What lies in caches: what is moved off chip, and the buffers that are no registers."""
+    match, hardware = shape.match, shape.hardware
+    depths = range(len(shape.loops) + 1)
+    for o in match.selection.operations:
+        if o.kind not in ("load", "store"):
+            continue
+        storage = next(s for s in o.storages if s in shape.placement)
+        own = shape.placement[storage] if o.kind == "load" else shape.spatial
+        ends = o.intrinsic.operands
+        outside = next(p for p in ends if hardware.memory[p.memory].kind == "offchip")
+        each = float(moved_block(match, o, outside).bytes)
+        boxes = [
+            (each * shape.box(storage, d)).astype(np.float64) if d <= own else np.zeros(1)
+            for d in depths
+        ]
+        again = 2 if o.kind == "store" and shape.added else 1
+        yield _Touched(tuple(boxes), own, shape.moving(storage), again)
+    for held in match.selection.storages:
+        if in_caches(hardware, held.memory):
+            own = shape.placement[held.name]
+            size = (
+                1.0 * match.entry_elements(held.name) * DTYPES[hardware.memory[held.memory].dtype]
+            )
+            boxes = [(size * shape.box(held.name, max(own, d))).astype(np.float64) for d in depths]
+            yield _Touched(tuple(boxes), own, shape.moving(held.name), buffer=True)
+
+
+def _crossing(
+    shape: Shape, touched: list[_Touched], together: list[Cycles], size: float
+) -> tuple[Cycles, Cycles]:
+    """Bytes that come into a cache of a size: of buffers, and of what is copied."""
+    read, copied = np.zeros(1), np.zeros(1)
+    placed = np.zeros(1, np.bool_)
+    for depth, all_of_it in enumerate(together):
+        last = depth == len(shape.loops)
+        here = ~placed & ((all_of_it <= size) | last)
+        placed = placed | here
+        for t in touched:
+            brought = np.where(here, t.brought(shape, depth), 0)
+            read, copied = (read + brought, copied) if t.buffer else (read, copied + brought)
+    return read, copied
+
+
+def _copying(shape: Shape) -> Cycles:
+    """Accesses to the first cache of what copies, each as wide as it is or less: one a cycle."""
+    total = np.zeros(1)
+    for o in shape.match.selection.operations:
+        if o.kind in ("load", "store"):
+            storage = next(s for s in o.storages if s in shape.placement)
+            depth = shape.placement[storage] if o.kind == "load" else shape.spatial
+            calls = shape.box(storage, depth).astype(np.float64)
+            wide = wider_copy(shape.hardware, o) if o.kind == "load" else None
+            coordinates = shape.match.coordinate[storage]
+            if wide is not None and coordinates:
+                row = box_extents(coordinates, shape.extents(depth))[-1]
+                calls = calls / row * -(-row // wide.iterators[0][1])
+            total = total + 2 * calls * shape.counts(depth)
+    return total
+
+
+def _accesses(shape: Shape) -> Cycles:
+    """The same of what computes. Calls one after the other that read the same element have it in a
+    register."""
+    match, hardware = shape.match, shape.hardware
+    total = np.zeros(1)
+    for o in match.selection.operations:
+        if o.kind not in ("load", "store"):
+            depth = len(shape.loops) if match.selection.inner(o) else shape.spatial
+            again = shape.counts(depth) / shape.tiles(o, depth)
+            total = total + again * _reads(hardware, match, o, shape.grid)
+    return total
+
+
+def operand_reads(hardware: HardwareSpec, match: Match, o: Operation, grid: Grid) -> Cycles:
+    """The same of an operation inside of all tile loops: accesses to its operands in caches."""
+    again = np.ones(1)
+    for n in match.count:
+        if n not in o.loops:
+            again = again * -(-match.count[n] // grid[n])
+    return again * _reads(hardware, match, o, grid)
+
+
+def _reads(hardware: HardwareSpec, match: Match, o: Operation, grid: Grid) -> Cycles:
+    """Accesses of all of an operation's iterations to its operands in caches."""
+    total = np.zeros(1)
+    for p, storage in zip(o.intrinsic.operands, o.storages, strict=True):
+        if storage not in match.coordinate or not in_caches(hardware, p.memory):
+            continue
+        moving = {n for c in match.coordinate[storage] for n in c.names}
+        calls = np.full(1, float(prod(match.count[n] for n in o.loops)))
+        for n in o.loops:
+            if n not in moving:
+                calls = calls / grid[n]
+        total = total + calls
+    return total

@@ -1,0 +1,199 @@
+"""Tiles of two levels: what registers hold inside of what caches hold, found without a script."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hwgen
+from hwgen.cache import ScheduleCache
+from hwgen.codegen.nodes import Call, Loop, Node, nodes
+from hwgen.compilation import Compilation, build
+from hwgen.errors import HwgenError
+from hwgen.model.traffic import off_chip_traffic
+from hwgen.phase import SearchOptions
+from hwgen.polyhedral.caches import through_caches
+from hwgen.polyhedral.estimate_caches import with_caches
+from hwgen.polyhedral.estimate_shape import Cache, Shape
+from hwgen.polyhedral.search import Candidate
+from hwgen.polyhedral.search_levels import contains_levels
+from hwgen.polyhedral.search_space import choose_space
+from hwgen.polyhedral.tiling import Tiling
+from hwgen.polyhedral.wide_calls import adding_store, wider_copy
+from hwgen.spec.hardware import HardwareSpec
+from tests.conformance.test_registers import NATIVE, STRICT, executed, product
+from tests.inner_loops import disassembled, inner_loops, on_the_stack
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@cache
+def chip() -> HardwareSpec:
+    return hwgen.load_hardware(ROOT / "hw_specs" / "x86_avx512.yaml")
+
+
+@cache
+def found(m: int, n: int, k: int) -> Compilation:
+    made = hwgen.compile_kernel(product(m, n, k), chip())
+    assert isinstance(made, Compilation)
+    return made
+
+
+def built(kernel: Compilation, tiling: Tiling) -> Compilation:
+    """The same with another tiling."""
+    made = build(kernel.workload, kernel.hardware, kernel.scop, Candidate(tiling, 0.0))
+    return replace(kernel, kernel=made)
+
+
+def in_parts(kernel: Compilation) -> Tiling:
+    """Sums in parts over 16, panels of 3 of the small tiles, rows of each of these."""
+    match = kernel.match
+    return Tiling(
+        match,
+        (("m", 6), ("n", 2), ("k", 1)),
+        ("m", "n"),
+        (("c_acc_zmm", 4), ("a_rows", 3), ("b_panels", 2), ("b_zmm", 5)),
+        tuple((s.name, 1) for s in match.selection.storages),
+        (("n", 4), ("k", 16)),
+        parts=True,
+    )
+
+
+@pytest.mark.skipif(not NATIVE, reason="this machine has no AVX-512")
+@pytest.mark.parametrize(("m", "n", "k"), [(48, 96, 512), (25, 70, 33), (127, 513, 255)])
+def test_a_product_is_right(m: int, n: int, k: int) -> None:
+    executed(found(m, n, k), m, n, k)
+
+
+@pytest.mark.skipif(not NATIVE, reason="this machine has no AVX-512")
+@pytest.mark.parametrize(("m", "n", "k"), [(14, 112, 40), (13, 101, 39), (12, 96, 33)])
+def test_sums_in_parts_are_right(m: int, n: int, k: int) -> None:
+    """Whole parts and the last of them shorter, as all tiles of both levels."""
+    kernel = built(found(14, 112, 40), in_parts(found(14, 112, 40)))
+    assert "rfactor" in kernel.stage("schedule") or kernel.tiling.parts
+    other = found(m, n, k)
+    executed(built(other, in_parts(other)), m, n, k)
+
+
+def test_a_product_has_what_makes_it_fast() -> None:
+    """Registers full of sums, few reads of caches for each multiply-add, b packed once."""
+    kernel = found(96, 512, 512)
+    sums = kernel.tiling.entries(next(n for n, _ in kernel.tiling.depths if n.startswith("c_")))
+    assert sums >= 24
+    inner = [x for x in nodes(kernel.program.body) if isinstance(x, Loop) and _innermost(x)]
+    names = [[c.intrinsic for c in nodes(x.body) if isinstance(c, Call)] for x in inner]
+    bodies = [x for x in names if "fma" in x]
+    assert bodies
+    body = max(bodies, key=len)
+    tile = kernel.tiling.tile
+    reads = body.count("load") + body.count("fma") / tile["n"]
+    assert reads <= 0.6 * body.count("fma")
+    moved = {x.tensor: x for x in off_chip_traffic(kernel.program, chip(), kernel.workload)}
+    assert moved["b"].loaded == 512 * 512 * 4
+
+
+def _innermost(loop: Node) -> bool:
+    return isinstance(loop, Loop) and not any(
+        isinstance(x, Loop) for child in loop.body for x in nodes((child,))
+    )
+
+
+@pytest.mark.skipif(not (NATIVE and shutil.which("objdump")), reason="no AVX-512, or no objdump")
+def test_no_vector_is_on_the_stack_in_the_inner_loop(tmp_path: Path) -> None:
+    """Of all that stands there, at most the loop's bound."""
+    source, made = tmp_path / "kernel.c", tmp_path / "kernel.o"
+    source.write_text(found(48, 96, 512).source.c, encoding="utf-8")
+    subprocess.run(["gcc", *STRICT, "-c", str(source), "-o", str(made)], check=True)
+    bodies = inner_loops(disassembled(made), "vfmadd", 16)
+    assert bodies
+    for body in bodies:
+        assert not on_the_stack(body, "%zmm")
+        assert len(on_the_stack(body)) <= 1
+
+
+def test_a_tiling_of_two_levels_comes_back_from_the_cache(tmp_path: Path) -> None:
+    options = SearchOptions(cache=ScheduleCache(tmp_path))
+    first = hwgen.compile_kernel(product(48, 96, 512), chip(), options=options)
+    again = hwgen.compile_kernel(product(48, 96, 512), chip(), options=options)
+    assert isinstance(first, Compilation)
+    assert isinstance(again, Compilation)
+    assert str(again.tiling) == str(first.tiling)
+    assert again.source.c == first.source.c
+    assert again.search.points == first.search.points
+
+
+def test_only_tilings_that_can_be_are_read_from_the_cache() -> None:
+    kernel = found(14, 112, 40)
+    space, _ = choose_space(chip(), kernel.match)
+    good = in_parts(kernel)
+    assert contains_levels(space, good)
+    for bad in (
+        replace(good, outer=(("n", 4), ("n", 2))),
+        replace(good, outer=(("n", 99), ("k", 16))),
+        replace(good, outer=(("x", 4),)),
+        replace(good, outer=(("n", 4),)),  # parts of nothing
+        replace(good, depths=tuple((n, 9) for n, _ in good.depths)),
+        replace(good, slots=tuple((n, 2) for n, _ in good.slots)),
+    ):
+        assert not contains_levels(space, bad)
+
+
+def test_what_does_not_fit_a_cache_is_brought_again() -> None:
+    """Panels of 512 KiB read for every row stay in a second cache of 1 MiB, not of 64 KiB."""
+    kernel = found(96, 512, 512)
+    machine = chip().machine
+    small = replace(machine.caches[1], capacity_bytes=64 * 1024)
+    less = replace(machine, caches=(machine.caches[0], small, *machine.caches[2:]))
+
+    def estimated(hardware: HardwareSpec) -> float:
+        grid = {n: np.array([s]) for n, s in (("m", 6), ("n", 2), ("k", 1))}
+        placement = {"c_acc_zmm": 2, "a_rows": 1, "b_panels": 0, "b_zmm": 3}
+        shape = Shape(hardware, kernel.match, grid, ("m", "n", "k"), 2, placement, Cache(), 1)
+        return float(with_caches(shape, np.ones(1))[0])
+
+    assert estimated(replace(chip(), processor=less)) > 1.1 * estimated(chip())
+
+
+def test_calls_that_do_more_are_found() -> None:
+    operations = found(14, 112, 40).match.selection.operations
+    rows = next(o for o in operations if o.intrinsic.name == "pack_one")
+    store = next(o for o in operations if o.kind == "store")
+    wide, adding = wider_copy(chip(), rows), adding_store(chip(), store)
+    assert wide is not None
+    assert adding is not None
+    assert (wide.name, adding.name) == ("pack_row", "store_add")
+    assert adding_store(chip(), rows) is None
+    assert wider_copy(chip(), store) is None
+
+
+def test_chips_without_a_core_have_one_level() -> None:
+    for name in ("vta", "gemmini", "davinci_core"):
+        assert not through_caches(hwgen.load_hardware(ROOT / "hw_specs" / f"{name}.yaml"))
+
+
+def test_a_layer_with_a_bias_and_relu_is_one_loop_nest() -> None:
+    """Both on the sums in registers, before they are stored."""
+    workload = hwgen.load_workload(
+        ROOT / "workloads" / "linear_relu.yaml", {"M": 20, "K": 64, "N": 96}
+    )
+    kernel = hwgen.compile_kernel(workload, chip())
+    names = {c.intrinsic for c in nodes(kernel.program.body) if isinstance(c, Call)}
+    assert {"fma", "add", "relu", "store"} <= names
+    assert not kernel.program.codes
+
+
+def test_a_register_too_many_is_refused() -> None:
+    """Sums and operands of 7 x 4 vectors are 32 registers."""
+    kernel = found(14, 112, 40)
+    tiles = (("m", 7), ("n", 4), ("k", 1))
+    wide = replace(in_parts(kernel), tiles=tiles, outer=(("k", 16),))
+    wide = replace(wide, depths=(("c_acc_zmm", 3), ("a_rows", 2), ("b_panels", 1), ("b_zmm", 4)))
+    with pytest.raises(HwgenError) as caught:
+        built(kernel, wide)
+    assert caught.value.code in ("H405", "H502")
