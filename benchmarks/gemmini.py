@@ -140,7 +140,7 @@ def measure(kernel: Kernel) -> Measured:
     theirs = (library_chip(), library_chip(_latency(0)))
     library = [simulate_timing(kernel.library(x), x).cycles for x in theirs]
     bound = lower_bound(c.program, chip()).cycles
-    packed = packing_bytes(c.program, c.workload)
+    packed = packing_bytes(c.program, c.workload, chip())
     return Measured(kernel, c.cycles, bound, packed, (own[0], own[1]), (library[0], library[1]))
 
 

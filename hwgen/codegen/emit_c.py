@@ -86,8 +86,8 @@ def _plans(
     _check(program, hardware)
     check_kernel(program)
     reserved = reserved_words(hardware)
-    written = host_plan(written_out(program, hardware), workload, reserved)
-    return host_plan(program, workload, reserved), written
+    written = host_plan(written_out(program, hardware), workload, reserved, hardware)
+    return host_plan(program, workload, reserved, hardware), written
 
 
 def _source(

@@ -15,7 +15,6 @@ from hwgen.codegen.image_identity import array_number, layout_number
 from hwgen.codegen.nodes import calls
 from hwgen.codegen.packing import narrow, packing_of, pads
 from hwgen.codegen.processor.firmware import room
-from hwgen.codegen.storages import Image
 from hwgen.codegen.workspace_places import workspace_places
 from hwgen.spec.expression import DTYPES
 from hwgen.spec.hardware import HardwareSpec
@@ -25,18 +24,9 @@ from hwgen.spec.workload import Tensor
 def in_workspace(
     plan: HostPlan, hardware: HardwareSpec, compiled_in: frozenset[str] = frozenset()
 ) -> HostPlan:
-    """The plan with a workspace of the caller's in place of the heap.
-
-    The chip reads images where they lie in memory that the host shares.
-    """
-    code = hardware.code
-
-    def shared(image: Image) -> bool:
-        return code.handles_are_pointers and hardware.off_chip(image.memory).shared
-
-    resident = plan.resident | {i.name for i in plan.program.images if shared(i)}
+    """The plan with a workspace of the caller's in place of the heap."""
     own = Workspace(plan.identifiers.fresh("workspace"), {}, 0, compiled_in)
-    plan = replace(plan, resident=resident, workspace=own)
+    plan = replace(plan, workspace=own)
     rooms = [room(c, hardware, own.pointer, frozenset()) for c in plan.program.codes]
     offsets, end = workspace_places(plan, rooms)
     alignment = max([own.alignment, *(r.alignment for r in rooms)])

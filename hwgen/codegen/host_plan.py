@@ -16,6 +16,7 @@ from hwgen.codegen.nodes import Code
 from hwgen.codegen.program import Program
 from hwgen.codegen.storages import Image
 from hwgen.spec.expression import DTYPES
+from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Tensor, Workload
 
 ALIGNMENT_BYTES = 64
@@ -202,8 +203,13 @@ class HostPlan:
         return self.identifiers[tensor]
 
 
-def host_plan(program: Program, workload: Workload, reserved: Reserved) -> HostPlan:
-    """Names and parameters of the kernel's C functions; `reserved` words name nothing of ours."""
+def host_plan(
+    program: Program, workload: Workload, reserved: Reserved, hardware: HardwareSpec
+) -> HostPlan:
+    """Names and parameters of the kernel's C functions; `reserved` words name nothing of ours.
+
+    The chip reads and writes images where they lie in memory that the host shares.
+    """
     identifiers = NameTable(reserved)
     name = identifiers.function(program.name)
     # First come what a caller sees, so that all files of a kernel agree on it.
@@ -216,6 +222,7 @@ def host_plan(program: Program, workload: Workload, reserved: Reserved) -> HostP
     theirs = {*program.inputs, *program.outputs, *(t.name for t in between)}
     same = (i for i in program.images if i.tensor in theirs and i.role != "temporary")
     direct = in_place.union(i.name for i in same if is_tensor(i, tensors[i.tensor]))
+    shared = (i for i in program.images if hardware.reaches(i.memory))
     return HostPlan(
         program,
         name,
@@ -223,7 +230,7 @@ def host_plan(program: Program, workload: Workload, reserved: Reserved) -> HostP
         tuple(workload.tensor[t] for t in program.outputs),
         identifiers,
         direct=direct,
-        resident=in_place,
+        resident=in_place.union(i.name for i in shared),
         between=between,
         supplied=program.supplied(workload),
     )

@@ -480,3 +480,8 @@ class HardwareSpec(Brief):
     def off_chip(self, name: str) -> Memory:
         """The off-chip memory of an image: the one of a name, or the first."""
         return self.memory[name or self.offchip.name]
+
+    def reaches(self, name: str) -> bool:
+        """Whether calls take pointers of the host's to an off-chip memory, as `off_chip` names it:
+        what the host has there needs no buffer of the chip's."""
+        return self.off_chip(name).shared and self.code.handles_are_pointers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -96,8 +97,17 @@ def inputs(workload: Workload, seed: int) -> dict[str, Array]:
 def execute_source(source: CSource, given: Mapping[str, Array]) -> Run:
     """Build a kernel's C against the executing header and call it once."""
     signature = Signature(source.function, source.inputs, source.outputs, status=True)
-    program = harness.build(source.c, (signature,), flags=("-O0",), heap=True)
+    program = harness.build(_told(source.c), (signature,), flags=("-O0",), heap=True)
     return harness.run(program, source.function, given)
+
+
+def _told(text: str) -> str:
+    """The C with what its packing does to heap buffers told to the harness, which sees no loops."""
+    packs = r"^( *\w+_(?:fill|pack)_\w+\(.*, (\w+)\);)$"
+    text = re.sub(packs, r"\1 shim_host_loops(\2, 1);", text, flags=re.M)
+    return re.sub(
+        r"^( *)(\w+_unpack_\w+\((\w+), )", r"\1shim_host_loops(\3, 0); \2", text, flags=re.M
+    )
 
 
 def assert_agrees(compilation: Compilation, seed: int = 0) -> Run:

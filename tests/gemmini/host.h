@@ -67,6 +67,21 @@ static inline void *shim_copy(void *to, const void *from, size_t bytes)
   return memcpy(to, from, bytes);
 }
 
+/* What the host's own loops do to a heap buffer, as a whole: they write it, or read it. */
+static inline void shim_host_loops(const void *data, int write)
+{
+  shim_buffer *b = shim_range_of(data);
+  if (b)
+    shim_host_access(data, b->bytes - (size_t)((const unsigned char *)data - b->base), write);
+}
+
+static inline void *shim_set(void *to, int value, size_t bytes)
+{
+  shim_host_access(to, bytes, 1);
+  return memset(to, value, bytes);
+}
+
+#define memset(to, value, bytes) shim_set(to, value, bytes)
 #define malloc(bytes) shim_allocate(bytes)
 #define free(data) shim_release(data)
 #define memcpy(to, from, bytes) shim_copy(to, from, bytes)
