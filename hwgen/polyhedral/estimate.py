@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
 from math import prod
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hwgen.polyhedral.affine import Affine
 from hwgen.polyhedral.bank_share import bank_shares
 from hwgen.polyhedral.call_shapes import call_cycles
-from hwgen.polyhedral.matching import Match
 from hwgen.polyhedral.operations import Operation
-from hwgen.polyhedral.resident import kept_entries, own_storages
+from hwgen.polyhedral.resident import own_storages
+from hwgen.polyhedral.search_shape import Cycles, Shape, Work, held_runs
 from hwgen.polyhedral.semantics import moves, written_position
 from hwgen.polyhedral.tiling import PART_TURNS, TOGETHER
-from hwgen.polyhedral.traffic import Rates, Transfer, bus_rank, start_beats, transfer_cycles
-from hwgen.spec.hardware import HardwareSpec
-
-Grid = dict[str, NDArray[np.int64]]
-"""Tile size of each loop, one array element per point."""
+from hwgen.polyhedral.traffic import (
+    bus_rank,
+    call_overhead,
+    start_beats,
+)
 
 SPARE = 0.01
 """Relative cost of cycles on the bus that others hide, where a host issues calls. It decides
@@ -31,185 +28,6 @@ between equals alone, and is no property of a machine."""
 TAIL_PENALTY = 1e-3
 """Relative cost of a loop with a tail: a program without is shorter, at equal speed better. It
 decides between equals alone, and is no property of a machine."""
-
-
-def box_entries(coordinates: Sequence[Affine], extents: Grid) -> NDArray[np.int64]:
-    """Entries of the box that the coordinates span, for arrays of extents."""
-    total = np.ones(1, dtype=np.int64)
-    for extent in box_extents(coordinates, extents):
-        total = total * extent
-    return total
-
-
-def storage_entries(match: Match, storage: str, extents: Grid) -> NDArray[np.int64]:
-    """Entries of one slot of a storage; of all of its tensor where that stays whole."""
-    held = match.selection.storage(storage)
-    if held.shape:
-        return np.full(1, kept_entries(match, held), np.int64)
-    return box_entries(match.coordinate[storage], extents) * match.span(storage)
-
-
-def box_extents(coordinates: Sequence[Affine], extents: Grid) -> list[NDArray[np.int64]]:
-    """Extent of each coordinate, for arrays of loop extents."""
-    result: list[NDArray[np.int64]] = []
-    for coordinate in coordinates:
-        extent = np.ones(1, dtype=np.int64)
-        for name, coefficient in coordinate.terms:
-            extent = extent + abs(coefficient) * (extents[name] - 1)
-        result.append(extent)
-    return result
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """What an operation takes in one of its `tiles`: cycles, and those of them in which the host
-    issues it."""
-
-    cycles: NDArray[np.float64]
-    issuing: NDArray[np.float64]
-    tiles: NDArray[np.int64]
-
-
-Cycles = NDArray[np.float64]
-"""Of each point."""
-
-Outer = frozenset[str]
-"""A set of loops around something."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cache:
-    """What depends on the set of outer loops only, not on their order, for one grid."""
-
-    entries: dict[tuple[str, Outer], NDArray[np.int64]] = field(
-        default_factory=dict[tuple[str, Outer], NDArray[np.int64]]
-    )
-    transfers: dict[tuple[str, Outer], Transfer] = field(
-        default_factory=dict[tuple[str, Outer], Transfer]
-    )
-    counts: dict[Outer, NDArray[np.int64]] = field(default_factory=dict[Outer, NDArray[np.int64]])
-    tails: dict[Outer, NDArray[np.float64]] = field(
-        default_factory=dict[Outer, NDArray[np.float64]]
-    )
-    rates: dict[str, Rates] = field(default_factory=dict[str, Rates])
-    work: dict[str, Work] = field(default_factory=dict[str, Work])
-
-    def rate(self, operation: Operation) -> Rates:
-        """An operation's rates, worked out once."""
-        if operation.name not in self.rates:
-            self.rates[operation.name] = Rates.of(operation.intrinsic)
-        return self.rates[operation.name]
-
-
-Storages = frozenset[str]
-"""Some storages of a match."""
-
-
-class Around(NamedTuple):
-    """Loops around a load: `before` the first one that does not move what is loaded, the `still`
-    ones, and those that move it further in, whose tiles are `parts`. `loading`: those in whose
-    every iteration it happens."""
-
-    before: Outer
-    still: Outer
-    parts: Outer
-    loading: Outer
-
-
-@dataclass(frozen=True)
-class Shape:
-    """One order of loops and one placement of loads, over all tile sizes."""
-
-    hardware: HardwareSpec
-    match: Match
-    grid: Grid
-    loops: tuple[str, ...]
-    spatial: int
-    placement: dict[str, int]
-    cache: Cache
-    slots: int
-    parts: Storages = frozenset()
-    """Storages whose tiles come in parts, which stay for the loops that do not move them."""
-
-    def around(self, storage: str) -> Around:
-        """The loops around a storage's load."""
-        around = self.loops[: self.placement[storage]]
-        moving = {n for c in self.match.coordinate[storage] for n in c.names}
-        first = next((i for i, n in enumerate(around) if n not in moving), len(around))
-        before, parts = (
-            frozenset(moving.intersection(x)) for x in (around[:first], around[first:])
-        )
-        loading = before | parts if storage in self.parts else frozenset(around)
-        return Around(before, frozenset(around) - moving, parts, loading)
-
-    def transfer(self, operation: Operation, storage: str) -> Transfer:
-        """What moving one box takes; depends only on which loops lie outside."""
-        depth = self.placement[storage]
-        key = (operation.name, frozenset(self.loops[:depth]))
-        if key not in self.cache.transfers:
-            self.cache.transfers[key] = transfer_cycles(
-                self.hardware,
-                operation,
-                self.match,
-                self.extents(depth),
-                storage,
-            )
-        return self.cache.transfers[key]
-
-    def entries(self, storage: str) -> NDArray[np.int64]:
-        """Entries of one slot of a storage."""
-        depth = self.placement[storage]
-        key = (storage, frozenset(self.loops[:depth]))
-        if key not in self.cache.entries:
-            self.cache.entries[key] = storage_entries(self.match, storage, self.extents(depth))
-        return self.cache.entries[key]
-
-    def counts(self, depth: int) -> NDArray[np.int64]:
-        """Iterations of the outermost `depth` loops."""
-        return self.trips(frozenset(self.loops[:depth]))
-
-    def tiles(self, operation: Operation, depth: int) -> NDArray[np.int64]:
-        """Tiles that an operation's iterations are cut into by the outermost `depth` loops; the
-        others of these do all of them again."""
-        return self.trips(frozenset(n for n in self.loops[:depth] if n in operation.loops))
-
-    def trips(self, loops: Outer) -> NDArray[np.int64]:
-        """Iterations of some tile loops."""
-        if loops not in self.cache.counts:
-            total = np.ones(1, dtype=np.int64)
-            for name in sorted(loops):
-                total = total * -(-self.match.count[name] // self.grid[name])
-            self.cache.counts[loops] = total
-        return self.cache.counts[loops]
-
-    def tails(self) -> NDArray[np.float64]:
-        """How many loops have a tail."""
-        loops = frozenset(self.loops)
-        if loops not in self.cache.tails:
-            total = np.zeros(1)
-            for name in loops:
-                total = total + (self.match.count[name] % self.grid[name] != 0)
-            self.cache.tails[loops] = total
-        return self.cache.tails[loops]
-
-    def extents(self, depth: int) -> Grid:
-        outer = set(self.loops[:depth])
-        return {
-            n: self.grid[n] if n in outer else np.full(1, blocks, np.int64)
-            for n, blocks in self.match.count.items()
-        }
-
-
-def held_runs(shape: Shape, o: Operation) -> NDArray[np.float64]:
-    """How often the operand that a unit holds is brought in, in all tiles together."""
-    assert o.intrinsic.stationary is not None
-    names = [p.name for p in o.intrinsic.operands]
-    storage = o.storages[names.index(o.intrinsic.stationary.operand)]
-    moving = {n for c in shape.match.coordinate[storage] for n in c.names}
-    runs = np.ones(1)
-    for n in o.loops:
-        runs = runs * (shape.match.count[n] if n in moving else shape.trips(frozenset((n,))))
-    return runs
 
 
 class Estimate(NamedTuple):
@@ -284,12 +102,21 @@ class _Levels:
         self.in_parts: list[tuple[int, int, NDArray[np.float64], NDArray[np.int64]]] = []
         # The same: unit, depth outside, cycles and instructions of a part, and in how many tiles.
         self.beside: list[tuple[str, int, Cycles, Cycles, NDArray[np.int64]]] = []
-        self.moving = [np.zeros(1) for _ in range(depths)]
+        # By unit and depth: what moves or finishes tiles while the anchor's unit works on others.
+        self.moving: dict[str, dict[int, Cycles]] = {}
+        # What of it is left when the anchor's unit is done.
+        self.last = np.zeros(1)
         self.waiting = [np.zeros(1) for _ in range(depths)]
         self.store = np.zeros(1)
-        # Until what a store posts is written; what it takes itself, where nothing is posted.
-        self.written = np.zeros(1)
-        self.store_serial = np.zeros(1, dtype=np.bool_)
+        # By depth: what stores take, until what they post is written, and whether work waits for
+        # it, where nothing has a slot for more.
+        self.stored: dict[int, tuple[Cycles, Cycles, NDArray[np.bool_]]] = {}
+        # Cycles of units that load and store, of both together.
+        self.shared = [np.zeros(1) for _ in range(depths)]
+        operations = shape.match.selection.operations
+        self.storing = {o.intrinsic.unit for o in operations if o.kind == "store"}
+        self.loading = [o for o in operations if o.kind == "load"]
+        self.worked = {s for o in operations if o.kind == "update" for s in o.storages}
         self.bus = np.zeros(1)
         self.anchor = next(
             o.intrinsic.unit
@@ -317,19 +144,32 @@ class _Levels:
         shape, match = self.shape, self.shape.match
         if o.kind in ("load", "store"):
             storage = next(s for s in o.storages if s in shape.placement)
+            # What is in the place of an input is stored where the tile is.
             depth = shape.placement[storage]
-            each, beats, issued, written = shape.transfer(o, storage)
+            if o.kind == "store":
+                loaded = any(storage in x.storages for x in self.loading)
+                depth = shape.spatial if loaded else min(depth, shape.spatial)
+            moved = shape.transfer(o, storage)
+            moving = [n for c in match.coordinate[storage] for n in c.names]
+            filled = shape.filled(moving, shape.placement[storage])
+            each, beats, issued, written = (x * filled for x in moved)
+            if o.kind == "load":
+                each = each + self._more_calls(o, depth, slots[storage])
             if storage in shape.parts:
                 self._add_parts(o, storage, each, beats, issued)
                 return
-            self._issue(
-                o.intrinsic.unit, shape.spatial if o.kind == "store" else depth, each, issued
-            )
+            self._issue(o.intrinsic.unit, depth, each, issued)
+            if o.intrinsic.unit in self.storing:
+                self.shared[depth] = self.shared[depth] + each
             if o.kind == "store":
                 self.store = self.store + each
-                self.written = self.written + written
                 never = self.shares.get(storage, np.zeros(1)) == 1
-                self.store_serial = self.store_serial | (slots[storage] == 1) | never
+                serial = (slots[storage] == 1) | never
+                if depth in self.stored:
+                    before = self.stored[depth]
+                    each, written = before[0] + each, before[1] + written
+                    serial = before[2] | serial
+                self.stored[depth] = each, written, serial
                 return
             self.bus = self.bus + beats * shape.counts(depth)
             anchored = o.intrinsic.unit == self.anchor
@@ -361,13 +201,37 @@ class _Levels:
                 calls = work.issuing / shape.hardware.issue.cycles
                 self.begun[o.intrinsic.unit] = (before[0] + each, before[1] + calls)
             return
-        if moves(shape.hardware, o.intrinsic) and o.intrinsic.unit != self.anchor:
-            # Another unit prepares the next tile, where there is a slot for it.
-            single = slots[o.storages[written_position(o.intrinsic)]] == 1
+        beside = moves(shape.hardware, o.intrinsic) or o.kind == "map"
+        if beside and o.intrinsic.unit != self.anchor:
+            # Another unit prepares the next tile, or works on the last one, where there is a slot.
+            written = o.storages[written_position(o.intrinsic)]
+            single = np.zeros(1, dtype=np.bool_)
+            for name, count in slots.items():
+                if name == written or (name in o.storages and name in self.worked):
+                    single = single | (count == 1)
             self.waiting[depth] = self.waiting[depth] + np.where(single, each, 0)
-            self.moving[depth] = self.moving[depth] + np.where(single, 0, each)
+            mine = self.moving.setdefault(o.intrinsic.unit, {})
+            mine[depth] = mine.get(depth, np.zeros(1)) + np.where(single, 0, each)
+            if not match.selection.inner(o):
+                self.last = self.last + np.where(single, 0, each)
             return
         self.anchored[depth] = self.anchored[depth] + each
+
+    def _more_calls(
+        self, o: Operation, depth: int, slots: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        """What a load takes more where a part of it comes with each load inside the next loop."""
+        shape = self.shape
+        beside = (
+            x.intrinsic.unit == o.intrinsic.unit and shape.placement[s] > depth
+            for x in self.loading
+            for s in x.storages
+            if s in shape.placement
+        )
+        if shape.hardware.pipelined or not depth or not any(beside):
+            return np.zeros(1)
+        more = shape.trips(frozenset((shape.loops[depth],))) - 1
+        return np.where(slots > 1, more * call_overhead(shape.hardware, o), 0)
 
     def _add_parts(
         self,
@@ -397,6 +261,7 @@ class _Levels:
         """What an operation inside `depth` loops takes, whatever their order."""
         if not o.intrinsic.software_loops and o.intrinsic.micro_kernel is None:
             each = call_cycles(o, self.shape.match, self.shape.extents(depth))
+            each = each * self.shape.filled(o.loops, depth)
             return Work(each + 1, np.zeros(1), self.shape.tiles(o, depth))
         rates = self.shape.cache.rate(o)
         iterations = np.ones(1)
@@ -552,8 +417,13 @@ class _Levels:
         iteration = np.zeros(1)
         loading = np.zeros(1)
         hosting = np.zeros(1)
+        shared, tile = np.zeros(1), np.zeros(1)
+        loaded = [
+            shape.placement[s] for o in self.loading for s in o.storages if s in shape.placement
+        ]
+        innermost = max([shape.spatial, *loaded])
         count = np.ones(1)
-        ramp = np.zeros(1)
+        ramp, drain = np.zeros(1), self.last
         ahead = np.full(1, np.inf)
         longer = [np.zeros(1) for _ in range(len(shape.loops) + 1)]
         for depth in reversed(range(len(shape.loops) + 1)):
@@ -563,13 +433,15 @@ class _Levels:
                 name = shape.loops[depth]
                 count = shape.trips(frozenset((name,)))
                 busy = busy + count * iteration
-                if depth:
+                if depth and shape.hardware.pipelined:
                     # In order behind the inner loads: only what these run ahead hides it.
                     busy = busy + np.maximum(0, self.overlapped[depth] - ahead)
                 loads = loads + count * loading
             loading = loads
             iteration = np.maximum(busy, loads - self.serial[depth]) + self.serial[depth]
-            iteration = np.maximum(iteration, self.moving[depth]) + self.waiting[depth]
+            for moving in self.moving.values():
+                iteration = np.maximum(iteration, moving.get(depth, 0))
+            iteration = iteration + self.waiting[depth]
             hosting = self.hosting[depth] + (count if depth < len(shape.loops) else 1) * hosting
             iteration = np.maximum(iteration, hosting)
             ramp = ramp + np.minimum(self.overlapped[depth], busy)
@@ -579,12 +451,18 @@ class _Levels:
                     more = np.maximum(0, each + loading - iteration) * times
                     longer[outside] = longer[outside] + more
             ahead = np.where(self.overlapped[depth] > 0, 2 * iteration, ahead)
-            if depth == shape.spatial:
-                iteration = np.where(self.store_serial, iteration + self.store, iteration)
-                iteration = np.maximum(iteration, self.written)
-        # A store from a single slot is in every iteration already, also in the last.
-        drain = self.written - np.where(self.store_serial, self.store, 0)
+            if depth in self.stored:
+                stored, written, serial = self.stored[depth]
+                iteration = np.where(serial, iteration + stored, iteration)
+                iteration = np.maximum(iteration, written)
+                # From a single slot it is in every iteration already, also in the last.
+                drain = drain + written - np.where(serial, stored, 0)
+            if shape.spatial <= depth <= innermost:
+                tile = busy if depth == innermost else self.anchored[depth] + tile
+            shared = self.shared[depth] + (count if depth < len(shape.loops) else 1) * shared
         total = np.maximum(iteration, self.bus) + ramp + drain
+        # A unit that loads and stores waits for the work on what it loads last.
+        total = np.maximum(total, shared + np.where(shared > 0, tile, 0))
         if shape.hardware.pipelined:
             # Of equals, what leaves the bus more time: for latencies that are not known here.
             total = total + SPARE * self.bus

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hwgen.polyhedral.affine import Affine
-from hwgen.polyhedral.estimate import Cache, Outer, Shape, held_runs
 from hwgen.polyhedral.matching import Match
 from hwgen.polyhedral.objective import Objective
 from hwgen.polyhedral.operations import Operation
 from hwgen.polyhedral.search_bound import real_part
+from hwgen.polyhedral.search_shape import Cache, Outer, Shape, held_runs
 from hwgen.polyhedral.traffic import loose_rows
 from hwgen.spec.expression import DTYPES, evaluate
 from hwgen.spec.hardware import HardwareSpec, Intrinsic, Operand

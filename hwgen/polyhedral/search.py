@@ -16,11 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hwgen.polyhedral.capacity import nothing_fits
-from hwgen.polyhedral.estimate import Cache, Grid, Shape, estimate
+from hwgen.polyhedral.estimate import estimate
 from hwgen.polyhedral.estimate_moved import moved_cost
 from hwgen.polyhedral.matching import Match
 from hwgen.polyhedral.objective import Objective
 from hwgen.polyhedral.search_bound import least_work, work_bound
+from hwgen.polyhedral.search_shape import Cache, Grid, Shape
 from hwgen.polyhedral.search_space import (
     LAST_RESORT,
     MAX_ORDERED,

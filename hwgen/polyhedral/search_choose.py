@@ -124,11 +124,16 @@ def _look(tried: _Tried[K], found: SearchResult, watch: Watch) -> None:
             break
         if tried.hopeless(candidate):
             continue
-        shape = (candidate.cycles, candidate.tiling.tiles, candidate.tiling.depths)
+        tiling = candidate.tiling
+        shape = (candidate.cycles, tiling.tiles, tiling.depths)
+        # The same loops around the same loads, of operands in the place of each other.
+        commuted = (candidate.cycles, tiling.loops, tuple(sorted(tiling.depths)))
         if tried.best is not None:
             cycles = tried.best.cycles
             if shape in alike and cycles > SHORT_KERNEL:
                 continue  # another order of the same loops
+            if commuted in alike:
+                continue
             most = SIMULATED_SHORT if cycles <= SHORT_KERNEL else SIMULATED
             if len(tried.built) == most or not tried.worth(candidate, least):
                 break
@@ -138,7 +143,7 @@ def _look(tried: _Tried[K], found: SearchResult, watch: Watch) -> None:
                 continue
         tried.add(candidate)
         tried.simulated = len(tried.built)
-        alike.add(shape)
+        alike |= {shape, commuted}
         watch.step()
     if tried.best is None:
         raise tried.refused[0]

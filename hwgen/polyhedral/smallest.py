@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hwgen.polyhedral.estimate import storage_entries
 from hwgen.polyhedral.matching import Match
 from hwgen.polyhedral.operations import Storage
 from hwgen.polyhedral.resident import kept_entries, own_storages
+from hwgen.polyhedral.search_shape import storage_entries
 from hwgen.polyhedral.search_space import Restriction, Space
 from hwgen.spec.hardware import HardwareSpec
 

@@ -14,12 +14,12 @@ import hwgen
 from hwgen.phase import compile_phase
 from hwgen.pipeline import Compilation, SearchOptions
 from hwgen.polyhedral.affine import Affine
-from hwgen.polyhedral.estimate import Grid
 from hwgen.polyhedral.matching import Match, match
 from hwgen.polyhedral.scop import build_scop
 from hwgen.polyhedral.search import Candidate, SearchResult, Watch, search
 from hwgen.polyhedral.search_bound import distinct_entries, least_work
 from hwgen.polyhedral.search_refine import neighbours
+from hwgen.polyhedral.search_shape import Grid
 from hwgen.polyhedral.search_space import RESTRICTIONS, Space, choose_space, length
 from hwgen.polyhedral.select import select
 from hwgen.spec.hardware import HardwareSpec

@@ -27,7 +27,8 @@ from hwgen.model.posted import idle, post, posted_cycles
 from hwgen.model.stream import Stream
 from hwgen.model.timing import Machine, TimelineEntry, TimingResult, simulate_timing
 from hwgen.pipeline import compile_kernel
-from hwgen.polyhedral.estimate import Cache, Shape, estimate
+from hwgen.polyhedral.estimate import estimate
+from hwgen.polyhedral.search_shape import Cache, Shape
 from hwgen.spec.expression import Const, Name, multiply
 from hwgen.spec.hardware import Channel, HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload, parse_hardware
