@@ -127,7 +127,8 @@ def _look(tried: _Tried[K], found: SearchResult, watch: Watch) -> None:
         tiling = candidate.tiling
         shape = (candidate.cycles, tiling.tiles, tiling.depths)
         # The same loops around the same loads, of operands in the place of each other.
-        commuted = (candidate.cycles, tiling.loops, tuple(sorted(tiling.depths)))
+        lanes = tuple(sorted(tiling.match.storage_lane.items()))
+        commuted = (candidate.cycles, tiling.loops, tuple(sorted(tiling.depths)), lanes)
         if tried.best is not None:
             cycles = tried.best.cycles
             if shape in alike and cycles > SHORT_KERNEL:
