@@ -169,7 +169,7 @@ class Space:
         are, are stored together."""
         moving = {n for c in self.match.coordinate[storage] for n in c.names}
         yield spatial
-        for depth in reversed(range(1, spatial)):
+        for depth in reversed(range(spatial)):
             if loops[depth] not in moving:
                 return
             yield depth

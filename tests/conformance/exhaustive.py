@@ -229,9 +229,7 @@ def invented(workload: str, m: int, n: int, k: int) -> Case:
     return Case(workload, (("M", m), ("N", n), ("K", k)), chip=SPEC.stem)
 
 
-def on(
-    chip: str, workload: str, *sizes: int, parameters: Mapping[str, int] | None = None
-) -> Case:
+def on(chip: str, workload: str, *sizes: int, parameters: Mapping[str, int] | None = None) -> Case:
     """A case on a chip of `hw_specs`, of a workload that is made here."""
     names = ("M", "N", "K", "H")[: len(sizes)]
     pairs = tuple(zip(names, sizes, strict=True))
