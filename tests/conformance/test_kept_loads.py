@@ -103,6 +103,7 @@ class Made:
     offchip_bytes: int
     energy: float = 0.0
     onchip_bytes: int = 0
+    unseen: float = 0.0
 
 
 @pytest.mark.parametrize(("slower", "taken"), [(TIE - 0.0005, 10), (TIE + 0.0005, 900)])
