@@ -144,7 +144,7 @@ def _attempts(
     lifted, so that it never refuses a kernel."""
     allowed = [(keep, slots) for keep, slots in ATTEMPTS if slots <= options.slots]
     yield from ((keep, slots, watch) for keep, slots in allowed[: None if first else 1])
-    if first and watch.expired:
+    if first and watch.costed:
         unlimited = Watch(None, options.progress)
         yield from ((keep, slots, unlimited) for keep, slots in allowed)
 
