@@ -141,12 +141,11 @@ def _attempts(
     options: SearchOptions, watch: Watch, first: bool
 ) -> Iterator[tuple[int, int, Watch]]:
     """What to try until something fits, or only once: a limit that ends the search before that is
-    lifted, so that it never refuses a kernel."""
+    lifted, each time anew, so that it never refuses a kernel."""
     allowed = [(keep, slots) for keep, slots in ATTEMPTS if slots <= options.slots]
     yield from ((keep, slots, watch) for keep, slots in allowed[: None if first else 1])
     if first and watch.costed:
-        unlimited = Watch(None, options.progress)
-        yield from ((keep, slots, unlimited) for keep, slots in allowed)
+        yield from ((keep, slots, Watch(None, options.progress)) for keep, slots in allowed)
 
 
 @dataclass(frozen=True, slots=True)
