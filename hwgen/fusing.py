@@ -124,13 +124,11 @@ def fused(
     completion = Completion(Schedule(workload, hardware), options)
     watch = Watch(options.seconds, work=options.work)
     search = _Search(workload, hardware, completion, most, watch)
-    for dimension, extent in enumerate(workload.outputs[-1].shape):
-        sizes = [size for size in SIZES if size < extent]
-        if sizes and search.shared(Sketch(dimension, sizes[0])):
-            search.dimension(dimension, sizes)
-    for running in _extrema(search.completion.schedule.state):
+    # Extrema that run on first: what waits for whole ones is rarely better, which its bound shows.
+    for running in (*_extrema(completion.schedule.state), None):
+        search.watch = Watch(options.seconds, work=options.work)
         # From a tile's elements to its terms and sums it is two handovers, not one.
-        search.slots, search.watch = 3, Watch(options.seconds, work=options.work)
+        search.slots = 2 if running is None else 3
         for dimension, extent in enumerate(workload.outputs[-1].shape):
             sizes = [size for size in SIZES if size < extent]
             if sizes and search.shared(Sketch(dimension, sizes[0], running=running)):

@@ -83,7 +83,7 @@ def _pipelined(made: TreeCompilation) -> TreeCompilation:
         if body is not None:
             best = made
             for delays in body.ranked():
-                found = _made(made.schedule, body, band, delays)
+                found = _made(made, body, band, delays)
                 if found is not None and found.cycles < best.cycles:
                     best = found
                 if best.cycles <= CLOSE * max(u.busy for u in best.timing.units):
@@ -124,17 +124,30 @@ def _with_late_loads(made: TreeCompilation, band: tuple[str, ...]) -> TreeCompil
 
 
 def _made(
-    schedule: Schedule, body: _Body, band: tuple[str, ...], delays: Sequence[int]
+    made: TreeCompilation, body: _Body, band: tuple[str, ...], delays: Sequence[int]
 ) -> TreeCompilation | None:
     """The kernel with a pipeline, with a slot more than it takes where there is room; None where
     there is none."""
     for spare in (1, 0):
+        slots = body.needed(delays, spare)
+        if not _fits(made, slots):
+            continue
         try:
-            return compile_tree(_shifted(schedule, body, band, delays, body.needed(delays, spare)))
+            return compile_tree(_shifted(made.schedule, body, band, delays, slots))
         except HwgenError as error:
             if not error.code.startswith(REFUSALS):
                 raise  # Else a dependence that the model does not see, room, fields, flags.
     return None
+
+
+def _fits(made: TreeCompilation, slots: Mapping[str, int]) -> bool:
+    """Whether there may be room for so many slots of buffers inside a band: each with several is
+    alive in all of its iterations."""
+    taken: Counter[str] = Counter()
+    for buffer in made.program.buffers:
+        if slots.get(buffer.tensor, 1) > 1:
+            taken[buffer.memory] += slots[buffer.tensor] * buffer.slot_entries
+    return all(n <= made.hardware.memory[m].capacity_entries for m, n in taken.items())
 
 
 def _bands(state: LoopTree) -> list[tuple[str, ...]]:

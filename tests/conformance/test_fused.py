@@ -1,13 +1,16 @@
 """Stages that share loops over blocks of the result, found without a script."""
 
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
 
-from hwgen import fusing
+from hwgen import fusing, pipelining
 from hwgen.compilation import Compilation
+from hwgen.errors import HwgenError
 from hwgen.fusing import Sketch, begun, fused, fused_if_better
 from hwgen.model.traffic import off_chip_traffic
 from hwgen.phase import SearchOptions
@@ -183,3 +186,24 @@ def test_dimensions_without_a_loop_of_their_own_have_no_blocks(
     compute = ["t[n] = x[n] * 2", statement]
     given = parse_workload({"name": "k", "tensors": tensors, "compute": compute})
     assert (fused(given, NPU) is not None) == blocks
+
+
+def test_slots_without_room_are_not_compiled() -> None:
+    """What is left out for its room alone would be refused for that."""
+    schedule = begun(workload("mlp", M=1024), NPU, Sketch(0, 128))
+    completion = fusing.Completion(schedule, fusing.DEFAULTS)
+    loops = Sketch(0, 128).loops(schedule)
+    plain = completion.made(fusing.Choice(loops, "whole", completion.covers(loops)[0]))
+    (band,) = pipelining._bands(plain.schedule.resolved)
+    body = pipelining._body(plain, band)
+    assert body is not None
+    left_out = 0
+    for delays in body.ranked():
+        for spare in (0, 1, 2):
+            slots = body.needed(delays, spare)
+            if not pipelining._fits(plain, slots):
+                left_out += 1
+                with pytest.raises(HwgenError) as error:
+                    compile_tree(pipelining._shifted(plain.schedule, body, band, delays, slots))
+                assert error.value.code == "H502"
+    assert left_out

@@ -44,11 +44,10 @@ def shared_homes(state: LoopTree, homes: Homes, *, typed: bool = True) -> Homes:
             continue
         side_by_side = zip(*(homes[t] for t in group), strict=False)
         depth = sum(1 for _ in takewhile(lambda loops: len(set(loops)) == 1, side_by_side))
+        result |= {tensor: homes[tensor][:depth] for tensor in group}
+        together = overtaken(state, [place, *group], depth) or reused(state, group, depth)
         for tensor in group:
-            result[tensor] = homes[tensor][:depth]
-            broken = violation(state, state.stage[tensor], depth, output=False)
-            broken = broken or overtaken(state, [place, *group], depth)
-            broken = broken or (reused(state, group, depth) if tensor == group[0] else None)
+            broken = violation(state, state.stage[tensor], depth, output=False) or together
             if broken is not None:
                 raise _refusal(tensor, str(broken))
         for tensor in group:

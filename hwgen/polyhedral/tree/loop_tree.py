@@ -201,7 +201,7 @@ class Block:
 Node = Loop | Block
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Site:
     """A block with the loops around it, outermost first, and its place among its siblings at
     every level (one more than loops)."""
@@ -210,7 +210,7 @@ class Site:
     loops: tuple[Loop, ...]
     places: tuple[int, ...]
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         return tuple(x.name for x in self.loops)
 
@@ -218,7 +218,7 @@ class Site:
     def extents(self) -> dict[str, int]:
         return {x.name: x.extent for x in self.loops}
 
-    @property
+    @cached_property
     def delays(self) -> tuple[int, ...]:
         """Of each loop, how many iterations later than its own the block runs, its band apart."""
         shifts = dict(self.block.shifts)

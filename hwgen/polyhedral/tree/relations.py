@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import prod
 
 from hwgen.polyhedral.tree.loop_tree import Block, Loop, LoopTree, Site, Stage
@@ -33,11 +34,16 @@ class Side:
     def stage(self) -> Stage:
         return self.state.stage[self.block.stage]
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         return tuple(f"{n}{self.suffix}" for n in self.site.names)
 
-    @property
+    @cached_property
+    def renamed(self) -> dict[str, Expr]:
+        """This side's names, by those of the loops."""
+        return {n: Name(mine) for n, mine in zip(self.site.names, self.names, strict=True)}
+
+    @cached_property
     def times(self) -> tuple[str, ...]:
         """When an instance runs, by loop: iterations of it."""
         pairs = zip(self.names, self.site.delays, strict=True)
@@ -65,7 +71,7 @@ class Side:
 
     def own(self, expr: Expr) -> str:
         """An expression over loops, as text over this side's names."""
-        return isl_text(substitute(expr, {n: Name(f"{n}{self.suffix}") for n in self.site.names}))
+        return isl_text(substitute(expr, self.renamed))
 
     @property
     def domain(self) -> list[str]:
