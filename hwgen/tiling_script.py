@@ -75,6 +75,9 @@ class TilingWriter(LoadWriter):
         self._buffers(results)
         if self.hardware.pipelined:
             self._pipeline(loops, results)
+        else:
+            self._spread(loops, results)
+            self._load_ahead(loops, results)
         self.tensorize(results)
 
     def begin(self) -> None:
@@ -115,8 +118,9 @@ class TilingWriter(LoadWriter):
             axes = self._stored(last, ())
         else:
             axes = self.own_loops(tensor, last)
-        tiles, inside = self._tiled(tensor, axes)
         count = self.tiling.spatial_depth
+        self.collected = self._collected(count)
+        tiles, inside = self._tiled(tensor, axes, self.collected)
         spatial = [tiles[x.key] for x in self.tiling.loops[:count] if x.key in tiles]
         self.reduction = [tiles[x.key] for x in self.tiling.loops[count:] if x.key in tiles]
         self.reorder([*spatial, *self.reduction, *inside])
@@ -125,6 +129,15 @@ class TilingWriter(LoadWriter):
         for statement in self._beside():
             self._share(statement, {n: x for n, x in tiles.items() if x in spatial})
         return spatial
+
+    def _collected(self, count: int) -> tuple[str, ...]:
+        """The spatial tile loops whose results are stored together, outermost first."""
+        final, storages = self.plan.final, self.tiling.match.selection.storages
+        own = {x.name for x in storages if not x.shape}
+        stored = {n for o in self.plan.of(final, "store") for n in o.storages}
+        made = {written_storage(o) for o in self.plan.of(final, "map")} & stored & own
+        depths = [self.tiling.depth[n] for n in made if len(self.storing) == 1]
+        return tuple(x.key for x in self.tiling.loops[min(depths, default=count) : count])
 
     def _beside(self) -> list[ScopStatement]:
         """The statements that store other outputs."""
@@ -200,9 +213,10 @@ class TilingWriter(LoadWriter):
         return {x.key for x in loops} if self.tiling.parts else set()
 
     def _tiled(
-        self, tensor: str, axes: Sequence[tuple[str, str]]
+        self, tensor: str, axes: Sequence[tuple[str, str]], whole: Sequence[str] = ()
     ) -> tuple[dict[str, str], list[str]]:
-        """Split a stage's loops: the tile loop of each of the scop's, and those inside."""
+        """Split a stage's loops but those that stay `whole`: the tile loop of each of the scop's,
+        and those inside."""
         tiles: dict[str, str] = {}
         blocks: list[str] = []
         lanes: list[str] = []
@@ -213,7 +227,8 @@ class TilingWriter(LoadWriter):
             outer, lane = self.split_lanes(loop, self.tiling.match.block.get(scop_loop, 1))
             lanes += lane
             for tile in (x for x in self.tiling.loops if x.loop == scop_loop):
-                tiles[tile.key], outer = self.schedule.split(outer, factor=tile.tile)
+                if tile.key not in whole:
+                    tiles[tile.key], outer = self.schedule.split(outer, factor=tile.tile)
             blocks.append(outer)
         self.lanes[tensor] = lanes
         self.tiles |= {loop: mine for mine, loop in tiles.items()}
@@ -273,11 +288,15 @@ class TilingWriter(LoadWriter):
             place = (loops + reduction)[-1:] if inner and not statement.accumulates else around[-1:]
             if place:
                 s.compute_at(tensor, place[0])
-            reduction += self._arrange(statement, tensor)
+            made = self._arrange(statement, tensor, self.collected if statement is final else ())
+            (loops if statement is final and self.collected else reduction).extend(made)
         return results
 
-    def _arrange(self, statement: ScopStatement, tensor: str) -> list[str]:
-        """Split a stage's own loops into tiles, blocks and lanes; the reduction's tile loops."""
+    def _arrange(
+        self, statement: ScopStatement, tensor: str, collected: Sequence[str]
+    ) -> list[str]:
+        """Split a stage's own loops into tiles, blocks and lanes; the tile loops of the reduction,
+        or those whose results are stored together."""
         tiles: dict[str, str] = {}
         blocks: list[str] = []
         lanes: list[str] = []
@@ -285,8 +304,9 @@ class TilingWriter(LoadWriter):
             outer, lane = self.split_lanes(loop, self.tiling.match.block.get(scop_loop, 1))
             lanes += lane
             carried = scop_loop in self.tiling.match.selection.reduction and statement.accumulates
-            for tile in self.tiling.loops if carried else ():
-                if tile.loop == scop_loop and tile.key not in self.reduced_in_parts:
+            for tile in (x for x in self.tiling.loops if x.loop == scop_loop):
+                here = carried and tile.key not in self.reduced_in_parts
+                if here or tile.key in collected:
                     tiles[tile.key], outer = self.schedule.split(outer, factor=tile.tile)
             blocks.append(outer)
         self.tiles |= {loop: mine for mine, loop in tiles.items()}
@@ -353,6 +373,43 @@ class TilingWriter(LoadWriter):
                         self._shift(block, [*loops, *rest], later * (turns - 1))
                     else:
                         self._shift(block, inner if kind == "store" else loops, later)
+
+    def _spread(self, loops: list[str], results: Mapping[str, str]) -> None:
+        """Of a unit that loads in loops and inside of them, what is outside comes an iteration
+        ahead, a part with each of the loads inside: at once it would keep these waiting."""
+        s, tiles = self.schedule, loops + self.reduction
+        loads = {written_storage(o): o for o in self.plan.operations if o.kind == "load"}
+        for storage, load in loads.items():
+            depth, around = self.tiling.depth[storage], self.around(storage, loops, results)
+            beside = any(
+                o.intrinsic.unit == load.intrinsic.unit and self.tiling.depth[n] > depth
+                for n, o in loads.items()
+            )
+            single = self.tiling.slot[storage] == 1 or self.tiling.kept(storage)
+            if not (beside and around and around == tiles[:depth]) or single:
+                continue
+            name, inner = self.caches[storage], tiles[depth]
+            count = s.state.loop[inner].extent
+            own = [n for n in self.inside(name) if n not in self.lanes[name]]
+            # In as many parts as there are loads inside, with the least past the end.
+            past = {n: -(-e // count) * count / e for n in own if (e := s.state.loop[n].extent) > 1}
+            if past:
+                first = min(past, key=lambda n: past[n])
+                outer, rest = s.split(first, factor=-(-s.state.loop[first].extent // count))
+                self.reorder([outer, *(rest if n == first else n for n in own), *self.lanes[name]])
+                s.merge(inner, outer)
+                self._shift(name, around, -1)
+
+    def _load_ahead(self, loops: list[str], results: Mapping[str, str]) -> None:
+        """Of a unit that loads and stores, loads run a tile ahead: in order behind the store of a
+        tile they would wait for all of its work."""
+        operations = self.plan.operations
+        storing = {o.intrinsic.unit for o in operations if o.kind == "store"}
+        for operation in operations:
+            if operation.kind == "load" and operation.intrinsic.unit in storing:
+                storage = next(n for n in operation.storages if n in self.caches)
+                if self.tiling.slot[storage] > 1:
+                    self._shift(self.caches[storage], self.around(storage, loops, results), -1)
 
     def _shift(self, block: str, loops: list[str], iterations: int) -> None:
         if loops:

@@ -17,7 +17,7 @@ from hwgen.polyhedral.operations import Operation
 from hwgen.polyhedral.resident import own_storages
 from hwgen.polyhedral.semantics import moves, written_position
 from hwgen.polyhedral.tiling import PART_TURNS, TOGETHER
-from hwgen.polyhedral.traffic import bus_rank, start_beats
+from hwgen.polyhedral.traffic import bus_rank, call_overhead, start_beats
 
 SPARE = 0.01
 """Relative cost of cycles on the bus that others hide, where a host issues calls. It decides
@@ -110,12 +110,21 @@ class _Levels:
         # The same: unit, depths of a part and outside, its cycles and instructions, how many there
         # are, and in how many tiles.
         self.parts: list[tuple[str, int, int, Cycles, Cycles, Counts, Counts]] = []
-        self.moving = [np.zeros(1) for _ in range(depths)]
+        # By unit and depth: what moves or finishes tiles while the anchor's unit works on others.
+        self.moving: dict[str, dict[int, Cycles]] = {}
+        # What of it is left when the anchor's unit is done.
+        self.last = np.zeros(1)
         self.waiting = [np.zeros(1) for _ in range(depths)]
         self.store = np.zeros(1)
-        # Until what a store posts is written; what it takes itself, where nothing is posted.
-        self.written = np.zeros(1)
-        self.store_serial = np.zeros(1, dtype=np.bool_)
+        # By depth: what stores take, until what they post is written, and whether work waits for
+        # it, where nothing has a slot for more.
+        self.stored: dict[int, tuple[Cycles, Cycles, NDArray[np.bool_]]] = {}
+        # Cycles of units that load and store, of both together.
+        self.shared = [np.zeros(1) for _ in range(depths)]
+        operations = shape.match.selection.operations
+        self.storing = {o.intrinsic.unit for o in operations if o.kind == "store"}
+        self.loading = [o for o in operations if o.kind == "load"]
+        self.worked = {s for o in operations if o.kind == "update" for s in o.storages}
         self.bus = np.zeros(1)
         self.anchor = next(
             o.intrinsic.unit
@@ -144,18 +153,32 @@ class _Levels:
         shape, match = self.shape, self.shape.match
         if o.kind in ("load", "store"):
             storage = next(s for s in o.storages if s in shape.placement)
+            # What is in the place of an input is stored where the tile is.
             depth = shape.placement[storage]
-            each, beats, issued, written = shape.transfer(o, storage)
+            if o.kind == "store":
+                loaded = any(storage in x.storages for x in self.loading)
+                depth = shape.spatial if loaded else min(depth, shape.spatial)
+            moved = shape.transfer(o, storage)
+            moving = [n for c in match.coordinate[storage] for n in c.names]
+            filled = shape.filled(moving, shape.placement[storage])
+            each, beats, issued, written = (x * filled for x in moved)
+            if o.kind == "load":
+                each = each + self._more_calls(o, depth, slots[storage])
             if storage in shape.parts:
                 self._add_parts(o, storage, each, beats, issued)
                 return
-            self._issue(o, shape.spatial if o.kind == "store" else depth, each, issued)
+            self._issue(o, depth, each, issued)
+            if o.intrinsic.unit in self.storing:
+                self.shared[depth] = self.shared[depth] + each
             if o.kind == "store":
                 self.store = self.store + each
-                self.written = self.written + written
                 never = self.shares.get(storage, np.zeros(1)) == 1
-                single = (slots[storage] == 1) & self.waits
-                self.store_serial = self.store_serial | single | never
+                serial = ((slots[storage] == 1) & self.waits) | never
+                if depth in self.stored:
+                    before = self.stored[depth]
+                    each, written = before[0] + each, before[1] + written
+                    serial = before[2] | serial
+                self.stored[depth] = each, written, serial
                 return
             self.bus = self.bus + beats * shape.counts(depth)
             anchored = o.intrinsic.unit == self.anchor
@@ -188,13 +211,37 @@ class _Levels:
                 calls = work.issuing / shape.hardware.issue.each(o.intrinsic)
                 self.begun[o.intrinsic.unit] = (before[0] + each, before[1] + calls)
             return
-        if moves(shape.hardware, o.intrinsic) and o.intrinsic.unit != self.anchor:
-            # Another unit prepares the next tile, where there is a slot for it.
-            single = (slots[o.storages[written_position(o.intrinsic)]] == 1) & self.waits
+        beside = moves(shape.hardware, o.intrinsic) or o.kind == "map"
+        if beside and o.intrinsic.unit != self.anchor:
+            # Another unit prepares the next tile, or works on the last one, where there is a slot.
+            written = o.storages[written_position(o.intrinsic)]
+            single = np.zeros(1, dtype=np.bool_)
+            for name, count in slots.items():
+                if name == written or (name in o.storages and name in self.worked):
+                    single = single | ((count == 1) & self.waits)
             self.waiting[depth] = self.waiting[depth] + np.where(single, each, 0)
-            self.moving[depth] = self.moving[depth] + np.where(single, 0, each)
+            mine = self.moving.setdefault(o.intrinsic.unit, {})
+            mine[depth] = mine.get(depth, np.zeros(1)) + np.where(single, 0, each)
+            if not match.selection.inner(o):
+                self.last = self.last + np.where(single, 0, each)
             return
         self.anchored[depth] = self.anchored[depth] + each
+
+    def _more_calls(
+        self, o: Operation, depth: int, slots: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        """What a load takes more where a part of it comes with each load inside the next loop."""
+        shape = self.shape
+        beside = (
+            x.intrinsic.unit == o.intrinsic.unit and shape.placement[s] > depth
+            for x in self.loading
+            for s in x.storages
+            if s in shape.placement
+        )
+        if shape.hardware.pipelined or not depth or not any(beside):
+            return np.zeros(1)
+        more = shape.trips(frozenset((shape.loops[depth],))) - 1
+        return np.where(slots > 1, more * call_overhead(shape.hardware, o), 0)
 
     def _add_parts(
         self, o: Operation, storage: str, each: Cycles, beats: Cycles, issued: Cycles
@@ -220,6 +267,7 @@ class _Levels:
         """What an operation inside `depth` loops takes, whatever their order."""
         if not o.intrinsic.software_loops and o.intrinsic.micro_kernel is None:
             each = call_cycles(o, self.shape.match, self.shape.extents(depth))
+            each = each * self.shape.filled(o.loops, depth)
             return Work(each + 1, np.zeros(1), self.shape.tiles(o, depth))
         rates = self.shape.cache.rate(o)
         iterations = np.ones(1)
@@ -384,8 +432,13 @@ class _Levels:
         iteration = np.zeros(1)
         loading = np.zeros(1)
         hosting = np.zeros(1)
+        shared, tile = np.zeros(1), np.zeros(1)
+        loaded = [
+            shape.placement[s] for o in self.loading for s in o.storages if s in shape.placement
+        ]
+        innermost = max([shape.spatial, *loaded])
         count = np.ones(1)
-        ramp = np.zeros(1)
+        ramp, drain = np.zeros(1), self.last
         ahead = np.full(1, np.inf)
         longer = [np.zeros(1) for _ in range(len(shape.loops) + 1)]
         for depth in reversed(range(len(shape.loops) + 1)):
@@ -395,13 +448,15 @@ class _Levels:
                 name = shape.loops[depth]
                 count = shape.trips(frozenset((name,)))
                 busy = busy + count * iteration
-                if depth:
+                if depth and shape.hardware.pipelined:
                     # In order behind the inner loads: only what these run ahead hides it.
                     busy = busy + np.maximum(0, self.overlapped[depth] - ahead)
                 loads = loads + count * loading
             loading = loads
             iteration = np.maximum(busy, loads - self.serial[depth]) + self.serial[depth]
-            iteration = np.maximum(iteration, self.moving[depth]) + self.waiting[depth]
+            for moving in self.moving.values():
+                iteration = np.maximum(iteration, moving.get(depth, 0))
+            iteration = iteration + self.waiting[depth]
             hosting = self.hosting[depth] + (count if depth < len(shape.loops) else 1) * hosting
             iteration = np.maximum(iteration, hosting)
             ramp = ramp + np.minimum(self.overlapped[depth], busy)
@@ -411,12 +466,18 @@ class _Levels:
                     more = np.maximum(0, each + loading - iteration) * times
                     longer[outside] = longer[outside] + more
             ahead = np.where(self.overlapped[depth] > 0, 2 * iteration, ahead)
-            if depth == shape.spatial:
-                iteration = np.where(self.store_serial, iteration + self.store, iteration)
-                iteration = np.maximum(iteration, self.written)
-        # A store from a single slot is in every iteration already, also in the last.
-        drain = self.written - np.where(self.store_serial, self.store, 0)
+            if depth in self.stored:
+                stored, written, serial = self.stored[depth]
+                iteration = np.where(serial, iteration + stored, iteration)
+                iteration = np.maximum(iteration, written)
+                # From a single slot it is in every iteration already, also in the last.
+                drain = drain + written - np.where(serial, stored, 0)
+            if shape.spatial <= depth <= innermost:
+                tile = busy if depth == innermost else self.anchored[depth] + tile
+            shared = self.shared[depth] + (count if depth < len(shape.loops) else 1) * shared
         total = np.maximum(iteration, self.bus) + ramp + drain
+        # A unit that loads and stores waits for the work on what it loads last.
+        total = np.maximum(total, shared + np.where(shared > 0, tile, 0))
         if shape.hardware.pipelined:
             # Of equals, what leaves the bus more time: for latencies that are not known here.
             total = total + SPARE * self.bus

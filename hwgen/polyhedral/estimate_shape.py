@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -80,6 +80,9 @@ class Cache:
     )
     counts: dict[Outer, NDArray[np.int64]] = field(default_factory=dict[Outer, NDArray[np.int64]])
     tails: dict[Outer, NDArray[np.float64]] = field(
+        default_factory=dict[Outer, NDArray[np.float64]]
+    )
+    filled: dict[Outer, NDArray[np.float64]] = field(
         default_factory=dict[Outer, NDArray[np.float64]]
     )
     rates: dict[str, Rates] = field(default_factory=dict[str, Rates])
@@ -202,6 +205,20 @@ class Shape:
         if large is None:
             return every
         return -(-every // -(-self.match.count[name] // large))
+
+    def filled(self, moving: Iterable[str], depth: int) -> NDArray[np.float64]:
+        """Of the tiles that the outermost `depth` loops cut, how full they are on average: the last
+        one of a loop may be shorter. `moving`: the loops that cut them."""
+        cut = frozenset(moving)
+        loops = frozenset(n for n in self.loops[:depth] if inner_name(n) in cut)
+        if loops not in self.cache.filled:
+            part = np.ones(1)
+            for name in sorted({inner_name(n) for n in loops}):
+                levels = frozenset(n for n in loops if inner_name(n) == name)
+                tile = self.grid[name if name in levels else outer_name(name)]
+                part = part * (self.match.count[name] / (tile * self.trips(levels)))
+            self.cache.filled[loops] = part
+        return self.cache.filled[loops]
 
     def tails(self) -> NDArray[np.float64]:
         """How many loops have a tail, and how many are there because others are tiled twice."""

@@ -140,9 +140,13 @@ def _look(tried: _Tried[K], found: SearchResult, watch: Watch) -> None:
             continue
         shape = _shape(candidate)
         alike.setdefault(shape, []).append(candidate)
+        # The same loops around the same loads, of operands in the place of each other.
+        tiling = candidate.tiling
+        lanes = tuple(sorted(tiling.match.storage_lane.items()))
+        commuted = (candidate.cycles, tiling.loops, tuple(sorted(tiling.depths)), lanes)
         if tried.best is not None:
             cycles = tried.cycles(tried.best)
-            if shape in built:
+            if shape in built or commuted in built:
                 continue  # another order of the same loops or loads
             most = SIMULATED_SHORT if cycles <= SHORT_KERNEL else SIMULATED
             if len(tried.built) == most or not tried.worth(candidate, least):
@@ -152,7 +156,7 @@ def _look(tried: _Tried[K], found: SearchResult, watch: Watch) -> None:
             if tried.objective == "cycles" and candidate.bound >= cycles:
                 continue
         if tried.add(candidate) is not None:
-            built.add(shape)
+            built |= {shape, commuted}
         tried.simulated = len(tried.built)
         watch.step()
     if tried.best is None:

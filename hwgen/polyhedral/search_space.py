@@ -141,6 +141,8 @@ class Space:
             if not loaded or rewritten:
                 prepared = any(o.kind == "map" for o in inside)
                 result[storage.name] = (len(loops) if prepared else spatial,)
+                if self._collects(storage.name) and not self.restriction.ends:
+                    result[storage.name] = (*self._collecting(storage.name, loops, spatial),)
                 continue
             deepest = len(loops) if inside else spatial
             moving = {n for c in self.match.coordinate[storage.name] for n in c.names}
@@ -149,6 +151,28 @@ class Space:
                 depths = [depths[0], depths[-1]]
             result[storage.name] = tuple(depths)
         return result
+
+    def _collects(self, storage: str) -> bool:
+        """Whether a storage is where one call leaves results for the only store."""
+        users = [o for o in self.match.selection.operations if storage in o.storages]
+        stores = [o for o in self.match.selection.operations if o.kind == "store"]
+        return (
+            [o.kind for o in users] == ["map", "store"]
+            and len(stores) == 1
+            and not self.match.selection.inner(users[0])
+            and users[0].storages.count(storage) == 1
+            and _writes(users[0], storage)
+        )
+
+    def _collecting(self, storage: str, loops: tuple[str, ...], spatial: int) -> Iterator[int]:
+        """Depths at which the results of a tile, or those of all tiles of loops that move what they
+        are, are stored together."""
+        moving = {n for c in self.match.coordinate[storage] for n in c.names}
+        yield spatial
+        for depth in reversed(range(spatial)):
+            if loops[depth] not in moving:
+                return
+            yield depth
 
     def placements(
         self, loops: tuple[str, ...], spatial: int

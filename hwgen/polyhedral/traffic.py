@@ -111,9 +111,11 @@ def transfer_cycles(
     run, total, within = np.ones(1), np.ones(1), np.ones(1)
     contiguous = np.ones(1, dtype=np.bool_)
     second = np.zeros(1, dtype=np.bool_)
+    pitch = np.ones(1, dtype=np.int64)
     for extent, whole in zip(reversed(box), reversed(full), strict=True):
         total = total * extent
         run = np.where(contiguous, run * extent, run)
+        pitch = np.where(contiguous, pitch * whole, pitch)
         # The first loop that does not continue the run is the transfer's second dimension.
         takes = ~contiguous & ~second & (extent > 1)
         within = np.where(contiguous, run, np.where(takes, within * extent, within))
@@ -122,7 +124,7 @@ def transfer_cycles(
     calls = total / within
     rates = Rates.of(intrinsic)
     store = operation.kind == "store"
-    cycles, beats, handed = _bus_cycles(bus, store, total / run, run, block)
+    cycles, beats, handed = _bus_cycles(bus, store, total / run, run, pitch, block)
     own, issued = calls * (rates.fixed + 1), calls
     if intrinsic.software_loops:
         own = total * rates.per_iteration
@@ -147,6 +149,18 @@ def _instructions(
         dense = along.maximum == block
         each = each * (np.minimum(run, loop.extent.maximum) if dense else loop.extent.maximum)
     return np.ceil(total / np.minimum(each, total)) * intrinsic.instructions
+
+
+def call_overhead(hardware: HardwareSpec, operation: Operation) -> float:
+    """Cycles of a call that moves data off chip, beyond those of the data."""
+    offchip = next(
+        o for o in operation.intrinsic.operands if hardware.memory[o.memory].kind == "offchip"
+    )
+    bus = hardware.bus[hardware.memory[offchip.memory].bus]
+    channel = bus.write if operation.kind == "store" else bus.read
+    rates = Rates.of(operation.intrinsic)
+    latency = channel.latency_cycles if channel.in_flight_bursts > 1 else 0
+    return rates.fixed + 1 + rates.per_transfer * latency
 
 
 def bus_rank(hardware: HardwareSpec, operation: Operation) -> int:
@@ -179,14 +193,23 @@ def _bus_cycles(
     write: bool,
     rows: NDArray[np.float64],
     run: NDArray[np.float64],
+    pitch: NDArray[np.int64],
     block: Block,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Cycles of a transfer, its beats, and the cycles after which the unit goes on."""
+    """Cycles of a transfer, its beats, and the cycles after which the unit goes on.
+
+    `pitch`: entries from one row to the next; rows begin at multiples of what it and a run have in
+    common."""
     channel = bus.write if write else bus.read
     burst_bytes = min(bus.burst_beats * bus.beat_bytes, bus.burst_boundary_bytes)
     row_bytes = run * block.bytes
-    bursts = rows * np.ceil(row_bytes / burst_bytes)
-    beats = rows * np.ceil(row_bytes / bus.beat_bytes)
+    aligned = np.gcd(run.astype(np.int64), pitch) * block.bytes
+
+    def cut(size: int) -> NDArray[np.float64]:
+        # What rows touch of pieces of so many bytes, over all places where they may begin.
+        return np.ceil(rows * ((row_bytes - np.gcd(aligned, size)) / size + 1))
+
+    bursts, beats = cut(burst_bytes), cut(bus.beat_bytes)
     entries = rows * run * block.entries
     data = entries * channel.cycles_per_entry if channel.cycles_per_entry else beats
     requests = bursts * channel.request_cycles

@@ -1,7 +1,8 @@
 """Every schedule of a small kernel, each compiled and simulated: what a search is measured by.
 
 Shares nothing with the search: here are all tile sizes (not only the smallest of their number of
-tiles), every order of the loops, every depth of every load, and one or two slots per buffer.
+tiles), every order of the loops, every depth of every load and of what is stored from a buffer of
+its own, and one or two slots per buffer. Of kernels of several phases, all of them in each phase.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from time import process_time
 import hwgen
 from hwgen.errors import HwgenError
 from hwgen.phase import MATCHES
+from hwgen.phased import PhasedCompilation, plans_of, stages_of
 from hwgen.pipeline import Compilation, build
 from hwgen.polyhedral.matching import Match, ranked_matches
 from hwgen.polyhedral.operations import Operation
@@ -25,39 +27,75 @@ from hwgen.polyhedral.search_bound import least_work
 from hwgen.polyhedral.search_choose import LIMITS
 from hwgen.polyhedral.select import select
 from hwgen.polyhedral.tiling import Tiling
+from hwgen.schedule import Schedule
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
+from hwgen.tiling_script import apply_tilings
+from hwgen.trees import compile_padded
 from tests.conformance.test_another_chip import SPEC, add, gemm, linear_relu
 
 ROOT = Path(__file__).parents[2]
-MADE = {"gemm": gemm, "linear_relu": linear_relu, "add": add}
+
+
+def half(m: int, n: int, k: int) -> Workload:
+    """A product in float16, summed in float32."""
+    tensors = {
+        "x": f"float16[{m}, {k}]", "w": {"type": f"float16[{k}, {n}]", "constant": True},
+        "s": f"float32[{m}, {n}]", "y": f"float16[{m}, {n}]",
+    }  # fmt: skip
+    compute = ["s[i, j] += float32(x[i, k]) * float32(w[k, j])", "y[i, j] = float16(s[i, j])"]
+    return hwgen.Workload("half", tensors=tensors, compute=compute)
+
+
+def two_products(m: int, n: int, k: int, h: int) -> Workload:
+    """Two products of bytes, one after the other."""
+    tensors = {
+        "x": f"int8[{m}, {k}]", "w": {"type": f"int8[{h}, {k}]", "constant": True},
+        "v": {"type": f"int8[{n}, {h}]", "constant": True}, "s": f"int32[{m}, {h}]",
+        "t": f"int8[{m}, {h}]", "u": f"int32[{m}, {n}]", "y": f"int8[{m}, {n}]",
+    }  # fmt: skip
+    compute = [
+        "s[i, j] += x[i, k] * w[j, k]", "t[i, j] = int8(s[i, j])",
+        "u[i, j] += t[i, k] * v[j, k]", "y[i, j] = int8(u[i, j])",
+    ]  # fmt: skip
+    return hwgen.Workload("two_products", tensors=tensors, compute=compute)
+
+
+MADE = {
+    "gemm": gemm, "linear_relu": linear_relu, "add": add, "half": half,
+    "two_products": two_products,
+}  # fmt: skip
+HERE = ("half", "two_products")
+"""Those that are on shipped chips."""
+
 REFUSED = (*LIMITS, "H502")
 """Schedules that the hardware does not allow; H502: the buffers exceed a memory."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A workload on a chip; `sizes` by position on the invented chip, by name on a shipped one."""
+    """A workload on a chip; `sizes` by name where it is one of the files, by position where it is
+    made here. `chip`: the file's name, of the shipped ones or of the one that the tests invent."""
 
     workload: str
     sizes: tuple[tuple[str, int], ...]
     parameters: tuple[tuple[str, int], ...] = ()
-    invented: bool = False
+    chip: str = "vta"
 
     @cached_property
     def hardware(self) -> HardwareSpec:
-        path = SPEC if self.invented else ROOT / "hw_specs" / "vta.yaml"
+        path = SPEC if self.chip == SPEC.stem else ROOT / "hw_specs" / f"{self.chip}.yaml"
         return hwgen.load_hardware(path, dict(self.parameters))
 
     @cached_property
     def loaded(self) -> Workload:
-        if self.invented:
+        if self.chip == SPEC.stem or self.workload in HERE:
             return MADE[self.workload](*(size for _, size in self.sizes))
         return hwgen.load_workload(ROOT / "workloads" / f"{self.workload}.yaml", dict(self.sizes))
 
     def __str__(self) -> str:
         settings = (*self.sizes, *self.parameters)
-        name = f"two_stage:{self.workload}" if self.invented else self.workload
+        name = self.workload if self.chip == "vta" else f"{self.chip}:{self.workload}"
         return ",".join((name, *(f"{n}={v}" for n, v in settings)))
 
 
@@ -84,6 +122,9 @@ def judge(case: Case, every_match: bool = False) -> Outcome:
     start = process_time()
     chosen = hwgen.compile_kernel(workload, hardware)
     seconds = process_time() - start
+    if isinstance(chosen, PhasedCompilation):
+        best, points, refused = _phases(chosen)
+        return Outcome(chosen, seconds, points, refused, best, ())
     scop = build_scop(workload)
     groups = ranked_matches(scop, select(scop, hardware))
     points = refused = 0
@@ -105,6 +146,27 @@ def judge(case: Case, every_match: bool = False) -> Outcome:
             best = cycles if best is None else min(best, cycles)
     assert best is not None
     return Outcome(chosen, seconds, points, refused, best, tuple(below))
+
+
+def _phases(chosen: PhasedCompilation) -> tuple[int, int, int]:
+    """The best of all schedules of the phases together, with the matches and the tensors on the
+    chip that the search has; how many there are, and how many do not run."""
+    workload, hardware = chosen.workload, chosen.hardware
+    scops = [c.scop for c in chosen.phases]
+    cycles: list[int] = []
+    refused = 0
+    for tilings in product(*(list(schedules(c.match)) for c in chosen.phases)):
+        schedule = Schedule(workload, hardware)
+        spilled = {s.tensor for s in chosen.spills}
+        plans = plans_of(workload, stages_of(schedule), scops, tilings, spilled)
+        try:
+            apply_tilings(schedule, plans)
+            cycles.append(compile_padded(schedule).cycles)
+        except HwgenError as error:
+            if error.code not in REFUSED:
+                raise
+            refused += 1
+    return min(cycles), len(cycles) + refused, refused
 
 
 def schedules(match: Match) -> Iterator[Tiling]:
@@ -132,6 +194,8 @@ def schedules(match: Match) -> Iterator[Tiling]:
 
 def _options(match: Match, storage: str, spatial: int, reduction: int) -> list[tuple[int, int]]:
     """Depths and slots of a storage; more than one slot needs a loop around it."""
+    if match.selection.storage(storage).shape:
+        return [(0, 1)]  # It stays for other phases.
     operations = match.selection.operations
     users = [o for o in operations if storage in o.storages]
     inside = [o for o in users if match.selection.inner(o)]
@@ -143,6 +207,8 @@ def _options(match: Match, storage: str, spatial: int, reduction: int) -> list[t
     else:
         prepared = any(o.kind == "map" for o in inside)
         depths = range(innermost, innermost + 1) if prepared else range(spatial, spatial + 1)
+        if not inside and [o.kind for o in users] == ["map", "store"] and len(written) == 1:
+            depths = range(spatial + 1)
     return [(depth, slots) for depth in depths for slots in ((1, 2) if depth else (1,))]
 
 
@@ -160,7 +226,14 @@ def case(
 
 def invented(workload: str, m: int, n: int, k: int) -> Case:
     """A case on the chip that the tests invent."""
-    return Case(workload, (("M", m), ("N", n), ("K", k)), invented=True)
+    return Case(workload, (("M", m), ("N", n), ("K", k)), chip=SPEC.stem)
+
+
+def on(chip: str, workload: str, *sizes: int, parameters: Mapping[str, int] | None = None) -> Case:
+    """A case on a chip of `hw_specs`, of a workload that is made here."""
+    names = ("M", "N", "K", "H")[: len(sizes)]
+    pairs = tuple(zip(names, sizes, strict=True))
+    return Case(workload, pairs, tuple((parameters or {}).items()), chip)
 
 
 def mnk(m: int, n: int, k: int) -> dict[str, int]:
@@ -175,6 +248,33 @@ SLOW = {"READ_LATENCY": 100, "WRITE_LATENCY": 100}
 # Entries of 1 KiB and 4 KiB: a memory holds 32 or 64 of them.
 LARGE = {"BATCH": 16, "BLOCK_IN": 64, "BLOCK_OUT": 64}
 NARROW = {"BLOCK_IN": 8, "BLOCK_OUT": 8}
+
+# Entries of single rows and a short array: loops of several blocks in small tensors.
+SHORT = {"N": 8}
+
+TWICE = (
+    on("davinci_core", "half", 16, 32, 16),
+    on("davinci_core", "half", 32, 16, 16),
+    on("davinci_core", "half", 16, 16, 48),
+    on("davinci_core", "half", 16, 16, 80),
+    on("davinci_core", "half", 7, 16, 33),
+    on("davinci_core", "half", 16, 9, 64),
+    on("davinci_core", "half", 17, 16, 15),
+    on("davinci_core", "half", 16, 32, 16, parameters={"GM_LATENCY": 20}),
+    on("davinci_core", "half", 16, 16, 48, parameters={"GM_BYTES": 16}),
+    on("davinci_core", "half", 16, 16, 30, parameters={"GM_BYTES": 16}),
+    on("vta", "two_products", 1, 32, 16, 16),
+    on("vta", "two_products", 2, 16, 16, 16),
+    on("vta", "two_products", 1, 16, 16, 32),
+    on("vta", "two_products", 1, 17, 33, 16),
+    on("vta", "two_products", 1, 32, 32, 16),
+    on("vta", "two_products", 2, 16, 16, 16, parameters=SLOW),
+    on("tpu_v1", "two_products", 2, 4, 4, 8, parameters=SHORT),
+    on("tpu_v1", "two_products", 1, 16, 8, 8, parameters=SHORT),
+    on("tpu_v1", "two_products", 1, 24, 8, 8, parameters=SHORT),
+    on("tpu_v1", "two_products", 2, 8, 8, 8, parameters=SHORT),
+)
+"""Spaces of two levels of tiles, and of two accumulations."""
 
 SMALL = (
     case("gemm", mnk(1, 32, 32)),
@@ -216,6 +316,7 @@ SMALL = (
     invented("add", 3, 5, 1),
     invented("add", 1, 20, 1),
     invented("linear_relu", 1, 4, 17),
+    *TWICE,
 )
 """Spaces for every run of the tests."""
 

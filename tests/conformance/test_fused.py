@@ -62,7 +62,7 @@ def offchip_bytes(found: TreeCompilation) -> tuple[int, int]:
     ids=str,
 )
 def test_no_intermediate_leaves_the_chip(name: str, sizes: dict[str, int], cycles: int) -> None:
-    found = shared(name, **sizes)
+    found = compile_workload(workload(name, **sizes), NPU)
     moved = off_chip_traffic(found.program, found.hardware, found.workload)
     outside = {t.name for t in (*found.workload.inputs, *found.workload.outputs)}
     assert {m.tensor for m in moved} == outside

@@ -1,7 +1,8 @@
 """The order of what stands side by side in a body, where nothing else decides it.
 
 Two nests that share no tensor which one of them writes may run in either order. Whatever edits made
-them, they stand in one: that in which the workload's statements take up what they make.
+them, they stand in one: that in which the workload's statements take up what they make; of what one
+takes up, copies of inputs before those of what is computed, behind which their unit would wait.
 """
 
 from __future__ import annotations
@@ -31,8 +32,10 @@ def _ranks(state: LoopTree, workload: Workload) -> dict[str, _Rank]:
     def rank(tensor: str) -> _Rank:
         if tensor not in known:
             known[tensor] = (len(declared),)  # Of what nothing takes up.
+            sources = [state.stage.get(r.tensor) for r in state.stage[tensor].reads]
+            late = any(x is not None and x.kind != "copy" for x in sources)
             found = [
-                (*rank(reader.tensor), n)
+                (*rank(reader.tensor), int(late), n)
                 for reader in state.readers(tensor)
                 for n, access in enumerate(reader.reads)
                 if access.tensor == tensor
