@@ -45,13 +45,14 @@ _Values = dict[_Number, int]
 
 @dataclass
 class _Script:
-    """A script that does not fit. `code`: of its error; `tries`: schedules lowered until now."""
+    """A script that does not fit, and its error. `tries`: schedules lowered until now; `known`: the
+    code and the finding of each that is refused."""
 
     schedule: Schedule
     text: str
-    code: str
+    error: HwgenError
     tries: int = 0
-    known: dict[str, str] = field(default_factory=dict[str, str])
+    known: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
 
     def lines(self, values: _Values) -> dict[int, str]:
         """The edits that have to be written otherwise."""
@@ -67,19 +68,24 @@ class _Script:
     def refusal(self, script: str) -> str:
         """The code of why a script is refused, or any where no more are tried; else empty."""
         if script in self.known:
-            return self.known[script]
+            return self.known[script][0]
         if self.tries == TRIES:
             return "tries"
         self.tries += 1
         made = Schedule(self.schedule.workload, self.schedule.hardware)
-        code = ""
+        told = "", ""
         try:
             compile_tree(made.replay(script))
         except HwgenError as error:
             if not error.code.startswith(REFUSED):
                 raise
-            code = error.code
-        return self.known.setdefault(script, code)
+            told = error.code, error.diagnostic.found
+        return self.known.setdefault(script, told)[0]
+
+    def _changes_nothing(self, values: _Values) -> bool:
+        """Whether the buffers that exceed the memory are the same."""
+        told = self.known.get(with_lines(self.text, self.lines(values)))
+        return told == (self.error.code, self.error.diagnostic.found)
 
     def nearest(self) -> _Values:
         """The smallest change that fits, of those tried; none where there is none."""
@@ -88,13 +94,16 @@ class _Script:
         least: _Values = {}
         """Of each number alone that is not enough, the smallest value that is legal."""
         for number in reversed(numbers):  # inner tiles first
-            for value in _halves(number.value):
-                code = self._code({number: value})
-                if not code:
-                    found.append(self._grown({number: value}, number))
-                    break
-                if code == self.code:
-                    least[number] = value
+            values = [*_halves(number.value)]
+            legal = (v for v in reversed(values) if self._code({number: v}) in ("", self.error.code))
+            smallest = next(legal, None)
+            if smallest is None or self._changes_nothing({number: smallest}):
+                continue
+            if self._code({number: smallest}):
+                least[number] = smallest
+            else:
+                value = next(v for v in values if not self._code({number: v}))
+                found.append(self._grown({number: value}, number))
         for count in range(2, TOGETHER + 1):
             for chosen in combinations(least, count) if not found else ():
                 if not self._code({n: least[n] for n in chosen}):
@@ -152,7 +161,7 @@ def _halves(value: int) -> Iterator[int]:
 def exceeds(schedule: Schedule, script: str, file: str, error: HwgenError) -> HwgenError:
     """The error of a script's schedule whose buffers exceed a memory, with lines that fit. `file`:
     "" where the schedule was not read from one."""
-    given, made = _Script(schedule, script, error.code), calls(script)
+    given, made = _Script(schedule, script, error), calls(script)
     known = error.diagnostic.location
 
     def place(edit: int) -> str:

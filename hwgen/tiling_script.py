@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import prod
+from math import ceil, prod
 
 from hwgen.polyhedral.normal_form import normalise
 from hwgen.polyhedral.operations import Operation
+from hwgen.polyhedral.resident import own_storages
 from hwgen.polyhedral.scop import Scop, ScopStatement
 from hwgen.polyhedral.tiling import TOGETHER, Tiling
 from hwgen.polyhedral.tree.build import stage_of
@@ -393,18 +394,29 @@ class TilingWriter(LoadWriter):
             own = [n for n in self.inside(name) if n not in self.lanes[name]]
             # In as many parts as there are loads inside, with the least past the end.
             past = {n: -(-e // count) * count / e for n in own if (e := s.state.loop[n].extent) > 1}
-            if past:
-                first = min(past, key=lambda n: past[n])
+            first = min(past, key=lambda n: past[n], default=None)
+            if first is not None and self._has_room(storage, past[first]):
                 outer, rest = s.split(first, factor=-(-s.state.loop[first].extent // count))
                 self.reorder([outer, *(rest if n == first else n for n in own), *self.lanes[name]])
                 s.merge(inner, outer)
                 self._shift(name, around, -1)
 
+    def _has_room(self, storage: str, times: float) -> bool:
+        """Whether a buffer may be so many times as large beside the others of its memory."""
+        tiling = self.tiling
+        memory = tiling.match.selection.storage(storage).memory
+        mine = [x.name for x in own_storages(tiling.match) if x.memory == memory]
+        taken = {n: tiling.slot[n] * tiling.entries(n) for n in mine}
+        more = ceil(taken[storage] * times) - taken[storage]
+        usable = tiling.match.selection.usable_entries(self.hardware, memory)
+        return sum(taken.values()) + more <= usable
+
     def _load_ahead(self, loops: list[str], results: Mapping[str, str]) -> None:
-        """Of a unit that loads and stores, loads run a tile ahead: in order behind the store of a
-        tile they would wait for all of its work."""
+        """Of a unit that loads and stores what others work on, loads run a tile ahead: in order
+        behind the store of a tile they would wait for all of its work."""
         operations = self.plan.operations
-        storing = {o.intrinsic.unit for o in operations if o.kind == "store"}
+        working = {o.intrinsic.unit for o in operations if o.kind not in ("load", "store")}
+        storing = {o.intrinsic.unit for o in operations if o.kind == "store"} - working
         for operation in operations:
             if operation.kind == "load" and operation.intrinsic.unit in storing:
                 storage = next(n for n in operation.storages if n in self.caches)

@@ -244,13 +244,18 @@ class _Origins:
                 if step < 1 or self._extent[parameter.loop] != -(-extent // step):
                     continue
                 shown = f"({text})" if step > 1 and re.search(r"\W", text) else text
-                if end == -(-extent // step):
+                every, whole = -(-extent // step), extent // step
+                # What runs a tile ahead leaves the last one apart.
+                apart = end == every - 1 != whole
+                if end == every or apart:
                     tiles = f"ceil({shown}/{step})" if step > 1 else text
-                elif end == extent // step:
+                elif end in (whole, whole - 1):
                     tiles = f"floor({shown}/{step})"
+                    apart = end < whole
                 else:
                     continue
-                return f"{tiles} - {first}" if first else tiles
+                missing = first + apart
+                return f"{tiles} - {missing}" if missing else tiles
         first, end = parameter.bounds[0]
         return f"{parameter.loop} from {first} to {end - 1}"
 

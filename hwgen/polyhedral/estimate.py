@@ -119,26 +119,25 @@ class _Levels:
         # By depth: what stores take, until what they post is written, and whether work waits for
         # it, where nothing has a slot for more.
         self.stored: dict[int, tuple[Cycles, Cycles, NDArray[np.bool_]]] = {}
-        # Cycles of units that load and store, of both together.
-        self.shared = [np.zeros(1) for _ in range(depths)]
         operations = shape.match.selection.operations
-        self.storing = {o.intrinsic.unit for o in operations if o.kind == "store"}
-        self.loading = [o for o in operations if o.kind == "load"]
-        self.worked = {s for o in operations if o.kind == "update" for s in o.storages}
-        self.bus = np.zeros(1)
         self.anchor = next(
             o.intrinsic.unit
             for kind in ("update", "map", "store")
-            for o in shape.match.selection.operations
+            for o in operations
             if o.kind == kind
         )
+        # Cycles of other units that load and store, of both together.
+        self.shared = [np.zeros(1) for _ in range(depths)]
+        self.storing = {o.intrinsic.unit for o in operations if o.kind == "store"} - {self.anchor}
+        self.loading = [o for o in operations if o.kind == "load"]
+        self.worked = {s for o in operations if o.kind == "update" for s in o.storages}
+        self.bus = np.zeros(1)
         self.ready = self._ready()
         self.loads: list[tuple[int, int, bool, NDArray[np.float64]]] = []
-        operations = shape.match.selection.operations
         self.shares = bank_shares(
             shape.hardware, operations, self.anchor, shape.placement, slots, entries
         )
-        for operation in shape.match.selection.operations:
+        for operation in operations:
             self._add(operation, slots)
         self._add_bus_waits()
         for (unit, depth), (cycles, instructions) in self.issued.items():
@@ -173,7 +172,8 @@ class _Levels:
             if o.kind == "store":
                 self.store = self.store + each
                 never = self.shares.get(storage, np.zeros(1)) == 1
-                serial = ((slots[storage] == 1) & self.waits) | never
+                single = (slots[storage] == 1) & self.waits
+                serial = single | never | (o.intrinsic.unit == self.anchor)
                 if depth in self.stored:
                     before = self.stored[depth]
                     each, written = before[0] + each, before[1] + written

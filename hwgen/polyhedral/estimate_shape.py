@@ -208,7 +208,10 @@ class Shape:
 
     def filled(self, moving: Iterable[str], depth: int) -> NDArray[np.float64]:
         """Of the tiles that the outermost `depth` loops cut, how full they are on average: the last
-        one of a loop may be shorter. `moving`: the loops that cut them."""
+        one of a loop may be shorter. `moving`: the loops that cut them. A host that issues in order
+        waits in a short tile for what it saves."""
+        if self.hardware.pipelined:
+            return np.ones(1)
         cut = frozenset(moving)
         loops = frozenset(n for n in self.loops[:depth] if inner_name(n) in cut)
         if loops not in self.cache.filled:

@@ -179,7 +179,7 @@ def test_what_is_written_by_hand_has_no_parameters_but_numbers() -> None:
 
 SCALED = (
     ("vta", "gemm_requant", (256, 64, 64), (1024, 64, 64), (("m", 32), ("n", 32), ("k", 32))),
-    ("npu_shared_buffer", "matmul", (64, 64, 64), (128, 64, 64), (("m", 16), ("n", 32))),
+    ("npu_shared_buffer", "matmul", (2048, 64, 64), (4096, 64, 64), (("m", 16), ("n", 32))),
 )
 
 
