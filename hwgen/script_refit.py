@@ -95,8 +95,8 @@ class _Script:
         """Of each number alone that is not enough, the smallest value that is legal."""
         for number in reversed(numbers):  # inner tiles first
             values = [*_halves(number.value)]
-            legal = (v for v in reversed(values) if self._code({number: v}) in ("", self.error.code))
-            smallest = next(legal, None)
+            said = "", self.error.code
+            smallest = next((v for v in reversed(values) if self._code({number: v}) in said), None)
             if smallest is None or self._changes_nothing({number: smallest}):
                 continue
             if self._code({number: smallest}):

@@ -156,7 +156,9 @@ def test_only_a_scoreboard_behind_a_host_lets_calls_other_than_loads_move() -> N
     assert [chip(n).pipelined for n in CHIPS] == [True, False, False]
     moved: dict[str, set[tuple[bool, str]]] = {n: set() for n in CHIPS}
     for case in CASES:
-        shifts = re.findall(r"^s\.shift\(([^,]+), .*, (-?\d)\)$", compiled(*case).script, re.MULTILINE)
+        shifts = re.findall(
+            r"^s\.shift\(([^,]+), .*, (-?\d)\)$", compiled(*case).script, re.MULTILINE
+        )
         loads = re.compile(r"\w+_(?:rows|weights|left|right)")
         moved[case[0]] |= {(bool(loads.fullmatch(block)), by) for block, by in shifts}
     assert moved["token_rows"] == moved["block_rows"] == {(True, "-1")}
