@@ -24,6 +24,7 @@ from hwgen.polyhedral import isl
 from hwgen.polyhedral.objective import Measure
 from hwgen.polyhedral.scop import views_of
 from hwgen.polyhedral.search import Watch
+from hwgen.polyhedral.search_choose import EXCEEDED
 from hwgen.polyhedral.tree.edit import find_stage, refuse
 from hwgen.polyhedral.tree.faded import faded
 from hwgen.polyhedral.tree.loop_tree import LoopTree
@@ -88,9 +89,7 @@ def fused_if_better(
 ) -> Compilation | TreeCompilation:
     """A kernel, or one whose stages share loops if that is better; by cycles, if it takes fewer of
     them, or as many and moves fewer bytes."""
-    moved = views_of(made.workload)
-    computed = [s for s in made.workload.statements if s.target.tensor not in moved]
-    if len(computed) < 2 or made.program.codes or _done(made, options):
+    if not _several(made.workload) or made.program.codes or _done(made, options):
         return made
     with isl.bounded():
         most = options.measure(made)
@@ -100,6 +99,24 @@ def fused_if_better(
     if found is None or options.objective != "cycles" or found.cycles * WORTH < made.cycles:
         return found or made
     return found if found.offchip_bytes < made.offchip_bytes else made
+
+
+def fused_instead(
+    workload: Workload, hardware: HardwareSpec, options: SearchOptions, refused: HwgenError
+) -> TreeCompilation | None:
+    """A kernel whose stages share loops, of a workload whose stages one after the other exceed a
+    limit of the chip: what is in between may fit in blocks. None where that is not why they are
+    `refused`, or there is none."""
+    if refused.code not in EXCEEDED or not _several(workload):
+        return None
+    with isl.bounded():
+        return fused(workload, hardware, options)
+
+
+def _several(workload: Workload) -> bool:
+    """Whether there is more than one stage that could share loops."""
+    moved = views_of(workload)
+    return sum(s.target.tensor not in moved for s in workload.statements) > 1
 
 
 def _done(made: Compilation, options: SearchOptions) -> bool:

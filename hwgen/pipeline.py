@@ -10,7 +10,7 @@ from hwgen.codegen.image_layout import images_refused
 from hwgen.compilation import Compilation, Kernel, build
 from hwgen.compiled import Compiled
 from hwgen.errors import HwgenError
-from hwgen.fusing import fused_if_better
+from hwgen.fusing import fused_if_better, fused_instead
 from hwgen.hosting import compile_beside
 from hwgen.inlining import REFUSALS, UNMADE, UnitsOf, compile_inlined, replayed
 from hwgen.nest_pipeline import compile_nest
@@ -35,10 +35,10 @@ __all__ = [
     "Kernel",
     "PhasedCompilation",
     "SearchOptions",
-    "beside_units",
-    "build",
+        "build",
     "compile_kernel",
     "compile_workload",
+    "otherwise",
 ]
 
 
@@ -137,18 +137,22 @@ def compile_workload(
     try:
         made = compile_kernel(workload, hardware, options=options)
     except HwgenError as error:
-        return beside_units(workload, hardware, options, error)
+        return otherwise(workload, hardware, options, error)
     return fused_if_better(made, options)
 
 
-def beside_units(
+def otherwise(
     workload: Workload, hardware: HardwareSpec, options: SearchOptions, refused: HwgenError
 ) -> Compilation | TreeCompilation:
-    """What units cannot run, for a reason, with the processor beside them.
+    """What units cannot run phase by phase, for a reason: in loops that stages share, else with the
+    processor beside them.
 
     Raises:
         HwgenError: the reason, where there is no processor or it cannot do the rest.
     """
+    found = fused_instead(workload, hardware, options, refused)
+    if found is not None:
+        return found
     beside = hardware.units and hardware.processor is not None
     if not beside or not refused.code.startswith(REFUSALS):
         raise refused

@@ -19,7 +19,10 @@ from hwgen.spec.hardware import HardwareSpec
 NO_TREE = ("H301", "H410", "H411", "H413", "H421", "H422", "H423", "H424", "H503", "H504")
 """Errors of a tiling that primitives do not make, or of whose tree no calls are found."""
 
-LIMITS = ("H405", "H502", "H611", "H612", "H613", "H614", "H615", "H616", "H618", *NO_TREE)
+EXCEEDED = ("H405", "H502", "H611", "H612", "H613", "H614", "H615", "H616", "H618")
+"""Errors of a schedule that exceeds the hardware's limits."""
+
+LIMITS = (*EXCEEDED, *NO_TREE)
 """Errors of one schedule that another may not have."""
 
 OF_MATCH = ("H301", "H422", "H423", "H424", "H503", "H504")

@@ -92,7 +92,7 @@ def compile_case(
         HwgenError: as `compile_ranked`, where there is no processor or it cannot do the rest; as
             `compile_nest`.
     """
-    from hwgen.pipeline import SearchOptions, beside_units, compile_workload
+    from hwgen.pipeline import SearchOptions, compile_workload, otherwise
 
     options = options or SearchOptions()
     if not hardware.units:
@@ -103,7 +103,7 @@ def compile_case(
         try:
             return compile_ranked(workload, hardware, rank, options)
         except HwgenError as error:
-            found = beside_units(workload, hardware, options, error)
+            found = otherwise(workload, hardware, options, error)
     check_room(workload, found.program)
     return found
 

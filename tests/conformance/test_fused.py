@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from hwgen import fusing, pipelining
+from hwgen import fusing, pipeline, pipelining
 from hwgen.compilation import Compilation
 from hwgen.errors import HwgenError
-from hwgen.fusing import Sketch, begun, fused, fused_if_better
+from hwgen.fusing import Sketch, begun, fused, fused_if_better, fused_instead
 from hwgen.model.traffic import off_chip_traffic
 from hwgen.phase import SearchOptions
 from hwgen.pipeline import compile_kernel, compile_workload
@@ -67,6 +67,31 @@ def test_no_intermediate_leaves_the_chip(name: str, sizes: dict[str, int], cycle
     outside = {t.name for t in (*found.workload.inputs, *found.workload.outputs)}
     assert {m.tensor for m in moved} == outside
     assert found.cycles <= cycles
+
+
+def test_what_is_too_large_is_computed_in_blocks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where stages one after the other are refused for a limit, such as scores beyond what
+    addresses reach, and not for what no calls compute."""
+    chip = tmp_path / "chip.yaml"
+    text = (CHIPS / "npu_shared_buffer.yaml").read_text(encoding="utf-8")
+    assert text.count("global_address 0..1073741823") == 1
+    chip.write_text(text.replace("0..1073741823", "0..12287"), encoding="utf-8")
+    given, hardware = workload("attention", L=128, D=64), load_hardware(chip)
+
+    def refused(code: str) -> HwgenError:
+        where = given.location
+        return HwgenError(code, "", location=where, found="", allowed="", repair="")
+
+    def refuse(*_: object, **__: object) -> Compilation:
+        raise refused("H616")
+
+    monkeypatch.setattr(pipeline, "compile_kernel", refuse)
+    assert fused_instead(given, hardware, SearchOptions(), refused("H301")) is None
+    found = compile_workload(given, hardware)
+    assert isinstance(found, TreeCompilation)
+    examine(found, draw_inputs(given, 1))
 
 
 def test_a_softmax_loads_its_rows_once() -> None:
