@@ -116,7 +116,8 @@ def compile_phases(
             where one stores a tensor in another layout than the next loads it in.
     """
     search = PhaseSearch(workload, hardware, phases, options)
-    return cheapest(workload, phases, _in_parts(workload, phases), search.attempt)
+    first = _in_parts(workload, phases)
+    return cheapest(workload, phases, first, search.attempt, options.measure)
 
 
 def _in_parts(workload: Workload, phases: Sequence[Phase]) -> Choice:

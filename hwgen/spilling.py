@@ -2,7 +2,8 @@
 
 First everything stays that can. Where a phase, or the kernel of all phases, is refused, each tensor
 that may be the reason is let go in a try of its own, those that cost the fewest bytes first: a
-computed one goes through off-chip memory, an input is loaded by each reader.
+computed one goes through off-chip memory, an input is loaded by each reader. Long networks have too
+many choices: after some, the largest are let go until it fits, and those kept that can be.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ from math import prod
 from typing import TypeVar
 
 from hwgen.errors import HwgenError
+from hwgen.polyhedral.objective import Measure
 from hwgen.polyhedral.phases import Phase
 from hwgen.spec.expression import DTYPES
 from hwgen.spec.workload import Workload
 
-TRIES = 48
-"""Choices that are tried at most."""
+TRIES = 16
+"""Choices that are tried in the order of their bytes; after these, one that lets more go."""
 
 ROOM = ("H405", "H502")
 """Errors of what is alive together."""
@@ -31,6 +33,9 @@ LAYOUT = "H503"
 """The error of a tensor that two phases lay out in different ways."""
 
 T = TypeVar("T")
+
+_Key = tuple[tuple[str, ...], tuple[str, ...]]
+"""What goes through off-chip memory, and what is loaded by each reader."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +62,7 @@ class Choice:
         return tuple(s.tensor for s in self.spills)
 
     @property
-    def key(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def key(self) -> _Key:
         """The same for equal choices."""
         return tuple(sorted(self.spilled)), tuple(sorted(self.apart))
 
@@ -85,31 +90,83 @@ def cheapest(
     phases: Sequence[Phase],
     first: Choice,
     attempt: Callable[[Choice], T | Refused],
+    measure: Callable[[T], Measure],
 ) -> T:
-    """What the choice with the fewest bytes gives that lets go at least what `first` does.
+    """What the choice with the fewest bytes gives, of those tried, that lets go at least what
+    `first` does.
 
     Raises:
         HwgenError: that of the choice that gets furthest, where none gives anything: to the last
             phase, and there to calls.
     """
-    last: Refused | None = None
+    known: dict[_Key, T | Refused] = {}
+
+    def tried(choice: Choice) -> T | Refused:
+        if choice.key not in known:
+            known[choice.key] = attempt(choice)
+        return known[choice.key]
+
+    furthest: tuple[Choice, Refused] | None = None
     queue = [_Entry(0, first)]
     seen = {first.key}
-    for _ in range(TRIES):
-        if not queue:
-            break
+    while queue and len(known) < TRIES:
         choice = heapq.heappop(queue).choice
-        found = attempt(choice)
+        found = tried(choice)
         if not isinstance(found, Refused):
             return found
-        if last is None or found.progress > last.progress:
-            last = found
+        if furthest is None or found.progress > furthest[1].progress:
+            furthest = choice, found
         for more in _more(phases, choice, found):
             if more.key not in seen:
                 seen.add(more.key)
                 heapq.heappush(queue, _Entry(_bytes(workload, phases, more), more))
-    assert last is not None
-    raise last.error
+    assert furthest is not None
+    if not queue:
+        raise furthest[1].error
+    return _enough(workload, phases, *furthest, tried, measure)
+
+
+def _enough(
+    workload: Workload,
+    phases: Sequence[Phase],
+    choice: Choice,
+    refused: Refused,
+    tried: Callable[[Choice], T | Refused],
+    measure: Callable[[T], Measure],
+) -> T:
+    """What a choice gives that lets more and more go, the largest first, but nothing in vain or for
+    the worse.
+
+    Raises:
+        HwgenError: that of the choice that gets furthest, where all is gone in vain.
+    """
+
+    def size(choice: Choice) -> int:
+        return _bytes(workload, phases, choice)
+
+    furthest, found = refused, refused
+    while isinstance(found, Refused):
+        furthest = max(furthest, found, key=lambda r: r.progress)
+        more = [*_more(phases, choice, found)]
+        if not more:
+            raise furthest.error
+        choice = max(more, key=size)
+        found = tried(choice)
+    for less in sorted(_each_kept(choice), key=lambda c: size(choice) - size(c), reverse=True):
+        kept = tuple(s for s in choice.spills if s in less.spills)
+        fewer = Choice(kept, tuple(t for t in choice.apart if t in less.apart))
+        made = tried(fewer)
+        if not isinstance(made, Refused) and measure(made) <= measure(found):
+            choice, found = fewer, made
+    return found
+
+
+def _each_kept(choice: Choice) -> Iterator[Choice]:
+    """Choices that let one tensor less go."""
+    for spill in choice.spills:
+        yield replace(choice, spills=tuple(s for s in choice.spills if s != spill))
+    for name in choice.apart:
+        yield replace(choice, apart=tuple(t for t in choice.apart if t != name))
 
 
 @dataclass(frozen=True, slots=True)

@@ -167,20 +167,20 @@ def test_what_is_between_the_steps_of_attention_stays_on_the_chip() -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "sizes", "most"),
+    ("script", "sizes", "of_phases", "most"),
     [
-        ("mlp_shared_rows", {"M": 4096}, 1.05),
-        ("attention_rows", {"L": 512}, 2.4),
-        ("layernorm_rows", {"M": 4096}, 1.05),
+        ("mlp_shared_rows", {"M": 4096}, 0.6, 1.05),
+        ("attention_rows", {"L": 512}, 0.65, 2.4),
+        ("layernorm_rows", {"M": 4096}, 0.6, 1.05),
     ],
 )
-def test_it_is_faster_than_what_the_search_finds(
-    script: str, sizes: dict[str, int], most: float
+def test_it_is_faster_than_phases_one_after_the_other(
+    script: str, sizes: dict[str, int], of_phases: float, most: float
 ) -> None:
     """At the sizes of the file's command, and not far from what no kernel can beat."""
     large = workload(script, sizes)
     kernel = compile_script(large, chip(), text(script))
-    assert kernel.cycles < 0.6 * compile_kernel(large, chip(), options=QUICK).cycles
+    assert kernel.cycles < of_phases * compile_kernel(large, chip(), options=QUICK).cycles
     assert kernel.cycles < most * kernel.bound.cycles
 
 
