@@ -24,14 +24,13 @@ from hwgen.polyhedral import isl
 from hwgen.polyhedral.objective import Measure
 from hwgen.polyhedral.scop import views_of
 from hwgen.polyhedral.search import Watch
-from hwgen.polyhedral.search_choose import EXCEEDED
 from hwgen.polyhedral.tree.edit import find_stage, refuse
 from hwgen.polyhedral.tree.faded import faded
 from hwgen.polyhedral.tree.loop_tree import LoopTree
 from hwgen.schedule import Schedule
 from hwgen.spec.expression import DTYPES, Name, names
 from hwgen.spec.hardware import HardwareSpec
-from hwgen.spec.workload import Workload
+from hwgen.spec.workload import Tensor, Workload
 from hwgen.trees import TreeCompilation, compile_tree
 
 SIZES = tuple(8 << n for n in range(10))
@@ -78,7 +77,7 @@ class Sketch:
 
     def loops(self, schedule: Schedule) -> frozenset[str]:
         """The loops over blocks and tiles of its schedule."""
-        block = schedule.get_loops(schedule.workload.outputs[-1].name)[0]
+        block = schedule.get_loops(_last(schedule.workload).name)[0]
         inner = [stage for stage, _ in self.tiles]
         inner += [] if self.running is None else [self.running[1]]
         return frozenset((block, *(schedule.get_loops(stage)[1] for stage in inner)))
@@ -89,7 +88,7 @@ def fused_if_better(
 ) -> Compilation | TreeCompilation:
     """A kernel, or one whose stages share loops if that is better; by cycles, if it takes fewer of
     them, or as many and moves fewer bytes."""
-    if not _several(made.workload) or made.program.codes or _done(made, options):
+    if not several(made.workload) or made.program.codes or _done(made, options):
         return made
     with isl.bounded():
         most = options.measure(made)
@@ -101,19 +100,14 @@ def fused_if_better(
     return found if found.offchip_bytes < made.offchip_bytes else made
 
 
-def fused_instead(
-    workload: Workload, hardware: HardwareSpec, options: SearchOptions, refused: HwgenError
-) -> TreeCompilation | None:
-    """A kernel whose stages share loops, of a workload whose stages one after the other exceed a
-    limit of the chip: what is in between may fit in blocks. None where that is not why they are
-    `refused`, or there is none."""
-    if refused.code not in EXCEEDED or not _several(workload):
-        return None
-    with isl.bounded():
-        return fused(workload, hardware, options)
+def _last(workload: Workload) -> Tensor:
+    """What the last statement computes."""
+    moved = views_of(workload)
+    computed = [s for s in workload.statements if s.target.tensor not in moved]
+    return workload.tensor[computed[-1].target.tensor]
 
 
-def _several(workload: Workload) -> bool:
+def several(workload: Workload) -> bool:
     """Whether there is more than one stage that could share loops."""
     moved = views_of(workload)
     return sum(s.target.tensor not in moved for s in workload.statements) > 1
@@ -146,11 +140,23 @@ def fused(
         search.watch = Watch(options.seconds, work=options.work)
         # From a tile's elements to its terms and sums it is two handovers, not one.
         search.slots = 2 if running is None else 3
-        for dimension, extent in enumerate(workload.outputs[-1].shape):
+        for dimension, extent in enumerate(_last(workload).shape):
             sizes = [size for size in SIZES if size < extent]
-            if sizes and search.shared(Sketch(dimension, sizes[0], running=running)):
+            if sizes and _computed_once(
+                workload, hardware, Sketch(dimension, sizes[0], running=running)
+            ):
                 search.dimension(dimension, sizes, running)
     return search.best
+
+
+def shareable(workload: Workload, hardware: HardwareSpec) -> bool:
+    """Whether all stages may share a loop over blocks of the last one's elements, and do hardly
+    anything for several of them."""
+    return any(
+        _computed_once(workload, hardware, Sketch(dimension, SIZES[0]))
+        for dimension, extent in enumerate(_last(workload).shape)
+        if extent > SIZES[0]
+    )
 
 
 def _extrema(state: LoopTree) -> Iterator[tuple[str, str]]:
@@ -183,16 +189,6 @@ class _Search:
     best: TreeCompilation | None = None
     slots: int = 2
     made: dict[tuple[str, int], TreeCompilation | None] = field(default_factory=lambda: {})
-
-    def shared(self, sketch: Sketch) -> bool:
-        """Whether blocks are legal, and hardly anything is computed for several of them."""
-        schedule = self._begun(sketch)
-        if schedule is None:
-            return False
-        state = schedule.state
-        done = sum(prod(x.extent for x in site.loops) for site in state.sites)
-        once = sum(prod(n for _, n in state.stage[s.block.stage].iterators) for s in state.sites)
-        return done <= AGAIN * once
 
     def dimension(
         self, dimension: int, sizes: Sequence[int], running: tuple[str, str] | None = None
@@ -236,18 +232,10 @@ class _Search:
         """What a kernel takes at least by the objective, however its stages are shifted."""
         return (*self._measure(kernel)[:-1], _busiest(kernel))
 
-    def _begun(self, sketch: Sketch) -> Schedule | None:
-        try:
-            return begun(self.workload, self.hardware, sketch)
-        except HwgenError as error:
-            if not error.code.startswith(REFUSALS):
-                raise
-            return None
-
     def _covered(self, sketch: Sketch) -> tuple[Choice, TreeCompilation] | None:
         """The covers whose busiest unit works least, and the kernel."""
         best: tuple[Choice, TreeCompilation] | None = None
-        schedule = self._begun(sketch)
+        schedule = _begun(self.workload, self.hardware, sketch)
         if schedule is None:
             return None
         completion, loops = self.completion.of(schedule), sketch.loops(schedule)
@@ -270,7 +258,7 @@ class _Search:
         return best
 
     def _made(self, sketch: Sketch, choice: Choice) -> TreeCompilation | None:
-        schedule = self._begun(sketch)
+        schedule = _begun(self.workload, self.hardware, sketch)
         if schedule is None:
             return None
         again = replace(choice, inside=sketch.loops(schedule))
@@ -301,7 +289,7 @@ class _Search:
     def _tiled(self, dimension: int, size: int) -> Iterator[tuple[tuple[str, str], ...]]:
         """Which operands come in tiles: none, then one after the other, the largest first."""
         yield ()
-        schedule = self._begun(Sketch(dimension, size))
+        schedule = _begun(self.workload, self.hardware, Sketch(dimension, size))
         assert schedule is not None
         found: list[tuple[int, str, str]] = []
         state = schedule.state
@@ -394,6 +382,26 @@ def _loop(schedule: Schedule, tensor: str, dimension: int) -> str:
     return loop.name
 
 
+def _begun(workload: Workload, hardware: HardwareSpec, sketch: Sketch) -> Schedule | None:
+    try:
+        return begun(workload, hardware, sketch)
+    except HwgenError as error:
+        if not error.code.startswith(REFUSALS):
+            raise
+        return None
+
+
+def _computed_once(workload: Workload, hardware: HardwareSpec, sketch: Sketch) -> bool:
+    """Whether blocks are legal, and hardly anything is computed for several of them."""
+    schedule = _begun(workload, hardware, sketch)
+    if schedule is None:
+        return False
+    state = schedule.state
+    done = sum(prod(x.extent for x in site.loops) for site in state.sites)
+    once = sum(prod(n for _, n in state.stage[s.block.stage].iterators) for s in state.sites)
+    return done <= AGAIN * once
+
+
 def begun(workload: Workload, hardware: HardwareSpec, sketch: Sketch) -> Schedule:
     """A schedule in which stages share the sketch's loops.
 
@@ -401,7 +409,7 @@ def begun(workload: Workload, hardware: HardwareSpec, sketch: Sketch) -> Schedul
         HwgenError: H41x where that breaks a dependence.
     """
     s = Schedule(workload, hardware)
-    last = workload.outputs[-1].name
+    last = _last(workload).name
     moved = views_of(workload)
     with s.batch(blame=False):
         block, _ = s.split(_loop(s, last, sketch.dimension), factor=sketch.size)

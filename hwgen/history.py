@@ -151,6 +151,18 @@ class History(Printed):
         """The edits so far, as data."""
         return [s.edit for s in self._steps if s.edit is not None]
 
+    def steps(self) -> list[tuple[LoopTree, Edit]]:
+        """The edits so far, each with the state that it made."""
+        return [(s.state, s.edit) for s in self._steps if s.edit is not None]
+
+    def apply(self, edit: Edit) -> None:
+        """Make an edit again.
+
+        Raises:
+            HwgenError: what the primitives raise.
+        """
+        self._call(edit.primitive, [*edit.arguments], dict(edit.keywords))
+
     def replay(self, script: str, file: str = "script") -> Self:
         """Apply a script's edits after those already made; none of them where one is refused.
 

@@ -50,7 +50,8 @@ class SearchOptions:
     """`seconds`: when to end a search with what it has (never); `work`: the same, counted;
     `progress`: told of its steps; `cache`: where results are kept (nowhere); `slots`: of a buffer,
     at most (of a kernel with fewer, or of less work, nothing is kept); `objective`: what of two
-    kernels makes one the better."""
+    kernels makes one the better; `spills`: whether what phases leave for each other may leave the
+    chip."""
 
     seconds: float | None = None
     work: int = WORK
@@ -58,6 +59,7 @@ class SearchOptions:
     cache: ScheduleCache | None = None
     slots: int = SLOTS
     objective: Objective = "cycles"
+    spills: bool = True
 
     def measure(self, kernel: Measured) -> Measure:
         """A kernel by the objective: of two, the one with less is better."""

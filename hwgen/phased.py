@@ -113,10 +113,16 @@ def compile_phases(
 
     Raises:
         HwgenError: as `compile_kernel`; H408 where a phase would rearrange what another left, H504
-            where one stores a tensor in another layout than the next loads it in.
+            where one stores a tensor in another layout than the next loads it in; any of a phase
+            that leaves no room, where nothing may leave the chip.
     """
     search = PhaseSearch(workload, hardware, phases, options)
     first = _in_parts(workload, phases)
+    if not options.spills:
+        made = search.attempt(first)
+        if isinstance(made, Refused):
+            raise made.error
+        return made
     return cheapest(workload, phases, first, search.attempt, options.measure)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from math import inf
 
@@ -10,10 +11,11 @@ from hwgen.codegen.image_layout import images_refused
 from hwgen.compilation import Compilation, Kernel, build
 from hwgen.compiled import Compiled
 from hwgen.errors import HwgenError
-from hwgen.fusing import fused_if_better, fused_instead
+from hwgen.fusing import fused_if_better, several
 from hwgen.hosting import compile_beside
 from hwgen.inlining import REFUSALS, UNMADE, UnitsOf, compile_inlined, replayed
 from hwgen.nest_pipeline import compile_nest
+from hwgen.network import in_blocks, is_near
 from hwgen.phase import DEFAULTS, SearchOptions, compile_phase
 from hwgen.phased import PhasedCompilation, compile_phases
 from hwgen.polyhedral import isl
@@ -35,7 +37,7 @@ __all__ = [
     "Kernel",
     "PhasedCompilation",
     "SearchOptions",
-        "build",
+    "build",
     "compile_kernel",
     "compile_workload",
     "otherwise",
@@ -135,7 +137,7 @@ def compile_workload(
     if not hardware.units and hardware.processor is not None:
         return compile_nest(workload, hardware, options=Options(seconds=options.seconds))
     try:
-        made = compile_kernel(workload, hardware, options=options)
+        made = compile_kernel(workload, hardware, options=replace(options, spills=False))
     except HwgenError as error:
         return otherwise(workload, hardware, options, error)
     return fused_if_better(made, options)
@@ -144,18 +146,24 @@ def compile_workload(
 def otherwise(
     workload: Workload, hardware: HardwareSpec, options: SearchOptions, refused: HwgenError
 ) -> Compilation | TreeCompilation:
-    """What units cannot run phase by phase, for a reason: in loops that stages share, else with the
-    processor beside them.
+    """What units cannot run phase by phase with all that is in between on the chip, for a reason:
+    in blocks that stages share, or phase by phase all the same, else with the processor beside
+    them.
 
     Raises:
         HwgenError: the reason, where there is no processor or it cannot do the rest.
     """
-    found = fused_instead(workload, hardware, options, refused)
-    if found is not None:
-        return found
-    beside = hardware.units and hardware.processor is not None
-    if not beside or not refused.code.startswith(REFUSALS):
-        raise refused
     units = partial(compile_kernel, hardware=hardware, options=options)
+    shared = in_blocks(workload, hardware, units, options, refused)
+    if shared is not None and is_near(shared, options):
+        return shared
+    try:
+        made = units(workload) if several(workload) else None
+    except HwgenError as error:
+        refused, made = error, None
+    if made is not None or shared is not None:
+        return min((k for k in (shared, made) if k is not None), key=options.measure)
+    if not hardware.units or hardware.processor is None or not refused.code.startswith(REFUSALS):
+        raise refused
     with isl.bounded():
         return compile_beside(workload, hardware, units, refused)

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,12 +12,12 @@ import pytest
 from hwgen import fusing, pipeline, pipelining
 from hwgen.compilation import Compilation
 from hwgen.errors import HwgenError
-from hwgen.fusing import Sketch, begun, fused, fused_if_better, fused_instead
+from hwgen.fusing import Sketch, begun, fused, fused_if_better
 from hwgen.model.traffic import off_chip_traffic
+from hwgen.network import in_blocks
 from hwgen.phase import SearchOptions
 from hwgen.pipeline import compile_kernel, compile_workload
 from hwgen.pipelining import pipelined
-from hwgen.polyhedral.search import Watch
 from hwgen.schedule import Schedule
 from hwgen.scripting import compile_script
 from hwgen.spec.find import find_workload
@@ -88,7 +89,8 @@ def test_what_is_too_large_is_computed_in_blocks(
         raise refused("H616")
 
     monkeypatch.setattr(pipeline, "compile_kernel", refuse)
-    assert fused_instead(given, hardware, SearchOptions(), refused("H301")) is None
+    units = partial(compile_kernel, hardware=hardware)
+    assert in_blocks(given, hardware, units, SearchOptions(), refused("H301")) is None
     found = compile_workload(given, hardware)
     assert isinstance(found, TreeCompilation)
     examine(found, draw_inputs(given, 1))
@@ -156,9 +158,8 @@ def test_a_kernel_that_is_faster_stays() -> None:
 
 def test_blocks_that_compute_the_same_again_are_not_looked_at() -> None:
     """Blocks along the features of the last layer need all of those before."""
-    search = fusing._Search(workload("mlp", M=64), NPU, None, 0.0, Watch())  # type: ignore[arg-type]
-    assert search.shared(Sketch(0, 8))
-    assert not search.shared(Sketch(1, 4))
+    assert fusing._computed_once(workload("mlp", M=64), NPU, Sketch(0, 8))
+    assert not fusing._computed_once(workload("mlp", M=64), NPU, Sketch(1, 4))
 
 
 def test_a_limit_of_the_search_is_one_of_shared_loops_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,361 @@
+"""Networks in parts: stages that share loops are one, those between such parts others.
+
+From the last phase backwards, what may run in blocks of the last one's result without being
+computed several times is cut where less crosses than before and after. Parts are compiled by
+themselves, and put together, two at a time, where that may save most by what their units do, as
+long as it does. Their edits, made again one after the other, are a schedule of the whole network.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import combinations, groupby, pairwise
+from math import inf, prod
+
+from hwgen.compilation import Compilation
+from hwgen.errors import HwgenError
+from hwgen.fusing import fused, several, shareable
+from hwgen.inlining import REFUSALS, UnitsOf
+from hwgen.phase import SearchOptions
+from hwgen.phased import stages_of
+from hwgen.polyhedral import isl
+from hwgen.polyhedral.objective import Measure
+from hwgen.polyhedral.phases import phase_of, split_phases
+from hwgen.polyhedral.scop import view_statements
+from hwgen.polyhedral.search_choose import EXCEEDED
+from hwgen.polyhedral.tree.loop_tree import LoopTree
+from hwgen.polyhedral.versions import versioned
+from hwgen.schedule import Schedule
+from hwgen.script import Argument, Edit
+from hwgen.spec.expression import DTYPES, Access, walk
+from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.workload import Statement, Workload
+from hwgen.trees import TreeCompilation, compile_padded
+
+WORTH = 0.05
+"""What two parts may save at least, of what they take, to be tried together."""
+
+ROOM = 1.5
+"""How much more than there is the buffers of two parts may take: blocks of both can be shorter, but
+not what stays on the chip for all blocks."""
+
+NEAR = 1.25
+"""A kernel in blocks that takes no longer, of its bound, needs no other to be compared with."""
+
+_Group = tuple[Statement, ...]
+_Groups = tuple[_Group, ...]
+"""Statements of some phases of a network, in order."""
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Phases with a kernel of their own."""
+
+    groups: _Groups
+    made: Compilation | TreeCompilation
+
+    @property
+    def schedule(self) -> Schedule:
+        made = self.made
+        return made.schedule if isinstance(made, TreeCompilation) else made.kernel.made.schedule
+
+    @property
+    def shared(self) -> bool:
+        return isinstance(self.made, TreeCompilation)
+
+    @cached_property
+    def room(self) -> Counter[str]:
+        """Entries of its buffers, by memory."""
+        taken: Counter[str] = Counter()
+        for buffer in self.made.program.buffers:
+            taken[buffer.memory] += buffer.entries
+        return taken
+
+
+def in_blocks(
+    workload: Workload,
+    hardware: HardwareSpec,
+    units: UnitsOf,
+    options: SearchOptions,
+    refused: HwgenError,
+) -> TreeCompilation | None:
+    """A kernel whose stages share loops, of a workload that exceeds a limit of the chip where one
+    stage runs after the other and leaves its result on the chip: what is in between may fit in
+    blocks, in one part or in several. None where that is not why it is `refused`, or there is none.
+    """
+    if refused.code not in EXCEEDED or not several(workload):
+        return None
+    with isl.bounded():
+        whole = fused(workload, hardware, options)
+        return whole or in_parts(workload, hardware, units, options)
+
+
+def in_parts(
+    workload: Workload, hardware: HardwareSpec, units: UnitsOf, options: SearchOptions
+) -> TreeCompilation | None:
+    """The kernel of a network of which some stages share loops, and others do not; None where there
+    is none, or only one part. `units`: what compiles phases one after the other.
+
+    Raises:
+        HwgenError: what is no refusal.
+    """
+    try:
+        parts = _Network(versioned(workload), hardware, units, options).parts()
+        return None if len(parts) < 2 else joined(workload, hardware, [p.schedule for p in parts])
+    except HwgenError as error:
+        if not error.code.startswith(REFUSALS):
+            raise
+        return None
+
+
+def is_near(made: TreeCompilation, options: SearchOptions) -> bool:
+    """Whether a kernel need not be compared with others."""
+    return options.objective == "cycles" and made.cycles <= NEAR * made.bound.cycles
+
+
+@dataclass
+class _Network:
+    """`in_vain`: pairs of parts that are no better together."""
+
+    whole: Workload
+    hardware: HardwareSpec
+    units: UnitsOf
+    options: SearchOptions
+    in_vain: set[tuple[_Groups, _Groups]] = field(default_factory=set[tuple[_Groups, _Groups]])
+
+    def parts(self) -> list[_Part]:
+        """The parts, in an order in which they can run.
+
+        Raises:
+            HwgenError: what units refuse of phases that share no loops.
+        """
+        views = view_statements(self.whole)
+        phases = split_phases(self.whole)
+        left = tuple(tuple(s for s in p.workload.statements if s not in views) for p in phases)
+        found: list[_Groups] = []
+        while left:
+            inside = self._inside(left)
+            found[:0] = self._cut(inside, self._valleys(inside))
+            left = tuple(g for g in left if g not in inside)
+        parts = [part for groups in found for part in self._made(groups)]
+        while (pair := self._promising(parts)) is not None:
+            first, second = pair
+            groups = (*first.groups, *second.groups)
+            apart = (first.shared or second.shared) and not self._may_share(groups)
+            together = None if apart else self._compiled(groups)
+            if together is None or self._measure(together) >= self._measure(first, second):
+                self.in_vain.add((first.groups, second.groups))
+            else:
+                parts = [together if p is second else p for p in parts if p is not first]
+        return parts
+
+    # What may be a part
+
+    def _inside(self, groups: _Groups) -> _Groups:
+        """The last phase, and those before it that may run in loops over blocks of its result."""
+        inside, outside = groups[-1:], list[_Group]()
+        for group in reversed(groups[:-1]):
+            early = any(_written(group) & _read(g) for g in outside)
+            if not early and self._may_share((group, *inside)):
+                inside = (group, *inside)
+            else:
+                outside.append(group)
+        return inside
+
+    def _may_share(self, groups: _Groups) -> bool:
+        last = {n for g in groups[1:] for n in _read(g)}
+        return bool(_written(groups[0]) & last) and shareable(self._alone(groups), self.hardware)
+
+    def _alone(self, groups: _Groups) -> Workload:
+        """Phases as a workload of their own."""
+        mine = [s for s in self.whole.statements if any(s in g for g in groups)]
+        others = [s for s in self.whole.statements if s not in mine]
+        return phase_of(self.whole, [mine, others], 0).workload
+
+    def _crossing(self, groups: _Groups, count: int) -> int:
+        """Bytes of what the first phases leave for the others."""
+        left = {n for g in groups[:count] for n in _written(g)}
+        names = left & {n for g in groups[count:] for n in _read(g)}
+        return sum(
+            prod(self.whole.tensor[n].shape) * DTYPES[self.whole.tensor[n].dtype] for n in names
+        )
+
+    def _valleys(self, groups: _Groups) -> list[int]:
+        """Where less crosses than before, and than after."""
+        found: list[int] = []
+        before: float = inf
+        places = range(1, len(groups))
+        for crossing, alike in groupby(places, key=lambda n: self._crossing(groups, n)):
+            mine = [*alike]
+            after = self._crossing(groups, mine[-1] + 1) if mine[-1] < places[-1] else inf
+            if before > crossing < after:
+                found += mine
+            before = crossing
+        return found
+
+    @staticmethod
+    def _cut(groups: _Groups, places: Sequence[int]) -> list[_Groups]:
+        bounds = [0, *places, len(groups)]
+        return [groups[a:b] for a, b in pairwise(bounds)]
+
+    # Kernels
+
+    def _made(self, groups: _Groups) -> Iterator[_Part]:
+        """The part of some phases; where they cannot be one, several, cut where least crosses."""
+        made = self._compiled(groups)
+        if made is not None:
+            yield made
+            return
+        least = min(range(1, len(groups)), key=lambda n: self._crossing(groups, n))
+        for some in self._cut(groups, [least]):
+            yield from self._made(some)
+
+    def _compiled(self, groups: _Groups) -> _Part | None:
+        """The kernel of some phases, in shared loops if they may have some; None where several have
+        none.
+
+        Raises:
+            HwgenError: what units refuse of a single phase.
+        """
+        alone = self._alone(groups)
+        if len(groups) > 1 and self._may_share(groups):
+            made = fused(alone, self.hardware, self.options)
+            return None if made is None else _Part(groups, made)
+        try:
+            return _Part(groups, self.units(alone))
+        except HwgenError as error:
+            if len(groups) == 1 or not error.code.startswith(REFUSALS):
+                raise
+            return None
+
+    def _measure(self, *parts: _Part) -> Measure:
+        measures = [self.options.measure(p.made) for p in parts]
+        return tuple(map(sum, zip(*measures, strict=True)))
+
+    def _promising(self, parts: Sequence[_Part]) -> tuple[_Part, _Part] | None:
+        """The two that may save most of their cycles together; None where none may save enough."""
+        best, most = None, WORTH
+        for (n, first), (m, second) in combinations(enumerate(parts), 2):
+            left = {x for g in first.groups for x in _written(g)}
+            between = {x for p in parts[n + 1 : m] for g in p.groups for x in _read(g)}
+            crosses = left & {x for g in second.groups for x in _read(g)}
+            if not crosses or left & between or (first.groups, second.groups) in self.in_vain:
+                continue
+            saved = self._saved(first, second) / (first.made.cycles + second.made.cycles)
+            if saved > most and self._may_fit(first, second):
+                best, most = (first, second), saved
+        return best
+
+    def _may_fit(self, first: _Part, second: _Part) -> bool:
+        """Whether there may be room for blocks of both; phases that share no loops yet have buffers
+        as large as there is room."""
+        if not (first.shared and second.shared):
+            return True
+        room = {m.name: ROOM * m.capacity_entries for m in self.hardware.of_kind("scratchpad")}
+        both = first.room + second.room
+        return all(both[m] <= most for m, most in room.items())
+
+    def _saved(self, first: _Part, second: _Part) -> float:
+        """Cycles that two parts save together at most: what they take, less what the busiest unit
+        has to do where nothing between them crosses the bus."""
+        groups = (*first.groups, *second.groups)
+        moved = first.made.offchip_bytes + second.made.offchip_bytes
+        stays = max(0, moved - 2 * self._crossing(groups, len(first.groups))) / max(1, moved)
+        movers = {
+            i.unit
+            for i in self.hardware.intrinsics
+            if any(self.hardware.memory[o.memory].kind == "offchip" for o in i.operands)
+        }
+        busy: Counter[str] = Counter()
+        for part in (first, second):
+            for unit in part.made.timing.units:
+                busy[unit.unit] += unit.busy
+        least = max(n * (stays if unit in movers else 1) for unit, n in busy.items())
+        return first.made.cycles + second.made.cycles - least
+
+
+def _written(group: _Group) -> set[str]:
+    return {s.target.tensor for s in group}
+
+
+def _read(group: _Group) -> set[str]:
+    return {n.tensor for s in group for n in walk(s.value) if isinstance(n, Access)}
+
+
+# The parts as one schedule
+
+
+def joined(
+    workload: Workload, hardware: HardwareSpec, parts: Sequence[Schedule]
+) -> TreeCompilation:
+    """The kernel of all parts.
+
+    Raises:
+        HwgenError: as the primitives and `compile_padded`.
+    """
+    schedule = Schedule(workload, hardware)
+    first = schedule.state
+    stages = stages_of(schedule)
+    with isl.bounded():
+        with schedule.batch(blame=False):
+            for part in parts:
+                _again(part, schedule, first, stages)
+        return compile_padded(schedule)
+
+
+def _again(part: Schedule, schedule: Schedule, first: LoopTree, stages: dict[str, str]) -> None:
+    """Make a part's edits in the schedule of the whole, of which `first` is the state before all
+    edits and `stages` the stages by statement: what has another name there is renamed."""
+    fresh = Schedule(part.workload, part.hardware)
+    state = fresh.state
+    names = {mine: stages[of] for of, mine in stages_of(fresh).items() if mine}
+    names |= _loops(state, first, names)
+    for then, edit in part.steps():
+        before = schedule.state
+        schedule.apply(_renamed(edit, names, _readers(edit, state, before, names)))
+        names |= dict(zip(_stages(then, state), _stages(schedule.state, before), strict=True))
+        names |= dict(zip(edit.results, schedule.last_edit().results, strict=True))
+        names |= _loops(then, schedule.state, names)
+        state = then
+
+
+def _stages(state: LoopTree, before: LoopTree) -> list[str]:
+    """The stages that were not there before."""
+    return [s.tensor for s in state.stages if s.tensor not in before.stage]
+
+
+def _loops(mine: LoopTree, theirs: LoopTree, names: Mapping[str, str]) -> dict[str, str]:
+    """The names of the loops around blocks, and of the blocks, in another tree."""
+    there = {(s.block.stage, s.block.part, s.block.copy): s for s in theirs.sites}
+    found: dict[str, str] = {}
+    for site in mine.sites:
+        block = site.block
+        other = there[names.get(block.stage, block.stage), block.part, block.copy]
+        found |= dict(zip(site.names, other.names, strict=True))
+        found[block.name] = other.block.name
+    return found
+
+
+def _renamed(edit: Edit, names: dict[str, str], more: dict[str, Argument]) -> Edit:
+    def renamed(argument: Argument) -> Argument:
+        if isinstance(argument, tuple):
+            return tuple(map(renamed, argument))
+        return names.get(argument, argument) if isinstance(argument, str) else argument
+
+    keywords = {n: renamed(a) for n, a in edit.keywords} | more
+    return Edit(edit.primitive, tuple(map(renamed, edit.arguments)), tuple(keywords.items()), ())
+
+
+def _readers(
+    edit: Edit, state: LoopTree, whole: LoopTree, names: dict[str, str]
+) -> dict[str, Argument]:
+    """The readers of a copy that all stages of a part read, where other parts read its source."""
+    if edit.primitive != "cache_read" or "readers" in dict(edit.keywords):
+        return {}
+    source = str(edit.arguments[0])
+    mine = tuple(names[s.tensor] for s in state.readers(source))
+    every = {s.tensor for s in whole.readers(names.get(source, source))}
+    return {} if every == {*mine} else {"readers": mine}
