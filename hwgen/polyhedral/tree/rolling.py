@@ -13,7 +13,7 @@ from itertools import groupby
 
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.tree.loop_tree import LoopTree, Site
-from hwgen.polyhedral.tree.relations import Side, conjoin, equal, not_before, same
+from hwgen.polyhedral.tree.relations import Side, conjoin, equal, not_before, same, side_of
 from hwgen.polyhedral.tree.terms import not_quasi_affine
 from hwgen.spec.expression import Access, Binary, Const, Expr, substitute, walk
 
@@ -59,12 +59,12 @@ def taken_too_early(
     if not rolls(layout):
         return None
     uses = [
-        _Use.of(Side(state, site, "'"), access, layout)
+        _Use.of(side_of(state, site, "'"), access, layout)
         for site in state.sites
         for access in _accesses(state, site, tensors)
     ]
     writes = [
-        _Use.of(Side(state, site, "''"), state.stage[site.block.stage].target, layout)
+        _Use.of(side_of(state, site, "''"), state.stage[site.block.stage].target, layout)
         for site in state.sites
         if site.block.stage in tensors
     ]
