@@ -90,7 +90,7 @@ class Body:
         late = np.zeros((len(self.edges), len(number)), np.int64)
         for bit, n in enumerate(handovers):
             late[n] = number >> bit & 1
-        found = np.zeros((len(self.blocks), len(number)), np.int64)
+        found: list[Delays] = [np.zeros(len(number), np.int64) for _ in self.blocks]
         order = sorted(enumerate(self.edges), key=lambda x: x[1].target)
         for _ in range(1 + len(self.carried)):
             for n, edge in order:
@@ -100,8 +100,9 @@ class Body:
         # What needs nothing from inside comes as late as those who need it allow.
         for block in {*range(len(found))} - {e.target for e in self.edges}:
             allowed = [found[e.target] - late[n] for n, e in order if e.source == block]
-            found[block] = np.minimum.reduce(allowed) if allowed else 0
-        return [*dict.fromkeys(map(tuple, found.T.tolist()))]
+            found[block] = np.min(allowed, axis=0) if allowed else np.zeros_like(number)
+        rows: list[list[int]] = [row.tolist() for row in found]
+        return [*dict.fromkeys(zip(*rows, strict=True))]
 
     def needed(self, delays: Sequence[int], spare: int) -> dict[str, int]:
         """Slots of each place, `spare` more than it takes."""
@@ -120,13 +121,12 @@ class Body:
         most = delays.max(axis=1, initial=0)
         count = np.minimum(self.trips, most + STEADY)
         room = {place: np.array([s[place] for s in slots]) for place in self.users}
-        begun = np.full((len(self.blocks), int(count.max()), len(delays)), inf)
-        done = begun.copy()
-        free = {block.unit: np.zeros(len(delays)) for block in self.blocks}
+        begun, done = (_never(len(self.blocks), int(count.max()), len(delays)) for _ in range(2))
+        free: dict[str, Times] = {block.unit: np.zeros(len(delays)) for block in self.blocks}
         busy: list[Times] = []
         for time in range(int((count + most).max())):
             for n, block in enumerate(self.blocks):
-                at = time - delays[:, n]
+                at: Delays = time - delays[:, n]
                 (runs,) = np.nonzero((at >= 0) & (at < count))
                 if not len(runs):
                     continue
@@ -142,8 +142,8 @@ class Body:
                     start = np.maximum(start, ended)
                 begun[n, at, runs] = start
                 done[n, at, runs] = free[block.unit][runs] = np.maximum(start + block.cycles, last)
-            busy.append(np.maximum.reduce([*free.values()]))
-        total = busy[-1].copy()
+            busy.append(np.max([*free.values()], axis=0))
+        total = np.array(busy[-1])
         # All blocks run from the largest delay on, and of the steady iterations the later half.
         (longer,) = np.nonzero(count < self.trips)
         steady = np.array(busy)
@@ -151,7 +151,7 @@ class Body:
         each = (steady[count[longer] - 1, longer] - first) / (STEADY - STEADY // 2)
         total[longer] += each * (self.trips - count[longer])
         late = [delays[:, source] > delays[:, target] for source, target in self.carried]
-        total[np.logical_or.reduce([~np.isfinite(busy[-1]), *late])] = inf
+        total[np.any([~np.isfinite(busy[-1]), *late], axis=0)] = inf
         return total
 
     def _waits(
@@ -166,3 +166,7 @@ class Body:
         for user in self.users.get(place, ()):
             if user != n:
                 yield user, at - room[place][runs]
+
+
+def _never(*shape: int) -> Times:
+    return np.full(shape, inf)
