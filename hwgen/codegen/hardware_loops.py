@@ -148,16 +148,19 @@ def _absorb(intrinsic: Intrinsic, loops: tuple[Walk, ...], ordered: bool) -> Abs
     best: tuple[tuple[int, int, int], Absorption] | None = None
     fitting = [[w for w in dict.fromkeys(limited) if _fits(x, w, names)] for x in intrinsic.loops]
     for chosen in _choices(limited, fitting):
+        rest = list(limited)
+        for w in chosen:
+            if w is not None:
+                rest.remove(w)
+        fewest = _fewest(intrinsic, rest)
+        if best is not None and (*fewest, 1) >= best[0]:
+            continue
         hardware = _fill(intrinsic, chosen, intrinsic.loops)
         if hardware is None:
             continue
-        taken = [w for w in chosen if w is not None]
-        rest = list(limited)
-        for w in taken:
-            rest.remove(w)
         # Rows: a transfer's bursts cover one row each, so the innermost loop should be long.
         rows = prod(w.extent for w in hardware[:-1])
-        if best is not None and (*_fewest(intrinsic, rest), rows) >= best[0]:
+        if best is not None and (*fewest, rows) >= best[0]:
             continue
         candidate = _with_sequence(intrinsic, hardware, rest, order)
         if candidate is None:
