@@ -19,7 +19,8 @@ from hwgen.compilation import Compilation
 from hwgen.errors import HwgenError
 from hwgen.inlining import REFUSALS
 from hwgen.phase import DEFAULTS, SearchOptions
-from hwgen.pipelining import CLOSE, pipelined
+from hwgen.pipeline_ranking import CLOSE
+from hwgen.pipelining import pipelined
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.objective import Measure
 from hwgen.polyhedral.scop import views_of

@@ -12,31 +12,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from itertools import product
-from math import inf, prod
+from math import prod
 
 from hwgen.codegen.nodes import calls
 from hwgen.errors import HwgenError
 from hwgen.inlining import REFUSALS
+from hwgen.pipeline_ranking import CLOSE, Body, Edge, Work
 from hwgen.polyhedral.tree.edit import path
 from hwgen.polyhedral.tree.loop_tree import Loop, LoopTree, Node, Site, alone, blocks
 from hwgen.schedule import Schedule
 from hwgen.trees import TreeCompilation, compile_tree
-
-MOST_EDGES = 11
-"""Handovers of which all choices are looked at; of the others, those between late stages run in
-the same iteration."""
-
-COMPILED = 3
-"""Pipelines of one loop that are compiled, the best by the model first."""
-
-STEADY = 8
-"""Iterations in which all blocks run, of which the later half tells how long one takes."""
-
-CLOSE = 1.01
-"""A kernel that takes hardly longer than its busiest unit works cannot get much faster."""
 
 
 def pipelined(made: TreeCompilation) -> TreeCompilation:
@@ -124,7 +109,7 @@ def _with_late_loads(made: TreeCompilation, band: tuple[str, ...]) -> TreeCompil
 
 
 def _made(
-    made: TreeCompilation, body: _Body, band: tuple[str, ...], delays: Sequence[int]
+    made: TreeCompilation, body: Body, band: tuple[str, ...], delays: Sequence[int]
 ) -> TreeCompilation | None:
     """The kernel with a pipeline, with a slot more than it takes where there is room; None where
     there is none."""
@@ -168,139 +153,9 @@ def _bands(state: LoopTree) -> list[tuple[str, ...]]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Block:
-    """A block inside a band: its unit, cycles of one iteration, and the place that it writes."""
-
-    name: str
-    stage: str
-    unit: str
-    cycles: float
-    place: str
-    inner: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Edge:
-    """A block that needs what another has made; numbers in textual order. `overlap`: the share of
-    their work that both do in one iteration of loops further in."""
-
-    source: int
-    target: int
-    overlap: float
-
-
-@dataclass(frozen=True)
-class _Body:
-    """What is inside a band, in textual order. `users`: who uses places that each iteration has
-    anew, and `outer`: those that an iteration of an outer loop of the band has; `slots`: of places,
-    as they are; `trips`: how often the band runs. `carried`: blocks that need what another has made
-    in the iteration before."""
-
-    blocks: tuple[_Block, ...]
-    edges: tuple[_Edge, ...]
-    carried: tuple[tuple[int, int], ...]
-    users: Mapping[str, tuple[int, ...]]
-    outer: Mapping[str, tuple[int, ...]]
-    slots: Mapping[str, int]
-    trips: int
-
-    @cached_property
-    def handovers(self) -> tuple[int, ...]:
-        """Edges between different units."""
-        return tuple(
-            n
-            for n, e in enumerate(self.edges)
-            if self.blocks[e.source].unit != self.blocks[e.target].unit
-        )
-
-    def ranked(self) -> list[tuple[int, ...]]:
-        """The delays that take the fewest cycles, if fewer than none."""
-        choices: dict[tuple[int, ...], float] = {}
-        handovers = self.handovers[:MOST_EDGES]
-        for taken in product((False, True), repeat=len(handovers)):
-            delays = self.delays(frozenset(e for e, t in zip(handovers, taken, strict=True) if t))
-            if delays not in choices:
-                choices[delays] = self.cycles(delays, self.needed(delays, 1))
-        now = self.cycles((0,) * len(self.blocks), self.slots)
-        order = sorted(choices, key=lambda d: (choices[d], sum(d), d))
-        return [d for d in order if choices[d] * CLOSE < now][:COMPILED]
-
-    def delays(self, late: frozenset[int]) -> tuple[int, ...]:
-        """How much later than its own each block runs, where the targets of some edges run an
-        iteration later than their sources at least."""
-        found = [0] * len(self.blocks)
-        order = sorted(enumerate(self.edges), key=lambda x: x[1].target)
-        for _ in range(1 + len(self.carried)):
-            for n, edge in order:
-                found[edge.target] = max(found[edge.target], found[edge.source] + (n in late))
-            for source, target in self.carried:
-                found[target] = max(found[target], found[source])
-        # What needs nothing from inside comes as late as those who need it allow.
-        for block in {*range(len(found))} - {e.target for e in self.edges}:
-            mine = [(n, e) for n, e in order if e.source == block]
-            found[block] = min((found[e.target] - (n in late) for n, e in mine), default=0)
-        return tuple(found)
-
-    def needed(self, delays: Sequence[int], spare: int) -> dict[str, int]:
-        """Slots of each place, `spare` more than it takes."""
-        result: dict[str, int] = {}
-        for place, users in self.users.items():
-            apart = max(delays[u] for u in users) - min(delays[u] for u in users)
-            result[place] = max(self.slots[place], apart + 1 + spare)
-        for place, users in self.outer.items():
-            delays_of = {delays[u] for u in users}
-            result[place] = max(self.slots[place], min(len(delays_of), 2))
-        return result
-
-    def cycles(self, delays: Sequence[int], slots: Mapping[str, int]) -> float:
-        """About how long all iterations take; infinite where blocks would not be in order."""
-        most = max(delays, default=0)
-        count = min(self.trips, most + STEADY)
-        steady: list[float] = []
-        ends: list[list[float]] = [[inf] * count for _ in self.blocks]
-        starts: list[list[float]] = [[inf] * count for _ in self.blocks]
-        into: list[list[_Edge]] = [[] for _ in self.blocks]
-        for edge in self.edges:
-            into[edge.target].append(edge)
-        if any(delays[source] > delays[target] for source, target in self.carried):
-            return inf
-        free: dict[str, float] = {}
-        for time in range(count + most):
-            for n, block in enumerate(self.blocks):
-                at = time - delays[n]
-                if not 0 <= at < count:
-                    continue
-                start = free.get(block.unit, 0.0)
-                last = 0.0
-                for edge in into[n]:
-                    begun, done = starts[edge.source][at], ends[edge.source][at]
-                    start = max(start, begun + (done - begun) * (1 - edge.overlap))
-                    last = max(last, done + block.cycles * (1 - edge.overlap))
-                for source, target in self.carried:
-                    if target == n and at:
-                        start = max(start, ends[source][at - 1])
-                before = at - slots.get(block.place, 1)
-                if before >= 0 and block.place in self.users:
-                    for user in self.users[block.place]:
-                        if user != n:
-                            start = max(start, ends[user][before])
-                if start == inf:
-                    return inf
-                starts[n][at] = start
-                ends[n][at] = free[block.unit] = max(start + block.cycles, last)
-            if most <= time < count:  # All blocks run.
-                steady.append(max(free.values()))
-        total = max(free.values())
-        if count < self.trips:
-            half = len(steady) // 2
-            total += (steady[-1] - steady[half - 1]) / (len(steady) - half) * (self.trips - count)
-        return total
-
-
 def _shifted(
     schedule: Schedule,
-    body: _Body,
+    body: Body,
     band: tuple[str, ...],
     delays: Sequence[int],
     slots: Mapping[str, int],
@@ -328,7 +183,7 @@ def _shifted(
     return made
 
 
-def _body(made: TreeCompilation, band: tuple[str, ...]) -> _Body | None:
+def _body(made: TreeCompilation, band: tuple[str, ...]) -> Body | None:
     """What is inside a band; None where it is no pipeline: one unit alone, or shifted already."""
     state, hardware = made.schedule.resolved, made.hardware
     inside = [s for s in state.sites if set(band) <= {*s.names}]
@@ -339,7 +194,7 @@ def _body(made: TreeCompilation, band: tuple[str, ...]) -> _Body | None:
     first = inside[0]
     depth = first.names.index(band[-1]) + 1
     outer = prod(x.extent for x in first.loops[: depth - len(band)])
-    found: list[_Block] = []
+    found: list[Work] = []
     for site in inside:
         assert site.block.tensorized is not None
         name = site.block.tensorized.intrinsic.split()[-1]
@@ -347,7 +202,7 @@ def _body(made: TreeCompilation, band: tuple[str, ...]) -> _Body | None:
         cycles = busy[site.block.name] / (trips * outer)
         place = state.place(site.block.stage).tensor
         found.append(
-            _Block(site.block.name, site.block.stage, unit, cycles, place, site.names[depth:])
+            Work(site.block.name, site.block.stage, unit, cycles, place, site.names[depth:])
         )
     if trips < 2 or len({b.unit for b in found}) < 2:
         return None
@@ -366,10 +221,10 @@ def _body(made: TreeCompilation, band: tuple[str, ...]) -> _Body | None:
     once, several = (
         {p: tuple(dict.fromkeys(u)) for p, u in x.items()} for x in (users, outer_users)
     )
-    return _Body(tuple(found), edges, carried, once, several, slots, trips)
+    return Body(tuple(found), edges, carried, once, several, slots, trips)
 
 
-def _edges(state: LoopTree, inside: Sequence[Site], found: Sequence[_Block]) -> Iterator[_Edge]:
+def _edges(state: LoopTree, inside: Sequence[Site], found: Sequence[Work]) -> Iterator[Edge]:
     """Who needs what whom has made."""
     for n, site in enumerate(inside):
         reads = state.stage[site.block.stage].reads_in(site.block.part)
@@ -379,7 +234,7 @@ def _edges(state: LoopTree, inside: Sequence[Site], found: Sequence[_Block]) -> 
             if begins or other.block.stage in needs:
                 common = [a for a, b in zip(found[m].inner, found[n].inner, strict=False) if a == b]
                 inner = prod(state.loop[x].extent for x in common)
-                yield _Edge(m, n, 1 - 1 / inner)
+                yield Edge(m, n, 1 - 1 / inner)
 
 
 def _carried(state: LoopTree, inside: Sequence[Site]) -> Iterator[tuple[int, int]]:

@@ -148,24 +148,36 @@ def _absorb(intrinsic: Intrinsic, loops: tuple[Walk, ...], ordered: bool) -> Abs
     best: tuple[tuple[int, int, int], Absorption] | None = None
     fitting = [[w for w in dict.fromkeys(limited) if _fits(x, w, names)] for x in intrinsic.loops]
     for chosen in _choices(limited, fitting):
+        rest = list(limited)
+        for w in chosen:
+            if w is not None:
+                rest.remove(w)
+        fewest = _fewest(intrinsic, rest)
+        if best is not None and (*fewest, 1) >= best[0]:
+            continue
         hardware = _fill(intrinsic, chosen, intrinsic.loops)
         if hardware is None:
             continue
-        taken = [w for w in chosen if w is not None]
-        rest = list(limited)
-        for w in taken:
-            rest.remove(w)
+        # Rows: a transfer's bursts cover one row each, so the innermost loop should be long.
+        rows = prod(w.extent for w in hardware[:-1])
+        if best is not None and (*fewest, rows) >= best[0]:
+            continue
         candidate = _with_sequence(intrinsic, hardware, rest, order)
         if candidate is None:
             continue
-        # Rows: a transfer's bursts cover one row each, so the innermost loop should be long.
-        rows = prod(w.extent for w in candidate.hardware[:-1])
         rank = (candidate.calls, candidate.operations, rows)
         if best is None or rank < best[0]:
             best = (rank, candidate)
     if best is None:
         raise _no_call(intrinsic, limited)
     return best[1]
+
+
+def _fewest(intrinsic: Intrinsic, rest: Sequence[Walk]) -> tuple[int, float]:
+    """The fewest calls that take what the hardware loops leave, and operations of each then."""
+    left, micro = prod(w.extent for w in rest), intrinsic.micro_kernel
+    calls = left if micro is None else -(-left // micro.capacity_operations)
+    return calls, left / calls
 
 
 def _repeated(intrinsic: Intrinsic, merged: tuple[Walk, ...], order: Order) -> Absorption:

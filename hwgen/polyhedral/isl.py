@@ -22,6 +22,7 @@ from islpy import (
 )
 
 from hwgen.errors import HwgenError
+from hwgen.spec.workload_resolve import POLYHEDRAL_WORDS
 
 __all__ = [
     "Map",
@@ -34,6 +35,7 @@ __all__ = [
     "box",
     "conflicts",
     "dim_type",
+    "forget",
     "in_order",
     "no_pair",
     "relation",
@@ -137,28 +139,86 @@ Point = tuple[str, tuple[int, ...]]
 Pair = tuple[Point, Point]
 
 
-@lru_cache(maxsize=1 << 14)
+REMEMBERED = 1 << 14
+"""Questions of a kind whose answers are kept, by their text."""
+
+
+@lru_cache(REMEMBERED)
 def some_point(points: str, without: str = "") -> Point | None:
     """A point of a set given as text, that is not in another; None where there is none.
 
-    Remembered by text: schedules that differ little ask much the same. Each question has a bound
-    of its own, so that what was asked before decides nothing.
+    Remembered by text, and by text with other names for the same: schedules that differ little ask
+    much the same. Each question has a bound of its own, so that what was asked before decides
+    nothing.
 
     Raises:
         HwgenError: H407.
     """
-    with bounded(QUESTION_OPERATIONS):
-        found = _found(Set, points, without)
-        return None if found is None else _sample(found)
+    names, (plain, other) = _plain(points, without)
+    found = _some_point(plain, other)
+    return None if found is None else _named(found, names)
 
 
-@lru_cache(maxsize=1 << 14)
+@lru_cache(REMEMBERED)
 def some_pair(relation: str, without: str = "") -> Pair | None:
     """A pair of a relation given as text, that is not in another; None where there is none.
 
     Raises:
         HwgenError: H407, as `some_point`.
     """
+    names, (plain, other) = _plain(relation, without)
+    found = _some_pair(plain, other)
+    return None if found is None else (_named(found[0], names), _named(found[1], names))
+
+
+@lru_cache(REMEMBERED)
+def no_pair(relation: str) -> bool:
+    """Whether a relation given as text has none: for those who do not ask which.
+
+    Raises:
+        HwgenError: H407, as `some_point`.
+    """
+    _, (plain,) = _plain(relation)
+    return _no_pair(plain)
+
+
+def forget() -> None:
+    """Forget all answers."""
+    for known in (some_point, some_pair, no_pair, _some_point, _some_pair, _no_pair):
+        known.cache_clear()
+
+
+_WORD = re.compile(r"[A-Za-z_]\w*'*")
+
+
+def _plain(*texts: str) -> tuple[dict[str, str], list[str]]:
+    """The texts with names in the order in which they occur, and the names that these stand for."""
+    names: dict[str, str] = {}
+
+    def named(found: re.Match[str]) -> str:
+        word = found[0]
+        if word.lower() in POLYHEDRAL_WORDS:
+            return word
+        return names.setdefault(word, f"n{len(names)}")
+
+    plain = [_WORD.sub(named, text) for text in texts]
+    return {short: name for name, short in names.items()}, plain
+
+
+def _named(point: Point, names: Mapping[str, str]) -> Point:
+    tuple_name, values = point
+    return names.get(tuple_name, tuple_name), values
+
+
+@lru_cache(REMEMBERED)
+def _some_point(points: str, without: str) -> Point | None:
+    with bounded(QUESTION_OPERATIONS):
+        found = _found(Set, points, without)
+        return None if found is None else _sample(found)
+
+
+@lru_cache(REMEMBERED)
+def _some_pair(relation: str, without: str) -> Pair | None:
     with bounded(QUESTION_OPERATIONS):
         found = _found(Map, relation, without)
         if found is None:
@@ -170,13 +230,8 @@ def some_pair(relation: str, without: str = "") -> Pair | None:
     return (first, values[:inputs]), (second, values[inputs:])
 
 
-@lru_cache(maxsize=1 << 14)
-def no_pair(relation: str) -> bool:
-    """Whether a relation given as text has none: for those who do not ask which.
-
-    Raises:
-        HwgenError: H407, as `some_point`.
-    """
+@lru_cache(REMEMBERED)
+def _no_pair(relation: str) -> bool:
     with bounded(QUESTION_OPERATIONS):
         return bool(_read(Map, relation).is_empty())
 

@@ -37,8 +37,14 @@ def in_best_order(covered: Covered, places: Places, whole: Mapping[str, Collecti
         moved: list[str] = []
         for name in pending:
             users = frozenset(block for (block, _), p in places.items() if p.name == name)
-            ways = [replace(found[name], strides=strides) for strides in _ways(found[name])]
-            costs = [_calls(trials.sites(_with(places, found | {name: w}), users)) for w in ways]
+            costs: list[float] = []
+            ways: list[Place] = []
+            for strides in _ways(found[name]):
+                ways.append(replace(found[name], strides=strides))
+                sites = trials.sites(_with(places, found | {name: ways[-1]}), users)
+                costs.append(_calls(sites))
+                if sites is not None and costs[-1] < float("inf") and trials.whole(sites, users):
+                    break  # No other order has fewer.
             best = ways[costs.index(min(costs))]
             if best.strides != found[name].strides:
                 moved.append(name)

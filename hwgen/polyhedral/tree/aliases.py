@@ -11,7 +11,7 @@ from hwgen.polyhedral import isl
 from hwgen.polyhedral.tree.edit import refuse
 from hwgen.polyhedral.tree.legality import Homes, overtaken, reused, violation
 from hwgen.polyhedral.tree.loop_tree import Block, LoopTree, Site, map_blocks
-from hwgen.polyhedral.tree.relations import Side, before, conjoin, equal, same
+from hwgen.polyhedral.tree.relations import before, conjoin, equal, same, side_of
 from hwgen.polyhedral.tree.rolling import rolls
 from hwgen.spec.expression import Access, map_accesses
 
@@ -114,7 +114,7 @@ def _check_dead(state: LoopTree, group: list[str], tensor: str, depth: int) -> N
 
 
 def _check_pair(state: LoopTree, writer: Site, other: Site, earlier: str, depth: int) -> None:
-    w, o = Side(state, writer, "'"), Side(state, other, "''")
+    w, o = side_of(state, writer, "'"), side_of(state, other, "''")
     accesses = [o.stage.target] if other.block.stage == earlier else []
     accesses += [r for r in o.stage.reads_in(other.block.part) if r.tensor == earlier]
     own = writer.block.name == other.block.name

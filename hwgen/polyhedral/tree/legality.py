@@ -38,6 +38,7 @@ from hwgen.polyhedral.tree.relations import (
     not_before,
     same,
     shared,
+    side_of,
 )
 from hwgen.polyhedral.tree.rolling import taken_too_early
 from hwgen.polyhedral.tree.terms import interval, isl_text
@@ -147,7 +148,7 @@ def overtaken(state: LoopTree, tensors: Sequence[str], depth: int) -> Violation 
     for user, writer in product(users, users):
         if writer.block.stage not in tensors:
             continue
-        u, w = Side(state, user, "'"), Side(state, writer, "''")
+        u, w = side_of(state, user, "'"), side_of(state, writer, "''")
         ahead = f"{_tile(w, depth)} - ({_tile(u, depth)})"
         pair = isl.some_pair(
             f"{{ {u.tuple} -> {w.tuple} : "
@@ -219,7 +220,7 @@ def _flow(
     state: LoopTree, writer: Site, reader: Site, access: Access, depth: int
 ) -> Violation | None:
     """Everything that makes up a read element has run before, in the same home iteration."""
-    w, r = Side(state, writer, "'"), Side(state, reader, "''")
+    w, r = side_of(state, writer, "'"), side_of(state, reader, "''")
     stage = w.stage
     elements = equal(r.element(access), w.element(stage.target))
     late = not_before(w, r, depth)
@@ -255,7 +256,7 @@ def _flow(
 
 def _coverage(state: LoopTree, writer: Site) -> Violation | None:
     """Every point of a stage runs."""
-    w = Side(state, writer, "'").rejoined(0)
+    w = side_of(state, writer, "'").rejoined(0)
     stage = w.stage
     ran = (
         f"{{ {_instance(stage, POINT)} : exists ({', '.join(w.names) or 'z'} : "
@@ -274,7 +275,7 @@ def _accumulation(
     state: LoopTree, compute: Site, init: Site | None, depth: int
 ) -> Violation | None:
     """Each contribution once per home iteration, after the initialisation, before any reader."""
-    a, b = Side(state, compute, "'"), Side(state, compute, "''")
+    a, b = side_of(state, compute, "'"), side_of(state, compute, "''")
     stage = a.stage
     target = equal(a.element(stage.target), b.element(stage.target))
     home = same(a, b, depth)
@@ -308,7 +309,7 @@ def _accumulation(
                 "the contribution that initialises comes late", *_pair(late, a.names, b.names)
             )
     else:
-        i = Side(state, init, "'''")
+        i = side_of(state, init, "'''")
         elements = equal(i.element(stage.target), b.element(stage.target))
         late = isl.some_pair(
             f"{{ {i.tuple} -> {b.tuple} : "
@@ -354,9 +355,9 @@ def _misordered(a: Side, b: Side, depth: int) -> Violation | None:
 
 def _early_readers(state: LoopTree, compute: Site, depth: int) -> Violation | None:
     """No contribution runs after a reader of its element in the same home iteration."""
-    w = Side(state, compute, "'")
+    w = side_of(state, compute, "'")
     for reader in state.sites:
-        r = Side(state, reader, "''")
+        r = side_of(state, reader, "''")
         for access in r.stage.reads_in(reader.block.part):
             if w.stage.tensor not in state.versions.get(access.tensor, ()):
                 continue
@@ -374,7 +375,7 @@ def _early_readers(state: LoopTree, compute: Site, depth: int) -> Violation | No
 
 def _check_inside(state: LoopTree, site: Site) -> None:
     """Every instance is one of a point of its stage."""
-    side = Side(state, site, "'")
+    side = side_of(state, site, "'")
     binding, extents = site.block.binding, site.extents
     for iterator, extent in side.stage.iterators:
         if iterator not in binding:
@@ -397,7 +398,7 @@ def _check_inside(state: LoopTree, site: Site) -> None:
 
 def _check_written(state: LoopTree, site: Site) -> None:
     """Of a tensor that stages write in part, nothing else is read."""
-    side = Side(state, site, "'")
+    side = side_of(state, site, "'")
     for access in side.stage.reads_in(site.block.part):
         versions = [state.stage[t] for t in state.versions.get(access.tensor, ())]
         shape = state.tensor[access.tensor].shape
@@ -432,7 +433,7 @@ def _check_store(state: LoopTree, site: Site) -> None:
     predicate = site.block.store_predicate
     if predicate is None or not loops:
         return
-    side = Side(state, site, "'")
+    side = side_of(state, site, "'")
     names = {f"{x.name}'" for x in loops}
     outer = [n for n in side.names if n not in names]
     inner = [n for n in side.names if n in names]
@@ -474,7 +475,7 @@ def _check_parallel(state: LoopTree, homes: Homes) -> None:
 def _check_conflict(
     state: LoopTree, loop: str, kind: str, writer: Site, other: Site, tensor: str
 ) -> None:
-    w, o = Side(state, writer, "'"), Side(state, other, "''")
+    w, o = side_of(state, writer, "'"), side_of(state, other, "''")
     depth = w.site.names.index(loop)
     if shared(writer, other) <= depth:
         return

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from hwgen.spec.expression import (
     Access,
@@ -24,6 +24,9 @@ from hwgen.spec.expression import (
     replace_access,
     walk,
 )
+
+if TYPE_CHECKING:
+    from hwgen.polyhedral.tree.relations import Side
 
 Role = Literal["input", "output", "intermediate"]
 
@@ -90,10 +93,14 @@ class Stage:
         """Distinct accesses of the value, in order of appearance."""
         return _accesses(self.value)
 
+    @cached_property
+    def _reads_by_part(self) -> dict[str, tuple[Access, ...]]:
+        seed = () if self.seed is None else _accesses(self.seed)
+        return {"init": seed, "update": self.reads, "whole": (*self.reads, *seed)}
+
     def reads_in(self, part: str) -> tuple[Access, ...]:
         """What the instances of a part read: an initialisation, what sums start from."""
-        seed = () if self.seed is None else _accesses(self.seed)
-        return {"init": seed, "update": self.reads}.get(part, (*self.reads, *seed))
+        return self._reads_by_part[part]
 
     @property
     def spelt(self) -> Expr:
@@ -279,6 +286,11 @@ class LoopTree:
         for stage in self.stages:
             found[stage.tensor] = (stage.tensor, *found.get(stage.over, ()))
         return found
+
+    @cached_property
+    def sides(self) -> dict[tuple[str, str], Side]:
+        """Instances of blocks by the block's name and a suffix, as far as they were asked for."""
+        return {}
 
     def readers(self, tensor: str) -> tuple[Stage, ...]:
         return tuple(s for s in self.stages if any(r.tensor == tensor for r in s.reads_in("whole")))

@@ -8,7 +8,7 @@ text can speak of both.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 
@@ -17,20 +17,25 @@ from hwgen.polyhedral.tree.rejoin import rejoined
 from hwgen.polyhedral.tree.terms import isl_text
 from hwgen.spec.expression import Access, Expr, Name, names, substitute
 
+Elements = dict[int, tuple[Access, list[str]]]
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, eq=False)
 class Side:
-    """A block's instances under renamed loops."""
+    """A block's instances under renamed loops. Its texts are kept, as each is part of many
+    questions; `_elements` by the identity of accesses, which it holds: to hash one takes long."""
 
     state: LoopTree
     site: Site
     suffix: str
+    _elements: Elements = field(default_factory=Elements, init=False)
+    _rejoined: dict[int, Side] = field(default_factory=dict[int, "Side"], init=False)
 
     @property
     def block(self) -> Block:
         return self.site.block
 
-    @property
+    @cached_property
     def stage(self) -> Stage:
         return self.state.stage[self.block.stage]
 
@@ -65,7 +70,7 @@ class Side:
         further = prod(inside[stop - start :])
         return f"floor(({linear})/{further})" if further > 1 else f"({linear})"
 
-    @property
+    @cached_property
     def tuple(self) -> str:
         return f"{self.block.name}[{', '.join(self.names)}]"
 
@@ -73,7 +78,7 @@ class Side:
         """An expression over loops, as text over this side's names."""
         return isl_text(substitute(expr, self.renamed))
 
-    @property
+    @cached_property
     def domain(self) -> list[str]:
         """Conditions under which an instance runs."""
         result = [
@@ -89,7 +94,12 @@ class Side:
 
     def element(self, access: Access) -> list[str]:
         """Indices of an access at an instance."""
-        return [self.own(substitute(i, self.block.binding)) for i in access.indices]
+        kept = self._elements.get(id(access))
+        if kept is None:
+            binding = self.block.binding
+            kept = access, [self.own(substitute(i, binding)) for i in access.indices]
+            self._elements[id(access)] = kept
+        return kept[1]
 
     def rejoined(self, depth: int) -> Side:
         """The same instances with split loops as one, from a depth inwards, under divisions.
@@ -97,7 +107,17 @@ class Side:
         To project two loops out of `floor((8 f + g) / 15)` takes isl very long; one loop `x` in
         their place, of which nothing but `8 f + g` is ever used, takes no time.
         """
-        return replace(self, site=rejoined(self.site, depth))
+        if depth not in self._rejoined:
+            self._rejoined[depth] = Side(self.state, rejoined(self.site, depth), self.suffix)
+        return self._rejoined[depth]
+
+
+def side_of(state: LoopTree, site: Site, suffix: str) -> Side:
+    """A block's instances, the same object whenever it is asked for of a state."""
+    known = state.sides.get((site.block.name, suffix))
+    if known is None:
+        known = state.sides[site.block.name, suffix] = Side(state, site, suffix)
+    return known
 
 
 def combining(state: LoopTree, site: Site) -> tuple[Loop, ...]:

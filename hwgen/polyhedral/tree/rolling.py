@@ -7,12 +7,13 @@ share a place must be used in turn, in the order of their indices.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from itertools import product
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
 
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.tree.loop_tree import LoopTree, Site
-from hwgen.polyhedral.tree.relations import Side, conjoin, not_before, same
+from hwgen.polyhedral.tree.relations import Side, conjoin, equal, not_before, same, side_of
 from hwgen.polyhedral.tree.terms import not_quasi_affine
 from hwgen.spec.expression import Access, Binary, Const, Expr, substitute, walk
 
@@ -33,6 +34,22 @@ def rolls(layout: Sequence[Expr]) -> bool:
     return remainders > 0
 
 
+@dataclass(frozen=True)
+class _Use:
+    """What an instance does to a tensor, as text: the element, its place and the domain."""
+
+    side: Side
+    tensor: str
+    element: list[str]
+    place: list[str]
+    domain: list[str]
+
+    @classmethod
+    def of(cls, side: Side, access: Access, layout: Sequence[Expr]) -> _Use:
+        place = [_at(side, access, dimension) for dimension in layout]
+        return cls(side, access.tensor, side.element(access), place, side.domain)
+
+
 def taken_too_early(
     state: LoopTree, tensors: Sequence[str], depth: int
 ) -> tuple[Side, Side, isl.Pair] | None:
@@ -41,34 +58,45 @@ def taken_too_early(
     layout = state.place(tensors[0]).layout
     if not rolls(layout):
         return None
-    sites = [s for s in state.sites if _accesses(state, s, tensors)]
-    writers = [s for s in sites if s.block.stage in tensors]
-    for user, writer in product(sites, writers):
-        u, w = Side(state, user, "'"), Side(state, writer, "''")
-        target = w.stage.target
+    uses = [
+        _Use.of(side_of(state, site, "'"), access, layout)
+        for site in state.sites
+        for access in _accesses(state, site, tensors)
+    ]
+    writes = [
+        _Use.of(side_of(state, site, "''"), state.stage[site.block.stage].target, layout)
+        for site in state.sites
+        if site.block.stage in tensors
+    ]
+    for use, write in _pairs(uses, writes):
+        u, w = use.side, write.side
         # What an instance overwrites, it may have read itself.
         other = [f"({' or '.join(map('{} != {}'.format, u.names, w.names)) or '0 = 1'})"]
-        for access in _accesses(state, user, tensors):
-            old, new = u.element(access), w.element(target)
-            place = [f"{_at(u, access, d)} = {_at(w, target, d)}" for d in layout]
-            # A guard keeps reads outside of the tensor from happening.
-            shape = state.tensor[access.tensor].shape
-            inside = [f"0 <= {i} < {n}" for i, n in zip(old, shape, strict=True)]
-            pair = isl.some_pair(
-                f"{{ {u.tuple} -> {w.tuple} : "
-                + conjoin(
-                    u.domain,
-                    w.domain,
-                    same(u, w, depth),
-                    place,
-                    inside,
-                    other if user.block.name == writer.block.name else (),
-                )
-                + f" and ({_earlier(old, new)}) and {not_before(u, w)} }}"
+        # A guard keeps reads outside of the tensor from happening.
+        shape = state.tensor[use.tensor].shape
+        inside = [f"0 <= {i} < {n}" for i, n in zip(use.element, shape, strict=True)]
+        pair = isl.some_pair(
+            f"{{ {u.tuple} -> {w.tuple} : "
+            + conjoin(
+                use.domain,
+                write.domain,
+                same(u, w, depth),
+                equal(use.place, write.place),
+                inside,
+                other if u.block.name == w.block.name else (),
             )
-            if pair is not None:
-                return u, w, pair
+            + f" and ({_earlier(use.element, write.element)}) and {not_before(u, w)} }}"
+        )
+        if pair is not None:
+            return u, w, pair
     return None
+
+
+def _pairs(uses: Sequence[_Use], writes: Sequence[_Use]) -> Iterator[tuple[_Use, _Use]]:
+    """Uses with who writes, block by block."""
+    for _, mine in groupby(uses, lambda use: id(use.side.site)):
+        held = [*mine]
+        yield from ((use, write) for write in writes for use in held)
 
 
 def _accesses(state: LoopTree, site: Site, tensors: Collection[str]) -> list[Access]:

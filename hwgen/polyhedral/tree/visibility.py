@@ -7,6 +7,7 @@ on finer workers; one in a thread's own memory has it inside all of them.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.tree.aliases import shared_homes
@@ -17,6 +18,9 @@ from hwgen.polyhedral.tree.places import check_places
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.memory import Level, Memory
 from hwgen.spec.processor import Processor
+
+KEPT = 256
+"""States of which homes are kept."""
 
 _LEVELS: tuple[Level, ...] = ("kernel", "block", "thread")
 _RANK = {level: rank for rank, level in enumerate(_LEVELS)}
@@ -34,7 +38,7 @@ def resolve(state: LoopTree, hardware: HardwareSpec) -> tuple[LoopTree, Homes]:
     machine = hardware.processor
     if machine is None:
         check_places(state, hardware)
-        return state, shared_homes(state, check(state))
+        return state, _homes(state)
     _check_lanes(state, machine)
     limits: dict[str, int] = {}
     for tensor in state.stage:
@@ -59,6 +63,12 @@ def resolve(state: LoopTree, hardware: HardwareSpec) -> tuple[LoopTree, Homes]:
             _check_seen(state, machine, memory, tensor, homes[tensor])
     check_places(state, hardware)
     return state, homes
+
+
+@lru_cache(KEPT)
+def _homes(state: LoopTree) -> Homes:
+    """Where tensors of a chip with units are at home: schedules that begin alike ask it again."""
+    return shared_homes(state, check(state))
 
 
 def _check_lanes(state: LoopTree, machine: Processor) -> None:

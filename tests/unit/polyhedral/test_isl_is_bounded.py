@@ -25,8 +25,7 @@ ROOT = Path(__file__).parents[3]
 @pytest.fixture
 def nothing_outside() -> Generator[None, None, None]:
     """No step is left for what is computed outside of all bounds, and nothing is remembered."""
-    isl.some_point.cache_clear()
-    isl.some_pair.cache_clear()
+    isl.forget()
     context = islpy.DEFAULT_CONTEXT
     context.reset_operations()
     context.set_max_operations(1)
