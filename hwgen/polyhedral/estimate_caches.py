@@ -84,7 +84,9 @@ def _touched(shape: Shape) -> Iterator[_Touched]:
         outside = next(p for p in ends if hardware.memory[p.memory].kind == "offchip")
         each = float(moved_block(match, o, outside).bytes)
         boxes = [
-            (each * shape.box(storage, d)).astype(np.float64) if d <= own else np.zeros(1)
+            each * shape.box(storage, d) * _lines(shape, storage, d, each)
+            if d <= own
+            else np.zeros(1)
             for d in depths
         ]
         again = 2 if o.kind == "store" and shape.added else 1
@@ -97,6 +99,15 @@ def _touched(shape: Shape) -> Iterator[_Touched]:
             )
             boxes = [(size * shape.box(held.name, max(own, d))).astype(np.float64) for d in depths]
             yield _Touched(tuple(boxes), own, shape.moving(held.name), buffer=True)
+
+
+def _lines(shape: Shape, storage: str, depth: int, each: float) -> Cycles:
+    """Of the lines of caches that rows of blocks lie in, how much more there is than of the rows,
+    each of which is taken to begin with a line."""
+    line = shape.hardware.machine.line_bytes
+    coordinates = shape.match.coordinate[storage]
+    row = each * (box_extents(coordinates, shape.extents(depth))[-1] if coordinates else 1)
+    return np.ceil(row / line) * line / row
 
 
 def _crossing(
@@ -164,6 +175,6 @@ def _reads(hardware: HardwareSpec, match: Match, o: Operation, grid: Grid) -> Cy
         calls = np.full(1, float(prod(match.count[n] for n in o.loops)))
         for n in o.loops:
             if n not in moving:
-                calls = calls / grid[n]
+                calls = calls / match.count[n] * -(-match.count[n] // grid[n])
         total = total + calls
     return total
