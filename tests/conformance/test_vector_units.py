@@ -123,9 +123,9 @@ def test_attention_has_products_on_units_and_rows_in_code() -> None:
     assert names.count("fma") + names.count("fma_direct") > 0
     if not NATIVE:
         return
-    q, k, v = (x / 4 for x in drawn((rows, depth), (rows, depth), (rows, depth)))
-    scores = q @ k.T / np.sqrt(depth)
-    share = np.exp(scores - scores.max(axis=1, keepdims=True))
+    q, k, v = (np.divide(x, 4) for x in drawn((rows, depth), (rows, depth), (rows, depth)))
+    scores: np.ndarray = np.einsum("id,jd->ij", q, k) / np.sqrt(depth)
+    share: np.ndarray = np.exp(scores - np.max(scores, axis=1, keepdims=True))
     expected = share / share.sum(axis=1, keepdims=True) @ v
     found = executed(kernel, q, k, v, shape=(rows, depth))
     assert np.allclose(found, expected, rtol=1e-4, atol=1e-5)
