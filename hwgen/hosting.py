@@ -12,11 +12,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from hwgen.autoschedule import autoschedule
 from hwgen.compilation import Compilation, Kernel
 from hwgen.errors import HwgenError
 from hwgen.inlining import REFUSALS, UnitsOf, tilings_of
 from hwgen.parting import in_planes, planes_for, written_whole
+from hwgen.phase import least_cycles
 from hwgen.phased import PhasedCompilation, stages_of
+from hwgen.polyhedral.caches import through_caches
 from hwgen.polyhedral.phases import Phase, phase_of, split_phases
 from hwgen.polyhedral.scop import view_statements
 from hwgen.polyhedral.tree.cost import estimate_nest
@@ -103,7 +106,10 @@ class _Hosting:
         while count:
             rest = [list(mine[count:])] if count < len(mine) else []
             groups = [*before, list(mine[:count]), *rest, *map(list, later)]
-            made = self._made(phase_of(self.workload, groups, len(before)))
+            phase = phase_of(self.workload, groups, len(before))
+            if self._slower(phase.workload):
+                break
+            made = self._made(phase)
             if isinstance(made, Compilation):
                 return mine[:count], made
             count = _fewer(mine, count, made)
@@ -163,7 +169,9 @@ class _Hosting:
         """The same, the processor running what costs more to bring to units and back."""
         result = list(groups)
         for number, group in enumerate(groups):
-            if group.made is None or any(s.accumulates for s in group.statements):
+            if group.made is None:
+                continue
+            if any(s.accumulates for s in group.statements) and not self.own_core:
                 continue
             beside = [n for n in (number - 1, number + 1) if 0 <= n < len(groups)]
             coded = [n for n in beside if result[n].made is None]
@@ -173,13 +181,34 @@ class _Hosting:
                 result[number] = replace(group, made=None)
         return result
 
+    def _slower(self, workload: Workload) -> bool:
+        """Whether units of the processor's own take longer for a phase than its code does, however
+        they are used: then nobody needs to look for how."""
+        if not self.own_core or not any(s.accumulates for s in workload.statements):
+            return False
+        try:
+            least = least_cycles(workload, self.hardware)
+        except HwgenError as error:
+            if not error.code.startswith(REFUSALS):
+                raise
+            return False
+        return self._cycles(workload) < least
+
     @property
     def handover(self) -> int:
         return self.hardware.machine.handover_cycles
 
+    @property
+    def own_core(self) -> bool:
+        """Whether the units are the processor's own, so that its code is as fast as their calls."""
+        return through_caches(self.hardware)
+
     def _cycles(self, workload: Workload) -> int:
         """What a workload takes on the processor."""
-        return estimate_nest(Schedule(workload, self.hardware).state, self.hardware).cycles
+        schedule = Schedule(workload, self.hardware)
+        if self.own_core:
+            autoschedule(schedule)
+        return estimate_nest(schedule.state, self.hardware).cycles
 
     def fewer(self, groups: Sequence[_Group]) -> list[_Group]:
         """The same, the processor running what costs it least of what units run."""
@@ -243,7 +272,7 @@ class _Hosting:
             schedule.weigh(tensor, dtype)
         plans = [plan for made in kernels for plan in tilings_of(made, stages)]
         apply_tilings(schedule, plans)
-        made = compile_padded(schedule)
+        made = self._with_nests(schedule)
         if not kernels:
             return made
         parts = tuple(p for k in kernels for p in k.parts)
@@ -262,6 +291,22 @@ class _Hosting:
             phases=parts,
             spills=tuple(s for k in kernels for s in _spills(k)),
         )
+
+    def _with_nests(self, schedule: Schedule) -> TreeCompilation:
+        """A schedule compiled; what a processor with units of its own runs, with loops where these
+        are faster."""
+        plain = compile_padded(schedule)
+        if not self.own_core:
+            return plain
+        nests = schedule.copy()
+        try:
+            autoschedule(nests)
+            made = compile_padded(nests)
+        except HwgenError as error:
+            if not error.code.startswith(REFUSALS):
+                raise
+            return plain
+        return min(plain, made, key=lambda k: k.timing.cycles)
 
 
 def _fewer(mine: Sequence[Statement], count: int, refused: HwgenError) -> int:

@@ -120,6 +120,17 @@ def compile_phase(
     return result
 
 
+def least_cycles(workload: Workload, hardware: HardwareSpec) -> float:
+    """What units take for a phase at least, whatever its schedule.
+
+    Raises:
+        HwgenError: H3xx where no intrinsics match.
+    """
+    scop = build_scop(workload)
+    ranked = ranked_matches(scop, list(select(scop, hardware, NOTHING_SHARED)))
+    return min(least_work(hardware, m) for group in islice(ranked, MATCHES) for m in group)
+
+
 def _accepted(groups: Iterable[list[Match]], scop: Scop, refused: Refusal) -> Iterator[list[Match]]:
     """The matches that do.
 

@@ -168,7 +168,8 @@ class LoadWriter:
         inner = [x for x in self.tiling.loops[self.tiling.depth[storage.name] :] if x.loop in of]
         sizes = {of[x.loop]: x.tile * self.tiling.match.block.get(x.loop, 1) for x in inner}
         lanes = self.tiling.match.storage_lane[storage.name]
-        if len(of) <= last or sizes.get(last, 1) == 1 or not any(lanes):
+        mixed = any(len(i.names) > 1 for i in storage.indices)
+        if mixed or sizes.get(last, 1) == 1 or not any(lanes):
             return {}
         names = [f"d{d}" for d in range(last + 1)]
         tiles = [f"{names[of[x.loop]]} // {sizes[of[x.loop]]}" for x in inner]

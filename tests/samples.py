@@ -73,8 +73,9 @@ REFUSED = {
         "relu",
     )
 } | {
-    # Its intrinsics multiply, add and cut off below zero alone.
-    ("x86_avx512", name): "H301"
+    # Their intrinsics multiply, add and cut off below zero alone.
+    (chip, name): "H301"
+    for chip in ("x86_avx2", "x86_avx512")
     for name in ("attention", "layernorm")
 }
 """Workloads of a chip's kind of numbers that it has no calls for, with the error that says so."""
@@ -87,6 +88,8 @@ PAIRS = tuple(
 )
 """Shipped chips with units, each with the workloads of its kind of numbers that these compute."""
 SMALLER = {
+    ("x86_avx2", "matmul"): {"M": 6, "N": 20, "K": 20},
+    ("x86_avx2", "attention"): {"L": 8, "D": 16},
     ("x86_avx512", "matmul"): {"M": 6, "N": 40, "K": 20},
     ("x86_avx512", "attention"): {"L": 8, "D": 16},
 }

@@ -31,7 +31,7 @@ from hwgen.codegen.program import KernelLoop, MicroKernelDef
 from hwgen.codegen.software_loops import UNROLL
 from hwgen.codegen.storages import Image
 from hwgen.codegen.templates import Fields, argument, render
-from hwgen.spec.expression import Binary, Const, Expr, add, evaluate
+from hwgen.spec.expression import Binary, Const, Expr, add, displaced, evaluate
 from hwgen.spec.hardware import CodeTemplates, HardwareSpec, Intrinsic
 from hwgen.spec.memory import Memory
 
@@ -114,6 +114,9 @@ class _Vendor:
                 "memory": Fields({"name": memory.name, **dict(memory.identifiers)}),
                 "buffer": self.handles.get(operand.buffer, operand.buffer),
             }
+            if not memory.literal:
+                base, displacement = displaced(address)
+                fields |= {"base": argument(text(base)), "displacement": displacement}
             if intrinsic.stationary and intrinsic.stationary.operand == operand.name:
                 assert call.fresh is not None, "its C loops are written out"
                 fields["fresh"] = argument(text(call.fresh))

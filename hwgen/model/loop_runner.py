@@ -18,6 +18,9 @@ STEP_OPERATIONS = 24
 """A loop's state is compared about every so many operations."""
 MARKS = 512
 """States remembered per loop."""
+STATES, FEWEST_STATES = 3, 1
+"""States of a loop that are seen before one stands for it, past the budget and past twice the
+budget: of nested loops, each multiplies what the others inside of it take."""
 SAMPLE_OPERATIONS = 2048
 SAMPLE_ITERATIONS = 8
 """Past the budget, so much of a loop is run before a part of its period stands for all of it."""
@@ -131,7 +134,8 @@ class LoopRunner:
         if found is not None:
             return found
         spent = stream.emitted > stream.budget or len(seen) >= MARKS
-        if stream.approximate and spent and len(seen) >= 3:
+        fewest = STATES if stream.emitted <= 2 * stream.budget else FEWEST_STATES
+        if stream.approximate and spent and len(seen) >= fewest:
             stream.exact = False
             return list(seen.values())[len(seen) // 2]
         seen[signature] = (v, stream.sink.mark())

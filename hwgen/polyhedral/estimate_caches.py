@@ -61,8 +61,9 @@ def with_caches(shape: Shape, cycles: Cycles) -> Cycles:
     alone = _copying(shape) + machine.costs.step_cycles * steps + machine.costs.sum_cycles * runs
     busy = [cycles, _accesses(shape)]
     rates = [c.bytes_per_cycle for c in machine.caches[1:]] + [machine.memory_bytes_per_cycle]
+    brought = [_brought(shape, touched, d) for d in depths]
     for cache, rate in zip(machine.caches, rates, strict=True):
-        read, copied = _crossing(shape, touched, together, cache.usable_bytes)
+        read, copied = _crossing(brought, together, cache.usable_bytes)
         busy.append(read / rate)
         alone = alone + copied / rate
     most = busy[0]
@@ -84,7 +85,9 @@ def _touched(shape: Shape) -> Iterator[_Touched]:
         outside = next(p for p in ends if hardware.memory[p.memory].kind == "offchip")
         each = float(moved_block(match, o, outside).bytes)
         boxes = [
-            (each * shape.box(storage, d)).astype(np.float64) if d <= own else np.zeros(1)
+            each * shape.box(storage, d) * _lines(shape, storage, d, each)
+            if d <= own
+            else np.zeros(1)
             for d in depths
         ]
         again = 2 if o.kind == "store" and shape.added else 1
@@ -99,19 +102,36 @@ def _touched(shape: Shape) -> Iterator[_Touched]:
             yield _Touched(tuple(boxes), own, shape.moving(held.name), buffer=True)
 
 
-def _crossing(
-    shape: Shape, touched: list[_Touched], together: list[Cycles], size: float
-) -> tuple[Cycles, Cycles]:
-    """Bytes that come into a cache of a size: of buffers, and of what is copied."""
+def _lines(shape: Shape, storage: str, depth: int, each: float) -> Cycles:
+    """Of the lines of caches that rows of blocks lie in, how much more there is than of the rows,
+    each of which is taken to begin with a line."""
+    line = shape.hardware.machine.line_bytes
+    coordinates = shape.match.coordinate[storage]
+    row = each * (box_extents(coordinates, shape.extents(depth))[-1] if coordinates else 1)
+    return np.ceil(row / line) * line / row
+
+
+def _brought(shape: Shape, touched: list[_Touched], depth: int) -> tuple[Cycles, Cycles]:
+    """What comes into a cache that holds all inside of `depth` loops: of buffers, and of what is
+    copied."""
     read, copied = np.zeros(1), np.zeros(1)
-    placed = np.zeros(1, np.bool_)
-    for depth, all_of_it in enumerate(together):
-        last = depth == len(shape.loops)
-        here = ~placed & ((all_of_it <= size) | last)
-        placed = placed | here
-        for t in touched:
-            brought = np.where(here, t.brought(shape, depth), 0)
-            read, copied = (read + brought, copied) if t.buffer else (read, copied + brought)
+    for t in touched:
+        mine = t.brought(shape, depth)
+        read, copied = (read + mine, copied) if t.buffer else (read, copied + mine)
+    return read, copied
+
+
+def _crossing(
+    brought: list[tuple[Cycles, Cycles]], together: list[Cycles], size: float
+) -> tuple[Cycles, Cycles]:
+    """The same of a cache of a size: inside of the outermost loops of which all fits."""
+    read, copied = brought[-1]
+    for depth in reversed(range(len(together) - 1)):
+        fits = together[depth] <= size
+        read, copied = (
+            np.where(fits, mine, inside)
+            for mine, inside in zip(brought[depth], (read, copied), strict=True)
+        )
     return read, copied
 
 
@@ -164,6 +184,6 @@ def _reads(hardware: HardwareSpec, match: Match, o: Operation, grid: Grid) -> Cy
         calls = np.full(1, float(prod(match.count[n] for n in o.loops)))
         for n in o.loops:
             if n not in moving:
-                calls = calls / grid[n]
+                calls = calls / match.count[n] * -(-match.count[n] // grid[n])
         total = total + calls
     return total

@@ -359,12 +359,12 @@ class _Search:
         points, before = 0, len(self.found)
         for at in levels(space):
             shape = Shape(
-                self.hardware, space.match, at.grid, at.loops, at.spatial, at.placement, Cache(), 1,
-                added=at.parts,
+                self.hardware, space.match, at.grid, at.loops, at.spatial, at.placement, at.cache,
+                1, added=at.parts,
             )  # fmt: skip
             found = estimate(shape)
-            points += len(found.cycles)
-            self.watch.spend(len(found.cycles))
+            points += (fitting := int(np.count_nonzero(np.isfinite(found.cycles))))
+            self.watch.spend(fitting)
             best = self._best(found.cycles, np.zeros(found.cycles.shape))
             possible = (int(i) for i in best if np.isfinite(found.cycles[i]))
             self.found += [self._candidate(shape, found, i) for i in possible]

@@ -1,7 +1,8 @@
 """A lower bound on the cycles of every schedule of a match, for pruning.
 
-Counted per unit: every iteration at its marginal cost, and a call's fixed cost once per tile; of
-its transfers, the data of each entry once. Counted per bus: the beats of each entry read, once.
+Counted per unit: every iteration at its marginal cost, and a call's fixed cost once per tile, or
+as often as hardware loops of their largest extents need it; of its transfers, the data of each
+entry once. Counted per bus: the beats of each entry read, once.
 Latencies, waits and repeated transfers are left out, so no schedule can be faster.
 """
 
@@ -47,6 +48,7 @@ def work_bound(hardware: HardwareSpec, match: Match, grid: Grid) -> NDArray[np.f
                 calls = calls * -(-blocks // grid[n])
         for n in o.loops:
             iterations *= match.count[n]
+        calls = np.maximum(calls, iterations / prod(x.extent.maximum for x in o.intrinsic.loops))
         add(
             f"unit {o.intrinsic.unit}",
             calls * max(0.0, rates.fixed) + rates.per_iteration * iterations,

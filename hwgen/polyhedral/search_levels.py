@@ -36,12 +36,14 @@ SHAPES = 1024
 @dataclass(frozen=True, slots=True)
 class Levels:
     """Tile loops outermost first, `spatial` of them outside the reduction's; the depth of each
-    storage's load; tile sizes of both levels; whether sums are stored in parts."""
+    storage's load; tile sizes of both levels, some of which fit the memories; whether sums are
+    stored in parts. Those of the same grid share what does not depend on orders."""
 
     loops: tuple[str, ...]
     spatial: int
     placement: dict[str, int]
     grid: Grid
+    cache: Cache
     parts: bool
 
 
@@ -77,9 +79,13 @@ def contains_levels(space: Space, tiling: Tiling) -> bool:
 def levels(space: Space) -> Iterator[Levels]:
     """Every order and placement, each with the same tile sizes."""
     small = _small(space)
+    grids: dict[tuple[frozenset[str], bool], tuple[Grid, Cache]] = {}
     seen = 0
     for outer, parts in _outer(space):
-        grid = _large(space, small, outer)
+        key = (frozenset(outer), parts)
+        if key not in grids:
+            grids[key] = (_large(space, small, outer), Cache())
+        grid, cache = grids[key]
         if not length(grid):
             continue
         apart = [n for n in outer if n in space.reduction and not parts]
@@ -89,10 +95,10 @@ def levels(space: Space) -> Iterator[Levels]:
             loops = (*first, *order, *inside)
             spatial = len(first) + len(order)
             for placement in _placements(space, loops, spatial):
-                fitting = _fitting(space, loops, placement, grid)
-                if not length(fitting):
+                parts_of = (space.hardware, space.match, grid, loops, spatial, placement, cache)
+                if not _fits(Shape(*parts_of, 1)):
                     continue
-                yield Levels(loops, spatial, placement, fitting, parts)
+                yield Levels(loops, spatial, placement, grid, cache, parts)
                 seen += 1
                 if seen == SHAPES:
                     return
@@ -127,10 +133,11 @@ def _small(space: Space) -> Grid:
 def _outer(space: Space) -> Iterator[tuple[tuple[str, ...], bool]]:
     """Loops that have larger tiles too, in each order, and whether sums are stored in parts."""
     spatial, added = space.spatial[:MAX_ORDERED], _added(space)
+    reduction = [n for n in space.reduction if not space.short(n)]
     for count in range(len(spatial) + 1):
         for chosen in combinations(spatial, count):
             yield from ((order, False) for order in permutations(chosen))
-            for name in space.reduction:
+            for name in reduction:
                 yield from (((*order, name), False) for order in permutations(chosen))
                 if added:
                     yield from ((order, True) for order in permutations((*chosen, name)))
@@ -165,16 +172,15 @@ def _large(space: Space, small: Grid, outer: tuple[str, ...]) -> Grid:
     return {n: np.concatenate([row[n] for row in rows]) for n in rows[0]}
 
 
-def _fitting(space: Space, loops: tuple[str, ...], placement: dict[str, int], grid: Grid) -> Grid:
-    """The tile sizes whose buffers fit the memories."""
-    match = space.match
-    shape = Shape(space.hardware, match, grid, loops, 0, placement, Cache(), 1)
-    fits = np.ones(length(grid), np.bool_)
-    for memory in {s.memory: None for s in match.selection.storages}:
-        mine = [s.name for s in match.selection.storages if s.memory == memory]
+def _fits(shape: Shape) -> bool:
+    """Whether the buffers of some tile sizes fit the memories."""
+    selection = shape.match.selection
+    fits = np.ones(1, np.bool_)
+    for memory in {s.memory: None for s in selection.storages}:
+        mine = [s.name for s in selection.storages if s.memory == memory]
         used = sum((shape.entries(n) for n in mine), np.zeros(1, np.int64))
-        fits &= used <= match.selection.usable_entries(space.hardware, memory)
-    return {n: v[fits] for n, v in grid.items()}
+        fits = fits & (used <= selection.usable_entries(shape.hardware, memory))
+    return bool(fits.any())
 
 
 def _placements(space: Space, loops: tuple[str, ...], spatial: int) -> Iterator[dict[str, int]]:

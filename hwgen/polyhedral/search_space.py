@@ -89,11 +89,12 @@ class Space:
         given = dict(self.fixed).get(loop)
         if given is not None:
             return [min(given, blocks)]
-        if self.restriction.whole and self._short(loop):
+        if self.restriction.whole and self.short(loop):
             return [blocks]
         return tile_options(blocks, MAX_OPTIONS if self.restriction.thin else blocks)
 
-    def _short(self, loop: str) -> bool:
+    def short(self, loop: str) -> bool:
+        """Whether a loop is one of the reduction's that are the first not to be cut."""
         single = self.match.block.get(loop, 1) == 1
         return loop in self.reduction and self.match.count[loop] <= SHORT_REDUCTION and single
 

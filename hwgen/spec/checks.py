@@ -390,7 +390,11 @@ def emit_variables(hardware: HardwareSpec, intrinsic: Intrinsic) -> dict[str, Sh
     operands: dict[str, Shape] = {
         o.name: Fields(
             {
-                "address": NUMBER if hardware.memory[o.memory].literal else TEXT,
+                **(
+                    {"address": NUMBER}
+                    if hardware.memory[o.memory].literal
+                    else {"address": TEXT, "base": TEXT, "displacement": NUMBER}
+                ),
                 "buffer": TEXT,
                 "memory": _memory_shape(hardware.memory[o.memory]),
                 **({"fresh": TEXT} if o.name == held else {}),

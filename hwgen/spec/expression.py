@@ -330,6 +330,18 @@ def add(left: Expr, right: Expr) -> Expr:
             return Binary("+", left, right)
 
 
+def displaced(value: Expr) -> tuple[Expr, int]:
+    """A sum of integers as its terms that are no numbers, and the number that displaces them."""
+    match value:
+        case Const(int(number)):
+            return Const(0), number
+        case Binary("+", left, right):
+            (base, more), (other, last) = displaced(left), displaced(right)
+            return add(base, other), more + last
+        case _:
+            return value, 0
+
+
 def multiply(left: Expr, right: Expr) -> Expr:
     """`left * right`, folded where both are known or one is zero or one."""
     match left, right:

@@ -23,6 +23,7 @@ TYPES: dict[str, dict[str, str]] = {
     "tpu_v1": {},
     "vta": {},
     "vtcm_two_banks": FLOATS,
+    "x86_avx2": FLOATS,
     "x86_avx512": FLOATS,
 }
 """What to say for each chip; the files' own types are int8 and int32."""
