@@ -65,6 +65,16 @@ def in_turns() -> Workload:
     return make_workload("in_turns", tensors=tensors, compute=[*PRODUCT, last, *more])
 
 
+def padded() -> Workload:
+    """Two products, between them a division whose rows the host moves for the second."""
+    tensors = {**TENSORS, "p": "int8[5, 16]", "d": "int8[16, 16]", "u": "int32[5, 16]"}
+    last = "y[i, j] = int8((t[i, j] + c[j]) // 3)"
+    moved = "p[i, j] = select(i >= 1, y[i - 1, j], 0)"
+    more = ["u[i, j] += p[i, k] * d[j, k]", "z[i, j] = int8(u[i, j] >> 2)"]
+    tensors["z"] = "int8[5, 16]"
+    return make_workload("padded", tensors=tensors, compute=[*PRODUCT, last, moved, *more])
+
+
 def guarded() -> Workload:
     """What depends on data, which no units of any chip do."""
     return make_workload(
@@ -95,7 +105,7 @@ def sides(program: Program) -> str:
 
 
 @pytest.mark.parametrize("chip", CHIPS)
-@pytest.mark.parametrize("made", [divided, in_turns, guarded])
+@pytest.mark.parametrize("made", [divided, in_turns, padded, guarded])
 def test_every_chip_computes_them(chip: str, made: Callable[[], Workload]) -> None:
     compiled = compile_workload(made(), beside(chip), QUICK)
     assert compiled.program.codes

@@ -101,7 +101,11 @@ class _Split:
         for nest in reversed(bare):  # The processor computes what it reads itself.
             if any(not nest.writes.isdisjoint(n.reads) for n in bare if n.writes <= coded):
                 coded |= nest.writes - torn
-        kept = [n for n in nests if n.writes <= coded or not n.writes <= {*views}]
+        kept = [
+            replace(n, reads=n.reads.union(*(v.reads for t, v in views.items() if t in n.reads)))
+            for n in nests
+            if n.writes <= coded or not n.writes <= {*views}
+        ]
         on_chip = {n.tensor for n in state.storages if n.memory in _on_chip(hardware)}
         order = _ordered(kept, frozenset(coded), on_chip)
         return cls(workload, state, frozenset(coded), views, order)
