@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, prod
 
+from hwgen.polyhedral.host_queues import part_of_store, stored_in_parts
 from hwgen.polyhedral.normal_form import normalise
 from hwgen.polyhedral.operations import Operation
 from hwgen.polyhedral.resident import own_storages
@@ -365,6 +366,8 @@ class TilingWriter(LoadWriter):
                 moving = [o for o in self.plan.of(statement, kind) if self.plan.moves(o)]
                 tensor = self.stage(statement)
                 block = tensor if kind == "store" else f"{results[statement.name]}_init"
+                if kind == "store" and moving and self._store_in_parts(tensor, loops):
+                    continue
                 if moving and block in s.state.site:
                     s.sink(block, inner[-1], where)
                     rest = [n for n in inner if n not in loops]
@@ -374,6 +377,30 @@ class TilingWriter(LoadWriter):
                         self._shift(block, [*loops, *rest], later * (turns - 1))
                     else:
                         self._shift(block, inner if kind == "store" else loops, later)
+
+    def _store_in_parts(self, tensor: str, loops: list[str]) -> bool:
+        """A store of more calls than the unit's queue holds would keep the host from issuing work:
+        a part comes with each part of the next tile's."""
+        s, match = self.schedule, self.tiling.match
+        store = stored_in_parts(self.hardware, match)
+        depth = self.tiling.spatial_depth
+        if store is None or self.collected or not self.reduction or tensor not in s.state.site:
+            return False
+        most = s.state.loop[self.reduction[0]].extent
+        cut = part_of_store(self.hardware, match, store, self.tiling.extents(depth), most)
+        if cut is None or tensor != self.stage(self.plan.final):
+            return False
+        inside = [n for n in self.inside(tensor) if n not in self.lanes[tensor]]
+        axes = self.own_loops(tensor, self.plan.final)
+        loop = next((n for mine, n in axes if mine == cut[0] and n in inside), None)
+        if loop is None:
+            return False
+        outer, rest = s.split(loop, factor=cut[1])
+        blocks = [rest if n == loop else n for n in inside]
+        self.reorder([outer, *blocks, *self.lanes[tensor]])
+        s.merge(self.reduction[0], outer)
+        self._shift(tensor, loops, 1)
+        return True
 
     def _spread(self, loops: list[str], results: Mapping[str, str]) -> None:
         """Of a unit that loads in loops and inside of them, what is outside comes an iteration

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from zlib import crc32
 
 import pytest
 from hypothesis import settings
 
+from hwgen.polyhedral.tree import visibility
 from tests.sampling import EVERYTHING
 
 # The same examples every time; a campaign looks for others.
@@ -31,6 +33,22 @@ COLLECTED_AFTER = 500_000
 
 Golden = Callable[[Path, str], None]
 """Compare a text with a golden file."""
+
+
+Mutate = Callable[[ModuleType, str, object], None]
+"""Put something else in the place of what a module has, until the test ends."""
+
+
+@pytest.fixture
+def mutate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Mutate]:
+    """The same for legality, of which answers are kept."""
+
+    def put(module: ModuleType, name: str, instead: object) -> None:
+        monkeypatch.setattr(module, name, instead)
+        visibility.forget()
+
+    yield put
+    visibility.forget()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -13,10 +13,11 @@ from hwgen.polyhedral.caches import through_caches
 from hwgen.polyhedral.call_shapes import call_cycles
 from hwgen.polyhedral.estimate_caches import with_caches
 from hwgen.polyhedral.estimate_shape import Counts, Cycles, Shape, Work, held_runs
+from hwgen.polyhedral.host_queues import anchor_unit, queued_cycles, stored_in_parts, waiting
 from hwgen.polyhedral.operations import Operation
 from hwgen.polyhedral.resident import own_storages
 from hwgen.polyhedral.semantics import moves, written_position
-from hwgen.polyhedral.tiling import PART_TURNS, TOGETHER
+from hwgen.polyhedral.tiling import MOST_SLOTS, PART_TURNS, TOGETHER
 from hwgen.polyhedral.traffic import bus_rank, call_overhead, start_beats
 
 SPARE = 0.01
@@ -55,7 +56,9 @@ def estimate(shape: Shape) -> Estimate:
     fits = np.ones(size, dtype=np.bool_)
     for n in shape.parts:
         around = shape.around(n)
-        slots[n] = shape.trips(around.parts) * (PART_TURNS if around.before else 1)
+        parts = shape.trips(around.parts)
+        several = (parts <= MOST_SLOTS) | ~_parts_apart(shape, n)
+        slots[n] = parts * np.where(several, PART_TURNS if around.before else 1, 1)
         for loops in (around.before, around.still, around.parts):
             fits &= (shape.trips(loops) > 1) | (not loops)
     for memory in hardware.of_kind("scratchpad"):
@@ -75,6 +78,16 @@ def estimate(shape: Shape) -> Estimate:
     cycles = seen + unseen
     beats, unseen = (np.broadcast_to(x, cycles.shape) for x in (levels.bus, unseen))
     return Estimate(cycles, slots, beats, unseen)
+
+
+def _parts_apart(shape: Shape, storage: str) -> NDArray[np.bool_]:
+    """Where parts of a load that stays are the same places whatever loops before them do."""
+    around = shape.around(storage)
+    apart = np.ones(1, dtype=np.bool_)
+    for coordinate in shape.match.coordinate[storage]:
+        before, parts = (x.intersection(coordinate.names) for x in (around.before, around.parts))
+        apart = apart & ((shape.trips(before) == 1) | (shape.trips(parts) == 1))
+    return apart
 
 
 class _Levels:
@@ -120,19 +133,15 @@ class _Levels:
         # it, where nothing has a slot for more.
         self.stored: dict[int, tuple[Cycles, Cycles, NDArray[np.bool_]]] = {}
         operations = shape.match.selection.operations
-        self.anchor = next(
-            o.intrinsic.unit
-            for kind in ("update", "map", "store")
-            for o in operations
-            if o.kind == kind
-        )
+        self.anchor = anchor_unit(shape.match)
         # Cycles of other units that load and store, of both together.
         self.shared = [np.zeros(1) for _ in range(depths)]
         self.storing = {o.intrinsic.unit for o in operations if o.kind == "store"} - {self.anchor}
         self.loading = [o for o in operations if o.kind == "load"]
         self.worked = {s for o in operations if o.kind == "update" for s in o.storages}
         self.bus = np.zeros(1)
-        self.ready = self._ready()
+        self.ready = queued_cycles(shape.hardware, shape.match)
+        self.parted = stored_in_parts(shape.hardware, shape.match)
         self.loads: list[tuple[int, int, bool, NDArray[np.float64]]] = []
         self.shares = bank_shares(
             shape.hardware, operations, self.anchor, shape.placement, slots, entries
@@ -141,7 +150,9 @@ class _Levels:
             self._add(operation, slots)
         self._add_bus_waits()
         for (unit, depth), (cycles, instructions) in self.issued.items():
-            self.blocked[depth] = self.blocked[depth] + self._blocked(unit, cycles, instructions)
+            parts = self._parts_stored(unit, depth, instructions)
+            blocked = parts * self._blocked(unit, cycles / parts, instructions / parts)
+            self.blocked[depth] = self.blocked[depth] + blocked
         self._add_beside_others()
         for unit in self.begun:
             self._add_begun(unit)
@@ -280,16 +291,6 @@ class _Levels:
         work = np.maximum(work, issuing)
         return Work(rates.fixed + 1 + work / tiles, issuing / tiles, tiles)
 
-    def _ready(self) -> float:
-        """Cycles of the anchor's calls that its queue holds."""
-        update = next(
-            o for o in self.shape.match.selection.operations if o.intrinsic.unit == self.anchor
-        )
-        own = [x for x in update.intrinsic.loops if not x.software]
-        each = self.shape.cache.rate(update).per_iteration * prod(x.extent.maximum for x in own)
-        entries = self.shape.hardware.unit[self.anchor].queue_entries
-        return entries * each / update.intrinsic.instructions
-
     def _issue(
         self,
         o: Operation,
@@ -310,12 +311,19 @@ class _Levels:
     ) -> NDArray[np.float64]:
         """Cycles for which the host cannot issue the anchor's calls, as those of another unit fill
         its queue, less what the anchor's unit has in its own."""
-        hardware = self.shape.hardware
-        if hardware.issue is None or unit == self.anchor:
+        if unit == self.anchor:
             return np.zeros(1)
-        room = hardware.unit[unit].queue_entries or np.inf
-        waiting = cycles * np.maximum(0, 1 - room / np.maximum(instructions, 1))
-        return np.maximum(0, waiting - self.ready)
+        return waiting(self.shape.hardware, unit, cycles, instructions, self.ready)
+
+    def _parts_stored(self, unit: str, depth: int, instructions: Cycles) -> Cycles:
+        """In how many parts a unit's calls at a depth come, where these are those of the store that
+        may do so."""
+        shape = self.shape
+        mine = self.parted is not None and self.parted.intrinsic.unit == unit
+        if not mine or depth != shape.spatial or depth in (0, len(shape.loops)):
+            return np.ones(1)
+        most = shape.trips(frozenset((shape.loops[depth],)))
+        return np.maximum(1, np.minimum(most, instructions))
 
     def _add_beside_others(self) -> None:
         """For what else is loaded in the same iteration the host waits longer than for a part."""

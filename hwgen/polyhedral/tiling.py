@@ -6,6 +6,7 @@ reduction's; a loop with a single tile is no loop.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -19,8 +20,13 @@ TOGETHER = 2
 behind the stores of those before, after the first part; of more, it comes after the second."""
 
 
+MOST_SLOTS = 3
+"""Slots of a buffer whose tiles take turns, at most."""
+
 PART_TURNS = 2
-"""Slots in turn of parts that stay: the first ones of the next tile come beside the last pass."""
+"""Slots in turn of parts that stay: the first ones of the next tile come beside the last pass. Of
+more parts than a buffer has slots otherwise one is enough, as the last pass has used each of them
+long before its turn; if the next tile's are the same parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +141,19 @@ class Tiling:
         if prod(x.count for x in moving) == self.slot[storage]:
             return 1
         first = next(n for n, x in enumerate(around) if x not in moving)
-        parts = prod(x.count for x in moving if x in around[first:])
-        return PART_TURNS if parts > 1 and PART_TURNS * parts == self.slot[storage] else 0
+        parts = [x for x in moving if x in around[first:]]
+        count = prod(x.count for x in parts)
+        turns = 1 if count > MOST_SLOTS and self._apart(storage, parts) else PART_TURNS
+        return turns if parts and turns * count == self.slot[storage] else 0
+
+    def _apart(self, storage: str, parts: Sequence[TileLoop]) -> bool:
+        """Whether no coordinate is moved by loops over parts and by those before them too."""
+        inside = {x.loop for x in parts}
+        before = {x.loop for x in self._moving(storage) if x not in parts}
+        return not any(
+            before.intersection(c.names) and inside.intersection(c.names)
+            for c in self.match.coordinate[storage]
+        )
 
     def _moving(self, storage: str) -> tuple[TileLoop, ...]:
         """Tile loops around a storage's load that move what it holds."""

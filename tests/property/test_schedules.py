@@ -37,6 +37,7 @@ from hwgen.verify.schedules import (
     reduced,
     run_batch,
 )
+from tests.conftest import Mutate
 from tests.shim.cuda import device
 
 pytestmark = pytest.mark.skipif(not have_compiler(), reason="no C compiler")
@@ -99,9 +100,9 @@ def kinds(count: int, seed: int = 0) -> set[str]:
 
 
 def test_a_legality_check_that_misses_dependences_is_found(
-    monkeypatch: pytest.MonkeyPatch,
+    mutate: Mutate,
 ) -> None:
-    monkeypatch.setattr(legality, "_flow", nothing)
+    mutate(legality, "_flow", nothing)
     assert "wrong" in kinds(12, 2)
 
 

@@ -16,6 +16,7 @@ from hwgen.spec.load import load_hardware
 from hwgen.verify.nest_calls import Call
 from hwgen.verify.schedules import Case, FindingError
 from hwgen.verify.tree_schedules import LACKING, PHYSICAL, failure, outcome, reduced_case
+from tests.conftest import Mutate
 from tests.drawn_trees import drawn
 from tests.hosts import behind_a_host
 from tests.sampling import EVERYTHING
@@ -94,14 +95,14 @@ def no_nodes(*_: object) -> tuple[()]:
     ids=["synchronisation", "flow", "slots", "places"],
 )
 def test_what_is_missing_is_found(
-    monkeypatch: pytest.MonkeyPatch,
+    mutate: Mutate,
     module: ModuleType,
     name: str,
     instead: Callable[..., object],
     code: str,
     first: int,
 ) -> None:
-    monkeypatch.setattr(module, name, instead)
+    mutate(module, name, instead)
     seeds = range(first, first + SEEDS)
     assert any(code in failure(drawn(seed, npu(seed)), npu(seed)) for seed in seeds)
 

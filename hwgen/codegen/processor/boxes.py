@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from hwgen.codegen.processor.conditions import conjuncts
 from hwgen.polyhedral.tree.loop_tree import Block, Loop, LoopTree, Node
 from hwgen.polyhedral.tree.terms import addends, apply, interval, simplify, total
-from hwgen.spec.expression import Access, Binary, Const, Expr, add, names
+from hwgen.spec.expression import Access, Binary, Const, Expr, Name, add, names
 
 Parts = list[tuple[int, Expr | None]]
 
@@ -29,6 +30,18 @@ class Use:
     @property
     def extents(self) -> dict[str, int]:
         return {x.name: x.extent for x in self.loops}
+
+    @property
+    def reached(self) -> dict[str, int]:
+        """The same, of a loop whose first iterations alone have the block so many."""
+        found = self.extents
+        for condition in (c for p in self.block.predicate for c in conjuncts(p)):
+            match condition:
+                case Binary("<", Name(loop), Const(int(end))) if loop in found:
+                    found[loop] = max(1, min(found[loop], end))
+                case _:
+                    pass
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +112,7 @@ def _dimension(
             return Const(0), extent
         base_sum = ordered(base)
         bases[str(base_sum)] = base_sum
-        a, b = interval(total(rest), use.extents)
+        a, b = interval(total(rest), use.reached)
         low, high = min(low, a), max(high, b)
     if len(bases) != 1:
         return Const(0), extent

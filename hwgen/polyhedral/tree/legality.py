@@ -42,7 +42,7 @@ from hwgen.polyhedral.tree.relations import (
 )
 from hwgen.polyhedral.tree.rolling import taken_too_early
 from hwgen.polyhedral.tree.terms import interval, isl_text
-from hwgen.spec.expression import Access, Name, substitute
+from hwgen.spec.expression import Access, Name, names, substitute
 
 PRIME = "'"
 POINT = "''''"
@@ -140,19 +140,31 @@ def violation(state: LoopTree, stage: Stage, depth: int, *, output: bool) -> Vio
 
 def overtaken(state: LoopTree, tensors: Sequence[str], depth: int) -> Violation | None:
     """A slot of tensors in the place of the first is taken again, by a tile as many further as
-    there are slots, before its last use; their home is the outermost `depth` loops."""
+    there are slots, before its last use; their home is the outermost `depth` loops.
+
+    Where an index does not depend on these loops, and the layout is the tensor's own, elements of
+    two tiles are in one place only if they have it in common: a slot is taken again part by part.
+    """
     slots = state.place(tensors[0]).slots
     users = [s for s in state.sites if any(touches(state, s, t) for t in tensors)]
     if not depth or not any(s.block.shifts or s.block.band for s in users):
         return None
+    alone = len(tensors) == 1 and not state.place(tensors[0]).layout
+    still = _still(state, users, tensors[0], depth) if alone else []
     for user, writer in product(users, users):
         if writer.block.stage not in tensors:
             continue
         u, w = side_of(state, user, "'"), side_of(state, writer, "''")
+        made = w.element(w.stage.target)
+        used = [u.element(a) for a in _accesses(state, user, tensors[0])]
+        together = [conjoin([f"{e[d]} = {made[d]}" for d in still]) for e in used]
+        place = [f"({' or '.join(f'({x})' for x in together)})"] if still else []
         ahead = f"{_tile(w, depth)} - ({_tile(u, depth)})"
         pair = isl.some_pair(
             f"{{ {u.tuple} -> {w.tuple} : "
-            + conjoin(u.domain, w.domain, [f"{ahead} >= {slots}", f"({ahead}) mod {slots} = 0"])
+            + conjoin(
+                u.domain, w.domain, place, [f"{ahead} >= {slots}", f"({ahead}) mod {slots} = 0"]
+            )
             + f" and {not_before(u, w)} }}"
         )
         if pair is not None:
@@ -163,6 +175,30 @@ def overtaken(state: LoopTree, tensors: Sequence[str], depth: int) -> Violation 
                 *_pair(pair, u.names, w.names),
             )
     return None
+
+
+def _still(state: LoopTree, users: Sequence[Site], tensor: str, depth: int) -> list[int]:
+    """The dimensions along which the outermost `depth` loops move no access to a tensor."""
+    moving = set(users[0].names[:depth])
+    indices = [
+        substitute(index, site.block.binding)
+        for site in users
+        for access in _accesses(state, site, tensor)
+        for index in access.indices
+    ]
+    rank = len(state.tensor[tensor].shape)
+    return [d for d in range(rank) if all(moving.isdisjoint(names(i)) for i in indices[d::rank])]
+
+
+def _accesses(state: LoopTree, site: Site, tensor: str) -> list[Access]:
+    """A block's accesses to a tensor."""
+    stage = state.stage[site.block.stage]
+    reads = [
+        r
+        for r in stage.reads_in(site.block.part)
+        if tensor in state.versions.get(r.tensor, (r.tensor,))
+    ]
+    return [stage.target, *reads] if stage.tensor == tensor else reads
 
 
 def reused(state: LoopTree, tensors: Sequence[str], depth: int) -> Violation | None:

@@ -71,6 +71,11 @@ def _homes(state: LoopTree) -> Homes:
     return shared_homes(state, check(state))
 
 
+def forget() -> None:
+    """Ask anew where tensors are at home: for who changes what is legal."""
+    _homes.cache_clear()
+
+
 def _check_lanes(state: LoopTree, machine: Processor) -> None:
     """Loops whose iterations are lanes hold no other loop, whatever edits came after."""
     for loop in state.loop.values():

@@ -20,6 +20,7 @@ from hwgen.spec.load import load_hardware, parse_workload
 from hwgen.trees import TreeCompilation, compile_tree
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
+from tests.conftest import Mutate
 from tests.hosts import NPU, behind_a_host
 
 
@@ -173,11 +174,9 @@ def nothing(*_: object) -> None:
         buffers("c", slots=1) + LATE,
     ],
 )
-def test_too_few_slots_would_be_found(
-    monkeypatch: pytest.MonkeyPatch, order: str, edits: str
-) -> None:
+def test_too_few_slots_would_be_found(mutate: Mutate, order: str, edits: str) -> None:
     """With what legality says the buffers are at home further out; without it, values are wrong."""
     right(gemm(order, edits, 16, 16, 24))
-    monkeypatch.setattr(legality, "overtaken", nothing)
+    mutate(legality, "overtaken", nothing)
     with pytest.raises(HwgenError):
         right(gemm(order, edits, 16, 16, 24))

@@ -24,6 +24,7 @@ from hwgen.spec.source import read_document
 from hwgen.spec.workload import Workload
 from hwgen.verify.edits import catch
 from hwgen.verify.examine import examine
+from tests.conftest import Mutate
 from tests.planted.order import order_mutations
 from tests.planted.programs import mutations
 from tests.sampling import QUICK
@@ -241,13 +242,13 @@ def test_steps_in_another_order_are_caught() -> None:
     assert not order_mutations(load_hardware(ROOT / "hw_specs/vta.yaml"))
 
 
-def test_without_the_check_of_edits_the_result_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_check_of_edits_the_result_is_wrong(mutate: Mutate) -> None:
     """Two truths: what legality refuses (H411, above) the reference refuses too."""
 
     def nothing(*_: object) -> None:
         """No violation."""
 
-    monkeypatch.setattr(legality, "_misordered", nothing)
+    mutate(legality, "_misordered", nothing)
     workload = saturating(2, 9)
     compilation = compile_nest(workload, CPU, script="s.reorder('k', 'c')", auto=False)
     with pytest.raises(HwgenError) as caught:
