@@ -18,24 +18,20 @@ def dense(extents: Sequence[int]) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class BufferLayout:
-    """A storage's slots: `box` extents and `strides` of the coordinates, `rows`: extents of the
-    consecutive entries of a block, `granule`: entries of which every slot has a multiple, and the
-    isl map from tensor index to (slot, entry, lanes), parametric in the tile counters."""
+    """A storage's slots: `slot_entries` from the first of one to the next, padding included, `box`
+    extents and `strides` of the coordinates, `rows`: extents of the consecutive entries of a block,
+    `granule`: entries of which every slot has a multiple, and the isl map from tensor index to
+    (slot, entry, lanes), parametric in the tile counters."""
 
     storage: str
     memory: str
     slots: int
+    slot_entries: int
     box: tuple[int, ...]
     strides: tuple[int, ...]
     text: str
     rows: tuple[int, ...] = ()
     granule: int = 1
-
-    @property
-    def slot_entries(self) -> int:
-        """Entries from the first of a slot to the next slot, padding included."""
-        reach = sum((b - 1) * s for b, s in zip(self.box, self.strides, strict=True))
-        return -(-(reach + prod(self.rows)) // self.granule) * self.granule
 
     @property
     def padding(self) -> int:

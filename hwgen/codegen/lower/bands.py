@@ -19,7 +19,6 @@ from hwgen.codegen.lower.ranges import (
     bounds,
     for_any,
     is_bound,
-    parts_of,
 )
 from hwgen.codegen.processor.conditions import conjuncts
 from hwgen.polyhedral.tree.loop_tree import Block, Loop, Node, alone, loops, map_blocks
@@ -104,7 +103,7 @@ class _Unbanding:
             cuts = {*own[loop]}
             for condition in conditions:
                 if loop in names(condition) and not is_bound(condition):
-                    for low, high, _ in parts_of(Condition.of(condition), loop, *own[loop], own):
+                    for low, high, _ in Condition.of(condition).parts(loop, *own[loop], own):
                         cuts |= {low, high}
             if len(cuts) > 2:
                 for part in pairwise(sorted(cuts)):

@@ -18,8 +18,7 @@ from hwgen.polyhedral.lane_padding import evaluated, keeps, limits
 from hwgen.polyhedral.semantics import updates
 from hwgen.polyhedral.tree.aliases import places_of
 from hwgen.polyhedral.tree.loop_tree import Site, Stage
-from hwgen.polyhedral.tree.terms import addends, simplify
-from hwgen.spec.expression import Access, Name, names, substitute
+from hwgen.spec.expression import Access, Name, names
 from hwgen.spec.hardware import Intrinsic
 
 Key = tuple[str, str] | tuple[str, int]
@@ -112,9 +111,7 @@ def _is_inner(site: Site, access: Access, loop: str) -> bool:
     """Whether a loop runs within blocks: where it moves an index, by ones, and all else that does
     by multiples of its extent."""
     extent = site.extents[loop]
-    for index in access.indices:
-        value = simplify(substitute(index, site.block.binding), site.extents)
-        terms = addends(value)
+    for terms in site.moves(access):
         mine = [c for c, t in terms if t == Name(loop)]
         if mine and (mine != [1] or any(c % extent for c, t in terms if t != Name(loop))):
             return False

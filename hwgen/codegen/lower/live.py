@@ -61,7 +61,7 @@ def apart(places: Places) -> dict[str, Buffer]:
     result: dict[str, Buffer] = {}
     base = 0
     for place in {p.name: p for p in places.values() if p.image is None}.values():
-        entries = place.layout.slot_entries
+        entries = place.slot_entries
         result[place.name] = Buffer(
             place.name, place.memory, place.tensor, base, place.slots, entries
         )

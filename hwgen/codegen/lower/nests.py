@@ -20,7 +20,6 @@ from hwgen.codegen.lower.ranges import (
     decided,
     for_any,
     is_bound,
-    parts_of,
 )
 from hwgen.codegen.processor.conditions import conjuncts
 from hwgen.polyhedral.tree.loop_tree import Block, Loop, Node, Site, alone, blocks, sites
@@ -70,8 +69,10 @@ def peeled(
         for name, (low, high) in timed.ranges.items():
             early, late = spans.get(name, (low, high))
             spans[name] = min(early, low), max(late, high)
-    conditions = {id(t.block): [Condition.of(c) for c in _conditions(t, spans)] for t in found}
-    return tuple(_Peeling(spans, conditions, guarded, ordered, parallel).pieces(root, {}))
+    open_ = {id(t.block): _Open(t.block, _conditions(t, spans)) for t in found}
+    for name in spans:
+        open_ = _still(open_, name, spans)
+    return tuple(_Peeling(spans, guarded, ordered, parallel).pieces(root, {}, open_))
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,33 +99,55 @@ def _timed(site: Site, whole: Collection[str]) -> _Timed:
     return _Timed(block, ranges, tuple(substitute(c, moved) for c in others))
 
 
-def _conditions(timed: _Timed, spans: Ranges) -> tuple[Expr, ...]:
+def _conditions(timed: _Timed, spans: Ranges) -> list[Condition]:
     """Where a block runs, over its loops."""
     found = list(timed.others)
     for name, own in timed.ranges.items():
         found += bounds(name, own, spans[name])
-    return tuple(dict.fromkeys(found))
+    return [Condition.of(c) for c in dict.fromkeys(found)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """A block, and the conditions that some iterations meet, and some do not."""
+
+    block: Block
+    conditions: Sequence[Condition]
+
+
+Runs = Mapping[int, _Open]
+"""Blocks that may run, by their identity: to hash one takes long."""
+
+
+def _still(runs: Runs, loop: str, ranges: Ranges) -> Runs:
+    """Those of some blocks that may run in a part of a loop, and what is open there."""
+    found: dict[int, _Open] = {}
+    for key, one in runs.items():
+        held = [(c, c.holds(ranges) if loop in c.loops else None) for c in one.conditions]
+        if all(holds is not False for _, holds in held):
+            found[key] = _Open(one.block, [c for c, holds in held if holds is None])
+    return found
 
 
 @dataclass(frozen=True, slots=True)
 class _Peeling:
-    """One walk over a tree. `spans`: of each loop; `conditions`: of each block, by its identity:
-    to hash it takes long."""
+    """One walk over a tree. `spans`: of each loop."""
 
     spans: Ranges
-    conditions: Mapping[int, Sequence[Condition]]
     guarded: bool
     ordered: Collection[str]
     parallel: Collection[str]
 
-    def pieces(self, nodes: Sequence[Node], ranges: Ranges) -> Iterator[Piece]:
+    def pieces(self, nodes: Sequence[Node], ranges: Ranges, runs: Runs) -> Iterator[Piece]:
+        """What runs of some nodes; `ranges`: of the loops around."""
         for node in nodes:
             match node:
                 case Block():
-                    yield from self.leaf(node, ranges)
+                    if id(node) in runs:
+                        yield Leaf(node, tuple(c.expr for c in runs[id(node)].conditions))
                 case Loop(name):
-                    for low, high in self._parts(node, ranges):
-                        body = tuple(self.pieces(node.body, {**ranges, name: (low, high)}))
+                    for low, high, inside in self._parts(node, ranges, runs):
+                        body = tuple(self.pieces(node.body, {**ranges, name: (low, high)}, inside))
                         if self._is_free(node):  # Each part of the loops inside may be one call.
                             yield from (Nest(name, low, high, (piece,)) for piece in body)
                         elif body:
@@ -135,33 +158,29 @@ class _Peeling:
         block = alone(loop)
         return block is not None and block.stage not in self.ordered
 
-    def _parts(self, loop: Loop, ranges: Ranges) -> Iterator[tuple[int, int]]:
-        """The parts of a loop's range. A condition of a block that others do not mind, which run
-        throughout, stays with the block; where there are no such others, it cuts the loop."""
-        if loop.name in self.parallel:
-            yield self.spans[loop.name]
+    def _parts(self, loop: Loop, ranges: Ranges, runs: Runs) -> Iterator[tuple[int, int, Runs]]:
+        """The parts of a loop's range, and what may run there. A condition of a block that others
+        do not mind, which run throughout, stays with the block; where there are no such others, it
+        cuts the loop."""
+        name, span = loop.name, self.spans[loop.name]
+        inside = {k: runs[k] for k in map(id, blocks((loop,))) if k in runs}
+        if name in self.parallel:
+            yield *span, inside
             return
         within = {**self.spans, **ranges}
-        held = list(blocks((loop,)))
-        strong = [c for b in held for c in self._about(b, loop, within, weak=False)]
-        for low, high in _segments(loop.name, self.spans[loop.name], strong, within):
-            here = {**within, loop.name: (low, high)}
-            inside = [b for b in held if self._runs(b, here)]
-            weak = [self._about(b, loop, here, weak=True) for b in inside]
+        strong = [c for one in inside.values() for c in self._about(one, name, weak=False)]
+        for low, high in _segments(name, span, strong, within):
+            here = {**within, name: (low, high)}
+            held = _still(inside, name, here)
+            weak = [self._about(one, name, weak=True) for one in held.values()]
             found = [c for w in weak for c in w] if all(weak) else []
-            yield from _segments(loop.name, (low, high), found, here)
+            for part in _segments(name, (low, high), found, here):
+                yield *part, _still(held, name, {**within, name: part}) if found else held
 
-    def _runs(self, block: Block, ranges: Ranges) -> bool:
-        """Whether a block may run at all."""
-        return all(c.holds(ranges) is not False for c in self.conditions[id(block)])
-
-    def _about(self, block: Block, loop: Loop, ranges: Ranges, *, weak: bool) -> list[Condition]:
-        """The conditions on a loop that are open, of a block that may run."""
-        if not self._runs(block, ranges):
-            return []
-        mine = [c for c in self.conditions[id(block)] if loop.name in c.loops]
-        mine = [c for c in mine if c.holds(ranges) is None]
-        return [c for c in mine if self._is_weak(block, c.expr) == weak]
+    def _about(self, one: _Open, loop: str, *, weak: bool) -> list[Condition]:
+        """What is open of a block about a loop."""
+        about = (c for c in one.conditions if loop in c.loops)
+        return [c for c in about if self._is_weak(one.block, c.expr) == weak]
 
     def _is_weak(self, block: Block, condition: Expr) -> bool:
         """Whether a condition holds of one iteration, or only of a block that has been moved."""
@@ -171,18 +190,6 @@ class _Peeling:
             case _:
                 return self.guarded and bool(block.shifts) and is_bound(condition)
 
-    def leaf(self, block: Block, ranges: Ranges) -> Iterator[Leaf]:
-        guards: list[Expr] = []
-        for condition in self.conditions[id(block)]:
-            match condition.holds(ranges):
-                case True:
-                    continue
-                case False:
-                    return
-                case None:
-                    guards.append(condition.expr)
-        yield Leaf(block, tuple(guards))
-
 
 def _segments(
     loop: str, span: tuple[int, int], conditions: Sequence[Condition], ranges: Ranges
@@ -191,7 +198,7 @@ def _segments(
     cuts = {*span}
     mixed: set[tuple[int, int]] = set()
     for condition in dict.fromkeys(conditions):
-        for low, high, holds in parts_of(condition, loop, *span, ranges):
+        for low, high, holds in condition.parts(loop, *span, ranges):
             cuts |= {low, high}
             if holds is None:
                 mixed.add((low, high))

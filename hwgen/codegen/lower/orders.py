@@ -11,7 +11,7 @@ from math import prod
 
 from hwgen.codegen.lower.blocks import Covered
 from hwgen.codegen.lower.places import Place, Places
-from hwgen.codegen.lower.sites import CallSite
+from hwgen.codegen.lower.sites import CallSite, Known
 from hwgen.codegen.lower.trials import Trials
 from hwgen.spec.hardware import Intrinsic
 
@@ -25,13 +25,15 @@ ROUNDS = 2
 """How often each buffer's order is reconsidered, given the others'."""
 
 
-def in_best_order(covered: Covered, places: Places, whole: Mapping[str, Collection[str]]) -> Places:
+def in_best_order(
+    covered: Covered, places: Places, whole: Mapping[str, Collection[str]], known: Known
+) -> Places:
     """The same places, buffers laid out for the calls on them. `whole`: see `peeled`."""
     found = {p.name: p for p in places.values()}
     particular = [p.name for p in found.values() if _is_particular(covered, places, p)]
     if not particular:
         return places
-    trials = Trials(covered, whole)
+    trials = Trials(covered, whole, known)
     pending = particular
     for _ in range(ROUNDS):
         moved: list[str] = []

@@ -96,7 +96,7 @@ class _Search:
         """Whether the buffers of a memory have room, each of its own."""
         mine = [p for p in self.held.values() if p.memory == memory]
         low = max(p.reach.start for p in mine)
-        return sum(p.slots * p.layout.slot_entries for p in mine) <= (
+        return sum(p.slots * p.slot_entries for p in mine) <= (
             min(p.reach.stop for p in mine) - low
         )
 

@@ -135,11 +135,17 @@ class Place:
         return tuple(strides)
 
     @property
+    def slot_entries(self) -> int:
+        """Entries from the first of a slot to the next slot, padding included."""
+        reach = sum((n - 1) * s for n, s in zip(self.counts, self.strides, strict=True))
+        return -(-(reach + self.span) // self.granule) * self.granule
+
+    @property
     def layout(self) -> BufferLayout:
         """What the allocation asks of it."""
         return BufferLayout(
-            self.name, self.memory, self.slots, self.counts, self.strides, self._text(),
-            tuple(extent for _, extent, _ in self.rows), self.granule,
+            self.name, self.memory, self.slots, self.slot_entries, self.counts, self.strides,
+            self._text(), tuple(extent for _, extent, _ in self.rows), self.granule,
         )  # fmt: skip
 
     def _text(self) -> str:
@@ -403,7 +409,7 @@ def _fixed(place: Place, storage: Storage, memory: Memory) -> range:
     reach = place.reach
     if storage.address is not None:
         start = storage.address // memory.entry_bytes
-        end = min(reach.stop, start + place.slots * place.layout.slot_entries)
+        end = min(reach.stop, start + place.slots * place.slot_entries)
         # Where calls cannot address its beginning, there is no room at all.
         reach = range(start, end if start >= reach.start else start)
     elif storage.bank is not None and memory.banks is not None:

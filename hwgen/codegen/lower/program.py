@@ -27,7 +27,7 @@ from hwgen.codegen.lower.places import Places, places
 from hwgen.codegen.lower.regions import Region, regions
 from hwgen.codegen.lower.repeats import spread
 from hwgen.codegen.lower.siblings import in_order
-from hwgen.codegen.lower.sites import Builder, CallSite, Item
+from hwgen.codegen.lower.sites import Builder, CallSite, Item, Known
 from hwgen.codegen.lower.stream import Stream
 from hwgen.codegen.lower.unfused import unfused
 from hwgen.codegen.lower.workers import check_workers, parallel_loops
@@ -126,7 +126,8 @@ def _units(region: Region, hardware: HardwareSpec) -> tuple[Part, Program]:
     cover = spread(covered(tree, homes, hardware, views), hardware)
     cover = filled(begun(cover, hardware), hardware)
     lanes = lanes_of(cover)
-    where = in_best_order(cover, places(cover, hardware, lanes), lanes.whole)
+    known = Known.nothing()
+    where = in_best_order(cover, places(cover, hardware, lanes), lanes.whole, known)
     guarded = hardware.pipelined
     root = unbanded(cover.state.root, lanes.whole, guarded=guarded)
     ordered = {s.tensor for s in cover.state.stages if s.ordered}
@@ -135,11 +136,11 @@ def _units(region: Region, hardware: HardwareSpec) -> tuple[Part, Program]:
     pieces = peeled(root, lanes.whole, guarded=guarded, ordered=ordered, parallel=kinds)
 
     def together(memory: Memory) -> Mapping[tuple[Slot, Slot], float]:
-        items = Builder(cover, where, apart(where), kinds).items(pieces)
+        items = Builder(cover, where, apart(where), kinds, known=known).items(pieces)
         return meetings(Stream(items), memory)
 
     buffers = addresses(pieces, cover.calls, where, hardware, together)
-    items = Builder(cover, where, buffers, kinds).items(pieces)
+    items = Builder(cover, where, buffers, kinds, known=known).items(pieces)
     stream = Stream(items)
     held = {p.name: p for p in where.values()}
     images = [p.image for p in held.values() if p.image is not None]

@@ -71,6 +71,10 @@ def for_any(condition: Expr, lanes: Mapping[str, int]) -> Expr:
             return condition
 
 
+Part = tuple[int, int, bool | None]
+"""A part of a loop's range, and whether a condition holds there: always, never, or neither."""
+
+
 @dataclass(frozen=True, eq=False)
 class Condition:
     """A condition, and what is asked of it again and again. `slack`: where it compares affine
@@ -95,11 +99,7 @@ class Condition:
         """Whether it holds wherever loops are in these ranges, nowhere there, or neither."""
         if self.slack is None:
             return decided(self.expr, ranges)
-        low = high = self.slack.constant
-        for name, coefficient in self.slack.terms:
-            first, end = ranges[name]
-            ends = coefficient * first, coefficient * (end - 1)
-            low, high = low + min(ends), high + max(ends)
+        low, high = _values(self.slack, ranges)
         match self.op:
             case "<":
                 always, never = high < 0, low >= 0
@@ -113,27 +113,53 @@ class Condition:
                 always, never = low == high == 0, low > 0 or high < 0
         return True if always else False if never else None
 
+    def parts(self, loop: str, low: int, high: int, ranges: Ranges) -> list[Part]:
+        """Parts of a loop's range in which it holds always, never, or as other loops decide."""
+        step = self.slack.coefficient(loop) if self.slack is not None else 0
+        if self.slack is None or not step:
+            return self._halved(loop, low, high, ranges)
+        least, most = _values(self.slack, {**ranges, loop: (0, 1)})
+        if self.op in (">", ">=") or (self.op == "==" and step < 0):
+            step, least, most = -step, -most, -least
+        strict = int(self.op in ("<", ">"))
+        if self.op == "==":
+            first, last = -(most // step), -least // step + 1
+            outside, between, beyond = False, least == most or None, False
+        elif step > 0:
+            first, last = ((-x - strict) // step + 1 for x in (most, least))
+            outside, between, beyond = True, None, False
+        else:
+            first, last = (-((-x - strict) // -step) for x in (least, most))
+            outside, between, beyond = False, None, True
+        first = min(max(first, low), high)
+        last = min(max(last, first), high)
+        found = ((low, first, outside), (first, last, between), (last, high, beyond))
+        return [part for part in found if part[0] < part[1]]
 
-def parts_of(
-    condition: Condition, loop: str, low: int, high: int, ranges: Ranges
-) -> list[tuple[int, int, bool | None]]:
-    """Parts of a range in which a condition holds always, never, or as inner loops decide."""
+    def _halved(self, loop: str, low: int, high: int, ranges: Ranges) -> list[Part]:
+        """The same where no formula says it: parts of parts, until each is decided."""
+        ends = ((low, high), (low, low + 1), (high - 1, high))
+        whole, *others = (self.holds({**ranges, loop: x}) for x in ends)
+        if whole is not None or high - low == 1 or others == [None, None]:
+            return [(low, high, whole)]
+        middle = (low + high) // 2
+        first, *rest = self._halved(loop, middle, high, ranges)
+        found = self._halved(loop, low, middle, ranges)
+        if found[-1][2] == first[2]:
+            found[-1] = (found[-1][0], first[1], first[2])
+        else:
+            found.append(first)
+        return [*found, *rest]
 
-    def over(a: int, b: int) -> bool | None:
-        return condition.holds({**ranges, loop: (a, b)})
 
-    whole = over(low, high)
-    open_ends = (over(low, low + 1), over(high - 1, high)) == (None, None)
-    if whole is not None or high - low == 1 or open_ends:
-        return [(low, high, whole)]
-    middle = (low + high) // 2
-    first, *rest = parts_of(condition, loop, middle, high, ranges)
-    found = parts_of(condition, loop, low, middle, ranges)
-    if found[-1][2] == first[2]:
-        found[-1] = (found[-1][0], first[1], first[2])
-    else:
-        found.append(first)
-    return [*found, *rest]
+def _values(function: Affine, ranges: Ranges) -> tuple[int, int]:
+    """The least and the most that a function is."""
+    low = high = function.constant
+    for name, coefficient in function.terms:
+        first, end = ranges[name]
+        ends = coefficient * first, coefficient * (end - 1)
+        low, high = low + min(ends), high + max(ends)
+    return low, high
 
 
 _OPPOSITE: dict[str, BinaryOp] = {

@@ -253,8 +253,9 @@ class Builder:
 
     def _turn(self, leaf: Leaf, access: Access, place: Place) -> Affine:
         """The number of the tile in use, whose remainder is its slot."""
-        extents = self.covered.state.extents
-        indices = [apply(i, leaf.block.binding, extents) for i in access.indices]
+        extents, indices = self.covered.state.extents, access.indices
+        if place.rolled is not None:
+            indices = tuple(apply(i, leaf.block.binding, extents) for i in indices)
         number = place.turned(indices, extents)
         if number is None:
             return self._later(leaf, place.turn)

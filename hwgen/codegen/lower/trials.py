@@ -18,13 +18,18 @@ from hwgen.polyhedral.tree.loop_tree import map_blocks
 class Trials:
     """Of one tree. `whole`: see `peeled`."""
 
-    def __init__(self, covered: Covered, whole: Mapping[str, Collection[str]]) -> None:
+    def __init__(
+        self,
+        covered: Covered,
+        whole: Mapping[str, Collection[str]],
+        known: Known | None = None,
+    ) -> None:
         # When a block runs decides nothing about its calls.
         root = map_blocks(covered.state.root, lambda b: replace(b, shifts=(), band=(), lag=0))
         ordered = {s.tensor for s in covered.state.stages if s.ordered}
         self.covered, self.pieces = covered, peeled(root, whole, ordered=ordered)
         self.leaves = Counter(leaf.block.name for leaf in _leaves(self.pieces))
-        self.known = Known.nothing()
+        self.known = known or Known.nothing()
 
     def sites(self, places: Places, users: frozenset[str]) -> list[CallSite] | None:
         """The calls of some blocks; None where no call can be so."""

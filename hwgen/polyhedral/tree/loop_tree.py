@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
+from hwgen.polyhedral.tree.terms import Addends, addends, simplify
 from hwgen.spec.expression import (
     Access,
     Binary,
@@ -22,6 +23,7 @@ from hwgen.spec.expression import (
     UpdateOp,
     names,
     replace_access,
+    substitute,
     walk,
 )
 
@@ -221,9 +223,21 @@ class Site:
     def names(self) -> tuple[str, ...]:
         return tuple(x.name for x in self.loops)
 
-    @property
+    @cached_property
     def extents(self) -> dict[str, int]:
         return {x.name: x.extent for x in self.loops}
+
+    def moves(self, access: Access) -> tuple[Addends, ...]:
+        """The indices of an access of the block, over the loops around it."""
+        known = self._moves
+        if access not in known:
+            bound = (substitute(i, self.block.binding) for i in access.indices)
+            known[access] = tuple(addends(simplify(i, self.extents)) for i in bound)
+        return known[access]
+
+    @cached_property
+    def _moves(self) -> dict[Access, tuple[Addends, ...]]:
+        return {}
 
     @cached_property
     def delays(self) -> tuple[int, ...]:

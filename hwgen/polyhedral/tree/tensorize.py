@@ -21,9 +21,8 @@ from hwgen.polyhedral.tree.loop_tree import (
     Tensorized,
     map_blocks,
 )
-from hwgen.polyhedral.tree.terms import addends, simplify
 from hwgen.polyhedral.unify import unify
-from hwgen.spec.expression import Access, Expr, Name, names, substitute, walk
+from hwgen.spec.expression import Access, Expr, Name, names, walk
 from hwgen.spec.hardware import HardwareSpec, Intrinsic
 from hwgen.spec.suggest import suggestion
 
@@ -199,10 +198,9 @@ def steps(site: Site, access: Access, loop: str, inner: set[str]) -> tuple[int, 
     """By how much each index of an access moves per iteration of a loop; None where not affine in
     the inner loops."""
     result: list[int] = []
-    for index in access.indices:
-        value = simplify(substitute(index, site.block.binding), site.extents)
+    for terms in site.moves(access):
         step = 0
-        for coefficient, term in addends(value):
+        for coefficient, term in terms:
             if term == Name(loop):
                 step += coefficient
             elif term is not None and not isinstance(term, Name) and inner & set(names(term)):

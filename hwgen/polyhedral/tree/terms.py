@@ -99,14 +99,18 @@ def interval(expr: Expr, extents: Mapping[str, int]) -> tuple[int, int]:
             raise AssertionError(f"{expr} is not quasi-affine")
 
 
-def addends(expr: Expr) -> list[tuple[int, Expr | None]]:
-    """The expression as a sum of `coefficient * term`; the constant has the term None."""
-    parts: list[tuple[int, Expr | None]] = []
+Addends = list[tuple[int, Expr | None]]
+"""A sum of `coefficient * term`; the constant has the term None."""
+
+
+def addends(expr: Expr) -> Addends:
+    """The expression as a sum."""
+    parts: Addends = []
     _gather(expr, 1, parts)
     return parts
 
 
-def _gather(expr: Expr, factor: int, parts: list[tuple[int, Expr | None]]) -> None:
+def _gather(expr: Expr, factor: int, parts: Addends) -> None:
     """Add the parts of `factor * expr`."""
     while True:
         if isinstance(expr, Binary):
@@ -183,7 +187,7 @@ def simplify(expr: Expr, extents: Mapping[str, int]) -> Expr:
             return expr
 
 
-def _rejoined(parts: list[tuple[int, Expr | None]]) -> list[tuple[int, Expr | None]]:
+def _rejoined(parts: Addends) -> list[tuple[int, Expr | None]]:
     """The same sum with `x // c * c + x % c` written as `x`."""
     for n, (high, term) in enumerate(parts):
         match term:

@@ -13,7 +13,7 @@ from hwgen.spec.memory import Banks
 def wanted(
     name: str, slots: int, entries: int, usable: range, phases: tuple[int, int] = (0, 0)
 ) -> Wanted:
-    layout = BufferLayout(name, "m", slots, (entries,), (1,), "")
+    layout = BufferLayout(name, "m", slots, entries, (entries,), (1,), "")
     return Wanted(name, name, layout, *phases, usable)
 
 
