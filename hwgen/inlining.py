@@ -31,7 +31,7 @@ from hwgen.spec.expression import (
     Expr,
     Name,
     Unary,
-    children,
+    parts,
     walk,
 )
 from hwgen.spec.hardware import HardwareSpec
@@ -239,5 +239,5 @@ def _kinds(value: Expr) -> Iterator[str]:
             yield function
         case Cast():
             pass  # Supplied where it loses nothing.
-    for child in children(value):
-        yield from _kinds(child)
+    for part in parts(value):
+        yield from _kinds(part)

@@ -7,7 +7,17 @@ from math import copysign
 
 from hwgen.polyhedral.folding import folded
 from hwgen.polyhedral.value_range import value_range
-from hwgen.spec.expression import Access, Binary, Call, Cast, Const, Expr, Name, Unary, children
+from hwgen.spec.expression import (
+    Access,
+    Binary,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Name,
+    Unary,
+    parts,
+)
 from hwgen.spec.typecheck import is_float, own_dtype
 
 _ZERO = (Const(0), Const(0.0))
@@ -71,13 +81,7 @@ def _is_of(value: Expr, dtype: str, dtypes: Mapping[str, str]) -> bool:
 
 
 def _names_values(value: Expr) -> bool:
-    match value:
-        case Name():
-            return True
-        case Access():
-            return False
-        case _:
-            return any(_names_values(child) for child in children(value))
+    return isinstance(value, Name) or any(map(_names_values, parts(value)))
 
 
 def _is_integer(value: Expr, dtypes: Mapping[str, str]) -> bool:
@@ -93,7 +97,7 @@ def _is_integer(value: Expr, dtypes: Mapping[str, str]) -> bool:
         case Call("select", (_, yes, no)):
             return _is_integer(yes, dtypes) and _is_integer(no, dtypes)
         case _:
-            return all(_is_integer(child, dtypes) for child in children(value))
+            return all(_is_integer(part, dtypes) for part in parts(value))
 
 
 def _idle_bound(function: str, arguments: tuple[Expr, ...], dtypes: Mapping[str, str]) -> bool:
