@@ -17,7 +17,7 @@ from hwgen.inlining import REFUSALS, UNMADE, UnitsOf, compile_inlined, replayed
 from hwgen.nest_pipeline import compile_nest
 from hwgen.network import in_blocks, is_near
 from hwgen.phase import DEFAULTS, SearchOptions, compile_phase
-from hwgen.phased import PhasedCompilation, compile_phases
+from hwgen.phased import compile_phases
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.dependences import dependences
 from hwgen.polyhedral.objective import check_objective
@@ -35,7 +35,6 @@ from hwgen.weighing import weighed_if_better, weighed_instead
 __all__ = [
     "Compilation",
     "Kernel",
-    "PhasedCompilation",
     "SearchOptions",
     "build",
     "compile_kernel",

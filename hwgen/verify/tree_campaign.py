@@ -160,13 +160,9 @@ def _varied(path: Path | None, number: int, tally: TreeTally) -> None:
             failure = Failure(Case(data, (), number), "compiling", crash_text(error))
             tally.failures.append((number, failure))
         return
-    if isinstance(made, Compilation):
-        base = made.kernel.made.schedule
-    else:
-        assert isinstance(made, TreeCompilation)
-        base = made.schedule
+    assert isinstance(made, Compilation | TreeCompilation)
     for n in range(TREES):
-        _checked(base, data, hardware, number, n, tally)
+        _checked(made.schedule, data, hardware, number, n, tally)
 
 
 def _checked(

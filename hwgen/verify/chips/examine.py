@@ -110,7 +110,6 @@ def _run(
 ) -> Outcome:
     from hwgen.model.c_compiler import build_in_turn, have_compiler
     from hwgen.model.redundancy import check_minimal
-    from hwgen.phased import PhasedCompilation
     from hwgen.verify.data import draw_inputs
     from hwgen.verify.edits import catch
     from hwgen.verify.examine import examine
@@ -130,7 +129,7 @@ def _run(
         check_minimal(compilation.program, hardware)
     except HwgenError as error:
         # What several phases keep on the chip is ordered as a whole, not tile by tile.
-        if error.code != SURPLUS or not isinstance(compilation, PhasedCompilation):
+        if error.code != SURPLUS or not compilation.phases:
             return Outcome("wrong", message=f"running: {error}")
         return Outcome("equal", ran_c=use_c, surplus=True)
     mutations = (
