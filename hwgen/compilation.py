@@ -14,7 +14,7 @@ from hwgen.compiled import Compiled
 from hwgen.model.bound import Bound, least_bound
 from hwgen.model.timing import TimingResult
 from hwgen.polyhedral import isl
-from hwgen.polyhedral.dependences import Dependences
+from hwgen.polyhedral.dependences import dependences
 from hwgen.polyhedral.explain import Explanation, explain
 from hwgen.polyhedral.matching import Match
 from hwgen.polyhedral.operations import NOTHING_SHARED, Sharing
@@ -85,7 +85,6 @@ class Compilation(Compiled):
     that is not edited so, or differently, as its bound is of all ways to compute the workload."""
 
     scop: Scop
-    dependences: Dependences
     matches: tuple[Match, ...]
     search: SearchResult
     kernel: Kernel
@@ -181,17 +180,12 @@ class Compilation(Compiled):
         return "\n\n".join(parts)
 
     def artefacts(self) -> dict[str, Callable[[], object]]:
-        made = self.kernel.made.artefacts()
         return {
             "scop": lambda: self.scop,
-            "dependences": lambda: self.dependences,
+            "dependences": lambda: dependences(self.scop),
             "match": lambda: self.match,
-            **made,
-            "schedule": lambda: f"{self.search}\n{made['schedule']()}",
-            "lower": lambda: self.program,
-            "emit": lambda: self.source.c,
-            "model": lambda: self.source.model,
-            "cost": self.cost_text,
+            "schedule": lambda: f"{self.search}\n{self.schedule}",
+            **super().artefacts(),
         }
 
 

@@ -81,9 +81,16 @@ class Compiled(Brief, ABC):
     def script(self) -> str:
         """The primitives that make its schedule."""
 
-    @abstractmethod
-    def artefacts(self) -> Mapping[str, Callable[[], object]]:
+    def artefacts(self) -> dict[str, Callable[[], object]]:
         """What can be shown of it, by stage."""
+        return {
+            "layout": lambda: "\n".join(map(str, self.layouts.values())),
+            "allocate": lambda: "\n".join(f"{b.place} {b.name}" for b in self.program.buffers),
+            "lower": lambda: self.program,
+            "cost": self.cost_text,
+            "emit": lambda: self.source.c,
+            "model": lambda: self.source.model,
+        }
 
     def stage(self, name: str) -> str:
         """The artefact of a stage as text.

@@ -61,15 +61,7 @@ class TreeCompilation(Compiled):
         return self.schedule.trace()
 
     def artefacts(self) -> dict[str, Callable[[], object]]:
-        return {
-            "schedule": lambda: self.schedule,
-            "layout": lambda: "\n".join(map(str, self.layouts.values())),
-            "allocate": lambda: "\n".join(f"{b.place} {b.name}" for b in self.program.buffers),
-            "lower": lambda: self.program,
-            "cost": self.cost_text,
-            "emit": lambda: self.source.c,
-            "model": lambda: self.source.model,
-        }
+        return {"schedule": lambda: self.schedule, **super().artefacts()}
 
 
 def compile_tree(schedule: Schedule) -> TreeCompilation:
