@@ -99,13 +99,12 @@ def explain(
 def _explain_processor(workload: Workload, hardware: HardwareSpec, *, as_json: bool) -> None:
     """Print what the automatic schedule does with every nest, and from how many choices."""
     from hwgen.nest_pipeline import compile_nest
-    from hwgen.report.nests import cycles_text
+    from hwgen.report.text import describe_cycles, measure
 
     compilation = compile_nest(workload, hardware)
     if as_json:
         from hwgen.cli.records import print_record
         from hwgen.report.records import kernel_record
-        from hwgen.report.text import measure
 
         print_record(
             "explain",
@@ -121,9 +120,10 @@ def _explain_processor(workload: Workload, hardware: HardwareSpec, *, as_json: b
             ok=True,
         )
         return
+    cycles = "\n".join(describe_cycles(measure(compilation)))
     typer.echo(f"{hardware.name} runs every statement as loops on its processor\n")
     typer.echo(f"{compilation.stage('state')}\n")
-    typer.echo(f"{compilation.report}\n\n{cycles_text(compilation)}")
+    typer.echo(f"{compilation.report}\n\n{cycles}")
 
 
 @dataclass(frozen=True, slots=True)

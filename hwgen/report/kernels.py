@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hwgen.report.text import describe, measure
+from hwgen.report.text import BLOCKS, block_rows, describe, measure
 from hwgen.report.timeline import timeline_svg
 from hwgen.spec.shown import Cell, Table, assigned, card
 
@@ -51,12 +51,7 @@ def _units(c: Compiled) -> str:
 
 def _nest(c: NestCompilation) -> str:
     facts = [*_common(c, c.bound.cycles), ("memory bytes", f"{c.cost.memory_bytes:,}")]
-    rows: list[tuple[Cell, ...]] = [
-        (b.block, round(b.cycles), round(b.compute_cycles), round(b.memory_bytes))
-        for b in c.cost.blocks
-    ]
-    table = Table(("block", "cycles", "arithmetic", "memory bytes"), rows)
-    return card(_title(c), "", facts, [table])
+    return card(_title(c), "", facts, [Table(BLOCKS, block_rows(c))])
 
 
 def _title(c: Compiled) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from html import escape
 from typing import TYPE_CHECKING
 
-from hwgen.report.figures import colours
+from hwgen.report.figures import colours, units_of
 from hwgen.report.recording import record
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def timeline_svg(compilation: Compiled, drawn: int = DRAWN_CALLS) -> str:
     if not recording.calls:
         return ""
     paint = colours(dict.fromkeys(call.name for call in recording.calls))
-    row = {unit.name: n * _ROW for n, unit in enumerate(c.hardware.units)}
+    row = {unit: n * _ROW for n, unit in enumerate(units_of(recording, c.hardware))}
     scale = _WIDTH / recording.end
     parts = [_text(_LEFT - 8, y + 17, unit, "end") for unit, y in row.items()]
     for call in recording.calls:

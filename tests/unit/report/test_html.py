@@ -15,7 +15,6 @@ from hwgen.nest_pipeline import NestCompilation, compile_nest
 from hwgen.pipeline import Compilation, compile_kernel
 from hwgen.report.html import DRAWN_CALLS, embedded, highlighted, page
 from hwgen.report.movement import arithmetic
-from hwgen.report.nest_page import nest_page
 from hwgen.spec.load import load_hardware, load_workload
 from tests.samples import chip, gemm_requant_workload, gemm_workload
 from tests.sampling import QUICK
@@ -71,7 +70,7 @@ def nest() -> NestCompilation:
 
 @cache
 def of_processor() -> str:
-    return nest_page(nest())
+    return page(nest())
 
 
 @pytest.mark.parametrize("made", [small, of_processor])
@@ -197,7 +196,7 @@ def test_the_page_has_the_c_and_the_script_and_where_calls_are_in_them() -> None
 def test_the_page_of_a_processor_has_its_figures_text_and_blocks() -> None:
     c = nest()
     found = Elements(of_processor())
-    assert nest_page(c) == of_processor()
+    assert page(c) == of_processor()
     assert c.source.c in found.text
     assert c.script in found.text
     for shown in (
