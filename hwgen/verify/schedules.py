@@ -29,7 +29,7 @@ from hwgen.verify.nest_calls import Call, CallDraws
 from hwgen.verify.nest_runs import HOST, Kernel, Target, executed, run_kernels
 from hwgen.verify.nest_workloads import Data, Draws, random_nests
 from hwgen.verify.processes import each
-from hwgen.verify.tallies import Counted, one_of_each, simplest
+from hwgen.verify.tallies import Counted, crash_text, one_of_each, simplest
 
 BATCH = 50
 """Sequences whose kernels make one program."""
@@ -114,18 +114,6 @@ def make(schedule: Schedule, call: Call) -> str:
     except Exception as error:
         raise FindingError("crash", f"{call}: {crash_text(error)}") from error
     return ""
-
-
-def crash_text(error: Exception) -> str:
-    """What an unexpected exception says, and where it was raised."""
-    where = error.__traceback__
-    while where is not None and where.tb_next is not None:
-        where = where.tb_next
-    place = ""
-    if where is not None:
-        code = where.tb_frame.f_code
-        place = f" in {Path(code.co_filename).name}:{code.co_name}"
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}{place}"
 
 
 def check_history(schedule: Schedule, calls: Sequence[Call], before_last: str) -> None:

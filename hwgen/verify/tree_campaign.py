@@ -25,8 +25,8 @@ from hwgen.verify.natural.draft import numbers_of
 from hwgen.verify.natural.families import natural_workload
 from hwgen.verify.nest_workloads import Data
 from hwgen.verify.processes import each
-from hwgen.verify.schedules import SHOWN_FAILURES, Case, Failure, FindingError, crash_text
-from hwgen.verify.tallies import Counted, one_of_each
+from hwgen.verify.schedules import SHOWN_FAILURES, Case, Failure, FindingError
+from hwgen.verify.tallies import Counted, crash_text, one_of_each
 from hwgen.verify.tree_schedules import judged, outcome, reduced_case
 from hwgen.verify.tree_variants import variant
 

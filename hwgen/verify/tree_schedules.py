@@ -26,8 +26,8 @@ from hwgen.trees import TreeCompilation
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import Engine, examine
 from hwgen.verify.nest_calls import Call, CallDraws, Calls
-from hwgen.verify.schedules import Case, FindingError, crash_text, replayed
-from hwgen.verify.tallies import simplest
+from hwgen.verify.schedules import Case, FindingError, replayed
+from hwgen.verify.tallies import crash_text, simplest
 
 PHYSICAL = ("H502", "H512", "H516", "H611", "H612", "H613", "H614", "H615", "H616", "H618")
 """What the chip cannot run, however it is written."""
