@@ -279,8 +279,7 @@ def stage_text(compilation: Compiled, stage: str) -> str:
         HwgenError: H007 where there is no such stage.
     """
     if stage == "load":
-        from hwgen.report.chip import summary
-        from hwgen.report.workload import workload_text
+        from hwgen.report.chip import summary, workload_text
 
         return f"{workload_text(compilation.workload)}\n\n{summary(compilation.hardware)}"
     if stage == "simulate":

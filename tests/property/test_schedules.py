@@ -13,7 +13,7 @@ from hwgen.codegen.processor import lower
 from hwgen.errors import HwgenError
 from hwgen.model.compiled import have_compiler
 from hwgen.polyhedral.tree import legality
-from hwgen.report.schedules import schedules_text
+from hwgen.report.campaigns import schedules_text
 from hwgen.schedule import Schedule
 from hwgen.spec.expression import Expr
 from hwgen.spec.load import load_hardware, load_workload, parse_workload

@@ -26,9 +26,8 @@ from hwgen.kernel import Engine, Kernel
 from hwgen.model.c_compiler import have_compiler
 from hwgen.model.reference import run_reference
 from hwgen.report.figures import timeline
-from hwgen.report.kernels import kernel_html
+from hwgen.report.kernels import kernel_html, timeline_svg
 from hwgen.report.recording import record
-from hwgen.report.timeline import timeline_svg
 from hwgen.spec.find import shipped_in
 from hwgen.spec.shown import LONGEST
 from hwgen.trees import TreeCompilation

@@ -21,7 +21,7 @@ from hwgen.compiled import Compiled
 from hwgen.errors import HwgenError
 from hwgen.model.trace import CallEvent, walk
 from hwgen.pipeline import Compilation, SearchOptions
-from hwgen.report.chips import chips_text, failure_files, simulate_command
+from hwgen.report.campaigns import chips_text, failure_files, simulate_command
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import parse_hardware, parse_workload
 from hwgen.spec.source import parse_document, read_document
