@@ -118,7 +118,7 @@ def banks_figure(recording: Recording, uses: Sequence[BankUse], hardware: Hardwa
     if waits:
         traces.append(_waiting(waits))
     margin = {"l": 120, "r": 24, "t": 16, "b": 48}
-    return in_rows(traces, rows, since_launch(recording), margin=margin)
+    return in_rows(traces, rows, since_launch(recording), row=ROW, margin=margin)
 
 
 def _bars(name: str, colour: str, uses: Sequence[BankUse]) -> Json:

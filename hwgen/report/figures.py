@@ -103,9 +103,10 @@ def in_rows(
     rows: Sequence[str],
     across: Json,
     down: Mapping[str, Json] | None = None,
+    row: int = ROW,
     **changes: Json,
 ) -> Figure:
-    """Bars in rows from the top down; `down`: what else their axis has."""
+    """Bars in rows from the top down; `down`: what else their axis has; `row`: pixels of each."""
     names = axis(
         "",
         type="category",
@@ -116,7 +117,7 @@ def in_rows(
         ticks="",
         **(down or {}),
     )
-    height = _pixels(len(rows))
+    height = 84 + row * max(1, len(rows))
     return {"data": traces, "layout": layout(height, xaxis=across, yaxis=names, **changes)}
 
 
