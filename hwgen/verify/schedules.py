@@ -24,6 +24,7 @@ from hwgen.schedule import Schedule
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, parse_workload
 from hwgen.spec.typecheck import is_float
+from hwgen.trees import compile_tree
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.nest_calls import Call, CallDraws
 from hwgen.verify.nest_runs import HOST, Kernel, Target, executed, run_kernels
@@ -164,17 +165,16 @@ def lowered(schedule: Schedule, seed: int) -> Kernel:
         FindingError: where that crashes, or makes another program than the schedule intends.
     """
     from hwgen.codegen.instances.nests import check_nest_instances
-    from hwgen.codegen.processor.emit import emit_nest
-    from hwgen.codegen.processor.lower import lower_nest
 
-    workload, hardware = schedule.workload, schedule.hardware
+    workload = schedule.workload
     try:
-        program, placing = lower_nest(schedule.resolved, schedule.homes, hardware)
-        source = emit_nest(program, hardware, workload)
+        made = compile_tree(schedule)
+        source = made.source
     except HwgenError:
         raise
     except Exception as error:
         raise FindingError("lowering", crash_text(error)) from error
+    (program,), (placing,) = made.program.codes, made.lowering.codes
     try:
         unproved = check_nest_instances(program, placing)
     except HwgenError as error:
@@ -338,7 +338,7 @@ def schedule_campaign(
         if progress is not None:
             progress(tally.sequences, count)
     chosen = one_of_each(tally.failures, lambda f: f.signature, _size, SHOWN_FAILURES)
-    failures = tuple(reduced(f, hardware, target) for f in chosen)
+    failures = tuple(reduced(f, lambda case: check_case(case, hardware, target)) for f in chosen)
     return ScheduleReport(hardware_path, seed, tally, failures)
 
 
@@ -357,8 +357,9 @@ def _size(failure: Failure) -> int:
     return len(failure.case.calls) * 10 + len(failure.case.data["compute"])
 
 
-def reduced(failure: Failure, hardware: HardwareSpec, target: Target | None) -> Failure:
-    """The failure with as few calls and statements as a bounded number of runs allows."""
+def reduced(failure: Failure, wrong: Callable[[Case], str]) -> Failure:
+    """The failure with as few calls and statements as a bounded number of runs allows; `wrong`:
+    what is wrong with a case, kind first."""
     budget = SHRINK_RUNS
 
     def simpler(failure: Failure) -> Iterator[Failure]:
@@ -367,7 +368,7 @@ def reduced(failure: Failure, hardware: HardwareSpec, target: Target | None) -> 
             if budget == 0:
                 return
             budget -= 1
-            kind, _, message = check_case(case, hardware, target).partition(": ")
+            kind, _, message = wrong(case).partition(": ")
             if kind == failure.kind:
                 yield Failure(case, kind, message)
 

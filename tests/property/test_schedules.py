@@ -218,7 +218,7 @@ def test_a_failure_is_reduced_and_can_be_replayed(
     monkeypatch.setattr(lower, "needed", no_conditions)
     message = check_case(case, hardware)
     assert message.startswith("wrong: ")
-    small = reduced(Failure(case, "wrong", message), hardware, HOST)
+    small = reduced(Failure(case, "wrong", message), lambda c: check_case(c, hardware))
     assert [str(c) for c in small.case.calls] == ["s.split('y_i', factor=3)"]
     assert [x["do"][0] for x in small.case.data["compute"]] == ["t", "y"]
     text = schedules_text(ScheduleReport(CPU, 0, Tally(failures=[small]), (small,)))
