@@ -23,5 +23,5 @@ def with_timing(c: Compilation, timing: TimingResult) -> Compilation:
 
 
 def _timed(c: Compilation, made: TreeCompilation, timing: TimingResult) -> Compilation:
-    made.__dict__["timing"] = timing
+    object.__setattr__(made, "timing", timing)
     return replace(c, kernel=replace(c.kernel, made=made))
