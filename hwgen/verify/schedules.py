@@ -377,11 +377,11 @@ def reduced(failure: Failure, wrong: Callable[[Case], str]) -> Failure:
 
 def _simpler(case: Case) -> Iterator[Case]:
     """Cases with one thing less."""
-    statements: list[Data] = case.data["compute"]
+    statements: list[Data | str] = case.data["compute"]
     tensors: dict[str, str] = case.data["tensors"]
     for n in reversed(range(len(statements))):
         rest = [x for m, x in enumerate(statements) if m != n]
-        text = " ".join(str(x["do"]) for x in rest)
+        text = " ".join(map(str, rest))
         if rest:
             used = {t: s for t, s in tensors.items() if f"{t}[" in text}
             yield replace(case, data={**case.data, "tensors": used, "compute": rest})
