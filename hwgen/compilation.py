@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from math import prod
 
-from hwgen.codegen.layout import BufferLayout
-from hwgen.codegen.lower.literals import with_literals
 from hwgen.codegen.lower.program import Lowered
 from hwgen.codegen.program import Program
 from hwgen.compiled import Compiled
-from hwgen.model.bound import Bound, least_bound, lower_bound
+from hwgen.model.bound import Bound, least_bound
 from hwgen.model.timing import TimingResult
 from hwgen.polyhedral import isl
-from hwgen.polyhedral.dependences import Dependences
+from hwgen.polyhedral.dependences import dependences
 from hwgen.polyhedral.explain import Explanation, explain
 from hwgen.polyhedral.matching import Match
 from hwgen.polyhedral.operations import NOTHING_SHARED, Sharing
@@ -28,8 +26,12 @@ from hwgen.schedule import Schedule
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.shown import Brief
 from hwgen.spec.workload import Workload
+from hwgen.spilling import Spill
 from hwgen.tiling_script import apply_tiling
 from hwgen.trees import TreeCompilation, compile_padded
+
+OF_PHASES = ("scop", "dependences", "match")
+"""Stages that each phase has by itself."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -40,17 +42,19 @@ class Kernel(Brief):
 
     tiling: Tiling
     made: TreeCompilation
-    program: Program
-    timing: TimingResult
     unseen: float = 0.0
-
-    @classmethod
-    def of(cls, tiling: Tiling, made: TreeCompilation, unseen: float = 0.0) -> Kernel:
-        """The kernel of a tiling."""
-        return cls(tiling, made, made.lowered.program, made.timing, unseen)
 
     def brief(self) -> str:
         return f"{self.program.name}: {self.cycles:,} cycles, {self.offchip_bytes:,} bytes off chip"
+
+    @property
+    def program(self) -> Program:
+        """What it is lowered to, with constants as operands."""
+        return self.made.lowered.program
+
+    @property
+    def timing(self) -> TimingResult:
+        return self.made.timing
 
     @property
     def cycles(self) -> int:
@@ -73,13 +77,14 @@ class Kernel(Brief):
 @dataclass(frozen=True, repr=False)
 class Compilation(Compiled):
     """Every artefact of one compilation, in pipeline order. `alone`: not a phase that has something
-    in common with others, nor several phases. `inlined`: intermediates of the workload whose values
-    stand where they are read; `weighed`: tensors computed from products with weights of a type; all
-    but the kernel is of the workload that these edits make. `others`: of one that is not edited so,
-    or differently, as its bound is of all ways to compute the workload."""
+    in common with others, nor several phases. `phases`: of a kernel of several, each as if it were
+    a kernel; what only a phase has (scop, match, schedule) is then that of the longest one.
+    `spills`: what goes through off-chip memory between them. `inlined`: intermediates of the
+    workload whose values stand where they are read; `weighed`: tensors computed from products with
+    weights of a type; all but the kernel is of the workload that these edits make. `others`: of one
+    that is not edited so, or differently, as its bound is of all ways to compute the workload."""
 
     scop: Scop
-    dependences: Dependences
     matches: tuple[Match, ...]
     search: SearchResult
     kernel: Kernel
@@ -87,11 +92,17 @@ class Compilation(Compiled):
     inlined: tuple[str, ...] = ()
     weighed: tuple[tuple[str, str], ...] = ()
     others: tuple[Scop, ...] = ()
+    phases: tuple[Compilation, ...] = ()
+    spills: tuple[Spill, ...] = ()
 
     @property
     def parts(self) -> tuple[Compilation, ...]:
         """Its phases, each as if it were a kernel; itself where there is one."""
-        return (self,)
+        return self.phases or (self,)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return (*super().notes, *map(str, self.spills))
 
     @cached_property
     def statements(self) -> tuple[ScopStatement, ...]:
@@ -124,28 +135,15 @@ class Compilation(Compiled):
         return self.tiling.match
 
     @property
-    def program(self) -> Program:
-        return self._with_literals
-
-    @property
     def lowering(self) -> Lowered:
         return self.kernel.made.lowered
-
-    @cached_property
-    def _with_literals(self) -> Program:
-        return with_literals(self.kernel.program, self.hardware)
-
-    @property
-    def layouts(self) -> Mapping[str, BufferLayout]:
-        """How each buffer is laid out, by its name."""
-        return self.kernel.made.layouts
 
     @cached_property
     def bound(self) -> Bound:
         """The cycles below which no kernel of the workload on this chip can get; of a phase, and of
         several together, no schedule of these intrinsics."""
         if not self.alone:
-            return lower_bound(self.program, self.hardware)
+            return super().bound
         with isl.bounded():
             covers = (every_match(scop, self.hardware) for scop in (self.scop, *self.others))
             return least_bound(self.program, self.hardware, chain.from_iterable(covers))
@@ -157,25 +155,37 @@ class Compilation(Compiled):
 
     @cached_property
     def explanations(self) -> list[Explanation]:
+        if self.phases:
+            return [e for phase in self.phases for e in phase.explanations]
         with isl.bounded():
             return explain(self.scop, self.hardware, self.match)
 
     @property
+    def schedule(self) -> Schedule:
+        return self.kernel.made.schedule
+
+    @property
     def script(self) -> str:
-        return self.kernel.made.script
+        return self.schedule.trace()
+
+    def stage(self, name: str) -> str:
+        """The artefact of a stage as text; of every phase where each has its own.
+
+        Raises:
+            HwgenError: H007 where there is no such stage.
+        """
+        if not self.phases or name not in OF_PHASES:
+            return super().stage(name)
+        parts = (f"phase {n}\n{phase.stage(name)}" for n, phase in enumerate(self.phases))
+        return "\n\n".join(parts)
 
     def artefacts(self) -> dict[str, Callable[[], object]]:
-        made = self.kernel.made.artefacts()
         return {
             "scop": lambda: self.scop,
-            "dependences": lambda: self.dependences,
+            "dependences": lambda: dependences(self.scop),
             "match": lambda: self.match,
-            **made,
-            "schedule": lambda: f"{self.search}\n{made['schedule']()}",
-            "lower": lambda: self.program,
-            "emit": lambda: self.source.c,
-            "model": lambda: self.source.model,
-            "cost": self.cost_text,
+            "schedule": lambda: f"{self.search}\n{self.schedule}",
+            **super().artefacts(),
         }
 
 
@@ -197,4 +207,4 @@ def build(
     stays = {s.tensor: s.memory for s in shared if s.tensor in sharing.leaves}
     schedule = Schedule(workload, hardware, dict(sharing.takes) | stays)
     apply_tiling(schedule, scop, tiling, sharing.leaves)
-    return Kernel.of(tiling, compile_padded(schedule), candidate.unseen)
+    return Kernel(tiling, compile_padded(schedule), candidate.unseen)

@@ -9,13 +9,15 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from hwgen.codegen.emit_c import emit
+from hwgen.codegen.layout import BufferLayout
+from hwgen.codegen.lower.literals import with_literals
 from hwgen.codegen.lower.program import Lowered
 from hwgen.codegen.program import Program
 from hwgen.codegen.source import CSource
 from hwgen.errors import HwgenError
-from hwgen.model.bound import Bound
+from hwgen.model.bound import Bound, lower_bound
 from hwgen.model.energy import Energy, program_energy
-from hwgen.model.timing import TimingResult
+from hwgen.model.timing import TimingResult, estimate_cycles
 from hwgen.model.traffic import moved_bytes
 from hwgen.polyhedral import isl
 from hwgen.spec.hardware import HardwareSpec
@@ -37,23 +39,32 @@ class Compiled(Brief, ABC):
 
     @property
     @abstractmethod
-    def program(self) -> Program:
-        """All that was decided."""
-
-    @property
-    @abstractmethod
     def lowering(self) -> Lowered:
         """The trees that the program was lowered from, and what was decided on the way."""
 
-    @cached_property
-    @abstractmethod
-    def timing(self) -> TimingResult:
-        """Its modelled time, unit by unit."""
+    @property
+    def program(self) -> Program:
+        """All that was decided."""
+        return self._with_literals
 
     @cached_property
-    @abstractmethod
+    def _with_literals(self) -> Program:
+        return with_literals(self.lowering.program, self.hardware)
+
+    @property
+    def layouts(self) -> Mapping[str, BufferLayout]:
+        """How each buffer is laid out, by its name."""
+        return self.lowering.layouts
+
+    @cached_property
+    def timing(self) -> TimingResult:
+        """Its modelled time, unit by unit."""
+        return estimate_cycles(self.lowering.program, self.hardware)
+
+    @cached_property
     def bound(self) -> Bound:
         """Cycles below which no schedule of these intrinsics can get."""
+        return lower_bound(self.program, self.hardware)
 
     @cached_property
     @abstractmethod
@@ -70,9 +81,16 @@ class Compiled(Brief, ABC):
     def script(self) -> str:
         """The primitives that make its schedule."""
 
-    @abstractmethod
-    def artefacts(self) -> Mapping[str, Callable[[], object]]:
+    def artefacts(self) -> dict[str, Callable[[], object]]:
         """What can be shown of it, by stage."""
+        return {
+            "layout": lambda: "\n".join(map(str, self.layouts.values())),
+            "allocate": lambda: "\n".join(f"{b.place} {b.name}" for b in self.program.buffers),
+            "lower": lambda: self.program,
+            "cost": self.cost_text,
+            "emit": lambda: self.source.c,
+            "model": lambda: self.source.model,
+        }
 
     def stage(self, name: str) -> str:
         """The artefact of a stage as text.

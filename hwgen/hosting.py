@@ -18,7 +18,7 @@ from hwgen.errors import HwgenError
 from hwgen.inlining import REFUSALS, UnitsOf, tilings_of
 from hwgen.parting import in_planes, planes_for, written_whole
 from hwgen.phase import least_cycles
-from hwgen.phased import PhasedCompilation, stages_of
+from hwgen.phased import stages_of
 from hwgen.polyhedral.caches import through_caches
 from hwgen.polyhedral.phases import Phase, phase_of, split_phases
 from hwgen.polyhedral.scop import view_statements
@@ -27,7 +27,6 @@ from hwgen.polyhedral.versions import versioned
 from hwgen.schedule import Schedule
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Statement, Workload
-from hwgen.spilling import Spill
 from hwgen.tiling_script import apply_tilings
 from hwgen.trees import TreeCompilation, compile_padded
 
@@ -279,17 +278,16 @@ class _Hosting:
         longest = max(parts, key=lambda c: c.cycles)
         search = sum((c.search for c in parts[1:]), parts[0].search)
         search = replace(search, cycles=made.timing.cycles, bound=made.bound.cycles)
-        return PhasedCompilation(
+        return Compilation(
             self.given,
             self.hardware,
             longest.scop,
-            longest.dependences,
             tuple(m for c in parts for m in c.matches),
             search,
-            Kernel.of(longest.tiling, made),
+            Kernel(longest.tiling, made),
             alone=False,
             phases=parts,
-            spills=tuple(s for k in kernels for s in _spills(k)),
+            spills=tuple(s for k in kernels for s in k.spills),
         )
 
     def _with_nests(self, schedule: Schedule) -> TreeCompilation:
@@ -318,7 +316,3 @@ def _fewer(mine: Sequence[Statement], count: int, refused: HwgenError) -> int:
     while fewer and mine[fewer].begins(mine[fewer - 1]):
         fewer -= 1
     return fewer
-
-
-def _spills(made: Compilation) -> tuple[Spill, ...]:
-    return made.spills if isinstance(made, PhasedCompilation) else ()

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from hwgen.compilation import Compilation, Kernel
 from hwgen.errors import HwgenError
-from hwgen.phased import PhasedCompilation, plans_of, stages_of
+from hwgen.phased import plans_of, stages_of
 from hwgen.polyhedral.phases import split_phases
 from hwgen.polyhedral.scop import build_scop
 from hwgen.polyhedral.select import select
@@ -31,7 +31,7 @@ from hwgen.spec.expression import (
     Expr,
     Name,
     Unary,
-    children,
+    parts,
     walk,
 )
 from hwgen.spec.hardware import HardwareSpec
@@ -93,7 +93,7 @@ def replayed(searched: Compilation, workload: Workload) -> Compilation:
     for tensor, dtype in made.weighed:
         schedule.weigh(tensor, dtype)
     apply_tilings(schedule, tilings_of(made, stages))
-    kernel = Kernel.of(made.tiling, compile_padded(schedule))
+    kernel = Kernel(made.tiling, compile_padded(schedule))
     return replace(made, kernel=kernel, search=replace(made.search, cycles=kernel.cycles))
 
 
@@ -181,7 +181,7 @@ def tilings_of(made: Compilation, stages: Mapping[str, str]) -> list[PhasePlan]:
         searched = without(searched, tensor)
     for tensor, dtype in made.weighed:
         searched = weighed(searched, tensor, dtype)
-    spilled = {s.tensor for s in made.spills} if isinstance(made, PhasedCompilation) else set[str]()
+    spilled = {s.tensor for s in made.spills}
     scops, tilings = [c.scop for c in made.parts], [c.tiling for c in made.parts]
     return plans_of(searched, stages, scops, tilings, spilled)
 
@@ -239,5 +239,5 @@ def _kinds(value: Expr) -> Iterator[str]:
             yield function
         case Cast():
             pass  # Supplied where it loses nothing.
-    for child in children(value):
-        yield from _kinds(child)
+    for part in parts(value):
+        yield from _kinds(part)

@@ -223,9 +223,9 @@ class Kernel(Brief):
         Raises:
             HwgenError: H009 where it cannot be written.
         """
-        from hwgen.report.pages import page_of
+        from hwgen.report.html import page
 
-        text = page_of(self.compilation)
+        text = page(self.compilation)
         if path is not None:
             from hwgen.cli.output import write_files
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 from hwgen.codegen.image_layout import ImageLayout, image_layouts, images_refused, keeps_order
 from hwgen.codegen.temporaries import check_written, shared_image, written_part
@@ -19,7 +18,6 @@ from hwgen.compilation import Compilation, Kernel
 from hwgen.errors import HwgenError
 from hwgen.model.bound import lower_bound
 from hwgen.phase import SearchOptions, compile_phase
-from hwgen.polyhedral.explain import Explanation
 from hwgen.polyhedral.matching import Match
 from hwgen.polyhedral.operations import Sharing
 from hwgen.polyhedral.phases import Phase, split_phases
@@ -40,42 +38,6 @@ OF_ALL = ("H502", "H612", "H613", "H615")
 
 OF_JOINING = (*OF_ALL, "H505", "H611", "H614", "H616", *NO_TREE)
 """Why phases that compile each by itself make no kernel together, so that others are tried."""
-
-OF_PHASES = ("scop", "dependences", "match")
-"""Stages that each phase has by itself."""
-
-
-@dataclass(frozen=True, repr=False)
-class PhasedCompilation(Compilation):
-    """A kernel of several phases. What only a phase has (scop, match, schedule) is that of the
-    longest one; `phases` holds them all, as if each were a kernel. `spills`: what goes through
-    off-chip memory between them."""
-
-    phases: tuple[Compilation, ...] = ()
-    spills: tuple[Spill, ...] = ()
-
-    @property
-    def parts(self) -> tuple[Compilation, ...]:
-        return self.phases
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        return (*super().notes, *map(str, self.spills))
-
-    @cached_property
-    def explanations(self) -> list[Explanation]:
-        return [e for phase in self.phases for e in phase.explanations]
-
-    def stage(self, name: str) -> str:
-        """The artefact of a stage as text; of every phase where each has its own.
-
-        Raises:
-            HwgenError: H007 where there is no such stage.
-        """
-        if name not in OF_PHASES:
-            return super().stage(name)
-        parts = (f"phase {n}\n{phase.stage(name)}" for n, phase in enumerate(self.phases))
-        return "\n\n".join(parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +70,7 @@ class _Found:
 
 def compile_phases(
     workload: Workload, hardware: HardwareSpec, phases: Sequence[Phase], options: SearchOptions
-) -> PhasedCompilation:
+) -> Compilation:
     """Search every phase in turn, and join them; what cannot stay on the chip leaves it.
 
     Raises:
@@ -184,7 +146,7 @@ class PhaseSearch:
         self.phases, self.options = phases, options
         self.known: dict[_Key, Compilation | HwgenError] = {}
 
-    def attempt(self, choice: Choice) -> PhasedCompilation | Refused:
+    def attempt(self, choice: Choice) -> Compilation | Refused:
         """The kernel that a choice gives."""
         found = self._found(choice, frozenset())
         if isinstance(found, Refused):
@@ -199,7 +161,7 @@ class PhaseSearch:
             return self._plainer(choice, found.kernels) or refused
         return refused
 
-    def _plainer(self, choice: Choice, found: Sequence[Compilation]) -> PhasedCompilation | None:
+    def _plainer(self, choice: Choice, found: Sequence[Compilation]) -> Compilation | None:
         """With one slot per buffer: in one phase, as is best, or else in more and more phases, the
         shortest ones first."""
         order = sorted(range(len(found)), key=lambda n: found[n].cycles)
@@ -209,7 +171,7 @@ class PhaseSearch:
         more = (self._with(choice, frozenset(order[:n])) for n in range(2, len(order) + 1))
         return next((k for k in more if k is not None), None)
 
-    def _with(self, choice: Choice, plain: frozenset[int]) -> PhasedCompilation | None:
+    def _with(self, choice: Choice, plain: frozenset[int]) -> Compilation | None:
         found = self._found(choice, plain)
         if isinstance(found, Refused):
             return None
@@ -360,7 +322,7 @@ def join(
     hardware: HardwareSpec,
     found: Sequence[Compilation],
     spills: Sequence[Spill] = (),
-) -> PhasedCompilation:
+) -> Compilation:
     """One kernel of all phases; `spills` go through off-chip memory between them.
 
     Raises:
@@ -371,15 +333,14 @@ def join(
     scops, tilings = [c.scop for c in found], [c.tiling for c in found]
     schedule = Schedule(workload, hardware)
     apply_tilings(schedule, plans_of(workload, stages_of(schedule), scops, tilings, spilled))
-    kernel = Kernel.of(longest.tiling, compile_padded(schedule))
+    kernel = Kernel(longest.tiling, compile_padded(schedule))
     search = sum((c.search for c in found[1:]), found[0].search)
     bound = lower_bound(kernel.program, hardware).cycles
     search = replace(search, cycles=kernel.cycles, bound=bound)
-    return PhasedCompilation(
+    return Compilation(
         workload,
         hardware,
         longest.scop,
-        longest.dependences,
         tuple(m for c in found for m in c.matches),
         search,
         kernel,

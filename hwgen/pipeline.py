@@ -17,9 +17,8 @@ from hwgen.inlining import REFUSALS, UNMADE, UnitsOf, compile_inlined, replayed
 from hwgen.nest_pipeline import compile_nest
 from hwgen.network import in_blocks, is_near
 from hwgen.phase import DEFAULTS, SearchOptions, compile_phase
-from hwgen.phased import PhasedCompilation, compile_phases
+from hwgen.phased import compile_phases
 from hwgen.polyhedral import isl
-from hwgen.polyhedral.dependences import dependences
 from hwgen.polyhedral.objective import check_objective
 from hwgen.polyhedral.phases import split_phases
 from hwgen.polyhedral.scop import build_scop
@@ -35,7 +34,6 @@ from hwgen.weighing import weighed_if_better, weighed_instead
 __all__ = [
     "Compilation",
     "Kernel",
-    "PhasedCompilation",
     "SearchOptions",
     "build",
     "compile_kernel",
@@ -70,10 +68,9 @@ def compile_kernel(
     with isl.bounded():
         if schedule is not None:
             scop = build_scop(workload)
-            order = dependences(scop)
             kernel = build(workload, hardware, scop, schedule)
             matches, given = (schedule.tiling.match,), SearchResult((schedule,))
-            return Compilation(workload, hardware, scop, order, matches, given, kernel)
+            return Compilation(workload, hardware, scop, matches, given, kernel)
         units = partial(_as_it_is, hardware=hardware, options=options)
         searched = versioned(workload)
         try:

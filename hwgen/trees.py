@@ -6,17 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from hwgen.codegen.layout import BufferLayout
-from hwgen.codegen.lower.literals import with_literals
 from hwgen.codegen.lower.padding import paddings
 from hwgen.codegen.lower.program import Lowered, lower_tree
 from hwgen.codegen.nodes import Call, SyncNode
-from hwgen.codegen.program import Program
 from hwgen.compiled import Compiled
 from hwgen.errors import HwgenError
-from hwgen.model.bound import Bound, lower_bound
 from hwgen.model.counting import total
-from hwgen.model.timing import TimingResult, estimate_cycles
 from hwgen.model.turns import PROCESSOR
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.scop import views_of
@@ -33,29 +28,8 @@ class TreeCompilation(Compiled):
     lowered: Lowered
 
     @property
-    def program(self) -> Program:
-        return self._with_literals
-
-    @property
     def lowering(self) -> Lowered:
         return self.lowered
-
-    @cached_property
-    def _with_literals(self) -> Program:
-        return with_literals(self.lowered.program, self.hardware)
-
-    @cached_property
-    def timing(self) -> TimingResult:
-        return estimate_cycles(self.lowered.program, self.hardware)
-
-    @property
-    def layouts(self) -> Mapping[str, BufferLayout]:
-        """How each buffer is laid out, by its name."""
-        return self.lowered.layouts
-
-    @cached_property
-    def bound(self) -> Bound:
-        return lower_bound(self.program, self.hardware)
 
     @cached_property
     def statements(self) -> tuple[Statement, ...]:
@@ -87,15 +61,7 @@ class TreeCompilation(Compiled):
         return self.schedule.trace()
 
     def artefacts(self) -> dict[str, Callable[[], object]]:
-        return {
-            "schedule": lambda: self.schedule,
-            "layout": lambda: "\n".join(map(str, self.layouts.values())),
-            "allocate": lambda: "\n".join(f"{b.place} {b.name}" for b in self.program.buffers),
-            "lower": lambda: self.program,
-            "cost": self.cost_text,
-            "emit": lambda: self.source.c,
-            "model": lambda: self.source.model,
-        }
+        return {"schedule": lambda: self.schedule, **super().artefacts()}
 
 
 def compile_tree(schedule: Schedule) -> TreeCompilation:

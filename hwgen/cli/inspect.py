@@ -99,13 +99,12 @@ def explain(
 def _explain_processor(workload: Workload, hardware: HardwareSpec, *, as_json: bool) -> None:
     """Print what the automatic schedule does with every nest, and from how many choices."""
     from hwgen.nest_pipeline import compile_nest
-    from hwgen.report.nests import cycles_text
+    from hwgen.report.text import describe_cycles, measure
 
     compilation = compile_nest(workload, hardware)
     if as_json:
         from hwgen.cli.records import print_record
         from hwgen.report.records import kernel_record
-        from hwgen.report.text import measure
 
         print_record(
             "explain",
@@ -121,9 +120,10 @@ def _explain_processor(workload: Workload, hardware: HardwareSpec, *, as_json: b
             ok=True,
         )
         return
+    cycles = "\n".join(describe_cycles(measure(compilation)))
     typer.echo(f"{hardware.name} runs every statement as loops on its processor\n")
     typer.echo(f"{compilation.stage('state')}\n")
-    typer.echo(f"{compilation.report}\n\n{cycles_text(compilation)}")
+    typer.echo(f"{compilation.report}\n\n{cycles}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ class _Explained:
 
 def _explain_phases(workload: Workload, hardware: HardwareSpec) -> _Explained:
     """Every phase's statements; where the kernel does not compile, why."""
-    from hwgen.pipeline import PhasedCompilation, compile_kernel
+    from hwgen.pipeline import compile_kernel
     from hwgen.polyhedral.explain import explain as explain_matches
     from hwgen.polyhedral.operations import Sharing
     from hwgen.polyhedral.phases import split_phases
@@ -146,7 +146,6 @@ def _explain_phases(workload: Workload, hardware: HardwareSpec) -> _Explained:
 
     try:
         compiled = compile_kernel(workload, hardware)
-        assert isinstance(compiled, PhasedCompilation)
         phases = tuple((p.scop, p.explanations) for p in compiled.phases)
         return _Explained(phases, None, compiled.spills)
     except HwgenError as error:

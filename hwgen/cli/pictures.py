@@ -26,13 +26,13 @@ class Pictures:
         """
         lines: list[str] = []
         if self.report is not None:
-            from hwgen.report.pages import page_of
+            from hwgen.report.html import page
 
-            lines.append(_write("--report", self.report, ".html", page_of, compiled))
+            lines.append(_write("--report", self.report, ".html", page, compiled))
         if self.trace is not None:
-            from hwgen.report.pages import trace_of
+            from hwgen.report.trace_events import trace
 
-            lines.append(_write("--trace", self.trace, ".json", trace_of, compiled))
+            lines.append(_write("--trace", self.trace, ".json", trace, compiled))
         return [line for line in lines if line]
 
 

@@ -31,7 +31,7 @@ def verify(
     as_json: bool = False,
 ) -> None:
     """Run a campaign; exit status 1 where anything fails, or where nothing could be run."""
-    from hwgen.report.campaign import campaign_text
+    from hwgen.report.campaigns import campaign_text
     from hwgen.report.records import campaign_record
 
     request = resolve(spec, workloads, settings, dtypes)
@@ -61,16 +61,16 @@ def verify_schedules(
     with campaign_progress("verify", count) as progress:
         step = _step(progress, "schedules")
         if path is None or load_hardware(path).units:
+            from hwgen.report.campaigns import trees_text
             from hwgen.report.records import trees_record
-            from hwgen.report.trees import trees_text
             from hwgen.verify.tree_campaign import tree_campaign
 
             trees = tree_campaign(path, count, seed, processes=processes, progress=step)
             text, record, ok = trees_text(trees), trees_record(trees), trees.ok
             interrupted = trees.interrupted
         else:
+            from hwgen.report.campaigns import schedules_text
             from hwgen.report.records import schedules_record
-            from hwgen.report.schedules import schedules_text
             from hwgen.verify.schedules import schedule_campaign
 
             made = schedule_campaign(path, count, seed, processes=processes, progress=step)
@@ -94,7 +94,7 @@ def verify_chips(
 
     `output`: where the chip and the workload of each failure are written.
     """
-    from hwgen.report.chips import chips_text, failure_files
+    from hwgen.report.campaigns import chips_text, failure_files
     from hwgen.report.records import chips_record
     from hwgen.verify.chips.campaign import chip_campaign
 
@@ -127,7 +127,7 @@ def verify_workloads(
     spec: str | None, count: int, seed: int, jobs: int | None, *, as_json: bool = False
 ) -> None:
     """Draw natural workloads for a chip, or for every one; exit status 1 where one is wrong."""
-    from hwgen.report.natural import natural_text
+    from hwgen.report.campaigns import natural_text
     from hwgen.report.records import natural_record
     from hwgen.verify.natural.campaign import natural_campaign
 

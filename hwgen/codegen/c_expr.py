@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from hwgen.spec.expression import (
-    Access,
     Binary,
     Call,
-    Cast,
     Const,
     Expr,
     Name,
     Unary,
     add,
+    children,
     multiply,
     walk,
+    with_children,
 )
 
 Interval = tuple[int, int]
@@ -67,43 +67,24 @@ class Helpers:
 
 def fold(expr: Expr) -> Expr:
     """The expression with constant parts of sums and products computed."""
-    match expr:
-        case Binary("+", left, right):
-            return add(fold(left), fold(right))
-        case Binary("*", left, right):
-            return multiply(fold(left), fold(right))
-        case Binary("-", left, right):
-            match fold(left), fold(right):
-                case Const(int(a)), Const(int(b)):
-                    return Const(a - b)
-                case a, Const(0):
-                    return a
-                case a, b:
-                    return Binary("-", a, b)
-        case Binary(("//" | "%") as op, left, right):
-            match fold(left), fold(right):
-                case Const(int(a)), Const(int(b)) if b:
-                    return Const(a // b if op == "//" else a % b)
-                case a, b:
-                    return Binary(op, a, b)
-        case Binary(op, left, right):
-            return Binary(op, fold(left), fold(right))
-        case Unary("-", operand):
-            match fold(operand):
-                case Const(value):
-                    return Const(-value)
-                case folded:
-                    return Unary("-", folded)
-        case Unary(op, operand):
-            return Unary(op, fold(operand))
-        case Call(function, arguments):
-            return Call(function, tuple(fold(a) for a in arguments))
-        case Cast(dtype, operand):
-            return Cast(dtype, fold(operand))
-        case Access(tensor, indices):
-            return Access(tensor, tuple(fold(i) for i in indices))
-        case Const() | Name():
-            return expr
+    inner = [fold(c) for c in children(expr)]
+    match expr, inner:
+        case Binary("+"), [left, right]:
+            return add(left, right)
+        case Binary("*"), [left, right]:
+            return multiply(left, right)
+        case Binary("-"), [Const(int(a)), Const(int(b))]:
+            return Const(a - b)
+        case Binary("-"), [left, Const(0)]:
+            return left
+        case Binary("//"), [Const(int(a)), Const(int(b))] if b:
+            return Const(a // b)
+        case Binary("%"), [Const(int(a)), Const(int(b))] if b:
+            return Const(a % b)
+        case Unary("-"), [Const(value)]:
+            return Const(-value)
+        case _:
+            return with_children(expr, inner)
 
 
 def bounds(expr: Expr, ranges: Mapping[str, Interval]) -> Interval:

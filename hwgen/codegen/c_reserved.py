@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Iterator
 
 from hwgen.codegen.c_names import Reserved, words
-from hwgen.spec.checks_synchronization import synchronization_templates
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.processor import Processor
+from hwgen.spec.synchronization import synchronization_templates
 
 MODEL_PREFIX = "model"
 """Begins the names of what the C model defines for itself."""

@@ -6,13 +6,13 @@ values each index expression and its parts take.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 
 from hwgen.codegen.c_expr import Interval, bounds
 from hwgen.codegen.emit_body import index_expressions
-from hwgen.codegen.nodes import Code, If, Launch, Loop, Node, inner
-from hwgen.codegen.processor.names import expressions
+from hwgen.codegen.nodes import Code, If, Loop
+from hwgen.codegen.processor.names import expressions, ranged
 from hwgen.codegen.program import Program
 from hwgen.polyhedral.limits import check_elements, check_extent, check_value
 from hwgen.spec.expression import Access, Binary, Const, Expr, walk
@@ -63,7 +63,7 @@ def check_nest(program: Code) -> None:
     for buffer in program.arrays:
         if buffer.tensor:
             check_elements(buffer.name, buffer.elements)
-    for node, ranges in _nodes(program.body, {}):
+    for node, ranges in ranged(program.body, {}):
         if isinstance(node, Loop):
             check_extent(node.variable, node.extent)
         for expr in expressions(node):
@@ -71,21 +71,6 @@ def check_nest(program: Code) -> None:
                 _check("a bound or condition", expr, ranges)
             else:
                 _check_values(expr, ranges)
-
-
-def _nodes(body: tuple[Node, ...], ranges: Ranges) -> Iterator[tuple[Node, Ranges]]:
-    """Every node, with the ranges of the variables around it."""
-    for node in body:
-        yield node, ranges
-        inside = dict(ranges)
-        match node:
-            case Loop():
-                inside[node.variable] = (0, node.extent - 1)
-            case Launch():
-                inside |= {variable: (0, extent - 1) for _, variable, extent in node.coordinates}
-            case _:
-                pass
-        yield from _nodes(inner(node), inside)
 
 
 def _check_values(expr: Expr, ranges: Ranges) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from hwgen.codegen.c_expr import fold
 from hwgen.codegen.nodes import Call, CallOperand, If, Loop, Node, OfCode, Sync
 from hwgen.polyhedral.affine import Affine, affine
-from hwgen.spec.expression import Binary, Const, Expr, add, multiply, substitute
+from hwgen.spec.expression import Binary, Const, Expr, rewrite, substitute
 
 
 def bind(nodes: tuple[Node, ...], values: Mapping[str, Expr]) -> tuple[Node, ...]:
@@ -51,32 +52,18 @@ def bind_call(call: Call, values: Mapping[str, Expr]) -> Call:
 
 
 def simplify(expr: Expr) -> Expr:
-    """Integer expression with known parts folded."""
+    """Integer expression with known parts folded, and nothing below zero for C to divide."""
+    return rewrite(fold(expr), _not_below)
+
+
+def _not_below(expr: Expr) -> Expr:
+    """A remainder without a negative constant: C's `%` is then the right one."""
     match expr:
-        case Binary(op, left, right):
-            a, b = simplify(left), simplify(right)
-            match op, a, b:
-                case "+", _, _:
-                    return add(a, b)
-                case "*", _, _:
-                    return multiply(a, b)
-                case "%", Const(int(x)), Const(int(y)):
-                    return Const(x % y)
-                case "%", _, Const(int(y)) if y > 0:
-                    return Binary("%", _not_below(a, y), b)
-                case "//", Const(int(x)), Const(int(y)):
-                    return Const(x // y)
-                case "-", Const(int(x)), Const(int(y)):
-                    return Const(x - y)
-                case _:
-                    return Binary(op, a, b)
+        case Binary("%", inner, Const(int(modulus))) if modulus > 0:
+            function = affine(inner)
+            if function is None or function.constant >= 0:
+                return expr
+            above = Affine(function.terms, function.constant % modulus)
+            return Binary("%", above.expression(), Const(modulus))
         case _:
             return expr
-
-
-def _not_below(expr: Expr, modulus: int) -> Expr:
-    """The same modulo a number, without a negative constant: C's `%` is then the right one."""
-    function = affine(expr)
-    if function is None or function.constant >= 0:
-        return expr
-    return Affine(function.terms, function.constant % modulus).expression()

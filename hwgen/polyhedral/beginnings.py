@@ -14,8 +14,8 @@ from hwgen.errors import HwgenError
 from hwgen.polyhedral.scop import Reference, Scop, ScopStatement, reference
 from hwgen.polyhedral.semantics import neutral_element, written
 from hwgen.polyhedral.unify import unify
-from hwgen.polyhedral.value_range import value_range
-from hwgen.spec.expression import Access, Binary, Call, Const, Expr
+from hwgen.polyhedral.value_range import Interval, value_range
+from hwgen.spec.expression import Access, Binary, Call, Const, Expr, UpdateOp
 from hwgen.spec.hardware import HardwareSpec, Intrinsic, Operand
 
 
@@ -28,15 +28,29 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class Harmless:
     """Values that change nothing: from `neutral` to `last`, and `neutral` alone for floats."""
 
     neutral: int | float
     last: int | float
 
+    @classmethod
+    def of(cls, op: UpdateOp, neutral: int | float, terms: Interval | None) -> Harmless:
+        """Of an accumulation: up to the range that all terms lie in, where that is known."""
+        if op not in ("max=", "min=") or terms is None or not isinstance(neutral, int):
+            return cls(neutral, neutral)
+        return cls(neutral, terms[0] if op == "max=" else terms[1])
+
     def holds(self, value: int | float) -> bool:
         low, high = sorted((self.neutral, self.last))
         return low <= value <= high
+
+    def moved(self, value: int | float) -> Iterator[tuple[int, Expr]]:
+        """The ends that an integer may be brought to, each with what brings it there."""
+        for goal in dict.fromkeys((self.neutral, self.last)):
+            if isinstance(value, int) and isinstance(goal, int):
+                yield goal, Binary("+", Const(value), Const(goal - value))
+                yield goal, Call("max" if goal > value else "min", (Const(value), Const(goal)))
 
 
 def beginning(
@@ -44,7 +58,8 @@ def beginning(
 ) -> tuple[Step, ...]:
     """The calls that set what an update adds to, its operand `sums`, for a statement; none where
     there are none."""
-    wanted = _wanted(scop, statement)
+    terms = value_range(statement.value, scop.dtype)
+    wanted = Harmless.of(statement.op, starting_number(scop, statement), terms)
     setters = list(_setters(hardware, sums.memory))
     last = [(i, v) for i, v in setters if not sums.written_by or i.name in sums.written_by]
     for intrinsic, value in last:
@@ -54,9 +69,8 @@ def beginning(
         if wanted.holds(value):
             return (Step(intrinsic),)
     for intrinsic, value in setters:
-        if isinstance(value, int) and isinstance(wanted.neutral, int):
-            for step in _moves(hardware, sums, value, wanted):
-                return (Step(intrinsic), step)
+        for step in _moves(hardware, sums, value, wanted):
+            return (Step(intrinsic), step)
     return ()
 
 
@@ -99,15 +113,6 @@ def first_element(scop: Scop, statement: ScopStatement) -> Reference | None:
     return reference(statement.value, units | dict.fromkeys(statement.reduction, 0))
 
 
-def _wanted(scop: Scop, statement: ScopStatement) -> _Wanted:
-    neutral = starting_number(scop, statement)
-    terms = value_range(statement.value, scop.dtype)
-    extreme = statement.op in ("max=", "min=")
-    if not extreme or terms is None or not isinstance(neutral, int):
-        return _Wanted(neutral, neutral)
-    return _Wanted(neutral, terms[0] if statement.op == "max=" else terms[1])
-
-
 def _setters(hardware: HardwareSpec, memory: str) -> Iterator[tuple[Intrinsic, int | float]]:
     """Intrinsics that set an entry of a memory to a constant, and the constant."""
     for intrinsic in hardware.intrinsics:
@@ -118,15 +123,12 @@ def _setters(hardware: HardwareSpec, memory: str) -> Iterator[tuple[Intrinsic, i
             yield intrinsic, only[0].value.value
 
 
-def _moves(hardware: HardwareSpec, sums: Operand, value: int, wanted: _Wanted) -> Iterator[Step]:
+def _moves(
+    hardware: HardwareSpec, sums: Operand, value: int | float, wanted: Harmless
+) -> Iterator[Step]:
     """Calls in place that bring an accumulator from one value to a wanted one."""
-    for goal in (wanted.neutral, wanted.last):
-        assert isinstance(goal, int)
-        ways: tuple[Expr, ...] = (
-            Binary("+", Const(value), Const(goal - value)),
-            Call("max", (Const(value), Const(goal))),
-            Call("min", (Const(value), Const(goal))),
-        )
+    ways = list(wanted.moved(value))
+    for goal in dict.fromkeys(goal for goal, _ in ways):
         for intrinsic in hardware.intrinsics:
             only = written(intrinsic)
             if only is None or only[0].op != "=":
@@ -138,7 +140,7 @@ def _moves(hardware: HardwareSpec, sums: Operand, value: int, wanted: _Wanted) -
             if sums.written_by and intrinsic.name not in sums.written_by:
                 continue
             fields = {i.name: i for i in intrinsic.immediates}
-            for way in ways[: 2 if goal > value else 3]:
+            for way in (w for g, w in ways if g == goal):
                 for found in unify(only[0].value, way, fields):
                     if dict(found.operands) == {only[1]: Const(value)}:
                         yield Step(intrinsic, found.immediates)

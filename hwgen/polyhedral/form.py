@@ -17,6 +17,8 @@ from hwgen.spec.expression import (
     Name,
     Unary,
     children,
+    map_accesses,
+    rewrite,
     substitute,
     walk,
 )
@@ -64,9 +66,9 @@ def other_constants(
             name = f"constant {next(numbers)}"
             wanted[name] = node.value
             return Name(name)
-        return _rebuilt(node, tuple(freed(c) for c in children(node)))
+        return node
 
-    loose = freed(pattern)
+    loose = rewrite(pattern, freed)
     written = {float(n.value): n.value for n in walk(value) if isinstance(n, Const)}
     free = {n: wider(f) for n, f in fields.items()}
     free |= {n: Immediate(n, "float64", None) for n in wanted}
@@ -99,41 +101,17 @@ def other_casts(
         return None
     operands = dict(found.operands)
     immediates = {n: Const(v) for n, v in found.immediates}
-
-    def instance(node: Expr) -> Expr:
-        if isinstance(node, Access):
-            return operands[node.tensor]
-        return _rebuilt(node, tuple(instance(c) for c in children(node)))
-
-    return found, instance(substitute(pattern, immediates))
+    return found, map_accesses(substitute(pattern, immediates), lambda a: operands[a.tensor])
 
 
-def _bare(node: Expr) -> Expr:
+def _bare(value: Expr) -> Expr:
     """A value without its casts."""
-    if isinstance(node, Cast):
-        return _bare(node.operand)
-    return _rebuilt(node, tuple(_bare(c) for c in children(node)))
+    return rewrite(value, lambda part: part.operand if isinstance(part, Cast) else part)
 
 
 def replaced(value: Expr, old: Expr, new: Expr) -> Expr:
     """A value with one of its parts exchanged."""
-    if value == old:
-        return new
-    return _rebuilt(value, tuple(replaced(c, old, new) for c in children(value)))
-
-
-def _rebuilt(node: Expr, parts: tuple[Expr, ...]) -> Expr:
-    match node:
-        case Binary(op, _, _):
-            return Binary(op, *parts)
-        case Unary(op, _):
-            return Unary(op, *parts)
-        case Call(function, _):
-            return Call(function, parts)
-        case Cast(dtype, _):
-            return Cast(dtype, *parts)
-        case _:
-            return node
+    return rewrite(value, lambda part: new if part == old else part)
 
 
 def departure(pattern: Expr, value: Expr, fields: Mapping[str, Immediate]) -> tuple[Expr, Expr]:

@@ -20,7 +20,7 @@ from hwgen.polyhedral.scop import ScopStatement
 from hwgen.polyhedral.selection import Selector
 from hwgen.polyhedral.semantics import as_read, updates, widens, written
 from hwgen.polyhedral.unify import Unification, as_immediate, unify
-from hwgen.spec.expression import Access, Binary, Call, Cast, Const, Expr, Name, Unary, walk
+from hwgen.spec.expression import Access, Call, Cast, Const, Expr, Name, parts, walk
 from hwgen.spec.hardware import Intrinsic
 from hwgen.spec.typecheck import is_float
 
@@ -186,23 +186,14 @@ class Diagnosis:
         """Every part of a value, and whether it is a float."""
         whole = is_float(self.scop.dtype[statement.target.tensor])
 
-        def parts(node: Expr, context: bool) -> Iterator[tuple[Expr, bool]]:
+        def nodes(node: Expr, context: bool) -> Iterator[tuple[Expr, bool]]:
             kind = self._kind(node)
             real = context if kind is None else kind
             yield node, real
-            match node:
-                case Binary(_, left, right):
-                    inner = (left, right)
-                case Call(_, arguments):
-                    inner = arguments
-                case Unary(_, operand) | Cast(_, operand):
-                    inner = (operand,)
-                case _:
-                    inner = ()
-            for child in inner:
-                yield from parts(child, real)
+            for child in parts(node):
+                yield from nodes(child, real)
 
-        yield from parts(statement.value, whole)
+        yield from nodes(statement.value, whole)
 
     def _kind(self, node: Expr) -> bool | None:
         """Whether a value is a float; None for numbers, which take the type of what they meet."""
@@ -215,15 +206,11 @@ class Diagnosis:
                 return is_float(dtype)
             case Call(function, _) if function in _FLOAT_FUNCTIONS:
                 return True
-            case Call("select", (_, yes, no)):
-                parts = (yes, no)
-            case Call(_, arguments):
-                parts = arguments
-            case Binary(_, left, right):
-                parts = (left, right)
-            case Unary(_, operand):
-                parts = (operand,)
-        return next((k for p in parts if (k := self._kind(p)) is not None), None)
+            case Call("select", (_, *inner)):
+                pass
+            case _:
+                inner = parts(node)
+        return next((k for p in inner if (k := self._kind(p)) is not None), None)
 
     # -- an intrinsic -----------------------------------------------------------------------
 

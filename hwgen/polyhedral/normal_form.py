@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from math import copysign
 
-from hwgen.polyhedral.folding import folded
 from hwgen.polyhedral.value_range import value_range
-from hwgen.spec.expression import Access, Binary, Call, Cast, Const, Expr, Name, Unary, children
+from hwgen.spec.expression import (
+    Access,
+    Binary,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Name,
+    Unary,
+    parts,
+)
 from hwgen.spec.typecheck import is_float, own_dtype
 
 _ZERO = (Const(0), Const(0.0))
@@ -17,7 +27,7 @@ _WIDTH = {"int8": 8, "uint8": 8, "int16": 16, "uint16": 16, "int32": 32, "int64"
 def normalise(expr: Expr, dtypes: Mapping[str, str]) -> Expr:
     """The value with `clip` expanded, what changes nothing dropped (lossless casts, shifts by 0,
     bounds that are met anyway), constants folded and to the right."""
-    return folded(_normalised(expr, dtypes))
+    return _folded(_normalised(expr, dtypes))
 
 
 def _normalised(expr: Expr, dtypes: Mapping[str, str]) -> Expr:
@@ -71,13 +81,7 @@ def _is_of(value: Expr, dtype: str, dtypes: Mapping[str, str]) -> bool:
 
 
 def _names_values(value: Expr) -> bool:
-    match value:
-        case Name():
-            return True
-        case Access():
-            return False
-        case _:
-            return any(_names_values(child) for child in children(value))
+    return isinstance(value, Name) or any(map(_names_values, parts(value)))
 
 
 def _is_integer(value: Expr, dtypes: Mapping[str, str]) -> bool:
@@ -93,7 +97,7 @@ def _is_integer(value: Expr, dtypes: Mapping[str, str]) -> bool:
         case Call("select", (_, yes, no)):
             return _is_integer(yes, dtypes) and _is_integer(no, dtypes)
         case _:
-            return all(_is_integer(child, dtypes) for child in children(value))
+            return all(_is_integer(part, dtypes) for part in parts(value))
 
 
 def _idle_bound(function: str, arguments: tuple[Expr, ...], dtypes: Mapping[str, str]) -> bool:
@@ -104,3 +108,46 @@ def _idle_bound(function: str, arguments: tuple[Expr, ...], dtypes: Mapping[str,
     if known is None or bound is None or bound[0] != bound[1]:
         return False
     return bound[1] >= known[1] if function == "min" else bound[0] <= known[0]
+
+
+# Floating-point constants
+
+_FUNCTIONS: dict[str, Callable[[float], float]] = {
+    "exp": math.exp,
+    "log": math.log,
+    "sqrt": math.sqrt,
+    "rsqrt": lambda x: 1.0 / math.sqrt(x),
+    "tanh": math.tanh,
+    "sigmoid": lambda x: 1.0 / (1.0 + math.exp(-x)),
+}
+_OPERATIONS: dict[str, Callable[[float, float], float]] = {
+    "+": lambda a, b: a + b,
+    "-": lambda a, b: a - b,
+    "*": lambda a, b: a * b,
+    "/": lambda a, b: a / b,
+}
+
+
+def _folded(expr: Expr) -> Expr:
+    """The node as a constant, computed in double precision when the kernel is made, where its
+    operands are and it is a float; else as it is.
+
+    Integers are left alone: their arithmetic wraps by type. So is what has no finite value.
+    """
+    try:
+        match expr:
+            case Cast("float32" | "float64", Const(value)):
+                return Const(float(value))
+            case Unary("-", Const(float(value))):
+                return Const(-value)
+            case Call(function, (Const(float(value)),)) if function in _FUNCTIONS:
+                return Const(_FUNCTIONS[function](value))
+            case Binary(op, Const(a), Const(b)) if op in _OPERATIONS and float in (
+                type(a),
+                type(b),
+            ):
+                return Const(_OPERATIONS[op](float(a), float(b)))
+            case _:
+                return expr
+    except (ArithmeticError, ValueError):
+        return expr

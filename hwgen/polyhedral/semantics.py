@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 
@@ -13,14 +13,13 @@ from hwgen.spec.expression import (
     Access,
     Assign,
     Binary,
-    Call,
     Cast,
     Const,
     Expr,
     Name,
-    Unary,
     evaluate,
     names,
+    rename_tensors,
     walk,
 )
 from hwgen.spec.hardware import HardwareSpec, Intrinsic, Operand
@@ -48,25 +47,10 @@ def written(intrinsic: Intrinsic) -> tuple[Assign, str] | None:
         return None
     assign = intrinsic.semantics[0]
     twins = {o.name: o.same_as for o in intrinsic.operands if o.same_as}
-    value = normalise(renamed(assign.value, twins), {o.name: o.dtype for o in intrinsic.operands})
+    value = normalise(
+        rename_tensors(assign.value, twins), {o.name: o.dtype for o in intrinsic.operands}
+    )
     return replace(assign, value=value), assign.target.tensor
-
-
-def renamed(value: Expr, tensors: Mapping[str, str]) -> Expr:
-    """A value with accesses to tensors of other names."""
-    match value:
-        case Const() | Name():
-            return value
-        case Access(tensor, indices):
-            return Access(tensors.get(tensor, tensor), indices)
-        case Binary(op, left, right):
-            return Binary(op, renamed(left, tensors), renamed(right, tensors))
-        case Unary(op, operand):
-            return Unary(op, renamed(operand, tensors))
-        case Cast(dtype, operand):
-            return Cast(dtype, renamed(operand, tensors))
-        case Call(function, arguments):
-            return Call(function, tuple(renamed(a, tensors) for a in arguments))
 
 
 def as_read(intrinsic: Intrinsic, name: str) -> Operand:

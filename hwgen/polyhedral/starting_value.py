@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from hwgen.polyhedral.scop import Reference, Scop, ScopStatement, reference
 from hwgen.polyhedral.unify import flatten, rebuild
-from hwgen.spec.expression import Access, Binary, Call, Cast, Expr, Unary, walk
+from hwgen.spec.expression import Access, Expr, taken_out, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,43 +74,14 @@ def starting_value(scop: Scop, taken: Sequence[str] = ()) -> Start | None:
 
 def _take(sums: _Sums, value: Expr) -> tuple[Expr, Reference] | None:
     """The value with an addend of the sums taken out, and the addend."""
-    match value:
-        case Binary("+", _, _):
-            terms = flatten("+", value)
-            if any(_is_sum(sums, t) for t in terms):
-                for n, term in enumerate(terms):
-                    addend = _addend(sums, term)
-                    if addend is not None:
-                        return rebuild("+", (*terms[:n], *terms[n + 1 :])), addend
-                return None
-            return _within(sums, value)
-        case _:
-            return _within(sums, value)
-
-
-def _within(sums: _Sums, value: Expr) -> tuple[Expr, Reference] | None:
-    """The same, in one of the parts of a value."""
-    match value:
-        case Binary(op, left, right):
-            if (found := _take(sums, left)) is not None:
-                return Binary(op, found[0], right), found[1]
-            if (found := _take(sums, right)) is not None:
-                return Binary(op, left, found[0]), found[1]
-            return None
-        case Unary(op, operand):
-            found = _take(sums, operand)
-            return (Unary(op, found[0]), found[1]) if found else None
-        case Cast(dtype, operand):
-            found = _take(sums, operand)
-            return (Cast(dtype, found[0]), found[1]) if found else None
-        case Call(function, arguments):
-            for n, argument in enumerate(arguments):
-                if (found := _take(sums, argument)) is not None:
-                    kept = (*arguments[:n], found[0], *arguments[n + 1 :])
-                    return Call(function, kept), found[1]
-            return None
-        case _:
-            return None
+    terms = flatten("+", value)
+    if len(terms) == 1 or not any(_is_sum(sums, t) for t in terms):
+        return taken_out(value, lambda part: _take(sums, part))
+    for n, term in enumerate(terms):
+        addend = _addend(sums, term)
+        if addend is not None:
+            return rebuild("+", (*terms[:n], *terms[n + 1 :])), addend
+    return None
 
 
 def _is_sum(sums: _Sums, value: Expr) -> bool:

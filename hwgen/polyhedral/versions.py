@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hwgen.polyhedral.scop import begins_elements
-from hwgen.polyhedral.tree.build import rename_tensors, version_names
+from hwgen.polyhedral.tree.build import version_names
 from hwgen.polyhedral.tree.loop_tree import covers
-from hwgen.spec.expression import Access, Expr, replace_access, walk
+from hwgen.spec.expression import Access, Expr, rename_tensors, replace_access, walk
 from hwgen.spec.workload import Statement, Tensor, Workload
 
 

@@ -8,7 +8,16 @@ from dataclasses import dataclass
 from hwgen.codegen.program import Program
 from hwgen.model.bank_cycles import SharedBanks
 from hwgen.model.timing import TimingResult
-from hwgen.report.figures import SEPARATED, Figure, Json, axis, colours, layout
+from hwgen.report.figures import (
+    SEPARATED,
+    Figure,
+    Json,
+    bars,
+    colours,
+    in_rows,
+    since_launch,
+    striped,
+)
 from hwgen.report.recording import RecordedCall, Recording
 from hwgen.report.table import Cell, table
 from hwgen.spec.hardware import HardwareSpec
@@ -108,40 +117,22 @@ def banks_figure(recording: Recording, uses: Sequence[BankUse], hardware: Hardwa
     waits = [c for c in recording.calls if c.waited]
     if waits:
         traces.append(_waiting(waits))
-    end = recording.timing.cycles if recording.complete else recording.end
-    changes: dict[str, Json] = {
-        "xaxis": axis("cycles since the launch", range=[0, end], rangemode="nonnegative"),
-        "yaxis": axis(
-            "",
-            type="category",
-            categoryorder="array",
-            categoryarray=rows[::-1],
-            range=[-0.5, len(rows) - 0.5],
-            fixedrange=True,
-            ticks="",
-        ),
-        "margin": {"l": 120, "r": 24, "t": 16, "b": 48},
-    }
-    return {"data": traces, "layout": layout(84 + ROW * len(rows), **changes)}
+    margin = {"l": 120, "r": 24, "t": 16, "b": 48}
+    return in_rows(traces, rows, since_launch(recording), row=ROW, margin=margin)
 
 
 def _bars(name: str, colour: str, uses: Sequence[BankUse]) -> Json:
-    return {
-        "type": "bar",
-        "orientation": "h",
-        "name": name,
-        "meta": "calls",
-        "y": [u.row for u in uses],
-        "x": [u.call.cycles for u in uses],
-        "base": [u.call.start for u in uses],
-        "width": 0.8,
-        "customdata": [_describe(u) for u in uses],
-        "hovertemplate": "%{customdata}<extra></extra>",
-        "marker": {
-            "color": colour,
-            "line": {"color": "#ffffff", "width": 0.5 if len(uses) <= SEPARATED else 0},
-        },
-    }
+    parting = 0.5 if len(uses) <= SEPARATED else 0
+    return bars(
+        name,
+        [u.row for u in uses],
+        [u.call.cycles for u in uses],
+        [_describe(u) for u in uses],
+        {"color": colour, "line": {"color": "#ffffff", "width": parting}},
+        meta="calls",
+        base=[u.call.start for u in uses],
+        width=0.8,
+    )
 
 
 def _describe(use: BankUse) -> str:
@@ -157,23 +148,18 @@ def _describe(use: BankUse) -> str:
 
 
 def _waiting(calls: Sequence[RecordedCall]) -> Json:
-    return {
-        "type": "bar",
-        "orientation": "h",
-        "name": WAITING,
-        "meta": "waits",
-        "y": [c.waited_for for c in calls],
-        "x": [c.waited for c in calls],
-        "base": [c.start - c.waited for c in calls],
-        "width": 0.3,
-        "customdata": [
-            f"<b>{c.name}</b> on {c.unit} waits for {c.waited_for}<br>"
-            f"{c.start - c.waited:,} to {c.start:,}: {c.waited:,} cycles"
-            for c in calls
-        ],
-        "hovertemplate": "%{customdata}<extra></extra>",
-        "marker": {
-            "color": "#c44e52",
-            "pattern": {"shape": "/", "fgcolor": "#ffffff", "bgcolor": "#c44e52", "size": 6},
-        },
-    }
+    told = [
+        f"<b>{c.name}</b> on {c.unit} waits for {c.waited_for}<br>"
+        f"{c.start - c.waited:,} to {c.start:,}: {c.waited:,} cycles"
+        for c in calls
+    ]
+    return bars(
+        WAITING,
+        [c.waited_for for c in calls],
+        [c.waited for c in calls],
+        told,
+        striped("#c44e52", "#c44e52", "#ffffff"),
+        meta="waits",
+        base=[c.start - c.waited for c in calls],
+        width=0.3,
+    )

@@ -1,10 +1,11 @@
-"""A chip in a few lines of text."""
+"""Chips and workloads in a few lines of text."""
 
 from __future__ import annotations
 
 from hwgen.report.table import table
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.shown import Table, assigned, processor_line, processor_tables, unit_tables
+from hwgen.spec.workload import Workload
 
 
 def summary(hardware: HardwareSpec) -> str:
@@ -27,3 +28,17 @@ def summary(hardware: HardwareSpec) -> str:
 
 def _text(shown: Table) -> str:
     return table(shown.header, shown.rows)
+
+
+def workload_text(workload: Workload) -> str:
+    """Sizes, tensors and statements."""
+    lines = [workload.name]
+    if workload.sizes:
+        lines.append("sizes  " + ", ".join(f"{n}={v}" for n, v in workload.sizes))
+    for t in workload.tensors:
+        constant = ", constant" if t.constant else ""
+        lines.append(f"{t.name}: {t.dtype}{list(t.shape)} {t.role}{constant}")
+    for s in workload.statements:
+        loops = ", ".join(f"{n}<{e}" for n, e in s.loops)
+        lines.append(f"{s.name}: {s}  for {loops or 'one point'}")
+    return "\n".join(lines)

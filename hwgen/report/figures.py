@@ -74,13 +74,72 @@ def axis(title: str, **changes: Json) -> dict[str, Json]:
     return shared | changes
 
 
+def bars(
+    name: str,
+    rows: Sequence[str],
+    lengths: Sequence[Json],
+    told: Sequence[Json],
+    marker: Json,
+    hover: str = "%{customdata}",
+    **more: Json,
+) -> dict[str, Json]:
+    """Bars to the right in the rows that have a name. `told`: of each bar, what `hover` shows."""
+    shared: dict[str, Json] = {
+        "type": "bar",
+        "orientation": "h",
+        "name": name,
+        "y": rows,
+        "x": lengths,
+        "width": 0.72,
+        "customdata": told,
+        "hovertemplate": f"{hover}<extra></extra>",
+        "marker": marker,
+    }
+    return shared | more
+
+
+def in_rows(
+    traces: list[Json],
+    rows: Sequence[str],
+    across: Json,
+    down: Mapping[str, Json] | None = None,
+    row: int = ROW,
+    **changes: Json,
+) -> Figure:
+    """Bars in rows from the top down; `down`: what else their axis has; `row`: pixels of each."""
+    names = axis(
+        "",
+        type="category",
+        categoryorder="array",
+        categoryarray=rows[::-1],
+        range=[-0.5, len(rows) - 0.5],
+        fixedrange=True,
+        ticks="",
+        **(down or {}),
+    )
+    height = 84 + row * max(1, len(rows))
+    return {"data": traces, "layout": layout(height, xaxis=across, yaxis=names, **changes)}
+
+
+def since_launch(recording: Recording) -> Json:
+    """The axis of the cycles that are shown at first."""
+    return axis("cycles since the launch", range=[0, recording.shown], rangemode="nonnegative")
+
+
+def striped(colour: str, background: str, pale: str) -> Json:
+    """The marker of bars that stand for what is not shown, or for waiting."""
+    pattern = {"shape": "/", "fgcolor": pale, "bgcolor": background, "size": 6}
+    return {"color": colour, "pattern": pattern}
+
+
 def _pixels(rows: int, base: int = 84) -> int:
     return base + ROW * max(1, rows)
 
 
-def _window(recording: Recording) -> int:
-    """The last cycle to show at first."""
-    return recording.timing.cycles if recording.complete else recording.end
+def units_of(recording: Recording, hardware: HardwareSpec) -> list[str]:
+    """The chip's units, and the processor beside them where it runs a part."""
+    timed = (u.unit for u in recording.timing.units)
+    return list(dict.fromkeys((*(u.name for u in hardware.units), *timed)))
 
 
 def timeline(recording: Recording, hardware: HardwareSpec) -> Figure:
@@ -95,38 +154,21 @@ def timeline(recording: Recording, hardware: HardwareSpec) -> Figure:
     for name in paint:
         mine = by_name[name]
         traces.append(
-            {
-                "type": "bar",
-                "orientation": "h",
-                "name": name,
-                "meta": "calls",
-                "y": [c.unit for c in mine],
-                "x": [c.cycles for c in mine],
-                "base": [c.start for c in mine],
-                "width": 0.72,
+            bars(
+                name,
+                [c.unit for c in mine],
+                [c.cycles for c in mine],
                 # What to say, and the keys of the call's lines in the C and in the script.
-                "customdata": [[_describe(c), str(c.site), c.name] for c in mine],
-                "hovertemplate": "%{customdata[0]}<extra></extra>",
-                "marker": {"color": paint[name], "line": {"color": "#ffffff", "width": parting}},
-            }
+                [[_describe(c), str(c.site), c.name] for c in mine],
+                {"color": paint[name], "line": {"color": "#ffffff", "width": parting}},
+                "%{customdata[0]}",
+                meta="calls",
+                base=[c.start for c in mine],
+            )
         )
     if not recording.complete:
         traces.append(_rest(recording, hardware))
-    units = [u.name for u in hardware.units]
-    end = _window(recording)
-    changes: dict[str, Json] = {
-        "xaxis": axis("cycles since the launch", range=[0, end], rangemode="nonnegative"),
-        "yaxis": axis(
-            "",
-            type="category",
-            categoryorder="array",
-            categoryarray=units[::-1],
-            range=[-0.5, len(units) - 0.5],
-            fixedrange=True,
-            ticks="",
-        ),
-    }
-    return {"data": traces, "layout": layout(_pixels(len(units)), **changes)}
+    return in_rows(traces, units_of(recording, hardware), since_launch(recording))
 
 
 def _order(hardware: HardwareSpec) -> list[str]:
@@ -163,22 +205,15 @@ def _rest(recording: Recording, hardware: HardwareSpec) -> Json:
             f"<b>{unit.unit}: not drawn</b><br>calls: {', '.join(names) or 'none'}<br>"
             f"busy for {unit.busy - recording.busy[unit.unit]:,} more cycles"
         )
-    return {
-        "type": "bar",
-        "orientation": "h",
-        "name": "not drawn one by one",
-        "meta": "rest",
-        "y": [u.unit for u in timing.units],
-        "x": [timing.cycles - ends[u.unit] for u in timing.units],
-        "base": [ends[u.unit] for u in timing.units],
-        "width": 0.72,
-        "customdata": rows,
-        "hovertemplate": "%{customdata}<extra></extra>",
-        "marker": {
-            "color": LIGHT,
-            "pattern": {"shape": "/", "fgcolor": GREY, "bgcolor": "#f5f7fa", "size": 6},
-        },
-    }
+    return bars(
+        "not drawn one by one",
+        [u.unit for u in timing.units],
+        [timing.cycles - ends[u.unit] for u in timing.units],
+        rows,
+        striped(LIGHT, "#f5f7fa", GREY),
+        meta="rest",
+        base=[ends[u.unit] for u in timing.units],
+    )
 
 
 def unit_of(hardware: HardwareSpec) -> dict[str, str]:
@@ -219,20 +254,8 @@ def breakdown(timing: TimingResult) -> Figure:
             continue
         shown = [c - s for c, s in zip(cycles, slowed, strict=True)] if name == "busy" else cycles
         shares = [100 * c / timing.cycles for c in shown]
-        traces.append(
-            {
-                "type": "bar",
-                "orientation": "h",
-                "name": name,
-                "y": units,
-                "x": shares,
-                "customdata": shown,
-                "width": 0.6,
-                "hovertemplate": "%{y}: " + name + " %{customdata:,d} cycles, %{x:.1f} %"
-                "<extra></extra>",
-                "marker": {"color": colour},
-            }
-        )
+        hover = "%{y}: " + name + " %{customdata:,d} cycles, %{x:.1f} %"
+        traces.append(bars(name, units, shares, shown, {"color": colour}, hover, width=0.6))
     changes: dict[str, Json] = {
         "barmode": "stack",
         "xaxis": axis("share of the kernel's cycles, %", range=[0, 100], fixedrange=True),
@@ -287,7 +310,7 @@ def memory_map(
         changes[f"xaxis{suffix}"] = axis(
             "cycles since the launch" if last else "",
             anchor=f"y{suffix}",
-            range=[0, _window(recording)],
+            range=[0, recording.shown],
             showticklabels=last,
             **({"matches": "x"} if row else {}),
         )

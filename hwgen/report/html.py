@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from hwgen.nest_pipeline import NestCompilation
 from hwgen.report.banks import (
     CONFLICT_HEADER,
     bank_uses,
@@ -66,9 +67,13 @@ def page(compilation: Compiled, drawn: int = DRAWN_CALLS) -> str:
     """The HTML page of a kernel; at most `drawn` calls are drawn one by one.
 
     Raises:
-        HwgenError: as `simulate_timing`.
+        HwgenError: as `simulate_timing`, for chips with units.
     """
     c = compilation
+    if isinstance(c, NestCompilation):
+        from hwgen.report.nest_page import nest_page
+
+        return nest_page(c)
     measured = measure(c)
     recording = record(c.program, c.hardware, c.timing, drawn)
     placed = _roofline(measured)

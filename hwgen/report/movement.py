@@ -12,8 +12,7 @@ from hwgen.codegen.program import Program
 from hwgen.model.costs import call_span, entry_bytes, iterations, offchip_operand
 from hwgen.model.counting import Access, nested_calls, total, touched_entries
 from hwgen.polyhedral.scop import ScopStatement
-from hwgen.spec.expression import Binary, Cast, Expr, Unary, evaluate
-from hwgen.spec.expression import Call as Function
+from hwgen.spec.expression import Cast, Expr, evaluate, parts
 from hwgen.spec.hardware import HardwareSpec, Operand
 from hwgen.spec.workload import Statement
 
@@ -123,14 +122,6 @@ def arithmetic(statements: Iterable[ScopStatement | Statement]) -> int:
 
 
 def _operations(value: Expr) -> int:
-    match value:
-        case Binary(_, left, right):
-            return 1 + _operations(left) + _operations(right)
-        case Unary():
-            return 1 + _operations(value.operand)
-        case Function(_, arguments):
-            return 1 + sum(map(_operations, arguments))
-        case Cast():
-            return _operations(value.operand)
-        case _:
-            return 0
+    inner = parts(value)
+    own = 1 if inner and not isinstance(value, Cast) else 0
+    return own + sum(map(_operations, inner))

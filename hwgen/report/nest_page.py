@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hwgen.report.figures import COLOURS, ROW, Figure, Json, axis, layout
+from hwgen.report.figures import COLOURS, GREY, Figure, Json, axis, bars, in_rows
 from hwgen.report.figures_roofline import Roofline, roofline_figure
 from hwgen.report.html import Headline, Table, highlighted, rendered
 from hwgen.report.movement import arithmetic
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
 ARITHMETIC, MEMORY = "limited by arithmetic", "limited by the memory"
 STARTS = "starts of parallel loops"
+FIRST = "%{customdata[0]}"
+"""What is told of a bar; the others are keys of its lines in the text and in the script."""
+WIDE: dict[str, Json] = {"automargin": True}
+"""Blocks have long names."""
 _LANGUAGES = {"c": "C", "cuda": "CUDA"}
 
 
@@ -70,22 +74,15 @@ def _cycles_figure(compilation: NestCompilation, names: list[str]) -> Figure:
     for title, colour, of_memory in ((ARITHMETIC, COLOURS[0], False), (MEMORY, COLOURS[1], True)):
         mine = [b for b in cost.blocks if (b.memory_cycles > b.compute_cycles) == of_memory]
         if mine:
-            traces.append(
-                _bars(
-                    title,
-                    colour,
-                    [b.block for b in mine],
-                    [b.cycles for b in mine],
-                    [begins[b.block] for b in mine],
-                    [[_describe(b, begins[b.block]), b.block, b.block] for b in mine],
-                )
-            )
+            told: list[Json] = [[_describe(b, begins[b.block]), b.block, b.block] for b in mine]
+            blocks, starts = [b.block for b in mine], [begins[b.block] for b in mine]
+            cycles = [b.cycles for b in mine]
+            traces.append(bars(title, blocks, cycles, told, {"color": colour}, FIRST, base=starts))
     if cost.start_cycles:
-        told = f"<b>{STARTS}</b><br>{round(cost.start_cycles):,} cycles"
-        traces.append(
-            _bars(STARTS, "#9aa5b1", [STARTS], [cost.start_cycles], [0.0], [[told, "", ""]])
-        )
-    return {"data": traces, "layout": _rows(rows, axis("cycles", range=[0, compilation.cycles]))}
+        told = [[f"<b>{STARTS}</b><br>{round(cost.start_cycles):,} cycles", "", ""]]
+        marker = {"color": GREY}
+        traces.append(bars(STARTS, [STARTS], [cost.start_cycles], told, marker, FIRST, base=[0.0]))
+    return in_rows(traces, rows, axis("cycles", range=[0, compilation.cycles]), WIDE)
 
 
 def _bytes_figure(compilation: NestCompilation, names: list[str]) -> Figure:
@@ -94,45 +91,10 @@ def _bytes_figure(compilation: NestCompilation, names: list[str]) -> Figure:
         [f"<b>{name}</b><br>{count:,} bytes", name, name]
         for name, count in zip(names, moved, strict=True)
     ]
-    bars = _bars("bytes", COLOURS[5], names, moved, [0.0] * len(names), told)
+    begins = [0.0] * len(names)
+    trace = bars("bytes", names, moved, told, {"color": COLOURS[5]}, FIRST, base=begins)
     across = axis("bytes", tickformat="~s", fixedrange=True, rangemode="tozero")
-    return {"data": [bars], "layout": _rows(names, across)}
-
-
-def _rows(names: list[str], across: Json) -> dict[str, Json]:
-    down = axis(
-        "",
-        type="category",
-        categoryorder="array",
-        categoryarray=names[::-1],
-        range=[-0.5, len(names) - 0.5],
-        fixedrange=True,
-        ticks="",
-        automargin=True,
-    )
-    return layout(84 + ROW * len(names), xaxis=across, yaxis=down)
-
-
-def _bars(
-    name: str,
-    colour: str,
-    rows: list[str],
-    lengths: list[float] | list[int],
-    begins: list[float],
-    told: list[Json],
-) -> Json:
-    return {
-        "type": "bar",
-        "orientation": "h",
-        "name": name,
-        "y": rows,
-        "x": lengths,
-        "base": begins,
-        "width": 0.72,
-        "customdata": told,
-        "hovertemplate": "%{customdata[0]}<extra></extra>",
-        "marker": {"color": colour},
-    }
+    return in_rows([trace], names, across, WIDE)
 
 
 def _describe(block: BlockCost, begin: float) -> str:

@@ -80,6 +80,11 @@ class Recording:
         """The cycle at which the last recorded call ends."""
         return max((c.end for c in self.calls), default=0)
 
+    @property
+    def shown(self) -> int:
+        """The last cycle to show at first."""
+        return self.timing.cycles if self.complete else self.end
+
     @cached_property
     def counts(self) -> Counter[str]:
         """Recorded calls by name."""

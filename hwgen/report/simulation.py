@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hwgen.nest_pipeline import NestCompilation
-from hwgen.report.nests import cycles_text
 from hwgen.report.table import Cell, table
 from hwgen.report.text import Measured, cut_short, describe_cycles, title
 
@@ -17,8 +16,6 @@ if TYPE_CHECKING:
 
 def simulation_text(compilation: Compiled, passed: Examination) -> str:
     """Cycles, units, and, where the simulator ran, traffic and executed iterations."""
-    if isinstance(compilation, NestCompilation):
-        return _of_processor(compilation, passed)
     lines = [
         title(compilation),
         "",
@@ -26,6 +23,11 @@ def simulation_text(compilation: Compiled, passed: Examination) -> str:
         "",
     ]
     result = passed.functional
+    if isinstance(compilation, NestCompilation):
+        if result is not None:
+            read = f"{result.read_elements:,} elements read"
+            lines.append(f"instances   {result.instances:,}, {read}")
+        return "\n".join(lines)
     if result is not None:
         moved: list[tuple[Cell, ...]] = [
             (t.memory, t.tensor, t.direction, t.bytes) for t in result.traffic
@@ -46,13 +48,6 @@ def simulation_text(compilation: Compiled, passed: Examination) -> str:
     used = "; no signal or wait missing or left over" if hardware.events else used
     lines.append(f"conflicts   none between units{used}")
     lines += [f"search      {line}" for line in cut_short([compilation])]
-    return "\n".join(lines)
-
-
-def _of_processor(compilation: NestCompilation, passed: Examination) -> str:
-    lines = [title(compilation), "", cycles_text(compilation), ""]
-    if (result := passed.functional) is not None:
-        lines.append(f"instances   {result.instances:,}, {result.read_elements:,} elements read")
     return "\n".join(lines)
 
 

@@ -12,7 +12,6 @@ from hwgen.model.energy import Energy
 from hwgen.model.traffic import TensorTraffic, off_chip_traffic
 from hwgen.nest_pipeline import NestCompilation
 from hwgen.report.banks import banked, conflict_lines
-from hwgen.report.nests import describe_nest, nest_results
 from hwgen.report.refused import Refusal
 from hwgen.report.table import Cell, table
 
@@ -69,7 +68,7 @@ def describe(measured: Measured) -> str:
     """One kernel: matched, tiled, placed, moved, and the cycles with their bound."""
     c = measured.compilation
     if isinstance(c, NestCompilation):
-        return describe_nest(c)
+        return _describe_nest(c, measured)
     phases = [
         section
         for number, part in enumerate(c.parts)
@@ -85,6 +84,15 @@ def describe(measured: Measured) -> str:
     if c.hardware.has_energy:
         parts.append(_section("energy", _energy(c.energies)))
     return "\n".join([*parts, *cut_short([c])])
+
+
+def _describe_nest(c: NestCompilation, measured: Measured) -> str:
+    """The schedule of a kernel of a processor, what it was chosen from, and what it costs."""
+    parts = [f"{c.workload.name} on {c.hardware.name}", "", str(c.schedule), ""]
+    if c.report is not None:
+        parts += [_section("search", str(c.report).splitlines()), ""]
+    parts.append(_section("cycles", describe_cycles(measured)))
+    return "\n".join([*parts, *c.notes])
 
 
 def _phase(part: Compilation, label: str) -> list[str]:
@@ -147,10 +155,28 @@ def _energy(energy: Energy) -> list[str]:
     return [f"{total:,.0f} pJ", *table(header, rows).splitlines()]
 
 
+BLOCKS = ("block", "cycles", "arithmetic", "memory bytes")
+"""What is told of each block of a kernel of a processor."""
+
+
+def block_rows(c: NestCompilation) -> list[tuple[Cell, ...]]:
+    """The same of all its blocks."""
+    return [
+        (b.block, round(b.cycles), round(b.compute_cycles), round(b.memory_bytes))
+        for b in c.cost.blocks
+    ]
+
+
 def describe_cycles(measured: Measured) -> list[str]:
-    """Cycles, bound and each unit's busy and waiting cycles."""
-    timing, bound = measured.timing, measured.bound
-    with_banks = banked(measured.compilation.hardware)
+    """Cycles, bound and each unit's busy and waiting cycles; of a processor alone block by block,
+    by the closed form."""
+    c, timing, bound = measured.compilation, measured.timing, measured.bound
+    if isinstance(c, NestCompilation):
+        return [
+            f"{c.cycles:,}, lower bound {bound.cycles:,}, ratio {measured.ratio:.3f} (closed form)",
+            *table(BLOCKS, block_rows(c)).splitlines(),
+        ]
+    with_banks = banked(c.hardware)
     rows: list[tuple[Cell, ...]] = [
         (u.unit, u.busy, u.busy / timing.cycles, u.tokens, u.bus, u.fetch + u.queue)
         + ((u.banks,) if with_banks else ())
@@ -177,26 +203,25 @@ def cut_short(compilations: Iterable[Compiled]) -> list[str]:
 
 def results(measured: Sequence[Measured]) -> str:
     """The table of `generate`: one line per kernel."""
-    rows: list[tuple[Cell, ...]] = [
-        (
-            m.compilation.workload.name,
-            m.timing.cycles,
-            m.bound.cycles,
-            m.ratio,
-            m.compilation.main_intrinsic,
-            m.off_chip_bytes,
-        )
-        for m in measured
-    ]
-    header = ("workload", "cycles", "bound", "ratio", "intrinsic", "off-chip bytes")
-    if nests := [m.compilation for m in measured if isinstance(m.compilation, NestCompilation)]:
-        return nest_results(nests)
-    if not rows:
+    if not measured:
         return "no workload can be run"
+    header = ["workload", "cycles", "bound", "ratio"]
+    shared = [(m.compilation.workload.name, m.timing.cycles, m.bound.cycles, m.ratio)
+              for m in measured]  # fmt: skip
+    kernels = [m.compilation for m in measured]
+    if nests := [c for c in kernels if isinstance(c, NestCompilation)]:
+        own = [(len(c.script.splitlines()), c.cost.memory_bytes) for c in nests]
+        rows = [(*row, *more) for row, more in zip(shared, own, strict=True)]
+        return table([*header, "edits", "memory bytes"], rows)
+    rows = [
+        (*row, m.compilation.main_intrinsic, m.off_chip_bytes)
+        for row, m in zip(shared, measured, strict=True)
+    ]
     coded = [line for m in measured for line in _coded(m)]
     if coded:
         coded.append("hwgen explain says what the units lack for it")
-    return "\n".join([table(header, rows), *coded, *cut_short(m.compilation for m in measured)])
+    shown = table([*header, "intrinsic", "off-chip bytes"], rows)
+    return "\n".join([shown, *coded, *cut_short(kernels)])
 
 
 def _coded(measured: Measured) -> Iterator[str]:
@@ -254,8 +279,7 @@ def stage_text(compilation: Compiled, stage: str) -> str:
         HwgenError: H007 where there is no such stage.
     """
     if stage == "load":
-        from hwgen.report.chip import summary
-        from hwgen.report.workload import workload_text
+        from hwgen.report.chip import summary, workload_text
 
         return f"{workload_text(compilation.workload)}\n\n{summary(compilation.hardware)}"
     if stage == "simulate":

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from hwgen.codegen.program import Program
 from hwgen.model.counting import nested_calls
+from hwgen.nest_pipeline import NestCompilation
 from hwgen.report.banks import BankUse, bank_uses
 from hwgen.report.figures import Json
 from hwgen.report.movement import call_bytes
@@ -26,7 +27,6 @@ from hwgen.report.recording import RecordedCall, Recording, SlotUse, record, slo
 
 if TYPE_CHECKING:
     from hwgen.compiled import Compiled
-    from hwgen.nest_pipeline import NestCompilation
     from hwgen.spec.hardware import HardwareSpec
 
 TRACED_CALLS = 10_000
@@ -40,9 +40,11 @@ def trace(compilation: Compiled, traced: int = TRACED_CALLS) -> str:
     """The JSON text of a kernel's trace; at most `traced` calls are in it one by one.
 
     Raises:
-        HwgenError: as `simulate_timing`.
+        HwgenError: as `simulate_timing`, for chips with units.
     """
     c = compilation
+    if isinstance(c, NestCompilation):
+        return _of_blocks(c)
     recording = record(c.program, c.hardware, c.timing, traced)
     uses = slot_uses(recording, c.program)
     held = bank_uses(recording, c.program, c.hardware)
@@ -67,7 +69,7 @@ def trace(compilation: Compiled, traced: int = TRACED_CALLS) -> str:
     return _text(head, events)
 
 
-def nest_trace(compilation: NestCompilation) -> str:
+def _of_blocks(compilation: NestCompilation) -> str:
     """The same of a kernel of a processor: an event per block, one after another, as the closed
     form has them; rounded to cycles."""
     c = compilation

@@ -8,7 +8,6 @@ from itertools import islice, product
 from math import ceil, isfinite
 
 from hwgen.spec.checks_processor import check_processor, check_teams, processor_templates
-from hwgen.spec.checks_synchronization import check_synchronization, synchronization_templates
 from hwgen.spec.context import Context
 from hwgen.spec.expression import Expr, evaluate
 from hwgen.spec.expression import names as names_of
@@ -21,6 +20,7 @@ from hwgen.spec.resolve_processor import has_units
 from hwgen.spec.schema import HardwareSchema
 from hwgen.spec.source import Document, FieldPath
 from hwgen.spec.suggest import suggestion
+from hwgen.spec.synchronization import check_synchronization, synchronization_templates
 from hwgen.spec.templates import NUMBER, TEXT, Fields, Items, Shape, TemplateError, check_template
 
 _MANY = 1 << 20

@@ -6,9 +6,11 @@ operands narrower than int32 are promoted to int32, int32 and int64 wrap around.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
+
+T = TypeVar("T")
 
 DTYPES: dict[str, int] = {
     "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4,
@@ -148,6 +150,24 @@ def children(expr: Expr) -> tuple[Expr, ...]:
     return (expr.operand,)
 
 
+def parts(value: Expr) -> tuple[Expr, ...]:
+    """What a value is made of: its subexpressions, but those of indices."""
+    return () if isinstance(value, Access) else children(value)
+
+
+def with_children(expr: Expr, inner: Sequence[Expr]) -> Expr:
+    """A node with other subexpressions, as many as `children` has."""
+    if isinstance(expr, Binary):
+        return Binary(expr.op, *inner)
+    if isinstance(expr, Const | Name):
+        return expr
+    if isinstance(expr, Access):
+        return Access(expr.tensor, tuple(inner))
+    if isinstance(expr, Call):
+        return Call(expr.function, tuple(inner))
+    return Cast(expr.dtype, *inner) if isinstance(expr, Cast) else Unary(expr.op, *inner)
+
+
 def walk(expr: Expr) -> Iterator[Expr]:
     """Every node of an expression, parents first."""
     waiting = [expr]
@@ -175,34 +195,34 @@ def substitute(expr: Expr, bindings: Mapping[str, Expr]) -> Expr:
         left, right = substitute(expr.left, bindings), substitute(expr.right, bindings)
         same = left is expr.left and right is expr.right
         return expr if same else Binary(expr.op, left, right)
-    if isinstance(expr, Access):
-        return Access(expr.tensor, tuple(substitute(i, bindings) for i in expr.indices))
-    if isinstance(expr, Unary):
-        return Unary(expr.op, substitute(expr.operand, bindings))
-    if isinstance(expr, Cast):
-        return Cast(expr.dtype, substitute(expr.operand, bindings))
-    return Call(expr.function, tuple(substitute(a, bindings) for a in expr.arguments))
+    return with_children(expr, [substitute(c, bindings) for c in children(expr)])
 
 
 def rewrite(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
     """The expression with every part replaced by what `change` makes of it, inner ones first; what
     is inside of indices is left."""
-    match expr:
-        case Access() | Const() | Name():
-            return change(expr)
-        case Binary(op, left, right):
-            return change(Binary(op, rewrite(left, change), rewrite(right, change)))
-        case Unary(op, operand):
-            return change(Unary(op, rewrite(operand, change)))
-        case Cast(dtype, operand):
-            return change(Cast(dtype, rewrite(operand, change)))
-        case Call(function, arguments):
-            return change(Call(function, tuple(rewrite(a, change) for a in arguments)))
+    inner = [rewrite(p, change) for p in parts(expr)]
+    return change(with_children(expr, inner) if inner else expr)
+
+
+def taken_out(value: Expr, take: Callable[[Expr], tuple[Expr, T] | None]) -> tuple[Expr, T] | None:
+    """The value with what `take` leaves of the first of its parts from which it takes something,
+    and what that is; None where there is no such part."""
+    mine = parts(value)
+    for n, part in enumerate(mine):
+        if (found := take(part)) is not None:
+            return with_children(value, (*mine[:n], found[0], *mine[n + 1 :])), found[1]
+    return None
 
 
 def map_accesses(expr: Expr, change: Callable[[Access], Expr]) -> Expr:
     """The expression with other values for its accesses, those inside of indices left."""
     return rewrite(expr, lambda part: change(part) if isinstance(part, Access) else part)
+
+
+def rename_tensors(expr: Expr, names: Mapping[str, str]) -> Expr:
+    """The expression with accesses to tensors renamed."""
+    return map_accesses(expr, lambda a: Access(names.get(a.tensor, a.tensor), a.indices))
 
 
 def replace_access(expr: Expr, old: Access, new: Expr) -> Expr:

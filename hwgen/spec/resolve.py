@@ -17,6 +17,7 @@ from hwgen.spec.hardware import (
     MicroKernel,
     Operand,
     StrideRule,
+    Synchronization,
     Unit,
 )
 from hwgen.spec.memory import BANK_CYCLES, Memory
@@ -39,7 +40,6 @@ from hwgen.spec.resolve_memories import (
     resolve_memory,
 )
 from hwgen.spec.resolve_processor import check_sections, resolve_processor
-from hwgen.spec.resolve_synchronization import resolve_completion, resolve_synchronization
 from hwgen.spec.same_fields import check_same
 from hwgen.spec.schema import (
     CodeSchema,
@@ -51,6 +51,7 @@ from hwgen.spec.schema import (
 from hwgen.spec.semantics import Semantics, check_types, parse_semantics
 from hwgen.spec.source import Document, FieldPath
 from hwgen.spec.suggest import suggestion
+from hwgen.spec.synchronization import resolve_completion
 from hwgen.spec.typecheck import holds, integer_range, is_float
 
 RESERVED = frozenset({*DTYPES, *FUNCTIONS, "and", "or", "not", "inf", "dense"})
@@ -106,7 +107,7 @@ def resolve_hardware(
         ),
         units=units,
         intrinsics=intrinsics,
-        synchronization=findings.attempt(lambda: resolve_synchronization(context, schema), None),
+        synchronization=findings.attempt(lambda: _synchronization(context, schema), None),
         fetch=findings.attempt(lambda: resolve_fetch(context, schema), None),
         completion=findings.attempt(lambda: resolve_completion(context, schema), None),
         code=_code(schema),
@@ -181,6 +182,12 @@ def check_word(context: Context, name: str, path: FieldPath, what: str) -> None:
             path, key=True, found=name, allowed="any other name",
             repair=f"call it {name}_ or {name}0",
         )  # fmt: skip
+
+
+def _synchronization(context: Context, schema: HardwareSchema) -> Synchronization | None:
+    """How calls on different units are ordered; None where there is no need."""
+    given = schema.synchronization
+    return None if given is None else given.resolved(context, tuple(schema.units))
 
 
 def _code(schema: HardwareSchema) -> CodeTemplates:

@@ -15,14 +15,14 @@ from hwgen.spec.expression import (
     Access,
     Assign,
     Binary,
-    Call,
-    Cast,
     Const,
     Expr,
     Name,
     Unary,
+    children,
     evaluate,
     walk,
+    with_children,
 )
 from hwgen.spec.findings import Findings
 from hwgen.spec.limits import MAX_ELEMENTS, MAX_EXTENT
@@ -354,25 +354,16 @@ def fold(expr: Expr) -> Expr:
 
     Elsewhere than in indices these stay, since arithmetic changes a narrow value's type.
     """
-    match expr:
-        case Access(tensor, indices):
-            return Access(tensor, tuple(_drop_neutral(fold(i)) for i in indices))
-        case Binary(op, left, right):
-            folded = Binary(op, fold(left), fold(right))
-            return _number(folded)
-        case Unary("-", operand):
-            inner = fold(operand)
-            if isinstance(inner, Const):
-                return Const(-inner.value)
-            return Unary("-", inner)
-        case Unary(op, operand):
-            return Unary(op, fold(operand))
-        case Cast(dtype, operand):
-            return Cast(dtype, fold(operand))
-        case Call(function, arguments):
-            return Call(function, tuple(fold(a) for a in arguments))
-        case Const() | Name():
-            return expr
+    inner = [fold(c) for c in children(expr)]
+    match expr, inner:
+        case Access(tensor, _), _:
+            return Access(tensor, tuple(map(_drop_neutral, inner)))
+        case Binary(op, _, _), [left, right]:
+            return _number(Binary(op, left, right))
+        case Unary("-", _), [Const(value)]:
+            return Const(-value)
+        case _:
+            return with_children(expr, inner)
 
 
 _FOLDED = ("+", "-", "*", "//", "%", "<<", ">>")

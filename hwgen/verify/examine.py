@@ -13,6 +13,7 @@ from hwgen.spec.shown import Brief
 from hwgen.verify.room import check_room
 
 if TYPE_CHECKING:
+    from hwgen.codegen.lower.program import Lowered
     from hwgen.compiled import Compiled
     from hwgen.model.bound import Bound
     from hwgen.model.functional import FunctionalResult
@@ -135,7 +136,6 @@ def examine(
     from hwgen.model.reference import run_reference
     from hwgen.model.sync_check import check_synchronisation
     from hwgen.verify.check_instances import check_compiled
-    from hwgen.verify.rescaled import rescaled_terms
 
     c = compilation
     check_room(c.workload, c.program)
@@ -197,3 +197,17 @@ def check_outputs(
             "rounding in another order explains",
             repair="report this command: the compiler or its model is wrong",
         )
+
+
+def rescaled_terms(lowering: Lowered) -> dict[str, int]:
+    """What results are rounded by besides: by tensor of terms, the blocks after each of which sums
+    of them may have been rescaled."""
+    found: dict[str, int] = {}
+    trees = [p.tree for p in lowering.parts] + [c.state for c in lowering.codes]
+    for tree in trees:
+        for stage in tree.stages:
+            own = [r for r in stage.reads_in("init") if r.tensor == stage.tensor]
+            if own and stage.op in ("max=", "min="):
+                readers = [s for s in tree.stages if any(r.tensor == stage.tensor for r in s.reads)]
+                found |= dict.fromkeys((s.tensor for s in readers), stage.iterators[0][1])
+    return found

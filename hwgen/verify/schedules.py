@@ -24,12 +24,13 @@ from hwgen.schedule import Schedule
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, parse_workload
 from hwgen.spec.typecheck import is_float
+from hwgen.trees import compile_tree
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.nest_calls import Call, CallDraws
 from hwgen.verify.nest_runs import HOST, Kernel, Target, executed, run_kernels
 from hwgen.verify.nest_workloads import Data, Draws, random_nests
 from hwgen.verify.processes import each
-from hwgen.verify.tallies import Counted, one_of_each, simplest
+from hwgen.verify.tallies import Counted, crash_text, one_of_each, simplest
 
 BATCH = 50
 """Sequences whose kernels make one program."""
@@ -116,18 +117,6 @@ def make(schedule: Schedule, call: Call) -> str:
     return ""
 
 
-def crash_text(error: Exception) -> str:
-    """What an unexpected exception says, and where it was raised."""
-    where = error.__traceback__
-    while where is not None and where.tb_next is not None:
-        where = where.tb_next
-    place = ""
-    if where is not None:
-        code = where.tb_frame.f_code
-        place = f" in {Path(code.co_filename).name}:{code.co_name}"
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}{place}"
-
-
 def check_history(schedule: Schedule, calls: Sequence[Call], before_last: str) -> None:
     """`trace` replays to the same schedule, `undo` gives the one before.
 
@@ -176,17 +165,16 @@ def lowered(schedule: Schedule, seed: int) -> Kernel:
         FindingError: where that crashes, or makes another program than the schedule intends.
     """
     from hwgen.codegen.instances.nests import check_nest_instances
-    from hwgen.codegen.processor.emit import emit_nest
-    from hwgen.codegen.processor.lower import lower_nest
 
-    workload, hardware = schedule.workload, schedule.hardware
+    workload = schedule.workload
     try:
-        program, placing = lower_nest(schedule.resolved, schedule.homes, hardware)
-        source = emit_nest(program, hardware, workload)
+        made = compile_tree(schedule)
+        source = made.source
     except HwgenError:
         raise
     except Exception as error:
         raise FindingError("lowering", crash_text(error)) from error
+    (program,), (placing,) = made.program.codes, made.lowering.codes
     try:
         unproved = check_nest_instances(program, placing)
     except HwgenError as error:
@@ -350,7 +338,7 @@ def schedule_campaign(
         if progress is not None:
             progress(tally.sequences, count)
     chosen = one_of_each(tally.failures, lambda f: f.signature, _size, SHOWN_FAILURES)
-    failures = tuple(reduced(f, hardware, target) for f in chosen)
+    failures = tuple(reduced(f, lambda case: check_case(case, hardware, target)) for f in chosen)
     return ScheduleReport(hardware_path, seed, tally, failures)
 
 
@@ -369,8 +357,9 @@ def _size(failure: Failure) -> int:
     return len(failure.case.calls) * 10 + len(failure.case.data["compute"])
 
 
-def reduced(failure: Failure, hardware: HardwareSpec, target: Target | None) -> Failure:
-    """The failure with as few calls and statements as a bounded number of runs allows."""
+def reduced(failure: Failure, wrong: Callable[[Case], str]) -> Failure:
+    """The failure with as few calls and statements as a bounded number of runs allows; `wrong`:
+    what is wrong with a case, kind first."""
     budget = SHRINK_RUNS
 
     def simpler(failure: Failure) -> Iterator[Failure]:
@@ -379,7 +368,7 @@ def reduced(failure: Failure, hardware: HardwareSpec, target: Target | None) -> 
             if budget == 0:
                 return
             budget -= 1
-            kind, _, message = check_case(case, hardware, target).partition(": ")
+            kind, _, message = wrong(case).partition(": ")
             if kind == failure.kind:
                 yield Failure(case, kind, message)
 
@@ -388,11 +377,11 @@ def reduced(failure: Failure, hardware: HardwareSpec, target: Target | None) -> 
 
 def _simpler(case: Case) -> Iterator[Case]:
     """Cases with one thing less."""
-    statements: list[Data] = case.data["compute"]
+    statements: list[Data | str] = case.data["compute"]
     tensors: dict[str, str] = case.data["tensors"]
     for n in reversed(range(len(statements))):
         rest = [x for m, x in enumerate(statements) if m != n]
-        text = " ".join(str(x["do"]) for x in rest)
+        text = " ".join(map(str, rest))
         if rest:
             used = {t: s for t, s in tensors.items() if f"{t}[" in text}
             yield replace(case, data={**case.data, "tensors": used, "compute": rest})

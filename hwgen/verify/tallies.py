@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, cast
 
 if TYPE_CHECKING:
@@ -47,3 +48,15 @@ def simplest(failure: F, simpler: Callable[[F], Iterable[F]]) -> F:
     while (smaller := next(iter(simpler(failure)), None)) is not None:
         failure = smaller
     return failure
+
+
+def crash_text(error: Exception) -> str:
+    """What an unexpected exception says, and where it was raised."""
+    where = error.__traceback__
+    while where is not None and where.tb_next is not None:
+        where = where.tb_next
+    place = ""
+    if where is not None:
+        code = where.tb_frame.f_code
+        place = f" in {Path(code.co_filename).name}:{code.co_name}"
+    return f"{type(error).__name__}{place}: {' '.join(str(error).split())[:200]}"

@@ -25,9 +25,10 @@ from hwgen.verify.natural.draft import numbers_of
 from hwgen.verify.natural.families import natural_workload
 from hwgen.verify.nest_workloads import Data
 from hwgen.verify.processes import each
-from hwgen.verify.schedules import SHOWN_FAILURES, Case, Failure, FindingError, crash_text
-from hwgen.verify.tallies import Counted, one_of_each
-from hwgen.verify.tree_schedules import judged, outcome, reduced_case
+from hwgen.verify.schedules import SHOWN_FAILURES, Case, Failure, FindingError, reduced
+from hwgen.verify.tallies import Counted, crash_text, one_of_each
+from hwgen.verify.tree_schedules import failure as wrong
+from hwgen.verify.tree_schedules import judged, outcome
 from hwgen.verify.tree_variants import variant
 
 TREES = 8
@@ -160,13 +161,9 @@ def _varied(path: Path | None, number: int, tally: TreeTally) -> None:
             failure = Failure(Case(data, (), number), "compiling", crash_text(error))
             tally.failures.append((number, failure))
         return
-    if isinstance(made, Compilation):
-        base = made.kernel.made.schedule
-    else:
-        assert isinstance(made, TreeCompilation)
-        base = made.schedule
+    assert isinstance(made, Compilation | TreeCompilation)
     for n in range(TREES):
-        _checked(base, data, hardware, number, n, tally)
+        _checked(made.schedule, data, hardware, number, n, tally)
 
 
 def _checked(
@@ -203,8 +200,8 @@ def drawn_pair(path: Path | None, number: int) -> tuple[HardwareSpec, Data]:
 
 
 def _reduced(path: Path | None, number: int, failure: Failure) -> tuple[int, Failure]:
-    """The failure with as few calls as fail in the same way."""
+    """The failure with as few calls and statements as fail in the same way."""
     hardware, _ = drawn_pair(path, number)
     if failure.kind in ("compiling", "crash"):
         return number, failure  # There are no calls to leave out.
-    return number, Failure(reduced_case(failure.case, hardware), failure.kind, failure.message)
+    return number, reduced(failure, lambda case: wrong(case, hardware))

@@ -16,7 +16,6 @@ from playwright.sync_api import BrowserContext
 from hwgen.nest_pipeline import NestCompilation, compile_nest
 from hwgen.pipeline import Compilation, compile_kernel
 from hwgen.report.html import page
-from hwgen.report.nest_page import nest_page
 from hwgen.report.source_lines import Source, c_source, nest_source, script_source
 from hwgen.spec.load import load_hardware, load_workload
 from tests.browser.chromium import Shown, chromium
@@ -75,7 +74,7 @@ def shown(
     texts = {
         "units": lambda: page(kernel),
         "banks": lambda: page(banked),
-        "processor": lambda: nest_page(nest),
+        "processor": lambda: page(nest),
     }
     file = tmp_path_factory.mktemp("page") / "page.html"
     found = Shown(browser, texts[request.param](), file)
@@ -242,7 +241,7 @@ def test_a_bar_that_is_clicked_marks_its_lines(
 def test_a_block_that_is_clicked_marks_its_loop(
     browser: BrowserContext, nest: NestCompilation, tmp_path: Path
 ) -> None:
-    shown = Shown(browser, nest_page(nest), tmp_path / "page.html")
+    shown = Shown(browser, page(nest), tmp_path / "page.html")
     resize(shown, 1280, "light")
     blocks = {b.block: b.block for b in nest.cost.blocks}
     sources = {"c": nest_source(nest), "script": script_source(nest.script, blocks)}

@@ -17,7 +17,7 @@ from time import process_time
 import hwgen
 from hwgen.errors import HwgenError
 from hwgen.phase import MATCHES
-from hwgen.phased import PhasedCompilation, plans_of, stages_of
+from hwgen.phased import plans_of, stages_of
 from hwgen.pipeline import Compilation, build
 from hwgen.polyhedral.matching import Match, ranked_matches
 from hwgen.polyhedral.operations import Operation
@@ -122,7 +122,7 @@ def judge(case: Case, every_match: bool = False) -> Outcome:
     start = process_time()
     chosen = hwgen.compile_kernel(workload, hardware)
     seconds = process_time() - start
-    if isinstance(chosen, PhasedCompilation):
+    if chosen.phases:
         best, points, refused = _phases(chosen)
         return Outcome(chosen, seconds, points, refused, best, ())
     scop = build_scop(workload)
@@ -148,7 +148,7 @@ def judge(case: Case, every_match: bool = False) -> Outcome:
     return Outcome(chosen, seconds, points, refused, best, tuple(below))
 
 
-def _phases(chosen: PhasedCompilation) -> tuple[int, int, int]:
+def _phases(chosen: Compilation) -> tuple[int, int, int]:
     """The best of all schedules of the phases together, with the matches and the tensors on the
     chip that the search has; how many there are, and how many do not run."""
     workload, hardware = chosen.workload, chosen.hardware

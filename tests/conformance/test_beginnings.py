@@ -7,10 +7,12 @@ from functools import cache
 from pathlib import Path
 from typing import cast
 
+import numpy as np
 import pytest
 
 import hwgen
 from hwgen.compilation import Compilation
+from hwgen.pipeline import compile_workload
 from hwgen.polyhedral.operations import Operation
 from hwgen.scripting import compile_script
 from hwgen.spec.hardware import HardwareSpec
@@ -98,3 +100,14 @@ def test_who_writes_last_is_one_that_the_update_accepts() -> None:
     compilation = hwgen.compile_kernel(workload, parse_hardware(changed))
     assert begun(compilation) == [("reset", 0), ("min_imm", -128)]
     examine(compilation, draw_inputs(workload, 1))
+
+
+def test_a_maximum_moves_nothing_down() -> None:
+    changed = spec()
+    kept = [n for n in changed["intrinsics"] if n not in ("add_imm", "min_imm")]
+    changed["intrinsics"]["max"]["operands"]["dst"]["written_by"] = [
+        n for n in kept if "acc" in str(changed["intrinsics"][n]["operands"]["dst"]["memory"])
+    ]
+    workload = pooled("max=", "int8")
+    compilation = compile_workload(workload, parse_hardware(changed))
+    examine(compilation, {"x": np.full((20, 6), -5, np.int8)})

@@ -16,7 +16,7 @@ from hwgen.errors import HwgenError
 from hwgen.model.bound import lower_bound
 from hwgen.model.compiled import have_compiler
 from hwgen.model.traffic import off_chip_traffic
-from hwgen.pipeline import PhasedCompilation, SearchOptions, compile_kernel
+from hwgen.pipeline import Compilation, SearchOptions, compile_kernel
 from hwgen.scripting import compile_script
 from hwgen.spec.expression import DTYPES
 from hwgen.spec.hardware import (
@@ -43,13 +43,13 @@ ENGINES: tuple[Engine, ...] = ("python", "c") if have_compiler() else ("python",
 
 def spilled(
     workload: Workload, hardware: HardwareSpec, options: SearchOptions = QUICK
-) -> PhasedCompilation:
+) -> Compilation:
     kernel = compile_kernel(workload, hardware, options=options)
-    assert isinstance(kernel, PhasedCompilation)
+    assert kernel.phases
     return kernel
 
 
-def names(kernel: PhasedCompilation) -> list[str]:
+def names(kernel: Compilation) -> list[str]:
     return [s.tensor for s in kernel.spills]
 
 
@@ -65,7 +65,7 @@ LARGE: list[tuple[str, dict[str, int], dict[str, int]]] = [
 
 
 @cache
-def large(name: str, sizes: tuple[tuple[str, int], ...]) -> PhasedCompilation:
+def large(name: str, sizes: tuple[tuple[str, int], ...]) -> Compilation:
     hardware = load_hardware(ROOT / "hw_specs" / "npu_shared_buffer.yaml")
     return spilled(load_workload(ROOT / "workloads" / f"{name}.yaml", dict(sizes)), hardware)
 
@@ -217,7 +217,7 @@ KINDS: dict[str, Synchronization] = {
 
 
 @cache
-def synchronised(kind: str) -> PhasedCompilation:
+def synchronised(kind: str) -> Compilation:
     """By the whole search: a wait by way of the core needs a call of it in between."""
     hardware = replace(three_units(), synchronization=KINDS[kind], completion=None)
     return spilled(layers(), hardware, WHOLE)

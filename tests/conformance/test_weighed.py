@@ -26,6 +26,7 @@ from hwgen.spec.load import load_hardware, load_workload, make_workload
 from hwgen.spec.workload import Workload
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
+from tests.planted.kernels import with_program
 from tests.sampling import QUICK, examples
 
 ROOT = Path(__file__).parents[2]
@@ -190,6 +191,6 @@ def test_other_weights_are_found(number: int) -> None:
     """The simulator computes with what is supplied, not with what was meant."""
     made = added()
     inputs = draw_inputs(made.workload, 1)
-    wrong = replace(made.kernel, program=_with_weights(made.kernel.program, number))
+    wrong = with_program(made, _with_weights(made.kernel.program, number))
     with pytest.raises((HwgenError, AssertionError)):
-        examine(replace(made, kernel=wrong), inputs, "python")
+        examine(wrong, inputs, "python")

@@ -12,7 +12,7 @@ from hwgen.codegen.nodes import Barrier
 from hwgen.codegen.program import Program
 from hwgen.model.compiled import have_compiler
 from hwgen.model.reference import run_reference
-from hwgen.pipeline import PhasedCompilation
+from hwgen.pipeline import Compilation
 from hwgen.verify.edits import catch
 from hwgen.verify.examine import examine
 from tests.gemmini import emitted
@@ -30,9 +30,9 @@ CASES = (
 BETWEEN = {"layers": ["h1", "h2"], "two_layers": ["h"]}
 
 
-def phased(which: Case) -> PhasedCompilation:
+def phased(which: Case) -> Compilation:
     c = compiled(which)
-    assert isinstance(c, PhasedCompilation)
+    assert c.phases
     return c
 
 

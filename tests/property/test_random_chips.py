@@ -12,7 +12,7 @@ import pytest
 from hwgen.errors import HwgenError
 from hwgen.pipeline import compile_kernel
 from hwgen.polyhedral.phases import split_phases
-from hwgen.report.chips import chips_text
+from hwgen.report.campaigns import chips_text
 from hwgen.spec.load import parse_hardware, parse_workload
 from hwgen.spec.source import read_document
 from hwgen.verify.chips.campaign import chip_campaign

@@ -13,7 +13,7 @@ from hwgen.codegen.processor import lower
 from hwgen.errors import HwgenError
 from hwgen.model.compiled import have_compiler
 from hwgen.polyhedral.tree import legality
-from hwgen.report.schedules import schedules_text
+from hwgen.report.campaigns import schedules_text
 from hwgen.schedule import Schedule
 from hwgen.spec.expression import Expr
 from hwgen.spec.load import load_hardware, load_workload, parse_workload
@@ -218,7 +218,7 @@ def test_a_failure_is_reduced_and_can_be_replayed(
     monkeypatch.setattr(lower, "needed", no_conditions)
     message = check_case(case, hardware)
     assert message.startswith("wrong: ")
-    small = reduced(Failure(case, "wrong", message), hardware, HOST)
+    small = reduced(Failure(case, "wrong", message), lambda c: check_case(c, hardware))
     assert [str(c) for c in small.case.calls] == ["s.split('y_i', factor=3)"]
     assert [x["do"][0] for x in small.case.data["compute"]] == ["t", "y"]
     text = schedules_text(ScheduleReport(CPU, 0, Tally(failures=[small]), (small,)))

@@ -9,7 +9,7 @@ import pytest
 from hwgen.cli import main
 from hwgen.codegen.lower import program
 from hwgen.errors import HwgenError
-from hwgen.report.trees import trees_text
+from hwgen.report.campaigns import trees_text
 from hwgen.verify import tree_campaign as tree_campaign_module
 from hwgen.verify.tree_campaign import TREES, TreeReport, TreeTally, tree_campaign
 from hwgen.verify.tree_schedules import LACKING, PHYSICAL

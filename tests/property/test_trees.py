@@ -14,8 +14,8 @@ from hwgen.polyhedral.tree import aliases, legality
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware
 from hwgen.verify.nest_calls import Call
-from hwgen.verify.schedules import Case, FindingError
-from hwgen.verify.tree_schedules import LACKING, PHYSICAL, failure, outcome, reduced_case
+from hwgen.verify.schedules import Case, Failure, FindingError, reduced
+from hwgen.verify.tree_schedules import LACKING, PHYSICAL, failure, outcome
 from tests.conftest import Mutate
 from tests.drawn_trees import drawn
 from tests.hosts import behind_a_host
@@ -110,7 +110,7 @@ def test_what_is_missing_is_found(
 def test_a_failure_is_reduced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(program, "synchronise", no_nodes)
     case = drawn(0, npu(0))
-    small = reduced_case(case, npu(0))
+    small = reduced(Failure(case, "wrong", ""), lambda c: failure(c, npu(0))).case
     assert failure(small, npu(0)).startswith("wrong: ")
     assert 0 < len(small.calls) < len(case.calls)
 

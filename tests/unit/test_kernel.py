@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -24,8 +25,9 @@ from hwgen.errors import HwgenError
 from hwgen.kernel import Engine, Kernel
 from hwgen.model.c_compiler import have_compiler
 from hwgen.model.reference import run_reference
+from hwgen.report.figures import timeline
+from hwgen.report.kernels import kernel_html, timeline_svg
 from hwgen.report.recording import record
-from hwgen.report.timeline import timeline_svg
 from hwgen.spec.find import shipped_in
 from hwgen.spec.shown import LONGEST
 from hwgen.trees import TreeCompilation
@@ -329,6 +331,18 @@ def test_a_picture_has_a_bar_for_every_call(gemm: Kernel) -> None:
         assert bars == min(drawn_calls, compilation.timing.operations)
         assert (f", of {gemm.cycles:,} cycles" in text) == (bars == 5)
         assert all(f">{u.name}</text>" in text for u in gemm.hardware.units)
+
+
+def test_a_picture_has_a_row_for_the_processor_beside_units(gemm: Kernel) -> None:
+    coded = hwgen.build(gemm.workload, gemm.hardware, auto=False).compilation
+    assert coded.program.codes
+    text = timeline_svg(coded)
+    assert text.count("</title></rect>") == coded.timing.operations
+    assert ">processor</text>" in text
+    assert text in kernel_html(coded)
+    recording = record(coded.program, coded.hardware, coded.timing, 1000)
+    layout = json.dumps(timeline(recording, coded.hardware)["layout"])
+    assert '"categoryarray": ["processor", ' in layout
 
 
 def test_the_page_about_python_is_true(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

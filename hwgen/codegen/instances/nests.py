@@ -15,10 +15,10 @@ from hwgen.codegen.instances.boxes import Condition, conditions_of, settled
 from hwgen.codegen.instances.forms import Form, Ranges, known_form
 from hwgen.codegen.instances.nest_intention import combined_of, expected, stored_of
 from hwgen.codegen.instances.pieces import pieces_of
-from hwgen.codegen.instances.points import Limits, Piece, times, value, witness
+from hwgen.codegen.instances.points import Limits, Piece, check_same
 from hwgen.codegen.instances.refuted import UnprovedError, refuted
 from hwgen.codegen.instances.statements import Statement, Wanted, check_statement
-from hwgen.codegen.instances.sums import Place
+from hwgen.codegen.instances.sums import Place, Vector
 from hwgen.codegen.nodes import (
     Allocate,
     Assign,
@@ -156,14 +156,11 @@ class _Check:
             for run in runs:
                 yield from pieces_of(run.ranges, run.conditions, self.points(wanted, run), limits)
 
-        if value(meant({}), self.place) == value(done({}), self.place):
-            return
-        odd = witness(meant, done, wanted.loops, self.place)
-        where = ", ".join(f"{n} = {odd.point[n]}" for n in wanted.loops if n in odd.point)
-        found, allowed = f"{name} at {where or 'its only iteration'}", "each of its instances once"
-        if odd.meant is not None:
-            found, allowed = f"{times(odd.done)}: {found}", times(odd.meant)
-        raise refuted(f"{name} executes other instances than its tree intends", found, allowed)
+        def shown(point: Vector) -> str:
+            where = ", ".join(f"{n} = {point[n]}" for n in wanted.loops if n in point)
+            return f"{name} at {where or 'its only iteration'}"
+
+        check_same(name, meant, done, wanted.loops, self.place, shown)
 
     @staticmethod
     def points(wanted: Wanted, run: _Run) -> dict[str, Form]:

@@ -24,13 +24,18 @@ def pieces_of(
     for coordinate, form in points.items():
         if form.quotients:
             raise unproved(f"{coordinate}: {form}", "affine functions of loops")
-    steps: dict[str, dict[str, int]] = {n: {} for n in ranges}
-    for coordinate, form in points.items():
-        for name, step in form.steps.items():
-            steps[name][coordinate] = step
-    first = {c: form.constant for c, form in points.items()}
     within = dict(ranges)
     for name, (low, high) in limits.items():
         within[name] = max(low, ranges[name][0]), min(high, ranges[name][1])
     for box in boxes(within, conditions):
-        yield Piece(first, tuple(Walk(*box[n], steps[n]) for n in ranges))
+        yield piece_of({n: box[n] for n in ranges}, points)
+
+
+def piece_of(box: Ranges, points: Mapping[str, Form]) -> Piece:
+    """The points of a box of loops; `points`: by coordinate, an affine function of them."""
+    steps: dict[str, dict[str, int]] = {n: {} for n in box}
+    for coordinate, form in points.items():
+        for name, step in form.steps.items():
+            steps[name][coordinate] = step
+    first = {c: form.constant for c, form in points.items()}
+    return Piece(first, tuple(Walk(*box[n], steps[n]) for n in box))

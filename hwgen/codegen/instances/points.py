@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import product
 from math import prod
 
+from hwgen.codegen.instances.refuted import refuted
 from hwgen.codegen.instances.sums import PRIME, Place, Vector
 
 MOST_POINTS = 20_000
@@ -87,6 +88,28 @@ def witness(meant: Pieces, done: Pieces, along: Iterable[str], place: Place) -> 
     one, other = (_counted(side) for side in sides)
     odd = next(p for p in sorted(one.keys() | other.keys()) if one[p] != other[p])
     return Witness(dict(odd), one[odd], other[odd])
+
+
+def check_same(
+    name: str,
+    meant: Pieces,
+    done: Pieces,
+    along: Iterable[str],
+    place: Place,
+    shown: Callable[[Vector], str],
+) -> None:
+    """Hold what is executed of a block against what is meant; `shown`: a point in words.
+
+    Raises:
+        HwgenError: H747 where they differ.
+    """
+    if value(meant({}), place) == value(done({}), place):
+        return
+    odd = witness(meant, done, along, place)
+    found, allowed = shown(odd.point), "each of its instances once"
+    if odd.meant is not None:
+        found, allowed = f"{times(odd.done)}: {found}", times(odd.meant)
+    raise refuted(f"{name} executes other instances than its tree intends", found, allowed)
 
 
 def _counted(pieces: Iterable[Piece]) -> Counter[tuple[tuple[str, int], ...]]:

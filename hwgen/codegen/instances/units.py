@@ -16,7 +16,8 @@ from dataclasses import dataclass, field, replace
 from hwgen.codegen.instances.boxes import Comparison, Condition, boxes, conditions_of
 from hwgen.codegen.instances.forms import Form, Ranges, known_form, number, replaced, total
 from hwgen.codegen.instances.intention import Intention, entry, intention
-from hwgen.codegen.instances.points import Limits, Piece, Walk, times, value, witness
+from hwgen.codegen.instances.pieces import piece_of
+from hwgen.codegen.instances.points import Limits, Piece, Walk, check_same
 from hwgen.codegen.instances.refuted import refuted, unproved
 from hwgen.codegen.instances.sums import Place
 from hwgen.codegen.instances.trees import check_trees
@@ -112,14 +113,8 @@ class _Check:
         def done(limits: Limits) -> Iterator[Piece]:
             return (p for run in runs for p in self.pieces(block, run, outer, limits))
 
-        if value(meant({}), self.place) == value(done({}), self.place):
-            return
-        odd = witness(meant, done, (*outer, *block.lanes), self.place)
-        found, allowed = block.shown(odd.point), "each of its instances once"
-        if odd.meant is not None:
-            found, allowed = f"{times(odd.done)}: {found}", times(odd.meant)
-        message = f"{block.name} executes other instances than its tree intends"
-        raise refuted(message, found, allowed)
+        along = (*outer, *block.lanes)
+        check_same(block.name, meant, done, along, self.place, block.shown)
 
     def same_call(self, block: Intention, run: _Run) -> None:
         """The call is that of the block, on what the block works on."""
@@ -196,12 +191,7 @@ def _around(block: Intention, run: _Run, box: Ranges, outer: Sequence[str]) -> P
             raise refuted("an entry that is not its element's", found, f"{block.addresses[k]}")
     if odd := next((n for n in outer if parts[n].quotients), ""):
         raise unproved(f"{run.where}: {odd} is not affine", "affine loops")
-    steps: dict[str, dict[str, int]] = {n: {} for n in box}
-    for coordinate, form in parts.items():
-        for name, step in form.steps.items():
-            steps[name][coordinate] = step
-    first = {c: form.constant for c, form in parts.items()}
-    return Piece(first, tuple(Walk(*box[n], steps[n]) for n in box))
+    return piece_of(box, parts)
 
 
 def _lane_loops(block: Intention, run: _Run, limits: Limits) -> Iterator[Walk]:

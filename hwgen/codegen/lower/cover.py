@@ -9,6 +9,7 @@ from itertools import islice, product
 
 from hwgen.codegen.lower.assignments import misfit
 from hwgen.errors import HwgenError
+from hwgen.polyhedral.beginnings import Harmless
 from hwgen.polyhedral.normal_form import normalise
 from hwgen.polyhedral.semantics import adding, updates, widens, written
 from hwgen.polyhedral.tree.copies import target_first
@@ -232,25 +233,15 @@ class _Search:
         start, stage = self._start, self.stage
         if not isinstance(start, Const):
             return
-        last = start.value
-        terms = value_range(stage.value, self.dtypes)
-        if stage.op in ("max=", "min=") and terms is not None and isinstance(last, int):
-            last = terms[0] if stage.op == "max=" else terms[1]
-        low, high = sorted((start.value, last))
-        numbers = [
-            only[0].value.value
-            for i in self.hardware.intrinsics
-            if (only := written(i)) is not None and isinstance(only[0].value, Const)
-        ]
-        for number in dict.fromkeys(numbers):
-            if low <= number <= high and number != start.value:
+        harmless = Harmless.of(stage.op, start.value, value_range(stage.value, self.dtypes))
+        found = (written(i) for i in self.hardware.intrinsics)
+        numbers = (only[0].value for only in found if only is not None)
+        different = dict.fromkeys(n.value for n in numbers if isinstance(n, Const))
+        for number in different:
+            if harmless.holds(number) and number != start.value:
                 yield Const(number)
-        for number in dict.fromkeys(numbers):
-            for goal in dict.fromkeys((start.value, last)):
-                if isinstance(number, int) and isinstance(goal, int):
-                    yield Binary("+", Const(number), Const(goal - number))
-                    yield Call("max", (Const(number), Const(goal)))
-                    yield Call("min", (Const(number), Const(goal)))
+        for number in different:
+            yield from (way for _, way in harmless.moved(number))
 
     def _patterns(self, intrinsic: Intrinsic) -> Iterator[Expr]:
         """The values that an intrinsic may put where the block does."""

@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hwgen.codegen.c_expr import Interval, fits_int32
+from hwgen.codegen.c_expr import fits_int32
 from hwgen.codegen.c_names import comment
 from hwgen.codegen.emit_host import framed
 from hwgen.codegen.host_plan import ALIGNMENT_BYTES, workspace_macros, workspace_rule
 from hwgen.codegen.nodes import Allocate, Code, If, Loop, Node, inner
-from hwgen.codegen.processor.names import expressions
+from hwgen.codegen.processor.names import expressions, ranged
 from hwgen.errors import HwgenError
 from hwgen.spec.expression import Access, Expr, walk
 from hwgen.spec.hardware import HardwareSpec
@@ -58,7 +58,9 @@ def room(program: Code, hardware: HardwareSpec, pointer: str, compiled_in: froze
     placing = _Placing(program, hardware)
     placing.body(program.body, 0, "")
     alignment = max([ALIGNMENT_BYTES, *(m.align_bytes for m in hardware.memories if m.free)])
-    index = "int32_t" if _narrow(program.body, {}) else INDEX
+    # Where 32 bits hold every bound, condition and address.
+    found = ((expr, r) for node, r in ranged(program.body, {}) for expr in _integers(node))
+    index = "int32_t" if all(fits_int32(*one) for one in found) else INDEX
     return Room(pointer, placing.places, placing.end, alignment, compiled_in, index)
 
 
@@ -104,19 +106,6 @@ class _Placing:
         self.places[name] = start
         self.end = max(self.end, start + buffer.bytes)
         return start + buffer.bytes
-
-
-def _narrow(body: tuple[Node, ...], ranges: Mapping[str, Interval]) -> bool:
-    """Whether 32 bits hold every bound, condition and address of the nodes."""
-    for node in body:
-        known = dict(ranges)
-        if isinstance(node, Loop):
-            known[node.variable] = (0, node.extent - 1)
-        if not all(fits_int32(expr, known) for expr in _integers(node)):
-            return False
-        if not _narrow(inner(node), known):
-            return False
-    return True
 
 
 def _integers(node: Node) -> Iterator[Expr]:

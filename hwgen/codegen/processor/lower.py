@@ -47,13 +47,11 @@ from hwgen.polyhedral.tree.terms import addends, simplify
 from hwgen.spec.expression import (
     Access,
     Binary,
-    Call,
-    Cast,
     Const,
     Expr,
     Name,
-    Unary,
     names,
+    rewrite,
     substitute,
 )
 from hwgen.spec.hardware import HardwareSpec
@@ -406,20 +404,14 @@ class Lowering:
 
 def over_buffers(value: Expr, binding: Mapping[str, Expr], table: Mapping[Access, Access]) -> Expr:
     """A stage's value with iterators bound and accesses replaced by buffers' elements."""
-    match value:
-        case Access():
-            return table[value]
-        case Const():
-            return value
-        case Name(name):
-            return binding.get(name, value)
-        case Unary(op, operand):
-            return Unary(op, over_buffers(operand, binding, table))
-        case Binary(op, left, right):
-            return Binary(
-                op, over_buffers(left, binding, table), over_buffers(right, binding, table)
-            )
-        case Cast(dtype, operand):
-            return Cast(dtype, over_buffers(operand, binding, table))
-        case Call(function, arguments):
-            return Call(function, tuple(over_buffers(a, binding, table) for a in arguments))
+
+    def placed(part: Expr) -> Expr:
+        match part:
+            case Access():
+                return table[part]
+            case Name(name):
+                return binding.get(name, part)
+            case _:
+                return part
+
+    return rewrite(value, placed)

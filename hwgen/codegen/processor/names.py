@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+from hwgen.codegen.c_expr import Interval
 from hwgen.codegen.nodes import (
     Allocate,
     Assign,
@@ -19,6 +20,7 @@ from hwgen.codegen.nodes import (
     Routine,
     Sync,
     ThreadBarrier,
+    inner,
     nodes,
 )
 from hwgen.spec.expression import Access, Expr, Name, names, walk
@@ -47,6 +49,23 @@ def expressions(node: Node) -> Iterator[Expr]:
             return
         case Call() | Sync():
             raise AssertionError("code has no calls of units")
+
+
+def ranged(
+    body: tuple[Node, ...], ranges: Mapping[str, Interval]
+) -> Iterator[tuple[Node, Mapping[str, Interval]]]:
+    """Every node, with the ranges of the variables around it."""
+    for node in body:
+        yield node, ranges
+        inside = dict(ranges)
+        match node:
+            case Loop():
+                inside[node.variable] = (0, node.extent - 1)
+            case Launch():
+                inside |= {variable: (0, extent - 1) for _, variable, extent in node.coordinates}
+            case _:
+                pass
+        yield from ranged(inner(node), inside)
 
 
 def touched(body: tuple[Node, ...]) -> frozenset[str]:

@@ -25,7 +25,7 @@ from hwgen.spec.expression import (
     Const,
     Expr,
     Name,
-    map_accesses,
+    rename_tensors,
     replace_access,
     walk,
 )
@@ -157,11 +157,6 @@ def check_whole(workload: Workload) -> None:
                 repair="give the part a tensor of its own",
             )
         written.add(tensor.name)
-
-
-def rename_tensors(expr: Expr, names: dict[str, str]) -> Expr:
-    """The expression with accesses to tensors renamed."""
-    return map_accesses(expr, lambda a: Access(names.get(a.tensor, a.tensor), a.indices))
 
 
 def unique(name: str, taken: Iterable[str]) -> str:

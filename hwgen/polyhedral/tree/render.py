@@ -10,13 +10,9 @@ from hwgen.polyhedral.tree.reductions import beginning
 from hwgen.polyhedral.tree.terms import simplify
 from hwgen.spec.expression import (
     Access,
-    Binary,
-    Call,
-    Cast,
-    Const,
     Expr,
     Name,
-    Unary,
+    rewrite,
     substitute,
 )
 
@@ -113,19 +109,15 @@ def _statement(state: LoopTree, block: Block) -> str:
 def bound(state: LoopTree, block: Block, expr: Expr) -> Expr:
     """An expression of a stage over the loops around its block, indices simplified."""
     bindings, extents = block.binding, state.extents
-    match expr:
-        case Const():
-            return expr
-        case Name(name):
-            return bindings.get(name, expr)
-        case Access(tensor, indices):
-            places = (simplify(substitute(i, bindings), extents) for i in indices)
-            return Access(tensor, tuple(places))
-        case Unary(op, operand):
-            return Unary(op, bound(state, block, operand))
-        case Binary(op, left, right):
-            return Binary(op, bound(state, block, left), bound(state, block, right))
-        case Cast(dtype, operand):
-            return Cast(dtype, bound(state, block, operand))
-        case Call(function, arguments):
-            return Call(function, tuple(bound(state, block, a) for a in arguments))
+
+    def over_loops(part: Expr) -> Expr:
+        match part:
+            case Name(name):
+                return bindings.get(name, part)
+            case Access(tensor, indices):
+                places = (simplify(substitute(i, bindings), extents) for i in indices)
+                return Access(tensor, tuple(places))
+            case _:
+                return part
+
+    return rewrite(expr, over_loops)

@@ -7,7 +7,6 @@ form.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from hwgen.polyhedral.tree.edit import check_tensor, find_stage, main_site, refuse
@@ -15,16 +14,14 @@ from hwgen.polyhedral.tree.loop_tree import RUNNING, LoopTree, Stage
 from hwgen.polyhedral.unify import flatten, rebuild
 from hwgen.spec.expression import (
     Access,
-    Binary,
     Call,
-    Cast,
     Const,
     Expr,
     Name,
-    Unary,
     names,
     rewrite,
     substitute,
+    taken_out,
     walk,
 )
 
@@ -59,7 +56,7 @@ def start_from(state: LoopTree, tensor: str, of: str) -> LoopTree:
             f"a term {tensor}[...] + {of}[...] of its only reader",
             "start from a tensor that is added to the finished sums",
         )
-    value, sums, addend = taken
+    value, (sums, addend) = taken
     own = [i.name if isinstance(i, Name) else "" for i in stage.target.indices]
     theirs = [i.name if isinstance(i, Name) else "" for i in sums.indices]
     over = {n for i in addend.indices for n in names(i)}
@@ -129,53 +126,15 @@ def _is_earlier(state: LoopTree, of: str, stage: Stage) -> bool:
     return of not in names or names.index(of) < names.index(stage.tensor)
 
 
-def _take(value: Expr, tensor: str, of: str) -> tuple[Expr, Access, Access] | None:
-    """A value without the addend, the sum and the addend; None where there is none."""
+def _take(value: Expr, tensor: str, of: str) -> tuple[Expr, tuple[Access, Access]] | None:
+    """A value without the addend, with the sum and the addend; None where there is none."""
     if sum(isinstance(n, Access) and n.tensor == tensor for n in walk(value)) != 1:
         return None
-    match value:
-        case Binary("+", _, _):
-            terms = flatten("+", value)
-            sums = next((t for t in terms if isinstance(t, Access) and t.tensor == tensor), None)
-            if sums is None:
-                return _within(value, tensor, of)
-            for n, term in enumerate(terms):
-                if isinstance(term, Access) and term.tensor == of:
-                    return rebuild("+", (*terms[:n], *terms[n + 1 :])), sums, term
-            return None
-        case _:
-            return _within(value, tensor, of)
-
-
-def _within(value: Expr, tensor: str, of: str) -> tuple[Expr, Access, Access] | None:
-    """The same in the part of a value that holds the sum."""
-    parts: Sequence[Expr]
-    match value:
-        case Binary(_, left, right):
-            parts = (left, right)
-        case Unary(_, operand) | Cast(_, operand):
-            parts = (operand,)
-        case Call(_, arguments):
-            parts = arguments
-        case _:
-            return None
-    for n, part in enumerate(parts):
-        found = _take(part, tensor, of)
-        if found is not None:
-            kept = (*parts[:n], found[0], *parts[n + 1 :])
-            return _with(value, kept), *found[1:]
+    terms = flatten("+", value)
+    sums = next((t for t in terms if isinstance(t, Access) and t.tensor == tensor), None)
+    if len(terms) == 1 or sums is None:
+        return taken_out(value, lambda part: _take(part, tensor, of))
+    for n, term in enumerate(terms):
+        if isinstance(term, Access) and term.tensor == of:
+            return rebuild("+", (*terms[:n], *terms[n + 1 :])), (sums, term)
     return None
-
-
-def _with(value: Expr, parts: Sequence[Expr]) -> Expr:
-    match value:
-        case Binary(op, _, _):
-            return Binary(op, *parts)
-        case Unary(op, _):
-            return Unary(op, *parts)
-        case Cast(dtype, _):
-            return Cast(dtype, *parts)
-        case Call(function, _):
-            return Call(function, tuple(parts))
-        case _:
-            raise AssertionError(f"{value} has no parts")

@@ -4,11 +4,11 @@ change."""
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from hwgen.errors import HwgenError
 from hwgen.verify.chips.draw import Draw
+from hwgen.verify.tallies import crash_text
 
 if TYPE_CHECKING:
     from hwgen.pipeline import Compilation
@@ -58,18 +58,7 @@ def check(draw: Draw) -> Outcome:
     try:
         return _check(draw)
     except Exception as error:  # Any crash on a draw is a finding.
-        return Outcome("wrong", message=f"crash: {_crash(error)}")
-
-
-def _crash(error: Exception) -> str:
-    where = error.__traceback__
-    while where is not None and where.tb_next is not None:
-        where = where.tb_next
-    place = ""
-    if where is not None:
-        code = where.tb_frame.f_code
-        place = f" in {Path(code.co_filename).name}:{code.co_name}"
-    return f"{type(error).__name__}{place}: {' '.join(str(error).split())[:200]}"
+        return Outcome("wrong", message=f"crash: {crash_text(error)}")
 
 
 def _check(draw: Draw) -> Outcome:
@@ -110,7 +99,6 @@ def _run(
 ) -> Outcome:
     from hwgen.model.c_compiler import build_in_turn, have_compiler
     from hwgen.model.redundancy import check_minimal
-    from hwgen.phased import PhasedCompilation
     from hwgen.verify.data import draw_inputs
     from hwgen.verify.edits import catch
     from hwgen.verify.examine import examine
@@ -130,7 +118,7 @@ def _run(
         check_minimal(compilation.program, hardware)
     except HwgenError as error:
         # What several phases keep on the chip is ordered as a whole, not tile by tile.
-        if error.code != SURPLUS or not isinstance(compilation, PhasedCompilation):
+        if error.code != SURPLUS or not compilation.phases:
             return Outcome("wrong", message=f"running: {error}")
         return Outcome("equal", ran_c=use_c, surplus=True)
     mutations = (

@@ -16,9 +16,7 @@ from hwgen.cli.stages import NEST_STAGES, STAGES
 from hwgen.model.compiled import CompiledKernel, have_compiler
 from hwgen.model.numeric import Array
 from hwgen.model.reference import random_inputs, run_reference
-from hwgen.report.chips import chips_text
-from hwgen.report.schedules import schedules_text
-from hwgen.report.trees import trees_text
+from hwgen.report.campaigns import chips_text, schedules_text, trees_text
 from hwgen.spec.load import load_workload
 from hwgen.spec.workload import Workload
 from hwgen.verify.chips.campaign import ChipReport

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from hwgen.compilation import Compilation
 from hwgen.pipeline import SearchOptions
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
+from tests.planted.kernels import with_program
 from tests.planted.programs import mutations
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -39,7 +39,7 @@ def breaking(name: str, workload: str) -> Compile:
         (mutation,) = [m for m in mutations(hardware) if m.name == name]
         program = mutation.mutate(made.program, 0)
         assert program is not None
-        return replace(made, kernel=replace(made.kernel, program=program))
+        return with_program(made, program)
 
     return compile_kernel
 

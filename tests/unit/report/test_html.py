@@ -12,10 +12,9 @@ from pathlib import Path
 import pytest
 
 from hwgen.nest_pipeline import NestCompilation, compile_nest
-from hwgen.pipeline import Compilation, PhasedCompilation, compile_kernel
+from hwgen.pipeline import Compilation, compile_kernel
 from hwgen.report.html import DRAWN_CALLS, embedded, highlighted, page
 from hwgen.report.movement import arithmetic
-from hwgen.report.nest_page import nest_page
 from hwgen.spec.load import load_hardware, load_workload
 from tests.samples import chip, gemm_requant_workload, gemm_workload
 from tests.sampling import QUICK
@@ -71,7 +70,7 @@ def nest() -> NestCompilation:
 
 @cache
 def of_processor() -> str:
-    return nest_page(nest())
+    return page(nest())
 
 
 @pytest.mark.parametrize("made", [small, of_processor])
@@ -150,8 +149,8 @@ def test_a_short_kernel_is_drawn_whole_without_a_note() -> None:
 def test_a_kernel_of_phases_shows_the_statements_of_each() -> None:
     c = compiled()
     other = compile_kernel(gemm_workload(2, 20, 40), chip(), options=QUICK)
-    parts = (c.workload, c.hardware, c.scop, c.dependences, c.matches, c.search, c.kernel)
-    shown = Elements(page(PhasedCompilation(*parts, phases=(c, other)))).text
+    parts = (c.workload, c.hardware, c.scop, c.matches, c.search, c.kernel)
+    shown = Elements(page(Compilation(*parts, phases=(c, other)))).text
     for phase in (c, other):
         assert all(str(s) in shown for s in phase.scop.statements)
     work = arithmetic(c.scop.statements) + arithmetic(other.scop.statements)
@@ -197,7 +196,7 @@ def test_the_page_has_the_c_and_the_script_and_where_calls_are_in_them() -> None
 def test_the_page_of_a_processor_has_its_figures_text_and_blocks() -> None:
     c = nest()
     found = Elements(of_processor())
-    assert nest_page(c) == of_processor()
+    assert page(c) == of_processor()
     assert c.source.c in found.text
     assert c.script in found.text
     for shown in (

@@ -14,7 +14,7 @@ import pytest
 from hwgen.nest_pipeline import compile_nest
 from hwgen.pipeline import Compilation, compile_kernel
 from hwgen.report.text import measure
-from hwgen.report.trace_events import MEMORIES, UNITS, nest_trace, steps, trace
+from hwgen.report.trace_events import MEMORIES, UNITS, steps, trace
 from hwgen.spec.load import load_hardware, load_workload
 from tests.samples import chip, gemm_requant_workload, gemm_workload
 from tests.sampling import QUICK
@@ -185,8 +185,8 @@ def test_a_processor_has_an_event_for_each_block_one_after_another() -> None:
         load_workload(root / "workloads" / "gemm_requant.yaml", {"M": 64}),
         load_hardware(root / "hw_specs" / "cpu_generic.yaml"),
     )
-    text = nest_trace(c)
-    assert text == nest_trace(c)
+    text = trace(c)
+    assert text == trace(c)
     blocks = [e for e in events(text) if e["ph"] == "X"]
     assert [b["name"] for b in blocks] == [b.block for b in c.cost.blocks]
     for one, other in pairwise(blocks):

@@ -24,6 +24,7 @@ from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
+from tests.planted.kernels import with_timing
 
 ROOT = Path(__file__).parents[3]
 SIZES = {"M": 32, "N": 32, "K": 256}
@@ -134,7 +135,7 @@ def test_cycles_below_the_bound_are_refused() -> None:
     layer = hwgen.load_workload(ROOT / "workloads" / "gemm.yaml", {"M": 1, "N": 16, "K": 64})
     found = hwgen.compile_kernel(layer, hardware)
     timing = replace(found.kernel.timing, cycles=found.bound.cycles - 1)
-    wrong = replace(found, kernel=replace(found.kernel, timing=timing))
+    wrong = with_timing(found, timing)
     with pytest.raises(HwgenError) as caught:
         examine(wrong, draw_inputs(layer, 1))
     assert caught.value.code == "H791"

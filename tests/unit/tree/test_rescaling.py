@@ -20,8 +20,7 @@ from hwgen.polyhedral.tree.loop_tree import Block, Loop, LoopTree, Node, blocks,
 from hwgen.spec.expression import Binary, Const, Name
 from hwgen.spec.workload import Workload
 from hwgen.verify.data import draw_inputs
-from hwgen.verify.examine import examine
-from hwgen.verify.rescaled import rescaled_terms
+from hwgen.verify.examine import examine, rescaled_terms
 from hwgen.verify.rounding import rounding_bounds
 from tests.sampling import examples
 from tests.unit.tree.toy import EXPS, chip, make, start

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -21,7 +20,7 @@ from hwgen.compiled import Compiled
 from hwgen.errors import HwgenError
 from hwgen.model.trace import CallEvent, walk
 from hwgen.pipeline import Compilation, SearchOptions
-from hwgen.report.chips import chips_text, failure_files, simulate_command
+from hwgen.report.campaigns import chips_text, failure_files, simulate_command
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import parse_hardware, parse_workload
 from hwgen.spec.source import parse_document, read_document
@@ -40,6 +39,7 @@ from hwgen.verify.chips.text import yaml_text
 from hwgen.verify.chips.used import FEATURES
 from hwgen.verify.examine import compile_ranked
 from hwgen.verify.synchronisation import synchronisation_mutations
+from tests.planted.kernels import with_program
 from tests.planted.programs import mutations
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -86,7 +86,7 @@ def without_a_load(workload: Workload, hardware: HardwareSpec, rank: int) -> Com
     mutant = forget.mutate(compiled.program, 0)
     if mutant is None:
         return compiled
-    return replace(compiled, kernel=replace(compiled.kernel, program=mutant))
+    return with_program(compiled, mutant)
 
 
 COMPILE = examine.compile_ranked

@@ -13,6 +13,7 @@ from hwgen.model.reference import random_inputs
 from hwgen.pipeline import compile_kernel
 from hwgen.spec.load import load_hardware, load_workload
 from hwgen.verify.examine import examine
+from tests.planted.kernels import with_timing
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -26,5 +27,5 @@ def test_a_timing_model_that_forgets_cycles() -> None:
     assert examine(c, given).timing.cycles >= bound
     fewer = replace(c.kernel.timing, cycles=bound - 1)
     with pytest.raises(HwgenError) as raised:
-        examine(replace(c, kernel=replace(c.kernel, timing=fewer)), given)
+        examine(with_timing(c, fewer), given)
     assert raised.value.code == "H791"

@@ -8,7 +8,7 @@ import pytest
 
 from hwgen.cli import main
 from hwgen.model import functional
-from hwgen.report.natural import natural_text
+from hwgen.report.campaigns import natural_text
 from hwgen.spec.load import load_hardware, parse_workload
 from hwgen.verify.natural.campaign import ChipTally, NaturalReport, Outcome, outcome_of
 from hwgen.verify.natural.draft import Numbers, numbers_of

@@ -1,13 +1,36 @@
-"""Checks across a resolved chip: whether its synchronization can order what needs order."""
+"""How a kernel ends; whether a chip's synchronization (`sync_*.py`) can order what needs order."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
 
-from hwgen.spec.context import Context
-from hwgen.spec.hardware import HardwareSpec, Intrinsic
+from hwgen.spec.context import Context, reference
+from hwgen.spec.hardware import Completion, HardwareSpec, Intrinsic
+from hwgen.spec.schema import HardwareSchema
+from hwgen.spec.source import FieldPath
 from hwgen.spec.sync_common import SECTION, Conflict, Used, pairs_text
+
+
+def resolve_completion(context: Context, schema: HardwareSchema) -> Completion | None:
+    """How a kernel ends.
+
+    Raises:
+        HwgenError: H113 an unknown unit, H02x numbers.
+    """
+    completion = schema.synchronization.completion if schema.synchronization else None
+    if completion is None:
+        return None
+    path: FieldPath = (*SECTION, "completion")
+    reference(context, (*path, "unit"), "unit", completion.unit, schema.units)
+    for i, unit in enumerate(completion.wait_units):
+        reference(context, (*path, "wait_units", i), "unit", unit, schema.units)
+    return Completion(
+        completion.unit,
+        tuple(completion.wait_units),
+        context.integer(completion.cycles, (*path, "cycles"), 0),
+        context.integer(completion.extra_cycles, (*path, "extra_cycles"), 0),
+    )
 
 
 def check_synchronization(context: Context, hardware: HardwareSpec) -> None:
