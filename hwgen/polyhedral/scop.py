@@ -269,6 +269,8 @@ def _view(
     target = workload.tensor[statement.target.tensor]
     if target.role != "intermediate" or statement.op != "=":
         return None
+    if all(workload.tensor[name].role != "input" for name in statement.reads):
+        return None
     match normalise(statement.value, dtypes):
         case Access() as source:
             guard, fill = None, 0
