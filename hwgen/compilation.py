@@ -16,7 +16,7 @@ from hwgen.compiled import Compiled
 from hwgen.model.bound import Bound, least_bound, lower_bound
 from hwgen.model.timing import TimingResult
 from hwgen.polyhedral import isl
-from hwgen.polyhedral.dependences import Dependences
+from hwgen.polyhedral.dependences import Dependences, dependences
 from hwgen.polyhedral.explain import Explanation, explain
 from hwgen.polyhedral.matching import Match
 from hwgen.polyhedral.operations import NOTHING_SHARED, Sharing
@@ -79,7 +79,6 @@ class Compilation(Compiled):
     or differently, as its bound is of all ways to compute the workload."""
 
     scop: Scop
-    dependences: Dependences
     matches: tuple[Match, ...]
     search: SearchResult
     kernel: Kernel
@@ -92,6 +91,12 @@ class Compilation(Compiled):
     def parts(self) -> tuple[Compilation, ...]:
         """Its phases, each as if it were a kernel; itself where there is one."""
         return (self,)
+
+    @cached_property
+    def dependences(self) -> Dependences:
+        """Pairs of instances that stay in order, to be read: legality asks of trees."""
+        with isl.bounded():
+            return dependences(self.scop)
 
     @cached_property
     def statements(self) -> tuple[ScopStatement, ...]:

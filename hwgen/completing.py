@@ -21,7 +21,6 @@ from hwgen.nest_pipeline import compile_nest
 from hwgen.phase import DEFAULTS, SearchOptions
 from hwgen.pipeline import compile_kernel
 from hwgen.polyhedral import isl
-from hwgen.polyhedral.dependences import dependences
 from hwgen.polyhedral.matching import Match, ranked_matches
 from hwgen.polyhedral.objective import check_objective
 from hwgen.polyhedral.phases import split_phases
@@ -174,8 +173,7 @@ class _Rest:
         if best is None:
             return None
         kernel, result, group = best
-        order = dependences(scop)
-        return Compilation(workload, hardware, scop, order, tuple(group), result, kernel)
+        return Compilation(workload, hardware, scop, tuple(group), result, kernel)
 
     def _candidates(self, match: Match, tiles: Tiles, watch: Watch) -> SearchResult | None:
         fixed = tiles(match)

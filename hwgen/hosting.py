@@ -283,7 +283,6 @@ class _Hosting:
             self.given,
             self.hardware,
             longest.scop,
-            longest.dependences,
             tuple(m for c in parts for m in c.matches),
             search,
             Kernel.of(longest.tiling, made),

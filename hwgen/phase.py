@@ -12,7 +12,6 @@ from hwgen.codegen.image_layout import packed_bytes
 from hwgen.compilation import Compilation, Kernel, build
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.caches import through_caches
-from hwgen.polyhedral.dependences import Dependences, dependences
 from hwgen.polyhedral.estimate_moved import least_moved
 from hwgen.polyhedral.matching import Match, ranked_matches
 from hwgen.polyhedral.objective import Measure, Measured, Objective, measure
@@ -91,7 +90,7 @@ def compile_phase(
             where looking for one takes too long.
     """
     scop = build_scop(workload)
-    parts = (workload, hardware, scop, dependences(scop))
+    parts = (workload, hardware, scop)
     selections = [replace(s, beside=tuple(reserved)) for s in select(scop, hardware, sharing)]
     cost = partial(packed_bytes, scop, hardware) if hardware.offchip.shared else None
     ranked = ranked_matches(scop, selections, cost)
@@ -222,7 +221,6 @@ def _search(
     workload: Workload,
     hardware: HardwareSpec,
     scop: Scop,
-    order: Dependences,
     groups: Iterable[list[Match]],
     options: SearchOptions,
     sharing: Sharing = NOTHING_SHARED,
@@ -272,5 +270,5 @@ def _search(
         raise refused
     total = replace(total, cycles=best.cycles)
     alone = sharing == NOTHING_SHARED
-    found = Compilation(workload, hardware, scop, order, tuple(group), total, best, alone)
+    found = Compilation(workload, hardware, scop, tuple(group), total, best, alone)
     return found.bounded, chosen

@@ -379,7 +379,6 @@ def join(
         workload,
         hardware,
         longest.scop,
-        longest.dependences,
         tuple(m for c in found for m in c.matches),
         search,
         kernel,

@@ -19,7 +19,6 @@ from hwgen.network import in_blocks, is_near
 from hwgen.phase import DEFAULTS, SearchOptions, compile_phase
 from hwgen.phased import PhasedCompilation, compile_phases
 from hwgen.polyhedral import isl
-from hwgen.polyhedral.dependences import dependences
 from hwgen.polyhedral.objective import check_objective
 from hwgen.polyhedral.phases import split_phases
 from hwgen.polyhedral.scop import build_scop
@@ -70,10 +69,9 @@ def compile_kernel(
     with isl.bounded():
         if schedule is not None:
             scop = build_scop(workload)
-            order = dependences(scop)
             kernel = build(workload, hardware, scop, schedule)
             matches, given = (schedule.tiling.match,), SearchResult((schedule,))
-            return Compilation(workload, hardware, scop, order, matches, given, kernel)
+            return Compilation(workload, hardware, scop, matches, given, kernel)
         units = partial(_as_it_is, hardware=hardware, options=options)
         searched = versioned(workload)
         try:
