@@ -14,7 +14,7 @@ from hwgen.compiled import Compiled
 from hwgen.model.bound import Bound, least_bound
 from hwgen.model.timing import TimingResult
 from hwgen.polyhedral import isl
-from hwgen.polyhedral.dependences import dependences
+from hwgen.polyhedral.dependences import Dependences, dependences
 from hwgen.polyhedral.explain import Explanation, explain
 from hwgen.polyhedral.matching import Match
 from hwgen.polyhedral.operations import NOTHING_SHARED, Sharing
@@ -105,6 +105,12 @@ class Compilation(Compiled):
         return (*super().notes, *map(str, self.spills))
 
     @cached_property
+    def dependences(self) -> Dependences:
+        """Pairs of instances that stay in order, to be read: legality asks of trees."""
+        with isl.bounded():
+            return dependences(self.scop)
+
+    @cached_property
     def statements(self) -> tuple[ScopStatement, ...]:
         return tuple(s for part in self.parts for s in part.scop.statements)
 
@@ -182,7 +188,7 @@ class Compilation(Compiled):
     def artefacts(self) -> dict[str, Callable[[], object]]:
         return {
             "scop": lambda: self.scop,
-            "dependences": lambda: dependences(self.scop),
+            "dependences": lambda: self.dependences,
             "match": lambda: self.match,
             "schedule": lambda: f"{self.search}\n{self.schedule}",
             **super().artefacts(),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,23 +75,42 @@ class HwgenError(Exception):
         allowed: str = "",
         repair: str = "",
         statement: str = "",
+        told: Callable[[], tuple[str, str]] | None = None,
     ) -> None:
-        self.diagnostic = Diagnostic(
-            code, message, location, field, found, allowed, repair, statement
-        )
+        """`told`: what was found and the repair, where these take long to find: asked for once
+        somebody reads them, as most errors of a search are never read."""
+        self._known = Diagnostic(code, message, location, field, found, allowed, repair, statement)
+        self._told = told
         self.others: tuple[Diagnostic, ...] = ()
-        super().__init__(str(self.diagnostic))
+        super().__init__(code, message)
 
     @property
     def code(self) -> str:
-        return self.diagnostic.code
+        return self._known.code
+
+    @property
+    def statement(self) -> str:
+        """The name of the workload's statement that it is about."""
+        return self._known.statement
+
+    @cached_property
+    def diagnostic(self) -> Diagnostic:
+        if self._told is None:
+            return self._known
+        found, repair = self._told()
+        return replace(self._known, found=found, repair=repair)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.diagnostics))
 
     def at(self, location: Location, field: str = "") -> HwgenError:
         """The same error with a location (and field) where it had none."""
-        known = self.diagnostic
-        moved = replace(known, location=known.location or location, field=known.field or field)
-        error = type(self)(moved.code, moved.message)
-        error.diagnostic = moved
+        known = self._known
+        error = type(self)(known.code, known.message)
+        error._known = replace(
+            known, location=known.location or location, field=known.field or field
+        )
+        error._told = self._told
         return error.along_with(self.others)
 
     @property
@@ -101,5 +121,4 @@ class HwgenError(Exception):
     def along_with(self, others: Sequence[Diagnostic]) -> HwgenError:
         """This error, made to carry others of the same file."""
         self.others = tuple(others)
-        self.args = ("\n".join(map(str, self.diagnostics)),)
         return self

@@ -311,7 +311,7 @@ def _fewer(mine: Sequence[Statement], count: int, refused: HwgenError) -> int:
     """How many first statements to try next: what nothing computes, nothing does while others
     follow it; at the end its result may leave the chip. None goes on in order from the last."""
     names = [s.name for s in mine[:count]]
-    about = refused.diagnostic.statement
+    about = refused.statement
     fewer = count - 1 if about not in names[:-1] else names.index(about) + 1
     while fewer and mine[fewer].begins(mine[fewer - 1]):
         fewer -= 1

@@ -128,7 +128,7 @@ def _uncovered(
         except HwgenError as error:
             if not error.code.startswith(REFUSALS):
                 raise
-            return error.diagnostic.statement
+            return error.statement
         covered.add(statements)
     return ""
 

@@ -21,7 +21,7 @@ from hwgen.polyhedral.search_bound import least_work
 from hwgen.polyhedral.select import select
 from hwgen.polyhedral.semantics import adding, written
 from hwgen.polyhedral.tree.weighing import WIDE
-from hwgen.spec.expression import DTYPES, Access, Binary, walk
+from hwgen.spec.expression import DTYPES, Access, Binary
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 
@@ -163,7 +163,7 @@ def _candidates(workload: Workload) -> list[str]:
     found: list[str] = []
     for statement in workload.statements:
         tensor = statement.target.tensor
-        read = {n.tensor for n in walk(statement.value) if isinstance(n, Access)}
+        read = statement.reads
         # Of tensors that several statements write, a stage reads one version or another.
         again = any(targets.count(t) > 1 for t in (tensor, *read))
         if statement.accumulates or statement in views or again:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from hwgen.polyhedral.scop import Scop, scop_of_nest, view_statements
-from hwgen.spec.expression import Access, walk
+from hwgen.spec.expression import Access
 from hwgen.spec.workload import Role, Statement, Tensor, Workload
 
 
@@ -35,13 +35,13 @@ def split_phases(workload: Workload) -> tuple[Phase, ...]:
     groups: list[list[Statement]] = []
     views = view_statements(workload)
     for chunk in _chunks([s for s in workload.statements if s not in views]):
-        if groups and _together(workload, [*groups[-1], *chunk]):
+        if groups and _together(workload, [*groups[-1], *chunk], views):
             groups[-1] += chunk
         else:
             groups.append(chunk)
     if len(groups) < 2:
         return (Phase(workload, (), ()),)
-    return tuple(phase_of(workload, groups, n) for n in range(len(groups)))
+    return tuple(_phase(workload, groups, n, views) for n in range(len(groups)))
 
 
 def _chunks(statements: Sequence[Statement]) -> list[list[Statement]]:
@@ -55,17 +55,19 @@ def _chunks(statements: Sequence[Statement]) -> list[list[Statement]]:
     return result
 
 
-def _with_views(workload: Workload, statements: Sequence[Statement]) -> list[Statement]:
-    """The statements and the views of inputs that they read, in textual order."""
+def _with_views(
+    workload: Workload, statements: Sequence[Statement], views: Sequence[Statement]
+) -> list[Statement]:
+    """The statements and those of the views of inputs that they read, in textual order."""
     read = _reads(statements)
-    views = [s for s in view_statements(workload) if s.target.tensor in read]
-    return [s for s in workload.statements if s in views or s in statements]
+    mine = [*statements, *(s for s in views if s.target.tensor in read)]
+    return [s for s in workload.statements if s in mine]
 
 
-def _together(workload: Workload, statements: list[Statement]) -> bool:
+def _together(workload: Workload, statements: list[Statement], views: Sequence[Statement]) -> bool:
     if sum(s.accumulates for s in statements) > 1:
         return False
-    scop = scop_of_nest(_part(workload, _with_views(workload, statements), frozenset()))
+    scop = scop_of_nest(_part(workload, _with_views(workload, statements, views), frozenset()))
     if scop is None or _begins_inside(scop):
         return False
     return not _stored_in_a_sum(workload, scop) and not _apart(scop)
@@ -105,7 +107,7 @@ def _stored_in_a_sum(workload: Workload, scop: Scop) -> bool:
 
 
 def _reads(statements: Sequence[Statement]) -> set[str]:
-    return {n.tensor for s in statements for n in walk(s.value) if isinstance(n, Access)}
+    return {tensor for s in statements for tensor in s.reads}
 
 
 def _writes(statements: Sequence[Statement]) -> set[str]:
@@ -114,13 +116,22 @@ def _writes(statements: Sequence[Statement]) -> set[str]:
 
 def phase_of(workload: Workload, groups: Sequence[list[Statement]], number: int) -> Phase:
     """One of the groups into which a workload's statements are cut, as a workload of its own."""
+    return _phase(workload, groups, number, view_statements(workload))
+
+
+def _phase(
+    workload: Workload,
+    groups: Sequence[list[Statement]],
+    number: int,
+    views: Sequence[Statement],
+) -> Phase:
     mine = groups[number]
     earlier = [s for g in groups[:number] for s in g]
     later = [s for g in groups[number + 1 :] for s in g]
     written = _writes(mine)
     takes = _reads(mine) & _writes(earlier)
     leaves = written & _reads(later)
-    part = _part(workload, _with_views(workload, mine), frozenset(leaves))
+    part = _part(workload, _with_views(workload, mine, views), frozenset(leaves))
     part = replace(part, name=f"{workload.name}_{number}")
     order = [t.name for t in workload.tensors]
     return Phase(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from hwgen.errors import HwgenError
 from hwgen.polyhedral import isl
@@ -269,7 +269,9 @@ def _view(
     target = workload.tensor[statement.target.tensor]
     if target.role != "intermediate" or statement.op != "=":
         return None
-    match normalise(statement.value, dtypes):
+    if all(workload.tensor[name].role != "input" for name in statement.reads):
+        return None
+    match _value(statement, dtypes):
         case Access() as source:
             guard, fill = None, 0
         case Call("select", (guard, Access() as source, Const(fill))):
@@ -299,6 +301,32 @@ def _view(
     return View(target.name, source.tensor, tuple(indices), fill)
 
 
+class _Same:
+    """An expression as itself: `x + 0` and `x + 0.0` are equal, and not the same."""
+
+    def __init__(self, value: Expr) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.value is other.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+
+def _value(statement: Statement, dtypes: Mapping[str, str]) -> Expr:
+    """A statement's value in normal form."""
+    return _normalised(
+        _Same(statement.value), tuple((n, dtypes[n]) for n in sorted(statement.reads))
+    )
+
+
+@lru_cache(1024)
+def _normalised(value: _Same, dtypes: tuple[tuple[str, str], ...]) -> Expr:
+    """Remembered, as every part of a workload in which a statement may be asks for it."""
+    return normalise(value.value, dict(dtypes))
+
+
 def _check_padding(statement: Statement, guard: Expr, source: Access, workload: Workload) -> None:
     """A guarded read must be guarded exactly where it would leave the tensor."""
     shape = workload.tensor[source.tensor].shape
@@ -324,7 +352,7 @@ def _normal_form(
     statement: Statement, workload: Workload, dtypes: dict[str, str]
 ) -> list[ScopStatement]:
     target = workload.tensor[statement.target.tensor]
-    value = normalise(statement.value, dtypes)
+    value = _value(statement, dtypes)
     units = {n: 0 for n, extent in statement.loops if extent == 1}
     name = statement.name
     first = _statement(name, statement, statement.target, statement.op, value, units)
@@ -383,7 +411,7 @@ def _in_order(
 
 def _ordered(statement: Statement, dtypes: dict[str, str]) -> ScopStatement:
     units = {n: 0 for n, extent in statement.loops if extent == 1}
-    value = normalise(statement.value, dtypes)
+    value = _value(statement, dtypes)
     return _statement(statement.name, statement, statement.target, "=", value, units)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hwgen.errors import HwgenError
+from hwgen.polyhedral import isl
 from hwgen.polyhedral.beginnings import first_element
 from hwgen.polyhedral.matching import Match, ranked_matches
 from hwgen.polyhedral.operations import NOTHING_SHARED, Operation, Selection, Sharing
@@ -277,19 +278,24 @@ def uncovered(
     *,
     trial: bool,
 ) -> HwgenError:
-    """The error that names what comes nearest to a statement, and what it differs in."""
-    from hwgen.polyhedral.nearest import Diagnosis
-
-    reason, repair = Diagnosis(selector, trial=trial).nearest_miss(statement)
+    """The error that names what comes nearest to a statement, and what it differs in. Whoever reads
+    that finds it at this point of the selection: it ends here."""
     begins = start is not None and statement.value != original.value
     beginning = f" (the sums starting from {start.value})" if begins and start else ""
+
+    def told() -> tuple[str, str]:
+        from hwgen.polyhedral.nearest import Diagnosis
+
+        with isl.bounded():
+            reason, repair = Diagnosis(selector, trial=trial).nearest_miss(statement)
+        return f"{original}: {reason}{beginning}", repair
+
     return HwgenError(
         "H301",
         f"no intrinsics of {selector.hardware.name} compute {statement.name}",
         location=statement.source.location,
         field="compute",
-        found=f"{original}: {reason}{beginning}",
         allowed="a value that the chip's intrinsics compute step by step",
-        repair=repair,
         statement=statement.source.name,
+        told=told,
     )

@@ -61,6 +61,19 @@ class Selector:
                     self.reads[node.tensor] = self.reads.get(node.tensor, 0) + 1
         self.onchip = sorted(m.name for m in hardware.of_kind("scratchpad"))
         self.intrinsics = sorted(hardware.intrinsics, key=lambda i: i.name)
+        # By the memory that they write: those that set its elements, and the copies from another
+        # memory on the chip.
+        self.assigning: dict[str, list[Intrinsic]] = {}
+        self.moving: dict[str, list[Intrinsic]] = {}
+        for i in self.intrinsics:
+            only = written(i)
+            if only is None:
+                continue
+            memory = i.operand(only[1]).memory
+            if only[0].op == "=" and not folds(i):
+                self.assigning.setdefault(memory, []).append(i)
+            if moves(hardware, i):
+                self.moving.setdefault(memory, []).append(i)
         self.units = {n: 0 for n, e in scop.extents.items() if e == 1}
         self.supplied = {t.name for t in scop.workload.tensors if t.supplied is not None}
 
@@ -132,22 +145,16 @@ class Selector:
 
     def movers(self, memory: str) -> Iterator[tuple[Intrinsic, Operand]]:
         """Copies into a memory from another one on the chip, and the operand that they read."""
-        for intrinsic in self.intrinsics:
-            if not moves(self.hardware, intrinsic):
-                continue
-            only = intrinsic.semantics[0]
-            assert isinstance(only.value, Access)
-            if intrinsic.operand(only.target.tensor).memory == memory:
-                yield intrinsic, intrinsic.operand(only.value.tensor)
+        for intrinsic in self.moving.get(memory, ()):
+            value = intrinsic.semantics[0].value
+            assert isinstance(value, Access)
+            yield intrinsic, intrinsic.operand(value.tensor)
 
     def _applications(self, value: Expr, memory: str, statement: ScopStatement) -> Iterator[Apply]:
         offchip = self.hardware.memory[memory].kind == "offchip"
-        for intrinsic in self.intrinsics:
+        for intrinsic in self.assigning.get(memory, ()):
             only = written(intrinsic)
-            if only is None or only[0].op != "=" or folds(intrinsic):
-                continue
-            if intrinsic.operand(only[1]).memory != memory:
-                continue
+            assert only is not None
             if isinstance(only[0].value, Access) and not offchip:
                 continue  # a plain copy computes nothing
             if offchip and intrinsic.operand(only[1]).dtype != self.stored_dtype(statement):
@@ -275,16 +282,11 @@ class Selector:
             return None  # -0.0 + 0.0 is not -0.0
         zero = Const(0)
         plans: list[Apply] = []
-        for intrinsic in self.intrinsics:
+        for intrinsic in self.assigning.get(operand.memory, ()):
             only = written(intrinsic)
-            if only is None or only[0].op != "=" or len(intrinsic.operands) < 2:
-                continue
-            if folds(intrinsic):
-                continue
-            if isinstance(only[0].value, Access):
+            assert only is not None
+            if isinstance(only[0].value, Access) or len(intrinsic.operands) < 2:
                 continue  # a plain copy adds nothing
-            if intrinsic.operand(only[1]).memory != operand.memory:
-                continue
             if operand.written_by and intrinsic.name not in operand.written_by:
                 continue
             for found in unify(only[0].value, Binary("+", value, zero), self.immediates(intrinsic)):

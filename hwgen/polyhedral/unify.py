@@ -132,7 +132,7 @@ def _supplied(
 ) -> Iterator[Unification]:
     """Every way in which a value is an instance of what the outermost operation of a pattern is
     applied to, where that operation leaves it as it is."""
-    if isinstance(value, Const):
+    if isinstance(value, Const) or not isinstance(pattern, Cast | Call | Binary):
         return
     held = value_range(value, facts.dtypes) if facts.dtypes else None
     match pattern:

@@ -29,7 +29,7 @@ class Tensor:
     written: tuple[str, ...] = field(default=(), compare=False)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Statement:
     """`target op value` for every point of `loops` (name, extent), outermost first.
 
@@ -51,7 +51,12 @@ class Statement:
         used = {n for index in self.target.indices for n in names(index)}
         return tuple(n for n, _ in self.loops if n not in used)
 
-    @property
+    @cached_property
+    def reads(self) -> frozenset[str]:
+        """The tensors that its value reads."""
+        return frozenset(n.tensor for n in walk(self.value) if isinstance(n, Access))
+
+    @cached_property
     def ordered(self) -> bool:
         """Whether elements take new values from their last ones, and must in the loops' order."""
         return self.op == "=" and bool(self.folded) and self.target in walk(self.value)
