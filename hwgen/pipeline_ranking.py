@@ -5,8 +5,8 @@ All choices of what runs an iteration later are looked at, as rows of arrays.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import inf
 
 import numpy as np
@@ -27,13 +27,30 @@ COMPILED = 3
 STEADY = 8
 """Iterations in which all blocks run, of which the later half tells how long one takes."""
 
+JUMPS = (-4, -1, 1, 4)
+"""Iterations by which blocks run later in one step to a better start."""
+
+STEPS = 40
+"""Steps to better starts."""
+
+LATEST = 16
+"""Iterations that any block runs later in a start."""
+
 CLOSE = 1.01
 """A kernel that takes hardly longer than its busiest unit works cannot get much faster."""
+
+LONG = 1.03
+"""A kernel that takes little longer than its busiest unit works has hardly any start."""
+
+
+Room = Callable[[Sequence[int]], Mapping[str, int] | None]
+"""Slots of each place that some delays take; None where there is no room for them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A block inside a band: its unit, cycles of one iteration, and the place that it writes."""
+    """A block inside a band: its unit, cycles of one iteration, and the place that it writes.
+    `once`: it loads in the first iteration alone what stays for all."""
 
     name: str
     stage: str
@@ -41,6 +58,7 @@ class Work:
     cycles: float
     place: str
     inner: tuple[str, ...]
+    once: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +122,70 @@ class Body:
         rows: list[list[int]] = [row.tolist() for row in found]
         return [*dict.fromkeys(zip(*rows, strict=True))]
 
+    def with_loads(self, loads: Sequence[tuple[Work, Sequence[int]]]) -> Body:
+        """The same with loads at the end of its first iteration, and who needs them."""
+        count = len(self.blocks)
+        edges = (Edge(n, user, 0.0) for n, (_, users) in enumerate(loads, count) for user in users)
+        blocks = (*self.blocks, *(load for load, _ in loads))
+        return replace(self, blocks=blocks, edges=(*self.edges, *edges))
+
+    def together(self, delays: Sequence[int]) -> tuple[int, ...]:
+        """The same, what begins sums with what adds to them: its slot is taken no sooner."""
+        pairs = [*zip(self.blocks, delays, strict=True)]
+        main = {b.stage: delay for b, delay in pairs if b.name == b.stage}
+        return tuple(main.get(b.stage, delay) for b, delay in pairs)
+
+    def started(self, delays: Sequence[int], room: Room) -> tuple[int, ...] | None:
+        """Delays with which the first iterations wait less; None where no step leads to any.
+
+        First all that is loaded once comes before the loop. A step is what takes the fewest cycles
+        of these: a block runs earlier with all that it needs, or later with all that need it."""
+        loads = [min(delays) - 1] * (len(self.blocks) - len(delays))
+        best = _from_zero((*delays, *loads))
+        found, least = None, self._ranks([best], room).get(best, (inf,))
+        groups = {self._after(n, back) for n in range(len(best)) for back in (False, True)}
+        steps = [[k * (n in g) for n in range(len(best))] for g in sorted(groups) for k in JUMPS]
+        for _ in range(STEPS):
+            beside = (_from_zero(np.add(best, step).tolist()) for step in steps)
+            ranks = self._ranks([*dict.fromkeys(beside)], room)
+            best = min(ranks, key=lambda d: ranks[d], default=best)
+            if ranks.get(best, (inf,))[:2] >= least[:2]:
+                break
+            found, least = best, ranks[best]
+        return found
+
+    def _ranks(
+        self, choices: Sequence[tuple[int, ...]], room: Room
+    ) -> dict[tuple[int, ...], tuple[float, ...]]:
+        """Cycles of the choices that are in order and for which there is room, then slots, then the
+        delays."""
+        slots = {delays: room(delays) for delays in choices if self._in_order(delays)}
+        fitting = {delays: s for delays, s in slots.items() if s is not None}
+        if not fitting:
+            return {}
+        with np.errstate(invalid="ignore"):
+            taken = self.cycles(np.array([*fitting]), [*fitting.values()])
+        both = zip(fitting.items(), taken.tolist(), strict=True)
+        return {d: (cycles, sum(s.values()), *d) for (d, s), cycles in both}
+
+    def _in_order(self, delays: Sequence[int]) -> bool:
+        """Whether every block runs after what it needs, and none much later than others."""
+        if max(delays) > LATEST:
+            return False
+        pairs = ((e.source, e.target) for e in self.edges)
+        inside = all(delays[a] + (a > b) <= delays[b] for a, b in pairs)
+        return inside and all(delays[a] <= delays[b] for a, b in self.carried)
+
+    def _after(self, first: int, back: bool) -> tuple[int, ...]:
+        """A block and all that need it, or, backwards, all that it needs."""
+        pairs = {(e.source, e.target) for e in self.edges} | {*self.carried}
+        pairs = {(b, a) for a, b in pairs} if back else pairs
+        found, more = {first}, {first}
+        while more:
+            more = {b for a, b in pairs if a in more} - found
+            found |= more
+        return tuple(sorted(found))
+
     def needed(self, delays: Sequence[int], spare: int) -> dict[str, int]:
         """Slots of each place, `spare` more than it takes."""
         result: dict[str, int] = {}
@@ -127,14 +209,15 @@ class Body:
         for time in range(int((count + most).max())):
             for n, block in enumerate(self.blocks):
                 at: Delays = time - delays[:, n]
-                (runs,) = np.nonzero((at >= 0) & (at < count))
+                (runs,) = np.nonzero((at >= 0) & (at < (1 if block.once else count)))
                 if not len(runs):
                     continue
                 at = at[runs]
                 start, last = free[block.unit][runs], np.zeros(len(runs))
                 for edge in self.edges:
                     if edge.target == n:
-                        first, end = begun[edge.source, at, runs], done[edge.source, at, runs]
+                        when = 0 if self.blocks[edge.source].once else at
+                        first, end = begun[edge.source, when, runs], done[edge.source, when, runs]
                         start = np.maximum(start, first + (end - first) * (1 - edge.overlap))
                         last = np.maximum(last, end + block.cycles * (1 - edge.overlap))
                 for other, before in self._waits(n, at, room, runs):
@@ -166,6 +249,11 @@ class Body:
         for user in self.users.get(place, ()):
             if user != n:
                 yield user, at - room[place][runs]
+
+
+def _from_zero(delays: Sequence[int]) -> tuple[int, ...]:
+    least = min(delays)
+    return tuple(d - least for d in delays)
 
 
 def _never(*shape: int) -> Times:

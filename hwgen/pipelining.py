@@ -17,7 +17,7 @@ from math import prod
 from hwgen.codegen.nodes import calls
 from hwgen.errors import HwgenError
 from hwgen.inlining import REFUSALS
-from hwgen.pipeline_ranking import CLOSE, Body, Edge, Work
+from hwgen.pipeline_ranking import CLOSE, LONG, Body, Edge, Work
 from hwgen.polyhedral.tree.edit import path
 from hwgen.polyhedral.tree.loop_tree import Loop, LoopTree, Node, Site, alone, blocks
 from hwgen.schedule import Schedule
@@ -66,72 +66,93 @@ def _pipelined(made: TreeCompilation) -> TreeCompilation:
     for band in _bands(made.schedule.resolved):
         body = _body(made, band)
         if body is not None:
-            best = made
+            best, chosen = made, (0,) * len(body.blocks)
             for delays in body.ranked():
-                found = _made(made, body, band, delays)
+                found = _made(made, body, band, delays, body.together(delays))
                 if found is not None and found.cycles < best.cycles:
-                    best = found
+                    best, chosen = found, delays
                 if best.cycles <= CLOSE * max(u.busy for u in best.timing.units):
                     break
-            made = _with_late_loads(best, band)
+            made = _started(made, best, body, band, chosen)
     return made
 
 
-def _with_late_loads(made: TreeCompilation, band: tuple[str, ...]) -> TreeCompilation:
-    """The same, or a faster kernel in which what is loaded once before a band, and needed only by
-    blocks that run later in it, comes behind the loads of its first iteration."""
-    state = made.schedule.state
-    inside = {s.block.stage for s in state.sites if set(band) <= {*s.names}}
-    late = {
-        s.block.stage for s in state.sites if s.block.lag or set(dict(s.block.shifts)) & {*band}
-    }
-    outer = state.site[min(inside)].names
-    outer = outer[: outer.index(band[0])]
-    loads = [
-        s.block.stage
-        for s in state.sites
-        if s.block.stage not in inside
-        and state.stage[s.block.stage].kind == "copy"
-        and s.names[: len(outer)] == outer
-        and {x.tensor for x in state.readers(s.block.stage)} <= late
-    ]
-    schedule = made.schedule.copy()
-    try:
-        with schedule.batch():
-            for load in loads:
-                schedule.sink(load, band[-1], "first")
-        found = compile_tree(schedule) if loads else made
-    except HwgenError as error:
-        if not error.code.startswith(REFUSALS):
-            raise
-        return made  # Who reads it may be too early, or an image too far.
-    return min(made, found, key=lambda k: k.cycles)
+def _started(
+    made: TreeCompilation,
+    best: TreeCompilation,
+    body: Body,
+    band: tuple[str, ...],
+    delays: Sequence[int],
+) -> TreeCompilation:
+    """The best kernel, or a faster one whose first iterations wait less: what is loaded once before
+    the band comes behind loads that are needed sooner, and sums begin meanwhile."""
+    if best.cycles <= LONG * max(u.busy for u in best.timing.units):
+        return best
+    whole = body.with_loads([*_loaded_once(made, body, band)])
+
+    def room(delays: Sequence[int]) -> Mapping[str, int] | None:
+        slots = (whole.needed(delays, spare) for spare in (1, 0))
+        return next((s for s in slots if _fits(made, whole, s)), None)
+
+    start = whole.started(delays, room)
+    found = None if start is None else _made(made, whole, band, start, start)
+    return best if found is None else min(best, found, key=lambda k: k.cycles)
+
+
+def _loaded_once(
+    made: TreeCompilation, body: Body, band: tuple[str, ...]
+) -> Iterator[tuple[Work, tuple[int, ...]]]:
+    """What is loaded before a band, for its blocks alone, and for which of them."""
+    state = made.schedule.resolved
+    busy = _busy(made, state)
+    names = [b.name for b in body.blocks]
+    inside = [state.site[n] for n in names]
+    outer = inside[0].loops[: inside[0].names.index(band[0])]
+    around = tuple(x.name for x in outer)
+    for site in state.sites:
+        stage, call = site.block.stage, site.block.tensorized
+        readers = [s for s in state.sites if stage in _needs(state, s)]
+        beside = site.names[: len(outer)] == around and site.block.name not in names
+        if not (beside and readers and call) or state.stage[stage].kind != "copy":
+            continue
+        if not {r.block.name for r in readers} <= {*names}:
+            continue
+        unit = made.hardware.intrinsic[call.intrinsic.split()[-1]].unit
+        cycles = busy[site.block.name] / prod(x.extent for x in outer)
+        load = Work(site.block.name, stage, unit, cycles, stage, (), once=True)
+        yield load, tuple(names.index(r.block.name) for r in readers)
 
 
 def _made(
-    made: TreeCompilation, body: Body, band: tuple[str, ...], delays: Sequence[int]
+    made: TreeCompilation,
+    body: Body,
+    band: tuple[str, ...],
+    delays: Sequence[int],
+    shifts: Sequence[int],
 ) -> TreeCompilation | None:
-    """The kernel with a pipeline, with a slot more than it takes where there is room; None where
-    there is none."""
+    """The kernel with a pipeline, and slots for its delays, one more than it takes where there is
+    room; None where there is none."""
     for spare in (1, 0):
         slots = body.needed(delays, spare)
-        if not _fits(made, slots):
+        if not _fits(made, body, slots):
             continue
         try:
-            return compile_tree(_shifted(made.schedule, body, band, delays, slots))
+            return compile_tree(_shifted(made.schedule, body, band, shifts, slots))
         except HwgenError as error:
             if not error.code.startswith(REFUSALS):
                 raise  # Else a dependence that the model does not see, room, fields, flags.
     return None
 
 
-def _fits(made: TreeCompilation, slots: Mapping[str, int]) -> bool:
+def _fits(made: TreeCompilation, body: Body, slots: Mapping[str, int]) -> bool:
     """Whether there may be room for so many slots of buffers inside a band: each with several is
-    alive in all of its iterations."""
+    alive in all of its iterations, as is what is loaded once."""
+    kept = {b.place for b in body.blocks if b.once}
     taken: Counter[str] = Counter()
     for buffer in made.program.buffers:
-        if slots.get(buffer.tensor, 1) > 1:
-            taken[buffer.memory] += slots[buffer.tensor] * buffer.slot_entries
+        count = slots.get(buffer.name, 1)
+        if count > 1 or buffer.name in kept:
+            taken[buffer.memory] += count * buffer.slot_entries
     return all(n <= made.hardware.memory[m].capacity_entries for m, n in taken.items())
 
 
@@ -172,13 +193,16 @@ def _shifted(
         for place, count in slots.items():
             if count > body.slots[place]:
                 made.double_buffer(place, count)
+        for load in (b for b in body.blocks if b.once):
+            made.sink(load.stage, band[-1], "first")
         for stage in dict.fromkeys(b.stage for b in body.blocks):
             pairs = zip(body.blocks, delays, strict=True)
             mine = {b.name: delay - least for b, delay in pairs if b.stage == stage}
             if len({*mine.values()}) == 1:
                 mine = {stage: next(iter(mine.values()))}
-            for name, delay in mine.items():
-                if delay:
+            # A stage's name is that of all its blocks: those that begin its sums come after it.
+            for name, delay in sorted(mine.items(), key=lambda x: x[0] != stage):
+                if delay or name != stage:
                     made.shift(name, loop, delay)
     return made
 
@@ -227,14 +251,19 @@ def _body(made: TreeCompilation, band: tuple[str, ...]) -> Body | None:
 def _edges(state: LoopTree, inside: Sequence[Site], found: Sequence[Work]) -> Iterator[Edge]:
     """Who needs what whom has made."""
     for n, site in enumerate(inside):
-        reads = state.stage[site.block.stage].reads_in(site.block.part)
-        needs = {t for r in reads for t in state.versions.get(r.tensor, (r.tensor,))}
+        needs = _needs(state, site)
         for m, other in enumerate(inside[:n]):
             begins = other.block.stage == site.block.stage
             if begins or other.block.stage in needs:
                 common = [a for a, b in zip(found[m].inner, found[n].inner, strict=False) if a == b]
                 inner = prod(state.loop[x].extent for x in common)
                 yield Edge(m, n, 1 - 1 / inner)
+
+
+def _needs(state: LoopTree, site: Site) -> set[str]:
+    """The stages that a block reads."""
+    reads = state.stage[site.block.stage].reads_in(site.block.part)
+    return {t for r in reads for t in state.versions.get(r.tensor, (r.tensor,))}
 
 
 def _carried(state: LoopTree, inside: Sequence[Site]) -> Iterator[tuple[int, int]]:

@@ -1,4 +1,5 @@
-"""Pipelines of random loop bodies: all ranked at once as arrays, as one after the other."""
+"""Pipelines of loop bodies: all ranked at once as arrays, as one after the other, and how they
+start."""
 
 from __future__ import annotations
 
@@ -69,11 +70,12 @@ def cycles(found: Body, delays: Sequence[int], slots: Mapping[str, int]) -> floa
     for time in range(count + most):
         for n, block in enumerate(found.blocks):
             at = time - delays[n]
-            if not 0 <= at < count:
+            if not 0 <= at < (1 if block.once else count):
                 continue
             start, last = free.get(block.unit, 0.0), 0.0
             for e in (e for e in found.edges if e.target == n):
-                begun, done = starts[e.source][at], ends[e.source][at]
+                made = 0 if found.blocks[e.source].once else at
+                begun, done = starts[e.source][made], ends[e.source][made]
                 start = max(start, begun + (done - begun) * (1 - e.overlap))
                 last = max(last, done + block.cycles * (1 - e.overlap))
             waits = [(s, at - 1) for s, target in found.carried if target == n]
@@ -123,3 +125,75 @@ def test_some_bodies_gain_and_some_are_not_in_order() -> None:
     every = [cycles(found, d, found.needed(d, 0)) for found in bodies for d in choices(found)]
     assert inf in every
     assert min(every) < inf
+
+
+def with_load(seed: int) -> Body:
+    """A random body, and what is loaded once for two of its blocks."""
+    found = body(seed)
+    return found.with_loads([(Work("w", "w", "x", 7.0, "w", (), once=True), (1, 2))])
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_is_loaded_once_as_one_after_the_other(seed: int) -> None:
+    found = with_load(seed)
+    every = [(*d, load) for d in body(seed).choices() for load in range(3)]
+    slots = [found.needed(delays, 0) for delays in every]
+    with np.errstate(invalid="ignore"):
+        assert found.cycles(np.array(every), slots).tolist() == [
+            cycles(found, delays, room) for delays, room in zip(every, slots, strict=True)
+        ]
+
+
+SUMS = Body(
+    blocks=(
+        Work("x", "x", "dma", 10, "x", ()),
+        Work("s_init", "s", "vector", 20, "s", ()),
+        Work("s", "s", "matrix", 30, "s", ()),
+        Work("y", "y", "vector", 40, "y", ()),
+    ),
+    edges=(Edge(0, 2, 0), Edge(1, 2, 0), Edge(2, 3, 0)),
+    carried=(),
+    users={"x": (0, 2), "s": (1, 2, 3)},
+    outer={},
+    slots={"x": 1, "s": 1},
+    trips=4,
+).with_loads([(Work("w", "w", "dma", 200, "w", (), once=True), (2,))])
+"""Sums that a vector unit begins and finishes, for a matrix unit; rows come one by one, and a table
+for all of them once."""
+
+FIRST = (0, 0, 0, 1)
+
+
+def test_what_waits_for_nothing_begins_while_a_table_is_loaded() -> None:
+    before = (1, 1, 1, 2, 0)
+    best = SUMS.started(FIRST, lambda d: SUMS.needed(d, 0))
+    assert best is not None
+    # All sums begin before the first is finished.
+    assert best[3] - best[1] >= 3
+    assert min(best) == 0
+    # The last results wait for the table, a row's sums and all before them alone.
+    least = cycles(SUMS, best, SUMS.needed(best, 0))
+    assert least <= 210 + 30 + 4 * 40
+    assert least < cycles(SUMS, before, SUMS.needed(before, 1))
+
+
+def test_without_room_nothing_begins_sooner() -> None:
+    def room(delays: Sequence[int]) -> Mapping[str, int] | None:
+        slots = SUMS.needed(delays, 0)
+        return slots if slots["s"] <= 2 else None
+
+    best = SUMS.started(FIRST, room)
+    assert SUMS.needed(best or (1, 1, 1, 2, 0), 0)["s"] <= 2
+
+
+def test_a_load_comes_before_who_needs_it() -> None:
+    for seed in SEEDS:
+        found = with_load(seed)
+        for delays in body(seed).ranked():
+            best = found.started(delays, lambda d, found=found: found.needed(d, 1))
+            if best is not None:
+                assert best[-1] < min(best[1], best[2])
+
+
+def test_a_start_without_a_gain_is_none() -> None:
+    assert SUMS.started(FIRST, lambda _: None) is None
