@@ -207,7 +207,7 @@ class _Hosting:
         schedule = Schedule(workload, self.hardware)
         if self.own_core:
             autoschedule(schedule)
-        return estimate_nest(schedule.state, self.hardware).cycles
+        return estimate_nest(schedule.resolved, schedule.homes, self.hardware).cycles
 
     def fewer(self, groups: Sequence[_Group]) -> list[_Group]:
         """The same, the processor running what costs it least of what units run."""

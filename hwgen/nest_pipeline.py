@@ -39,7 +39,7 @@ class NestCompilation(TreeCompilation):
     def cost(self) -> NestCost:
         """Modelled cycles and traffic, block by block."""
         (code,) = self.lowered.program.codes
-        return estimate_nest(self.schedule.resolved, self.hardware, code.bound)
+        return estimate_nest(self.schedule.resolved, self.schedule.homes, self.hardware, code.bound)
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -108,7 +108,8 @@ def _cycles_of_processor(workload: Workload, hardware: HardwareSpec) -> float:
     """What a processor takes for all of a workload, as it is written; infinite without one."""
     if hardware.processor is None:
         return inf
-    return estimate_nest(Schedule(workload, hardware).state, hardware).cycles
+    schedule = Schedule(workload, hardware)
+    return estimate_nest(schedule.resolved, schedule.homes, hardware).cycles
 
 
 def _as_it_is(workload: Workload, hardware: HardwareSpec, options: SearchOptions) -> Compilation:

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hwgen.autoschedule.nests import Nest, Operand
+from hwgen.polyhedral.caches import busiest, filled, inside, stays_from
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.processor import Processor
 
@@ -188,9 +189,7 @@ def _cycles(
     times = [work * share]
     levels = _levels(nest, structure, columns, rows, block_v, block_r, depth)
     times += _traffic(nest, machine, levels, share)
-    stacked: Floats = np.array(times)
-    total: Floats = np.max(stacked, axis=0)
-    total = total + costs.serial_share * (np.sum(stacked, axis=0) - total) + start
+    total = busiest(times, machine) + start
     total = total + _packing(nest, machine, structure) + _padding(nest, machine, structure, sizes)
 
     accumulators = vectors * rows
@@ -305,46 +304,26 @@ def _traffic(
     levels: list[_Level],
     share: Floats,
 ) -> list[Floats]:
-    """Cycles to fill each cache from the next, and the last from memory; or, without caches, to
-    bring everything from memory once."""
+    """Cycles to fill each cache from the next, and the last from memory."""
     ones = np.ones_like(share)
     boxes: list[dict[str, Floats]] = [{n: ones * e for n, e in nest.extents.items()}]
+    counts = [ones]
     for level in levels:
         boxes.append({**boxes[-1], level.iterator: level.inside})
+        counts.append(counts[-1] * level.trips)
     touched = [[footprint(o, b, machine.line_bytes) for b in boxes] for o in nest.operands]
     results = float(prod(e for _, e in nest.spatial) * nest.result_bytes)
-    if not machine.caches:
-        total = sum(o.size for o in nest.operands) + results
-        return [ones * (total / machine.memory_bytes_per_cycle)]
-    filled = [np.sum(np.array([t[d] for t in touched]), axis=0) for d in range(len(boxes))]
-    speeds = [c.bytes_per_cycle for c in machine.caches[1:]] + [machine.memory_bytes_per_cycle]
-    private = [c.shared_by != "kernel" for c in machine.caches[1:]] + [False]
+    depths = range(len(boxes))
+    together = [np.sum(np.array([t[d] for t in touched]), axis=0) for d in depths]
     times: list[Floats] = []
-    for cache, speed, own in zip(machine.caches, speeds, private, strict=True):
-        fits = [f <= cache.usable_bytes for f in filled]
-        depth = np.argmax(np.array([*fits[:-1], np.ones_like(share, np.bool_)]), axis=0)
+    for room, speed, own in filled(machine):
         moved = np.full_like(share, results)
         for operand, sizes in zip(nest.operands, touched, strict=True):
-            moved = moved + _moved(operand, sizes, levels, depth)
+            moving = [operand.uses(x.iterator) for x in levels]
+            from_ = [stays_from(moving, d) for d in depths]
+            moved = moved + inside([counts[d] * sizes[d] for d in from_], together, room)
         times.append(moved / speed * (share if own else 1.0))
     return times
-
-
-def _moved(
-    operand: Operand, sizes: list[Floats], levels: list[_Level], depth: npt.NDArray[np.intp]
-) -> Floats:
-    """Bytes that come in where a tile of the loops inside `depth` stays in the cache."""
-    result = np.zeros_like(sizes[0])
-    for d in range(len(levels) + 1):
-        times = np.ones_like(result)
-        reused = True
-        for level in reversed(levels[:d]):
-            if operand.uses(level.iterator):
-                reused = False
-            if not reused:
-                times = times * level.trips
-        result = np.where(depth == d, sizes[d] * times, result)
-    return result
 
 
 def _packing(nest: Nest, machine: Processor, structure: Structure) -> float:

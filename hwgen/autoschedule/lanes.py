@@ -14,8 +14,8 @@ from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.processor import Processor
 
 SPARE = 4
-"""Iterations per worker at which no further loop is fused into a parallel one: enough that the last
-ones to end are a small part. A margin of the search, no property of a machine."""
+"""Iterations per worker of a loop that workers share: enough that the last ones to end are a small
+part. A margin of the search, no property of a machine."""
 
 
 def private_memory(hardware: HardwareSpec) -> str:
@@ -100,9 +100,8 @@ def schedule_nest(
     structure: Structure,
     point: Point,
     machine: Processor,
-    parallel_cycles: float,
 ) -> None:
-    """Tile a reduction and its consumer; workers share it from `parallel_cycles` of work on.
+    """Tile a reduction and its consumer.
 
     Raises:
         HwgenError: what a primitive raises where it refuses.
@@ -120,8 +119,7 @@ def schedule_nest(
         kernel = _factor(schedule, target, main_reduction(nest), point.depth, inner=False)
     if kernel != target:
         schedule.set_scope(kernel, private_memory(schedule.hardware))
-    busy = bool(has_kind(machine, "parallel")) and point.cycles > parallel_cycles
-    block, tile = _tile_consumer(schedule, target, structure, point, machine, busy=busy)
+    block, tile = _tile_consumer(schedule, target, structure, point, machine)
     if kernel == target:
         schedule.compute_at(target, tile)
     elif structure.partial:
@@ -131,9 +129,6 @@ def schedule_nest(
         schedule.compute_at(target, block)
         schedule.compute_at(kernel, _tile_sums(schedule, target, structure, point, block))
     _register_tile(schedule, kernel, structure, target, machine)
-    first = schedule.loops(target)[0]
-    if busy and schedule.extent(first) > 1:
-        schedule.parallel(first)
 
 
 def _pad(
@@ -218,8 +213,6 @@ def _tile_consumer(
     structure: Structure,
     point: Point,
     machine: Processor,
-    *,
-    busy: bool,
 ) -> tuple[str, str]:
     """The consumer's loops over blocks, tiles and a register tile; the innermost loop of a block
     and of a tile."""
@@ -244,24 +237,11 @@ def _tile_consumer(
         outer, inner = [extra], [rest, *inner[1:]]
     if len([*outer, *tiles, *inner]) > 1:
         schedule.reorder(*outer, *tiles, *inner)
-    if busy and outer:
-        outer = _fused(schedule, outer, machine)
     block = outer[-1] if outer else ""
     tile = (tiles or outer)[-1]
     if inner and not structure.partial:
         _finish(schedule, inner, machine)
     return block or tile, tile
-
-
-def _fused(schedule: Schedule, outer: list[str], machine: Processor) -> list[str]:
-    """The outermost loops as one, as many as keep the workers busy."""
-    count = 0
-    trips = 1
-    while count < len(outer) and trips < SPARE * machine.workers:
-        trips *= schedule.extent(outer[count])
-        count += 1
-    first = schedule.fuse(*outer[:count]) if count > 1 else outer[0]
-    return [first, *outer[count:]]
 
 
 def _finish(schedule: Schedule, inner: list[str], machine: Processor, lanes: int = 0) -> None:
@@ -356,7 +336,7 @@ def _columns(schedule: Schedule, kernel: str, structure: Structure, target: str)
 
 
 def schedule_simple(schedule: Schedule, stage: str, machine: Processor, *, busy: bool) -> None:
-    """Rows in parallel, lanes along the result's last dimension; `busy`: enough work to share.
+    """Lanes along the result's last dimension, rows around; `busy`: enough work for workers.
 
     Raises:
         HwgenError: what a primitive raises where it refuses.
@@ -372,18 +352,12 @@ def schedule_simple(schedule: Schedule, stage: str, machine: Processor, *, busy:
     if outer and loops[-1] != inner:
         schedule.reorder(*outer, inner)
     lanes = lanes_of(nest_of(state, stage), machine)
-    if has_kind(machine, "parallel") and busy:
-        if prod(schedule.extent(n) for n in outer) < machine.workers:
-            wide = schedule.extent(inner)
-            part = -(-wide // (SPARE * machine.workers))
-            part = -(-part // (4 * lanes)) * 4 * lanes
-            if part < wide:
-                first, inner = schedule.split(inner, factor=part)
-                outer.append(first)
-        if outer:
-            first = _fused(schedule, outer, machine)[0]
-            if schedule.extent(first) > 1:
-                schedule.parallel(first)
+    if busy and prod(schedule.extent(n) for n in outer) < machine.workers:
+        wide = schedule.extent(inner)
+        part = -(-wide // (SPARE * machine.workers))
+        part = -(-part // (4 * lanes)) * 4 * lanes
+        if part < wide:
+            _, inner = schedule.split(inner, factor=part)
     if has_kind(machine, "vectorize"):
         attempt(schedule, lambda: schedule.vectorize(inner))
 

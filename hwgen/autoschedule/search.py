@@ -27,6 +27,7 @@ from hwgen.autoschedule.nests import (
     pristine,
 )
 from hwgen.autoschedule.report import Choice, SearchReport
+from hwgen.autoschedule.sharing import WORTH, share_loops, share_out
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.search import Watch
 from hwgen.polyhedral.tree.cost import nest_bound, operations
@@ -35,9 +36,6 @@ from hwgen.polyhedral.tree.loop_tree import LoopTree, Stage
 from hwgen.schedule import Schedule
 from hwgen.spec.expression import DTYPES, Access, Name, names, walk
 from hwgen.spec.processor import Processor
-
-WORTH = 1.25
-"""A margin, no property of a machine: the work is estimated, and so is what starting costs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +101,8 @@ def autoschedule(schedule: Schedule, options: Options = DEFAULTS) -> SearchRepor
             choices.append(Choice(stage, "computed where it is read", 0.0))
         elif pristine(schedule.state, stage):
             choices.append(_simple(schedule, stage, machine, options))
+    choices += share_loops(schedule, touched)
+    share_out(schedule, touched, options.parallel_cycles)
     choices += _complete(schedule, machine, touched)
     notes = [] if count(schedule) > before else ["the schedule was complete"]
     if not exhausted and watch.expired:
@@ -190,8 +190,7 @@ def _tile_lanes(
     ranked = _ranked(grids, options.attempts)
     tried = _Tried(watch)
     for number, (structure, point) in enumerate(ranked):
-        least = options.worth(machine)
-        made = partial(lanes.schedule_nest, schedule, nest, structure, point, machine, least)
+        made = partial(lanes.schedule_nest, schedule, nest, structure, point, machine)
         refused = attempt(schedule, made)
         if refused is None:
             text = f"{point}, columns {structure.v}"
@@ -282,7 +281,7 @@ def _simple(schedule: Schedule, stage: str, machine: Processor, options: Options
     if machine.coordinates("block"):
         made = partial(blocks.schedule_simple, schedule, stage, machine)
     else:
-        busy = elements * 2 > options.worth(machine)
+        busy = machine.workers > 1 and elements * 2 > options.worth(machine)
         made = partial(lanes.schedule_simple, schedule, stage, machine, busy=busy)
     refused = attempt(schedule, made)
     text = "its loops shared out" if refused is None else "left as it is"

@@ -16,7 +16,7 @@ from math import prod
 
 import numpy as np
 
-from hwgen.polyhedral.caches import in_caches
+from hwgen.polyhedral.caches import busiest, filled, in_caches, inside, stays_from
 from hwgen.polyhedral.estimate_shape import Cycles, Grid, Shape, box_extents
 from hwgen.polyhedral.matching import Match
 from hwgen.polyhedral.operations import Operation
@@ -39,15 +39,14 @@ class _Touched:
     buffer: bool = False
 
     def brought(self, shape: Shape, depth: int) -> Cycles:
-        """What comes into a cache that holds all that is touched inside of `depth` loops. What the
-        next loops outside do not move is still there from their iteration before."""
-        first = self.depth if self.buffer else 0
-        if not self.buffer:
-            depth = min(depth, self.depth)
-        while depth > first and inner_name(shape.loops[depth - 1]) not in self.moving:
-            depth -= 1
-        if self.buffer and depth <= first:
-            return np.zeros(1)
+        """What comes into a cache that holds all that is touched inside of `depth` loops."""
+        moving = [inner_name(n) in self.moving for n in shape.loops]
+        if self.buffer:
+            depth = stays_from(moving, depth, self.depth)
+            if depth <= self.depth:
+                return np.zeros(1)
+        else:
+            depth = stays_from(moving, min(depth, self.depth))
         return self.again * shape.counts(depth) * self.bytes[depth]
 
 
@@ -60,16 +59,12 @@ def with_caches(shape: Shape, cycles: Cycles) -> Cycles:
     steps, runs = (shape.counts(d) for d in (len(shape.loops), max(0, len(shape.loops) - 1)))
     alone = _copying(shape) + machine.costs.step_cycles * steps + machine.costs.sum_cycles * runs
     busy = [cycles, _accesses(shape)]
-    rates = [c.bytes_per_cycle for c in machine.caches[1:]] + [machine.memory_bytes_per_cycle]
     brought = [_brought(shape, touched, d) for d in depths]
-    for cache, rate in zip(machine.caches, rates, strict=True):
-        read, copied = _crossing(brought, together, cache.usable_bytes)
+    for room, rate, _ in filled(machine):
+        read, copied = (inside([b[n] for b in brought], together, room) for n in range(2))
         busy.append(read / rate)
         alone = alone + copied / rate
-    most = busy[0]
-    for resource in busy[1:]:
-        most = np.maximum(most, resource)
-    return alone + most + machine.costs.serial_share * (sum(busy, np.zeros(1)) - most)
+    return alone + busiest(busy, machine)
 
 
 def _touched(shape: Shape) -> Iterator[_Touched]:
@@ -118,20 +113,6 @@ def _brought(shape: Shape, touched: list[_Touched], depth: int) -> tuple[Cycles,
     for t in touched:
         mine = t.brought(shape, depth)
         read, copied = (read + mine, copied) if t.buffer else (read, copied + mine)
-    return read, copied
-
-
-def _crossing(
-    brought: list[tuple[Cycles, Cycles]], together: list[Cycles], size: float
-) -> tuple[Cycles, Cycles]:
-    """The same of a cache of a size: inside of the outermost loops of which all fits."""
-    read, copied = brought[-1]
-    for depth in reversed(range(len(together) - 1)):
-        fits = together[depth] <= size
-        read, copied = (
-            np.where(fits, mine, inside)
-            for mine, inside in zip(brought[depth], (read, copied), strict=True)
-        )
     return read, copied
 
 

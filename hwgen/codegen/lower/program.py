@@ -111,7 +111,7 @@ def _code(region: Region, whole: Workload | None, hardware: HardwareSpec) -> tup
     code, placing = lower_nest(region.state, region.homes, hardware)
     intended = region.state if whole is None else build_state(whole)
     bound = nest_bound(intended, hardware.machine)
-    cost = estimate_nest(region.state, hardware, bound)
+    cost = estimate_nest(region.state, region.homes, hardware, bound)
     handover = hardware.machine.handover_cycles if whole is None else 0
     cycles = cost.cycles + handover
     return replace(code, cycles=cycles, bound=bound, memory_bytes=cost.memory_bytes), placing

@@ -1,18 +1,21 @@
 """Modelled cycles and traffic of a scheduled nest on a processor, and the bound on them.
 
-Each block is taken by itself: its instances on the workers, threads and lanes that its loops give
-it, against the bytes that come from memory where each tile stays in the largest cache. Rates are
-the spec's.
+Blocks run one after another: each its instances on the workers, threads and lanes that its loops
+give it, beside what it brings into each cache and from memory (`cache_traffic.py`). The busiest of
+these counts whole, and a share of the others. Rates are the spec's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import ceil, prod
 
-from hwgen.polyhedral.tree.loop_tree import LoopTree, Site, Stage
-from hwgen.polyhedral.tree.terms import addends, interval, simplify
+import numpy as np
+
+from hwgen.polyhedral.caches import busiest, filled
+from hwgen.polyhedral.tree.cache_traffic import TreeTraffic
+from hwgen.polyhedral.tree.loop_tree import LoopTree, Site
 from hwgen.spec.bounds import affine
 from hwgen.spec.expression import (
     DTYPES,
@@ -20,10 +23,7 @@ from hwgen.spec.expression import (
     Binary,
     Call,
     Expr,
-    Name,
     children,
-    names,
-    substitute,
     walk,
 )
 from hwgen.spec.hardware import HardwareSpec
@@ -32,16 +32,15 @@ from hwgen.spec.processor import Processor
 
 @dataclass(frozen=True, slots=True)
 class BlockCost:
-    """One block: cycles of its arithmetic, and bytes that it moves to and from memory."""
+    """One block: cycles of its arithmetic, bytes that it moves to and from memory, and cycles of
+    all: the busiest of arithmetic, caches and memory, and of the others what does not pass beside
+    it."""
 
     block: str
     compute_cycles: float
     memory_bytes: float
     memory_cycles: float
-
-    @property
-    def cycles(self) -> float:
-        return max(self.compute_cycles, self.memory_cycles)
+    cycles: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +112,21 @@ def _distinct(access: Access, extents: Mapping[str, int]) -> int:
     return count
 
 
-def estimate_nest(state: LoopTree, hardware: HardwareSpec, bound: int | None = None) -> NestCost:
-    """Cycles and traffic of a state as it stands."""
+def estimate_nest(
+    state: LoopTree,
+    homes: Mapping[str, tuple[str, ...]],
+    hardware: HardwareSpec,
+    bound: int | None = None,
+) -> NestCost:
+    """Cycles and traffic of a state as it stands, whose tensors have `homes`."""
     machine = hardware.machine
-    blocks = tuple(_block(state, site, hardware) for site in state.sites)
+    unseen = frozenset(m.name for m in hardware.of_kind("workspace") if m.shared_by != "kernel")
+    whole = TreeTraffic(state, homes, machine, unseen)
+    own = replace(whole, workers=machine.workers) if machine.workers > 1 else whole
+    levels = [
+        ((own if private else whole).brought(room), rate) for room, rate, private in filled(machine)
+    ]
+    blocks = tuple(_block(state, site, machine, levels) for site in state.sites)
     starts = {x.name: machine.loop[x.kind].start_cycles
               for x in state.loop.values() if x.kind in machine.loop}  # fmt: skip
     least = nest_bound(state, machine) if bound is None else bound
@@ -141,8 +151,13 @@ def _kinds(site: Site, machine: Processor, kind: str, level: str = "") -> int:
     )
 
 
-def _block(state: LoopTree, site: Site, hardware: HardwareSpec) -> BlockCost:
-    machine = hardware.machine
+def _block(
+    state: LoopTree,
+    site: Site,
+    machine: Processor,
+    levels: Sequence[tuple[Mapping[str, float], float]],
+) -> BlockCost:
+    """`levels`: bytes by block into each cache, the last from memory, and how many pass a cycle."""
     stage = state.stage[site.block.stage]
     points = prod(x.extent for x in site.loops)
     width = DTYPES[state.tensor[stage.tensor].dtype]
@@ -161,51 +176,8 @@ def _block(state: LoopTree, site: Site, hardware: HardwareSpec) -> BlockCost:
         share = ceil(at_once / machine.workers) / at_once
     steps = prod(x.extent for x in site.loops if x.kind == "serial")
     compute = (points * work / rate + machine.iteration_cycles * steps) * share
-    moved = _moved(state, site, stage, hardware)
-    return BlockCost(site.block.name, compute, moved, moved / machine.memory_bytes_per_cycle)
-
-
-def _moved(state: LoopTree, site: Site, stage: Stage, hardware: HardwareSpec) -> float:
-    """Bytes from and to memory, where a tile that fits the largest cache is moved once."""
-    room = max((c.usable_bytes for c in hardware.machine.caches), default=0.0)
-    private = {m.name for m in hardware.of_kind("workspace") if m.shared_by != "kernel"}
-    accesses = [stage.target, *stage.reads_in(site.block.part)]
-    far = [a for a in accesses if state.storage[a.tensor].memory not in private]
-    if not far:
-        return 0.0
-    depth = 0
-    while depth < len(site.loops):
-        if sum(_footprint(state, site, a, depth) for a in far) <= room:
-            break
-        depth += 1
-    total = 0.0
-    for access in far:
-        trips = 1
-        used = {n for i in access.indices for n in names(substitute(i, site.block.binding))}
-        reused = True
-        for loop in reversed(site.loops[:depth]):
-            reused = reused and loop.name not in used
-            trips *= 1 if reused else loop.extent
-        total += _footprint(state, site, access, depth) * trips
-    return total
-
-
-def _footprint(state: LoopTree, site: Site, access: Access, depth: int) -> float:
-    """Bytes of the box that the loops from a depth inwards touch."""
-    tensor = state.tensor[access.tensor]
-    inner: Mapping[str, int] = {
-        x.name: (x.extent if n >= depth else 1) for n, x in enumerate(site.loops)
-    }
-    result = float(DTYPES[tensor.dtype])
-    for index, extent in zip(access.indices, tensor.shape, strict=True):
-        value = simplify(substitute(index, site.block.binding), site.extents)
-        reach = 1
-        for coefficient, term in addends(value):
-            if term is not None and not isinstance(term, Name):
-                loops = [n for n in names(term) if inner[n] > 1]
-                low, high = interval(term, site.extents) if loops else (0, 0)
-                reach += abs(coefficient) * (high - low)
-            elif term is not None:
-                reach += abs(coefficient) * (inner[term.name] - 1)
-        result *= min(reach, extent)
-    return result
+    name = site.block.name
+    times = [brought.get(name, 0.0) / rate for brought, rate in levels]
+    moved, _ = levels[-1]
+    cycles = float(busiest([np.array(t) for t in (compute, *times)], machine))
+    return BlockCost(name, compute, moved.get(name, 0.0), times[-1], cycles)

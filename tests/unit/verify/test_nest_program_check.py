@@ -153,5 +153,5 @@ def test_cycles_below_the_bound_are_refused() -> None:
     with pytest.raises(HwgenError) as raised:
         examine(_with_code(c, slow), random_inputs(c.workload, 0))
     assert raised.value.code == "H791"
-    least = NestCost((BlockCost("b", 5.0, 8.0, 2.0),), 0, 7)
+    least = NestCost((BlockCost("b", 5.0, 8.0, 2.0, 5.0),), 0, 7)
     assert least.cycles == 5
