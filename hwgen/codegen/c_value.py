@@ -82,6 +82,37 @@ def _typed_helpers() -> dict[str, str]:
     return library
 
 
+_IN_LANES = {
+    # Cody and Waite's reduction to |r| <= log(2)/2 and the polynomial of Cephes' expf, off by less
+    # than one unit in the last place; a power of two in two steps, for subnormal results. Floats
+    # are compared as integers, and NaNs put in by masks: compilers make a branch of what may trap,
+    # and have no lanes for branches.
+    "exp_float32": (
+        "static inline float {p}_exp_float32(float a)\n{{\n"
+        "  union {{\n    uint32_t bits;\n    float value;\n  }} in, x, low, high, out;\n"
+        "  in.value = a;\n"
+        "  uint32_t size = in.bits & 0x7fffffff;\n"
+        "  x.bits = (in.bits & 0x80000000) | (size < 0x42d00000 ? size : 0x42d00000);\n"
+        "  float n = rintf(x.value * 1.44269504f);\n"
+        "  float r = x.value - n * 0.693359375f + n * 2.12194440e-4f;\n"
+        "  float y = 1.9875691500e-4f;\n"
+        "  y = y * r + 1.3981999507e-3f;\n"
+        "  y = y * r + 8.3334519073e-3f;\n"
+        "  y = y * r + 4.1665795894e-2f;\n"
+        "  y = y * r + 1.6666665459e-1f;\n"
+        "  y = y * r + 5.0000001201e-1f;\n"
+        "  y = y * r * r + r + 1.0f;\n"
+        "  int32_t power = (int32_t)n, half = power / 2;\n"
+        "  low.bits = (uint32_t)(half + 127) << 23;\n"
+        "  high.bits = (uint32_t)(power - half + 127) << 23;\n"
+        "  out.value = y * low.value * high.value;\n"
+        "  uint32_t nan = 0u - (uint32_t)(size > 0x7f800000);\n"
+        "  out.bits = (out.bits & ~nan) | (in.bits & nan);\n"
+        "  return out.value;\n}}"
+    ),
+}
+"""Functions that C libraries have one element at a time."""
+
 _HALF = {
     # Bits of a float16, and back: a double is rounded once, to nearest and even.
     "float16": (
@@ -147,7 +178,8 @@ def dtype_interval(dtype: str) -> Interval:
 
 def value_helpers(prefix: str) -> Helpers:
     """A collector over every helper that typed expressions and immediates may need."""
-    return Helpers(prefix, {**_integer_helpers(), **_typed_helpers(), **_HALF, **_WITHIN_FLOAT})
+    library = {**_integer_helpers(), **_typed_helpers(), **_IN_LANES, **_HALF, **_WITHIN_FLOAT}
+    return Helpers(prefix, library)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,12 +220,14 @@ def _common(left: Value, right: Value) -> str:
 @dataclass(slots=True)
 class ValueText:
     """Prints semantics; `load` gives an element's C text and data type, `scalars` the iterators
-    and immediates (C text, data type, interval). `checks` collects C conditions that must hold."""
+    and immediates (C text, data type, interval). `checks` collects C conditions that must hold.
+    `lanes`: values are computed in vectors, and so is what a library has for one value alone."""
 
     helpers: Helpers
     load: Callable[[Access], tuple[str, str]]
     scalars: Mapping[str, tuple[str, str, Interval]]
     checks: list[str] = field(default_factory=list[str])
+    lanes: bool = False
 
     def __call__(self, expr: Expr) -> Value:
         match expr:
@@ -373,11 +407,17 @@ class ValueText:
             case "rsqrt":
                 text = f"({one} / sqrt{suffix}({x}))"
             case "sigmoid":
-                text = f"({one} / ({one} + exp{suffix}(-({x}))))"
+                text = f"({one} / ({one} + {self._library('exp', dtype, f'-({x})')}))"
             case "abs":
                 text = f"fabs{suffix}({x})"
             case "round":
                 text = f"rint{suffix}({x})"
             case _:
-                text = f"{function}{suffix}({x})"
+                text = self._library(function, dtype, x)
         return Value(text, dtype, (0, 0))
+
+    def _library(self, function: str, dtype: str, x: str) -> str:
+        own = f"{function}_{dtype}"
+        if self.lanes and own in _IN_LANES:
+            return self.helpers.call(own, x)
+        return f"{function}{'f' if dtype == 'float32' else ''}({x})"

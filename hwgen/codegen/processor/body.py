@@ -91,7 +91,7 @@ class Identifiers:
 @dataclass(slots=True)
 class BodyText:
     """Writes nodes. `function`: defines a node's, and gives the lines that call it. `room`: where
-    buffers lie that would come from an allocator."""
+    buffers lie that would come from an allocator; `lanes`: what is written now runs in lanes."""
 
     program: Code
     hardware: HardwareSpec
@@ -102,6 +102,7 @@ class BodyText:
     kept: dict[Access, str] = field(default_factory=dict[Access, str])
     pointers: set[str] = field(default_factory=set[str])
     room: Room = HEAP
+    lanes: bool = False
 
     def lines(self, body: tuple[Node, ...]) -> list[str]:
         return [line for node in body for line in self._node(node)]
@@ -158,7 +159,10 @@ class BodyText:
             values = {"extent": node.extent, "variable": variable}
             lines += self.template(kind.emit, f"processor.loops.{kind.name}.emit", values)
         head = f"for ({self.room.index} {variable} = 0; {variable} < {bound}; ++{variable}) {{"
-        return [*lines, head, *indent(self.lines(node.body)), "}"]
+        before, self.lanes = self.lanes, kind is not None and kind.kind == "vectorize"
+        body = self.lines(node.body)
+        self.lanes = before
+        return [*lines, head, *indent(body), "}"]
 
     # Statements
 
@@ -189,7 +193,7 @@ class BodyText:
             case _:
                 scalars = {n: (f"(int32_t){self.names.variable(n)}", "int32", r)
                            for n, r in self.ranges.items()}  # fmt: skip
-                printed = ValueText(self.helpers, self._load, scalars)
+                printed = ValueText(self.helpers, self._load, scalars, lanes=self.lanes)
                 return printed.stored(printed(expr), dtype)
 
     def _assign(self, node: Assign) -> str:

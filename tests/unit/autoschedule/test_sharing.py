@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from hwgen.autoschedule import Options, autoschedule
+from hwgen.autoschedule import Choice, Options, autoschedule
 from hwgen.codegen.processor.lower import lower_nest
 from hwgen.model.code import run_code
 from hwgen.model.reference import random_inputs, run_reference
@@ -105,7 +105,11 @@ def test_what_a_user_scheduled_is_not_merged() -> None:
 def test_it_is_modelled_to_be_faster(monkeypatch: pytest.MonkeyPatch) -> None:
     given = workload("layernorm", {"M": 512, "N": 768})
     merged = scheduled(given)
-    monkeypatch.setattr("hwgen.autoschedule.search.share_loops", lambda *_: [])
+
+    def none(*_: object) -> list[Choice]:
+        return []
+
+    monkeypatch.setattr("hwgen.autoschedule.search.share_loops", none)
     apart = scheduled(given)
     cycles = [estimate_nest(s.resolved, s.homes, chip()).cycles for s in (merged, apart)]
     assert len(apart.state.root) > 1
@@ -114,7 +118,6 @@ def test_it_is_modelled_to_be_faster(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_merge_that_spares_nothing_is_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """The model of a state that legality has not seen may be too good."""
-    monkeypatch.setattr("hwgen.autoschedule.sharing._deepest", lambda _: {})
     seen: list[float] = []
 
     def falling(*_: object) -> float:
