@@ -9,7 +9,7 @@ long as it does. Their edits, made again one after the other, are a schedule of 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations, groupby, pairwise
@@ -20,20 +20,18 @@ from hwgen.errors import HwgenError
 from hwgen.fusing import fused, several, shareable
 from hwgen.inlining import REFUSALS, UnitsOf
 from hwgen.phase import SearchOptions
-from hwgen.phased import stages_of
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.objective import Measure
 from hwgen.polyhedral.phases import phase_of, split_phases
 from hwgen.polyhedral.scop import view_statements
 from hwgen.polyhedral.search_choose import EXCEEDED
-from hwgen.polyhedral.tree.loop_tree import LoopTree
 from hwgen.polyhedral.versions import versioned
+from hwgen.replaying import joined
 from hwgen.schedule import Schedule
-from hwgen.script import Argument, Edit
 from hwgen.spec.expression import DTYPES, Access, walk
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Statement, Workload
-from hwgen.trees import TreeCompilation, compile_padded
+from hwgen.trees import TreeCompilation
 
 WORTH = 0.05
 """What two parts may save at least, of what they take, to be tried together."""
@@ -283,79 +281,3 @@ def _written(group: _Group) -> set[str]:
 
 def _read(group: _Group) -> set[str]:
     return {n.tensor for s in group for n in walk(s.value) if isinstance(n, Access)}
-
-
-# The parts as one schedule
-
-
-def joined(
-    workload: Workload, hardware: HardwareSpec, parts: Sequence[Schedule]
-) -> TreeCompilation:
-    """The kernel of all parts.
-
-    Raises:
-        HwgenError: as the primitives and `compile_padded`.
-    """
-    schedule = Schedule(workload, hardware)
-    first = schedule.state
-    stages = stages_of(schedule)
-    with isl.bounded():
-        with schedule.batch(blame=False):
-            for part in parts:
-                _again(part, schedule, first, stages)
-        return compile_padded(schedule)
-
-
-def _again(part: Schedule, schedule: Schedule, first: LoopTree, stages: dict[str, str]) -> None:
-    """Make a part's edits in the schedule of the whole, of which `first` is the state before all
-    edits and `stages` the stages by statement: what has another name there is renamed."""
-    fresh = Schedule(part.workload, part.hardware)
-    state = fresh.state
-    names = {mine: stages[of] for of, mine in stages_of(fresh).items() if mine}
-    names |= _loops(state, first, names)
-    for then, edit in part.steps():
-        before = schedule.state
-        schedule.apply(_renamed(edit, names, _readers(edit, state, before, names)))
-        names |= dict(zip(_stages(then, state), _stages(schedule.state, before), strict=True))
-        names |= dict(zip(edit.results, schedule.last_edit().results, strict=True))
-        names |= _loops(then, schedule.state, names)
-        state = then
-
-
-def _stages(state: LoopTree, before: LoopTree) -> list[str]:
-    """The stages that were not there before."""
-    return [s.tensor for s in state.stages if s.tensor not in before.stage]
-
-
-def _loops(mine: LoopTree, theirs: LoopTree, names: Mapping[str, str]) -> dict[str, str]:
-    """The names of the loops around blocks, and of the blocks, in another tree."""
-    there = {(s.block.stage, s.block.part, s.block.copy): s for s in theirs.sites}
-    found: dict[str, str] = {}
-    for site in mine.sites:
-        block = site.block
-        other = there[names.get(block.stage, block.stage), block.part, block.copy]
-        found |= dict(zip(site.names, other.names, strict=True))
-        found[block.name] = other.block.name
-    return found
-
-
-def _renamed(edit: Edit, names: dict[str, str], more: dict[str, Argument]) -> Edit:
-    def renamed(argument: Argument) -> Argument:
-        if isinstance(argument, tuple):
-            return tuple(map(renamed, argument))
-        return names.get(argument, argument) if isinstance(argument, str) else argument
-
-    keywords = {n: renamed(a) for n, a in edit.keywords} | more
-    return Edit(edit.primitive, tuple(map(renamed, edit.arguments)), tuple(keywords.items()), ())
-
-
-def _readers(
-    edit: Edit, state: LoopTree, whole: LoopTree, names: dict[str, str]
-) -> dict[str, Argument]:
-    """The readers of a copy that all stages of a part read, where other parts read its source."""
-    if edit.primitive != "cache_read" or "readers" in dict(edit.keywords):
-        return {}
-    source = str(edit.arguments[0])
-    mine = tuple(names[s.tensor] for s in state.readers(source))
-    every = {s.tensor for s in whole.readers(names.get(source, source))}
-    return {} if every == {*mine} else {"readers": mine}

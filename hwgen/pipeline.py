@@ -10,6 +10,7 @@ from hwgen.autoschedule import Options
 from hwgen.codegen.image_layout import images_refused
 from hwgen.compilation import Compilation, Kernel, build
 from hwgen.compiled import Compiled
+from hwgen.decomposing import decomposed
 from hwgen.errors import HwgenError
 from hwgen.fusing import fused_if_better, several
 from hwgen.hosting import compile_beside
@@ -26,6 +27,7 @@ from hwgen.polyhedral.scop import build_scop
 from hwgen.polyhedral.search import Candidate, SearchResult
 from hwgen.polyhedral.tree.cost import estimate_nest
 from hwgen.polyhedral.versions import versioned
+from hwgen.replaying import again
 from hwgen.schedule import Schedule
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
@@ -67,6 +69,9 @@ def compile_kernel(
             repair="hwgen.compile_nest(workload, hardware)",
         )
     check_objective(hardware, options.objective)
+    plain, edits = decomposed(workload) if schedule is None else (workload, ())
+    if edits:
+        return again(compile_kernel(plain, hardware, options=options), workload, edits)
     with isl.bounded():
         if schedule is not None:
             scop = build_scop(workload)
@@ -136,6 +141,14 @@ def compile_workload(
     check_objective(hardware, options.objective)
     if not hardware.units and hardware.processor is not None:
         return compile_nest(workload, hardware, options=Options(seconds=options.seconds))
+    plain, edits = decomposed(workload)
+    return again(_of_units(plain, hardware, options), workload, edits)
+
+
+def _of_units(
+    workload: Workload, hardware: HardwareSpec, options: SearchOptions
+) -> Compilation | TreeCompilation:
+    """A workload compiled for a chip with units."""
     try:
         made = compile_kernel(workload, hardware, options=replace(options, spills=False))
     except HwgenError as error:
