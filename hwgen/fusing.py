@@ -29,7 +29,7 @@ from hwgen.polyhedral.tree.edit import find_stage, refuse
 from hwgen.polyhedral.tree.faded import faded
 from hwgen.polyhedral.tree.loop_tree import LoopTree
 from hwgen.schedule import Schedule
-from hwgen.spec.expression import DTYPES, Name, names
+from hwgen.spec.expression import DTYPES, Name, names, substitute
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Tensor, Workload
 from hwgen.trees import TreeCompilation, compile_tree
@@ -69,19 +69,21 @@ PIPELINED = 3
 class Sketch:
     """Blocks of the result: `size` elements along a dimension. `tiles`: stages and the iterators of
     which tiles of `TILE` are loaded one after the other; `running`: an extremum that runs on from
-    tile to tile, and the terms that are of its tiles."""
+    tile to tile, and the terms that are of its tiles; `outer`: dimensions whose elements are taken
+    one after the other, outside of blocks."""
 
     dimension: int
     size: int
     tiles: tuple[tuple[str, str], ...] = ()
     running: tuple[str, str] | None = None
+    outer: tuple[int, ...] = ()
 
     def loops(self, schedule: Schedule) -> frozenset[str]:
         """The loops over blocks and tiles of its schedule."""
-        block = schedule.get_loops(_last(schedule.workload).name)[0]
+        blocks = schedule.get_loops(_last(schedule.workload).name)[: len(self.outer) + 1]
         inner = [stage for stage, _ in self.tiles]
         inner += [] if self.running is None else [self.running[1]]
-        return frozenset((block, *(schedule.get_loops(stage)[1] for stage in inner)))
+        return frozenset((*blocks, *(schedule.get_loops(stage)[len(blocks)] for stage in inner)))
 
 
 def fused_if_better(
@@ -143,11 +145,34 @@ def fused(
         search.slots = 2 if running is None else 3
         for dimension, extent in enumerate(_last(workload).shape):
             sizes = [size for size in SIZES if size < extent]
-            if sizes and _computed_once(
-                workload, hardware, Sketch(dimension, sizes[0], running=running)
-            ):
-                search.dimension(dimension, sizes, running)
+            sketch = Sketch(dimension, sizes[0], running=running) if sizes else None
+            if sketch is None or not _computed_once(workload, hardware, sketch):
+                continue
+            outer = _apart(workload, hardware, sketch)
+            if not (outer and search.dimension(replace(sketch, outer=outer), sizes)):
+                search.dimension(sketch, sizes)
     return search.best
+
+
+def _apart(workload: Workload, hardware: HardwareSpec, sketch: Sketch) -> tuple[int, ...]:
+    """Dimensions whose elements, taken one after the other, let inputs stay for all blocks of one:
+    heads of an attention, whose blocks of rows each need all of its keys."""
+    found: list[int] = []
+    inputs = {t.name for t in workload.inputs}
+    for dimension, extent in enumerate(_last(workload).shape):
+        mine = replace(sketch, outer=(dimension,))
+        if extent == 1 or dimension == sketch.dimension:
+            continue
+        schedule = _begun(workload, hardware, mine)
+        if schedule is None or not _once(schedule):
+            continue
+        around, block = schedule.get_loops(_last(workload).name)[:2]
+        for site in schedule.state.sites:
+            for read in schedule.state.stage[site.block.stage].reads:
+                moving = {n for i in read.indices for n in names(substitute(i, site.block.binding))}
+                if read.tensor in inputs and around in moving and block not in moving:
+                    found.append(dimension)
+    return tuple(dict.fromkeys(found))
 
 
 def shareable(workload: Workload, hardware: HardwareSpec) -> bool:
@@ -191,28 +216,28 @@ class _Search:
     slots: int = 2
     made: dict[tuple[str, int], TreeCompilation | None] = field(default_factory=lambda: {})
 
-    def dimension(
-        self, dimension: int, sizes: Sequence[int], running: tuple[str, str] | None = None
-    ) -> None:
-        """Look at blocks along a dimension."""
+    def dimension(self, sketch: Sketch, sizes: Sequence[int]) -> bool:
+        """Look at blocks of some sizes along a dimension; whether there are kernels with some."""
+        running = sketch.running
         first: tuple[Choice, TreeCompilation] | None = None
         at, tiles = 0, ()
-        every = self._tiled(dimension, sizes[0]) if running is None else [()]
+        every = self._tiled(sketch) if running is None else [()]
         for tiles in every:
             for at in reversed(range(min(len(sizes), SIZES.index(USUAL) + 1))):
-                first = first or self._covered(Sketch(dimension, sizes[at], tiles, running))
+                mine = replace(sketch, size=sizes[at], tiles=tiles)
+                first = first or self._covered(mine)
                 if first is not None:
                     break
             if first is not None:
                 break
         if first is None:
-            return
+            return False
         choice, kernel = first
         found = [kernel]
         # Where blocks of rows share what they load, there is nothing to gain from fewer rows.
         fewer = [] if running else [*reversed(range(at))]
         for number in [*fewer, *range(at + 1, len(sizes))]:
-            made = self._made(Sketch(dimension, sizes[number], tiles, running), choice)
+            made = self._made(replace(sketch, size=sizes[number], tiles=tiles), choice)
             if made is None and number > at:
                 break
             found += [] if made is None else [made]
@@ -225,6 +250,7 @@ class _Search:
             *before, busy = self._least(found[0])
             if self.most <= (*before, CLOSE * busy):
                 break
+        return True
 
     def _measure(self, kernel: TreeCompilation) -> Measure:
         return self.completion.options.measure(kernel)
@@ -287,10 +313,10 @@ class _Search:
             self.made[key] = _with_room(schedule, self.slots)
         return self.made[key]
 
-    def _tiled(self, dimension: int, size: int) -> Iterator[tuple[tuple[str, str], ...]]:
+    def _tiled(self, sketch: Sketch) -> Iterator[tuple[tuple[str, str], ...]]:
         """Which operands come in tiles: none, then one after the other, the largest first."""
         yield ()
-        schedule = _begun(self.workload, self.hardware, Sketch(dimension, size))
+        schedule = _begun(self.workload, self.hardware, sketch)
         assert schedule is not None
         found: list[tuple[int, str, str]] = []
         state = schedule.state
@@ -395,8 +421,11 @@ def _begun(workload: Workload, hardware: HardwareSpec, sketch: Sketch) -> Schedu
 def _computed_once(workload: Workload, hardware: HardwareSpec, sketch: Sketch) -> bool:
     """Whether blocks are legal, and hardly anything is computed for several of them."""
     schedule = _begun(workload, hardware, sketch)
-    if schedule is None:
-        return False
+    return schedule is not None and _once(schedule)
+
+
+def _once(schedule: Schedule) -> bool:
+    """Whether hardly any instances of blocks are executed several times."""
     state = schedule.state
     done = sum(prod(x.extent for x in site.loops) for site in state.sites)
     once = sum(prod(n for _, n in state.stage[s.block.stage].iterators) for s in state.sites)
@@ -413,16 +442,18 @@ def begun(workload: Workload, hardware: HardwareSpec, sketch: Sketch) -> Schedul
     last = _last(workload).name
     moved = views_of(workload)
     with s.batch(blame=False):
+        every = [s.split(_loop(s, last, n), factor=1)[0] for n in sketch.outer]
         block, _ = s.split(_loop(s, last, sketch.dimension), factor=sketch.size)
-        if sketch.dimension:
-            s.reorder(block, *(n for n in s.get_loops(last) if n != block))
+        every.append(block)
+        if s.get_loops(last)[: len(every)] != (*every,):
+            s.reorder(*every, *(n for n in s.get_loops(last) if n not in every))
         for stage in reversed([x.tensor for x in s.state.stages]):
             if stage != last and stage not in moved:
                 s.compute_at(stage, block)
         for stage, iterator in sketch.tiles:
             (loop,) = names(s.state.site[stage].block.binding[iterator])
             outer, _ = s.split(loop, factor=TILE)
-            s.reorder(outer, *(n for n in s.get_loops(stage) if n not in (block, outer)))
+            s.reorder(outer, *(n for n in s.get_loops(stage) if n not in (*every, outer)))
         if sketch.running is not None:
             s.rescale(sketch.running[0], TILE)
     return s
