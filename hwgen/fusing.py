@@ -8,8 +8,7 @@ is tried; calls and copies are those of `block_completing.py`.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from math import inf, prod
@@ -33,6 +32,7 @@ from hwgen.spec.expression import DTYPES, Name, names, substitute
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Tensor, Workload
 from hwgen.trees import TreeCompilation, compile_tree
+from hwgen.worth import is_near, is_scarce
 
 SIZES = tuple(8 << n for n in range(10))
 """Elements of the last stage's dimension in a block."""
@@ -42,13 +42,6 @@ USUAL = 32
 
 TILE = 64
 """Iterations of a loop over tiles of an operand that does not fit whole."""
-
-NEAR, NEAR_ALONE = 1.03, 1.1
-"""A kernel that takes hardly longer than its bound needs no other; one of a single phase, whose
-search saw all tiles, not even where it takes a little longer."""
-
-WORTH = 1.02
-"""A kernel of phases is taken rather than one that takes hardly less: its search saw all tiles."""
 
 ALIKE = 1.005
 """Kernels whose cycles differ by less take the same time: the one that moves fewer bytes is
@@ -97,10 +90,22 @@ def fused_if_better(
         most = options.measure(made)
         if options.objective == "cycles":
             most = (int(made.cycles * ALIKE),)
-        found = fused(made.workload, made.hardware, options, most)
-    if found is None or options.objective != "cycles" or found.cycles * WORTH < made.cycles:
+        found = fused(made.workload, made.hardware, options, most, _tiles(made))
+    if found is None or options.objective != "cycles" or found.cycles * ALIKE < made.cycles:
         return found or made
     return found if found.offchip_bytes < made.offchip_bytes else made
+
+
+def _tiles(made: Compilation) -> Mapping[int, int] | None:
+    """The elements of a tile along the dimension of its result that the outermost loop walks, of a
+    single phase: blocks need not be of other sizes, of which its search has seen all."""
+    if len(made.parts) > 1 or made.ended_by:
+        return None
+    indices = made.scop.statements[-1].target.indices
+    for loop in made.tiling.loops[:1]:
+        size = loop.tile * made.match.block.get(loop.loop, 1)
+        return {d: size for d, index in enumerate(indices) if loop.loop in index.names}
+    return {}
 
 
 def _last(workload: Workload) -> Tensor:
@@ -119,12 +124,12 @@ def several(workload: Workload) -> bool:
 def _done(made: Compilation, options: SearchOptions) -> bool:
     """Whether a kernel is hardly to be improved: near its bound, without a byte too many, or best
     of all tiles of a single phase, of which the closed form knows the bytes."""
-    several = len(made.parts) > 1
     if options.objective == "cycles":
-        return made.cycles <= (NEAR if several else NEAR_ALONE) * made.bound.cycles
+        return is_near(made, options)
     tensors = (*made.workload.inputs, *made.workload.outputs)
     once = made.offchip_bytes <= sum(prod(t.shape) * DTYPES[t.dtype] for t in tensors)
-    return (once and options.objective == "traffic") or (made.search.exhausted and not several)
+    alone = made.search.exhausted and len(made.parts) == 1
+    return (once and options.objective == "traffic") or alone
 
 
 def fused(
@@ -132,9 +137,10 @@ def fused(
     hardware: HardwareSpec,
     options: SearchOptions = DEFAULTS,
     most: Measure = (inf,),
+    tiles: Mapping[int, int] | None = None,
 ) -> TreeCompilation | None:
     """The best kernel whose stages share loops over blocks of the last one's; None where none takes
-    at most `most` by the objective."""
+    at most `most` by the objective. `tiles`: by dimension, the elements of a block, if not any."""
     completion = Completion(Schedule(workload, hardware), options)
     watch = Watch(options.seconds, work=options.work)
     search = _Search(workload, hardware, completion, most, watch)
@@ -144,13 +150,13 @@ def fused(
         # From a tile's elements to its terms and sums it is two handovers, not one.
         search.slots = 2 if running is None else 3
         for dimension, extent in enumerate(_last(workload).shape):
-            sizes = [size for size in SIZES if size < extent]
+            wanted = SIZES if tiles is None else (tiles.get(dimension, extent),)
+            sizes = [size for size in wanted if size < extent]
             sketch = Sketch(dimension, sizes[0], running=running) if sizes else None
             if sketch is None or not _computed_once(workload, hardware, sketch):
                 continue
             outer = _apart(workload, hardware, sketch)
-            if not (outer and search.dimension(replace(sketch, outer=outer), sizes)):
-                search.dimension(sketch, sizes)
+            search.dimension([replace(sketch, outer=x) for x in dict.fromkeys((outer, ()))], sizes)
     return search.best
 
 
@@ -167,12 +173,16 @@ def _apart(workload: Workload, hardware: HardwareSpec, sketch: Sketch) -> tuple[
         if schedule is None or not _once(schedule):
             continue
         around, block = schedule.get_loops(_last(workload).name)[:2]
-        for site in schedule.state.sites:
-            for read in schedule.state.stage[site.block.stage].reads:
-                moving = {n for i in read.indices for n in names(substitute(i, site.block.binding))}
-                if read.tensor in inputs and around in moving and block not in moving:
-                    found.append(dimension)
-    return tuple(dict.fromkeys(found))
+        moved = [
+            {n for i in read.indices for n in names(substitute(i, site.block.binding))}
+            for site in schedule.state.sites
+            for read in schedule.state.stage[site.block.stage].reads
+            if read.tensor in inputs
+        ]
+        stays = any(around in m and block not in m for m in moved)
+        if stays and all(around in m for m in moved if block in m):
+            found.append(dimension)
+    return tuple(found)
 
 
 def shareable(workload: Workload, hardware: HardwareSpec) -> bool:
@@ -216,41 +226,44 @@ class _Search:
     slots: int = 2
     made: dict[tuple[str, int], TreeCompilation | None] = field(default_factory=lambda: {})
 
-    def dimension(self, sketch: Sketch, sizes: Sequence[int]) -> bool:
-        """Look at blocks of some sizes along a dimension; whether there are kernels with some."""
-        running = sketch.running
-        first: tuple[Choice, TreeCompilation] | None = None
+    def dimension(self, sketches: Sequence[Sketch], sizes: Sequence[int]) -> None:
+        """Look at blocks of some sizes along a dimension, of the best of some sketches."""
+        running = sketches[0].running
+        first: tuple[Sketch, Choice, TreeCompilation] | None = None
         at, tiles = 0, ()
-        every = self._tiled(sketch) if running is None else [()]
+        every = self._tiled(sketches[-1]) if running is None else [()]
         for tiles in every:
             for at in reversed(range(min(len(sizes), SIZES.index(USUAL) + 1))):
-                mine = replace(sketch, size=sizes[at], tiles=tiles)
-                first = first or self._covered(mine)
+                mine = [replace(x, size=sizes[at], tiles=tiles) for x in sketches]
+                found = [(x, *made) for x in mine if (made := self._covered(x)) is not None]
+                first = found[0] if found else None
+                for other in found[1:]:
+                    if first is None or self._clearly_less(other[2], first[2]):
+                        first = other
                 if first is not None:
                     break
             if first is not None:
                 break
         if first is None:
-            return False
-        choice, kernel = first
-        found = [kernel]
+            return
+        sketch, choice, kernel = first
+        kernels = [kernel]
         # Where blocks of rows share what they load, there is nothing to gain from fewer rows.
         fewer = [] if running else [*reversed(range(at))]
         for number in [*fewer, *range(at + 1, len(sizes))]:
-            made = self._made(replace(sketch, size=sizes[number], tiles=tiles), choice)
+            made = self._made(replace(sketch, size=sizes[number]), choice)
             if made is None and number > at:
                 break
-            found += [] if made is None else [made]
-        found.sort(key=self._least)
-        for kernel in found[:PIPELINED]:
+            kernels += [] if made is None else [made]
+        kernels.sort(key=self._least)
+        for kernel in kernels[:PIPELINED]:
             if self._least(kernel) < self.most:
                 made = pipelined(kernel)
                 if self._measure(made) <= self.most:
                     self.best, self.most = made, self._measure(made)
-            *before, busy = self._least(found[0])
+            *before, busy = self._least(kernels[0])
             if self.most <= (*before, CLOSE * busy):
                 break
-        return True
 
     def _measure(self, kernel: TreeCompilation) -> Measure:
         return self.completion.options.measure(kernel)
@@ -258,6 +271,14 @@ class _Search:
     def _least(self, kernel: TreeCompilation) -> Measure:
         """What a kernel takes at least by the objective, however its stages are shifted."""
         return (*self._measure(kernel)[:-1], _busiest(kernel))
+
+    def _clearly_less(self, kernel: TreeCompilation, other: TreeCompilation) -> bool:
+        """Whether a kernel's busiest unit has clearly less to do than another's."""
+        *before, busy = self._least(other)
+        return self._least(kernel) < (*before, busy / CLOSE)
+
+    def _rank(self, kernel: TreeCompilation) -> Measure:
+        return (*self._least(kernel), kernel.cycles)
 
     def _covered(self, sketch: Sketch) -> tuple[Choice, TreeCompilation] | None:
         """The covers whose busiest unit works least, and the kernel."""
@@ -278,8 +299,7 @@ class _Search:
                 choice = Choice(loops, kept, covers, once)
                 made = self._compiled(completion, choice)
                 if made is not None:
-                    rank = (*self._least(made), made.cycles)
-                    if best is None or rank < (*self._least(best[1]), best[1].cycles):
+                    if best is None or self._rank(made) < self._rank(best[1]):
                         best = choice, made
                     break
         return best
@@ -346,7 +366,7 @@ def _with_room(schedule: Schedule, slots: int) -> TreeCompilation | None:
         except HwgenError as error:
             if error.code != "H502":
                 raise
-        if plain is not None and not _scarce(plain, slots):
+        if plain is not None and not is_scarce(plain, slots):
             return plain
         dense = _in_place(schedule)
         return plain if dense.state is schedule.state else compile_tree(dense)
@@ -358,15 +378,6 @@ def _with_room(schedule: Schedule, slots: int) -> TreeCompilation | None:
 
 def _busiest(kernel: TreeCompilation) -> int:
     return max(u.busy for u in kernel.timing.units)
-
-
-def _scarce(kernel: TreeCompilation, slots: int) -> bool:
-    """Whether there is a memory in which not every buffer could have so many slots."""
-    taken: Counter[str] = Counter()
-    for buffer in kernel.program.buffers:
-        taken[buffer.memory] += buffer.entries
-    capacity = kernel.hardware.memory
-    return any(slots * n > capacity[m].capacity_entries for m, n in taken.items())
 
 
 def _in_place(schedule: Schedule) -> Schedule:

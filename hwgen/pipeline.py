@@ -12,11 +12,11 @@ from hwgen.compilation import Compilation, Kernel, build
 from hwgen.compiled import Compiled
 from hwgen.decomposing import decomposed
 from hwgen.errors import HwgenError
-from hwgen.fusing import fused_if_better, several
+from hwgen.fusing import several
 from hwgen.hosting import compile_beside
 from hwgen.inlining import REFUSALS, UNMADE, UnitsOf, compile_inlined, replayed
 from hwgen.nest_pipeline import compile_nest
-from hwgen.network import in_blocks, is_near
+from hwgen.network import in_blocks, phases_may_be_faster, shared_if_better
 from hwgen.phase import DEFAULTS, SearchOptions, compile_phase
 from hwgen.phased import PhasedCompilation, compile_phases
 from hwgen.polyhedral import isl
@@ -153,7 +153,9 @@ def _of_units(
         made = compile_kernel(workload, hardware, options=replace(options, spills=False))
     except HwgenError as error:
         return otherwise(workload, hardware, options, error)
-    return fused_if_better(made, options)
+    return shared_if_better(
+        made, partial(compile_kernel, hardware=hardware, options=options), options
+    )
 
 
 def otherwise(
@@ -168,7 +170,7 @@ def otherwise(
     """
     units = partial(compile_kernel, hardware=hardware, options=options)
     shared = in_blocks(workload, hardware, units, options, refused)
-    if shared is not None and is_near(shared, options):
+    if shared is not None and not phases_may_be_faster(shared, options):
         return shared
     try:
         made = units(workload) if several(workload) else None
