@@ -229,16 +229,19 @@ class _Search:
     def dimension(self, sketches: Sequence[Sketch], sizes: Sequence[int]) -> None:
         """Look at blocks of some sizes along a dimension, of the best of some sketches."""
         running = sketches[0].running
-        first: tuple[Sketch, Choice, TreeCompilation] | None = None
+        first: tuple[int, Sketch, Choice, TreeCompilation] | None = None
         at, tiles = 0, ()
         every = self._tiled(sketches[-1]) if running is None else [()]
         for tiles in every:
             for at in reversed(range(min(len(sizes), SIZES.index(USUAL) + 1))):
-                mine = [replace(x, size=sizes[at], tiles=tiles) for x in sketches]
-                found = [(x, *made) for x in mine if (made := self._covered(x)) is not None]
+                found = [
+                    (at, x, *made)
+                    for at, x in self._alike(sketches, sizes, at, tiles)
+                    if (made := self._covered(x)) is not None
+                ]
                 first = found[0] if found else None
                 for other in found[1:]:
-                    if first is None or self._clearly_less(other[2], first[2]):
+                    if first is None or self._clearly_less(other[3], first[3]):
                         first = other
                 if first is not None:
                     break
@@ -246,7 +249,7 @@ class _Search:
                 break
         if first is None:
             return
-        sketch, choice, kernel = first
+        at, sketch, choice, kernel = first
         kernels = [kernel]
         # Where blocks of rows share what they load, there is nothing to gain from fewer rows.
         fewer = [] if running else [*reversed(range(at))]
@@ -271,6 +274,20 @@ class _Search:
     def _least(self, kernel: TreeCompilation) -> Measure:
         """What a kernel takes at least by the objective, however its stages are shifted."""
         return (*self._measure(kernel)[:-1], _busiest(kernel))
+
+    def _alike(
+        self,
+        sketches: Sequence[Sketch],
+        sizes: Sequence[int],
+        at: int,
+        tiles: tuple[tuple[str, str], ...],
+    ) -> Iterator[tuple[int, Sketch]]:
+        """Sketches with blocks of about as many elements each, and the places of their sizes."""
+        shape = _last(self.workload).shape
+        for sketch in sketches:
+            most = sizes[at] * prod(shape[d] for d in sketch.outer)
+            place = max(n for n, size in enumerate(sizes) if size <= most)
+            yield place, replace(sketch, size=sizes[place], tiles=tiles)
 
     def _clearly_less(self, kernel: TreeCompilation, other: TreeCompilation) -> bool:
         """Whether a kernel's busiest unit has clearly less to do than another's."""
