@@ -8,8 +8,7 @@ is tried; calls and copies are those of `block_completing.py`.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from math import inf, prod
@@ -29,10 +28,11 @@ from hwgen.polyhedral.tree.edit import find_stage, refuse
 from hwgen.polyhedral.tree.faded import faded
 from hwgen.polyhedral.tree.loop_tree import LoopTree
 from hwgen.schedule import Schedule
-from hwgen.spec.expression import DTYPES, Name, names
+from hwgen.spec.expression import DTYPES, Name, names, substitute
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Tensor, Workload
 from hwgen.trees import TreeCompilation, compile_tree
+from hwgen.worth import is_near, is_scarce
 
 SIZES = tuple(8 << n for n in range(10))
 """Elements of the last stage's dimension in a block."""
@@ -42,13 +42,6 @@ USUAL = 32
 
 TILE = 64
 """Iterations of a loop over tiles of an operand that does not fit whole."""
-
-NEAR, NEAR_ALONE = 1.03, 1.1
-"""A kernel that takes hardly longer than its bound needs no other; one of a single phase, whose
-search saw all tiles, not even where it takes a little longer."""
-
-WORTH = 1.02
-"""A kernel of phases is taken rather than one that takes hardly less: its search saw all tiles."""
 
 ALIKE = 1.005
 """Kernels whose cycles differ by less take the same time: the one that moves fewer bytes is
@@ -69,19 +62,21 @@ PIPELINED = 3
 class Sketch:
     """Blocks of the result: `size` elements along a dimension. `tiles`: stages and the iterators of
     which tiles of `TILE` are loaded one after the other; `running`: an extremum that runs on from
-    tile to tile, and the terms that are of its tiles."""
+    tile to tile, and the terms that are of its tiles; `outer`: dimensions whose elements are taken
+    one after the other, outside of blocks."""
 
     dimension: int
     size: int
     tiles: tuple[tuple[str, str], ...] = ()
     running: tuple[str, str] | None = None
+    outer: tuple[int, ...] = ()
 
     def loops(self, schedule: Schedule) -> frozenset[str]:
         """The loops over blocks and tiles of its schedule."""
-        block = schedule.get_loops(_last(schedule.workload).name)[0]
+        blocks = schedule.get_loops(_last(schedule.workload).name)[: len(self.outer) + 1]
         inner = [stage for stage, _ in self.tiles]
         inner += [] if self.running is None else [self.running[1]]
-        return frozenset((block, *(schedule.get_loops(stage)[1] for stage in inner)))
+        return frozenset((*blocks, *(schedule.get_loops(stage)[len(blocks)] for stage in inner)))
 
 
 def fused_if_better(
@@ -95,10 +90,22 @@ def fused_if_better(
         most = options.measure(made)
         if options.objective == "cycles":
             most = (int(made.cycles * ALIKE),)
-        found = fused(made.workload, made.hardware, options, most)
-    if found is None or options.objective != "cycles" or found.cycles * WORTH < made.cycles:
+        found = fused(made.workload, made.hardware, options, most, _tiles(made))
+    if found is None or options.objective != "cycles" or found.cycles * ALIKE < made.cycles:
         return found or made
     return found if found.offchip_bytes < made.offchip_bytes else made
+
+
+def _tiles(made: Compilation) -> Mapping[int, int] | None:
+    """The elements of a tile along the dimension of its result that the outermost loop walks, of a
+    single phase: blocks need not be of other sizes, of which its search has seen all."""
+    if len(made.parts) > 1 or made.ended_by:
+        return None
+    indices = made.scop.statements[-1].target.indices
+    for loop in made.tiling.loops[:1]:
+        size = loop.tile * made.match.block.get(loop.loop, 1)
+        return {d: size for d, index in enumerate(indices) if loop.loop in index.names}
+    return {}
 
 
 def _last(workload: Workload) -> Tensor:
@@ -117,12 +124,12 @@ def several(workload: Workload) -> bool:
 def _done(made: Compilation, options: SearchOptions) -> bool:
     """Whether a kernel is hardly to be improved: near its bound, without a byte too many, or best
     of all tiles of a single phase, of which the closed form knows the bytes."""
-    several = len(made.parts) > 1
     if options.objective == "cycles":
-        return made.cycles <= (NEAR if several else NEAR_ALONE) * made.bound.cycles
+        return is_near(made, options)
     tensors = (*made.workload.inputs, *made.workload.outputs)
     once = made.offchip_bytes <= sum(prod(t.shape) * DTYPES[t.dtype] for t in tensors)
-    return (once and options.objective == "traffic") or (made.search.exhausted and not several)
+    alone = made.search.exhausted and len(made.parts) == 1
+    return (once and options.objective == "traffic") or alone
 
 
 def fused(
@@ -130,9 +137,10 @@ def fused(
     hardware: HardwareSpec,
     options: SearchOptions = DEFAULTS,
     most: Measure = (inf,),
+    tiles: Mapping[int, int] | None = None,
 ) -> TreeCompilation | None:
     """The best kernel whose stages share loops over blocks of the last one's; None where none takes
-    at most `most` by the objective."""
+    at most `most` by the objective. `tiles`: by dimension, the elements of a block, if not any."""
     completion = Completion(Schedule(workload, hardware), options)
     watch = Watch(options.seconds, work=options.work)
     search = _Search(workload, hardware, completion, most, watch)
@@ -142,12 +150,39 @@ def fused(
         # From a tile's elements to its terms and sums it is two handovers, not one.
         search.slots = 2 if running is None else 3
         for dimension, extent in enumerate(_last(workload).shape):
-            sizes = [size for size in SIZES if size < extent]
-            if sizes and _computed_once(
-                workload, hardware, Sketch(dimension, sizes[0], running=running)
-            ):
-                search.dimension(dimension, sizes, running)
+            wanted = SIZES if tiles is None else (tiles.get(dimension, extent),)
+            sizes = [size for size in wanted if size < extent]
+            sketch = Sketch(dimension, sizes[0], running=running) if sizes else None
+            if sketch is None or not _computed_once(workload, hardware, sketch):
+                continue
+            outer = _apart(workload, hardware, sketch)
+            search.dimension([replace(sketch, outer=x) for x in dict.fromkeys((outer, ()))], sizes)
     return search.best
+
+
+def _apart(workload: Workload, hardware: HardwareSpec, sketch: Sketch) -> tuple[int, ...]:
+    """Dimensions whose elements, taken one after the other, let inputs stay for all blocks of one:
+    heads of an attention, whose blocks of rows each need all of its keys."""
+    found: list[int] = []
+    inputs = {t.name for t in workload.inputs}
+    for dimension, extent in enumerate(_last(workload).shape):
+        mine = replace(sketch, outer=(dimension,))
+        if extent == 1 or dimension == sketch.dimension:
+            continue
+        schedule = _begun(workload, hardware, mine)
+        if schedule is None or not _once(schedule):
+            continue
+        around, block = schedule.get_loops(_last(workload).name)[:2]
+        moved = [
+            {n for i in read.indices for n in names(substitute(i, site.block.binding))}
+            for site in schedule.state.sites
+            for read in schedule.state.stage[site.block.stage].reads
+            if read.tensor in inputs
+        ]
+        stays = any(around in m and block not in m for m in moved)
+        if stays and all(around in m for m in moved if block in m):
+            found.append(dimension)
+    return tuple(found)
 
 
 def shareable(workload: Workload, hardware: HardwareSpec) -> bool:
@@ -191,38 +226,45 @@ class _Search:
     slots: int = 2
     made: dict[tuple[str, int], TreeCompilation | None] = field(default_factory=lambda: {})
 
-    def dimension(
-        self, dimension: int, sizes: Sequence[int], running: tuple[str, str] | None = None
-    ) -> None:
-        """Look at blocks along a dimension."""
-        first: tuple[Choice, TreeCompilation] | None = None
+    def dimension(self, sketches: Sequence[Sketch], sizes: Sequence[int]) -> None:
+        """Look at blocks of some sizes along a dimension, of the best of some sketches."""
+        running = sketches[0].running
+        first: tuple[int, Sketch, Choice, TreeCompilation] | None = None
         at, tiles = 0, ()
-        every = self._tiled(dimension, sizes[0]) if running is None else [()]
+        every = self._tiled(sketches[-1]) if running is None else [()]
         for tiles in every:
             for at in reversed(range(min(len(sizes), SIZES.index(USUAL) + 1))):
-                first = first or self._covered(Sketch(dimension, sizes[at], tiles, running))
+                found = [
+                    (at, x, *made)
+                    for at, x in self._alike(sketches, sizes, at, tiles)
+                    if (made := self._covered(x)) is not None
+                ]
+                first = found[0] if found else None
+                for other in found[1:]:
+                    if first is None or self._clearly_less(other[3], first[3]):
+                        first = other
                 if first is not None:
                     break
             if first is not None:
                 break
         if first is None:
             return
-        choice, kernel = first
-        found = [kernel]
+        at, sketch, choice, kernel = first
+        kernels = [kernel]
         # Where blocks of rows share what they load, there is nothing to gain from fewer rows.
         fewer = [] if running else [*reversed(range(at))]
         for number in [*fewer, *range(at + 1, len(sizes))]:
-            made = self._made(Sketch(dimension, sizes[number], tiles, running), choice)
+            made = self._made(replace(sketch, size=sizes[number]), choice)
             if made is None and number > at:
                 break
-            found += [] if made is None else [made]
-        found.sort(key=self._least)
-        for kernel in found[:PIPELINED]:
+            kernels += [] if made is None else [made]
+        kernels.sort(key=self._least)
+        for kernel in kernels[:PIPELINED]:
             if self._least(kernel) < self.most:
                 made = pipelined(kernel)
                 if self._measure(made) <= self.most:
                     self.best, self.most = made, self._measure(made)
-            *before, busy = self._least(found[0])
+            *before, busy = self._least(kernels[0])
             if self.most <= (*before, CLOSE * busy):
                 break
 
@@ -232,6 +274,28 @@ class _Search:
     def _least(self, kernel: TreeCompilation) -> Measure:
         """What a kernel takes at least by the objective, however its stages are shifted."""
         return (*self._measure(kernel)[:-1], _busiest(kernel))
+
+    def _alike(
+        self,
+        sketches: Sequence[Sketch],
+        sizes: Sequence[int],
+        at: int,
+        tiles: tuple[tuple[str, str], ...],
+    ) -> Iterator[tuple[int, Sketch]]:
+        """Sketches with blocks of about as many elements each, and the places of their sizes."""
+        shape = _last(self.workload).shape
+        for sketch in sketches:
+            most = sizes[at] * prod(shape[d] for d in sketch.outer)
+            place = max(n for n, size in enumerate(sizes) if size <= most)
+            yield place, replace(sketch, size=sizes[place], tiles=tiles)
+
+    def _clearly_less(self, kernel: TreeCompilation, other: TreeCompilation) -> bool:
+        """Whether a kernel's busiest unit has clearly less to do than another's."""
+        *before, busy = self._least(other)
+        return self._least(kernel) < (*before, busy / CLOSE)
+
+    def _rank(self, kernel: TreeCompilation) -> Measure:
+        return (*self._least(kernel), kernel.cycles)
 
     def _covered(self, sketch: Sketch) -> tuple[Choice, TreeCompilation] | None:
         """The covers whose busiest unit works least, and the kernel."""
@@ -252,8 +316,7 @@ class _Search:
                 choice = Choice(loops, kept, covers, once)
                 made = self._compiled(completion, choice)
                 if made is not None:
-                    rank = (*self._least(made), made.cycles)
-                    if best is None or rank < (*self._least(best[1]), best[1].cycles):
+                    if best is None or self._rank(made) < self._rank(best[1]):
                         best = choice, made
                     break
         return best
@@ -287,10 +350,10 @@ class _Search:
             self.made[key] = _with_room(schedule, self.slots)
         return self.made[key]
 
-    def _tiled(self, dimension: int, size: int) -> Iterator[tuple[tuple[str, str], ...]]:
+    def _tiled(self, sketch: Sketch) -> Iterator[tuple[tuple[str, str], ...]]:
         """Which operands come in tiles: none, then one after the other, the largest first."""
         yield ()
-        schedule = _begun(self.workload, self.hardware, Sketch(dimension, size))
+        schedule = _begun(self.workload, self.hardware, sketch)
         assert schedule is not None
         found: list[tuple[int, str, str]] = []
         state = schedule.state
@@ -320,7 +383,7 @@ def _with_room(schedule: Schedule, slots: int) -> TreeCompilation | None:
         except HwgenError as error:
             if error.code != "H502":
                 raise
-        if plain is not None and not _scarce(plain, slots):
+        if plain is not None and not is_scarce(plain, slots):
             return plain
         dense = _in_place(schedule)
         return plain if dense.state is schedule.state else compile_tree(dense)
@@ -332,15 +395,6 @@ def _with_room(schedule: Schedule, slots: int) -> TreeCompilation | None:
 
 def _busiest(kernel: TreeCompilation) -> int:
     return max(u.busy for u in kernel.timing.units)
-
-
-def _scarce(kernel: TreeCompilation, slots: int) -> bool:
-    """Whether there is a memory in which not every buffer could have so many slots."""
-    taken: Counter[str] = Counter()
-    for buffer in kernel.program.buffers:
-        taken[buffer.memory] += buffer.entries
-    capacity = kernel.hardware.memory
-    return any(slots * n > capacity[m].capacity_entries for m, n in taken.items())
 
 
 def _in_place(schedule: Schedule) -> Schedule:
@@ -395,8 +449,11 @@ def _begun(workload: Workload, hardware: HardwareSpec, sketch: Sketch) -> Schedu
 def _computed_once(workload: Workload, hardware: HardwareSpec, sketch: Sketch) -> bool:
     """Whether blocks are legal, and hardly anything is computed for several of them."""
     schedule = _begun(workload, hardware, sketch)
-    if schedule is None:
-        return False
+    return schedule is not None and _once(schedule)
+
+
+def _once(schedule: Schedule) -> bool:
+    """Whether hardly any instances of blocks are executed several times."""
     state = schedule.state
     done = sum(prod(x.extent for x in site.loops) for site in state.sites)
     once = sum(prod(n for _, n in state.stage[s.block.stage].iterators) for s in state.sites)
@@ -413,16 +470,18 @@ def begun(workload: Workload, hardware: HardwareSpec, sketch: Sketch) -> Schedul
     last = _last(workload).name
     moved = views_of(workload)
     with s.batch(blame=False):
+        every = [s.split(_loop(s, last, n), factor=1)[0] for n in sketch.outer]
         block, _ = s.split(_loop(s, last, sketch.dimension), factor=sketch.size)
-        if sketch.dimension:
-            s.reorder(block, *(n for n in s.get_loops(last) if n != block))
+        every.append(block)
+        if s.get_loops(last)[: len(every)] != (*every,):
+            s.reorder(*every, *(n for n in s.get_loops(last) if n not in every))
         for stage in reversed([x.tensor for x in s.state.stages]):
             if stage != last and stage not in moved:
                 s.compute_at(stage, block)
         for stage, iterator in sketch.tiles:
             (loop,) = names(s.state.site[stage].block.binding[iterator])
             outer, _ = s.split(loop, factor=TILE)
-            s.reorder(outer, *(n for n in s.get_loops(stage) if n not in (block, outer)))
+            s.reorder(outer, *(n for n in s.get_loops(stage) if n not in (*every, outer)))
         if sketch.running is not None:
             s.rescale(sketch.running[0], TILE)
     return s

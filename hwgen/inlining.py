@@ -143,7 +143,7 @@ def without(workload: Workload, tensor: str) -> Workload:
     state = compute_inline(build_state(workload), tensor)
     stages = zip(workload.statements, stage_of(workload, state), strict=True)
     statements = tuple(
-        replace(s, value=state.stage[stage].value) if _reads(s.value, tensor) else s
+        replace(s, value=state.stage[stage].value) if reads(s.value, tensor) else s
         for s, stage in stages
         if s.target.tensor != tensor
     )
@@ -194,9 +194,9 @@ def _wanted(workload: Workload, hardware: HardwareSpec, about: str) -> str | Non
         return None
     own = statement.target.tensor
     read = (a.tensor for a in walk(statement.value) if isinstance(a, Access))
-    from_it = (s.target.tensor for s in workload.statements if _reads(s.value, own))
+    from_it = (s.target.tensor for s in workload.statements if reads(s.value, own))
     for tensor in dict.fromkeys((own, *read, *from_it)):
-        readers = [s for s in workload.statements if _reads(s.value, tensor)]
+        readers = [s for s in workload.statements if reads(s.value, tensor)]
         writers = [s for s in workload.statements if s.target.tensor == tensor]
         if workload.tensor[tensor].role != "intermediate" or (len(readers), len(writers)) != (1, 1):
             continue
@@ -211,7 +211,7 @@ def _wanted(workload: Workload, hardware: HardwareSpec, about: str) -> str | Non
     return None
 
 
-def _reads(value: Expr, tensor: str) -> bool:
+def reads(value: Expr, tensor: str) -> bool:
     return any(isinstance(n, Access) and n.tensor == tensor for n in walk(value))
 
 

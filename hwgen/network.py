@@ -9,7 +9,7 @@ long as it does. Their edits, made again one after the other, are a schedule of 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations, groupby, pairwise
@@ -17,23 +17,22 @@ from math import inf, prod
 
 from hwgen.compilation import Compilation
 from hwgen.errors import HwgenError
-from hwgen.fusing import fused, several, shareable
+from hwgen.fusing import fused, fused_if_better, several, shareable
 from hwgen.inlining import REFUSALS, UnitsOf
-from hwgen.phase import SearchOptions
-from hwgen.phased import stages_of
+from hwgen.phase import SLOTS, SearchOptions
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.objective import Measure
 from hwgen.polyhedral.phases import phase_of, split_phases
 from hwgen.polyhedral.scop import view_statements
 from hwgen.polyhedral.search_choose import EXCEEDED
-from hwgen.polyhedral.tree.loop_tree import LoopTree
 from hwgen.polyhedral.versions import versioned
+from hwgen.replaying import joined
 from hwgen.schedule import Schedule
-from hwgen.script import Argument, Edit
 from hwgen.spec.expression import DTYPES, Access, walk
 from hwgen.spec.hardware import HardwareSpec
-from hwgen.spec.workload import Statement, Workload
-from hwgen.trees import TreeCompilation, compile_padded
+from hwgen.spec.workload import Statement, Tensor, Workload
+from hwgen.trees import TreeCompilation
+from hwgen.worth import is_scarce, may_be_faster
 
 WORTH = 0.05
 """What two parts may save at least, of what they take, to be tried together."""
@@ -41,9 +40,6 @@ WORTH = 0.05
 ROOM = 1.5
 """How much more than there is the buffers of two parts may take: blocks of both can be shorter, but
 not what stays on the chip for all blocks."""
-
-NEAR = 1.25
-"""A kernel in blocks that takes no longer, of its bound, needs no other to be compared with."""
 
 _Group = tuple[Statement, ...]
 _Groups = tuple[_Group, ...]
@@ -75,6 +71,23 @@ class _Part:
         return taken
 
 
+def shared_if_better(
+    made: Compilation, units: UnitsOf, options: SearchOptions
+) -> Compilation | TreeCompilation:
+    """A kernel of phases with all that is between them on the chip, or a better one: of stages that
+    share loops, or, where it leaves no room and that may be faster, in parts. `units`: what
+    compiles phases one after the other."""
+    best = fused_if_better(made, options)
+    network = _Network(versioned(made.workload), made.hardware, units, options)
+    if len(made.parts) < 2 or not is_scarce(made, SLOTS) or made.program.codes:
+        return best
+    if not may_be_faster(best, options, network.least_crossing()):
+        return best
+    with isl.bounded():
+        found = in_parts(made.workload, made.hardware, units, options)
+    return best if found is None else min(best, found, key=options.measure)
+
+
 def in_blocks(
     workload: Workload,
     hardware: HardwareSpec,
@@ -96,8 +109,8 @@ def in_blocks(
 def in_parts(
     workload: Workload, hardware: HardwareSpec, units: UnitsOf, options: SearchOptions
 ) -> TreeCompilation | None:
-    """The kernel of a network of which some stages share loops, and others do not; None where there
-    is none, or only one part. `units`: what compiles phases one after the other.
+    """The kernel of a network for which one loop gives none, of which some stages share loops, and
+    others do not; None where there is none. `units`: what compiles phases one after the other.
 
     Raises:
         HwgenError: what is no refusal.
@@ -111,20 +124,39 @@ def in_parts(
         return None
 
 
-def is_near(made: TreeCompilation, options: SearchOptions) -> bool:
-    """Whether a kernel need not be compared with others."""
-    return options.objective == "cycles" and made.cycles <= NEAR * made.bound.cycles
+def phases_may_be_faster(made: TreeCompilation, options: SearchOptions) -> bool:
+    """Whether phases one after the other may be faster, which store and load again what no memory
+    of the chip holds whole."""
+    workload = versioned(made.workload)
+    room = max((m.capacity_entries for m in made.hardware.of_kind("scratchpad")), default=0)
+    between = {n for p in split_phases(workload) for n in p.leaves}
+    large = [t for t in workload.tensors if t.name in between and prod(t.shape) > room]
+    return may_be_faster(made, options, large) or options.objective != "cycles"
 
 
 @dataclass
 class _Network:
-    """`in_vain`: pairs of parts that are no better together."""
+    """`in_vain`: pairs of parts that are no better together; `known`: the kernels that phases have
+    together, None where they have none."""
 
     whole: Workload
     hardware: HardwareSpec
     units: UnitsOf
     options: SearchOptions
     in_vain: set[tuple[_Groups, _Groups]] = field(default_factory=set[tuple[_Groups, _Groups]])
+    known: dict[_Groups, _Part | None] = field(default_factory=lambda: {})
+
+    @cached_property
+    def groups(self) -> _Groups:
+        """All phases, without views of inputs."""
+        views = view_statements(self.whole)
+        phases = split_phases(self.whole)
+        return tuple(tuple(s for s in p.workload.statements if s not in views) for p in phases)
+
+    def least_crossing(self) -> list[Tensor]:
+        """What goes from one part to the other, where two leave the least between them."""
+        places = range(1, len(self.groups))
+        return min((self._between(self.groups, n) for n in places), key=_bytes)
 
     def parts(self) -> list[_Part]:
         """The parts, in an order in which they can run.
@@ -132,9 +164,9 @@ class _Network:
         Raises:
             HwgenError: what units refuse of phases that share no loops.
         """
-        views = view_statements(self.whole)
-        phases = split_phases(self.whole)
-        left = tuple(tuple(s for s in p.workload.statements if s not in views) for p in phases)
+        left = self.groups
+        if len(left) > 1:
+            self.known[left] = None  # One loop for all has been looked at before.
         found: list[_Groups] = []
         while left:
             inside = self._inside(left)
@@ -175,13 +207,15 @@ class _Network:
         others = [s for s in self.whole.statements if s not in mine]
         return phase_of(self.whole, [mine, others], 0).workload
 
-    def _crossing(self, groups: _Groups, count: int) -> int:
-        """Bytes of what the first phases leave for the others."""
+    def _between(self, groups: _Groups, count: int) -> list[Tensor]:
+        """What the first phases leave for the others."""
         left = {n for g in groups[:count] for n in _written(g)}
         names = left & {n for g in groups[count:] for n in _read(g)}
-        return sum(
-            prod(self.whole.tensor[n].shape) * DTYPES[self.whole.tensor[n].dtype] for n in names
-        )
+        return [t for t in self.whole.tensors if t.name in names]
+
+    def _crossing(self, groups: _Groups, count: int) -> int:
+        """Bytes of that."""
+        return _bytes(self._between(groups, count))
 
     def _valleys(self, groups: _Groups) -> list[int]:
         """Where less crosses than before, and than after."""
@@ -220,6 +254,12 @@ class _Network:
         Raises:
             HwgenError: what units refuse of a single phase.
         """
+        groups = tuple(sorted(groups, key=self.groups.index))
+        if groups not in self.known:
+            self.known[groups] = self._found(groups)
+        return self.known[groups]
+
+    def _found(self, groups: _Groups) -> _Part | None:
         alone = self._alone(groups)
         if len(groups) > 1 and self._may_share(groups):
             made = fused(alone, self.hardware, self.options)
@@ -277,85 +317,13 @@ class _Network:
         return first.made.cycles + second.made.cycles - least
 
 
+def _bytes(tensors: Sequence[Tensor]) -> int:
+    return sum(prod(t.shape) * DTYPES[t.dtype] for t in tensors)
+
+
 def _written(group: _Group) -> set[str]:
     return {s.target.tensor for s in group}
 
 
 def _read(group: _Group) -> set[str]:
     return {n.tensor for s in group for n in walk(s.value) if isinstance(n, Access)}
-
-
-# The parts as one schedule
-
-
-def joined(
-    workload: Workload, hardware: HardwareSpec, parts: Sequence[Schedule]
-) -> TreeCompilation:
-    """The kernel of all parts.
-
-    Raises:
-        HwgenError: as the primitives and `compile_padded`.
-    """
-    schedule = Schedule(workload, hardware)
-    first = schedule.state
-    stages = stages_of(schedule)
-    with isl.bounded():
-        with schedule.batch(blame=False):
-            for part in parts:
-                _again(part, schedule, first, stages)
-        return compile_padded(schedule)
-
-
-def _again(part: Schedule, schedule: Schedule, first: LoopTree, stages: dict[str, str]) -> None:
-    """Make a part's edits in the schedule of the whole, of which `first` is the state before all
-    edits and `stages` the stages by statement: what has another name there is renamed."""
-    fresh = Schedule(part.workload, part.hardware)
-    state = fresh.state
-    names = {mine: stages[of] for of, mine in stages_of(fresh).items() if mine}
-    names |= _loops(state, first, names)
-    for then, edit in part.steps():
-        before = schedule.state
-        schedule.apply(_renamed(edit, names, _readers(edit, state, before, names)))
-        names |= dict(zip(_stages(then, state), _stages(schedule.state, before), strict=True))
-        names |= dict(zip(edit.results, schedule.last_edit().results, strict=True))
-        names |= _loops(then, schedule.state, names)
-        state = then
-
-
-def _stages(state: LoopTree, before: LoopTree) -> list[str]:
-    """The stages that were not there before."""
-    return [s.tensor for s in state.stages if s.tensor not in before.stage]
-
-
-def _loops(mine: LoopTree, theirs: LoopTree, names: Mapping[str, str]) -> dict[str, str]:
-    """The names of the loops around blocks, and of the blocks, in another tree."""
-    there = {(s.block.stage, s.block.part, s.block.copy): s for s in theirs.sites}
-    found: dict[str, str] = {}
-    for site in mine.sites:
-        block = site.block
-        other = there[names.get(block.stage, block.stage), block.part, block.copy]
-        found |= dict(zip(site.names, other.names, strict=True))
-        found[block.name] = other.block.name
-    return found
-
-
-def _renamed(edit: Edit, names: dict[str, str], more: dict[str, Argument]) -> Edit:
-    def renamed(argument: Argument) -> Argument:
-        if isinstance(argument, tuple):
-            return tuple(map(renamed, argument))
-        return names.get(argument, argument) if isinstance(argument, str) else argument
-
-    keywords = {n: renamed(a) for n, a in edit.keywords} | more
-    return Edit(edit.primitive, tuple(map(renamed, edit.arguments)), tuple(keywords.items()), ())
-
-
-def _readers(
-    edit: Edit, state: LoopTree, whole: LoopTree, names: dict[str, str]
-) -> dict[str, Argument]:
-    """The readers of a copy that all stages of a part read, where other parts read its source."""
-    if edit.primitive != "cache_read" or "readers" in dict(edit.keywords):
-        return {}
-    source = str(edit.arguments[0])
-    mine = tuple(names[s.tensor] for s in state.readers(source))
-    every = {s.tensor for s in whole.readers(names.get(source, source))}
-    return {} if every == {*mine} else {"readers": mine}

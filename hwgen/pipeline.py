@@ -10,12 +10,13 @@ from hwgen.autoschedule import Options
 from hwgen.codegen.image_layout import images_refused
 from hwgen.compilation import Compilation, Kernel, build
 from hwgen.compiled import Compiled
+from hwgen.decomposing import decomposed
 from hwgen.errors import HwgenError
-from hwgen.fusing import fused_if_better, several
+from hwgen.fusing import several
 from hwgen.hosting import compile_beside
 from hwgen.inlining import REFUSALS, UNMADE, UnitsOf, compile_inlined, replayed
 from hwgen.nest_pipeline import compile_nest
-from hwgen.network import in_blocks, is_near
+from hwgen.network import in_blocks, phases_may_be_faster, shared_if_better
 from hwgen.phase import DEFAULTS, SearchOptions, compile_phase
 from hwgen.phased import compile_phases
 from hwgen.polyhedral import isl
@@ -25,6 +26,7 @@ from hwgen.polyhedral.scop import build_scop
 from hwgen.polyhedral.search import Candidate, SearchResult
 from hwgen.polyhedral.tree.cost import estimate_nest
 from hwgen.polyhedral.versions import versioned
+from hwgen.replaying import again
 from hwgen.schedule import Schedule
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
@@ -65,6 +67,9 @@ def compile_kernel(
             repair="hwgen.compile_nest(workload, hardware)",
         )
     check_objective(hardware, options.objective)
+    plain, edits = decomposed(workload) if schedule is None else (workload, ())
+    if edits:
+        return again(compile_kernel(plain, hardware, options=options), workload, edits)
     with isl.bounded():
         if schedule is not None:
             scop = build_scop(workload)
@@ -134,11 +139,21 @@ def compile_workload(
     check_objective(hardware, options.objective)
     if not hardware.units and hardware.processor is not None:
         return compile_nest(workload, hardware, options=Options(seconds=options.seconds))
+    plain, edits = decomposed(workload)
+    return again(_of_units(plain, hardware, options), workload, edits)
+
+
+def _of_units(
+    workload: Workload, hardware: HardwareSpec, options: SearchOptions
+) -> Compilation | TreeCompilation:
+    """A workload compiled for a chip with units."""
     try:
         made = compile_kernel(workload, hardware, options=replace(options, spills=False))
     except HwgenError as error:
         return otherwise(workload, hardware, options, error)
-    return fused_if_better(made, options)
+    return shared_if_better(
+        made, partial(compile_kernel, hardware=hardware, options=options), options
+    )
 
 
 def otherwise(
@@ -153,7 +168,7 @@ def otherwise(
     """
     units = partial(compile_kernel, hardware=hardware, options=options)
     shared = in_blocks(workload, hardware, units, options, refused)
-    if shared is not None and is_near(shared, options):
+    if shared is not None and not phases_may_be_faster(shared, options):
         return shared
     try:
         made = units(workload) if several(workload) else None

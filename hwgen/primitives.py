@@ -10,6 +10,7 @@ from hwgen.arguments import check_affine, parse_layout, parsed, primitive
 from hwgen.history import History
 from hwgen.polyhedral.tree import copies, layouts, loop_edits, pipelines, placement, reductions
 from hwgen.polyhedral.tree.edit import check_memory, find_stage, main_site, refuse
+from hwgen.polyhedral.tree.padding import decompose_padding
 from hwgen.polyhedral.tree.planes import planes
 from hwgen.polyhedral.tree.rescaling import rescale
 from hwgen.polyhedral.tree.seeds import start_from
@@ -174,6 +175,20 @@ class Primitives(History):
         """The initialisation of a reduction as a block of its own, just before a loop."""
         state, name = reductions.decompose_reduction(self.state, stage, loop)
         self._commit(state, "decompose_reduction", (stage, loop), {}, (name,))
+        return name
+
+    @primitive
+    def decompose_padding(self, stage: str) -> str:
+        """What a stage sets to a constant outside of a box as a stage of its own, before it."""
+        if not self.hardware.units:
+            raise refuse(
+                f"{self.hardware.name} chooses elements itself",
+                "a processor without units",
+                "chips whose units do not",
+                "leave this primitive out",
+            )
+        state, name = decompose_padding(self.state, stage)
+        self._commit(state, "decompose_padding", (stage,), {}, (name,))
         return name
 
     @primitive

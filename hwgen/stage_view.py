@@ -149,6 +149,10 @@ class StageView:
         """As `Schedule.decompose_reduction`."""
         return self.schedule.decompose_reduction(self.tensor, self.loop(loop))
 
+    def decompose_padding(self) -> str:
+        """As `Schedule.decompose_padding`."""
+        return self.schedule.decompose_padding(self.tensor)
+
     def rfactor(self, loop: str, factor_axis: int = 0) -> str:
         """As `Schedule.rfactor`."""
         return self.schedule.rfactor(self.tensor, self.loop(loop), factor_axis)

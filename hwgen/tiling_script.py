@@ -288,7 +288,8 @@ class TilingWriter(LoadWriter):
             )
             around = self.merged.get(tensor, loops)
             place = (loops + reduction)[-1:] if inner and not statement.accumulates else around[-1:]
-            if place:
+            # What only keeps elements for another, which later phases read, is needed by none here.
+            if place and s.state.readers(tensor):
                 s.compute_at(tensor, place[0])
             made = self._arrange(statement, tensor, self.collected if statement is final else ())
             (loops if statement is final and self.collected else reduction).extend(made)

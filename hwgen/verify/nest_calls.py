@@ -393,6 +393,9 @@ class CallDraws:
     def _weigh(self) -> Calls:
         yield Call("weigh", (self.stage(), self.draws(("int8", "int16", "uint8", "int32"))))
 
+    def _decompose_padding(self) -> Calls:
+        yield Call("decompose_padding", (self.stage(),))
+
     def _rescale(self) -> Calls:
         yield Call("rescale", (self.stage(reduces=True), self.draws((1, 2, 3, 8))))
 

@@ -24,6 +24,7 @@ CASES: dict[str, tuple[Workload, str, str, str]] = {
     "cache_write": (toy.MATMUL, "cpu", "", "s.cache_write('c', 'stack')"),
     "planes": (toy.WIDE, "cpu", "", "s.planes('b', 'int16')"),
     "weigh": (toy.NARROW, "npu", "", "s.weigh('c', 'int8')"),
+    "decompose_padding": (toy.PADDED, "npu", "", "s.decompose_padding('p')"),
     "set_scope": (toy.CHAIN, "cpu", "s.compute_at('b', 'c_i')", "s.set_scope('b', 'stack')"),
     "storage_align": (toy.CHAIN, "cpu", "", "s.storage_align('b', 0, 32, 8)"),
     "compute_at": (toy.BLUR, "cpu", "s.split('c_i', factor=16)", "s.compute_at('b', 'c_i_o')"),

@@ -40,6 +40,8 @@ def _ranks(state: LoopTree, workload: Workload) -> dict[str, _Rank]:
                 for n, access in enumerate(reader.reads)
                 if access.tensor == tensor
             ]
+            # What keeps elements of it takes it up too.
+            found += [(*rank(s.tensor), -1) for s in state.stages if s.over == tensor]
             known[tensor] = min(found, default=known[tensor])
         return known[tensor]
 

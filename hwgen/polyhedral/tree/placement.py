@@ -76,7 +76,7 @@ def compute_at(state: LoopTree, tensor: str, loop: str) -> LoopTree:
     node = _nest(bare, stage, boxes)
 
     def edit(target: Loop) -> tuple[Node, ...]:
-        place = next(n for n, x in enumerate(target.body) if _reads(bare, x, tensor))
+        place = next(n for n, x in enumerate(target.body) if _needs(bare, x, tensor))
         return (replace(target, body=(*target.body[:place], node, *target.body[place:])),)
 
     return replace(bare, root=replace_loop(bare.root, loop, edit))
@@ -96,7 +96,7 @@ def compute_root(state: LoopTree, tensor: str) -> LoopTree:
 
 def insert_nest(state: LoopTree, node: Node, tensor: str) -> LoopTree:
     """A nest at the root, before the first that reads the tensor, else at the end."""
-    places = [n for n, x in enumerate(state.root) if _reads(state, x, tensor)]
+    places = [n for n, x in enumerate(state.root) if _needs(state, x, tensor)]
     place = places[0] if places else len(state.root)
     return replace(state, root=(*state.root[:place], node, *state.root[place:]))
 
@@ -110,13 +110,19 @@ def _reader_names(state: LoopTree, tensor: str) -> str:
     return ", ".join(s.tensor for s in state.readers(tensor)) or "nobody"
 
 
-def _reads(state: LoopTree, node: Node, tensor: str) -> bool:
+def _needs(state: LoopTree, node: Node, tensor: str) -> bool:
+    """Whether something in a node reads a tensor, or keeps elements of it."""
     return any(
-        r.tensor == tensor
+        tensor in _versions(state, name)
         for s in stages_of(node)
-        for r in state.stage[s].reads_in("whole")
+        for name in (s, *(r.tensor for r in state.stage[s].reads_in("whole")))
         if s != tensor
     )
+
+
+def _versions(state: LoopTree, tensor: str) -> tuple[str, ...]:
+    """A tensor, and those of which it keeps elements."""
+    return state.versions.get(tensor, (tensor,))
 
 
 def _without(state: LoopTree, tensor: str) -> LoopTree:
@@ -166,7 +172,7 @@ def _boxes(state: LoopTree, stage: Stage, outer: Sequence[Loop]) -> dict[str, Bo
         inner = {n: e for n, e in site.extents.items() if n not in around}
         extents = site.extents
         for access in state.stage[site.block.stage].reads_in(site.block.part):
-            if access.tensor != stage.tensor:
+            if stage.tensor not in _versions(state, access.tensor):
                 continue
             for index, wrote in zip(access.indices, stage.target.indices, strict=True):
                 needed = substitute(index, site.block.binding)

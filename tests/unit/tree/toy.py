@@ -54,6 +54,17 @@ NARROW = make(
 )
 """What is subtracted is narrower than what it is subtracted in."""
 
+PADDED = make(
+    "padded",
+    {"a": "float32[16]", "b": "float32[16]", "p": "float32[18]", "c": "float32[16]"},
+    [
+        "b[i] = a[i] * 2",
+        "p[i] = select(i >= 1 and i <= 16, b[i - 1], 0)",
+        {"do": "c[i] = p[i] + p[i + 2]", "loops": {"i": 16}},
+    ],
+)
+"""What is computed, with a zero at each end."""
+
 WIDE = make(
     "wide",
     {"a": "int8[8, 48]", "b": "int32[8]", "c": "int32[8]"},

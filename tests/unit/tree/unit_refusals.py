@@ -10,6 +10,7 @@ from tests.unit.tree.toy import (
     MIXED,
     NARROW,
     NORM,
+    PADDED,
     REUSE,
     ROWSUM,
 )
@@ -126,6 +127,18 @@ OF_UNITS: dict[str, list[tuple[Workload, str, str, str, str]]] = {
             "s.cache_read('b', 'local')\ns.compute_at('b_local', 'j')\ns.retain('b_local', 'j')",
             "H413",
             "b_local_1 = j",
+        ),
+    ],
+    "decompose_padding": [
+        (PADDED, "cpu", "s.decompose_padding('p')", "H413", "a processor without units"),
+        (PADDED, "npu", "s.decompose_padding('a')", "H414", "a is an input: no stage computes it"),
+        (PADDED, "npu", "s.decompose_padding('b')", "H413", "b[i] = a[i] * 2"),
+        (
+            PADDED,
+            "npu",
+            "s.compute_at('b', 'p_i')\ns.decompose_padding('p')",
+            "H413",
+            "loops of p that hold other stages, or a call",
         ),
     ],
     "weigh": [

@@ -1,0 +1,104 @@
+"""Padding of what a kernel computes: elements that are set, and those inside."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hwgen.decomposing import decomposed
+from hwgen.fusing import fused
+from hwgen.pipeline import compile_kernel, compile_workload
+from hwgen.polyhedral.tree.padding import box_of
+from hwgen.scripting import compile_script
+from hwgen.spec.expression import Call
+from hwgen.spec.load import load_hardware, load_workload, make_workload
+from hwgen.spec.workload import Workload
+from hwgen.verify.data import draw_inputs
+from hwgen.verify.examine import examine
+from tests.sampling import QUICK
+
+ROOT = Path(__file__).parents[2]
+NPU = load_hardware(ROOT / "hw_specs" / "npu_shared_buffer.yaml")
+
+
+def block(**sizes: int) -> Workload:
+    return load_workload(ROOT / "benchmarks" / "residual_block.yaml", sizes)
+
+
+@pytest.mark.parametrize("sizes", [{"H": 5, "W": 7, "C": 9}, {"H": 8, "W": 8, "C": 16}], ids=str)
+def test_a_residual_block_is_right(sizes: dict[str, int]) -> None:
+    found = compile_kernel(block(**sizes), NPU, options=QUICK)
+    examine(found, draw_inputs(found.workload, 1), "both")
+    assert len(found.phases) > 1
+    assert not found.spills
+    again = compile_script(found.workload, NPU, found.script)
+    assert again.source.c == found.source.c
+
+
+def test_padding_written_in_two_statements_is_the_same() -> None:
+    given, _ = decomposed(block(H=6, W=6, C=8))
+    one = compile_kernel(given, NPU, options=QUICK)
+    other = compile_kernel(block(H=6, W=6, C=8), NPU, options=QUICK)
+    assert one.cycles == other.cycles
+    examine(one, draw_inputs(given, 2))
+
+
+def test_its_rows_may_come_in_blocks() -> None:
+    """Each block of rows sets its own borders."""
+    given, _ = decomposed(block(H=12, W=10, C=8))
+    found = fused(given, NPU)
+    assert found is not None
+    assert "s.compute_at('rp_2', y_h_o)" in found.script
+    examine(found, draw_inputs(given, 3))
+
+
+def test_a_sum_may_be_padded() -> None:
+    given = make_workload(
+        "shifted",
+        tensors={"x": "float32[8, 8]", "h": "float32[8]", "p": "float32[10]", "y": "float32[10]"},
+        compute=[
+            "h[m] += x[m, k]",
+            "p[i] = select(i >= 1 and i < 9, h[i - 1], 0.0)",
+            "y[i] = p[i] + 1.0",
+        ],
+    )
+    found = compile_kernel(given, NPU, options=QUICK)
+    examine(found, draw_inputs(given, 5))
+
+
+def test_the_value_may_be_computed_where_it_is_padded() -> None:
+    compute = [
+        "c[i, o] += x[i, k] * w[k, o]",
+        "p[i, o] = select(2 <= i and i < 8 and o < 8, max(c[i - 2, o], 0), 0)",
+        {"do": "y[i, o] = p[i, o] + p[i + 4, o]", "loops": {"i": 6, "o": 8}},
+    ]
+    tensors = {"x": "[6, 8]", "w": "[8, 8]", "c": "[6, 8]", "p": "[10, 9]", "y": "[6, 8]"}
+    given = make_workload(
+        "shifted", tensors={n: f"float32{s}" for n, s in tensors.items()}, compute=compute
+    )
+    found = compile_workload(given, NPU)
+    examine(found, draw_inputs(given, 4))
+
+
+@pytest.mark.parametrize(
+    ("guard", "box"),
+    [
+        ("i >= 1 and i <= 4", {"i": (1, 4), "j": (0, 7)}),
+        ("2 * i > 3 and 5 > j", {"i": (2, 5), "j": (0, 4)}),
+        ("i == 3 and j - 2 >= 0", {"i": (3, 3), "j": (2, 7)}),
+        ("not i > 3", None),
+        ("i + j > 3", None),
+        ("i > 3 or j > 3", None),
+        ("i % 2 == 0", None),
+        ("i > 7", None),
+    ],
+)
+def test_the_box_of_a_guard(guard: str, box: dict[str, tuple[int, int]] | None) -> None:
+    statement = make_workload(
+        "guarded",
+        tensors={"x": "float32[6, 8]", "y": "float32[6, 8]"},
+        compute=[f"y[i, j] = select({guard}, x[i, j], 0)"],
+    ).statements[0]
+    assert isinstance(statement.value, Call)
+    assert box_of(statement.value.arguments[0], dict(statement.loops)) == box
