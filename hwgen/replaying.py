@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import overload
 
 from hwgen.compilation import Compilation, Kernel
 from hwgen.decomposing import with_padding
@@ -19,10 +19,20 @@ from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 from hwgen.trees import TreeCompilation, compile_padded
 
-Made = TypeVar("Made", Compilation, TreeCompilation)
+
+@overload
+def again(made: Compilation, workload: Workload, edits: Sequence[Edit]) -> Compilation: ...
 
 
-def again(made: Made, workload: Workload, edits: Sequence[Edit]) -> Made:
+@overload
+def again(
+    made: Compilation | TreeCompilation, workload: Workload, edits: Sequence[Edit]
+) -> Compilation | TreeCompilation: ...
+
+
+def again(
+    made: Compilation | TreeCompilation, workload: Workload, edits: Sequence[Edit]
+) -> Compilation | TreeCompilation:
     """What was made of the workload that edits make, as a kernel of the workload itself.
 
     Raises:
@@ -33,7 +43,7 @@ def again(made: Made, workload: Workload, edits: Sequence[Edit]) -> Made:
     if isinstance(made, TreeCompilation):
         return joined(workload, made.hardware, [made.schedule], edits)
     tree = joined(workload, made.hardware, [made.kernel.made.schedule], edits)
-    kernel = Kernel.of(made.tiling, tree)
+    kernel = Kernel(made.tiling, tree)
     search = replace(made.search, cycles=kernel.cycles)
     return replace(made, workload=workload, kernel=kernel, search=search)
 
