@@ -168,6 +168,7 @@ NETWORKS: tuple[tuple[str, Sizes], ...] = (
     ("attention", {"L": 512}),
     ("attention", {"L": 2048}),
     ("encoder_block", {"L": 512}),
+    ("residual_block", {}),
 )
 
 
@@ -176,7 +177,8 @@ def networks() -> str:
     chip = load_hardware(ROOT / "hw_specs" / "npu_shared_buffer.yaml")
     rows: list[list[Cell]] = []
     for name, sizes in NETWORKS:
-        file = ROOT / ("benchmarks" if name == "encoder_block" else "workloads") / f"{name}.yaml"
+        own = ROOT / "benchmarks" / f"{name}.yaml"
+        file = own if own.exists() else ROOT / "workloads" / f"{name}.yaml"
         c = compile_workload(load_workload(file, sizes), chip)
         phases = len(c.parts) if isinstance(c, Compilation) else 0
         how = f"{phases} phase{'s' if phases > 1 else ''}" if phases else "shared"
