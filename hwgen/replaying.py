@@ -19,7 +19,7 @@ from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 from hwgen.trees import TreeCompilation, compile_padded
 
-Made = TypeVar("Made", Compilation, TreeCompilation)
+Made = TypeVar("Made", Compilation, Compilation | TreeCompilation)
 
 
 def again(made: Made, workload: Workload, edits: Sequence[Edit]) -> Made:
