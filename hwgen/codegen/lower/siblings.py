@@ -31,7 +31,7 @@ def _ranks(state: LoopTree, workload: Workload) -> dict[str, _Rank]:
 
     def rank(tensor: str) -> _Rank:
         if tensor not in known:
-            known[tensor] = (len(declared),)  # Of what nothing takes up.
+            known[tensor] = (len(workload.statements),)  # Of what nothing takes up.
             sources = [state.stage.get(r.tensor) for r in state.stage[tensor].reads]
             late = any(x is not None and x.kind != "copy" for x in sources)
             found = [
@@ -40,8 +40,6 @@ def _ranks(state: LoopTree, workload: Workload) -> dict[str, _Rank]:
                 for n, access in enumerate(reader.reads)
                 if access.tensor == tensor
             ]
-            # What keeps elements of it takes it up too.
-            found += [(*rank(s.tensor), -1) for s in state.stages if s.over == tensor]
             known[tensor] = min(found, default=known[tensor])
         return known[tensor]
 
