@@ -62,7 +62,7 @@ SHIM = Target(
         (CPU, HOST, 40, 1, "split tile fuse reorder parallel vectorize compute_at cache_read pad"),
         (CPU, HOST, 40, 2, "compute_inline compute_root rfactor decompose_reduction cache_write"),
         (CALLS, HOST, 36, 5, "tensorize double_buffer transform_layout storage_align prefetch"),
-        (CUDA, SHIM, 30, 16, "bind unroll set_scope set_store_predicate create_group pragma"),
+        (CUDA, SHIM, 34, 16, "bind unroll set_scope set_store_predicate create_group pragma"),
     ],
     ids=["cpu", "cpu again", "calls", "cuda"],
 )
