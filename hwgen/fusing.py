@@ -24,6 +24,7 @@ from hwgen.polyhedral import isl
 from hwgen.polyhedral.objective import Measure
 from hwgen.polyhedral.scop import views_of
 from hwgen.polyhedral.search import Watch
+from hwgen.polyhedral.search_choose import SHORT_KERNEL
 from hwgen.polyhedral.tree.edit import find_stage, refuse
 from hwgen.polyhedral.tree.faded import faded
 from hwgen.polyhedral.tree.loop_tree import LoopTree
@@ -90,21 +91,23 @@ def fused_if_better(
         most = options.measure(made)
         if options.objective == "cycles":
             most = (int(made.cycles * ALIKE),)
-        found = fused(made.workload, made.hardware, options, most, _tiles(made))
+        found = fused(made.workload, made.hardware, options, most, _sizes(made))
     if found is None or options.objective != "cycles" or found.cycles * ALIKE < made.cycles:
         return found or made
     return found if found.offchip_bytes < made.offchip_bytes else made
 
 
-def _tiles(made: Compilation) -> Mapping[int, int] | None:
-    """The elements of a tile along the dimension of its result that the outermost loop walks, of a
-    single phase: blocks need not be of other sizes, of which its search has seen all."""
+def _sizes(made: Compilation) -> Mapping[int, Sequence[int]] | None:
+    """Of a single phase, by dimension the elements of blocks that are worth a look: its search has
+    seen all tiles, so that they are as many as the outermost loop walks; of a short kernel twice as
+    many too, as latencies weigh more in stages that follow one another."""
     if len(made.parts) > 1 or made.ended_by:
         return None
     indices = made.scop.statements[-1].target.indices
     for loop in made.tiling.loops[:1]:
         size = loop.tile * made.match.block.get(loop.loop, 1)
-        return {d: size for d, index in enumerate(indices) if loop.loop in index.names}
+        sizes = (size, 2 * size) if made.cycles <= SHORT_KERNEL else (size,)
+        return {d: sizes for d, index in enumerate(indices) if loop.loop in index.names}
     return {}
 
 
@@ -137,10 +140,10 @@ def fused(
     hardware: HardwareSpec,
     options: SearchOptions = DEFAULTS,
     most: Measure = (inf,),
-    tiles: Mapping[int, int] | None = None,
+    sizes_of: Mapping[int, Sequence[int]] | None = None,
 ) -> TreeCompilation | None:
     """The best kernel whose stages share loops over blocks of the last one's; None where none takes
-    at most `most` by the objective. `tiles`: by dimension, the elements of a block, if not any."""
+    at most `most` by the objective. `sizes_of`: by dimension, elements of a block, if not any."""
     completion = Completion(Schedule(workload, hardware), options)
     watch = Watch(options.seconds, work=options.work)
     search = _Search(workload, hardware, completion, most, watch)
@@ -150,7 +153,7 @@ def fused(
         # From a tile's elements to its terms and sums it is two handovers, not one.
         search.slots = 2 if running is None else 3
         for dimension, extent in enumerate(_last(workload).shape):
-            wanted = SIZES if tiles is None else (tiles.get(dimension, extent),)
+            wanted = SIZES if sizes_of is None else sizes_of.get(dimension, ())
             sizes = [size for size in wanted if size < extent]
             sketch = Sketch(dimension, sizes[0], running=running) if sizes else None
             if sketch is None or not _computed_once(workload, hardware, sketch):
