@@ -85,18 +85,26 @@ def _started(
     delays: Sequence[int],
 ) -> TreeCompilation:
     """The best kernel, or a faster one whose first iterations wait less: what is loaded once before
-    the band comes behind loads that are needed sooner, and sums begin meanwhile."""
-    if best.cycles <= LONG * max(u.busy for u in best.timing.units):
-        return best
-    whole = body.with_loads([*_loaded_once(made, body, band)])
+    the band comes behind loads that are needed sooner, and, where there is more to gain, sums begin
+    meanwhile."""
+    loads, found = [*_loaded_once(made, body, band)], best
+    late = [(load, users) for load, users in loads if all(delays[n] for n in users)]
+    if late:
+        behind = (0,) * len(late)
+        shifts = (*body.together(delays), *behind)
+        other = _made(made, body.with_loads(late), band, (*delays, *behind), shifts)
+        found = best if other is None else min(best, other, key=lambda k: k.cycles)
+    if found.cycles <= LONG * max(u.busy for u in found.timing.units):
+        return found
+    whole = body.with_loads(loads)
 
     def room(delays: Sequence[int]) -> Mapping[str, int] | None:
         slots = (whole.needed(delays, spare) for spare in (1, 0))
         return next((s for s in slots if _fits(made, whole, s)), None)
 
     start = whole.started(delays, room)
-    found = None if start is None else _made(made, whole, band, start, start)
-    return best if found is None else min(best, found, key=lambda k: k.cycles)
+    other = None if start is None else _made(made, whole, band, start, start)
+    return found if other is None else min(found, other, key=lambda k: k.cycles)
 
 
 def _loaded_once(
