@@ -81,6 +81,19 @@ def test_the_value_may_be_computed_where_it_is_padded() -> None:
     examine(found, draw_inputs(given, 4))
 
 
+def test_sums_are_changed_in_place_before_they_are_stored_elsewhere() -> None:
+    """A unit that has a maximum of what it holds alone; what it stores lies a row further."""
+    chip = load_hardware(ROOT / "hw_specs" / "x86_avx2.yaml")
+    tensors = {"x": "[8, 24]", "w": "[24, 16]", "s": "[8, 16]", "y": "[10, 16]"}
+    compute = ["s[m, n] += x[m, k] * w[k, n]", "y[i, j] = 0"]
+    last = {"do": "y[m + 1, n] = max(s[m, n], 0)", "loops": {"m": 8, "n": 16}}
+    typed = {n: f"float32{s}" for n, s in tensors.items()}
+    given = make_workload("relu_below", tensors=typed, compute=[*compute, last])
+    found = compile_kernel(given, chip, options=QUICK)
+    assert "'relu'" in found.script
+    examine(found, draw_inputs(given, 6))
+
+
 @pytest.mark.parametrize(
     ("guard", "box"),
     [

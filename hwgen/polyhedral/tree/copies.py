@@ -244,19 +244,21 @@ def reindex_cache_read(
     return insert_nest(made, fresh_nest(made, copy), name), name
 
 
-def _copied(stage: Stage, target: str, source: str) -> Stage:
-    """A copy of what a stage writes, which now has another name; its loops in the order of the
-    tensor's dimensions."""
+def _copied(stage: Stage, target: str, source: str, held: Sequence[Expr]) -> Stage:
+    """A copy of what a stage writes, which now has another name and is `held` at these indices; its
+    loops in the order of the tensor's dimensions."""
     places = {n: d for d, i in enumerate(stage.target.indices) for n in names(i)}
     spatial = sorted(stage.spatial, key=lambda x: places[x[0]])
     made = {n: f"{target}_{places[n]}" for n, _ in spatial}
     if len(set(made.values())) < len(made):
         made = {n: f"{target}_{k}" for k, (n, _) in enumerate(spatial)}
-    indices = tuple(
-        substitute(i, {n: Name(x) for n, x in made.items()}) for i in stage.target.indices
+    table = {n: Name(x) for n, x in made.items()}
+    indices, places_held = (
+        tuple(substitute(i, table) for i in x) for x in (stage.target.indices, held)
     )
     iterators = tuple((made[n], e) for n, e in spatial)
-    return Stage(target, iterators, Access(target, indices), "=", Access(source, indices), "copy")
+    read = Access(source, places_held)
+    return Stage(target, iterators, Access(target, indices), "=", read, "copy")
 
 
 def cache_write(
@@ -287,12 +289,16 @@ def cache_write(
         )
     result = state.tensor[tensor]
     name = unique(called or f"{tensor}_{memory}", state.tensor)
-    moved = replace(stage, tensor=name, target=Access(name, stage.target.indices), over="")
+    held, indices = result.shape, stage.target.indices
+    if stage.over and not readers:  # Only what it writes, element by element of its iterators.
+        used = [n for n in target_first(stage) if n in dict(stage.spatial)]
+        held, indices = tuple(dict(stage.spatial)[n] for n in used), tuple(map(Name, used))
+    moved = replace(stage, tensor=name, target=Access(name, indices), over="")
     if dtype:
         moved = replace(moved, value=_before_cast(stage, result.dtype, dtype))
     whole = covers(stage.target.indices, dict(stage.iterators), result.shape)
     box = [(0, extent) for extent in result.shape]
-    copy = _copy(tensor, name, box) if whole else _copied(stage, tensor, name)
+    copy = _copy(tensor, name, box) if whole else _copied(stage, tensor, name, indices)
     copy = replace(copy, over=stage.over)
     if dtype:
         copy = replace(copy, value=Cast(result.dtype, copy.value))
@@ -305,7 +311,7 @@ def cache_write(
     root = map_blocks(state.root, lambda b: replace(b, stage=name) if b.stage == tensor else b)
     made = replace(
         state,
-        tensors=(*state.tensors, Tensor(name, dtype or result.dtype, result.shape, "intermediate")),
+        tensors=(*state.tensors, Tensor(name, dtype or result.dtype, held, "intermediate")),
         stages=tuple(stages),
         storages=(*state.storages, Storage(name, memory)),
         root=root,
