@@ -180,13 +180,6 @@ class Primitives(History):
     @primitive
     def decompose_padding(self, stage: str) -> str:
         """What a stage sets to a constant outside of a box as a stage of its own, before it."""
-        if not self.hardware.units:
-            raise refuse(
-                f"{self.hardware.name} chooses elements itself",
-                "a processor without units",
-                "chips whose units do not",
-                "leave this primitive out",
-            )
         state, name = decompose_padding(self.state, stage)
         self._commit(state, "decompose_padding", (stage,), {}, (name,))
         return name

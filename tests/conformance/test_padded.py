@@ -8,6 +8,7 @@ import pytest
 
 from hwgen.decomposing import decomposed
 from hwgen.fusing import fused
+from hwgen.nest_pipeline import compile_nest
 from hwgen.pipeline import compile_kernel, compile_workload
 from hwgen.polyhedral.tree.padding import box_of
 from hwgen.scripting import compile_script
@@ -51,6 +52,17 @@ def test_its_rows_may_come_in_blocks() -> None:
     assert found is not None
     assert "s.compute_at('rp_2', y_h_o)" in found.script
     examine(found, draw_inputs(given, 3))
+
+
+def test_a_processor_has_loops_without_a_condition() -> None:
+    compute = ["b[i] = a[i] * 2", "p[i] = select(i >= 1 and i <= 16, b[i - 1], 0)"]
+    sums = {"do": "c[i] = p[i] + p[i + 2]", "loops": {"i": 16}}
+    tensors = {n: f"float32[{18 if n == 'p' else 16}]" for n in "abpc"}
+    given = make_workload("padded", tensors=tensors, compute=[*compute, sums])
+    chip = load_hardware(ROOT / "hw_specs" / "cpu_generic.yaml")
+    found = compile_nest(given, chip, "s.decompose_padding('p')\n", auto=False)
+    assert "?" not in found.source.c
+    examine(found, draw_inputs(given, 7), "both")
 
 
 def test_a_sum_may_be_padded() -> None:

@@ -130,7 +130,6 @@ OF_UNITS: dict[str, list[tuple[Workload, str, str, str, str]]] = {
         ),
     ],
     "decompose_padding": [
-        (PADDED, "cpu", "s.decompose_padding('p')", "H413", "a processor without units"),
         (PADDED, "npu", "s.decompose_padding('a')", "H414", "a is an input: no stage computes it"),
         (PADDED, "npu", "s.decompose_padding('b')", "H413", "b[i] = a[i] * 2"),
         (
