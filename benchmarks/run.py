@@ -167,6 +167,7 @@ NETWORKS: tuple[tuple[str, Sizes], ...] = (
     ("layernorm", {"M": 4096}),
     ("attention", {"L": 512}),
     ("attention", {"L": 2048}),
+    ("multi_head_attention", {}),
     ("encoder_block", {"L": 512}),
     ("residual_block", {}),
 )

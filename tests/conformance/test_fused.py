@@ -13,6 +13,7 @@ import pytest
 
 from hwgen import fusing, pipeline, pipelining
 from hwgen.compilation import Compilation
+from hwgen.completing import complete_script
 from hwgen.errors import HwgenError
 from hwgen.fusing import Sketch, begun, fused, fused_if_better
 from hwgen.model.traffic import off_chip_traffic
@@ -28,8 +29,10 @@ from hwgen.spec.workload import Workload
 from hwgen.trees import TreeCompilation, compile_tree
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
+from tests.sampling import QUICK
 
-CHIPS = Path(__file__).resolve().parents[2] / "hw_specs"
+ROOT = Path(__file__).resolve().parents[2]
+CHIPS, BENCHMARKS = ROOT / "hw_specs", ROOT / "benchmarks"
 NPU = load_hardware(CHIPS / "npu_shared_buffer.yaml")
 
 
@@ -240,3 +243,27 @@ def test_slots_without_room_are_not_compiled() -> None:
                 compile_tree(pipelining._shifted(plain.schedule, made, band, delays, slots))
             assert error.value.code == "H502"
     assert left_out[True] >= left_out[False] > 0
+
+
+def test_heads_are_outside_of_rows_where_each_has_its_keys() -> None:
+    """Of rows of all heads, each block would need all keys again; what all heads share stays."""
+    heads = load_workload(BENCHMARKS / "multi_head_attention.yaml", {"L": 64, "A": 2, "D": 16})
+    assert fusing._apart(heads, NPU, Sketch(0, 8)) == (1,)
+    assert fusing._apart(workload("attention", L=64), NPU, Sketch(0, 8)) == ()
+    text = {
+        "name": "shared",
+        "tensors": {"x": "float32[64, 2, 16]", "w": "float32[16, 16]", "s": "float32[64, 2, 16]",
+                    "y": "float32[64, 2, 16]"},
+        "compute": ["s[i, a, d] += x[i, a, k] * w[k, d]", "y[i, a, d] = max(s[i, a, d], 0)"],
+    }  # fmt: skip
+    assert fusing._apart(parse_workload(text), NPU, Sketch(0, 8)) == ()
+
+
+def test_heads_one_after_the_other_are_right() -> None:
+    heads = load_workload(BENCHMARKS / "multi_head_attention.yaml", {"L": 40, "A": 2, "D": 16})
+    schedule = begun(heads, NPU, Sketch(0, 8, outer=(1,)))
+    assert schedule is not None
+    assert schedule.get_loops("y")[0] == "y_a_o"
+    made = complete_script(heads, NPU, schedule.trace(), options=QUICK)
+    assert made.script.startswith(schedule.trace())
+    examine(made, draw_inputs(heads, 1))
