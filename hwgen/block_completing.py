@@ -424,7 +424,7 @@ class _Block(TilingWriter):
         results: dict[str, str] = {}
         for statement in reversed(self.plan.statements):
             self._stage(statement, results)
-        for storage in self.plan.loaded():
+        for storage in self.plan.loaded:
             takers = {results[n] for n in self.plan.takers({storage.name}) if n in results}
             self.cache(storage, self._around(storage, takers), results)
         self.tensorize(results)

@@ -64,9 +64,13 @@ class TilingPlan:
         written = last.intrinsic.semantics[0].target.tensor
         return last.intrinsic.operand(written).memory
 
-    def loaded(self) -> list[Storage]:
-        selection = self.tiling.match.selection
-        return [selection.storage(written_storage(o)) for o in self.loads]
+    @cached_property
+    def storage(self) -> dict[str, Storage]:
+        return {x.name: x for x in self.tiling.match.selection.storages}
+
+    @cached_property
+    def loaded(self) -> tuple[Storage, ...]:
+        return tuple(self.storage[written_storage(o)] for o in self.loads)
 
     @cached_property
     def loads(self) -> tuple[Operation, ...]:
@@ -75,12 +79,15 @@ class TilingPlan:
 
     def is_move(self, operation: Operation) -> bool:
         """Whether an operation copies what a statement reads from one memory to another."""
-        held = {x.name: x for x in self.tiling.match.selection.storages}
         copies = isinstance(operation.intrinsic.semantics[0].value, Access)
-        if operation.kind != "map" or not copies or not held.keys() >= {*operation.storages}:
+        if (
+            operation.kind != "map"
+            or not copies
+            or not self.storage.keys() >= {*operation.storages}
+        ):
             return False
         statement = next(x for x in self.scop.statements if x.name == operation.statement)
-        tensors = {held[n].tensor for n in operation.storages}
+        tensors = {self.storage[n].tensor for n in operation.storages}
         into = written_storage(operation)
         read = any(
             into in o.storages and o.kind in ("map", "update") and o is not operation
@@ -120,12 +127,12 @@ class TilingPlan:
         return {
             o.statement
             for o in self.operations
-            if o not in self.loads and found & {*map(self.loaded_as, self.inputs_of(o))}
+            if not found.isdisjoint(self.inputs.get(o.name, ()))
         }
 
     def alike_storages(self, storage: Storage) -> set[str]:
         """The storages that the same tensor is loaded into."""
-        return {x.name for x in self.loaded() if x.tensor == storage.tensor}
+        return {x.name for x in self.loaded if x.tensor == storage.tensor}
 
     def on_the_way(self, storage: str) -> tuple[str, ...]:
         """A storage and those that it is loaded from, the last one first."""
@@ -134,17 +141,18 @@ class TilingPlan:
             found.append(self.sources[found[-1]])
         return tuple(found)
 
-    def inputs_of(self, operation: Operation) -> list[str]:
-        """The storages of an operation that no other statement's result is in by then."""
-        earlier = self.operations[: self.operations.index(operation)]
-        results = {
-            written_storage(o)
-            for o in earlier
-            if o.kind in ("map", "update")
-            and o.statement != operation.statement
-            and o not in self.loads
-        }
-        return [n for n in operation.storages if n not in results]
+    @cached_property
+    def inputs(self) -> dict[str, frozenset[str]]:
+        """By operation that loads nothing, its storages that no other statement's result is in by
+        then, or what is loaded there."""
+        found: dict[str, frozenset[str]] = {}
+        writers: dict[str, set[str]] = {}
+        for o in (x for x in self.operations if x not in self.loads):
+            free = [n for n in o.storages if writers.get(n, set[str]()) <= {o.statement}]
+            found[o.name] = frozenset(map(self._loaded_as, free))
+            if o.kind in ("map", "update"):
+                writers.setdefault(written_storage(o), set()).add(o.statement)
+        return found
 
     def overwritten(self, storage: str) -> bool:
         """Whether a call that computes writes where a storage is."""
@@ -159,18 +167,17 @@ class TilingPlan:
         return {
             o.statement
             for o in self.operations
-            for n in map(self.loaded_as, self.inputs_of(o))
-            if o not in self.loads and not {*self.on_the_way(n)}.isdisjoint(storages)
+            for n in self.inputs.get(o.name, ())
+            if not {*self.on_the_way(n)}.isdisjoint(storages)
         }
 
-    def loaded_as(self, storage: str) -> str:
+    def _loaded_as(self, storage: str) -> str:
         """The storage that is loaded where another holds the same tensor in the same memory."""
-        held = {x.name: x for x in self.tiling.match.selection.storages}
-        loaded = self.loaded()
-        if storage not in held or held[storage] in loaded:
+        held = self.storage.get(storage)
+        if held is None or held in self.loaded:
             return storage
-        where = held[storage].memory, held[storage].tensor
-        return next((x.name for x in loaded if (x.memory, x.tensor) == where), storage)
+        where = held.memory, held.tensor
+        return next((x.name for x in self.loaded if (x.memory, x.tensor) == where), storage)
 
     def moves(self, operation: Operation) -> bool:
         """Whether an operation is to stand in another tile than its own: a load or store of another

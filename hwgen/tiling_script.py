@@ -72,7 +72,7 @@ class TilingWriter(LoadWriter):
         self.begin()
         loops = self._tile_root()
         results = self._results(loops)
-        for storage in self.plan.loaded():
+        for storage in self.plan.loaded:
             self.cache(storage, self.around(storage.name, loops, results), results)
         self._buffers(results)
         if self.hardware.pipelined:

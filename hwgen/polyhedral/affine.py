@@ -21,7 +21,10 @@ class Affine:
         return tuple(name for name, _ in self.terms)
 
     def coefficient(self, name: str) -> int:
-        return dict(self.terms).get(name, 0)
+        for mine, coefficient in self.terms:
+            if mine == name:
+                return coefficient
+        return 0
 
     def rename(self, mapping: Mapping[str, str]) -> Affine:
         """The same function with variables renamed; merged names add up."""
@@ -29,8 +32,14 @@ class Affine:
 
     def fix(self, values: Mapping[str, int]) -> Affine:
         """The function with some variables set to numbers."""
-        constant = self.constant + sum(c * values[n] for n, c in self.terms if n in values)
-        return Affine(tuple((n, c) for n, c in self.terms if n not in values), constant)
+        constant = self.constant
+        left: list[tuple[str, int]] = []
+        for name, coefficient in self.terms:
+            if name in values:
+                constant += coefficient * values[name]
+            else:
+                left.append((name, coefficient))
+        return Affine(tuple(left), constant) if len(left) < len(self.terms) else self
 
     def along(self, names: Iterable[str]) -> Affine:
         """The same function to be shown, its terms in the order of `names` and not sorted, so that

@@ -341,13 +341,14 @@ def _call(function: str, arguments: list[int | float]) -> int | float:
 
 def add(left: Expr, right: Expr) -> Expr:
     """`left + right`, folded where both are known or one is zero."""
-    match left, right:
-        case Const(a), Const(b):
-            return Const(a + b)
-        case (Const(0), other) | (other, Const(0)):
-            return other
-        case _:
-            return Binary("+", left, right)
+    if isinstance(left, Const):
+        if isinstance(right, Const):
+            return Const(left.value + right.value)
+        if left.value == 0:
+            return right
+    elif isinstance(right, Const) and right.value == 0:
+        return left
+    return Binary("+", left, right)
 
 
 def displaced(value: Expr) -> tuple[Expr, int]:
@@ -364,12 +365,9 @@ def displaced(value: Expr) -> tuple[Expr, int]:
 
 def multiply(left: Expr, right: Expr) -> Expr:
     """`left * right`, folded where both are known or one is zero or one."""
-    match left, right:
-        case Const(a), Const(b):
-            return Const(a * b)
-        case (Const(0), _) | (_, Const(0)):
-            return Const(0)
-        case (Const(1), other) | (other, Const(1)):
-            return other
-        case _:
-            return Binary("*", left, right)
+    if isinstance(left, Const) and isinstance(right, Const):
+        return Const(left.value * right.value)
+    for number, other in ((left, right), (right, left)):
+        if isinstance(number, Const) and number.value in (0, 1):
+            return other if number.value else Const(0)
+    return Binary("*", left, right)

@@ -88,7 +88,7 @@ def _late_between(root: tuple[Node, ...], parts: Collection[str]) -> tuple[Node,
         begun = mine[0] + 1
         return (*nodes[:begun], *late, *nodes[begun:end], *nodes[end + len(late) :])
 
-    return arranged(map_loops(root, lambda x: (replace(x, body=arranged(x.body)),)))
+    return arranged(map_loops(root, lambda x: (x.around(arranged(x.body)),)))
 
 
 def _parts(loops: list[str]) -> Iterator[tuple[str, tuple[Expr, ...]]]:

@@ -334,7 +334,7 @@ def copied(
 def nest(chain: Sequence[Loop], block: Block) -> Node:
     node: Node = block
     for loop in reversed(chain):
-        node = replace(loop, body=(node,))
+        node = loop.around((node,))
     return node
 
 

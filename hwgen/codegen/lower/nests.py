@@ -8,7 +8,7 @@ first and last iterations of a software pipeline.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -70,8 +70,7 @@ def peeled(
             early, late = spans.get(name, (low, high))
             spans[name] = min(early, low), max(late, high)
     open_ = {id(t.block): _Open(t.block, _conditions(t, spans)) for t in found}
-    for name in spans:
-        open_ = _still(open_, name, spans)
+    open_ = _still(open_, spans.keys(), spans)
     return tuple(_Peeling(spans, guarded, ordered, parallel).pieces(root, {}, open_))
 
 
@@ -119,11 +118,14 @@ Runs = Mapping[int, _Open]
 """Blocks that may run, by their identity: to hash one takes long."""
 
 
-def _still(runs: Runs, loop: str, ranges: Ranges) -> Runs:
-    """Those of some blocks that may run in a part of a loop, and what is open there."""
+def _still(runs: Runs, loops: Set[str], ranges: Ranges) -> Runs:
+    """Those of some blocks that may run in a part of some loops, and what is open there."""
     found: dict[int, _Open] = {}
     for key, one in runs.items():
-        held = [(c, c.holds(ranges) if loop in c.loops else None) for c in one.conditions]
+        if all(loops.isdisjoint(c.loops) for c in one.conditions):
+            found[key] = one
+            continue
+        held = [(c, None if loops.isdisjoint(c.loops) else c.holds(ranges)) for c in one.conditions]
         if all(holds is not False for _, holds in held):
             found[key] = _Open(one.block, [c for c, holds in held if holds is None])
     return found
@@ -164,18 +166,19 @@ class _Peeling:
         cuts the loop."""
         name, span = loop.name, self.spans[loop.name]
         inside = {k: runs[k] for k in map(id, blocks((loop,))) if k in runs}
-        if name in self.parallel:
+        open_ = any(name in c.loops for one in inside.values() for c in one.conditions)
+        if name in self.parallel or not open_:
             yield *span, inside
             return
         within = {**self.spans, **ranges}
         strong = [c for one in inside.values() for c in self._about(one, name, weak=False)]
         for low, high in _segments(name, span, strong, within):
             here = {**within, name: (low, high)}
-            held = _still(inside, name, here)
+            held = _still(inside, {name}, here)
             weak = [self._about(one, name, weak=True) for one in held.values()]
             found = [c for w in weak for c in w] if all(weak) else []
             for part in _segments(name, (low, high), found, here):
-                yield *part, _still(held, name, {**within, name: part}) if found else held
+                yield *part, _still(held, {name}, {**within, name: part}) if found else held
 
     def _about(self, one: _Open, loop: str, *, weak: bool) -> list[Condition]:
         """What is open of a block about a loop."""

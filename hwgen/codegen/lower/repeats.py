@@ -160,7 +160,7 @@ def _written(covered: Covered, tensor: str) -> Covered:
             block, bindings=(*block.bindings, *((n, Name(x.name)) for (n, _), x in pairs))
         )
         for loop in made:
-            node = replace(loop, body=(node,))
+            node = loop.around((node,))
         return node
 
     state = replace(state, root=map_blocks(state.root, inside))

@@ -53,7 +53,7 @@ class _Ordering:
     home: Mapping[str, str]
 
     def sorted(self, nodes: Sequence[Node]) -> tuple[Node, ...]:
-        inner = [replace(n, body=self.sorted(n.body)) if isinstance(n, Loop) else n for n in nodes]
+        inner = [n.around(self.sorted(n.body)) if isinstance(n, Loop) else n for n in nodes]
         left = [(self._key(n), *self._touched(n), n) for n in inner]
         result: list[Node] = []
         while left:

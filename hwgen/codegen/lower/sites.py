@@ -275,6 +275,8 @@ class Builder:
     @staticmethod
     def _later(leaf: Leaf, function: Affine) -> Affine:
         """A function of a block's own iterations, over the loops that it runs later in."""
+        if not leaf.block.shifts or not function.terms:
+            return function
         constant = function.constant
         for loop, later in leaf.block.shifts:
             constant -= function.coefficient(loop) * later
@@ -298,6 +300,7 @@ class Builder:
         for n in range(len(absorbed.outer)):
             repeats.append(unique(f"call{n}", taken))
             taken.add(repeats[-1])
+        spans = _spans(around, leaf.guards)
         addresses: list[Address] = []
         touches: list[Touch] = []
         for k, (operand, access) in enumerate(
@@ -315,7 +318,7 @@ class Builder:
                     touches.append(_offchip(place, write=writes))
                 continue
             slot = modulo(turns[k], place.slots)
-            kept = _never_again(slot, _spans(around, leaf.guards), place.slots)
+            kept = _never_again(slot, spans, place.slots)
             constant += buffer.base
             if kept:
                 constant += slot.constant * buffer.stride
@@ -362,8 +365,10 @@ def _spans(loops: Sequence[Around], guards: Sequence[Expr]) -> dict[str, tuple[i
 
 def _never_again(slot: Affine, spans: Ranges, slots: int) -> bool:
     """Whether slots are taken in order and none twice."""
+    if not slot.terms:
+        return 0 <= slot.constant < slots
     low, high = slot.interval({n: high - low for n, (low, high) in spans.items()})
-    first = sum(slot.coefficient(n) * low for n, (low, _) in spans.items())
+    first = sum(c * spans[n][0] for n, c in slot.terms)
     return low + first >= 0 and high + first < slots
 
 

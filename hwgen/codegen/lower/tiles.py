@@ -29,14 +29,16 @@ def tiled(state: LoopTree, tensor: str, home: tuple[str, ...]) -> tuple[str, ...
         return home
     first = {Binary("==", Name(n), Const(0)) for n in around[len(home) :]}
 
+    early = (s for s in state.sites if s.block.stage == tensor)
+    if all(first.isdisjoint(s.block.predicate) for s in early):
+        return home
+
     def always(block: Block) -> Block:
         if block.stage != tensor:
             return block
         return replace(block, predicate=tuple(p for p in block.predicate if p not in first))
 
     whole = replace(state, root=map_blocks(state.root, always))
-    if whole.root == state.root:
-        return home
     for d in range(depth, len(home), -1):
         if violation(whole, state.stage[tensor], d, output=False) is None:
             return around[:d]

@@ -20,28 +20,15 @@ Parts = list[tuple[int, Expr | None]]
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """An access with its indices over loops; the loops around it, outermost first."""
+    """An access with its indices over loops; the loops around it, outermost first. `extents`: of
+    these; `reached`: the same, of a loop whose first iterations alone have the block so many."""
 
     block: Block
     loops: tuple[Loop, ...]
     access: Access
     writes: bool
-
-    @property
-    def extents(self) -> dict[str, int]:
-        return {x.name: x.extent for x in self.loops}
-
-    @property
-    def reached(self) -> dict[str, int]:
-        """The same, of a loop whose first iterations alone have the block so many."""
-        found = self.extents
-        for condition in (c for p in self.block.predicate for c in conjuncts(p)):
-            match condition:
-                case Binary("<", Name(loop), Const(int(end))) if loop in found:
-                    found[loop] = max(1, min(found[loop], end))
-                case _:
-                    pass
-        return found
+    extents: Mapping[str, int]
+    reached: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +55,32 @@ def block_uses(state: LoopTree, block: Block, around: tuple[Loop, ...]) -> list[
     """The accesses of one block: its target, then what its value reads."""
     stage = state.stage[block.stage]
     extents = {x.name: x.extent for x in around}
+    reached = _reached(block, extents)
     binding = block.binding
+    known: dict[str, Expr] = {}
 
-    def over_loops(access: Access) -> Access:
-        indices = tuple(apply(i, binding, extents) for i in access.indices)
-        return Access(access.tensor, indices)
+    def over_loops(index: Expr) -> Expr:
+        if not isinstance(index, Name):
+            return apply(index, binding, extents)
+        if index.name not in known:
+            known[index.name] = apply(index, binding, extents)
+        return known[index.name]
 
-    found = [Use(block, around, over_loops(stage.target), True)]
-    found += [Use(block, around, over_loops(r), False) for r in stage.reads_in(block.part)]
+    def use(access: Access, writes: bool) -> Use:
+        indices = tuple(map(over_loops, access.indices))
+        return Use(block, around, Access(access.tensor, indices), writes, extents, reached)
+
+    return [use(stage.target, True), *(use(r, False) for r in stage.reads_in(block.part))]
+
+
+def _reached(block: Block, extents: Mapping[str, int]) -> Mapping[str, int]:
+    found = dict(extents)
+    for condition in (c for p in block.predicate for c in conjuncts(p)):
+        match condition:
+            case Binary("<", Name(loop), Const(int(end))) if loop in found:
+                found[loop] = max(1, min(found[loop], end))
+            case _:
+                pass
     return found
 
 

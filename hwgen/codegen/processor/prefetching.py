@@ -75,7 +75,8 @@ def _prefetch(
     loops = (*around, *(Loop(n, e, ()) for n, e in lines))
     extents = {x.name: x.extent for x in loops}
     indices = [simplify(i, extents) for i in indices]
-    use = Use(reads[0].block, loops, Access(wanted.tensor, tuple(indices)), False)
+    access = Access(wanted.tensor, tuple(indices))
+    use = Use(reads[0].block, loops, access, False, extents, extents)
     node: Node = PrefetchOf(Access(placed.buffer.name, (placed.flat(use),)))
     inside = [Binary(">=", i, Const(0)) for i in indices]
     inside += [Binary("<", i, Const(e)) for i, e in zip(indices, shape, strict=True)]

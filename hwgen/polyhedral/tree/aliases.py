@@ -114,9 +114,12 @@ def _check_dead(state: LoopTree, group: list[str], tensor: str, depth: int) -> N
 
 
 def _check_pair(state: LoopTree, writer: Site, other: Site, earlier: str, depth: int) -> None:
+    stage = state.stage[other.block.stage]
+    accesses = [stage.target] if other.block.stage == earlier else []
+    accesses += [r for r in stage.reads_in(other.block.part) if r.tensor == earlier]
+    if not accesses:
+        return
     w, o = side_of(state, writer, "'"), side_of(state, other, "''")
-    accesses = [o.stage.target] if other.block.stage == earlier else []
-    accesses += [r for r in o.stage.reads_in(other.block.part) if r.tensor == earlier]
     own = writer.block.name == other.block.name
     for access in accesses:
         order = before(w, o, depth)

@@ -166,7 +166,7 @@ def replace_loop(
             case Loop() if node.name == name:
                 result += edit(node)
             case Loop():
-                result.append(replace(node, body=replace_loop(node.body, name, edit)))
+                result.append(node.around(replace_loop(node.body, name, edit)))
             case Block():
                 result.append(node)
     return tuple(result)

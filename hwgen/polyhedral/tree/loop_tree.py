@@ -162,6 +162,12 @@ class Loop:
     pragmas: tuple[tuple[str, int | str], ...] = ()
     prefetches: tuple[Prefetch, ...] = ()
 
+    def around(self, body: tuple[Node, ...]) -> Loop:
+        """The loop around something else."""
+        return Loop(
+            self.name, self.extent, body, self.kind, self.combines, self.pragmas, self.prefetches
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Tensorized:
@@ -336,11 +342,10 @@ def loops(nodes: tuple[Node, ...]) -> Iterator[Loop]:
 def blocks(nodes: tuple[Node, ...]) -> Iterator[Block]:
     """Every block under the nodes, in textual order."""
     for node in nodes:
-        match node:
-            case Block():
-                yield node
-            case Loop():
-                yield from blocks(node.body)
+        if isinstance(node, Block):
+            yield node
+        else:
+            yield from blocks(node.body)
 
 
 def alone(node: Node) -> Block | None:
@@ -357,11 +362,10 @@ def sites(
 ) -> Iterator[Site]:
     """Every block under the nodes with its path."""
     for place, node in enumerate(nodes):
-        match node:
-            case Block():
-                yield Site(node, around, (*places, place))
-            case Loop():
-                yield from sites(node.body, (*around, node), (*places, place))
+        if isinstance(node, Block):
+            yield Site(node, around, (*places, place))
+        else:
+            yield from sites(node.body, (*around, node), (*places, place))
 
 
 def map_loops(
@@ -370,11 +374,10 @@ def map_loops(
     """Every loop replaced by what `edit` makes of it, inner loops first."""
     result: list[Node] = []
     for node in nodes:
-        match node:
-            case Block():
-                result.append(node)
-            case Loop():
-                result += edit(replace(node, body=map_loops(node.body, edit)))
+        if isinstance(node, Block):
+            result.append(node)
+        else:
+            result += edit(node.around(map_loops(node.body, edit)))
     return tuple(result)
 
 
@@ -382,15 +385,12 @@ def map_blocks(nodes: tuple[Node, ...], edit: Callable[[Block], Node | None]) ->
     """Every block replaced by what `edit` makes of it (None: dropped); loops left empty go."""
     result: list[Node] = []
     for node in nodes:
-        match node:
-            case Block():
-                changed = edit(node)
-                if changed is not None:
-                    result.append(changed)
-            case Loop():
-                body = map_blocks(node.body, edit)
-                if body:
-                    result.append(replace(node, body=body))
+        if isinstance(node, Block):
+            changed = edit(node)
+            if changed is not None:
+                result.append(changed)
+        elif body := map_blocks(node.body, edit):
+            result.append(node.around(body))
     return tuple(result)
 
 

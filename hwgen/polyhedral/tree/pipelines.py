@@ -188,11 +188,11 @@ def sink(state: LoopTree, hardware: HardwareSpec, tensor: str, loop: str, at: st
     block = replace(site.block, predicate=(*site.block.predicate, *passed))
     nest: Node = block
     for around in reversed(site.loops[depth:]):
-        nest = replace(around, body=(nest,))
+        nest = around.around((nest,))
     root = map_blocks(state.root, lambda b: None if b.name == tensor else b)
 
     def edit(x: Loop) -> tuple[Node, ...]:
         body = (nest, *x.body) if at == "start" else (*x.body, nest)
-        return (replace(x, body=body),) if x.name == loop else (x,)
+        return (x.around(body),) if x.name == loop else (x,)
 
     return replace(state, root=map_loops(root, edit))

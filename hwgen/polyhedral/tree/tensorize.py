@@ -201,9 +201,9 @@ def steps(site: Site, access: Access, loop: str, inner: set[str]) -> tuple[int, 
     for terms in site.moves(access):
         step = 0
         for coefficient, term in terms:
-            if term == Name(loop):
-                step += coefficient
-            elif term is not None and not isinstance(term, Name) and inner & set(names(term)):
+            if isinstance(term, Name):
+                step += coefficient if term.name == loop else 0
+            elif term is not None and not inner.isdisjoint(names(term)):
                 return None
         result.append(step)
     return tuple(result)

@@ -114,20 +114,17 @@ def _gather(expr: Expr, factor: int, parts: Addends) -> None:
     """Add the parts of `factor * expr`."""
     while True:
         if isinstance(expr, Binary):
-            match expr.op, expr.left, expr.right:
-                case "+", left, right:
-                    _gather(left, factor, parts)
-                    expr = right
+            op, left, right = expr.op, expr.left, expr.right
+            if op in ("+", "-"):
+                _gather(left, factor, parts)
+                expr, factor = right, factor if op == "+" else -factor
+                continue
+            if op == "*":
+                if isinstance(right, Const):
+                    left, right = right, left
+                if isinstance(left, Const) and isinstance(left.value, int):
+                    expr, factor = right, factor * left.value
                     continue
-                case "-", left, right:
-                    _gather(left, factor, parts)
-                    expr, factor = right, -factor
-                    continue
-                case ("*", left, Const(int(by))) | ("*", Const(int(by)), left):
-                    expr, factor = left, factor * by
-                    continue
-                case _:
-                    pass
         elif isinstance(expr, Const) and isinstance(expr.value, int):
             parts.append((factor * expr.value, None))
             return
