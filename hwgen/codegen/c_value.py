@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from hwgen.codegen.c_expr import Helpers, Interval
+from hwgen.codegen.c_expr import Helpers
 from hwgen.codegen.c_names import C_TYPES
 from hwgen.spec.expression import (
     Access,
@@ -22,6 +22,7 @@ from hwgen.spec.expression import (
     Name,
     Unary,
 )
+from hwgen.spec.intervals import Interval
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 HALVES = ("float16", "bfloat16")

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
-from hwgen.codegen.c_expr import HELPERS, Helpers, IndexText, Interval, bounds, fits_int32
+from hwgen.codegen.c_expr import HELPERS, Helpers, IndexText, fits_int32
 from hwgen.codegen.c_names import NameTable, comment, indent
 from hwgen.codegen.nodes import SERIAL, Call, If, Loop, Node, OfCode, Sync, SyncNode, calls
 from hwgen.codegen.program import Program
 from hwgen.codegen.storages import Image
 from hwgen.spec.expression import Expr
+from hwgen.spec.intervals import Interval, interval
 
 
 class Target(Protocol):
@@ -83,8 +84,8 @@ class BodyWriter:
 
 def loop_range(loop: Loop, ranges: Mapping[str, Interval]) -> Interval:
     """The values that a loop's variable takes."""
-    low = bounds(loop.lower, ranges)[0]
-    return (low, max(low, bounds(loop.upper, ranges)[1] - 1))
+    low = interval(loop.lower, ranges)[0]
+    return (low, max(low, interval(loop.upper, ranges)[1] - 1))
 
 
 def _statements(nodes: tuple[Node, ...]) -> tuple[str, ...]:

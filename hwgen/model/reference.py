@@ -19,11 +19,13 @@ import numpy.typing as npt
 from numpy.lib.stride_tricks import as_strided
 
 from hwgen.errors import HwgenError
+from hwgen.spec.affine import affine
 from hwgen.spec.expression import Access, Binary, Cast, Expr, Name, UpdateOp
+from hwgen.spec.intervals import interval
 from hwgen.spec.workload import Statement, Workload
 
 from .images import lossless
-from .integers import affine, evaluate_interval, evaluate_rows
+from .integers import evaluate_rows
 from .numeric import (
     STORAGE,
     Array,
@@ -305,11 +307,11 @@ class _Execution:
         for index, extent in zip(access.indices, shape, strict=True):
             step //= extent
             form = affine(index)
-            low, high = evaluate_interval(index, ranges)
-            if form is None or low < 0 or high >= extent or not set(form[1]) <= set(steps):
+            low, high = interval(index, ranges)
+            if form is None or low < 0 or high >= extent or not set(form.names) <= set(steps):
                 return None
-            origin += form[0] * step
-            for name, factor in form[1].items():
+            origin += form.constant * step
+            for name, factor in form.terms:
                 steps[name] += factor * step
         return _Factor(access.tensor, dtype, origin, steps)
 

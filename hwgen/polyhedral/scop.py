@@ -14,9 +14,9 @@ from functools import cached_property, lru_cache
 
 from hwgen.errors import HwgenError
 from hwgen.polyhedral import isl
-from hwgen.polyhedral.affine import Affine, affine
 from hwgen.polyhedral.normal_form import normalise
 from hwgen.polyhedral.semantics import widens
+from hwgen.spec.affine import Affine, affine
 from hwgen.spec.expression import (
     Access,
     Call,

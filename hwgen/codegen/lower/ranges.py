@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from hwgen.codegen.processor.conditions import conjuncts, implied
-from hwgen.polyhedral.affine import Affine, affine
 from hwgen.polyhedral.tree.terms import addends, simplify
+from hwgen.spec.affine import Affine, affine
 from hwgen.spec.expression import Binary, BinaryOp, Const, Expr, Name, add, names, substitute
 
 ANY_EXTENT = 1 << 30

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from hwgen.codegen.c_expr import Interval
 from hwgen.codegen.nodes import (
     Allocate,
     Assign,
@@ -24,6 +23,7 @@ from hwgen.codegen.nodes import (
     nodes,
 )
 from hwgen.spec.expression import Access, Expr, Name, names, walk
+from hwgen.spec.intervals import Interval
 
 
 def expressions(node: Node) -> Iterator[Expr]:

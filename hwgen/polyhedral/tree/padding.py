@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
-from hwgen.polyhedral.affine import affine
 from hwgen.polyhedral.tree.build import unique
 from hwgen.polyhedral.tree.edit import find_stage, main_site, refuse, stages_of
 from hwgen.polyhedral.tree.loop_tree import LoopTree, Tensor, covers
 from hwgen.polyhedral.tree.placement import fresh_nest
 from hwgen.polyhedral.tree.terms import simplify
+from hwgen.spec.affine import affine
 from hwgen.spec.expression import (
     Access,
     Binary,
