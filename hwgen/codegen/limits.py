@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from hwgen.codegen.emit_body import index_expressions
+from hwgen.codegen.names import expressions, ranged
 from hwgen.codegen.nodes import Code, If, Loop
-from hwgen.codegen.processor.names import expressions, ranged
 from hwgen.codegen.program import Program
 from hwgen.polyhedral.limits import check_elements, check_extent, check_value
 from hwgen.spec.expression import Access, Binary, Const, Expr, walk
@@ -36,8 +35,9 @@ def check_kernel(program: Program) -> None:
     for kernel in program.kernels:
         levels = (*kernel.loops, *kernel.sequence)
         _check_span(kernel.name, kernel.bases, [(x.extent, x.strides) for x in levels])
-    for expr, ranges in index_expressions(program.body, {}):
-        _check("an address or extent", expr, ranges)
+    for node, ranges in ranged(program.body, {}):
+        for expr in expressions(node):
+            _check("an address or extent", expr, ranges)
 
 
 def _check_span(
