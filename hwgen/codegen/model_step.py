@@ -8,7 +8,7 @@ from math import prod
 
 from hwgen.codegen.c_expr import HELPERS, Helpers, IndexText
 from hwgen.codegen.c_names import C_TYPES, comment, immediate_type, indent
-from hwgen.codegen.c_value import FLOATS, HALVES, Value, ValueText, dtype_interval, promoted
+from hwgen.codegen.c_value import FLOATS, HALVES, Value, ValueText, dtype_interval
 from hwgen.spec.expression import (
     Access,
     Assign,
@@ -26,6 +26,7 @@ from hwgen.spec.expression import (
 from hwgen.spec.hardware import HardwareSpec, Intrinsic, Operand
 from hwgen.spec.intervals import Interval
 from hwgen.spec.memory import Memory
+from hwgen.spec.typecheck import promoted
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,10 @@ from hwgen.codegen.storages import Image
 from hwgen.errors import HwgenError
 from hwgen.spec.affine import Affine, affine
 from hwgen.spec.expression import names
+from hwgen.spec.typecheck import converts, integer_range, is_float
 
 from .integers import evaluate_rows
-from .numeric import STORAGE, Array, Value, integer_limits, is_float, load, store
+from .numeric import STORAGE, Array, Value, load, store
 
 _GATHER_ELEMENTS = 1 << 22
 """Positions whose indices are held at once where an image is no strided view of the tensor."""
@@ -264,14 +265,8 @@ def _converted(image: Image, tensor: Array, dtype: str) -> Array:
 
 def lossless(source: str, target: str) -> bool:
     """Whether every value of one data type is a value of the other."""
-    if source == target:
-        return True
     digits = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
-    if is_float(source):
-        wide = {"float32": ("float16", "bfloat16"), "float64": ("float16", "bfloat16", "float32")}
-        return source in wide.get(target, ())
-    low, high = integer_limits(source)
-    if is_float(target):
-        return max(-low, high) <= 1 << digits[target]
-    least, most = integer_limits(target)
-    return least <= low and high <= most
+    if is_float(source) or not is_float(target):
+        return converts(source, target)
+    low, high = integer_range(source)
+    return max(-low, high) <= 1 << digits[target]

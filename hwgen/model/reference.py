@@ -22,6 +22,7 @@ from hwgen.errors import HwgenError
 from hwgen.spec.affine import affine
 from hwgen.spec.expression import Access, Binary, Cast, Expr, Name, UpdateOp
 from hwgen.spec.intervals import interval
+from hwgen.spec.typecheck import integer_range, is_float, promoted
 from hwgen.spec.workload import Statement, Workload
 
 from .images import lossless
@@ -33,12 +34,9 @@ from .numeric import (
     Value,
     evaluate,
     exact_float,
-    integer_limits,
-    is_float,
     load,
     magnitude,
     matrix_product,
-    promoted,
     store,
 )
 
@@ -110,7 +108,7 @@ def random_inputs(workload: Workload, seed: int) -> dict[str, Array]:
         if kind.itemsize > 1:
             shifts = generator.integers(0, 8 * kind.itemsize, size=count)
             elements = np.right_shift(elements, shifts.astype(kind))
-        ends = integer_limits(tensor.dtype)
+        ends = integer_range(tensor.dtype)
         where = generator.choice(count, min(count, max(2, count // 16)), replace=False)
         for i, place in enumerate(where.tolist()):
             elements[place] = ends[i % 2]
@@ -185,7 +183,7 @@ class _Execution:
         lowest = self.statement.op == "max="
         if is_float(dtype):
             return np.full(shape, -np.inf if lowest else np.inf, kind)
-        return np.full(shape, integer_limits(dtype)[0 if lowest else 1], kind)
+        return np.full(shape, integer_range(dtype)[0 if lowest else 1], kind)
 
     def _value(self, box: Box) -> Value:
         names = list(box)
