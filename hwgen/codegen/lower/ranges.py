@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from hwgen.codegen.processor.conditions import conjuncts, implied
+from hwgen.codegen.processor.conditions import implied
+from hwgen.polyhedral.tree.loop_tree import conjuncts
 from hwgen.polyhedral.tree.terms import addends, simplify
 from hwgen.spec.affine import Affine, affine
 from hwgen.spec.expression import Binary, BinaryOp, Const, Expr, Name, add, names, substitute
