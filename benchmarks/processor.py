@@ -14,7 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from hwgen.model.native import native_function, run_native
+from hwgen.model.c_compiler import AS_FOUND, load_library
+from hwgen.model.native import FLAGS, compile_native
 from hwgen.model.reference import random_inputs
 from hwgen.nest_pipeline import NestCompilation, compile_nest
 from hwgen.spec.hardware import HardwareSpec
@@ -40,11 +41,12 @@ def gflops(c: NestCompilation, n: int, repeats: int) -> float:
     from hwgen.model.reference import run_reference
 
     inputs = random_inputs(c.workload, 0)
-    outputs = run_native(c.source, inputs, c.hardware)
+    outputs = compile_native(c.source, c.hardware).run(inputs)
     difference = unexplained(c.workload, inputs, outputs, run_reference(c.workload, inputs))
     if difference is not None:
         raise SystemExit(str(difference))
-    function = native_function(c.source)
+    function = load_library(c.source.c, c.source.function, FLAGS, AS_FOUND)[c.source.function]
+    function.restype = None
     arrays = [np.ascontiguousarray(inputs[p.name]) for p in c.source.inputs]
     arrays += [np.zeros((n, n), np.float32) for _ in c.source.outputs]
     best = float("inf")

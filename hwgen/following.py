@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from hwgen.errors import HwgenError
-from hwgen.polyhedral.affine import Affine, affine
 from hwgen.polyhedral.tree.edit import find_loop, find_stage, path, refuse
 from hwgen.polyhedral.tree.loop_tree import LoopTree
 from hwgen.primitives import Primitives
+from hwgen.spec.affine import Affine, affine
 from hwgen.spec.expression import Access, substitute
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hwgen.polyhedral.affine import Affine, affine, sparse
 from hwgen.polyhedral.caches import in_caches, through_caches
 from hwgen.polyhedral.operations import Operation, Storage
 from hwgen.polyhedral.scop import ScopStatement
@@ -14,6 +13,7 @@ from hwgen.polyhedral.tree.build import stage_of
 from hwgen.polyhedral.tree.copies import target_first
 from hwgen.polyhedral.wide_calls import wider_copy
 from hwgen.schedule import Schedule
+from hwgen.spec.affine import Affine, affine, sparse
 from hwgen.spec.expression import Access, names, walk
 from hwgen.spec.hardware import HardwareSpec, Intrinsic
 from hwgen.tiling_plan import TilingPlan, written_storage

@@ -19,10 +19,11 @@ from hwgen.polyhedral.resident import own_storages
 from hwgen.polyhedral.scop import Scop, ScopStatement
 from hwgen.polyhedral.tiling import TOGETHER, Tiling
 from hwgen.polyhedral.tree.build import stage_of
-from hwgen.polyhedral.value_range import value_range, within
+from hwgen.polyhedral.value_range import value_range
 from hwgen.polyhedral.wide_calls import adding_store
 from hwgen.schedule import Schedule
 from hwgen.spec.expression import Access, Cast, names
+from hwgen.spec.intervals import within
 from hwgen.spec.typecheck import integer_range, is_float
 from hwgen.tiling_loads import LoadWriter
 from hwgen.tiling_plan import plan_of, written_storage

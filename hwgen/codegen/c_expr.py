@@ -18,9 +18,7 @@ from hwgen.spec.expression import (
     walk,
     with_children,
 )
-
-Interval = tuple[int, int]
-"""Closed interval of the integers an expression can take."""
+from hwgen.spec.intervals import Interval, Ranges, interval, within
 
 INT32: Interval = (-(1 << 31), (1 << 31) - 1)
 
@@ -87,67 +85,13 @@ def fold(expr: Expr) -> Expr:
             return with_children(expr, inner)
 
 
-def bounds(expr: Expr, ranges: Mapping[str, Interval]) -> Interval:
-    """An interval that holds every value of an integer expression.
-
-    Raises:
-        KeyError: a name has no range.
-    """
-    match expr:
-        case Const(value):
-            return (int(value), int(value))
-        case Name(name):
-            return ranges[name]
-        case Unary("-", operand):
-            low, high = bounds(operand, ranges)
-            return (-high, -low)
-        case Unary():
-            return (0, 1)
-        case Binary(op, left, right):
-            return _binary_bounds(op, bounds(left, ranges), bounds(right, ranges))
-        case Call("select", (_, yes, no)):
-            a, b = bounds(yes, ranges), bounds(no, ranges)
-            return (min(a[0], b[0]), max(a[1], b[1]))
-        case Call("min" | "max" as function, arguments):
-            pick = min if function == "min" else max
-            intervals = [bounds(a, ranges) for a in arguments]
-            return (pick(i[0] for i in intervals), pick(i[1] for i in intervals))
-        case _:
-            raise AssertionError(f"{expr} is no expression over loop variables")
-
-
-def _binary_bounds(op: str, left: Interval, right: Interval) -> Interval:
-    match op:
-        case "+":
-            return (left[0] + right[0], left[1] + right[1])
-        case "-":
-            return (left[0] - right[1], left[1] - right[0])
-        case "*":
-            products = [a * b for a in left for b in right]
-            return (min(products), max(products))
-        case "//":
-            if right[0] <= 0 <= right[1]:
-                raise AssertionError("division by an interval that holds zero")
-            quotients = [a // b for a in left for b in right]
-            return (min(quotients), max(quotients))
-        case "%":
-            if right[0] <= 0:
-                raise AssertionError("modulo something that may not be positive")
-            if right[0] == right[1] and left[0] // right[0] == left[1] // right[0]:
-                return (left[0] % right[0], left[1] % right[0])
-            return (0, right[1] - 1)
-        case _:
-            return (0, 1)
-
-
-def fits_int32(expr: Expr, ranges: Mapping[str, Interval]) -> bool:
+def fits_int32(expr: Expr, ranges: Ranges) -> bool:
     """Whether every intermediate value fits a 32-bit integer."""
     conditions = {"<", "<=", ">", ">=", "==", "!=", "and", "or"}
     for node in walk(expr):
         if isinstance(node, Binary) and node.op in conditions:
             continue
-        low, high = bounds(node, ranges)
-        if low < INT32[0] or high > INT32[1]:
+        if not within(interval(node, ranges), INT32):
             return False
     return True
 
@@ -158,7 +102,7 @@ class IndexText:
 
     helpers: Helpers
     names: Mapping[str, str]
-    ranges: Mapping[str, Interval]
+    ranges: Ranges
 
     def __call__(self, expr: Expr) -> str:
         return self._print(fold(expr))[0]
@@ -182,8 +126,8 @@ class IndexText:
             case Binary("+", left, Const(value)) if value < 0:
                 return (f"{self._operand(left, 5)} - {integer(-int(value))}", 5)
             case Binary("//" | "%" as op, left, right):
-                low = bounds(left, self.ranges)[0]
-                if low < 0 or bounds(right, self.ranges)[0] < 0:
+                low = interval(left, self.ranges)[0]
+                if low < 0 or interval(right, self.ranges)[0] < 0:
                     name = "floor_div" if op == "//" else "floor_mod"
                     call = self.helpers.call(name, self._print(left)[0], self._print(right)[0])
                     return (call, _ATOM)

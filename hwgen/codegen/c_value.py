@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from hwgen.codegen.c_expr import Helpers, Interval
+from hwgen.codegen.c_expr import Helpers
 from hwgen.codegen.c_names import C_TYPES
 from hwgen.spec.expression import (
     Access,
@@ -22,6 +22,8 @@ from hwgen.spec.expression import (
     Name,
     Unary,
 )
+from hwgen.spec.intervals import Interval, combined, within
+from hwgen.spec.typecheck import integer_range, promoted
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 HALVES = ("float16", "bfloat16")
@@ -168,12 +170,7 @@ _WITHIN_FLOAT = {
 
 def dtype_interval(dtype: str) -> Interval:
     """The integers that a data type holds; for a float, nothing useful."""
-    if dtype in FLOATS:
-        return (0, 0)
-    bits = int(dtype.lstrip("uint"))
-    if dtype.startswith("u"):
-        return (0, (1 << bits) - 1)
-    return (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
+    return (0, 0) if dtype in FLOATS else integer_range(dtype)
 
 
 def value_helpers(prefix: str) -> Helpers:
@@ -197,13 +194,6 @@ class Value:
     @property
     def is_float(self) -> bool:
         return self.dtype in FLOATS
-
-
-def promoted(dtype: str) -> str:
-    """The type in which C computes with elements of `dtype`."""
-    if dtype in ("int8", "uint8", "int16", "uint16"):
-        return "int32"
-    return "float32" if dtype in HALVES else dtype
 
 
 def _common(left: Value, right: Value) -> str:
@@ -279,9 +269,8 @@ class ValueText:
         if value.is_float:
             call = self.helpers.call(f"round_to_{dtype}", value.text)
             return Value(call, promoted(dtype), dtype_interval(dtype))
-        low, high = dtype_interval(dtype)
-        inside = low <= value.interval[0] and value.interval[1] <= high
-        interval = value.interval if inside else (low, high)
+        inside = within(value.interval, dtype_interval(dtype))
+        interval = value.interval if inside else dtype_interval(dtype)
         if promoted(dtype) == value.dtype and inside:
             return Value(value.text, value.dtype, interval)
         return Value(f"(({c}){value.text})", promoted(dtype), interval)
@@ -293,22 +282,13 @@ class ValueText:
         dtype = _common(left, right)
         if dtype in FLOATS:
             return Value(f"({self._as(left, dtype)} {op} {self._as(right, dtype)})", dtype, (0, 0))
-        a, b = left.interval, right.interval
-        match op:
-            case "+":
-                interval = (a[0] + b[0], a[1] + b[1])
-            case "-":
-                interval = (a[0] - b[1], a[1] - b[0])
-            case _:
-                products = [x * y for x in a for y in b]
-                interval = (min(products), max(products))
-        low, high = dtype_interval(dtype)
-        if low <= interval[0] and interval[1] <= high:
+        interval = combined(op, left.interval, right.interval)
+        if within(interval, dtype_interval(dtype)):
             text = f"({self._as(left, dtype)} {op} {self._as(right, dtype)})"
             return Value(text, dtype, interval)
         unsigned = "uint64_t" if dtype == "int64" else "uint32_t"
         text = f"(({C_TYPES[dtype]})(({unsigned}){left.text} {op} ({unsigned}){right.text}))"
-        return Value(text, dtype, (low, high))
+        return Value(text, dtype, dtype_interval(dtype))
 
     def _binary(self, op: str, left: Value, right: Value) -> Value:
         match op:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from typing import Protocol
 
-from hwgen.codegen.c_expr import HELPERS, Helpers, IndexText, Interval, bounds, fits_int32
+from hwgen.codegen.c_expr import HELPERS, Helpers, IndexText, fits_int32
 from hwgen.codegen.c_names import NameTable, comment, indent
+from hwgen.codegen.names import expressions, loop_range, ranged
 from hwgen.codegen.nodes import SERIAL, Call, If, Loop, Node, OfCode, Sync, SyncNode, calls
 from hwgen.codegen.program import Program
 from hwgen.codegen.storages import Image
-from hwgen.spec.expression import Expr
+from hwgen.spec.intervals import Interval
 
 
 class Target(Protocol):
@@ -81,42 +81,14 @@ class BodyWriter:
         return [*before, head + note, *indent(body), "}"]
 
 
-def loop_range(loop: Loop, ranges: Mapping[str, Interval]) -> Interval:
-    """The values that a loop's variable takes."""
-    low = bounds(loop.lower, ranges)[0]
-    return (low, max(low, bounds(loop.upper, ranges)[1] - 1))
-
-
 def _statements(nodes: tuple[Node, ...]) -> tuple[str, ...]:
     """Names of the statements that the calls below serve, in textual order."""
     return tuple(dict.fromkeys(c.statement for c in calls(nodes) if c.statement))
 
 
-def index_expressions(
-    nodes: tuple[Node, ...], ranges: Mapping[str, Interval]
-) -> Iterator[tuple[Expr, Mapping[str, Interval]]]:
-    """Every expression over loop variables, with the ranges of its names."""
-    for node in nodes:
-        match node:
-            case Loop(variable, lower, upper, body):
-                yield from ((lower, ranges), (upper, ranges))
-                inner = {**ranges, variable: loop_range(node, ranges)}
-                yield from index_expressions(body, inner)
-            case If(condition, then, otherwise):
-                yield (condition, ranges)
-                yield from index_expressions(then, ranges)
-                yield from index_expressions(otherwise, ranges)
-            case Call():
-                yield from ((e, ranges) for e in node.extents)
-                for operand in node.operands:
-                    yield from ((e, ranges) for e in (operand.address, *operand.strides))
-            case Sync() | OfCode():
-                pass
-
-
 def narrow_body(body: tuple[Node, ...]) -> bool:
     """Whether 32 bits hold every value of the body's index expressions."""
-    return all(fits_int32(e, r) for e, r in index_expressions(body, {}))
+    return all(fits_int32(e, r) for node, r in ranged(body, {}) for e in expressions(node))
 
 
 def index_helpers(prefix: str, index: str) -> Helpers:

@@ -12,7 +12,7 @@ from hashlib import sha256
 
 from hwgen.codegen.layout import dense
 from hwgen.codegen.storages import Image
-from hwgen.polyhedral.affine import affine
+from hwgen.spec.affine import affine
 from hwgen.spec.expression import Name
 from hwgen.spec.workload import Tensor
 

@@ -16,12 +16,12 @@ from typing import Protocol
 from hwgen.codegen.layout import dense
 from hwgen.codegen.storages import Image
 from hwgen.errors import HwgenError
-from hwgen.polyhedral.affine import Affine, affine
 from hwgen.polyhedral.matching import Match, entry_coordinates
 from hwgen.polyhedral.operations import Operation, Storage
 from hwgen.polyhedral.partial_lanes import Lanes
 from hwgen.polyhedral.scop import Scop
 from hwgen.polyhedral.semantics import operand_iterators
+from hwgen.spec.affine import Affine, affine
 from hwgen.spec.expression import Binary, Const, Expr, Name, add, multiply
 from hwgen.spec.hardware import HardwareSpec, Intrinsic, Operand
 from hwgen.spec.workload import Tensor

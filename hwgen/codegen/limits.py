@@ -6,19 +6,17 @@ values each index expression and its parts take.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import prod
 
-from hwgen.codegen.c_expr import Interval, bounds
-from hwgen.codegen.emit_body import index_expressions
+from hwgen.codegen.names import expressions, ranged
 from hwgen.codegen.nodes import Code, If, Loop
-from hwgen.codegen.processor.names import expressions, ranged
 from hwgen.codegen.program import Program
 from hwgen.polyhedral.limits import check_elements, check_extent, check_value
 from hwgen.spec.expression import Access, Binary, Const, Expr, walk
+from hwgen.spec.intervals import Ranges, interval
 
 _CONDITIONS = {"<", "<=", ">", ">=", "==", "!=", "and", "or"}
-Ranges = Mapping[str, Interval]
 
 
 def check_kernel(program: Program) -> None:
@@ -37,8 +35,9 @@ def check_kernel(program: Program) -> None:
     for kernel in program.kernels:
         levels = (*kernel.loops, *kernel.sequence)
         _check_span(kernel.name, kernel.bases, [(x.extent, x.strides) for x in levels])
-    for expr, ranges in index_expressions(program.body, {}):
-        _check("an address or extent", expr, ranges)
+    for node, ranges in ranged(program.body, {}):
+        for expr in expressions(node):
+            _check("an address or extent", expr, ranges)
 
 
 def _check_span(
@@ -90,4 +89,4 @@ def _check(what: str, expr: Expr, ranges: Ranges) -> None:
     """Every part of an integer expression fits 64 bits."""
     for part in walk(expr):
         if not (isinstance(part, Binary) and part.op in _CONDITIONS):
-            check_value(f"{what}, {str(part)[:80]},", *bounds(part, ranges))
+            check_value(f"{what}, {str(part)[:80]},", *interval(part, ranges))

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from hwgen.codegen.c_expr import HELPERS, Helpers, IndexText, Interval
+from hwgen.codegen.c_expr import HELPERS, Helpers, IndexText
 from hwgen.codegen.c_names import C_TYPES, comment, immediate_type, indent
-from hwgen.codegen.c_value import FLOATS, HALVES, Value, ValueText, dtype_interval, promoted
+from hwgen.codegen.c_value import FLOATS, HALVES, Value, ValueText, dtype_interval
 from hwgen.spec.expression import (
     Access,
     Assign,
@@ -24,7 +24,9 @@ from hwgen.spec.expression import (
     walk,
 )
 from hwgen.spec.hardware import HardwareSpec, Intrinsic, Operand
+from hwgen.spec.intervals import Interval
 from hwgen.spec.memory import Memory
+from hwgen.spec.typecheck import promoted
 
 
 @dataclass(frozen=True, slots=True)

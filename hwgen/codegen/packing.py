@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from hwgen.codegen.c_expr import Helpers, IndexText, Interval, bounds, fits_int32, fold, integer
+from hwgen.codegen.c_expr import Helpers, IndexText, fits_int32, fold, integer
 from hwgen.codegen.c_names import C_TYPES, comment, indent
 from hwgen.codegen.host_plan import HostPlan
 from hwgen.codegen.layout import dense
 from hwgen.codegen.storages import Image
 from hwgen.spec.expression import Binary, Const, Expr, Name, names, substitute
+from hwgen.spec.intervals import Interval, interval
 from hwgen.spec.workload import Tensor
 
 
@@ -151,7 +152,7 @@ class _Packing:
 
     def _conditions(self, k: int) -> list[str]:
         """C conditions under which index `k` lies inside the tensor, where that is not certain."""
-        low, high = bounds(self.index[k], self.ranges)
+        low, high = interval(self.index[k], self.ranges)
         text = self.text(self.index[k])
         conditions: list[str] = []
         if low < 0:
@@ -255,7 +256,7 @@ class _Packing:
         """A block copy, where at most the end of the run can lie outside the tensor, or it is known
         what does."""
         k = len(self.index) - 1
-        low, _ = bounds(self.index[k], self.ranges)
+        low, _ = interval(self.index[k], self.ranges)
         base = self._offset(variable)
         if not conditions:
             return self._copy(base, str(extent))
@@ -336,7 +337,7 @@ def pads(image: Image) -> bool:
 def _beyond(image: Image) -> list[bool]:
     """Of each dimension, whether some entry begins past its end."""
     ranges: dict[str, Interval] = {f"p{d}": (0, n - 1) for d, n in enumerate(image.outer)}
-    ends = [bounds(index, ranges)[1] for index in _first_lanes(image)]
+    ends = [interval(index, ranges)[1] for index in _first_lanes(image)]
     return [high >= extent for high, extent in zip(ends, image.shape, strict=True)]
 
 

@@ -13,7 +13,7 @@ from hwgen.codegen.lower.sites import CallSite
 from hwgen.codegen.storages import Image
 from hwgen.codegen.touches import Address
 from hwgen.errors import HwgenError
-from hwgen.polyhedral.affine import Affine
+from hwgen.spec.affine import Affine
 from hwgen.spec.hardware import Operand
 from hwgen.spec.ranges import Range
 from hwgen.spec.workload import Workload

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from hwgen.codegen.c_expr import fold
 from hwgen.codegen.nodes import Call, CallOperand, If, Loop, Node, OfCode, Sync
-from hwgen.polyhedral.affine import Affine, affine
+from hwgen.spec.affine import Affine, affine
 from hwgen.spec.expression import Binary, Const, Expr, rewrite, substitute
 
 

@@ -16,8 +16,8 @@ from hwgen.codegen.layout import dense
 from hwgen.codegen.storages import Image
 from hwgen.errors import HwgenError
 from hwgen.polyhedral import isl
-from hwgen.polyhedral.affine import affine
 from hwgen.polyhedral.scop import ScopStatement
+from hwgen.spec.affine import affine
 from hwgen.spec.workload import Tensor
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hwgen.polyhedral.affine import Affine, combine
+from hwgen.spec.affine import Affine, combine
 
 
 @dataclass(frozen=True, slots=True)

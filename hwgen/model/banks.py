@@ -14,13 +14,13 @@ from itertools import product
 
 from hwgen.codegen.nodes import Call, CallOperand
 from hwgen.codegen.program import MicroKernelDef, Program
+from hwgen.spec.affine import affine
 from hwgen.spec.expression import Binary, Const, Expr, add, multiply
 from hwgen.spec.expression import Call as Function
 from hwgen.spec.hardware import HardwareSpec, Operand
 from hwgen.spec.memory import Banks
 
 from .ends import Ends
-from .integers import affine
 from .periodicity import Watched
 from .stream import Costs, Operation, check_variant
 
@@ -151,9 +151,9 @@ class HoldingCosts:
         for extent, stride in zip(call.extents, given.strides, strict=True):
             reach = multiply(Binary("-", extent, Const(1)), stride)
             known = affine(reach)
-            if known is not None and not known[1]:
-                low = add(low, Const(min(0, known[0])))
-                high = add(high, Const(max(0, known[0])))
+            if known is not None and not known.terms:
+                low = add(low, Const(min(0, known.constant)))
+                high = add(high, Const(max(0, known.constant)))
             else:
                 low = add(low, Function("min", (Const(0), reach)))
                 high = add(high, Function("max", (Const(0), reach)))

@@ -39,6 +39,7 @@ from hwgen.codegen.nodes import (
 from hwgen.errors import HwgenError
 from hwgen.spec.expression import Access, Binary, Const, Name, UpdateOp, names, walk
 from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.typecheck import integer_range, is_float, promoted
 
 from .integers import evaluate_rows
 from .numeric import (
@@ -47,10 +48,7 @@ from .numeric import (
     Mask,
     Value,
     evaluate,
-    integer_limits,
-    is_float,
     load,
-    promoted,
     store,
 )
 
@@ -489,5 +487,5 @@ def _neutral(op: UpdateOp, dtype: str, wide: np.dtype[np.generic]) -> Array:
     """What changes no result of an operation."""
     if op == "+=":
         return np.zeros((), wide)
-    lowest, highest = (-np.inf, np.inf) if is_float(dtype) else integer_limits(dtype)
+    lowest, highest = (-np.inf, np.inf) if is_float(dtype) else integer_range(dtype)
     return np.asarray(lowest if op == "max=" else highest, wide)

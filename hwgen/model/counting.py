@@ -28,10 +28,12 @@ from hwgen.codegen.nodes import (
     inner,
 )
 from hwgen.codegen.program import Program
+from hwgen.spec.affine import affine
 from hwgen.spec.expression import Binary, Const, Expr, Name, evaluate, names
 from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.intervals import Interval
 
-from .integers import Interval, affine, evaluate_interval, evaluate_rows
+from .integers import evaluate_rows
 from .periodicity import Watched, interval, zones
 
 POINTS = 1 << 18
@@ -126,8 +128,8 @@ def inner_ranges(nodes: tuple[Node, ...], ranges: dict[str, Interval]) -> None:
     for node in nodes:
         match node:
             case Loop(variable, lower, upper, body):
-                low = evaluate_interval(lower, ranges)[0]
-                high = evaluate_interval(upper, ranges)[1] - 1
+                low = interval(lower, ranges)[0]
+                high = interval(upper, ranges)[1] - 1
                 ranges[variable] = (low, max(low, high))
                 inner_ranges(body, ranges)
             case _:
@@ -228,8 +230,8 @@ def _spans(access: Access) -> tuple[Rows, Rows] | None:
     ranges: dict[str, Interval] = {}
     conditions = list(nested.conditions)
     for loop in nested.loops:
-        low = evaluate_interval(loop.lower, ranges)
-        high = evaluate_interval(loop.upper, ranges)
+        low = interval(loop.lower, ranges)
+        high = interval(loop.upper, ranges)
         ranges[loop.variable] = (low[0], max(low[0], high[1] - 1))
         if low[0] != low[1] or high[0] != high[1]:
             variable = Binary("-", loop.upper, loop.lower)
@@ -244,7 +246,7 @@ def _spans(access: Access) -> tuple[Rows, Rows] | None:
             # What these only decide, their first and last values show; fewer runs are found else.
             some = {low, min(low + 1, high), min(low + 2, high), max(high - 1, low), high}
             axes[variable] = np.array(sorted(some), np.int64)
-    rows_each = prod(evaluate_interval(e, ranges)[1] for e in call.extents[:-1])
+    rows_each = prod(interval(e, ranges)[1] for e in call.extents[:-1])
     if prod(a.size for a in axes.values()) * rows_each > 8 * POINTS:
         return None
     count = prod(a.size for a in axes.values())
@@ -315,7 +317,7 @@ def _strided_entries(access: Access, short: int) -> tuple[int, bool]:
             return 0, False
         exact = exact and low[0] == low[1] and high[0] == high[1]
         ranges[loop.variable] = (low[0], max(low[0], high[1] - 1 - short))
-        dims.append((abs(linear[1].get(loop.variable, 0)), max(1, high[0] - low[1] - short)))
+        dims.append((abs(linear.coefficient(loop.variable)), max(1, high[0] - low[1] - short)))
     for extent, stride in zip(call.extents, operand.strides, strict=True):
         trips, step = interval(extent, ranges), interval(stride, ranges)
         exact = exact and trips[0] == trips[1] and step[0] == step[1]

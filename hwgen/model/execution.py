@@ -28,6 +28,7 @@ from hwgen.spec.expression import (
     walk,
 )
 from hwgen.spec.hardware import Intrinsic
+from hwgen.spec.typecheck import integer_range, is_float, promoted
 
 from .geometry import Dims
 from .images import lossless
@@ -39,12 +40,9 @@ from .numeric import (
     evaluate,
     exact_float,
     extreme,
-    integer_limits,
-    is_float,
     load,
     magnitude,
     matrix_product,
-    promoted,
     store,
 )
 
@@ -164,8 +162,8 @@ def _modular(assign: Assign, left: Factor, right: Factor, intrinsic: Intrinsic) 
     wide = max(promoted(left.dtype), promoted(right.dtype), key=lambda d: STORAGE[d].itemsize)
     if STORAGE[wide].itemsize >= STORAGE[target].itemsize:
         return True
-    ends = [a * b for a in integer_limits(left.dtype) for b in integer_limits(right.dtype)]
-    low, high = integer_limits(wide)
+    ends = [a * b for a in integer_range(left.dtype) for b in integer_range(right.dtype)]
+    low, high = integer_range(wide)
     return low <= min(ends) and max(ends) <= high
 
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from hwgen.codegen.nodes import Code
 from hwgen.codegen.program import Program
 from hwgen.polyhedral.tree.loop_tree import LoopTree
+from hwgen.spec.affine import affine
 from hwgen.spec.call_cycles import OF_ALL_CALLS
 from hwgen.spec.expression import Name
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 
-from .integers import affine
 from .share import largest_share
 from .symbolic import Formula, nested, number, symbolic, value, whole, without
 from .tally import Count, Kind, Parameter, Parameters, tally
@@ -232,9 +232,9 @@ class _Origins:
                 written = _written(tree, site.block.stage, workload)
                 for iterator, index in site.block.bindings:
                     linear = affine(index)
-                    if iterator not in written or linear is None or linear[0]:
+                    if iterator not in written or linear is None or linear.constant:
                         continue
-                    for loop, step in linear[1].items():
+                    for loop, step in linear.terms:
                         self._cut.setdefault(loop, []).append((*written[iterator], step))
 
     def of(self, parameter: Parameter) -> str:

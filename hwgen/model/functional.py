@@ -18,12 +18,12 @@ from hwgen.codegen.program import Program
 from hwgen.codegen.storages import Image
 from hwgen.errors import HwgenError
 from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.intervals import interval
 
 from .callsite import CallSite, Plan
 from .code import run_code
 from .geometry import Dims
 from .images import outside, pack, supplied, unpack
-from .integers import evaluate_interval
 from .numeric import STORAGE, Array
 from .state import NOBODY, State, call_error
 from .trace import CallEvent, TracedCall, calls
@@ -326,4 +326,4 @@ class _Machine:
 
 def _reach(image: Image) -> tuple[int, ...]:
     ranges = {f"p{a}": (0, extent - 1) for a, extent in enumerate(image.outer + image.lanes)}
-    return tuple(evaluate_interval(index, ranges)[1] + 1 for index in image.index)
+    return tuple(interval(index, ranges)[1] + 1 for index in image.index)

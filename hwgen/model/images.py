@@ -12,10 +12,12 @@ from numpy.lib.stride_tricks import as_strided
 
 from hwgen.codegen.storages import Image
 from hwgen.errors import HwgenError
+from hwgen.spec.affine import Affine, affine
 from hwgen.spec.expression import names
+from hwgen.spec.typecheck import converts, integer_range, is_float
 
-from .integers import affine, evaluate_rows
-from .numeric import STORAGE, Array, Value, integer_limits, is_float, load, store
+from .integers import evaluate_rows
+from .numeric import STORAGE, Array, Value, load, store
 
 _GATHER_ELEMENTS = 1 << 22
 """Positions whose indices are held at once where an image is no strided view of the tensor."""
@@ -196,12 +198,12 @@ def _strided(image: Image, shape: tuple[int, ...]) -> Strided | None:
     ranges = {f"p{axis}": (0, extent - 1) for axis, extent in enumerate(whole)}
     before: list[int] = []
     after: list[int] = []
-    forms: list[tuple[int, dict[str, int]]] = []
+    forms: list[Affine] = []
     for index, extent in zip(image.index, shape, strict=True):
         form = affine(index)
         if form is None or not all(ranges.values()):
             return None
-        low, high = _affine_bounds(form, ranges)
+        low, high = form.within(ranges)
         before.append(max(0, -low))
         after.append(max(0, high - extent + 1))
         forms.append(form)
@@ -210,22 +212,14 @@ def _strided(image: Image, shape: tuple[int, ...]) -> Strided | None:
         return None
     origin, steps = 0, [0] * len(whole)
     step = 1
-    for (constant, factors), pad, extent in reversed(list(zip(forms, before, padded, strict=True))):
-        origin += (constant + pad) * step
-        for name, factor in factors.items():
+    for form, pad, extent in reversed(list(zip(forms, before, padded, strict=True))):
+        origin += (form.constant + pad) * step
+        for name, factor in form.terms:
             steps[int(name[1:])] += factor * step
         step *= extent
     if any(k < 0 for k in steps):
         return None
     return tuple(before), tuple(after), origin, tuple(steps)
-
-
-def _affine_bounds(
-    form: tuple[int, dict[str, int]], ranges: dict[str, tuple[int, int]]
-) -> tuple[int, int]:
-    constant, factors = form
-    ends = [sorted((k * ranges[name][0], k * ranges[name][1])) for name, k in factors.items()]
-    return constant + sum(low for low, _ in ends), constant + sum(high for _, high in ends)
 
 
 def _check_tensor(image: Image, tensor: Array, dtype: str) -> None:
@@ -271,14 +265,8 @@ def _converted(image: Image, tensor: Array, dtype: str) -> Array:
 
 def lossless(source: str, target: str) -> bool:
     """Whether every value of one data type is a value of the other."""
-    if source == target:
-        return True
     digits = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
-    if is_float(source):
-        wide = {"float32": ("float16", "bfloat16"), "float64": ("float16", "bfloat16", "float32")}
-        return source in wide.get(target, ())
-    low, high = integer_limits(source)
-    if is_float(target):
-        return max(-low, high) <= 1 << digits[target]
-    least, most = integer_limits(target)
-    return least <= low and high <= most
+    if is_float(source) or not is_float(target):
+        return converts(source, target)
+    low, high = integer_range(source)
+    return max(-low, high) <= 1 << digits[target]

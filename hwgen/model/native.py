@@ -3,14 +3,10 @@ it is."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
-
 from hwgen.codegen.source import CSource
 from hwgen.errors import HwgenError
 from hwgen.model.c_compiler import AS_FOUND, Build, have_compiler, load_library
 from hwgen.model.compiled import CompiledKernel, compile_model
-from hwgen.model.numeric import Array
 from hwgen.spec.hardware import HardwareSpec
 
 FLAGS = ("-std=c11", "-O2", "-fopenmp", "-march=native", "-w")
@@ -21,17 +17,6 @@ def runs_here(hardware: HardwareSpec) -> bool:
     """Whether the text of a chip's kernels can be compiled and run on this machine."""
     language = "c" if hardware.processor is None else hardware.processor.language
     return (bool(hardware.units) or language == "c") and have_compiler()
-
-
-def run_native(
-    source: CSource, inputs: Mapping[str, Array], hardware: HardwareSpec, build: Build = AS_FOUND
-) -> dict[str, Array]:
-    """The outputs by name, for row-major inputs by name.
-
-    Raises:
-        HwgenError: as `compile_native` and `CompiledKernel.run`.
-    """
-    return compile_native(source, hardware, build).run(inputs)
 
 
 def compile_native(
@@ -54,14 +39,3 @@ def compile_native(
             repair="compile the file with the chip's own tools",
         )
     return CompiledKernel(source, load_library(source.c, source.function, FLAGS, build))
-
-
-def native_function(source: CSource) -> Callable[..., Any]:
-    """The compiled function of a processor's text, of pointers to inputs and outputs.
-
-    Raises:
-        HwgenError: H703 no C compiler; H704 the compiler fails.
-    """
-    function = load_library(source.c, source.function, FLAGS, AS_FOUND)[source.function]
-    function.restype = None
-    return function

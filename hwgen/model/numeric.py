@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from hwgen.errors import HwgenError
-from hwgen.spec.expression import DTYPES, Access, Binary, Call, Cast, Const, Expr, Name, Unary
+from hwgen.spec.expression import Access, Binary, Call, Cast, Const, Expr, Name, Unary
+from hwgen.spec.typecheck import integer_range, is_float, promoted
 
 Array = npt.NDArray[np.generic]
 Mask = npt.NDArray[np.bool_]
@@ -49,25 +50,6 @@ Reader = Callable[[Access, Mask | None], Value]
 """The elements of an access where the mask holds (anything elsewhere); None: everywhere."""
 
 
-def is_float(dtype: str) -> bool:
-    return "float" in dtype
-
-
-def promoted(dtype: str) -> str:
-    """The type in which elements of a data type are computed with."""
-    if dtype in ("int8", "uint8", "int16", "uint16"):
-        return "int32"
-    return "float32" if dtype in ("float16", "bfloat16") else dtype
-
-
-def integer_limits(dtype: str) -> tuple[int, int]:
-    """Smallest and largest value of an integer type."""
-    bits = 8 * DTYPES[dtype]
-    if dtype.startswith("u"):
-        return 0, (1 << bits) - 1
-    return -(1 << (bits - 1)), (1 << (bits - 1)) - 1
-
-
 def load(array: Array, dtype: str) -> Value:
     """Stored elements as values to compute with."""
     if dtype == "bfloat16":
@@ -94,7 +76,7 @@ def cast(value: Value, dtype: str) -> Value:
 
 
 def _cut(array: npt.NDArray[np.float64], dtype: str) -> Array:
-    low, high = integer_limits(dtype)
+    low, high = integer_range(dtype)
     whole: npt.NDArray[np.float64] = np.trunc(np.nan_to_num(array, nan=0.0))
     inside: Mask = np.logical_and(whole > float(low), whole < float(high))
     ends: Array = np.where(whole >= float(high), np.int64(high), np.int64(low))
@@ -179,7 +161,7 @@ def _common(left: Value, right: Value) -> str:
         if is_float(strong.dtype):
             return strong.dtype
         if not is_float(weak.dtype):
-            low, high = integer_limits(strong.dtype)
+            low, high = integer_range(strong.dtype)
             if weak.array.size == 1 and low <= int(weak.array.astype(np.int64).item()) <= high:
                 return strong.dtype
     return max(left.dtype, right.dtype, key=_RANKS.index)
@@ -318,7 +300,7 @@ def exact_float(bound: int) -> type[np.float32] | type[np.float64] | None:
 def magnitude(array: Array, dtype: str, most: int) -> int:
     """A bound on the absolute values of integers: of the type if that is at most `most`, else
     of the elements themselves."""
-    low, high = integer_limits(dtype)
+    low, high = integer_range(dtype)
     bound = max(-low, high)
     if bound <= most or not array.size:
         return bound

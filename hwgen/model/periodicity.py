@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import gcd, lcm
 
+from hwgen.spec.affine import Affine, affine
 from hwgen.spec.expression import (
     Binary,
     Call,
@@ -22,10 +23,9 @@ from hwgen.spec.expression import (
     names,
     walk,
 )
+from hwgen.spec.intervals import Interval, Ranges
+from hwgen.spec.intervals import interval as enclosing
 
-from .integers import Coefficients, Interval, affine, evaluate_interval
-
-Ranges = Mapping[str, Interval]
 _COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 MAX_PERIOD = 4096
 
@@ -54,15 +54,15 @@ class Zone:
     structure: int = 0
 
 
-Turn = tuple[Coefficients, tuple[int, ...]]
+Turn = tuple[Affine, tuple[int, ...]]
 """An affine difference, and the values from which on a `min`, `max` or comparison of its two sides
 comes out otherwise."""
 
-_FORMS: dict[int, tuple[Expr, Coefficients | None, tuple[str, ...]]] = {}
+_FORMS: dict[int, tuple[Expr, Affine | None, tuple[str, ...]]] = {}
 _FORMS_LIMIT = 1 << 16
 
 
-def _forms(expr: Expr) -> tuple[Expr, Coefficients | None, tuple[str, ...]]:
+def _forms(expr: Expr) -> tuple[Expr, Affine | None, tuple[str, ...]]:
     """The affine form and the names of an expression, remembered by the object's identity."""
     known = _FORMS.get(id(expr))
     if known is None or known[0] is not expr:
@@ -106,29 +106,20 @@ def _find_turns(expr: Expr) -> Iterator[Turn]:
 def interval(expr: Expr, ranges: Ranges) -> Interval:
     """Bounds of an expression over a box, tight where it is affine."""
     linear = _forms(expr)[1]
-    return evaluate_interval(expr, ranges) if linear is None else _affine_interval(linear, ranges)
+    return enclosing(expr, ranges) if linear is None else linear.within(ranges)
 
 
-def _affine_interval(linear: Coefficients, ranges: Ranges) -> Interval:
-    low = high = linear[0]
-    for name, c in linear[1].items():
-        a, b = c * ranges[name][0], c * ranges[name][1]
-        low, high = low + min(a, b), high + max(a, b)
-    return low, high
-
-
-def _difference(left: Expr, right: Expr) -> Coefficients | None:
+def _difference(left: Expr, right: Expr) -> Affine | None:
     a, b = _forms(left)[1], _forms(right)[1]
     if a is None or b is None:
         return None
-    factors = {n: a[1].get(n, 0) - b[1].get(n, 0) for n in dict.fromkeys((*a[1], *b[1]))}
-    return a[0] - b[0], {n: c for n, c in factors.items() if c}
+    return a.plus(b, -1)
 
 
 def _difference_interval(left: Expr, right: Expr, ranges: Ranges) -> Interval:
     linear = _difference(left, right)
     if linear is not None:
-        return _affine_interval(linear, ranges)
+        return linear.within(ranges)
     a, b = interval(left, ranges), interval(right, ranges)
     return a[0] - b[1], a[1] - b[0]
 
@@ -142,7 +133,7 @@ def progression(expr: Expr, variable: str, ranges: Ranges) -> tuple[int, int] | 
     """(period, shift) of an expression in `variable` over its range, or None."""
     _, linear, mentioned = _forms(expr)
     if linear is not None:
-        return 1, linear[1].get(variable, 0)
+        return 1, linear.coefficient(variable)
     if variable not in mentioned:
         return 1, 0
     match expr:
@@ -246,15 +237,16 @@ def _cuts(expr: Expr, variable: str, span: Interval, rest: Ranges) -> Iterator[i
     """First iterations after each point where a `min`, `max` or comparison may change sides;
     `rest`: the ranges with the variable at 0."""
     for linear, signs in _turns(expr):
-        if variable not in linear[1]:
+        slope = linear.coefficient(variable)
+        if not slope:
             continue
-        bounds = _affine_interval(linear, rest)
+        bounds = linear.within(rest)
         for sign in signs:
             # Where slope * v + rest >= sign, for all values of the rest and for some.
-            slope, low, high = linear[1][variable], bounds[0] - sign, bounds[1] - sign
+            low, high = bounds[0] - sign, bounds[1] - sign
             if slope < 0:
-                slope, low, high = -slope, -high - 1, -low - 1
-            for cut in (-(low // slope), -(high // slope)):
+                low, high = -high - 1, -low - 1
+            for cut in (-(low // abs(slope)), -(high // abs(slope))):
                 if span[0] < cut <= span[1]:
                     yield cut
 
@@ -310,11 +302,11 @@ def _quotient_cuts(watched: Watched, variable: str, span: Interval, rest: Ranges
     """First iterations after each point where an affine expression's quotient may change; `rest`:
     the ranges with the variable at 0."""
     linear = _forms(watched.expression)[1]
-    if linear is None or not linear[1].get(variable):
+    slope, size = linear.coefficient(variable) if linear else 0, watched.divisor
+    if linear is None or not slope:
         return set()
-    slope, size = linear[1][variable], watched.divisor
     cuts: set[int] = set()
-    for offset in _affine_interval(linear, rest):
+    for offset in linear.within(rest):
         ends = sorted(slope * v + offset for v in span)
         edges = range(-(-ends[0] // size) * size, ends[1] + 1, size)
         if len(edges) > MAX_QUOTIENT_CUTS:

@@ -19,11 +19,14 @@ import numpy.typing as npt
 from numpy.lib.stride_tricks import as_strided
 
 from hwgen.errors import HwgenError
+from hwgen.spec.affine import affine
 from hwgen.spec.expression import Access, Binary, Cast, Expr, Name, UpdateOp
+from hwgen.spec.intervals import interval
+from hwgen.spec.typecheck import integer_range, is_float, promoted
 from hwgen.spec.workload import Statement, Workload
 
 from .images import lossless
-from .integers import affine, evaluate_interval, evaluate_rows
+from .integers import evaluate_rows
 from .numeric import (
     STORAGE,
     Array,
@@ -31,12 +34,9 @@ from .numeric import (
     Value,
     evaluate,
     exact_float,
-    integer_limits,
-    is_float,
     load,
     magnitude,
     matrix_product,
-    promoted,
     store,
 )
 
@@ -108,7 +108,7 @@ def random_inputs(workload: Workload, seed: int) -> dict[str, Array]:
         if kind.itemsize > 1:
             shifts = generator.integers(0, 8 * kind.itemsize, size=count)
             elements = np.right_shift(elements, shifts.astype(kind))
-        ends = integer_limits(tensor.dtype)
+        ends = integer_range(tensor.dtype)
         where = generator.choice(count, min(count, max(2, count // 16)), replace=False)
         for i, place in enumerate(where.tolist()):
             elements[place] = ends[i % 2]
@@ -183,7 +183,7 @@ class _Execution:
         lowest = self.statement.op == "max="
         if is_float(dtype):
             return np.full(shape, -np.inf if lowest else np.inf, kind)
-        return np.full(shape, integer_limits(dtype)[0 if lowest else 1], kind)
+        return np.full(shape, integer_range(dtype)[0 if lowest else 1], kind)
 
     def _value(self, box: Box) -> Value:
         names = list(box)
@@ -305,11 +305,11 @@ class _Execution:
         for index, extent in zip(access.indices, shape, strict=True):
             step //= extent
             form = affine(index)
-            low, high = evaluate_interval(index, ranges)
-            if form is None or low < 0 or high >= extent or not set(form[1]) <= set(steps):
+            low, high = interval(index, ranges)
+            if form is None or low < 0 or high >= extent or not set(form.names) <= set(steps):
                 return None
-            origin += form[0] * step
-            for name, factor in form[1].items():
+            origin += form.constant * step
+            for name, factor in form.terms:
                 steps[name] += factor * step
         return _Factor(access.tensor, dtype, origin, steps)
 

@@ -30,12 +30,12 @@ from hwgen.codegen.nodes import (
 )
 from hwgen.codegen.program import MicroKernelDef, Program
 from hwgen.errors import HwgenError
+from hwgen.spec.affine import affine
 from hwgen.spec.expression import Binary, Const, Expr, names
 from hwgen.spec.expression import Call as Function
 from hwgen.spec.hardware import HardwareSpec
 
 from .bus import Bursts
-from .integers import affine
 from .loop_runner import LoopRunner, Zones
 from .periodicity import Watched, value
 from .waits import Await, awaits_of
@@ -434,8 +434,8 @@ class Stream:
         """A function of `values` for an expression."""
         linear = affine(expr)
         if linear is not None:
-            constant = linear[0]
-            terms = [(self.slot(n), c) for n, c in linear[1].items() if c]
+            constant = linear.constant
+            terms = [(self.slot(n), c) for n, c in linear.terms]
             match terms:
                 case []:
                     return lambda _: constant

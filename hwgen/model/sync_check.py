@@ -15,12 +15,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from hwgen.codegen.emit_sync import sync_nodes
-from hwgen.codegen.nodes import Call, If, Loop, Node, Signal
+from hwgen.codegen.nodes import Signal
 from hwgen.codegen.program import Program
 from hwgen.errors import HwgenError
 from hwgen.spec.hardware import HardwareSpec
 
-from .counting import count_calls, count_tokens
+from .counting import count_calls, count_tokens, nested_calls
 from .footprints import FootprintCosts, Instance, Space
 from .stream import ISSUER, Operation, Stream
 from .waits import Heard
@@ -421,21 +421,5 @@ def _relative(clock: Clock | list[int], done: list[int]) -> Clock:
 
 def _enclosing(program: Program, site: int) -> tuple[str, ...]:
     """Loop variables around a call site, outermost first."""
-
-    def search(nodes: tuple[Node, ...], outer: tuple[str, ...]) -> tuple[str, ...] | None:
-        for node in nodes:
-            match node:
-                case Call() if node.site == site:
-                    return outer
-                case Loop(variable, _, _, body):
-                    found = search(body, (*outer, variable))
-                case If(_, then, otherwise):
-                    found = search(then, outer)
-                    found = search(otherwise, outer) if found is None else found
-                case _:
-                    continue
-            if found is not None:
-                return found
-        return None
-
-    return search(program.body, ()) or ()
+    found = (n.loops for n in nested_calls(program.body) if n.call.site == site)
+    return tuple(loop.variable for loop in next(found, ()))

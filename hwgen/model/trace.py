@@ -18,8 +18,9 @@ from hwgen.codegen.nodes import SERIAL, Call, If, Loop, Node, OfCode, Sync, Sync
 from hwgen.codegen.program import Program
 from hwgen.spec.expression import Const, Expr, evaluate
 from hwgen.spec.expression import names as names_of
+from hwgen.spec.intervals import interval
 
-from .integers import evaluate_interval, evaluate_rows
+from .integers import evaluate_rows
 
 BLOCK_EVENTS = 1 << 15
 """Events that are materialised at once, at most (a single innermost body may hold more)."""
@@ -147,8 +148,8 @@ def _compile(
         case OfCode():
             raise AssertionError("code is run by itself")
         case Loop(variable, lower, upper, body):
-            first = evaluate_interval(lower, ranges)[0]
-            last = evaluate_interval(upper, ranges)[1] - 1
+            first = interval(lower, ranges)[0]
+            last = interval(upper, ranges)[1] - 1
             inner = {**ranges, variable: (first, max(first, last))}
             if node.kind != SERIAL:
                 depth = len(variables)

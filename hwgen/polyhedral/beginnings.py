@@ -14,9 +14,10 @@ from hwgen.errors import HwgenError
 from hwgen.polyhedral.scop import Reference, Scop, ScopStatement, reference
 from hwgen.polyhedral.semantics import neutral_element, written
 from hwgen.polyhedral.unify import unify
-from hwgen.polyhedral.value_range import Interval, value_range
+from hwgen.polyhedral.value_range import value_range
 from hwgen.spec.expression import Access, Binary, Call, Const, Expr, UpdateOp
 from hwgen.spec.hardware import HardwareSpec, Intrinsic, Operand
+from hwgen.spec.intervals import Interval
 
 
 @dataclass(frozen=True, slots=True)

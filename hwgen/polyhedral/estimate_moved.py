@@ -9,13 +9,13 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from hwgen.polyhedral.affine import Affine
 from hwgen.polyhedral.estimate_shape import Cache, Outer, Shape, held_runs
 from hwgen.polyhedral.matching import Match
 from hwgen.polyhedral.objective import Objective
 from hwgen.polyhedral.operations import Operation
 from hwgen.polyhedral.search_bound import real_part
 from hwgen.polyhedral.traffic import loose_rows
+from hwgen.spec.affine import Affine
 from hwgen.spec.expression import DTYPES, evaluate
 from hwgen.spec.hardware import HardwareSpec, Intrinsic, Operand
 

@@ -9,12 +9,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hwgen.polyhedral.affine import Affine
 from hwgen.polyhedral.matching import Match
 from hwgen.polyhedral.operations import Operation
 from hwgen.polyhedral.resident import kept_entries
 from hwgen.polyhedral.tiling import inner_name, outer_name
 from hwgen.polyhedral.traffic import Rates, Transfer, transfer_cycles
+from hwgen.spec.affine import Affine
 from hwgen.spec.hardware import HardwareSpec
 
 Grid = dict[str, NDArray[np.int64]]

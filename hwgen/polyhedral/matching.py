@@ -17,12 +17,12 @@ from math import prod
 
 from hwgen.errors import HwgenError
 from hwgen.polyhedral import isl
-from hwgen.polyhedral.affine import Affine, combine, sparse
 from hwgen.polyhedral.lane_padding import padding_problem
 from hwgen.polyhedral.operations import Operation, Selection, Storage
 from hwgen.polyhedral.partial_lanes import Lanes, exact_tails, single_lanes
 from hwgen.polyhedral.scop import Scop
 from hwgen.polyhedral.semantics import copies, operand_iterators
+from hwgen.spec.affine import Affine, combine, sparse
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import lcm
 from typing import Literal
 
-from hwgen.polyhedral.affine import Affine
+from hwgen.spec.affine import Affine
 from hwgen.spec.hardware import HardwareSpec, Intrinsic
 
 Kind = Literal["load", "init", "update", "map", "store"]

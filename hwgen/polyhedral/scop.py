@@ -14,9 +14,9 @@ from functools import cached_property, lru_cache
 
 from hwgen.errors import HwgenError
 from hwgen.polyhedral import isl
-from hwgen.polyhedral.affine import Affine, affine
 from hwgen.polyhedral.normal_form import normalise
 from hwgen.polyhedral.semantics import widens
+from hwgen.spec.affine import Affine, affine
 from hwgen.spec.expression import (
     Access,
     Call,
@@ -134,23 +134,6 @@ class Scop:
     @cached_property
     def view(self) -> dict[str, View]:
         return {v.tensor: v for v in self.views}
-
-    @cached_property
-    def domain(self) -> isl.UnionSet:
-        return isl.union_set(s.domain_text for s in self.statements)
-
-    @cached_property
-    def reads(self) -> isl.UnionMap:
-        """Read accesses; an update also reads its target."""
-        return isl.union_map(
-            s.access_text(r)
-            for s in self.statements
-            for r in ((*s.reads, s.target) if s.accumulates else s.reads)
-        )
-
-    @cached_property
-    def writes(self) -> isl.UnionMap:
-        return isl.union_map(s.access_text(s.target) for s in self.statements)
 
     def __str__(self) -> str:
         lines: list[str] = []

@@ -14,12 +14,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hwgen.polyhedral.affine import Affine
 from hwgen.polyhedral.estimate_shape import Grid
 from hwgen.polyhedral.matching import Match
 from hwgen.polyhedral.operations import Operation
 from hwgen.polyhedral.partial_lanes import Lanes
 from hwgen.polyhedral.traffic import Rates, loose_rows, moved_block
+from hwgen.spec.affine import Affine
 from hwgen.spec.hardware import HardwareSpec
 
 

@@ -12,7 +12,6 @@ from math import prod
 
 from hwgen.errors import HwgenError
 from hwgen.polyhedral import isl
-from hwgen.polyhedral.affine import Affine
 from hwgen.polyhedral.beginnings import beginning, no_beginning, starting_number
 from hwgen.polyhedral.operations import NOTHING_SHARED, Kind, Operation, Sharing, Storage
 from hwgen.polyhedral.plans import Apply, Held, Input, Moved, Plan, rank
@@ -30,6 +29,7 @@ from hwgen.polyhedral.semantics import (
     written_position,
 )
 from hwgen.polyhedral.unify import Unification, unify
+from hwgen.spec.affine import Affine
 from hwgen.spec.expression import Access, Binary, Const, Expr, walk
 from hwgen.spec.hardware import HardwareSpec, Immediate, Intrinsic, Operand
 from hwgen.spec.typecheck import is_float

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
-from hwgen.polyhedral.affine import Affine
 from hwgen.polyhedral.matching import Match
 from hwgen.polyhedral.operations import Operation
+from hwgen.spec.affine import Affine
 
 TOGETHER = 2
 """Parts of a tile's work up to which a host that issues in order puts what begins the next sums

@@ -14,9 +14,10 @@ from itertools import combinations
 
 import numpy as np
 
-from hwgen.polyhedral.value_range import value_range, within
+from hwgen.polyhedral.value_range import value_range
 from hwgen.spec.expression import Access, Binary, Call, Cast, Const, Expr, Name, Unary
 from hwgen.spec.hardware import Immediate
+from hwgen.spec.intervals import within
 from hwgen.spec.typecheck import integer_range, is_float
 
 MAX_TERMS = 6

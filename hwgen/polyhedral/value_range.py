@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hwgen.spec.expression import Access, Binary, Call, Cast, Const, Expr
+from hwgen.spec.intervals import Interval, combined, within
 from hwgen.spec.typecheck import integer_range, is_float
-
-Interval = tuple[int, int]
-"""The least and the greatest value."""
 
 _WORD = integer_range("int32")
 
@@ -45,8 +43,7 @@ def value_range(expr: Expr, dtypes: Mapping[str, str]) -> Interval | None:
                 return integer_range("int64")
             if op == ">>":
                 return (a[0] >> b[0], a[1] >> b[0]) if b[0] == b[1] and 0 <= b[0] < 32 else a
-            ends = [_ends(op, x, y) for x in a for y in b]
-            found = (min(ends), max(ends))
+            found = combined(op, a, b)
             # Past int32 it may wrap around, or be an int64.
             return found if within(found, _WORD) else (min(*found, _WORD[0]), max(*found, _WORD[1]))
         case _:
@@ -55,18 +52,3 @@ def value_range(expr: Expr, dtypes: Mapping[str, str]) -> Interval | None:
 
 def _of_type(dtype: str) -> Interval | None:
     return None if is_float(dtype) or dtype == "uint32" else integer_range(dtype)
-
-
-def _ends(op: str, a: int, b: int) -> int:
-    match op:
-        case "+":
-            return a + b
-        case "-":
-            return a - b
-        case _:
-            return a * b
-
-
-def within(inner: Interval, outer: Interval) -> bool:
-    """Whether an interval lies in another."""
-    return outer[0] <= inner[0] and inner[1] <= outer[1]

@@ -9,10 +9,11 @@ or proves that there is none. The number of boxes looked at is bounded.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import gcd
 
-from hwgen.spec.expression import Binary, Const, Expr, Name, Unary
+from hwgen.spec.affine import Affine, affine
+from hwgen.spec.expression import Binary, Const, Expr, Unary
+from hwgen.spec.intervals import Interval
 
 MAX_BOXES = 20_000
 MAX_CASES = 64
@@ -20,57 +21,6 @@ MAX_CASES = 64
 
 class SearchLimitError(Exception):
     """The bounded search ended without an answer."""
-
-
-@dataclass(frozen=True, slots=True)
-class Affine:
-    """`sum(coefficient * name) + constant`; names sorted, coefficients not zero."""
-
-    terms: tuple[tuple[str, int], ...]
-    constant: int
-
-    def __str__(self) -> str:
-        parts = [name if c == 1 else f"{c}*{name}" for name, c in self.terms]
-        if self.constant or not parts:
-            parts.append(str(self.constant))
-        return " + ".join(parts).replace("+ -", "- ")
-
-    def plus(self, other: Affine, factor: int = 1) -> Affine:
-        """`self + factor * other`."""
-        total = dict(self.terms)
-        for name, coefficient in other.terms:
-            total[name] = total.get(name, 0) + factor * coefficient
-        terms = tuple(sorted((n, c) for n, c in total.items() if c))
-        return Affine(terms, self.constant + factor * other.constant)
-
-
-ZERO = Affine((), 0)
-
-
-def constant(value: int) -> Affine:
-    return Affine((), value)
-
-
-def affine(expr: Expr) -> Affine | None:
-    """The affine form of an expression over names, or None where it is not affine."""
-    match expr:
-        case Const(int() as value):
-            return constant(value)
-        case Name(name):
-            return Affine(((name, 1),), 0)
-        case Unary("-", operand):
-            inner = affine(operand)
-            return ZERO.plus(inner, -1) if inner else None
-        case Binary(("+" | "-") as op, left, right):
-            a, b = affine(left), affine(right)
-            return a.plus(b, 1 if op == "+" else -1) if a and b else None
-        case Binary("*", left, right):
-            a, b = affine(left), affine(right)
-            if a is None or b is None or (a.terms and b.terms):
-                return None
-            return ZERO.plus(a, b.constant) if not b.terms else ZERO.plus(b, a.constant)
-        case _:
-            return None
 
 
 Case = tuple[Affine, ...]
@@ -110,7 +60,7 @@ _NEGATED = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": "!=", "!=": "=="}
 
 def _comparison(op: str, a: Affine, b: Affine) -> tuple[Case, ...]:
     difference, opposite = a.plus(b, -1), b.plus(a, -1)
-    one = constant(1)
+    one = Affine((), 1)
     match op:
         case ">=":
             return ((difference,),)
@@ -128,7 +78,7 @@ def _comparison(op: str, a: Affine, b: Affine) -> tuple[Case, ...]:
             return ((),)
 
 
-Box = dict[str, tuple[int, int]]
+Box = dict[str, Interval]
 
 
 def find_point(constraints: Case, extents: Mapping[str, int]) -> dict[str, int] | None:
@@ -150,7 +100,7 @@ def find_point(constraints: Case, extents: Mapping[str, int]) -> dict[str, int] 
         tight = _tighten(joined, stack.pop())
         if tight is None:
             continue
-        open_form = next((f for f in joined if _extreme(f, tight, low=True) < 0), None)
+        open_form = next((f for f in joined if f.within(tight)[0] < 0), None)
         if open_form is None:
             return {name: low for name, (low, _) in tight.items()}
         _, widest = max((abs(c) * (tight[n][1] - tight[n][0]), n) for n, c in open_form.terms)
@@ -183,17 +133,13 @@ def _join(constraints: Case) -> list[Affine] | None:
     return [Affine(terms, limit) for terms, limit in lowest.items()]
 
 
-def _extreme(form: Affine, box: Box, *, low: bool) -> int:
-    return form.constant + sum(c * box[n][0 if (c > 0) == low else 1] for n, c in form.terms)
-
-
 def _tighten(forms: list[Affine], box: Box) -> Box | None:
     """Shrink the box by each form's single names until nothing moves; None where it is empty."""
     box = dict(box)
     for _ in range(8):
         moved = False
         for form in forms:
-            highest = _extreme(form, box, low=False)
+            highest = form.within(box)[1]
             if highest < 0:
                 return None
             for name, c in form.terms:

@@ -23,6 +23,7 @@ from hwgen.spec.expression import (
     Unary,
     children,
 )
+from hwgen.spec.intervals import Interval, within
 
 TypeOf = Callable[[Access | Name], str]
 """The data type of an element or a name."""
@@ -53,7 +54,14 @@ def is_float(dtype: str) -> bool:
     return "float" in dtype
 
 
-def integer_range(dtype: str) -> tuple[int, int]:
+def promoted(dtype: str) -> str:
+    """The type in which elements of a data type are computed with."""
+    if dtype in ("int8", "uint8", "int16", "uint16"):
+        return "int32"
+    return "float32" if dtype in ("float16", "bfloat16") else dtype
+
+
+def integer_range(dtype: str) -> Interval:
     """Smallest and largest value of an integer type."""
     bits = 8 * DTYPES[dtype]
     return (
@@ -69,8 +77,7 @@ def holds(dtype: str, value: int | float) -> bool:
         return True
     if isinstance(value, float):
         return False
-    low, high = integer_range(dtype)
-    return low <= value <= high
+    return within((value, value), integer_range(dtype))
 
 
 def converts(source: str, target: str) -> bool:

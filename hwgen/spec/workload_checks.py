@@ -7,15 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from hwgen.errors import HwgenError
-from hwgen.spec.bounds import (
-    Affine,
-    Case,
-    SearchLimitError,
-    affine,
-    cases,
-    constant,
-    find_point,
-)
+from hwgen.spec.affine import Affine, affine
+from hwgen.spec.bounds import Case, SearchLimitError, cases, find_point
 from hwgen.spec.context import Context, name_offset
 from hwgen.spec.expression import Access, Assign, Call, Const, Expr, Name, children, evaluate, walk
 from hwgen.spec.source import FieldPath
@@ -195,7 +188,7 @@ def _check_bounds(
         form = affine(index)
         assert form is not None, index
         below = Affine((), -1).plus(form, -1)
-        above = form.plus(constant(extent), -1)
+        above = form.plus(Affine((), extent), -1)
         for guard in guards:
             for outside in (below, above):
                 try:

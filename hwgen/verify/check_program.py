@@ -27,8 +27,8 @@ from hwgen.codegen.storages import Buffer, Image
 from hwgen.errors import HwgenError
 from hwgen.model.configuration_check import configuration_problems
 from hwgen.model.images import check_coverage, lossless
-from hwgen.model.integers import affine
 from hwgen.model.numeric import Value, cast
+from hwgen.spec.affine import affine
 from hwgen.spec.expression import Access, Cast, Expr, names, walk
 from hwgen.spec.expression import Call as Function
 from hwgen.spec.hardware import HardwareSpec, Immediate, Intrinsic
@@ -406,9 +406,9 @@ def _is_blocked(image: Image, shape: tuple[int, ...]) -> bool:
     seen: set[str] = set()
     for index, extent in zip(image.index, shape, strict=True):
         form = affine(index)
-        if form is None or form[0] or seen & set(form[1]):
+        if form is None or form.constant or seen & set(form.names):
             return False
-        digits = [(step, name) for name, step in form[1].items() if extents[name] > 1]
+        digits = [(step, name) for name, step in form.terms if extents[name] > 1]
         reach = 1
         for step, name in sorted(digits):
             if step != reach:
@@ -416,7 +416,7 @@ def _is_blocked(image: Image, shape: tuple[int, ...]) -> bool:
             reach *= extents[name]
         if reach < extent:
             return False
-        seen |= set(form[1])
+        seen |= set(form.names)
     return all(extents[name] == 1 for name in set(extents) - seen)
 
 

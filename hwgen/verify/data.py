@@ -10,8 +10,9 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from hwgen.model.numeric import Array, Value, integer_limits, store
+from hwgen.model.numeric import Array, Value, store
 from hwgen.model.reference import random_inputs
+from hwgen.spec.typecheck import integer_range
 from hwgen.spec.workload import Tensor, Workload
 
 Style = Literal["random", "extremes", "small"]
@@ -35,7 +36,7 @@ def _draw(tensor: Tensor, seed: int, style: Style) -> Array:
     if "float" in tensor.dtype:
         ends = -1e3, 1e3
     else:
-        limits = integer_limits(tensor.dtype)
+        limits = integer_range(tensor.dtype)
         ends = float(limits[0]), float(limits[1])
     low, high = ends if style == "extremes" else (max(ends[0], -3.0), 3.0)
     values = [v for v in (low, -1.0, 0.0, 1.0, high) if v >= low]

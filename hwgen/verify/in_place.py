@@ -9,7 +9,7 @@ from math import prod
 from hwgen.codegen.nodes import calls
 from hwgen.codegen.program import Program
 from hwgen.codegen.storages import Image
-from hwgen.model.integers import affine
+from hwgen.spec.affine import affine
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Tensor, Workload
 
@@ -74,14 +74,12 @@ def _difference(image: Image, tensor: Tensor) -> str:
         form = affine(index)
         if form is None:
             return f"index {index} is not affine"
-        constant, factors = form
-        ends = [f * (whole[int(name[1:])] - 1) for name, f in factors.items()]
-        low, high = (constant + sum(pick(0, end) for end in ends) for pick in (min, max))
+        low, high = form.interval({f"p{axis}": extent for axis, extent in enumerate(whole)})
         if low < 0 or high >= size:
             return f"index {index} takes values from {low} to {high}, of {size}"
-        start = start * size + constant
+        start = start * size + form.constant
         steps = [size * step for step in steps]
-        for name, factor in factors.items():
+        for name, factor in form.terms:
             steps[int(name[1:])] += factor
     if start:
         return f"it begins with element {start}"

@@ -16,7 +16,7 @@ from itertools import product
 import numpy as np
 import numpy.typing as npt
 
-from hwgen.model.numeric import Array, is_float, load, promoted
+from hwgen.model.numeric import Array, load
 from hwgen.model.reference import run_reference
 from hwgen.spec.expression import (
     Access,
@@ -30,7 +30,7 @@ from hwgen.spec.expression import (
     names,
     walk,
 )
-from hwgen.spec.typecheck import dtype_of, integer_range
+from hwgen.spec.typecheck import dtype_of, integer_range, is_float, promoted
 from hwgen.spec.workload import Statement, Workload
 from hwgen.verify.data import Difference, first_difference
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from hwgen.codegen.nodes import Call, CallOperand, calls
 from hwgen.codegen.program import Program
-from hwgen.model.integers import affine
+from hwgen.spec.affine import affine
 from hwgen.spec.expression import Expr
 from hwgen.spec.hardware import HardwareSpec, Intrinsic
 

@@ -22,7 +22,7 @@ from hwgen.codegen.touches import Address
 from hwgen.model.geometry import reach as ends_of
 from hwgen.model.trace import CallEvent, calls
 from hwgen.pipeline import compile_kernel
-from hwgen.polyhedral.affine import combine
+from hwgen.spec.affine import combine
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload
 from hwgen.spec.ranges import Range

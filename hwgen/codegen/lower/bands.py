@@ -20,8 +20,7 @@ from hwgen.codegen.lower.ranges import (
     for_any,
     is_bound,
 )
-from hwgen.codegen.processor.conditions import conjuncts
-from hwgen.polyhedral.tree.loop_tree import Block, Loop, Node, alone, loops, map_blocks
+from hwgen.polyhedral.tree.loop_tree import Block, Loop, Node, alone, conjuncts, loops, map_blocks
 from hwgen.spec.expression import Expr, names
 
 

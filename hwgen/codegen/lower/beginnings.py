@@ -6,9 +6,10 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 from itertools import takewhile
 
-from hwgen.codegen.lower.blocks import Covered, copied, depth_of, inserted, nest
+from hwgen.codegen.lower.blocks import Covered, copied, depth_of, nest
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.semantics import setting
+from hwgen.polyhedral.tree.edit import inserted
 from hwgen.polyhedral.tree.loop_tree import Block, Node, Site, blocks, map_blocks, map_loops
 from hwgen.polyhedral.tree.reductions import beginning
 from hwgen.polyhedral.tree.relations import carried

@@ -15,6 +15,7 @@ from hwgen.errors import HwgenError
 from hwgen.polyhedral.scop import View
 from hwgen.polyhedral.tree.aliases import root, shared_homes
 from hwgen.polyhedral.tree.build import unique
+from hwgen.polyhedral.tree.edit import inserted
 from hwgen.polyhedral.tree.legality import Homes
 from hwgen.polyhedral.tree.loop_tree import (
     Block,
@@ -26,7 +27,6 @@ from hwgen.polyhedral.tree.loop_tree import (
     Storage,
     Tensor,
     map_blocks,
-    map_loops,
 )
 from hwgen.spec.expression import Access, Const, Expr, Name, names, replace_access, substitute, walk
 from hwgen.spec.hardware import HardwareSpec, Intrinsic
@@ -336,23 +336,6 @@ def nest(chain: Sequence[Loop], block: Block) -> Node:
     for loop in reversed(chain):
         node = loop.around((node,))
     return node
-
-
-def inserted(
-    root: tuple[Node, ...], site: Site, depth: int, nests: tuple[Node, ...]
-) -> tuple[Node, ...]:
-    """The tree with nests before the one of a block."""
-    at = site.places[depth]
-    if not depth:
-        return (*root[:at], *nests, *root[at:])
-    wanted = site.loops[depth - 1].name
-
-    def edit(loop: Loop) -> tuple[Node, ...]:
-        if loop.name != wanted:
-            return (loop,)
-        return (replace(loop, body=(*loop.body[:at], *nests, *loop.body[at:])),)
-
-    return map_loops(root, edit)
 
 
 # Lanes

@@ -16,7 +16,7 @@ from hwgen.polyhedral.tree.copies import target_first
 from hwgen.polyhedral.tree.loop_tree import Block, LoopTree, Site, Stage
 from hwgen.polyhedral.tree.reductions import beginning, neutral
 from hwgen.polyhedral.unify import unify
-from hwgen.polyhedral.value_range import value_range, within
+from hwgen.polyhedral.value_range import value_range
 from hwgen.spec.expression import (
     Access,
     Assign,
@@ -30,6 +30,7 @@ from hwgen.spec.expression import (
     walk,
 )
 from hwgen.spec.hardware import HardwareSpec, Intrinsic, Operand
+from hwgen.spec.intervals import within
 from hwgen.spec.typecheck import integer_range, is_float
 
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hwgen.codegen.processor.conditions import conjuncts
-from hwgen.polyhedral.tree.loop_tree import Block, LoopTree, Stage, map_blocks
+from hwgen.polyhedral.tree.loop_tree import Block, LoopTree, Stage, conjuncts, map_blocks
 from hwgen.polyhedral.tree.reductions import neutral
 from hwgen.polyhedral.tree.terms import apply
 from hwgen.spec.expression import Call, Const, Expr

@@ -8,9 +8,9 @@ from dataclasses import replace
 from hwgen.codegen.image_layout import is_tensor
 from hwgen.codegen.lower.cuts import Cut, sizes_of
 from hwgen.codegen.storages import Image
-from hwgen.polyhedral.affine import affine
 from hwgen.polyhedral.scop import View
 from hwgen.polyhedral.tree.loop_tree import Tensor
+from hwgen.spec.affine import affine
 from hwgen.spec.expression import Binary, Const, Expr, Name, add, multiply
 from hwgen.spec.hardware import HardwareSpec, Operand
 

@@ -17,7 +17,7 @@ from hwgen.codegen.nodes import Call, If, Loop, Node, calls, inner, rewritten
 from hwgen.codegen.program import Program
 from hwgen.codegen.rewrite import bind, simplify
 from hwgen.errors import HwgenError
-from hwgen.polyhedral.affine import Affine, affine
+from hwgen.spec.affine import Affine, affine
 from hwgen.spec.expression import Binary, Const, Expr, Name, add, evaluate, multiply, names
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.memory import Memory

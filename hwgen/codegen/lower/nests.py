@@ -21,8 +21,7 @@ from hwgen.codegen.lower.ranges import (
     for_any,
     is_bound,
 )
-from hwgen.codegen.processor.conditions import conjuncts
-from hwgen.polyhedral.tree.loop_tree import Block, Loop, Node, Site, alone, blocks, sites
+from hwgen.polyhedral.tree.loop_tree import Block, Loop, Node, Site, alone, blocks, conjuncts, sites
 from hwgen.spec.expression import Binary, Const, Expr, Name, add, substitute
 
 MOST_PEELED = 4

@@ -11,7 +11,7 @@ from hwgen.codegen.program import KernelLoop, MicroKernelDef
 from hwgen.codegen.rewrite import bind
 from hwgen.codegen.touches import Address
 from hwgen.errors import HwgenError
-from hwgen.polyhedral.affine import Affine
+from hwgen.spec.affine import Affine
 from hwgen.spec.expression import Binary, Const, Expr, Name, add, multiply
 from hwgen.spec.hardware import HardwareSpec
 

@@ -21,11 +21,11 @@ from hwgen.codegen.lower.tiles import tiled
 from hwgen.codegen.processor.boxes import Box, Use, box, uses
 from hwgen.codegen.storages import Image
 from hwgen.errors import HwgenError
-from hwgen.polyhedral.affine import Affine, combine
 from hwgen.polyhedral.tree.aliases import places_of
 from hwgen.polyhedral.tree.loop_tree import LoopTree, Storage, Tensor
 from hwgen.polyhedral.tree.rolling import repeated
 from hwgen.polyhedral.tree.terms import interval, simplify
+from hwgen.spec.affine import Affine, combine
 from hwgen.spec.expression import Binary, Const, Expr, Name, add, multiply, names, substitute
 from hwgen.spec.hardware import HardwareSpec, Operand
 from hwgen.spec.memory import Memory

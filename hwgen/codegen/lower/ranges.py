@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from hwgen.codegen.processor.conditions import conjuncts, implied
-from hwgen.polyhedral.affine import Affine, affine
+from hwgen.codegen.processor.conditions import implied
+from hwgen.polyhedral.tree.loop_tree import conjuncts
 from hwgen.polyhedral.tree.terms import addends, simplify
+from hwgen.spec.affine import Affine, affine
 from hwgen.spec.expression import Binary, BinaryOp, Const, Expr, Name, add, names, substitute
 
 ANY_EXTENT = 1 << 30

@@ -14,7 +14,6 @@ from hwgen.codegen.lower.assignments import laid_out
 from hwgen.codegen.lower.blocks import BlockCall, Covered
 from hwgen.codegen.lower.cuts import moved
 from hwgen.errors import HwgenError
-from hwgen.polyhedral.affine import Affine, affine, combine, sparse
 from hwgen.polyhedral.scop import View
 from hwgen.polyhedral.tree.aliases import places_of
 from hwgen.polyhedral.tree.build import unique
@@ -29,6 +28,7 @@ from hwgen.polyhedral.tree.loop_tree import (
     map_blocks,
 )
 from hwgen.polyhedral.tree.tensorize import steps
+from hwgen.spec.affine import Affine, affine, combine, sparse
 from hwgen.spec.expression import Access, Const, Expr, Name, names, replace_access
 from hwgen.spec.hardware import HardwareSpec, Operand
 

@@ -15,11 +15,11 @@ from hwgen.codegen.nodes import SERIAL, Intended
 from hwgen.codegen.storages import Buffer
 from hwgen.codegen.touches import Address, Touch, modulo
 from hwgen.errors import HwgenError
-from hwgen.polyhedral.affine import Affine, affine, combine
 from hwgen.polyhedral.operations import Operation
 from hwgen.polyhedral.tree.build import unique
 from hwgen.polyhedral.tree.loop_tree import Block
 from hwgen.polyhedral.tree.terms import apply, simplify
+from hwgen.spec.affine import Affine, affine, combine
 from hwgen.spec.expression import Access, Const, Expr, Name, add, names, substitute
 
 

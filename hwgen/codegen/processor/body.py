@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf, prod
 
-from hwgen.codegen.c_expr import HELPERS, Helpers, IndexText, Interval
+from hwgen.codegen.c_expr import HELPERS, Helpers, IndexText
 from hwgen.codegen.c_names import C_TYPES, NameTable, indent
-from hwgen.codegen.c_value import HALVES, ValueText, promoted, value_helpers
+from hwgen.codegen.c_value import HALVES, ValueText, value_helpers
 from hwgen.codegen.nodes import (
     Allocate,
     Assign,
@@ -43,6 +43,8 @@ from hwgen.spec.expression import (
 )
 from hwgen.spec.expression import Assign as Semantics
 from hwgen.spec.hardware import HardwareSpec, Intrinsic
+from hwgen.spec.intervals import Interval
+from hwgen.spec.typecheck import promoted
 
 
 def helpers(prefix: str, index: str = INDEX) -> Helpers:

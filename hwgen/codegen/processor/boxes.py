@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from hwgen.codegen.processor.conditions import conjuncts
-from hwgen.polyhedral.tree.loop_tree import Block, Loop, LoopTree, Node
+from hwgen.polyhedral.tree.loop_tree import Block, Loop, LoopTree, Node, conjuncts
 from hwgen.polyhedral.tree.terms import addends, apply, interval, simplify, total
 from hwgen.spec.expression import Access, Binary, Const, Expr, Name, add, names
 

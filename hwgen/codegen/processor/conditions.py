@@ -4,17 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from hwgen.polyhedral.tree.loop_tree import conjuncts
 from hwgen.polyhedral.tree.terms import addends, interval, simplify, total
 from hwgen.spec.expression import Binary, Call, Const, Expr, Name, names
-
-
-def conjuncts(condition: Expr) -> list[Expr]:
-    """The conditions of which all must hold."""
-    match condition:
-        case Binary("and", left, right):
-            return [*conjuncts(left), *conjuncts(right)]
-        case _:
-            return [condition]
 
 
 def needed(conditions: Iterable[Expr], extents: Mapping[str, int]) -> dict[str, Expr]:

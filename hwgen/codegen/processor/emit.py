@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from hwgen.codegen.c_names import C_TYPES, NameTable, comment, indent, kernel_name
 from hwgen.codegen.c_reserved import reserved_words
 from hwgen.codegen.emit_host import framed
+from hwgen.codegen.names import allocated, touched, variables, written
 from hwgen.codegen.nodes import Code, Launch, Routine
 from hwgen.codegen.processor.body import BodyText, Identifiers, as_lambda, helpers
 from hwgen.codegen.processor.firmware import HEAP, Room, firmware_header, room
-from hwgen.codegen.processor.names import allocated, touched, variables, written
 from hwgen.codegen.processor.scopes import pools
 from hwgen.codegen.processor.workarounds import around_functions
 from hwgen.codegen.source import CSource, Parameter

@@ -10,8 +10,8 @@ from hwgen.codegen.c_expr import fits_int32
 from hwgen.codegen.c_names import comment
 from hwgen.codegen.emit_host import framed
 from hwgen.codegen.host_plan import ALIGNMENT_BYTES, workspace_macros, workspace_rule
+from hwgen.codegen.names import expressions, ranged
 from hwgen.codegen.nodes import Allocate, Code, If, Loop, Node, inner
-from hwgen.codegen.processor.names import expressions, ranged
 from hwgen.errors import HwgenError
 from hwgen.spec.expression import Access, Expr, walk
 from hwgen.spec.hardware import HardwareSpec

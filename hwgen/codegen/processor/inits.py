@@ -6,11 +6,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hwgen.errors import HwgenError
-from hwgen.polyhedral.tree.build import unique
-from hwgen.polyhedral.tree.loop_tree import Block, Loop, LoopTree, Node, Site, map_blocks, map_loops
+from hwgen.polyhedral.tree.edit import inserted
+from hwgen.polyhedral.tree.loop_tree import Block, LoopTree, Node, Site, map_blocks
+from hwgen.polyhedral.tree.reductions import initialisation
 from hwgen.polyhedral.tree.relations import carried, combining
-from hwgen.polyhedral.tree.terms import apply
-from hwgen.spec.expression import Expr, Name, names
+from hwgen.spec.expression import names
 
 
 def separate(state: LoopTree) -> LoopTree:
@@ -54,61 +54,10 @@ def _separated(state: LoopTree, site: Site) -> LoopTree:
         return state
     if block.tensorized is not None:
         depth = min(depth, site.names.index(block.tensorized.loop))
-    made = _initialisation(state, site, depth, spatial)
+    made = initialisation(state, site, depth, alike=True)
 
     def update(found: Block) -> Node:
-        return replace(block, part="update") if found == block else found
+        return replace(found, part="update") if found == block else found
 
-    if depth == len(site.loops):
-        return replace(state, root=_before_block(map_blocks(state.root, update), block.stage, made))
-    updated = map_blocks(state.root, update)
-    wanted = site.loops[depth].name
-    root = map_loops(updated, lambda x: (made, x) if x.name == wanted else (x,))
+    root = inserted(map_blocks(state.root, update), site, depth, (made,))
     return replace(state, root=root)
-
-
-def _before_block(nodes: tuple[Node, ...], stage: str, made: Node) -> tuple[Node, ...]:
-    result: list[Node] = []
-    for node in nodes:
-        match node:
-            case Block():
-                result += [made, node] if node.stage == stage else [node]
-            case Loop():
-                result.append(replace(node, body=_before_block(node.body, stage, made)))
-    return tuple(result)
-
-
-def _initialisation(state: LoopTree, site: Site, depth: int, spatial: set[str]) -> Node:
-    """The elements that the loops from `depth` inwards write, under copies of those loops."""
-    inner = site.loops[depth:]
-    used = {n for i, e in site.block.bindings if i in spatial for n in names(e)}
-    # A condition that ties a copied loop to another one needs that one too.
-    grown = True
-    while grown:
-        grown = False
-        for condition in site.block.predicate:
-            tied = set(names(condition)) & {x.name for x in inner}
-            if tied & used and not tied <= used:
-                used |= tied
-                grown = True
-    taken = set(state.loop)
-    copies: list[Loop] = []
-    bindings: dict[str, Expr] = {}
-    extents = state.extents
-    for loop in inner:
-        if loop.name in used:
-            name = unique(f"{loop.name}_init", taken)
-            taken.add(name)
-            copies.append(Loop(name, loop.extent, (), loop.kind, loop.combines))
-            bindings[loop.name] = Name(name)
-            extents = extents | {name: loop.extent}
-    known = used | {x.name for x in site.loops[:depth]}
-    node: Node = Block(
-        site.block.stage,
-        "init",
-        tuple((i, apply(e, bindings, extents)) for i, e in site.block.bindings if i in spatial),
-        tuple(apply(p, bindings, extents) for p in site.block.predicate if set(names(p)) <= known),
-    )
-    for loop in reversed(copies):
-        node = replace(loop, body=(node,))
-    return node

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from hwgen.codegen.names import expressions
 from hwgen.codegen.nodes import Allocate, If, Launch, Loop, Node, inner
-from hwgen.codegen.processor.names import expressions
 from hwgen.spec.expression import Access, walk
 from hwgen.spec.processor import Processor
 

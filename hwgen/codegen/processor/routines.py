@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from hwgen.codegen.names import allocated, touched, written
 from hwgen.codegen.nodes import Allocate, If, Loop, Node, Routine, inner, with_inner
-from hwgen.codegen.processor.names import allocated, touched, written
 from hwgen.codegen.storages import Array
 from hwgen.polyhedral.tree.build import unique
 from hwgen.spec.hardware import HardwareSpec

@@ -16,7 +16,7 @@ import numpy as np
 from hwgen.polyhedral.caches import busiest, filled
 from hwgen.polyhedral.tree.cache_traffic import TreeTraffic
 from hwgen.polyhedral.tree.loop_tree import LoopTree, Site
-from hwgen.spec.bounds import affine
+from hwgen.spec.affine import affine
 from hwgen.spec.expression import (
     DTYPES,
     Access,

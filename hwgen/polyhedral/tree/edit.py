@@ -16,6 +16,7 @@ from hwgen.polyhedral.tree.loop_tree import (
     blocks,
     loops,
     map_blocks,
+    map_loops,
 )
 from hwgen.polyhedral.tree.terms import apply
 from hwgen.spec.expression import Expr
@@ -160,16 +161,22 @@ def replace_loop(
     nodes: tuple[Node, ...], name: str, edit: Callable[[Loop], tuple[Node, ...]]
 ) -> tuple[Node, ...]:
     """The tree with one loop replaced by what `edit` makes of it."""
-    result: list[Node] = []
-    for node in nodes:
-        match node:
-            case Loop() if node.name == name:
-                result += edit(node)
-            case Loop():
-                result.append(node.around(replace_loop(node.body, name, edit)))
-            case Block():
-                result.append(node)
-    return tuple(result)
+    return map_loops(nodes, lambda x: edit(x) if x.name == name else (x,))
+
+
+def inserted(
+    root: tuple[Node, ...], site: Site, depth: int, nests: tuple[Node, ...]
+) -> tuple[Node, ...]:
+    """The tree with nests before the one of a block."""
+    at = site.places[depth]
+
+    def among(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+        return (*nodes[:at], *nests, *nodes[at:])
+
+    if not depth:
+        return among(root)
+    wanted = site.loops[depth - 1].name
+    return replace_loop(root, wanted, lambda x: (replace(x, body=among(x.body)),))
 
 
 def around(node: Node) -> tuple[str, ...]:

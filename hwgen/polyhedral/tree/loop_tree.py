@@ -403,6 +403,15 @@ def covers(indices: Sequence[Expr], extents: Mapping[str, int], shape: Sequence[
     )
 
 
+def conjuncts(condition: Expr) -> list[Expr]:
+    """The conditions of which all must hold."""
+    match condition:
+        case Binary("and", left, right):
+            return [*conjuncts(left), *conjuncts(right)]
+        case _:
+            return [condition]
+
+
 def conjunction(conditions: tuple[Expr, ...]) -> Expr | None:
     """All of the conditions as one; None where there is none."""
     result: Expr | None = None

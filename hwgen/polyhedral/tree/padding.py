@@ -6,16 +6,16 @@ inside. What no instruction chooses, two of them set.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
-from hwgen.polyhedral.affine import affine
 from hwgen.polyhedral.tree.build import unique
 from hwgen.polyhedral.tree.edit import find_stage, main_site, refuse, stages_of
-from hwgen.polyhedral.tree.loop_tree import LoopTree, Tensor, covers
+from hwgen.polyhedral.tree.loop_tree import LoopTree, Tensor, conjuncts, covers
 from hwgen.polyhedral.tree.placement import fresh_nest
 from hwgen.polyhedral.tree.terms import simplify
+from hwgen.spec.affine import affine
 from hwgen.spec.expression import (
     Access,
     Binary,
@@ -112,7 +112,7 @@ def padded(
 def box_of(guard: Expr, extents: Mapping[str, int]) -> Box | None:
     """The iterators' values for which a condition holds; None where these are no box, or none."""
     box: dict[str, tuple[float, float]] = {n: (0, e - 1) for n, e in extents.items()}
-    for condition in _conditions(guard):
+    for condition in conjuncts(guard):
         bounds = _bounds(condition)
         if bounds is None or bounds[0] not in box:
             return None
@@ -121,15 +121,6 @@ def box_of(guard: Expr, extents: Mapping[str, int]) -> Box | None:
     if any(low > high for low, high in box.values()):
         return None
     return {n: (int(low), int(high)) for n, (low, high) in box.items()}
-
-
-def _conditions(guard: Expr) -> Iterator[Expr]:
-    match guard:
-        case Binary("and", left, right):
-            yield from _conditions(left)
-            yield from _conditions(right)
-        case _:
-            yield guard
 
 
 def _bounds(condition: Expr) -> tuple[str, float, float] | None:

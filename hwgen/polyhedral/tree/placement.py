@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from hwgen.polyhedral.affine import affine
 from hwgen.polyhedral.tree.build import unique
 from hwgen.polyhedral.tree.edit import (
     check_tensor,
@@ -31,6 +30,7 @@ from hwgen.polyhedral.tree.loop_tree import (
 )
 from hwgen.polyhedral.tree.relations import shared
 from hwgen.polyhedral.tree.terms import addends, interval, simplify, total
+from hwgen.spec.affine import affine
 from hwgen.spec.expression import (
     Access,
     Binary,

@@ -75,7 +75,7 @@ def decompose_reduction(state: LoopTree, tensor: str, loop: str) -> tuple[LoopTr
     Raises:
         HwgenError: H413, H414.
     """
-    stage, site = _reduction_site(state, tensor, "decomposed")
+    _, site = _reduction_site(state, tensor, "decomposed")
     find_loop(state, loop)
     if loop not in site.names:
         raise refuse(
@@ -85,7 +85,7 @@ def decompose_reduction(state: LoopTree, tensor: str, loop: str) -> tuple[LoopTr
             "a loop of the reduction",
         )
     depth = site.names.index(loop)
-    node = _initialisation(state, stage, site, depth)
+    node = initialisation(state, site, depth)
 
     def changed(block: Block) -> Block:
         return replace(block, part="update") if block.stage == tensor else block
@@ -95,37 +95,43 @@ def decompose_reduction(state: LoopTree, tensor: str, loop: str) -> tuple[LoopTr
     return replace(updated, root=root), f"{tensor}_init"
 
 
-def _initialisation(state: LoopTree, stage: Stage, site: Site, depth: int) -> Node:
-    """A nest over the elements that the loops from `depth` inwards write."""
-    spatial = {n for n, _ in stage.spatial}
-    used = {n for i, e in site.block.bindings if i in spatial for n in names(e)}
+def initialisation(state: LoopTree, site: Site, depth: int, *, alike: bool = False) -> Node:
+    """A nest over the elements that the loops from `depth` inwards write, of copies of those loops:
+    of the same kinds, where they are to be `alike`."""
+    block = site.block
+    inner = site.loops[depth:]
+    spatial = {n for n, _ in state.stage[block.stage].spatial}
+    used = {n for i, e in block.bindings if i in spatial for n in names(e)}
+    # A condition that ties a copied loop to another one needs that one too.
+    ties = [{*names(p)} & {x.name for x in inner} for p in block.predicate]
+    while more := [tied for tied in ties if tied & used and not tied <= used]:
+        used = used.union(*more)
     taken = set(state.loop)
     bindings: dict[str, Expr] = {}
-    made: list[tuple[str, int]] = []
+    made: list[Loop] = []
     extents = state.extents
-    for loop in site.loops[depth:]:
+    for loop in inner:
         if loop.name in used:
             name = unique(f"{loop.name}_init", taken)
             taken.add(name)
-            made.append((name, loop.extent))
+            kind = (loop.kind, loop.combines) if alike else ("serial", False)
+            made.append(Loop(name, loop.extent, (), *kind))
             extents = extents | {name: loop.extent}
             bindings[loop.name] = Name(name)
-    inner = {x.name for x in site.loops[depth:]}
     outside = {x.name for x in site.loops[:depth]}
-    known = (inner & used) | outside
-    banded = bool(site.block.band) and outside.issuperset(site.block.band)
-    block = Block(
-        stage.tensor,
+    known = used | outside
+    banded = bool(block.band) and outside.issuperset(block.band)
+    node: Node = Block(
+        block.stage,
         "init",
-        tuple((i, apply(e, bindings, extents)) for i, e in site.block.bindings if i in spatial),
-        tuple(apply(p, bindings, extents) for p in site.block.predicate if set(names(p)) <= known),
-        shifts=tuple((n, k) for n, k in site.block.shifts if n in outside),
-        band=site.block.band if banded else (),
-        lag=site.block.lag if banded else 0,
+        tuple((i, apply(e, bindings, extents)) for i, e in block.bindings if i in spatial),
+        tuple(apply(p, bindings, extents) for p in block.predicate if set(names(p)) <= known),
+        shifts=tuple((n, k) for n, k in block.shifts if n in outside),
+        band=block.band if banded else (),
+        lag=block.lag if banded else 0,
     )
-    node: Node = block
-    for name, extent in reversed(made):
-        node = Loop(name, extent, (node,))
+    for loop in reversed(made):
+        node = replace(loop, body=(node,))
     return node
 
 

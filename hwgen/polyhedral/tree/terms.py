@@ -7,7 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from hwgen.spec.expression import Binary, Const, Expr, Name, Unary, add, multiply, substitute
+from hwgen.spec import intervals
+from hwgen.spec.expression import (
+    Binary,
+    Const,
+    Expr,
+    Name,
+    Unary,
+    add,
+    multiply,
+    names,
+    substitute,
+)
+from hwgen.spec.intervals import Interval
 
 _ISL = {"==": "=", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">=", "and": "and", "or": "or"}
 
@@ -64,39 +76,12 @@ def not_quasi_affine(expr: Expr, condition: bool = False) -> str:
             return str(expr)
 
 
-def interval(expr: Expr, extents: Mapping[str, int]) -> tuple[int, int]:
+def interval(expr: Expr, extents: Mapping[str, int]) -> Interval:
     """Bounds of the values that an expression takes where each loop runs over `0 ..< extent`.
 
     Exact for sums of distinct loops; otherwise an enclosing interval.
     """
-    match expr:
-        case Const(int(value)):
-            return value, value
-        case Name(name):
-            return 0, extents[name] - 1
-        case Unary("-", operand):
-            low, high = interval(operand, extents)
-            return -high, -low
-        case Binary("+", left, right):
-            (a, b), (c, d) = interval(left, extents), interval(right, extents)
-            return a + c, b + d
-        case Binary("-", left, right):
-            (a, b), (c, d) = interval(left, extents), interval(right, extents)
-            return a - d, b - c
-        case Binary("*", left, right):
-            (a, b), (c, d) = interval(left, extents), interval(right, extents)
-            corners = (a * c, a * d, b * c, b * d)
-            return min(corners), max(corners)
-        case Binary("//", left, Const(int(divisor))):
-            low, high = interval(left, extents)
-            return low // divisor, high // divisor
-        case Binary("%", left, Const(int(divisor))):
-            low, high = interval(left, extents)
-            if low // divisor == high // divisor:
-                return low % divisor, high % divisor
-            return 0, divisor - 1
-        case _:
-            raise AssertionError(f"{expr} is not quasi-affine")
+    return intervals.interval(expr, {n: (0, extents[n] - 1) for n in names(expr)})
 
 
 Addends = list[tuple[int, Expr | None]]

@@ -13,7 +13,7 @@ from hwgen.codegen.nodes import Assign, nodes
 from hwgen.codegen.processor.workarounds import around_functions
 from hwgen.folders import FOLDER_VARIABLE
 from hwgen.model.c_compiler import have_compiler
-from hwgen.model.native import run_native
+from hwgen.model.native import compile_native
 from hwgen.schedule import Schedule
 from hwgen.spec.expression import Access
 from hwgen.spec.grammar import parse_expression
@@ -49,7 +49,7 @@ def test_a_sum_that_reads_backwards(
     monkeypatch.setenv(FOLDER_VARIABLE, "")
     s = backwards("y[0] += x[15 - k]", "float32")
     x = np.exp2(np.arange(16)).astype(np.float32)
-    outputs = run_native(samples.source(s), {"x": x}, s.hardware)
+    outputs = compile_native(samples.source(s), s.hardware).run({"x": x})
     assert outputs["y"][0] == 65535
 
 
@@ -65,7 +65,7 @@ def test_a_tile_of_sums_that_read_backwards(monkeypatch: pytest.MonkeyPatch) -> 
     s = Schedule(workload, samples.cpu())
     s.split("k", factor=4)
     x, w = np.exp2(np.arange(16)).astype(np.float32), np.arange(4, dtype=np.float32)
-    outputs = run_native(samples.source(s), {"x": x, "w": w}, s.hardware)
+    outputs = compile_native(samples.source(s), s.hardware).run({"x": x, "w": w})
     np.testing.assert_array_equal(outputs["y"], 65535 * w)
 
 

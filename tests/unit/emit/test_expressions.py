@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hwgen.codegen.c_expr import HELPERS, Helpers, IndexText, bounds, fits_int32, fold
+from hwgen.codegen.c_expr import HELPERS, Helpers, IndexText, fits_int32, fold
 from hwgen.codegen.c_names import C_TYPES, NameTable, Reserved, comment, identifier
 from hwgen.codegen.c_value import ValueText, dtype_interval, value_helpers
 from hwgen.model.compiled import find_compiler, have_compiler
@@ -27,6 +27,7 @@ from hwgen.spec.expression import (
     Unary,
     evaluate,
 )
+from hwgen.spec.intervals import interval
 
 X, Y = Name("x"), Name("y")
 RANGES = {"x": (-5, 6), "y": (1, 4)}
@@ -95,7 +96,7 @@ def test_index_text_means_the_expression(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("expr", INDEXES, ids=str)
 def test_bounds_hold_every_value(expr: Expr) -> None:
-    low, high = bounds(expr, RANGES)
+    low, high = interval(expr, RANGES)
     found = [evaluate(expr, {"x": x, "y": y}) for x, y in product(range(-5, 7), range(1, 5))]
     assert low <= min(found)
     assert max(found) <= high

@@ -15,20 +15,19 @@ from hwgen.model.numeric import (
     Value,
     cast,
     evaluate,
-    integer_limits,
     load,
     matrix_product,
-    promoted,
     store,
 )
 from hwgen.spec.expression import Access, Binary, BinaryOp, Call, Cast, Const, Expr, Name, Unary
 from hwgen.spec.grammar import parse_expression
+from hwgen.spec.typecheck import integer_range, promoted
 
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64")
 
 
 def wrapped(number: int, dtype: str) -> int:
-    low, high = integer_limits(dtype)
+    low, high = integer_range(dtype)
     return (number - low) % (high - low + 1) + low
 
 
@@ -71,7 +70,7 @@ def expected(op: BinaryOp, a: int, b: int, dtype: str) -> int:
 def test_operators_wrap_around_in_the_promoted_type(
     dtype: str, op: BinaryOp, data: st.DataObject
 ) -> None:
-    low, high = integer_limits(dtype)
+    low, high = integer_range(dtype)
     number = st.one_of(st.integers(low, high), st.sampled_from([low, high, 0, 1]))
     a, b = data.draw(number), data.draw(number)
     if op in ("//", "%") and b == 0:
@@ -86,7 +85,7 @@ def test_operators_wrap_around_in_the_promoted_type(
 @settings(max_examples=100, deadline=None)
 @given(st.sampled_from(INTEGERS), st.sampled_from(INTEGERS), st.data())
 def test_casts_keep_the_low_bits(source: str, target: str, data: st.DataObject) -> None:
-    number = data.draw(st.integers(*integer_limits(source)))
+    number = data.draw(st.integers(*integer_range(source)))
     result = cast(values([number], source), target)
     assert result.dtype == promoted(target)
     assert result.array.tolist() == [wrapped(number, target)]

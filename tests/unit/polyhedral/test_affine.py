@@ -7,7 +7,7 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hwgen.polyhedral.affine import Affine, affine, combine
+from hwgen.spec.affine import Affine, affine, combine
 from hwgen.spec.expression import Binary, Const, Expr, Name, Unary, evaluate
 from hwgen.spec.grammar import parse_expression
 

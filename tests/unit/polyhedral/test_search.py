@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 import hwgen
 from hwgen.phase import compile_phase
 from hwgen.pipeline import Compilation, SearchOptions
-from hwgen.polyhedral.affine import Affine
 from hwgen.polyhedral.estimate_shape import Grid
 from hwgen.polyhedral.matching import Match, match
 from hwgen.polyhedral.scop import build_scop
@@ -22,6 +21,7 @@ from hwgen.polyhedral.search_bound import distinct_entries, least_work
 from hwgen.polyhedral.search_refine import neighbours
 from hwgen.polyhedral.search_space import RESTRICTIONS, Space, choose_space, length
 from hwgen.polyhedral.select import select
+from hwgen.spec.affine import Affine
 from hwgen.spec.hardware import HardwareSpec
 
 UNLIMITED = SearchOptions()

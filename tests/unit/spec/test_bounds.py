@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hwgen.spec.bounds import Affine, SearchLimitError, affine, cases, find_point
+from hwgen.spec.affine import Affine, affine
+from hwgen.spec.bounds import SearchLimitError, cases, find_point
 from hwgen.spec.expression import evaluate
 from hwgen.spec.grammar import parse_expression
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from hwgen.codegen.c_expr import Interval
 from hwgen.codegen.nodes import (
     Allocate,
     Assign,
@@ -24,13 +23,18 @@ from hwgen.codegen.nodes import (
     nodes,
 )
 from hwgen.spec.expression import Access, Expr, Name, names, walk
+from hwgen.spec.intervals import Interval, Ranges, interval
 
 
 def expressions(node: Node) -> Iterator[Expr]:
     """The expressions of a node itself."""
     match node:
         case Loop():
-            yield node.upper
+            yield from (node.lower, node.upper)
+        case Call():
+            yield from node.extents
+            for operand in node.operands:
+                yield from (operand.address, *operand.strides)
         case If(condition):
             yield condition
         case Assign(_, target, _, value):
@@ -45,22 +49,25 @@ def expressions(node: Node) -> Iterator[Expr]:
             yield from (node.partial, node.target, *node.participates, *node.stores)
             yield from (Name(n) for n, _ in (*node.coordinates, *node.others))
             yield Access(node.scratch, ())
-        case Allocate() | ThreadBarrier() | Launch() | Routine():
+        case Allocate() | ThreadBarrier() | Launch() | Routine() | Sync():
             return
-        case Call() | Sync():
-            raise AssertionError("code has no calls of units")
 
 
-def ranged(
-    body: tuple[Node, ...], ranges: Mapping[str, Interval]
-) -> Iterator[tuple[Node, Mapping[str, Interval]]]:
+def loop_range(loop: Loop, ranges: Ranges) -> Interval:
+    """The values that a loop's variable takes."""
+    low = interval(loop.lower, ranges)[0]
+    end = loop.extent or interval(loop.upper, ranges)[1]
+    return low, max(low, end - 1)
+
+
+def ranged(body: tuple[Node, ...], ranges: Ranges) -> Iterator[tuple[Node, Ranges]]:
     """Every node, with the ranges of the variables around it."""
     for node in body:
         yield node, ranges
         inside = dict(ranges)
         match node:
             case Loop():
-                inside[node.variable] = (0, node.extent - 1)
+                inside[node.variable] = loop_range(node, ranges)
             case Launch():
                 inside |= {variable: (0, extent - 1) for _, variable, extent in node.coordinates}
             case _:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import prod
 
 from hwgen.spec.expression import Binary, Const, Expr, Name, Unary, add, multiply
+from hwgen.spec.intervals import Interval, Ranges
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,10 +22,15 @@ class Affine:
         return tuple(name for name, _ in self.terms)
 
     def coefficient(self, name: str) -> int:
-        for mine, coefficient in self.terms:
-            if mine == name:
+        for own, coefficient in self.terms:
+            if own == name:
                 return coefficient
         return 0
+
+    def plus(self, other: Affine, factor: int = 1) -> Affine:
+        """`self + factor * other`."""
+        added = [(n, factor * c) for n, c in other.terms]
+        return combine([*self.terms, *added], self.constant + factor * other.constant)
 
     def rename(self, mapping: Mapping[str, str]) -> Affine:
         """The same function with variables renamed; merged names add up."""
@@ -55,8 +61,17 @@ class Affine:
             total = add(total, multiply(variable, Const(coefficient)))
         return add(total, Const(self.constant)) if self.constant else total
 
-    def interval(self, extents: Mapping[str, int]) -> tuple[int, int]:
-        """Least and greatest value where each variable runs over `0 ..< extents[name]`."""
+    def within(self, ranges: Ranges) -> Interval:
+        """Least and greatest value where each variable is in a range of its own."""
+        low = high = self.constant
+        for name, coefficient in self.terms:
+            first, last = ranges[name]
+            ends = coefficient * first, coefficient * last
+            low, high = low + min(ends), high + max(ends)
+        return low, high
+
+    def interval(self, extents: Mapping[str, int]) -> Interval:
+        """The same where each runs over `0 ..< extents[name]`."""
         low = high = self.constant
         for name, coefficient in self.terms:
             reach = coefficient * (extents[name] - 1)
@@ -111,19 +126,16 @@ def affine(expr: Expr) -> Affine | None:
             return Affine(((name, 1),))
         case Unary("-", operand):
             inner = affine(operand)
-            return inner and combine([(n, -c) for n, c in inner.terms], -inner.constant)
+            return inner and Affine(()).plus(inner, -1)
         case Binary(op, left, right):
             a, b = affine(left), affine(right)
             if a is None or b is None:
                 return None
-            if op == "+":
-                return combine([*a.terms, *b.terms], a.constant + b.constant)
-            if op == "-":
-                negated = [(n, -c) for n, c in b.terms]
-                return combine([*a.terms, *negated], a.constant - b.constant)
+            if op in ("+", "-"):
+                return a.plus(b, 1 if op == "+" else -1)
             if op == "*" and (not a.terms or not b.terms):
                 factor, scaled = (a.constant, b) if not a.terms else (b.constant, a)
-                return combine([(n, c * factor) for n, c in scaled.terms], scaled.constant * factor)
+                return Affine(()).plus(scaled, factor)
             return None
         case _:
             return None
