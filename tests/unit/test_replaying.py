@@ -12,6 +12,7 @@ from hwgen.errors import HwgenError
 from hwgen.pipeline import compile_workload
 from hwgen.replaying import joined
 from hwgen.schedule import Schedule
+from hwgen.script import Edit
 from hwgen.spec.load import load_hardware, make_workload
 from hwgen.spec.workload import Workload
 from hwgen.verify.data import draw_inputs
@@ -49,7 +50,11 @@ def test_a_part_of_another_workload_is_refused() -> None:
 def test_an_edit_that_makes_less_is_refused(mutate: Mutate) -> None:
     part = Schedule(chain("x", "y"), CPU)
     outer, inner = part.split("i", factor=4)
-    mutate(replaying, "_renamed", lambda *_: replaying.Edit("parallel", ("i",), (), ()))
+
+    def other(*_: object) -> Edit:
+        return Edit("parallel", ("i",), (), ())
+
+    mutate(replaying, "_renamed", other)
     with pytest.raises(HwgenError, match=f"{outer}, {inner}") as caught:
         joined(chain("x", "y"), CPU, [part])
     assert caught.value.code == "H413"
