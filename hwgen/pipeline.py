@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from math import inf
+from typing import TypeVar
 
 from hwgen.autoschedule import Options
 from hwgen.codegen.image_layout import images_refused
@@ -43,6 +45,9 @@ __all__ = [
     "otherwise",
 ]
 
+C = TypeVar("C", Compilation, Compilation | TreeCompilation)
+"""What a workload is compiled to."""
+
 
 def compile_kernel(
     workload: Workload,
@@ -67,15 +72,33 @@ def compile_kernel(
             repair="hwgen.compile_nest(workload, hardware)",
         )
     check_objective(hardware, options.objective)
-    plain, edits = decomposed(workload) if schedule is None else (workload, ())
-    if edits:
-        return again(compile_kernel(plain, hardware, options=options), workload, edits)
+    if schedule is None:
+        return _padded_apart(workload, partial(_searched, hardware=hardware, options=options))
     with isl.bounded():
-        if schedule is not None:
-            scop = build_scop(workload)
-            kernel = build(workload, hardware, scop, schedule)
-            matches, given = (schedule.tiling.match,), SearchResult((schedule,))
-            return Compilation(workload, hardware, scop, matches, given, kernel)
+        scop = build_scop(workload)
+        kernel = build(workload, hardware, scop, schedule)
+        matches, given = (schedule.tiling.match,), SearchResult((schedule,))
+        return Compilation(workload, hardware, scop, matches, given, kernel)
+
+
+def _padded_apart(workload: Workload, compiled: Callable[[Workload], C]) -> C:
+    """A kernel whose padding of what it computes is taken apart first, if there is any; as it is
+    where what was made so cannot be made again in the workload's own schedule."""
+    plain, edits = decomposed(workload)
+    if not edits:
+        return compiled(workload)
+    made = compiled(plain)
+    try:
+        return again(made, workload, edits)
+    except HwgenError as error:
+        if not error.code.startswith(REFUSALS):
+            raise
+        return compiled(workload)
+
+
+def _searched(workload: Workload, hardware: HardwareSpec, options: SearchOptions) -> Compilation:
+    """A workload as the search finds it best."""
+    with isl.bounded():
         units = partial(_as_it_is, hardware=hardware, options=options)
         searched = versioned(workload)
         try:
@@ -139,8 +162,7 @@ def compile_workload(
     check_objective(hardware, options.objective)
     if not hardware.units and hardware.processor is not None:
         return compile_nest(workload, hardware, options=Options(seconds=options.seconds))
-    plain, edits = decomposed(workload)
-    return again(_of_units(plain, hardware, options), workload, edits)
+    return _padded_apart(workload, partial(_of_units, hardware=hardware, options=options))
 
 
 def _of_units(

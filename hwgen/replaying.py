@@ -6,12 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import overload
+from typing import TypeVar
 
 from hwgen.compilation import Compilation, Kernel
 from hwgen.decomposing import with_padding
+from hwgen.errors import HwgenError
 from hwgen.phased import stages_of
 from hwgen.polyhedral import isl
+from hwgen.polyhedral.tree.edit import refuse
 from hwgen.polyhedral.tree.loop_tree import LoopTree
 from hwgen.schedule import Schedule
 from hwgen.script import Argument, Edit
@@ -19,27 +21,17 @@ from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 from hwgen.trees import TreeCompilation, compile_padded
 
-
-@overload
-def again(made: Compilation, workload: Workload, edits: Sequence[Edit]) -> Compilation: ...
-
-
-@overload
-def again(
-    made: Compilation | TreeCompilation, workload: Workload, edits: Sequence[Edit]
-) -> Compilation | TreeCompilation: ...
+C = TypeVar("C", Compilation, Compilation | TreeCompilation)
+K = TypeVar("K")
+V = TypeVar("V")
 
 
-def again(
-    made: Compilation | TreeCompilation, workload: Workload, edits: Sequence[Edit]
-) -> Compilation | TreeCompilation:
+def again(made: C, workload: Workload, edits: Sequence[Edit]) -> C:
     """What was made of the workload that edits make, as a kernel of the workload itself.
 
     Raises:
         HwgenError: as the primitives and `compile_padded`.
     """
-    if not edits:
-        return made
     if isinstance(made, TreeCompilation):
         return joined(workload, made.hardware, [made.schedule], edits)
     tree = joined(workload, made.hardware, [made.kernel.made.schedule], edits)
@@ -57,7 +49,8 @@ def joined(
     """The kernel of all parts, which are of the workload that some edits make.
 
     Raises:
-        HwgenError: as the primitives and `compile_padded`.
+        HwgenError: as the primitives and `compile_padded`; H413 where the whole has nothing that a
+            part's edits are about.
     """
     schedule = Schedule(workload, hardware)
     stages = stages_of(schedule)
@@ -65,7 +58,7 @@ def joined(
     for edit in edits:
         schedule.apply(edit)
         for made in schedule.last_edit().results:
-            stages[with_padding(statement[str(edit.arguments[0])])] = made
+            stages[with_padding(_of(statement, str(edit.arguments[0])))] = made
     first = schedule.state
     with isl.bounded():
         with schedule.batch(blame=False):
@@ -79,15 +72,46 @@ def _again(part: Schedule, schedule: Schedule, first: LoopTree, stages: dict[str
     edits and `stages` the stages by statement: what has another name there is renamed."""
     fresh = Schedule(part.workload, part.hardware)
     state = fresh.state
-    names = {mine: stages[of] for of, mine in stages_of(fresh).items() if mine}
+    names = {mine: _of(stages, of) for of, mine in stages_of(fresh).items() if mine}
     names |= _loops(state, first, names)
     for then, edit in part.steps():
         before = schedule.state
         schedule.apply(_renamed(edit, names, _readers(edit, state, before, names)))
-        names |= dict(zip(_stages(then, state), _stages(schedule.state, before), strict=True))
-        names |= dict(zip(edit.results, schedule.last_edit().results, strict=True))
+        names |= _paired(_stages(then, state), _stages(schedule.state, before))
+        names |= _paired(edit.results, schedule.last_edit().results)
         names |= _loops(then, schedule.state, names)
         state = then
+
+
+def _of(there: Mapping[K, V], name: K) -> V:
+    """What has a name in the whole.
+
+    Raises:
+        HwgenError: H413 where nothing has.
+    """
+    if name not in there:
+        raise differ(f"nothing like {name}", ", ".join(sorted(map(str, there))) or "nothing")
+    return there[name]
+
+
+def _paired(mine: Sequence[str], theirs: Sequence[str]) -> dict[str, str]:
+    """Names by those of a part.
+
+    Raises:
+        HwgenError: H413 where there are more or fewer.
+    """
+    if len(mine) != len(theirs):
+        raise differ(", ".join(theirs) or "nothing", ", ".join(mine) or "nothing")
+    return dict(zip(mine, theirs, strict=True))
+
+
+def differ(found: str, allowed: str) -> HwgenError:
+    return refuse(
+        "edits cannot be made again in another form of their workload",
+        found,
+        allowed,
+        "a schedule for that form itself",
+    )
 
 
 def _stages(state: LoopTree, before: LoopTree) -> list[str]:
@@ -101,8 +125,8 @@ def _loops(mine: LoopTree, theirs: LoopTree, names: Mapping[str, str]) -> dict[s
     found: dict[str, str] = {}
     for site in mine.sites:
         block = site.block
-        other = there[names.get(block.stage, block.stage), block.part, block.copy]
-        found |= dict(zip(site.names, other.names, strict=True))
+        other = _of(there, (names.get(block.stage, block.stage), block.part, block.copy))
+        found |= _paired(site.names, other.names)
         found[block.name] = other.block.name
     return found
 
@@ -124,6 +148,6 @@ def _readers(
     if edit.primitive != "cache_read" or "readers" in dict(edit.keywords):
         return {}
     source = str(edit.arguments[0])
-    mine = tuple(names[s.tensor] for s in state.readers(source))
+    mine = tuple(_of(names, s.tensor) for s in state.readers(source))
     every = {s.tensor for s in whole.readers(names.get(source, source))}
     return {} if every == {*mine} else {"readers": mine}

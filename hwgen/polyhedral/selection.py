@@ -316,7 +316,7 @@ class Selector:
 
     def expendable(self, plan: Plan, statement: ScopStatement) -> bool:
         """Whether an in-place operation may overwrite the value: an entry per iteration, read
-        once."""
+        once, where the result has its element."""
         if isinstance(plan, Apply):
             return True
         if isinstance(plan, Moved):
@@ -329,7 +329,9 @@ class Selector:
             return False
         storage = self.held[tensor]
         alone = list(self.held.values()).count(storage) == 1 and self.reads[tensor] == 1
-        return alone and self._injective(self.storages[storage].indices, statement)
+        indices = self.storages[storage].indices
+        held, own = ([n for i in x for n in i.names] for x in (indices, statement.target.indices))
+        return alone and held == own and self._injective(indices, statement)
 
     def overwritable(
         self, operand: Operand, plan: Plan, value: Expr, statement: ScopStatement

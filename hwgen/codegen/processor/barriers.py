@@ -19,6 +19,7 @@ from hwgen.codegen.processor.storage import Placed
 from hwgen.codegen.storages import Array
 from hwgen.errors import HwgenError
 from hwgen.polyhedral import isl
+from hwgen.polyhedral.tree.build import unique
 from hwgen.polyhedral.tree.loop_tree import Block, Loop, LoopTree, Node, Site
 from hwgen.polyhedral.tree.relations import combining
 from hwgen.polyhedral.tree.terms import isl_text
@@ -143,7 +144,7 @@ class _Kernel:
             first = tuple(Binary("==", Name(x.name), Const(0)) for x in threads)
             if site.block.part != "whole":
                 found += self.touch(target, False, first, bodies, (*above, 0, 0))
-            scratch = scratch_name(site.block)
+            scratch = scratch_name(self.state, site.block)
             for n, writes in ((1, True), (3, False)):
                 at = (*above, after, n)
                 found.append(Touch(scratch, writes, None, site.loops, (), bodies, at))
@@ -302,9 +303,9 @@ class _Kernel:
                         )
 
 
-def scratch_name(block: Block) -> str:
+def scratch_name(state: LoopTree, block: Block) -> str:
     """The buffer through which threads combine a stage's partial results."""
-    return f"{block.stage}_scratch"
+    return unique(f"{block.stage}_scratch", state.tensor)
 
 
 def _fewest(conflicts: list[Conflict], prefix: Place) -> list[int]:

@@ -76,7 +76,7 @@ class Gathering:
         tensor = self.host.state.tensor[self.stage.tensor]
         target = block_uses(self.host.state, self.site.block, self.site.loops)[0]
         own = box([target], {x.name for x in self.around}, tensor.shape)
-        name = f"{tensor.name}_part"
+        name = unique(f"{tensor.name}_part", self.host.state.tensor)
         buffer = Array(
             name, name, tensor.dtype, "intermediate", self._memory("thread"), own.extents,
             dense(own.extents),
@@ -153,13 +153,13 @@ class Gathering:
     def allocated(self, items: list[Guarded]) -> Guarded:
         """Everything inside the scopes of the partial results and of the scratch."""
         inside = settled(items, {})
-        own = (self.partial.buffer.name, scratch_name(self.site.block))
+        own = (self.partial.buffer.name, scratch_name(self.host.state, self.site.block))
         for name in own:
             inside = (Allocate(name, inside),)
         return Guarded(inside[0], {}, touched(items) - set(own))
 
     def _scratch(self, elements: int) -> str:
-        name = scratch_name(self.site.block)
+        name = scratch_name(self.host.state, self.site.block)
         dtype = self.partial.buffer.dtype
         memory = self._memory("block")
         self.host.extra[name] = Array(

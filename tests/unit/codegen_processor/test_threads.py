@@ -29,6 +29,7 @@ from hwgen.model.reference import random_inputs, run_reference
 from hwgen.polyhedral.tree.edit import replace_loop
 from hwgen.polyhedral.tree.loop_tree import Loop as TreeLoop
 from hwgen.schedule import Schedule
+from hwgen.spec.load import parse_workload
 from tests.shim.cuda import device
 from tests.unit.codegen_processor import samples
 
@@ -161,6 +162,21 @@ def test_threads_combine_beside_threads_that_do_not() -> None:
     s.bind(m_o, "blockIdx.x")
     s.bind(m_i, "threadIdx.y")
     s.bind(inner, "threadIdx.x")
+    assert races(s) == []
+    samples.check_blocks(s)
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", ["acc_scratch", "acc_part"])
+def test_a_tensor_may_be_called_like_what_threads_combine_in(name: str) -> None:
+    text = {
+        "tensors": {"a": "int32[5, 9]", name: "int32[5]", "acc": "int32[5]", "c": "int32[5]"},
+        "compute": ["acc[m] += a[m, k]", f"{name}[m] = acc[m] + 1", f"c[m] = {name}[4 - m]"],
+    }
+    s = Schedule(parse_workload({"name": "named", **text}), samples.gpu())
+    s.split("k", factor=2)
+    s.bind("m", "blockIdx.x")
+    s.bind("k_i", "threadIdx.x")
     assert races(s) == []
     samples.check_blocks(s)
 

@@ -56,6 +56,17 @@ def combined() -> Schedule:
     return s
 
 
+def combined_across() -> Schedule:
+    """The same by threads of two kinds, the loop of the slower one inside."""
+    s = samples.schedule("gemm", samples.gpu(), M=5, N=6, K=11)
+    outer, inner = s.split("k", factor=4)
+    s.reorder("m", "n", outer, inner)
+    s.bind("m", "blockIdx.x")
+    s.bind(outer, "threadIdx.y")
+    s.bind(inner, "threadIdx.x")
+    return s
+
+
 def called() -> Schedule:
     """A tile of a product by one call of an intrinsic."""
     s = Schedule(toy.MATVEC, hwgen.load_hardware(samples.ROOT / "tests/specs/cpu_gemv.yaml"))
@@ -74,6 +85,7 @@ def found(workload: str, chip: str, **sizes: int) -> Schedule:
 KERNELS: dict[str, Callable[[], Schedule]] = {
     "staged": staged,
     "combined": combined,
+    "combined across": combined_across,
     "vectors, padding": lambda: found("conv2d_requant", "cpu_generic", H=9, W=9, C=5, O=7),
     "rows": lambda: found("layernorm", "cpu_generic"),
     "an intrinsic": called,
