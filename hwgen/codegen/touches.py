@@ -29,6 +29,10 @@ class Address:
     slot_stride: int
 
 
+FIRST = Affine(())
+"""The first entry of a slot."""
+
+
 @dataclass(frozen=True, slots=True)
 class Touch:
     """One buffer access of a site: the slot counter's value identifies the data's generation.
@@ -46,7 +50,7 @@ class Touch:
     slot_stride: int
     kept: bool = False
     offchip: bool = False
-    offset: Affine = Affine(())
+    offset: Affine = FIRST
     runs: Runs = ()
 
 
