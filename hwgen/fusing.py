@@ -16,10 +16,11 @@ from math import inf, prod
 from hwgen.block_completing import KEPT, Choice, Completion
 from hwgen.compilation import Compilation
 from hwgen.errors import HwgenError
+from hwgen.handovers import in_pieces
 from hwgen.inlining import REFUSALS
 from hwgen.phase import DEFAULTS, SearchOptions
 from hwgen.pipeline_ranking import CLOSE
-from hwgen.pipelining import pipelined
+from hwgen.pipelining import Pipeline, pipelined
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.objective import Measure
 from hwgen.polyhedral.scop import views_of
@@ -57,6 +58,9 @@ STAGE_WORK = 40_000
 
 PIPELINED = 3
 """Kernels of which pipelines are looked for, those with the least busy units first."""
+
+SOONER = 1.1
+"""Handovers in pieces hardly ever make a kernel faster by more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +164,7 @@ def fused(
                 continue
             outer = _apart(workload, hardware, sketch)
             search.dimension([replace(sketch, outer=x) for x in dict.fromkeys((outer, ()))], sizes)
-    return search.best
+    return search.in_pieces()
 
 
 def _apart(workload: Workload, hardware: HardwareSpec, sketch: Sketch) -> tuple[int, ...]:
@@ -217,8 +221,8 @@ def _extrema(state: LoopTree) -> Iterator[tuple[str, str]]:
 @dataclass
 class _Search:
     """The best kernel of the sketches that have been looked at, of those that take at most `most`
-    by the objective, until a limit is reached. `slots`: of each buffer, for which there is to be
-    room; `made`: what scripts gave then; None where refused."""
+    by the objective, until a limit is reached; `piped`: the best pipeline. `slots`: of each buffer,
+    for which there is to be room; `made`: what scripts gave then; None where refused."""
 
     workload: Workload
     hardware: HardwareSpec
@@ -226,6 +230,7 @@ class _Search:
     most: Measure
     watch: Watch
     best: TreeCompilation | None = None
+    piped: Pipeline | None = None
     slots: int = 2
     made: dict[tuple[str, int], TreeCompilation | None] = field(default_factory=lambda: {})
 
@@ -265,11 +270,27 @@ class _Search:
         for kernel in kernels[:PIPELINED]:
             if self._least(kernel) < self.most:
                 made = pipelined(kernel)
-                if self._measure(made) <= self.most:
-                    self.best, self.most = made, self._measure(made)
+                self._keep(made.kernel)
+                if self.piped is None or self._less(made, self.piped):
+                    self.piped = made
             *before, busy = self._least(kernels[0])
             if self.most <= (*before, CLOSE * busy):
                 break
+
+    def in_pieces(self) -> TreeCompilation | None:
+        """The best kernel, the best pipeline's handovers in pieces where that is better."""
+        if self.piped is not None:
+            *before, cycles = self._measure(self.piped.kernel)
+            if (*before, cycles / SOONER) < self.most:
+                self._keep(in_pieces(self.piped).kernel)
+        return self.best
+
+    def _less(self, one: Pipeline, other: Pipeline) -> bool:
+        return self._measure(one.kernel) < self._measure(other.kernel)
+
+    def _keep(self, kernel: TreeCompilation) -> None:
+        if self._measure(kernel) <= self.most:
+            self.best, self.most = kernel, self._measure(kernel)
 
     def _measure(self, kernel: TreeCompilation) -> Measure:
         return self.completion.options.measure(kernel)

@@ -5,7 +5,7 @@ All choices of what runs an iteration later are looked at, as rows of arrays.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
@@ -138,21 +138,48 @@ class Body:
     def started(self, delays: Sequence[int], room: Room) -> tuple[int, ...] | None:
         """Delays with which the first iterations wait less; None where no step leads to any.
 
-        First all that is loaded once comes before the loop. A step is what takes the fewest cycles
-        of these: a block runs earlier with all that it needs, or later with all that need it."""
+        First all that is loaded once comes before the loop."""
         loads = [min(delays) - 1] * (len(self.blocks) - len(delays))
-        best = _from_zero((*delays, *loads))
+        return self.faster(_from_zero((*delays, *loads)), room)
+
+    def in_pieces(self, source: int, target: int, count: int) -> Body:
+        """The same, a block at work on some of so many pieces of what another makes while this
+        makes more."""
+
+        def changed(edge: Edge) -> Edge:
+            if (edge.source, edge.target) != (source, target):
+                return edge
+            return replace(edge, overlap=max(edge.overlap, 1 - 1 / count))
+
+        return replace(self, edges=tuple(map(changed, self.edges)))
+
+    def least(self, delays: tuple[int, ...], room: Room, moved: Collection[int] = ()) -> float:
+        """Cycles that delays take, or those beside them in which some blocks are moved."""
+        beside = (_from_zero(np.add(delays, way).tolist()) for way in self._ways(moved))
+        ranks = self._ranks([*dict.fromkeys((delays, *beside))], room)
+        return min((rank[0] for rank in ranks.values()), default=inf)
+
+    def faster(self, best: tuple[int, ...], room: Room) -> tuple[int, ...] | None:
+        """Faster delays, some steps beside others; None where no step leads to any.
+
+        A step is what takes the fewest cycles of these: a block runs earlier with all that it
+        needs, or later with all that need it."""
         found, least = None, self._ranks([best], room).get(best, (inf,))
-        groups = {self._after(n, back) for n in range(len(best)) for back in (False, True)}
-        steps = [[k * (n in g) for n in range(len(best))] for g in sorted(groups) for k in JUMPS]
+        ways = self._ways(range(len(best)))
         for _ in range(STEPS):
-            beside = (_from_zero(np.add(best, step).tolist()) for step in steps)
+            beside = (_from_zero(np.add(best, step).tolist()) for step in ways)
             ranks = self._ranks([*dict.fromkeys(beside)], room)
             best = min(ranks, key=lambda d: ranks[d], default=best)
             if ranks.get(best, (inf,))[:2] >= least[:2]:
                 break
             found, least = best, ranks[best]
         return found
+
+    def _ways(self, moved: Collection[int]) -> list[list[int]]:
+        """By how much each block moves in a step that moves one of some."""
+        groups = {self._after(n, back) for n in moved for back in (False, True)}
+        count = range(len(self.blocks))
+        return [[k * (n in group) for n in count] for group in sorted(groups) for k in JUMPS]
 
     def _ranks(
         self, choices: Sequence[tuple[int, ...]], room: Room

@@ -12,11 +12,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from math import prod
 
 from hwgen.codegen.nodes import calls
 from hwgen.errors import HwgenError
 from hwgen.inlining import REFUSALS
+from hwgen.pieces import Pieces, hand_over
 from hwgen.pipeline_ranking import CLOSE, LONG, Body, Edge, Work
 from hwgen.polyhedral.tree.edit import path
 from hwgen.polyhedral.tree.loop_tree import Loop, LoopTree, Node, Site, alone, blocks
@@ -24,13 +27,45 @@ from hwgen.schedule import Schedule
 from hwgen.trees import TreeCompilation, compile_tree
 
 
-def pipelined(made: TreeCompilation) -> TreeCompilation:
+@dataclass(frozen=True)
+class Pipeline:
+    """A kernel, and what it is made of: another, of which blocks inside a band run by `delays`
+    later. `pieces`: blocks of which one takes what another makes in so many; `body`: None where
+    nothing runs later."""
+
+    kernel: TreeCompilation
+    plain: TreeCompilation
+    band: tuple[str, ...] = ()
+    body: Body | None = None
+    delays: tuple[int, ...] = ()
+    pieces: tuple[Pieces, ...] = ()
+
+    @property
+    def waits(self) -> bool:
+        """Whether its units wait for more than a little of its time."""
+        return self.kernel.cycles > LONG * max(u.busy for u in self.kernel.timing.units)
+
+    def or_faster(
+        self,
+        kernel: TreeCompilation | None,
+        body: Body,
+        delays: tuple[int, ...],
+        pieces: tuple[Pieces, ...] = (),
+    ) -> Pipeline:
+        """Another where it takes fewer cycles."""
+        if kernel is None or kernel.cycles >= self.kernel.cycles:
+            return self
+        return Pipeline(kernel, self.plain, self.band, body, delays, pieces)
+
+
+def pipelined(made: TreeCompilation) -> Pipeline:
     """The same kernel, or a faster one whose loops are software pipelines: inner ones that end with
     each iteration of the outer, or that go on over these ends."""
     best = _pipelined(made)
-    if best.cycles > CLOSE * max(u.busy for u in best.timing.units):
+    if best.kernel.cycles > CLOSE * max(u.busy for u in best.kernel.timing.units):
         closed = _closed(made)
-        best = best if closed is None else min(best, _pipelined(closed), key=lambda k: k.cycles)
+        both = (best,) if closed is None else (best, _pipelined(closed))
+        best = min(both, key=lambda p: p.kernel.cycles)
     return best
 
 
@@ -62,49 +97,48 @@ def _closed(made: TreeCompilation) -> TreeCompilation | None:
         return None
 
 
-def _pipelined(made: TreeCompilation) -> TreeCompilation:
+def _pipelined(made: TreeCompilation) -> Pipeline:
+    found = Pipeline(made, made)
     for band in _bands(made.schedule.resolved):
-        body = _body(made, band)
+        plain = found.kernel
+        body = _body(plain, band)
         if body is not None:
-            best, chosen = made, (0,) * len(body.blocks)
+            best = Pipeline(plain, plain, band, body, (0,) * len(body.blocks))
             for delays in body.ranked():
-                found = _made(made, body, band, delays, body.together(delays))
-                if found is not None and found.cycles < best.cycles:
-                    best, chosen = found, delays
-                if best.cycles <= CLOSE * max(u.busy for u in best.timing.units):
+                kernel = shifted(best, body, delays, body.together(delays))
+                best = best.or_faster(kernel, body, delays)
+                if best.kernel.cycles <= CLOSE * max(u.busy for u in best.kernel.timing.units):
                     break
-            made = _started(made, best, body, band, chosen)
-    return made
+            found = _started(best, body)
+    return found
 
 
-def _started(
-    made: TreeCompilation,
-    best: TreeCompilation,
-    body: Body,
-    band: tuple[str, ...],
-    delays: Sequence[int],
-) -> TreeCompilation:
-    """The best kernel, or a faster one whose first iterations wait less: what is loaded once before
-    the band comes behind loads that are needed sooner, and, where there is more to gain, sums begin
-    meanwhile."""
-    loads, found = [*_loaded_once(made, body, band)], best
+def _started(best: Pipeline, body: Body) -> Pipeline:
+    """The best pipeline, or a faster one whose first iterations wait less: what is loaded once
+    before the band comes behind loads that are needed sooner, and, where there is more to gain,
+    sums begin meanwhile."""
+    made, delays = best.plain, best.delays
+    loads = [*_loaded_once(made, body, best.band)]
     late = [(load, users) for load, users in loads if all(delays[n] for n in users)]
+    found = best
     if late:
         behind = (0,) * len(late)
-        shifts = (*body.together(delays), *behind)
-        other = _made(made, body.with_loads(late), band, (*delays, *behind), shifts)
-        found = best if other is None else min(best, other, key=lambda k: k.cycles)
-    if found.cycles <= LONG * max(u.busy for u in found.timing.units):
+        more, shifts = body.with_loads(late), (*body.together(delays), *behind)
+        kernel = shifted(best, more, (*delays, *behind), shifts)
+        found = found.or_faster(kernel, more, shifts)
+    if not found.waits:
         return found
     whole = body.with_loads(loads)
+    start = whole.started(delays, partial(room, made, whole))
+    if start is not None:
+        found = found.or_faster(shifted(best, whole, start, start), whole, start)
+    return found
 
-    def room(delays: Sequence[int]) -> Mapping[str, int] | None:
-        slots = (whole.needed(delays, spare) for spare in (1, 0))
-        return next((s for s in slots if _fits(made, whole, s)), None)
 
-    start = whole.started(delays, room)
-    other = None if start is None else _made(made, whole, band, start, start)
-    return found if other is None else min(found, other, key=lambda k: k.cycles)
+def room(made: TreeCompilation, body: Body, delays: Sequence[int]) -> Mapping[str, int] | None:
+    """Slots that delays take, one more of each where there is room; None where there is none."""
+    slots = (body.needed(delays, spare) for spare in (1, 0))
+    return next((s for s in slots if _fits(made, body, s)), None)
 
 
 def _loaded_once(
@@ -131,21 +165,22 @@ def _loaded_once(
         yield load, tuple(names.index(r.block.name) for r in readers)
 
 
-def _made(
-    made: TreeCompilation,
+def shifted(
+    found: Pipeline,
     body: Body,
-    band: tuple[str, ...],
     delays: Sequence[int],
     shifts: Sequence[int],
+    pieces: Sequence[Pieces] = (),
 ) -> TreeCompilation | None:
     """The kernel with a pipeline, and slots for its delays, one more than it takes where there is
     room; None where there is none."""
     for spare in (1, 0):
         slots = body.needed(delays, spare)
-        if not _fits(made, body, slots):
+        if not _fits(found.plain, body, slots):
             continue
         try:
-            return compile_tree(_shifted(made.schedule, body, band, shifts, slots))
+            schedule = found.plain.schedule
+            return compile_tree(_shifted(schedule, body, found.band, shifts, slots, pieces))
         except HwgenError as error:
             if not error.code.startswith(REFUSALS):
                 raise  # Else a dependence that the model does not see, room, fields, flags.
@@ -188,8 +223,9 @@ def _shifted(
     band: tuple[str, ...],
     delays: Sequence[int],
     slots: Mapping[str, int],
+    pieces: Sequence[Pieces] = (),
 ) -> Schedule:
-    """The schedule with shifts and slots.
+    """The schedule with shifts and slots, and handovers in pieces.
 
     Raises:
         HwgenError: as the primitives, where that is not legal.
@@ -203,6 +239,8 @@ def _shifted(
                 made.double_buffer(place, count)
         for load in (b for b in body.blocks if b.once):
             made.sink(load.stage, band[-1], "first")
+        for piece in pieces:
+            hand_over(made, piece, band)
         for stage in dict.fromkeys(b.stage for b in body.blocks):
             pairs = zip(body.blocks, delays, strict=True)
             mine = {b.name: delay - least for b, delay in pairs if b.stage == stage}

@@ -1,6 +1,6 @@
 """The synchronisation that a program needs: the least that orders every cross-unit conflict.
 
-Two calls of different units conflict where they touch one slot of a buffer and one of them
+Two calls of different units conflict where they touch the same entries and one of them
 writes. Units are in order, so a wait for a call covers every earlier call of its unit. The calls
 are walked in order; what a unit already knows to be done, by its own waits and by what those it
 waited for knew, needs no further wait. Units that cannot tell each other anything do so by way of a

@@ -197,3 +197,35 @@ def test_a_load_comes_before_who_needs_it() -> None:
 
 def test_a_start_without_a_gain_is_none() -> None:
     assert SUMS.started(FIRST, lambda _: None) is None
+
+
+def test_pieces_of_a_table_are_used_while_others_come() -> None:
+    """The sums of the first row take half of its pieces before the last one comes."""
+    found = SUMS.in_pieces(4, 2, 2)
+    assert [e.overlap for e in found.edges] == [0, 0, 0, 1 / 2]
+
+    def room(delays: Sequence[int]) -> Mapping[str, int]:
+        return found.needed(delays, 0)
+
+    best = SUMS.started(FIRST, room)
+    assert best is not None
+    # The row itself comes behind the table: only in front of it is there something to gain.
+    now = SUMS.least(best, room)
+    assert found.least(best, room) == now
+    assert found.least(best, room, (4, 2)) == now - 30 / 2
+    faster = found.faster(best, room)
+    assert faster is not None
+    assert found.least(faster, room) <= now - 30 / 2
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_pieces_as_one_after_the_other(seed: int) -> None:
+    found = with_load(seed)
+    edge = found.edges[seed % len(found.edges)]
+    found = found.in_pieces(edge.source, edge.target, 3)
+    every = [(*d, 0) for d in body(seed).choices()]
+    slots = [found.needed(delays, 0) for delays in every]
+    with np.errstate(invalid="ignore"):
+        assert found.cycles(np.array(every), slots).tolist() == [
+            cycles(found, delays, room) for delays, room in zip(every, slots, strict=True)
+        ]

@@ -11,6 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from hwgen.codegen.lower.sites import CallSite
+from hwgen.codegen.touches import Runs
 
 Counters = tuple[int, ...]
 Span = tuple[int, int, int]
@@ -29,28 +30,62 @@ class Instance:
     latest: tuple[tuple[str, int], ...]
 
 
+Accesses = dict[str, dict[Runs, int]]
+"""By unit, which entries it touches when, as positions in the stream, the latest ones last; ()
+are all."""
+
+
 @dataclass(slots=True)
 class Record:
-    """Latest accesses to one part of memory by unit, as positions in the stream."""
+    """Latest accesses to one part of memory, those to each of its parts."""
 
-    reads: dict[str, int] = field(default_factory=dict[str, int])
-    writes: dict[str, int] = field(default_factory=dict[str, int])
+    reads: Accesses = field(default_factory=dict[str, dict[Runs, int]])
+    writes: Accesses = field(default_factory=dict[str, dict[Runs, int]])
 
 
-def latest(
-    unit: str, position: int, touched: Sequence[tuple[bool, Record]]
-) -> tuple[tuple[str, int], ...]:
+@dataclass(frozen=True, slots=True)
+class Access:
+    """A call reads or writes entries of a part of memory; () are all."""
+
+    write: bool
+    runs: Runs
+    record: Record
+
+
+def latest(unit: str, position: int, touched: Sequence[Access]) -> tuple[tuple[str, int], ...]:
     """By unit other than a call's own, the position of the latest call before it that it conflicts
-    with; what it touches (written or read) then records it."""
+    with; what it touches then records it."""
     found: dict[str, int] = {}
-    for write, record in touched:
-        for accesses in [record.writes, record.reads] if write else [record.writes]:
+    for access in touched:
+        record = access.record
+        for accesses in [record.writes, record.reads] if access.write else [record.writes]:
             for other, when in accesses.items():
                 if other != unit:
-                    found[other] = max(found.get(other, -1), when)
-    for write, record in touched:
-        (record.writes if write else record.reads)[unit] = position
-    return tuple(sorted(found.items()))
+                    met = (at for runs, at in reversed(when.items()) if meet(runs, access.runs))
+                    found[other] = max(found.get(other, -1), next(met, -1))
+    for access in touched:
+        record = access.record
+        mine = (record.writes if access.write else record.reads).setdefault(unit, {})
+        if not access.runs:
+            mine.clear()
+        mine.pop(access.runs, None)
+        mine[access.runs] = position
+    return tuple(sorted((other, when) for other, when in found.items() if when >= 0))
+
+
+def meet(one: Runs, other: Runs) -> bool:
+    """Whether entries are in both; () are all."""
+    if not one or not other:
+        return True
+    a = b = 0
+    while a < len(one) and b < len(other):
+        if one[a][0] < other[b][1] and other[b][0] < one[a][1]:
+            return True
+        if one[a][1] <= other[b][1]:
+            a += 1
+        else:
+            b += 1
+    return False
 
 
 def inside(counters: Counters, boxes: Collection[Box]) -> bool:

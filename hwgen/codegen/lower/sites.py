@@ -13,7 +13,7 @@ from hwgen.codegen.lower.places import Place, Places
 from hwgen.codegen.lower.ranges import Ranges, bounded
 from hwgen.codegen.nodes import SERIAL, Intended
 from hwgen.codegen.storages import Buffer
-from hwgen.codegen.touches import Address, Touch, modulo
+from hwgen.codegen.touches import Address, Runs, Touch, modulo, runs_of
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.operations import Operation
 from hwgen.polyhedral.tree.build import unique
@@ -317,6 +317,7 @@ class Builder:
                 if place.image is not None and place.image.role == "temporary":
                     touches.append(_offchip(place, write=writes))
                 continue
+            offset, runs = _touched(offsets[k], part, place, k)
             slot = modulo(turns[k], place.slots)
             kept = _never_again(slot, spans, place.slots)
             constant += buffer.base
@@ -324,8 +325,8 @@ class Builder:
                 constant += slot.constant * buffer.stride
                 terms += [(n, c * buffer.stride) for n, c in slot.terms]
             turn = None if kept else slot
-            offset = combine(terms, constant)
-            addresses.append(Address(place.name, offset, turn, place.slots, buffer.stride))
+            first = combine(terms, constant)
+            addresses.append(Address(place.name, first, turn, place.slots, buffer.stride))
             touches.append(
                 Touch(
                     place.name,
@@ -337,6 +338,8 @@ class Builder:
                     buffer.slot_entries,
                     buffer.stride,
                     kept,
+                    offset=offset,
+                    runs=() if runs == ((0, buffer.slot_entries),) else runs,
                 )
             )
         operation = Operation(
@@ -347,6 +350,17 @@ class Builder:
             next(self.numbers), operation, absorbed, tuple(addresses), tuple(touches), around,
             tuple(repeats), leaf.guards, taking, intended,
         )  # fmt: skip
+
+
+def _touched(first: Affine, part: Part, place: Place, operand: int) -> tuple[Affine, Runs]:
+    """Of a slot, what the calls of a site touch, from an entry on."""
+    absorbed = part.absorbed
+    walks = [
+        (w.extent, w.strides[operand])
+        for w in (*absorbed.hardware, *absorbed.sequence, *absorbed.outer)
+    ]
+    least, runs = runs_of((*walks, *((n, step) for _, n, step in place.rows)))
+    return Affine(first.terms, first.constant + part.offsets[operand] + least), runs
 
 
 def _intended(block: Block, around: Sequence[Around], inside: Sequence[Nest]) -> Intended:

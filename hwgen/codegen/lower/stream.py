@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from math import lcm
+from math import lcm, prod
 
 from hwgen.codegen.lower.conflicts import (
+    Access,
     Box,
     Counters,
     Instance,
@@ -23,8 +24,11 @@ from hwgen.codegen.lower.conflicts import (
 )
 from hwgen.codegen.lower.ranges import bounded, is_bound
 from hwgen.codegen.lower.sites import Around, Body, CallSite, Item, sites_of
-from hwgen.codegen.touches import Touch
+from hwgen.codegen.touches import Runs, Touch
 from hwgen.spec.expression import Expr, evaluate, names
+
+MOST_PARTS = 64
+"""Parts of a slot that iterations of the loops around a call touch, if they are told apart."""
 
 
 class Stream:
@@ -43,6 +47,24 @@ class Stream:
         self.segments = segments(self.sites)
         self.whole = {n for s in self.sites for g in s.guards for n in _deciding(g, s.loops)}
         self.short = [[self._cut(x) for x in s.loops] for s in self.sites]
+        self.apart = {
+            (site.index, n)
+            for site in self.sites
+            for n, touch in enumerate(site.touches)
+            if self._apart(site, touch)
+        }
+
+    def _apart(self, site: CallSite, touch: Touch) -> bool:
+        """Whether it is known of each iteration which part of a slot it touches, and these are few:
+        not where it moves with a loop that is cut, whose middle stands for several."""
+        cut = self.short[site.index]
+        moving = [
+            n
+            for n, loop in enumerate(site.loops)
+            if touch.offset.coefficient(loop.name) and loop.high - loop.low > 1
+        ]
+        whole = all(cut[n] == site.loops[n].high - site.loops[n].low for n in moving)
+        return bool(touch.runs) and whole and prod(cut[n] for n in moving) <= MOST_PARTS
 
     def cut(self, reach: int, period: int = 1) -> Stream:
         """The same program, its loops cut elsewhere."""
@@ -64,11 +86,13 @@ class Stream:
         found: list[Instance] = []
         seen: dict[tuple[str, int], Record] = {}  # by memory and start of a segment
         for site, counters, values in self._stream(self.items, (), {}):
-            touched: list[tuple[bool, Record]] = []
-            for touch in site.touches:
+            touched: list[Access] = []
+            for n, touch in enumerate(site.touches):
+                apart = (site.index, n) in self.apart
                 for slot in self._slots(site, touch, counters, values):
+                    runs = _runs(touch, slot, values) if apart else ()
                     for key in self.segments[touch.buffer, slot]:
-                        touched.append((touch.write, seen.setdefault(key, Record())))
+                        touched.append(Access(touch.write, runs, seen.setdefault(key, Record())))
             conflicts = latest(site.unit, len(found), touched)
             found.append(Instance(site.index, site.unit, counters, conflicts))
         return found
@@ -129,6 +153,12 @@ class Stream:
         for dimension in reversed(range(len(loops))):
             found = joined(found, dimension, self.period)
         return tuple(sorted(found))
+
+
+def _runs(touch: Touch, slot: int, values: Mapping[str, int]) -> Runs:
+    """The entries of its memory that an access touches of a slot."""
+    first = touch.base + slot * touch.slot_stride + touch.offset.fix(values).constant
+    return tuple((first + low, first + high) for low, high in touch.runs)
 
 
 def _deciding(guard: Expr, loops: Sequence[Around]) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
-from itertools import permutations, product
+from itertools import pairwise, permutations, product
 from math import prod
 from pathlib import Path
 
@@ -16,6 +16,7 @@ import hwgen
 from hwgen.codegen.lower.stream import Stream
 from hwgen.codegen.nodes import Pop, Push, SyncNode
 from hwgen.codegen.synchronisation import SyncSite, synchronise
+from hwgen.codegen.touches import MOST_RUNS, runs_of
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.matching import match
 from hwgen.polyhedral.scop import Scop, build_scop
@@ -24,6 +25,7 @@ from hwgen.polyhedral.search_choose import LIMITS
 from hwgen.polyhedral.select import select
 from hwgen.schedule import Schedule
 from hwgen.spec.hardware import Barriers, Events, HardwareSpec, Synchronization
+from hwgen.spec.load import parse_workload
 from hwgen.tiling_script import apply_tiling
 from tests.sampling import EVERYTHING, examples
 from tests.streams import stream_of
@@ -118,3 +120,46 @@ def test_pushes_and_pops_balance(case: tuple[str, tuple[tuple[str, int], ...]]) 
         for edge in {(n.source, n.target) for n in nodes if isinstance(n, Push)}:
             counts = [sum(n == kind(*edge) for n in nodes) for kind in (Push, Pop)]
             assert counts[0] == counts[1]
+
+
+def test_parts_of_a_slot_wait_for_their_own_users_alone() -> None:
+    """Columns of a block that are stored while others are computed: the second ones wait for what
+    they read, not for the store of the first, though all lie between each other."""
+    tensors = {"x": "float32[16, 16]", "w": "float32[16, 64]", "y": "float32[16, 64]"}
+    compute = ["y[i, j] += x[i, k] * w[k, j]"]
+    product = parse_workload({"name": "product", "tensors": tensors, "compute": compute})
+    s = Schedule(product, hwgen.load_hardware(ROOT / "hw_specs" / "npu_shared_buffer.yaml"))
+    result, *loaded = s.cache_write("y", "local"), s.cache_read("x", "local")
+    loaded.append(s.cache_read("w", "local"))
+    begins = s.decompose_reduction(result, s.get_loops(result)[0])
+    parts: list[str] = []
+    for stage in (result, "y"):
+        row, column, *inner = s.get_loops(stage)
+        part, column = s.split(column, factor=32)
+        s.reorder(part, row, column, *inner)
+        parts.append(part)
+    s.merge(*parts)
+    calls = {result: "matmul", begins: "zero", "y": "store"} | dict.fromkeys(loaded, "load")
+    for stage, call in calls.items():
+        s.tensorize(stage, call)
+    found = stream_of(s).instances()
+    assert [c.unit for c in found] == ["vector", "dma", "dma", "matrix", "dma", "matrix", "dma"]
+    first = {"dma": 2, "vector": 0}
+    waits = [dict(call.latest) for call in found[3:]]
+    assert waits == [first, {"matrix": 3, "vector": 0}, first, {"matrix": 5, "vector": 0}]
+
+
+@given(st.lists(st.tuples(st.integers(1, 5), st.integers(-12, 40)), max_size=4))
+@settings(max_examples=examples(200), deadline=None)
+def test_runs_are_what_loops_reach(walks: list[tuple[int, int]]) -> None:
+    reached = {
+        sum(c * step for c, (_, step) in zip(at, walks, strict=True))
+        for at in product(*(range(extent) for extent, _ in walks))
+    }
+    least, runs = runs_of(tuple(walks))
+    assert least == min(reached)
+    mine = {least + entry for low, high in runs for entry in range(low, high)}
+    assert reached <= mine
+    if prod(extent for extent, _ in walks) <= MOST_RUNS:
+        assert reached == mine
+    assert all(a[1] < b[0] for a, b in pairwise(runs))

@@ -1,0 +1,90 @@
+"""Blocks that hand over in pieces: one takes the first of what another makes while that makes more.
+
+Both have a loop that moves the same index of what is handed over by the same step. Its pieces
+become one outermost loop of both, so that neither runs as a single call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hwgen.pipeline_ranking import Body
+from hwgen.polyhedral.affine import Affine, affine
+from hwgen.polyhedral.tree.loop_tree import LoopTree, Site, loops
+from hwgen.schedule import Schedule
+from hwgen.spec.expression import Expr, substitute
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Pieces:
+    """A block, another that reads what it makes, and how many pieces of that."""
+
+    source: str
+    target: str
+    count: int
+
+    def blocks(self, body: Body) -> tuple[int, int]:
+        """The numbers of both in the body of a pipeline."""
+        names = [b.name for b in body.blocks]
+        return names.index(self.source), names.index(self.target)
+
+    def of(self, body: Body) -> Body:
+        """The body of a pipeline with these pieces."""
+        return body.in_pieces(*self.blocks(body), self.count)
+
+
+def shared_loop(
+    state: LoopTree, pieces: Pieces, band: Sequence[str] = ()
+) -> tuple[str, str] | None:
+    """The loop of each block, inside of a band, that is cut: the longest that both have, as short
+    calls take longer; None where they have none."""
+    if pieces.source not in state.site or pieces.target not in state.site:
+        return None  # Of a stage that takes several calls.
+    source, target = state.site[pieces.source], state.site[pieces.target]
+    stage, reader = state.stage[source.block.stage], state.stage[target.block.stage]
+    reads = [r for r in reader.reads_in(target.block.part) if r.tensor == stage.tensor]
+    found: list[tuple[int, str, str]] = []
+    for n, index in enumerate(stage.target.indices):
+        one = _index(source, index)
+        others = [_index(target, r.indices[n]) for r in reads]
+        for loop, step in one.terms if one is not None else ():
+            alike = [_moving(target, other, step) for other in others]
+            extent, other = state.loop[loop].extent, alike[0] if alike else ""
+            if not other or alike.count(other) < len(alike) or {loop, other} & {*band}:
+                continue
+            fits = state.loop[other].extent == extent > pieces.count and other != loop
+            if fits and extent % pieces.count == 0:
+                found.append((extent, loop, other))
+    return max(found)[1:] if found else None
+
+
+def _index(site: Site, index: Expr) -> Affine | None:
+    """An index over the loops around a block."""
+    return affine(substitute(index, site.block.binding))
+
+
+def _moving(site: Site, index: Affine | None, step: int) -> str:
+    """The loop around a block that moves an index by a step; "" where none does."""
+    terms = index.terms if index is not None else ()
+    return next((n for n, k in terms if k == step and n in site.names), "")
+
+
+def hand_over(s: Schedule, pieces: Pieces, band: Sequence[str]) -> None:
+    """Blocks inside of a band hand over in pieces.
+
+    Raises:
+        HwgenError: as the primitives, where that is not legal.
+    """
+    cut = shared_loop(s.state, pieces, band)
+    assert cut is not None
+    merged: list[str] = []
+    for name, loop in zip((pieces.source, pieces.target), cut, strict=True):
+        outer, _ = s.split(loop, factor=s.state.loop[loop].extent // pieces.count)
+        names = s.state.site[name].names
+        own = [n for n in names[names.index(band[-1]) + 1 :] if n != outer]
+        if names[names.index(band[-1]) + 1] != outer:
+            s.reorder(outer, *own)
+        merged.append(outer)
+    order = [x.name for x in loops(s.state.root) if x.name in merged]
+    s.merge(order[0], order[1])
