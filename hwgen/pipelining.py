@@ -67,8 +67,13 @@ def _pipelined(made: TreeCompilation) -> TreeCompilation:
         body = _body(made, band)
         if body is not None:
             best, chosen = made, (0,) * len(body.blocks)
-            for delays in body.ranked():
+            known = set[float]()
+            for cycles, delays in body.ranked():
+                if cycles in known:
+                    continue  # What is alike to the model hardly differs.
                 found = _made(made, body, band, delays, body.together(delays))
+                if found is not None:
+                    known.add(cycles)
                 if found is not None and found.cycles < best.cycles:
                     best, chosen = found, delays
                 if best.cycles <= CLOSE * max(u.busy for u in best.timing.units):
@@ -100,7 +105,7 @@ def _started(
 
     def room(delays: Sequence[int]) -> Mapping[str, int] | None:
         slots = (whole.needed(delays, spare) for spare in (1, 0))
-        return next((s for s in slots if _fits(made, whole, s)), None)
+        return next((s for s in slots if _fits(made, whole, s, delays)), None)
 
     start = whole.started(delays, room)
     other = None if start is None else _made(made, whole, band, start, start)
@@ -142,7 +147,7 @@ def _made(
     room; None where there is none."""
     for spare in (1, 0):
         slots = body.needed(delays, spare)
-        if not _fits(made, body, slots):
+        if not _fits(made, body, slots, shifts):
             continue
         try:
             return compile_tree(_shifted(made.schedule, body, band, shifts, slots))
@@ -152,15 +157,19 @@ def _made(
     return None
 
 
-def _fits(made: TreeCompilation, body: Body, slots: Mapping[str, int]) -> bool:
+def _fits(
+    made: TreeCompilation, body: Body, slots: Mapping[str, int], shifts: Sequence[int]
+) -> bool:
     """Whether there may be room for so many slots of buffers inside a band: each with several is
-    alive in all of its iterations, as is what is loaded once."""
-    kept = {b.place for b in body.blocks if b.once}
+    alive in all of its iterations, as is what a shifted block uses, or what is there before."""
+    least = min(shifts)
+    shifted = {n for n, shift in enumerate(shifts) if shift != least}
+    always = {b.place for b in body.blocks if b.once} | body.around
+    always |= {p for p, users in (*body.users.items(), *body.outer.items()) if shifted & {*users}}
     taken: Counter[str] = Counter()
     for buffer in made.program.buffers:
-        count = slots.get(buffer.name, 1)
-        if count > 1 or buffer.name in kept:
-            taken[buffer.memory] += count * buffer.slot_entries
+        if slots.get(buffer.name, 1) > 1 or buffer.name in always:
+            taken[buffer.memory] += slots.get(buffer.name, buffer.slots) * buffer.slot_entries
     return all(n <= made.hardware.memory[m].capacity_entries for m, n in taken.items())
 
 
@@ -240,6 +249,7 @@ def _body(made: TreeCompilation, band: tuple[str, ...]) -> Body | None:
         return None
     users: dict[str, list[int]] = {}
     outer_users: dict[str, list[int]] = {}
+    around = set[str]()
     homes = made.schedule.homes
     for n, site in enumerate(inside):
         stage = state.stage[site.block.stage]
@@ -248,12 +258,14 @@ def _body(made: TreeCompilation, band: tuple[str, ...]) -> Body | None:
             if {*band} & {*home}:
                 mine = users if band[-1] in home else outer_users
                 mine.setdefault(state.place(tensor).tensor, []).append(n)
+            elif tensor in state.storage:
+                around.add(state.place(tensor).tensor)
     slots = {p: state.storage[p].slots for p in (*users, *outer_users)}
     edges, carried = tuple(_edges(state, inside, found)), tuple(_carried(state, inside))
     once, several = (
         {p: tuple(dict.fromkeys(u)) for p, u in x.items()} for x in (users, outer_users)
     )
-    return Body(tuple(found), edges, carried, once, several, slots, trips)
+    return Body(tuple(found), edges, carried, once, several, slots, trips, frozenset(around))
 
 
 def _edges(state: LoopTree, inside: Sequence[Site], found: Sequence[Work]) -> Iterator[Edge]:
