@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from textwrap import fill
 from time import perf_counter
 
@@ -308,9 +309,13 @@ def _cheapest(found: Sequence[Candidate], keep: int) -> list[Candidate]:
     texts = {key: str(match) for key, match in matches.items()}
     distinct: dict[object, Candidate] = {}
     for c in found:
-        t = c.tiling
-        distinct.setdefault((texts[id(t.match)], t.loops, t.depths, t.slots, t.parts), c)
+        distinct.setdefault((texts[id(c.tiling.match)], _key(c.tiling)), c)
     return sorted(distinct.values(), key=lambda c: c.rank)[:keep]
+
+
+def _key(tiling: Tiling) -> object:
+    """What tilings of a match have in common that are the same."""
+    return tiling.loops, tiling.depths, tiling.slots, tiling.parts
 
 
 class _Search:
@@ -369,7 +374,7 @@ class _Search:
 
     def cover_levels(self, space: Space) -> bool:
         """Evaluate tiles of two levels; whether any is feasible."""
-        points, before = 0, len(self.found)
+        points, best, limit = 0, list[tuple[float, Callable[[], Candidate]]](), np.inf
         for at in levels(space):
             shape = Shape(
                 self.hardware, space.match, at.grid, at.loops, at.spatial, at.placement, at.cache,
@@ -378,14 +383,25 @@ class _Search:
             found = estimate(shape)
             points += (fitting := int(np.count_nonzero(np.isfinite(found.cycles))))
             self.watch.spend(fitting)
-            best = self._best(found.cycles, np.zeros(found.cycles.shape))
-            possible = (int(i) for i in best if np.isfinite(found.cycles[i]))
-            self.found += [self._candidate(shape, found, i) for i in possible]
-            if self.watch.expired and self.found:
+            for i in map(int, self._best(found.cycles, np.zeros(found.cycles.shape))):
+                if np.isfinite(found.cycles[i]):
+                    made = partial(self._candidate, shape, found, i)
+                    best.append((float(found.cycles[i]), made))
+            if self.limit < limit:
+                best = [(cycles, made) for cycles, made in best if cycles <= self.limit]
+                limit = self.limit
+            if self.watch.expired and (best or self.found):
                 break
+        distinct: dict[object, Candidate] = {}
+        for _, made in sorted(best, key=lambda x: x[0]):
+            if len(distinct) == self.keep:
+                break
+            candidate = made()
+            distinct.setdefault(_key(candidate.tiling), candidate)
+        self.found += distinct.values()
         cuts = ("larger tiles around few that registers hold, and in few sizes",)
         self.result += SearchResult((), points=points, evaluated=points, matches=0, cuts=cuts)
-        return len(self.found) > before
+        return bool(best)
 
     def _candidate(
         self, shape: Shape, found: Estimate, i: int, bound: float = 0.0, moved: float = 0.0
