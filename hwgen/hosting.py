@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from hwgen.autoschedule import autoschedule
+from hwgen.codegen.program import Program
 from hwgen.compilation import Compilation, Kernel
 from hwgen.errors import HwgenError
 from hwgen.inlining import REFUSALS, UnitsOf, tilings_of
@@ -304,7 +305,14 @@ class _Hosting:
             if not error.code.startswith(REFUSALS):
                 raise
             return plain
+        if _of_units(plain.program) == _of_units(made.program):  # Code and units take turns.
+            return min(plain, made, key=lambda k: sum(code.cycles for code in k.program.codes))
         return min(plain, made, key=lambda k: k.timing.cycles)
+
+
+def _of_units(program: Program) -> list[Program]:
+    """What units run of a program."""
+    return [part for part in program.parts if isinstance(part, Program)]
 
 
 def _fewer(mine: Sequence[Statement], count: int, refused: HwgenError) -> int:

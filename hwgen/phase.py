@@ -244,11 +244,21 @@ def _search(
         if best is not None and good and watch.expired:
             total += SearchResult((), matches=0, cuts=(watch.reason,))
             break
+        none_fits = set[int]()
         for keep, slots, limit in _attempts(options, watch, best is None) if good else ():
+            if slots in none_fits:
+                continue
             try:
                 found = search(
                     hardware, good, keep, slots, limit, None, workload, options.objective
                 )
+            except HwgenError as error:
+                if error.code not in LIMITS:
+                    raise
+                refused = refused or error
+                none_fits.add(slots)  # However many candidates are kept.
+                continue
+            try:
                 alone = sharing == NOTHING_SHARED
                 kernel, found = choose(
                     hardware, found, simulated, limit, rival,

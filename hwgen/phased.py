@@ -23,11 +23,12 @@ from hwgen.polyhedral.operations import Sharing
 from hwgen.polyhedral.phases import Phase, split_phases
 from hwgen.polyhedral.scop import Scop, build_scop
 from hwgen.polyhedral.search_choose import NO_TREE
+from hwgen.polyhedral.select import select
 from hwgen.polyhedral.tiling import Tiling
 from hwgen.polyhedral.tree.build import stage_of
 from hwgen.schedule import Schedule
-from hwgen.spec.expression import Access, walk
-from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.expression import FUNCTIONS, Access, Call, walk
+from hwgen.spec.hardware import HardwareSpec, Intrinsic
 from hwgen.spec.workload import Workload
 from hwgen.spilling import ALL_KEPT, Choice, Refused, Spill, cheapest
 from hwgen.tiling_script import PhasePlan, apply_tilings
@@ -78,6 +79,10 @@ def compile_phases(
             where one stores a tensor in another layout than the next loads it in; any of a phase
             that leaves no room, where nothing may leave the chip.
     """
+    computed = {f for i in hardware.intrinsics for f in _functions(i)}
+    for phase in phases:
+        if not _functions(phase.workload) <= computed:
+            select(build_scop(phase.workload), hardware)  # It is refused before any is searched.
     search = PhaseSearch(workload, hardware, phases, options)
     first = _in_parts(workload, phases)
     if not options.spills:
@@ -86,6 +91,13 @@ def compile_phases(
             raise made.error
         return made
     return cheapest(workload, phases, first, search.attempt, options.measure)
+
+
+def _functions(of: Workload | Intrinsic) -> set[str]:
+    """The functions of one value that statements have, which nothing else computes."""
+    statements = of.statements if isinstance(of, Workload) else of.semantics
+    values = (node for s in statements for node in walk(s.value))
+    return {n.function for n in values if isinstance(n, Call) and FUNCTIONS[n.function] == 1}
 
 
 def _in_parts(workload: Workload, phases: Sequence[Phase]) -> Choice:

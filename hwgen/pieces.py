@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hwgen.pipeline_ranking import Body
-from hwgen.polyhedral.affine import Affine, affine
 from hwgen.polyhedral.tree.loop_tree import LoopTree, Site, loops
 from hwgen.schedule import Schedule
+from hwgen.spec.affine import Affine, affine
 from hwgen.spec.expression import Expr, substitute
 
 

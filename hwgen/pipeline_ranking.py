@@ -76,7 +76,7 @@ class Body:
     """What is inside a band, in textual order. `users`: who uses places that each iteration has
     anew, and `outer`: those that an iteration of an outer loop of the band has; `slots`: of places,
     as they are; `trips`: how often the band runs. `carried`: blocks that need what another has made
-    in the iteration before."""
+    in the iteration before. `around`: places used inside that are there for all of the band."""
 
     blocks: tuple[Work, ...]
     edges: tuple[Edge, ...]
@@ -85,16 +85,17 @@ class Body:
     outer: Mapping[str, tuple[int, ...]]
     slots: Mapping[str, int]
     trips: int
+    around: frozenset[str] = frozenset()
 
-    def ranked(self) -> list[tuple[int, ...]]:
-        """The delays that take the fewest cycles, if fewer than none."""
+    def ranked(self) -> list[tuple[float, tuple[int, ...]]]:
+        """The fewest cycles that delays take, if fewer than none, and the delays."""
         choices = self.choices()
         needed = [self.needed(delays, 1) for delays in choices]
         with np.errstate(invalid="ignore"):  # Times of what is not in order.
             every = self.cycles(np.array(choices), needed)
             (now,) = self.cycles(np.zeros((1, len(self.blocks)), np.int64), [self.slots])
         order = sorted(zip(every.tolist(), map(sum, choices), choices, strict=True))
-        return [d for cycles, _, d in order if cycles * CLOSE < now][:COMPILED]
+        return [(cycles, d) for cycles, _, d in order if cycles * CLOSE < now][:COMPILED]
 
     def choices(self) -> list[tuple[int, ...]]:
         """All delays, where the targets of some handovers between units run an iteration later than

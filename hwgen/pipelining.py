@@ -104,8 +104,13 @@ def _pipelined(made: TreeCompilation) -> Pipeline:
         body = _body(plain, band)
         if body is not None:
             best = Pipeline(plain, plain, band, body, (0,) * len(body.blocks))
-            for delays in body.ranked():
+            known = set[float]()
+            for cycles, delays in body.ranked():
+                if cycles in known:
+                    continue  # What is alike to the model hardly differs.
                 kernel = shifted(best, body, delays, body.together(delays))
+                if kernel is not None:
+                    known.add(cycles)
                 best = best.or_faster(kernel, body, delays)
                 if best.kernel.cycles <= CLOSE * max(u.busy for u in best.kernel.timing.units):
                     break
@@ -138,7 +143,7 @@ def _started(best: Pipeline, body: Body) -> Pipeline:
 def room(made: TreeCompilation, body: Body, delays: Sequence[int]) -> Mapping[str, int] | None:
     """Slots that delays take, one more of each where there is room; None where there is none."""
     slots = (body.needed(delays, spare) for spare in (1, 0))
-    return next((s for s in slots if _fits(made, body, s)), None)
+    return next((s for s in slots if _fits(made, body, s, delays)), None)
 
 
 def _loaded_once(
@@ -176,7 +181,7 @@ def shifted(
     room; None where there is none."""
     for spare in (1, 0):
         slots = body.needed(delays, spare)
-        if not _fits(found.plain, body, slots):
+        if not _fits(found.plain, body, slots, shifts):
             continue
         try:
             schedule = found.plain.schedule
@@ -187,15 +192,19 @@ def shifted(
     return None
 
 
-def _fits(made: TreeCompilation, body: Body, slots: Mapping[str, int]) -> bool:
+def _fits(
+    made: TreeCompilation, body: Body, slots: Mapping[str, int], shifts: Sequence[int]
+) -> bool:
     """Whether there may be room for so many slots of buffers inside a band: each with several is
-    alive in all of its iterations, as is what is loaded once."""
-    kept = {b.place for b in body.blocks if b.once}
+    alive in all of its iterations, as is what a shifted block uses, or what is there before."""
+    least = min(shifts)
+    shifted = {n for n, shift in enumerate(shifts) if shift != least}
+    always = {b.place for b in body.blocks if b.once} | body.around
+    always |= {p for p, users in (*body.users.items(), *body.outer.items()) if shifted & {*users}}
     taken: Counter[str] = Counter()
     for buffer in made.program.buffers:
-        count = slots.get(buffer.name, 1)
-        if count > 1 or buffer.name in kept:
-            taken[buffer.memory] += count * buffer.slot_entries
+        if slots.get(buffer.name, 1) > 1 or buffer.name in always:
+            taken[buffer.memory] += slots.get(buffer.name, buffer.slots) * buffer.slot_entries
     return all(n <= made.hardware.memory[m].capacity_entries for m, n in taken.items())
 
 
@@ -278,6 +287,7 @@ def _body(made: TreeCompilation, band: tuple[str, ...]) -> Body | None:
         return None
     users: dict[str, list[int]] = {}
     outer_users: dict[str, list[int]] = {}
+    around = set[str]()
     homes = made.schedule.homes
     for n, site in enumerate(inside):
         stage = state.stage[site.block.stage]
@@ -286,12 +296,14 @@ def _body(made: TreeCompilation, band: tuple[str, ...]) -> Body | None:
             if {*band} & {*home}:
                 mine = users if band[-1] in home else outer_users
                 mine.setdefault(state.place(tensor).tensor, []).append(n)
+            elif tensor in state.storage:
+                around.add(state.place(tensor).tensor)
     slots = {p: state.storage[p].slots for p in (*users, *outer_users)}
     edges, carried = tuple(_edges(state, inside, found)), tuple(_carried(state, inside))
     once, several = (
         {p: tuple(dict.fromkeys(u)) for p, u in x.items()} for x in (users, outer_users)
     )
-    return Body(tuple(found), edges, carried, once, several, slots, trips)
+    return Body(tuple(found), edges, carried, once, several, slots, trips, frozenset(around))
 
 
 def _edges(state: LoopTree, inside: Sequence[Site], found: Sequence[Work]) -> Iterator[Edge]:

@@ -95,11 +95,13 @@ def compile_padded(schedule: Schedule) -> TreeCompilation:
     roles = {t.name: t.role for t in schedule.state.tensors}
     found = paddings(schedule.hardware, dense.lowered)
     aligns = [a for a in found if roles.get(a.tensor) == "intermediate"]
+    if not aligns:
+        return dense
     made = schedule.copy()
     try:
         for align in aligns:
             made.storage_align(align.tensor, align.axis, align.factor, align.offset)
-        apart = compile_tree(made) if aligns else dense
+        apart = compile_tree(made)
     except HwgenError as error:
         if error.code not in ("H502", "H616"):
             raise

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 
 import numpy as np
@@ -29,25 +30,47 @@ from hwgen.spec.hardware import HardwareSpec
 
 @dataclass(frozen=True)
 class _Touched:
-    """Bytes of an array that is touched inside of loops, for every depth; `again`: how often, as it
-    is read and written. Of a `buffer`, nothing comes from outside: it stays, or is evicted."""
+    """An array that is touched inside of loops: boxes of a storage, of blocks of `each` so many
+    bytes, by what has the `name`. `moves`: which of the shape's loops move it; `again`: how often
+    it is touched, as it is read and written. Of a `buffer`, nothing comes from outside: it stays,
+    or is evicted."""
 
-    bytes: tuple[Cycles, ...]
+    name: str
+    storage: str
+    each: float
     depth: int
-    moving: frozenset[str]
+    moves: tuple[bool, ...]
     again: int = 1
     buffer: bool = False
 
+    def bytes(self, shape: Shape, depth: int) -> Cycles:
+        """Bytes of it that are touched inside of the outermost `depth` loops."""
+        if self.buffer:
+            depth = max(self.depth, depth)
+        elif depth > self.depth:
+            return np.zeros(1)
+
+        def made() -> Cycles:
+            if self.buffer:
+                return (self.each * shape.box(self.storage, depth)).astype(np.float64)
+            lines = _lines(shape, self.storage, depth, self.each)
+            return self.each * shape.box(self.storage, depth) * lines
+
+        return shape.cache.once(("bytes", self.name, frozenset(shape.loops[:depth])), made)
+
     def brought(self, shape: Shape, depth: int) -> Cycles:
         """What comes into a cache that holds all that is touched inside of `depth` loops."""
-        moving = [inner_name(n) in self.moving for n in shape.loops]
         if self.buffer:
-            depth = stays_from(moving, depth, self.depth)
+            depth = stays_from(self.moves, depth, self.depth)
             if depth <= self.depth:
                 return np.zeros(1)
         else:
-            depth = stays_from(moving, min(depth, self.depth))
-        return self.again * shape.counts(depth) * self.bytes[depth]
+            depth = stays_from(self.moves, min(depth, self.depth))
+
+        def made() -> Cycles:
+            return self.again * shape.counts(depth) * self.bytes(shape, depth)
+
+        return shape.cache.once(("brought", self.name, frozenset(shape.loops[:depth])), made)
 
 
 def with_caches(shape: Shape, cycles: Cycles) -> Cycles:
@@ -55,7 +78,7 @@ def with_caches(shape: Shape, cycles: Cycles) -> Cycles:
     machine = shape.hardware.machine
     touched = list(_touched(shape))
     depths = range(len(shape.loops) + 1)
-    together = [sum((t.bytes[d] for t in touched), np.zeros(1)) for d in depths]
+    together = [sum((t.bytes(shape, d) for t in touched), np.zeros(1)) for d in depths]
     steps, runs = (shape.counts(d) for d in (len(shape.loops), max(0, len(shape.loops) - 1)))
     alone = _copying(shape) + machine.costs.step_cycles * steps + machine.costs.sum_cycles * runs
     busy = [cycles, _accesses(shape)]
@@ -70,7 +93,11 @@ def with_caches(shape: Shape, cycles: Cycles) -> Cycles:
 def _touched(shape: Shape) -> Iterator[_Touched]:
     """What lies in caches: what is moved off chip, and the buffers that are no registers."""
     match, hardware = shape.match, shape.hardware
-    depths = range(len(shape.loops) + 1)
+
+    def moves(storage: str) -> tuple[bool, ...]:
+        moving = shape.moving(storage)
+        return tuple(inner_name(n) in moving for n in shape.loops)
+
     for o in match.selection.operations:
         if o.kind not in ("load", "store"):
             continue
@@ -79,22 +106,15 @@ def _touched(shape: Shape) -> Iterator[_Touched]:
         ends = o.intrinsic.operands
         outside = next(p for p in ends if hardware.memory[p.memory].kind == "offchip")
         each = float(moved_block(match, o, outside).bytes)
-        boxes = [
-            each * shape.box(storage, d) * _lines(shape, storage, d, each)
-            if d <= own
-            else np.zeros(1)
-            for d in depths
-        ]
         again = 2 if o.kind == "store" and shape.added else 1
-        yield _Touched(tuple(boxes), own, shape.moving(storage), again)
+        yield _Touched(o.name, storage, each, own, moves(storage), again)
     for held in match.selection.storages:
         if in_caches(hardware, held.memory):
-            own = shape.placement[held.name]
             size = (
                 1.0 * match.entry_elements(held.name) * DTYPES[hardware.memory[held.memory].dtype]
             )
-            boxes = [(size * shape.box(held.name, max(own, d))).astype(np.float64) for d in depths]
-            yield _Touched(tuple(boxes), own, shape.moving(held.name), buffer=True)
+            own, name = shape.placement[held.name], f"{held.name} itself"
+            yield _Touched(name, held.name, size, own, moves(held.name), buffer=True)
 
 
 def _lines(shape: Shape, storage: str, depth: int, each: float) -> Cycles:
@@ -123,27 +143,38 @@ def _copying(shape: Shape) -> Cycles:
         if o.kind in ("load", "store"):
             storage = next(s for s in o.storages if s in shape.placement)
             depth = shape.placement[storage] if o.kind == "load" else shape.spatial
-            calls = shape.box(storage, depth).astype(np.float64)
-            wide = wider_copy(shape.hardware, o) if o.kind == "load" else None
-            coordinates = shape.match.coordinate[storage]
-            if wide is not None and coordinates:
-                row = box_extents(coordinates, shape.extents(depth))[-1]
-                calls = calls / row * -(-row // wide.iterators[0][1])
-            total = total + 2 * calls * shape.counts(depth)
+            key = ("copying", o.name, frozenset(shape.loops[:depth]))
+            total = total + shape.cache.once(key, partial(_copied, shape, o, storage, depth))
     return total
+
+
+def _copied(shape: Shape, o: Operation, storage: str, depth: int) -> Cycles:
+    """The same of one operation, inside of the outermost `depth` loops."""
+    calls = shape.box(storage, depth).astype(np.float64)
+    wide = wider_copy(shape.hardware, o) if o.kind == "load" else None
+    coordinates = shape.match.coordinate[storage]
+    if wide is not None and coordinates:
+        row = box_extents(coordinates, shape.extents(depth))[-1]
+        calls = calls / row * -(-row // wide.iterators[0][1])
+    return 2 * calls * shape.counts(depth)
 
 
 def _accesses(shape: Shape) -> Cycles:
     """The same of what computes. Calls one after the other that read the same element have it in a
     register."""
-    match, hardware = shape.match, shape.hardware
-    total = np.zeros(1)
+    match, total = shape.match, np.zeros(1)
     for o in match.selection.operations:
         if o.kind not in ("load", "store"):
             depth = len(shape.loops) if match.selection.inner(o) else shape.spatial
-            again = shape.counts(depth) / shape.tiles(o, depth)
-            total = total + again * _reads(hardware, match, o, shape.grid)
+            key = ("accesses", o.name, frozenset(shape.loops[:depth]))
+            total = total + shape.cache.once(key, partial(_accessed, shape, o, depth))
     return total
+
+
+def _accessed(shape: Shape, o: Operation, depth: int) -> Cycles:
+    """The same of one operation, inside of the outermost `depth` loops."""
+    again = shape.counts(depth) / shape.tiles(o, depth)
+    return again * _reads(shape.hardware, shape.match, o, shape.grid)
 
 
 def operand_reads(hardware: HardwareSpec, match: Match, o: Operation, grid: Grid) -> Cycles:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -87,6 +87,16 @@ class Cache:
     )
     rates: dict[str, Rates] = field(default_factory=dict[str, Rates])
     work: dict[str, Work] = field(default_factory=dict[str, Work])
+    others: dict[tuple[str, str, Outer], Cycles] = field(
+        default_factory=dict[tuple[str, str, Outer], Cycles]
+    )
+
+    def once(self, key: tuple[str, str, Outer], made: Callable[[], Cycles]) -> Cycles:
+        """What is made of something inside of some loops, worked out once; `key`: what, of what,
+        and inside of which."""
+        if key not in self.others:
+            self.others[key] = made()
+        return self.others[key]
 
     def rate(self, operation: Operation) -> Rates:
         """An operation's rates, worked out once."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from textwrap import fill
 from time import perf_counter
 
@@ -25,11 +26,14 @@ from hwgen.polyhedral.search_bound import least_work, work_bound
 from hwgen.polyhedral.search_levels import has_levels, levels
 from hwgen.polyhedral.search_space import (
     LAST_RESORT,
-    MAX_ORDERED,
+    WHOLE_SPACE,
+    Placed,
     Space,
     active_depth,
     choose_space,
+    coarser,
     length,
+    smaller,
 )
 from hwgen.polyhedral.tiling import Tiling, inner_name
 from hwgen.spec.hardware import HardwareSpec
@@ -44,6 +48,10 @@ load little, and how many of them for one order of loops."""
 
 PARTED = 4
 """Candidates kept and simulated whose tiles come in parts."""
+
+PROMISING = 32
+"""Orders and placements of a large space that are costed at all of its tile sizes: the best of all
+at few of these."""
 
 WIDTH = 100
 """Columns of the result's text."""
@@ -270,7 +278,7 @@ def search(
         before = state.result
         if not state.cover(whole, space) and space.restriction.whole:
             state.result = before
-            state.cover(whole, Space(hardware, match, LAST_RESORT, given))
+            state.cover(whole, smaller(Space(hardware, match, LAST_RESORT, given)))
     if not state.found:
         raise nothing_fits(hardware, matches, fixed or {}, workload)
     cheapest = _cheapest(state.found, keep)
@@ -301,9 +309,13 @@ def _cheapest(found: Sequence[Candidate], keep: int) -> list[Candidate]:
     texts = {key: str(match) for key, match in matches.items()}
     distinct: dict[object, Candidate] = {}
     for c in found:
-        t = c.tiling
-        distinct.setdefault((texts[id(t.match)], t.loops, t.depths, t.slots, t.parts), c)
+        distinct.setdefault((texts[id(c.tiling.match)], _key(c.tiling)), c)
     return sorted(distinct.values(), key=lambda c: c.rank)[:keep]
+
+
+def _key(tiling: Tiling) -> object:
+    """What tilings of a match have in common that are the same."""
+    return tiling.loops, tiling.depths, tiling.slots, tiling.parts
 
 
 class _Search:
@@ -326,13 +338,19 @@ class _Search:
 
     def cover(self, whole: Space, space: Space) -> bool:
         """Evaluate a space, part of the whole one; whether any of its points is feasible."""
-        grid, too_large, thinned = space.grid()
+        grid, too_large = space.grid()
         size, before = length(grid), len(self.found)
-        shapes = space.shapes
+        every = [*space.every()]
+        shapes, promising = len(every), every
         self.watch.expect(shapes)
-        evaluated, visited = 0, 0
-        cuts = _cuts(whole, space, thinned)
-        for found, count in self._evaluate(space, grid) if size else ():
+        evaluated, visited, looked = 0, 0, 0
+        cuts = _cuts(whole, space)
+        if size * shapes > WHOLE_SPACE and shapes > PROMISING and self._possible(space, grid):
+            promising, each = self._promising(space, every)
+            looked = each * (shapes - len(promising))
+            self.watch.spend(each * shapes)
+            cuts.append("most orders and placements at few tile sizes")
+        for found, count in self._evaluate(space, grid, promising) if size else ():
             self.found += found
             evaluated += count
             visited += 1
@@ -346,7 +364,7 @@ class _Search:
         self.result += SearchResult(
             (),
             points=max(whole.tiles * whole.shapes, space.tiles * space.shapes),
-            evaluated=evaluated,
+            evaluated=evaluated + looked,
             too_large=too_large * shapes,
             too_slow=size * visited - evaluated,
             cuts=tuple(cuts),
@@ -356,7 +374,7 @@ class _Search:
 
     def cover_levels(self, space: Space) -> bool:
         """Evaluate tiles of two levels; whether any is feasible."""
-        points, before = 0, len(self.found)
+        points, best, limit = 0, list[tuple[float, Callable[[], Candidate]]](), np.inf
         for at in levels(space):
             shape = Shape(
                 self.hardware, space.match, at.grid, at.loops, at.spatial, at.placement, at.cache,
@@ -365,14 +383,25 @@ class _Search:
             found = estimate(shape)
             points += (fitting := int(np.count_nonzero(np.isfinite(found.cycles))))
             self.watch.spend(fitting)
-            best = self._best(found.cycles, np.zeros(found.cycles.shape))
-            possible = (int(i) for i in best if np.isfinite(found.cycles[i]))
-            self.found += [self._candidate(shape, found, i) for i in possible]
-            if self.watch.expired and self.found:
+            for i in map(int, self._best(found.cycles, np.zeros(found.cycles.shape))):
+                if np.isfinite(found.cycles[i]):
+                    made = partial(self._candidate, shape, found, i)
+                    best.append((float(found.cycles[i]), made))
+            if self.limit < limit:
+                best = [(cycles, made) for cycles, made in best if cycles <= self.limit]
+                limit = self.limit
+            if self.watch.expired and (best or self.found):
                 break
+        distinct: dict[object, Candidate] = {}
+        for _, made in sorted(best, key=lambda x: x[0]):
+            if len(distinct) == self.keep:
+                break
+            candidate = made()
+            distinct.setdefault(_key(candidate.tiling), candidate)
+        self.found += distinct.values()
         cuts = ("larger tiles around few that registers hold, and in few sizes",)
         self.result += SearchResult((), points=points, evaluated=points, matches=0, cuts=cuts)
-        return len(self.found) > before
+        return bool(best)
 
     def _candidate(
         self, shape: Shape, found: Estimate, i: int, bound: float = 0.0, moved: float = 0.0
@@ -381,42 +410,69 @@ class _Search:
         numbers = (float(found.cycles[i]), bound, float(found.beats[i]), moved)
         return Candidate(tiling, *numbers, float(found.unseen[i]))
 
-    def _evaluate(self, space: Space, grid: Grid) -> Iterator[tuple[list[Candidate], int]]:
+    def _possible(self, space: Space, grid: Grid) -> bool:
+        """Whether any point of a grid can be among the best."""
+        floor = work_bound(self.hardware, space.match, grid)
+        return self.objective != "cycles" or bool((floor <= self.limit).any())
+
+    def _promising(self, space: Space, every: Sequence[Placed]) -> tuple[list[Placed], int]:
+        """The orders and placements that are best at few tile sizes, those with tiles in parts and
+        the others apart; and how many these sizes are."""
+        grid, _ = coarser(space, len(every)).grid()
+        if not length(grid):
+            return [*every], 0
+        cache = Cache()
+        least: list[tuple[bool, float, int]] = []
+        for number, placed in enumerate(every):
+            shape = self._shape(space, grid, placed, cache)
+            cycles = estimate(shape).cycles
+            cost = cycles
+            if self.objective != "cycles":
+                cost = np.where(np.isfinite(cycles), moved_cost(shape, self.objective), np.inf)
+            least.append((bool(placed.parts), float(cost.min()), number))
+        sides = ([x for x in sorted(least) if x[0] is parts] for parts in (False, True))
+        kept = sorted(number for side in sides for *_, number in side[:PROMISING])
+        return [every[number] for number in kept], length(grid)
+
+    def _shape(self, space: Space, grid: Grid, placed: Placed, cache: Cache) -> Shape:
+        return Shape(
+            self.hardware, space.match, grid, placed.loops, len(space.spatial), placed.placement,
+            cache, self.slots, placed.parts,
+        )  # fmt: skip
+
+    def _evaluate(
+        self, space: Space, grid: Grid, every: Sequence[Placed]
+    ) -> Iterator[tuple[list[Candidate], int]]:
         """The best of each order and placement; points that cannot be among them are dropped."""
         floor = work_bound(self.hardware, space.match, grid)
         cache = Cache()
-        for order in space.orders():
-            loops = (*order, *space.reduction)
-            for placement, parts in space.placements(loops, len(order)):
-                # The bound is one of cycles.
-                alive = floor <= self.limit if self.objective == "cycles" else floor < np.inf
-                if np.count_nonzero(alive) < SHRINK * len(alive):
-                    grid = {n: v[alive] if len(v) > 1 else v for n, v in grid.items()}
-                    floor, cache = floor[alive], Cache()
-                if not len(floor):
-                    yield [], 0
-                    continue
-                shape = Shape(
-                    self.hardware, space.match, grid, loops, len(order), placement, cache,
-                    self.slots, parts,
-                )  # fmt: skip
-                made = estimate(shape)
-                cycles, beats = made.cycles, made.beats
-                moved = np.zeros(1)
-                if self.objective != "cycles":
-                    moved = moved_cost(shape, self.objective)
-                moved = np.broadcast_to(moved, cycles.shape)
-                best = self._parted(cycles, moved) if parts else self._best(cycles, moved)
-                near = self._near(cycles, beats) if self.objective == "cycles" else best[:0]
-                points = {
-                    i: self._candidate(shape, made, i, float(floor[i]), float(moved[i]))
-                    for i in map(int, (*best, *near))
-                    if np.isfinite(cycles[i])
-                }
-                self.near += [points[int(i)] for i in near]
-                found = [points[int(i)] for i in best if int(i) in points]
-                self.parted += found if parts else []
-                yield [] if parts else found, len(cycles)
+        for placed in every:
+            # The bound is one of cycles.
+            alive = floor <= self.limit if self.objective == "cycles" else floor < np.inf
+            if np.count_nonzero(alive) < SHRINK * len(alive):
+                grid = {n: v[alive] if len(v) > 1 else v for n, v in grid.items()}
+                floor, cache = floor[alive], Cache()
+            if not len(floor):
+                yield [], 0
+                continue
+            shape = self._shape(space, grid, placed, cache)
+            made = estimate(shape)
+            cycles, beats = made.cycles, made.beats
+            moved = np.zeros(1)
+            if self.objective != "cycles":
+                moved = moved_cost(shape, self.objective)
+            moved = np.broadcast_to(moved, cycles.shape)
+            best = self._parted(cycles, moved) if placed.parts else self._best(cycles, moved)
+            near = self._near(cycles, beats) if self.objective == "cycles" else best[:0]
+            points = {
+                i: self._candidate(shape, made, i, float(floor[i]), float(moved[i]))
+                for i in map(int, (*best, *near))
+                if np.isfinite(cycles[i])
+            }
+            self.near += [points[int(i)] for i in near]
+            found = [points[int(i)] for i in best if int(i) in points]
+            self.parted += found if placed.parts else []
+            yield [] if placed.parts else found, len(cycles)
 
     def _parted(self, cycles: Cycles, moved: Cycles) -> NDArray[np.int64]:
         """The points of a shape with tiles in parts that may be among the best of these."""
@@ -442,7 +498,7 @@ class _Search:
         return near[cycles[near] < before][-THRIFTY:]
 
 
-def _cuts(whole: Space, space: Space, thinned: int) -> list[str]:
+def _cuts(whole: Space, space: Space) -> list[str]:
     """What a space leaves out of the whole one, in words."""
     cuts: list[str] = []
     if space.shapes < whole.shapes:
@@ -451,10 +507,10 @@ def _cuts(whole: Space, space: Space, thinned: int) -> list[str]:
     short = [n for n in names if len(space.sizes(n)) == 1 < len(whole.sizes(n))]
     if short:
         cuts.append("short reduction loops kept whole")
-    if thinned or any(len(space.sizes(n)) < len(whole.sizes(n)) for n in names if n not in short):
+    if any(len(space.sizes(n)) < len(whole.sizes(n)) for n in names if n not in short):
         cuts.append("tile sizes of long loops thinned")
-    if len(space.spatial) > MAX_ORDERED:
-        cuts.append(f"orders of {MAX_ORDERED} loops only")
+    if len(space.spatial) > space.restriction.ordered:
+        cuts.append(f"orders of {space.restriction.ordered} loops only")
     return cuts
 
 

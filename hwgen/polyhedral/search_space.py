@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import permutations, product
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,8 +33,17 @@ MAX_OPTIONS = 20
 MAX_ORDERED = 5
 """Spatial loops of which every order is considered; further ones stay innermost."""
 
-MAX_POINTS = 1 << 20
-"""Tile sizes kept for one match; more are thinned."""
+MAX_SHAPES = 1 << 10
+"""Orders and placements of one match; of more, fewer loops are ordered."""
+
+MAX_POINTS = 1 << 17
+"""Combinations of tile sizes of one match; of more, fewer sizes of a loop are considered."""
+
+FIRST_LOOK = 1 << 17
+"""Points of a large space that are costed to see which orders and placements are good."""
+
+LEAST_OPTIONS = 3
+"""Tile sizes of one loop in the smallest space."""
 
 WHOLE_SPACE = 1 << 18
 """A space of at most this many points is considered without restriction."""
@@ -44,24 +54,36 @@ class Restriction:
     """What is left out of a space.
 
     `ends`: loads outside the reduction stand at the outermost or innermost place. `whole`: short
-    reduction loops are not cut. `thin`: at most `MAX_OPTIONS` tile sizes per loop.
+    reduction loops are not cut. `options`: tile sizes per loop, at most. `ordered`: spatial loops
+    of which every order is considered.
     """
 
     ends: bool = False
     whole: bool = False
-    thin: bool = False
+    options: int | None = None
+    ordered: int = MAX_ORDERED
 
 
 RESTRICTIONS = (
     Restriction(),
     Restriction(ends=True),
     Restriction(ends=True, whole=True),
-    Restriction(ends=True, whole=True, thin=True),
+    Restriction(ends=True, whole=True, options=MAX_OPTIONS),
 )
-"""Tried in turn until a space is small enough; the last one is taken in any case."""
+"""Tried in turn until a space is small enough; the last one is taken in any case, with fewer sizes
+and orders where these are too many (`smaller`)."""
 
-LAST_RESORT = Restriction(ends=True, thin=True)
+LAST_RESORT = Restriction(ends=True, options=MAX_OPTIONS)
 """Where nothing fits the memories unless short reduction loops are cut."""
+
+
+class Placed(NamedTuple):
+    """Tile loops in an order, outermost first, the depths of all loads, and the storages whose
+    tiles come in parts."""
+
+    loops: tuple[str, ...]
+    placement: dict[str, int]
+    parts: Storages
 
 
 @dataclass(frozen=True)
@@ -91,7 +113,7 @@ class Space:
             return [min(given, blocks)]
         if self.restriction.whole and self.short(loop):
             return [blocks]
-        return tile_options(blocks, MAX_OPTIONS if self.restriction.thin else blocks)
+        return tile_options(blocks, self.restriction.options or blocks)
 
     def short(self, loop: str) -> bool:
         """Whether a loop is one of the reduction's that are the first not to be cut."""
@@ -103,13 +125,17 @@ class Space:
         """Combinations of tile sizes, before any is found not to fit."""
         return math.prod(len(self.sizes(n)) for n in (*self.spatial, *self.reduction))
 
+    def every(self) -> Iterator[Placed]:
+        """Orders and placements."""
+        for order in self.orders():
+            loops = (*order, *self.reduction)
+            for placement, parts in self.placements(loops, len(order)):
+                yield Placed(loops, placement, parts)
+
     @cached_property
     def shapes(self) -> int:
-        """Orders and placements."""
-        return sum(
-            len(list(self.placements((*order, *self.reduction), len(order))))
-            for order in self.orders()
-        )
+        """How many of them there are."""
+        return sum(1 for _ in self.every())
 
     @cached_property
     def choices(self) -> int:
@@ -121,8 +147,9 @@ class Space:
 
     def orders(self) -> Iterator[tuple[str, ...]]:
         """Orders of the spatial loops, outermost first."""
-        for front in permutations(self.spatial[:MAX_ORDERED]):
-            yield (*front, *self.spatial[MAX_ORDERED:])
+        ordered = self.restriction.ordered
+        for front in permutations(self.spatial[:ordered]):
+            yield (*front, *self.spatial[ordered:])
 
     def depths(self, loops: tuple[str, ...], spatial: int) -> dict[str, tuple[int, ...]]:
         """Depths at which each storage's load may stand: right inside a loop that moves its box.
@@ -223,12 +250,12 @@ class Space:
             result &= (grid[name] == 1) | (grid[loop] >= self.match.count[loop])
         return result
 
-    def grid(self) -> tuple[Grid, int, int]:
+    def grid(self) -> tuple[Grid, int]:
         """Tile sizes whose smallest buffers fit, and that keep an accumulation's order, one array
-        per loop; how many combinations did not, and how many were thinned out."""
+        per loop; how many combinations did not."""
         grid: Grid = {n: np.ones(1, dtype=np.int64) for n in self.match.count}
         left = self.tiles
-        too_large = thinned = 0
+        too_large = 0
         for name in (*self.spatial, *self.reduction):
             options = np.array(self.sizes(name), dtype=np.int64)
             left //= len(options)
@@ -238,11 +265,7 @@ class Space:
             fits = self.fits(grid) & self._in_order(grid, name)
             too_large += int(np.count_nonzero(~fits)) * left
             grid = {n: v[fits] for n, v in grid.items()}
-            if len(grid[name]) > MAX_POINTS:
-                before = len(grid[name])
-                grid = {n: v[:: -(-before // MAX_POINTS)] for n, v in grid.items()}
-                thinned += (before - len(grid[name])) * left
-        return grid, too_large, thinned
+        return grid, too_large
 
     def contains(self, tiling: Tiling) -> bool:
         """Whether a tiling is of the form that the search builds; its sizes may be any."""
@@ -276,7 +299,26 @@ def choose_space(
     """The whole space, and the part of it that is small enough to be searched."""
     spaces = [Space(hardware, match, r, fixed) for r in RESTRICTIONS]
     small = (s for s in spaces if s.tiles * s.choices <= WHOLE_SPACE)
-    return spaces[0], next(small, spaces[-1])
+    return spaces[0], next(small, None) or smaller(spaces[-1])
+
+
+def smaller(space: Space) -> Space:
+    """A space with fewer orders and tile sizes, where those of it are too many."""
+    while space.choices > MAX_SHAPES and space.restriction.ordered > 1:
+        ordered = min(space.restriction.ordered, len(space.spatial)) - 1
+        space = replace(space, restriction=replace(space.restriction, ordered=ordered))
+    while space.tiles > MAX_POINTS and (options := space.restriction.options or 0) > LEAST_OPTIONS:
+        space = replace(space, restriction=replace(space.restriction, options=options - 1))
+    return space
+
+
+def coarser(space: Space, shapes: int) -> Space:
+    """A space with so few tile sizes that all of its points are few, in so many shapes."""
+    options = MAX_OPTIONS
+    while space.tiles * shapes > FIRST_LOOK and options > LEAST_OPTIONS:
+        options -= 1
+        space = replace(space, restriction=replace(space.restriction, options=options))
+    return space
 
 
 def length(grid: Grid) -> int:

@@ -114,7 +114,7 @@ def test_the_best_come_first(seed: int) -> None:
     found = body(seed)
     now = cycles(found, [0] * len(found.blocks), found.slots)
     ranked = sorted((cycles(found, d, found.needed(d, 1)), sum(d), d) for d in choices(found))
-    best = [d for taken, _, d in ranked if taken * CLOSE < now][:COMPILED]
+    best = [(taken, d) for taken, _, d in ranked if taken * CLOSE < now][:COMPILED]
     assert found.ranked() == best
 
 
@@ -189,7 +189,7 @@ def test_without_room_nothing_begins_sooner() -> None:
 def test_a_load_comes_before_who_needs_it() -> None:
     for seed in SEEDS:
         found = with_load(seed)
-        for delays in body(seed).ranked():
+        for _, delays in body(seed).ranked():
             best = found.started(delays, lambda d, found=found: found.needed(d, 1))
             if best is not None:
                 assert best[-1] < min(best[1], best[2])

@@ -19,7 +19,7 @@ from hwgen.polyhedral.scop import build_scop
 from hwgen.polyhedral.search import Candidate, SearchResult, Watch, search
 from hwgen.polyhedral.search_bound import distinct_entries, least_work
 from hwgen.polyhedral.search_refine import neighbours
-from hwgen.polyhedral.search_space import RESTRICTIONS, Space, choose_space, length
+from hwgen.polyhedral.search_space import RESTRICTIONS, Space, choose_space, length, smaller
 from hwgen.polyhedral.select import select
 from hwgen.spec.affine import Affine
 from hwgen.spec.hardware import HardwareSpec
@@ -169,6 +169,35 @@ def test_a_large_space_is_restricted_and_a_small_one_whole() -> None:
         complete, chosen = choose_space(chip(), matches(name)[0])
         assert (complete == chosen) is whole
         assert chosen.tiles * chosen.shapes <= complete.tiles * complete.shapes
+
+
+def test_a_space_of_many_loops_is_made_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hwgen.polyhedral.search_space.MAX_SHAPES", 100)
+    monkeypatch.setattr("hwgen.polyhedral.search_space.MAX_POINTS", 1000)
+    (first, *_) = matches("conv2d_requant")
+    large = Space(chip(), first, RESTRICTIONS[-1])
+    assert large.choices > 100
+    assert large.tiles > 1000
+    few = smaller(large)
+    assert few.choices <= 100
+    assert few.tiles <= 1000
+    assert choose_space(chip(), first)[1] == few
+    for loop in (*few.spatial, *few.reduction):
+        assert first.count[loop] in few.sizes(loop)
+
+
+def test_orders_that_are_good_at_few_tile_sizes_hold_the_best(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("gemm_requant", "conv2d_requant"):
+        found = matches(name)[:1]
+        monkeypatch.setattr("hwgen.polyhedral.search.WHOLE_SPACE", 1 << 40)
+        every = search(chip(), found)
+        monkeypatch.setattr("hwgen.polyhedral.search.WHOLE_SPACE", 0)
+        some = search(chip(), found)
+        assert some.candidates[0].cycles == every.candidates[0].cycles
+    assert some.evaluated < every.evaluated / 2
+    assert "most orders and placements at few tile sizes" in some.cuts
 
 
 def test_neighbours_differ_in_one_thing_and_fit() -> None:
