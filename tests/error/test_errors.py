@@ -48,8 +48,9 @@ def test_what_the_cases_were_made_from_is_valid(name: str) -> None:
 
 
 def test_every_code_has_a_case() -> None:
-    sources = (ROOT / "hwgen/spec").glob("*.py")
-    defined = {c for p in sources for c in re.findall(r'"(H\d{3})"', p.read_text(encoding="utf-8"))}
+    # Those of programs, H7, are no errors of files.
+    text = "".join(p.read_text(encoding="utf-8") for p in (ROOT / "hwgen/spec").glob("*.py"))
+    defined = {*re.findall(r'"(H[0-6]\d{2})"', text)}
     shown = {
         code
         for p in HERE.glob("*.txt")

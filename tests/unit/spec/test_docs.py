@@ -172,7 +172,9 @@ def test_every_code_is_documented() -> None:
         (ROOT / "docs" / p).read_text(encoding="utf-8") for p in ("spec.md", "workload.md")
     )
     sources = (ROOT / "hwgen/spec").glob("*.py")
-    codes = {c for p in sources for c in re.findall(r'"(H\d{3})"', p.read_text(encoding="utf-8"))}
+    # Those of programs, H7, have a page of their own.
+    text = "".join(p.read_text(encoding="utf-8") for p in sources)
+    codes = {*re.findall(r'"(H[0-6]\d{2})"', text)}
     assert {c for c in codes if c not in pages} == set()
 
 
