@@ -27,7 +27,7 @@ from hwgen.polyhedral.search import (
     search,
 )
 from hwgen.polyhedral.search_bound import least_work
-from hwgen.polyhedral.search_choose import LIMITS, choose
+from hwgen.polyhedral.search_choose import LIMITS, choose, lacks
 from hwgen.polyhedral.select import select
 from hwgen.spec.expression import DTYPES
 from hwgen.spec.hardware import HardwareSpec
@@ -258,16 +258,19 @@ def _search(
                 refused = refused or error
                 none_fits.add(slots)  # However many candidates are kept.
                 continue
+            why: list[HwgenError] = []
             try:
                 alone = sharing == NOTHING_SHARED
                 kernel, found = choose(
                     hardware, found, simulated, limit, rival,
-                    alone=alone, objective=options.objective,
+                    alone=alone, objective=options.objective, refused=why,
                 )  # fmt: skip
             except HwgenError as error:
                 if error.code not in LIMITS:
                     raise
                 refused = refused or error
+                if lacks(why):
+                    break
                 continue
             if isinstance(kernel, Rival):
                 total += found

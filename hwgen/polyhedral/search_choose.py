@@ -97,10 +97,12 @@ def choose(
     *,
     alone: bool = True,
     objective: Objective = "cycles",
+    refused: list[HwgenError] | None = None,
 ) -> tuple[K, SearchResult]:
     """The best when simulated: of `best`, the cheapest candidates and what lies beside them. By
     cycles, it is of what takes as long as the fastest what moves fewest bytes. `alone`: not a
-    phase, whose coarser tiles may be as fast by themselves, and delay those of others.
+    phase, whose coarser tiles may be as fast by themselves, and delay those of others; `refused`:
+    is told why candidates cannot be built.
 
     Where polyhedral computations take too long, the best until then.
 
@@ -112,7 +114,8 @@ def choose(
     if not alone:
         found = replace(found, thrifty=(), parted=())
     tie = TIE if alone else TIE_OF_PHASES
-    tried = _Tried(hardware, build, best, watch, cuts, tie, objective)
+    refused = [] if refused is None else refused
+    tried = _Tried(hardware, build, best, watch, cuts, tie, objective, refused)
     try:
         with isl.bounded():
             _look(tried, found, watch)
@@ -136,8 +139,7 @@ def _look(tried: _Tried[K], found: SearchResult, watch: Watch) -> None:
     alike: dict[object, list[Candidate]] = {}
     built: set[object] = set()
     for candidate in found.candidates:
-        lacking = sum(error.code in OF_CHIP for error in tried.refused)
-        if tried.best is None and lacking == LACKING:
+        if tried.best is None and lacks(tried.refused):
             break
         if tried.hopeless(candidate):
             continue
@@ -194,6 +196,11 @@ def _look(tried: _Tried[K], found: SearchResult, watch: Watch) -> None:
         tried.add(candidate)
 
 
+def lacks(refused: Sequence[HwgenError]) -> bool:
+    """Whether candidates are refused for what the chip lacks, so many that others will be, too."""
+    return sum(error.code in OF_CHIP for error in refused) >= LACKING
+
+
 def _shape(candidate: Candidate) -> object:
     """What candidates have in common that differ in the order of loops or loads alone."""
     tiling = candidate.tiling
@@ -235,6 +242,7 @@ class _Tried(Generic[K]):
         cuts: list[str],
         tie: float,
         objective: Objective,
+        refused: list[HwgenError],
     ) -> None:
         self.hardware = hardware
         self.tie = tie
@@ -246,7 +254,7 @@ class _Tried(Generic[K]):
         self._seen: set[str] = set()
         self.best = best
         self.built: list[tuple[Candidate, K]] = []
-        self.refused: list[HwgenError] = []
+        self.refused = refused
         self.simulated = 0
         self._trees: set[str] = set()
         self._no_trees: Counter[str] = Counter()
