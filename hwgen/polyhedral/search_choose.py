@@ -256,6 +256,7 @@ class _Tried(Generic[K]):
         self.built: list[tuple[Candidate, K]] = []
         self.refused = refused
         self.simulated = 0
+        self._full: list[tuple[Candidate, HwgenError]] = []
         self._trees: set[str] = set()
         self._no_trees: Counter[str] = Counter()
 
@@ -306,6 +307,9 @@ class _Tried(Generic[K]):
         if text in self._seen:
             return None
         self._seen.add(text)
+        if (known := self._no_room(candidate)) is not None:
+            self.refused.append(known)
+            return None
         self._watch.spend(SCHEDULE_WORK)
         try:
             kernel = self._build(candidate)
@@ -313,6 +317,8 @@ class _Tried(Generic[K]):
             if error.code not in LIMITS:
                 raise
             self.refused.append(error)
+            if error.code == "H502":
+                self._full.append((candidate, error))
             if error.code in OF_MATCH:
                 self._no_trees[str(candidate.tiling.match)] += 1
             return None
@@ -321,6 +327,19 @@ class _Tried(Generic[K]):
         if self.best is None or self.gains(kernel, self.best, gain):
             self.best = kernel
         return kernel
+
+    def _no_room(self, candidate: Candidate) -> HwgenError | None:
+        """Why there is no room for a schedule: there was none for another with the same buffers in
+        the same loops, none of which was larger."""
+        tiling = candidate.tiling
+        for other, error in self._full:
+            known = other.tiling
+            if (known.match, known.depths) == (tiling.match, tiling.depths) and all(
+                known.slot[n] * known.entries(n) <= tiling.slot[n] * tiling.entries(n)
+                for n, _ in tiling.depths
+            ):
+                return error
+        return None
 
     def gains(self, kernel: K, best: K, gain: float = 1.0) -> bool:
         """Whether a kernel is better by the objective."""

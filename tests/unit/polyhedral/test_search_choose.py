@@ -1,0 +1,93 @@
+"""Which candidates of a search are built."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import hwgen
+from hwgen.errors import HwgenError
+from hwgen.polyhedral import search_choose
+from hwgen.polyhedral.matching import match
+from hwgen.polyhedral.scop import build_scop
+from hwgen.polyhedral.search import Candidate, SearchResult, Watch, search
+from hwgen.polyhedral.search_choose import choose
+from hwgen.polyhedral.select import select
+from hwgen.polyhedral.tiling import Tiling
+from hwgen.spec.hardware import HardwareSpec
+
+ROOT = Path(__file__).parents[3]
+KEPT = 64
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One that takes what its candidate was estimated to."""
+
+    cycles: int
+    onchip_bytes: int
+    offchip_bytes: int = 0
+    energy: float = 0.0
+    unseen: float = 0.0
+
+
+def entries(tiling: Tiling) -> int:
+    return sum(tiling.slot[n] * tiling.entries(n) for n, _ in tiling.depths)
+
+
+class Build:
+    """Kernels of candidates whose buffers have at most so many entries."""
+
+    def __init__(self, room: int) -> None:
+        self.room = room
+        self.built: list[Candidate] = []
+
+    def __call__(self, candidate: Candidate) -> Kernel:
+        self.built.append(candidate)
+        taken = entries(candidate.tiling)
+        if taken > self.room:
+            raise HwgenError("H502", "buffers do not fit", found=str(taken))
+        return Kernel(int(candidate.cycles), taken)
+
+
+def nothing_known(*_: object) -> None:
+    """Stands in for what earlier candidates tell of others."""
+
+
+def found() -> tuple[HardwareSpec, SearchResult]:
+    chip = hwgen.load_hardware(ROOT / "hw_specs" / "vta.yaml")
+    sizes = {"M": 64, "N": 128, "K": 300}
+    scop = build_scop(hwgen.load_workload(ROOT / "workloads" / "gemm.yaml", sizes))
+    return chip, search(chip, match(scop, select(scop, chip)), KEPT, 2, Watch(None))
+
+
+def test_what_is_larger_than_what_does_not_fit_is_not_built(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    chip, result = found()
+    room = sorted(entries(c.tiling) for c in result.candidates)[len(result.candidates) // 2]
+    build = Build(room)
+    kernel, chosen = choose(chip, result, build, Watch(None))
+    every = Build(room)
+    monkeypatch.setattr(search_choose._Tried, "_no_room", nothing_known)  # pyright: ignore[reportPrivateUsage]
+    alike, others = choose(chip, result, every, Watch(None))
+    assert (kernel, chosen.refused) == (alike, others.refused)
+    fitting = [c for c in every.built if entries(c.tiling) <= room]
+    assert [c for c in build.built if entries(c.tiling) <= room] == fitting
+    assert len(build.built) < len(every.built)
+
+
+def test_what_a_chip_lacks_is_told() -> None:
+    chip, result = found()
+    refused: list[HwgenError] = []
+
+    def build(candidate: Candidate) -> Kernel:
+        raise HwgenError("H611", "no queue", found=str(candidate.tiling))
+
+    with pytest.raises(HwgenError, match="no queue"):
+        choose(chip, result, build, Watch(None), refused=refused)
+    assert len(refused) == search_choose.LACKING
+    assert search_choose.lacks(refused)
+    assert not search_choose.lacks(refused[1:])
