@@ -14,6 +14,7 @@ from hwgen.polyhedral.caches import through_caches
 from hwgen.polyhedral.objective import Measure, Measured, Objective, measure
 from hwgen.polyhedral.search import SCHEDULE_WORK, TOO_LONG, Candidate, SearchResult, Watch
 from hwgen.polyhedral.search_refine import keepers, neighbours
+from hwgen.polyhedral.tiling import Tiling
 from hwgen.spec.hardware import HardwareSpec
 
 NO_TREE = ("H301", "H410", "H411", "H413", "H421", "H422", "H423", "H424", "H503", "H504")
@@ -256,7 +257,7 @@ class _Tried(Generic[K]):
         self.built: list[tuple[Candidate, K]] = []
         self.refused = refused
         self.simulated = 0
-        self._full: list[tuple[Candidate, HwgenError]] = []
+        self._full: list[tuple[Tiling, HwgenError]] = []
         self._trees: set[str] = set()
         self._no_trees: Counter[str] = Counter()
 
@@ -318,7 +319,7 @@ class _Tried(Generic[K]):
                 raise
             self.refused.append(error)
             if error.code == "H502":
-                self._full.append((candidate, error))
+                self._full.append((candidate.tiling, error))
             if error.code in OF_MATCH:
                 self._no_trees[str(candidate.tiling.match)] += 1
             return None
@@ -330,14 +331,17 @@ class _Tried(Generic[K]):
 
     def _no_room(self, candidate: Candidate) -> HwgenError | None:
         """Why there is no room for a schedule: there was none for another with the same buffers in
-        the same loops, none of which was larger."""
+        the same order of loops, none of which was larger."""
         tiling = candidate.tiling
-        for other, error in self._full:
-            known = other.tiling
-            if (known.match, known.depths) == (tiling.match, tiling.depths) and all(
+        order = [x.loop for x in tiling.loops]
+        for known, error in self._full:
+            if (known.match, known.depths) != (tiling.match, tiling.depths):
+                continue
+            smaller = (
                 known.slot[n] * known.entries(n) <= tiling.slot[n] * tiling.entries(n)
                 for n, _ in tiling.depths
-            ):
+            )
+            if order == [x.loop for x in known.loops] and all(smaller):
                 return error
         return None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -30,6 +30,7 @@ from hwgen.verify.chips.draws import Spec
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
 from tests.conftest import Mutate
+from tests.made import Made
 from tests.sampling import QUICK
 
 ROOT = Path(__file__).parents[2]
@@ -97,17 +98,6 @@ def test_kept_tiles_are_ordered_and_right(chip: str) -> None:
         if tried >= 6:
             break
     assert tried >= 2
-
-
-@dataclass(frozen=True)
-class Made:
-    """What a schedule is said to take."""
-
-    cycles: int
-    offchip_bytes: int
-    energy: float = 0.0
-    onchip_bytes: int = 0
-    unseen: float = 0.0
 
 
 @pytest.mark.parametrize(("slower", "taken"), [(TIE - 0.0005, 10), (TIE + 0.0005, 900)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -17,20 +16,10 @@ from hwgen.polyhedral.search_choose import choose
 from hwgen.polyhedral.select import select
 from hwgen.polyhedral.tiling import Tiling
 from hwgen.spec.hardware import HardwareSpec
+from tests.made import Made
 
 ROOT = Path(__file__).parents[3]
 KEPT = 64
-
-
-@dataclass(frozen=True)
-class Kernel:
-    """One that takes what its candidate was estimated to."""
-
-    cycles: int
-    onchip_bytes: int
-    offchip_bytes: int = 0
-    energy: float = 0.0
-    unseen: float = 0.0
 
 
 def entries(tiling: Tiling) -> int:
@@ -44,12 +33,12 @@ class Build:
         self.room = room
         self.built: list[Candidate] = []
 
-    def __call__(self, candidate: Candidate) -> Kernel:
+    def __call__(self, candidate: Candidate) -> Made:
         self.built.append(candidate)
         taken = entries(candidate.tiling)
         if taken > self.room:
             raise HwgenError("H502", "buffers do not fit", found=str(taken))
-        return Kernel(int(candidate.cycles), taken)
+        return Made(int(candidate.cycles), onchip_bytes=taken)
 
 
 def nothing_known(*_: object) -> None:
@@ -83,7 +72,7 @@ def test_what_a_chip_lacks_is_told() -> None:
     chip, result = found()
     refused: list[HwgenError] = []
 
-    def build(candidate: Candidate) -> Kernel:
+    def build(candidate: Candidate) -> Made:
         raise HwgenError("H611", "no queue", found=str(candidate.tiling))
 
     with pytest.raises(HwgenError, match="no queue"):
