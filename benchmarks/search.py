@@ -29,7 +29,7 @@ def main(arguments: Sequence[str]) -> int:
         c = found.compilation
         rows.append((
             str(case), found.points, found.refused, c.cycles, found.best, found.ratio,
-            c.search.ratio, c.search.simulated, "yes" if c.search.exhausted else "no",
+            c.cycles / c.bound.cycles, c.search.simulated, "yes" if c.search.exhausted else "no",
             found.seconds,
         ))  # fmt: skip
         if sys.stderr.isatty():

@@ -32,7 +32,7 @@ from hwgen.polyhedral.tiling import Tiling
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 
-FORMAT = 2
+FORMAT = 3
 _PACKAGE = Path(__file__).resolve().parent
 
 
@@ -54,7 +54,6 @@ class Counts(_Strict):
     beside: int
     refused: int
     cycles: int
-    bound: int
 
 
 class Entry(_Strict):
@@ -106,7 +105,6 @@ class Entry(_Strict):
             beside=c.beside,
             refused=c.refused,
             cycles=c.cycles,
-            bound=c.bound,
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from math import prod
@@ -154,11 +154,6 @@ class Compilation(Compiled):
             covers = (every_match(scop, self.hardware) for scop in (self.scop, *self.others))
             return least_bound(self.program, self.hardware, chain.from_iterable(covers))
 
-    @property
-    def bounded(self) -> Compilation:
-        """The same with the bound told to the search."""
-        return replace(self, search=replace(self.search, bound=self.bound.cycles))
-
     @cached_property
     def explanations(self) -> list[Explanation]:
         if self.phases:
@@ -190,7 +185,7 @@ class Compilation(Compiled):
             "scop": lambda: self.scop,
             "dependences": lambda: self.dependences,
             "match": lambda: self.match,
-            "schedule": lambda: f"{self.search}\n{self.schedule}",
+            "schedule": lambda: f"{self.search.told(self.bound.cycles)}\n{self.schedule}",
             **super().artefacts(),
         }
 

@@ -113,7 +113,7 @@ def complete_script(
             rest = _Rest(schedule, build_scop(workload), options)
             found = rest.found()
         if found is not None:
-            return found.bounded
+            return found
     return complete_blocks(schedule, options)
 
 

@@ -278,7 +278,7 @@ class _Hosting:
         parts = tuple(p for k in kernels for p in k.parts)
         longest = max(parts, key=lambda c: c.cycles)
         search = sum((c.search for c in parts[1:]), parts[0].search)
-        search = replace(search, cycles=made.timing.cycles, bound=made.bound.cycles)
+        search = replace(search, cycles=made.timing.cycles)
         return Compilation(
             self.given,
             self.hardware,

@@ -284,4 +284,4 @@ def _search(
     total = replace(total, cycles=best.cycles)
     alone = sharing == NOTHING_SHARED
     found = Compilation(workload, hardware, scop, tuple(group), total, best, alone)
-    return found.bounded, chosen
+    return found, chosen

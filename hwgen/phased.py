@@ -16,7 +16,6 @@ from hwgen.codegen.image_layout import ImageLayout, image_layouts, images_refuse
 from hwgen.codegen.temporaries import check_written, shared_image, written_part
 from hwgen.compilation import Compilation, Kernel
 from hwgen.errors import HwgenError
-from hwgen.model.bound import lower_bound
 from hwgen.phase import SearchOptions, compile_phase
 from hwgen.polyhedral.matching import Match
 from hwgen.polyhedral.operations import Sharing
@@ -347,8 +346,7 @@ def join(
     apply_tilings(schedule, plans_of(workload, stages_of(schedule), scops, tilings, spilled))
     kernel = Kernel(longest.tiling, compile_padded(schedule))
     search = sum((c.search for c in found[1:]), found[0].search)
-    bound = lower_bound(kernel.program, hardware).cycles
-    search = replace(search, cycles=kernel.cycles, bound=bound)
+    search = replace(search, cycles=kernel.cycles)
     return Compilation(
         workload,
         hardware,

@@ -70,7 +70,7 @@ def weighed_if_better(
     found = found or made
     if not (made.alone and found.alone) or other is None:
         return found
-    return replace(found, others=(other,)).bounded
+    return replace(found, others=(other,))
 
 
 def weighed_instead(

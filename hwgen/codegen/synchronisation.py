@@ -66,12 +66,12 @@ def synchronise(hardware: HardwareSpec, program: Stream) -> list[SyncSite]:
             program, pairs = _settled(hardware, program)
             edges = pairs.exchanged
             ends = {edge: (Push(*edge), Pop(*edge)) for edge in edges}
-            return _exchanges(program, program.instances(), edges, ends)
+            return _exchanges(program, program.instances, edges, ends)
         case Events() as events:
             program, pairs = _settled(hardware, program)
             flags = _flags(hardware, events, _outstanding(hardware, events, program, pairs))
             ends = {edge: (Signal(*edge, *f), Wait(*edge, *f)) for edge, f in flags.items()}
-            return _exchanges(program, program.instances(), pairs.exchanged, ends)
+            return _exchanges(program, program.instances, pairs.exchanged, ends)
         case Barriers() as barriers:
             # A barrier serves every buffer: what needs none after it shows up slots later.
             period = lcm(*(t.slots for s in program.sites for t in s.touches if not t.kept))
@@ -89,12 +89,12 @@ def _settled(hardware: HardwareSpec, program: Stream) -> tuple[Stream, _Pairs]:
     Raises:
         HwgenError: H611.
     """
-    pairs = _pairs(hardware, program, program.instances())
+    pairs = _pairs(hardware, program, program.instances)
     while pairs.relayed:
         longer = program.cut(program.reach + max(program.reach, program.period))
         if longer.short == program.short:
             break
-        more = _pairs(hardware, longer, longer.instances())
+        more = _pairs(hardware, longer, longer.instances)
         settled = _places(program, pairs) == _places(longer, more)
         program, pairs = longer, more
         if settled:
@@ -104,7 +104,7 @@ def _settled(hardware: HardwareSpec, program: Stream) -> tuple[Stream, _Pairs]:
 
 def _places(program: Stream, pairs: _Pairs) -> list[SyncSite]:
     ends = {edge: (Push(*edge), Pop(*edge)) for edge in pairs.exchanged}
-    return _exchanges(program, program.instances(), pairs.exchanged, ends)
+    return _exchanges(program, program.instances, pairs.exchanged, ends)
 
 
 def _pairs(hardware: HardwareSpec, program: Stream, instances: Sequence[Instance]) -> _Pairs:
@@ -209,7 +209,7 @@ def _outstanding(
         longer = program.cut(2 * program.reach)
         if longer.short == program.short:
             break
-        more = _unanswered(_pairs(hardware, longer, longer.instances()))
+        more = _unanswered(_pairs(hardware, longer, longer.instances))
         if more == most:
             break
         program, most = longer, more
@@ -258,7 +258,7 @@ class _Issued:
 
     def __init__(self, program: Stream) -> None:
         self.program = program
-        self.instances = program.instances()
+        self.instances = program.instances
 
     def after(self, unit: str, call: int, place: int) -> int:
         """Calls of a unit after one of its own and before another, by their positions."""

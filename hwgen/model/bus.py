@@ -48,32 +48,58 @@ def _row(
     return tuple(beats), tuple(entries)
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=8192)
 def _rows(
-    bus: Bus, offset_bytes: int, row_bytes: int, rows: int, stride_bytes: int, entry_bytes: int
+    bus: Bus,
+    offset_bytes: int,
+    row_bytes: int,
+    counts: tuple[int, ...],
+    strides: tuple[int, ...],
+    entry_bytes: int,
 ) -> Bursts:
+    if not counts:
+        return Bursts(*_row(bus, offset_bytes, row_bytes, entry_bytes))
     boundary = bus.burst_boundary_bytes
+    count, stride = counts[0], strides[0]
     beats: list[int] = []
     entries: list[int] = []
-    for row in range(rows):
-        b, e = _row(bus, (offset_bytes + row * stride_bytes) % boundary, row_bytes, entry_bytes)
-        if stride_bytes == 0:
-            return Bursts(b * rows, e * rows)
-        beats += b
-        entries += e
+    # Rows at the same offset from a boundary have the same bursts.
+    known: dict[int, Bursts] = {}
+    for n in range(count):
+        at = (offset_bytes + n * stride) % boundary
+        part = known.get(at)
+        if part is None:
+            part = _rows(bus, at, row_bytes, counts[1:], strides[1:], entry_bytes)
+            known[at] = part
+        beats += part.beats
+        entries += part.entries
     return Bursts(tuple(beats), tuple(entries))
 
 
-def split_access(
-    bus: Bus, start_bytes: int, row_bytes: int, rows: int, stride_bytes: int, entry_bytes: int
+def split_rows(
+    bus: Bus,
+    start_bytes: int,
+    row_bytes: int,
+    counts: tuple[int, ...],
+    strides_bytes: tuple[int, ...],
+    entry_bytes: int,
 ) -> Bursts:
-    """Bursts of `rows` rows of `row_bytes`, `stride_bytes` apart, from byte `start_bytes` on.
+    """Bursts of rows of `row_bytes` from byte `start_bytes` on, in loops of `counts` iterations,
+    the outermost first, each `strides_bytes` apart.
 
     A burst covers one row, has at most `burst_beats` beats and crosses no boundary; the image's
     own base is assumed aligned to `burst_boundary_bytes`.
     """
     boundary = bus.burst_boundary_bytes
-    return _rows(bus, start_bytes % boundary, row_bytes, rows, stride_bytes % boundary, entry_bytes)
+    strides = tuple(stride % boundary for stride in strides_bytes)
+    return _rows(bus, start_bytes % boundary, row_bytes, counts, strides, entry_bytes)
+
+
+def split_access(
+    bus: Bus, start_bytes: int, row_bytes: int, rows: int, stride_bytes: int, entry_bytes: int
+) -> Bursts:
+    """The same of one loop over rows."""
+    return split_rows(bus, start_bytes, row_bytes, (rows,), (stride_bytes,), entry_bytes)
 
 
 def write_data(channel: Channel, bursts: Bursts) -> list[int]:

@@ -15,7 +15,7 @@ from hwgen.spec.hardware import Bus, HardwareSpec, Intrinsic, Operand
 from hwgen.spec.memory import BANK_CYCLES, Banks
 
 from .bank_cycles import Touched, banked_operands, served_cycles
-from .bus import Bursts, ReadBus, split_access, write_cycles
+from .bus import Bursts, ReadBus, split_access, split_rows, write_cycles
 from .issuing import issuing_cycles
 from .periodicity import Watched
 from .posted import posted_cycles
@@ -259,29 +259,8 @@ def split_operand(
     if outer and steps[-1] == span:
         width *= outer.pop()
         steps.pop()
-    return _rows(bus, size, width, address, tuple(outer), tuple(steps))
-
-
-def _rows(
-    bus: Bus,
-    size: int,
-    width: int,
-    address: int,
-    outer: tuple[int, ...],
-    steps: tuple[int, ...],
-) -> Bursts:
-    """Bursts of rows of `width` entries."""
-    if len(outer) <= 1:
-        rows, stride = (outer[0], steps[0]) if outer else (1, 0)
-        return split_access(bus, address * size, width * size, rows, stride * size, size)
-    parts = [
-        _rows(bus, size, width, address + i * steps[0], outer[1:], steps[1:])
-        for i in range(outer[0])
-    ]
-    return Bursts(
-        tuple(b for part in parts for b in part.beats),
-        tuple(e for part in parts for e in part.entries),
-    )
+    in_bytes = tuple(step * size for step in steps)
+    return split_rows(bus, address * size, width * size, tuple(outer), in_bytes, size)
 
 
 def held_steps(call: Call, intrinsic: Intrinsic) -> tuple[Expr, ...]:

@@ -106,8 +106,8 @@ class SearchResult:
     Every one of `points` is exactly one of: `evaluated` in closed form; `too_large`, its smallest
     buffers exceed a memory; `too_slow`, its work alone takes longer than the best known;
     `left_out`, for the reasons in `cuts`. The best of `simulated` points and of `beside` schedules
-    that refine them took `cycles`, of which `bound` are unavoidable; `refused` ones exceed a limit
-    of the hardware. `matches`: considered, `matches_too_slow`: more that the same bound excludes.
+    that refine them took `cycles`; `refused` ones exceed a limit of the hardware. `matches`:
+    considered, `matches_too_slow`: more whose work alone takes longer.
     """
 
     candidates: tuple[Candidate, ...]
@@ -124,7 +124,6 @@ class SearchResult:
     beside: int = 0
     refused: int = 0
     cycles: int = 0
-    bound: int = 0
 
     @property
     def left_out(self) -> int:
@@ -140,11 +139,6 @@ class SearchResult:
         """The limits of time and work at which the search ended early."""
         limits = (TIME_LIMIT, WORK_LIMIT, TOO_LONG)
         return tuple(c for c in self.cuts if c.startswith(limits))
-
-    @property
-    def ratio(self) -> float:
-        """Best cycles over their lower bound."""
-        return self.cycles / self.bound if self.bound else 1.0
 
     def __add__(self, other: SearchResult) -> SearchResult:
         """Both searches' counts, the candidates of the first."""
@@ -163,6 +157,10 @@ class SearchResult:
         )
 
     def __str__(self) -> str:
+        return self.told()
+
+    def told(self, bound: int = 0) -> str:
+        """The account in words; `bound`: cycles below which no kernel gets, 0 where not asked."""
         if not self.points:
             head = "search: none, the schedule was given"
         else:
@@ -185,9 +183,10 @@ class SearchResult:
             return fill(head, WIDTH)
         refused = f" and {self.refused} refused by the hardware's limits" if self.refused else ""
         beside = f", {self.beside} more beside them" if self.beside else ""
+        ratio = f", {self.cycles / bound:.3f} x its lower bound of {bound:,}" if bound else ""
         return fill(
             f"{head}. {self.simulated} simulated{beside}{refused}: the best takes "
-            f"{self.cycles:,} cycles, {self.ratio:.3f} x its lower bound of {self.bound:,}.",
+            f"{self.cycles:,} cycles{ratio}.",
             WIDTH,
         )
 

@@ -47,6 +47,10 @@ class Affine:
                 left.append((name, coefficient))
         return Affine(tuple(left), constant) if len(left) < len(self.terms) else self
 
+    def at(self, values: Mapping[str, int]) -> int:
+        """The value where each variable has one."""
+        return self.constant + sum(c * values[name] for name, c in self.terms)
+
     def along(self, names: Iterable[str]) -> Affine:
         """The same function to be shown, its terms in the order of `names` and not sorted, so that
         no name decides what stands first; equal to none but those shown so."""

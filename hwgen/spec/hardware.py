@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import isfinite, prod
 
 from hwgen.errors import Location
@@ -327,10 +327,7 @@ class Intrinsic:
         """What it does where so many lanes take part, by iterator; () where all do."""
         if not lanes or lanes == tuple(extent for _, extent in self.iterators):
             return self
-        iterators = tuple((n, e) for (n, _), e in zip(self.iterators, lanes, strict=True))
-        once = Range(1, 1)
-        loops = (replace(x, extent=once) if x.whole_lanes else x for x in self.loops)
-        return replace(self, iterators=iterators, loops=tuple(loops))
+        return _narrowed(self, lanes, self.location)
 
     @property
     def software_loops(self) -> int:
@@ -338,6 +335,15 @@ class Intrinsic:
 
     def operand(self, name: str) -> Operand:
         return next(o for o in self.operands if o.name == name)
+
+
+@lru_cache(maxsize=4096)
+def _narrowed(intrinsic: Intrinsic, lanes: tuple[int, ...], location: Location) -> Intrinsic:
+    """The same object each time: as a key of caches, it is found without looking into it."""
+    iterators = tuple((n, e) for (n, _), e in zip(intrinsic.iterators, lanes, strict=True))
+    once = Range(1, 1)
+    loops = (replace(x, extent=once) if x.whole_lanes else x for x in intrinsic.loops)
+    return replace(intrinsic, iterators=iterators, loops=tuple(loops), location=location)
 
 
 Synchronization = Tokens | Barriers | Events | Scoreboard

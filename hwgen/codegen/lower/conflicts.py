@@ -61,8 +61,9 @@ def latest(unit: str, position: int, touched: Sequence[Access]) -> tuple[tuple[s
         for accesses in [record.writes, record.reads] if access.write else [record.writes]:
             for other, when in accesses.items():
                 if other != unit:
-                    met = (at for runs, at in reversed(when.items()) if meet(runs, access.runs))
-                    found[other] = max(found.get(other, -1), next(met, -1))
+                    at = _met(when, access.runs)
+                    if at > found.get(other, -1):
+                        found[other] = at
     for access in touched:
         record = access.record
         mine = (record.writes if access.write else record.reads).setdefault(unit, {})
@@ -70,7 +71,14 @@ def latest(unit: str, position: int, touched: Sequence[Access]) -> tuple[tuple[s
             mine.clear()
         mine.pop(access.runs, None)
         mine[access.runs] = position
-    return tuple(sorted((other, when) for other, when in found.items() if when >= 0))
+    return tuple(sorted(found.items()))
+
+
+def _met(when: dict[Runs, int], touched: Runs) -> int:
+    """When entries were touched last; -1 where they were not."""
+    if not touched:
+        return next(reversed(when.values()), -1)
+    return next((at for runs, at in reversed(when.items()) if meet(runs, touched)), -1)
 
 
 def meet(one: Runs, other: Runs) -> bool:

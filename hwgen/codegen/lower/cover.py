@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice, product
+from functools import lru_cache
+from itertools import count, islice, product
 
 from hwgen.codegen.lower.assignments import misfit
 from hwgen.errors import HwgenError
@@ -13,7 +14,7 @@ from hwgen.polyhedral.beginnings import Harmless
 from hwgen.polyhedral.normal_form import normalise
 from hwgen.polyhedral.semantics import adding, updates, widens, written
 from hwgen.polyhedral.tree.copies import target_first
-from hwgen.polyhedral.tree.loop_tree import Block, LoopTree, Site, Stage
+from hwgen.polyhedral.tree.loop_tree import LoopTree, Site, Stage
 from hwgen.polyhedral.tree.reductions import beginning, neutral
 from hwgen.polyhedral.unify import unify
 from hwgen.polyhedral.value_range import value_range
@@ -75,12 +76,11 @@ def steps_of(state: LoopTree, site: Site, hardware: HardwareSpec) -> list[Step]:
             repair=f"tensorize({(site.names or (block.name,))[-1]!r}, ...)",
         )
     pool = [hardware.intrinsic[n] for n in block.tensorized.intrinsic.split()]
-    search = _Search(state, stage, block, hardware)
+    ways = _ways(_asked(state, site, hardware), tuple(pool))
     best: list[Step] | None = None
     least = sys.maxsize
     known: dict[_Form, int] = {}
-    ways = (steps for steps, left in search.root(pool) if not left)
-    for found in islice(ways, MOST_WAYS):
+    for found in ways:
         # Operands that commute are told apart by the lanes that they move with.
         fit = _misfit(state, site, found, known) + 3 * _overwrites(state, stage, found)
         if fit < least:
@@ -93,7 +93,7 @@ def steps_of(state: LoopTree, site: Site, hardware: HardwareSpec) -> list[Step]:
         "H422",
         f"{', '.join(x.name for x in pool)} cannot compute {block.name}",
         field=f"blocks.{block.name}",
-        found=search.shown(),
+        found=ways.search.shown(),
         allowed="; ".join(f"{x.name}: {x.semantics[0]}" for x in pool),
         repair="other intrinsics, or tensors in the memories and of the types that these take",
     )
@@ -160,25 +160,75 @@ _EXTREMA = {"max=": "max", "min=": "min"}
 """Updates that leave one of their operands, and the functions that do."""
 
 
-@dataclass
-class _Search:
-    state: LoopTree
-    stage: Stage
-    block: Block
-    hardware: HardwareSpec
+@dataclass(frozen=True)
+class _Asked:
+    """All that the ways to compute a block depend on, which trees of the same stages have in
+    common. `tensors`: that it reads and writes, with their types, whether the caller has them
+    (`output`: as a result), and their memories; `shared`: those that something else reads, too."""
 
-    def __post_init__(self) -> None:
-        self.dtypes = {t.name: t.dtype for t in self.state.tensors}
+    stage: Stage
+    part: str
+    tensors: tuple[tuple[str, str, bool, str], ...]
+    shared: frozenset[str]
+    intrinsics: tuple[Intrinsic, ...]
+    offchip: frozenset[str]
+
+
+def _asked(state: LoopTree, site: Site, hardware: HardwareSpec) -> _Asked:
+    stage = state.stage[site.block.stage]
+    read = [n.tensor for n in walk(stage.value) if isinstance(n, Access)]
+    starts = [n.tensor for n in walk(stage.seed) if isinstance(n, Access)] if stage.seed else []
+    later = state.stages[state.stages.index(stage) + 1 :]
+    mine = {stage.tensor, *read, *starts} & state.tensor.keys()
+    shared = {t for t in mine if read.count(t) > 1}
+    shared |= mine & {r.tensor for s in later for r in s.reads_in("whole")}
+    tensors = (state.tensor[name] for name in sorted(mine))
+    return _Asked(
+        stage,
+        site.block.part,
+        tuple((t.name, t.dtype, t.role == "output", state.memory(t.name)) for t in tensors),
+        frozenset(shared),
+        hardware.intrinsics,
+        frozenset(m.name for m in hardware.memories if m.kind == "offchip"),
+    )
+
+
+class _Ways:
+    """Ways to compute a block, looked for as far as they are asked for."""
+
+    def __init__(self, search: _Search, pool: Sequence[Intrinsic]) -> None:
+        self.search = search
+        found = (steps for steps, left in search.root(pool) if not left)
+        self._more = islice(found, MOST_WAYS)
+        self._found: list[list[Step]] = []
+
+    def __iter__(self) -> Iterator[list[Step]]:
+        for position in count():
+            if position == len(self._found):
+                following = next(self._more, None)
+                if following is None:
+                    return
+                self._found.append(following)
+            yield self._found[position]
+
+
+@lru_cache(maxsize=1024)
+def _ways(asked: _Asked, pool: tuple[Intrinsic, ...]) -> _Ways:
+    return _Ways(_Search(asked), pool)
+
+
+class _Search:
+    def __init__(self, asked: _Asked) -> None:
+        self.asked, self.stage = asked, asked.stage
+        self.dtypes = {name: dtype for name, dtype, _, _ in asked.tensors}
+        self.outputs = {name for name, _, output, _ in asked.tensors if output}
+        self.memory = {name: memory for name, _, _, memory in asked.tensors}
         self.made = 0
         self.tries = 0
         self.strict = True
-        later = self.state.stages[self.state.stages.index(self.stage) + 1 :]
-        read = [n.tensor for n in walk(self.stage.value) if isinstance(n, Access)]
-        self.shared = {r.tensor for s in later for r in s.reads_in("whole")}
-        self.shared |= {t for t in read if read.count(t) > 1}
 
     def shown(self) -> str:
-        if self.block.part == "init":
+        if self.asked.part == "init":
             return f"{self.stage.target} = {self._start}"
         return str(self.stage)
 
@@ -210,7 +260,7 @@ class _Search:
 
     def _values(self) -> Iterator[Expr]:
         """The block's value, also without an outermost cast that changes nothing."""
-        if self.block.part == "init":
+        if self.asked.part == "init":
             start = normalise(self._start, self.dtypes)
             yield from _spelt(start)
             if isinstance(start, Access) and self.stage.op in _EXTREMA:
@@ -235,7 +285,7 @@ class _Search:
         if not isinstance(start, Const):
             return
         harmless = Harmless.of(stage.op, start.value, value_range(stage.value, self.dtypes))
-        found = (written(i) for i in self.hardware.intrinsics)
+        found = (written(i) for i in self.asked.intrinsics)
         numbers = (only[0].value for only in found if only is not None)
         different = dict.fromkeys(n.value for n in numbers if isinstance(n, Const))
         for number in different:
@@ -246,7 +296,7 @@ class _Search:
 
     def _patterns(self, intrinsic: Intrinsic) -> Iterator[Expr]:
         """The values that an intrinsic may put where the block does."""
-        if self.block.part == "init" or not self.stage.reduces:
+        if self.asked.part == "init" or not self.stage.reduces:
             yield from _set(intrinsic)
             return
         for op, value in updates(intrinsic):
@@ -269,7 +319,7 @@ class _Search:
         if self.tries > MOST_TRIES or not self._holds(result, target.tensor):
             return
         fields = {i.name: i for i in intrinsic.immediates}
-        offchip = self.hardware.memory[result.memory].kind == "offchip"
+        offchip = result.memory in self.asked.offchip
         for found in unify(pattern, value, fields, self.dtypes, whole=offchip):
             wanted = list(found.operands)
             if (result.name, source) in wanted:
@@ -324,7 +374,7 @@ class _Search:
         there: list[tuple[list[Step], list[Intrinsic], Access]] = []
         if isinstance(value, Access) and self._holds(rule, value.tensor):
             there.append(([], list(rest), value))
-        needed = in_place and isinstance(value, Access) and value.tensor in self.shared
+        needed = in_place and isinstance(value, Access) and value.tensor in self.asked.shared
         yield from () if needed else there
         held = {n for i in target.indices for n in names(i)}
         used = [n for n in target_first(self.stage) if n in names(value)]
@@ -351,19 +401,17 @@ class _Search:
 
     def _holds(self, operand: Operand, tensor: str) -> bool:
         """Whether an operand may be where a tensor is; what has no name yet may be anywhere."""
-        if tensor not in self.state.tensor:
+        if tensor not in self.memory:
             return True
-        memory = self.state.storage[tensor].memory if tensor in self.state.storage else ""
-        if memory:
-            return operand.memory == memory
-        offchip = self.hardware.memory[operand.memory].kind == "offchip"
-        return offchip and self._as_stored(operand, tensor)
+        if self.memory[tensor]:
+            return operand.memory == self.memory[tensor]
+        return operand.memory in self.asked.offchip and self._as_stored(operand, tensor)
 
     def _as_stored(self, operand: Operand, tensor: str) -> bool:
         """Whether an operand may stand for a tensor in off-chip memory: in its type, or of what the
         host lays out in one that holds all of its values."""
         dtype = self.dtypes[tensor]
-        if self.state.tensor[tensor].role == "output" or operand.access != "read":
+        if tensor in self.outputs or operand.access != "read":
             return dtype == operand.dtype
         return widens(dtype, operand.dtype) and is_float(dtype) == is_float(operand.dtype)
 

@@ -51,7 +51,7 @@ def meetings(stream: Stream, memory: Memory) -> dict[tuple[Slot, Slot], float]:
 def _uses(stream: Stream, memory: str, banks: Banks) -> Iterator[_Use]:
     free: dict[str, float] = {}
     done: list[float] = []
-    for call in stream.instances():
+    for call in stream.instances:
         site = stream.sites[call.site]
         ready = max((done[when] for _, when in call.latest), default=0.0)
         start = max(free.get(call.unit, 0.0), ready)

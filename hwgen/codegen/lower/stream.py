@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from math import lcm, prod
 
 from hwgen.codegen.lower.conflicts import (
@@ -81,18 +82,23 @@ class Stream:
         ends = 2 * self.reach
         return min(count, ends + self.period + (count - ends) % self.period)
 
+    @cached_property
     def instances(self) -> list[Instance]:
         """Every call in stream order."""
         found: list[Instance] = []
         seen: dict[tuple[str, int], Record] = {}  # by memory and start of a segment
+        records = {
+            place: [seen.setdefault(part, Record()) for part in parts]
+            for place, parts in self.segments.items()
+        }
         for site, counters, values in self._stream(self.items, (), {}):
             touched: list[Access] = []
             for n, touch in enumerate(site.touches):
                 apart = (site.index, n) in self.apart
                 for slot in self._slots(site, touch, counters, values):
                     runs = _runs(touch, slot, values) if apart else ()
-                    for key in self.segments[touch.buffer, slot]:
-                        touched.append(Access(touch.write, runs, seen.setdefault(key, Record())))
+                    parts = records[touch.buffer, slot]
+                    touched += [Access(touch.write, runs, record) for record in parts]
             conflicts = latest(site.unit, len(found), touched)
             found.append(Instance(site.index, site.unit, counters, conflicts))
         return found
@@ -103,7 +109,7 @@ class Stream:
         """The slots in use: one; of a buffer whose tiles each have their own, those of all real
         iterations that the counters stand for."""
         if not touch.kept:
-            return [touch.turn.fix(values).constant % touch.slots]
+            return [touch.turn.at(values) % touch.slots]
         found = [touch.turn.constant]
         for loop, counter in zip(site.loops, counters, strict=True):
             step = touch.turn.coefficient(loop.name)
@@ -157,7 +163,7 @@ class Stream:
 
 def _runs(touch: Touch, slot: int, values: Mapping[str, int]) -> Runs:
     """The entries of its memory that an access touches of a slot."""
-    first = touch.base + slot * touch.slot_stride + touch.offset.fix(values).constant
+    first = touch.base + slot * touch.slot_stride + touch.offset.at(values)
     return tuple((first + low, first + high) for low, high in touch.runs)
 
 

@@ -25,9 +25,11 @@ from math import prod
 
 from hwgen.errors import HwgenError
 from hwgen.polyhedral import isl
+from hwgen.polyhedral.tree.decided import Index, common_index, decided
 from hwgen.polyhedral.tree.loop_tree import LoopTree, Site, Stage, covers
 from hwgen.polyhedral.tree.pipelines import check_shifts
 from hwgen.polyhedral.tree.relations import (
+    NEVER,
     SEQUENTIAL,
     Side,
     before,
@@ -42,6 +44,7 @@ from hwgen.polyhedral.tree.relations import (
 )
 from hwgen.polyhedral.tree.rolling import taken_too_early
 from hwgen.polyhedral.tree.terms import interval, isl_text
+from hwgen.spec.affine import affine
 from hwgen.spec.expression import Access, Name, names, substitute
 
 PRIME = "'"
@@ -152,7 +155,7 @@ def overtaken(state: LoopTree, tensors: Sequence[str], depth: int) -> Violation 
     alone = len(tensors) == 1 and not state.place(tensors[0]).layout
     still = _still(state, users, tensors[0], depth) if alone else []
     for user, writer in product(users, users):
-        if writer.block.stage not in tensors:
+        if writer.block.stage not in tensors or _in_step(user, writer, depth, slots):
             continue
         u, w = side_of(state, user, "'"), side_of(state, writer, "''")
         made = w.element(w.stage.target)
@@ -175,6 +178,15 @@ def overtaken(state: LoopTree, tensors: Sequence[str], depth: int) -> Violation 
                 *_pair(pair, u.names, w.names),
             )
     return None
+
+
+def _in_step(user: Site, writer: Site, depth: int, slots: int) -> bool:
+    """Whether a block never makes a tile as many further as there are slots, in the outermost
+    `depth` loops, while another is at an earlier one: they run equally late, or not so much."""
+    if any(x.start is not None and x.start < depth for x in (user, writer)):
+        return False
+    sooner = user.delays[0] - writer.delays[0]
+    return user.delays[:depth] == writer.delays[:depth] or (depth == 1 and sooner < slots)
 
 
 def _still(state: LoopTree, users: Sequence[Site], tensor: str, depth: int) -> list[int]:
@@ -258,14 +270,16 @@ def _flow(
     """Everything that makes up a read element has run before, in the same home iteration."""
     w, r = side_of(state, writer, "'"), side_of(state, reader, "''")
     stage = w.stage
-    elements = equal(r.element(access), w.element(stage.target))
     late = not_before(w, r, depth)
-    if depth:
-        late = f"({late} or not ({conjoin(same(w, r, depth))}))"
-    # Where no point is computed twice, one emptiness check decides.
-    in_time = isl.no_pair(
-        f"{{ {r.tuple} -> {w.tuple} : {conjoin(r.domain, w.domain, elements)} and {late} }}"
-    )
+    in_time = late == NEVER and _at_home(w, r, access, depth)
+    if not in_time:
+        # Where no point is computed twice, one emptiness check decides.
+        elements = equal(r.element(access), w.element(stage.target))
+        if depth:
+            late = f"({late} or not ({conjoin(same(w, r, depth))}))"
+        in_time = isl.no_pair(
+            f"{{ {r.tuple} -> {w.tuple} : {conjoin(r.domain, w.domain, elements)} and {late} }}"
+        )
     if in_time and _coverage(state, writer) is None:
         return None
     needed = (
@@ -288,6 +302,23 @@ def _flow(
         return None
     reads, makes = _pair(missing, r.names, [n for n, _ in stage.iterators])
     return Violation(f"{reads} reads {access.tensor} before what it needs has run", reads, makes)
+
+
+def _once(site: Site, depth: int) -> bool:
+    """Whether what a block computes tells in which iteration of its loops it does, given those of
+    the outermost `depth` ones."""
+    indices = [Index(f.terms) for f in map(affine, site.block.binding.values()) if f is not None]
+    return decided(indices, site.extents, site.names[:depth]) >= {*site.names}
+
+
+def _at_home(writer: Side, reader: Side, access: Access, depth: int) -> bool:
+    """Whether instances that write and read one element are in the same iteration of the outermost
+    `depth` loops."""
+    home = reader.site.names[:depth]
+    pairs = zip(reader.functions(access), writer.functions(writer.stage.target), strict=False)
+    ends = reader.site.extents, writer.site.extents
+    indices = [common_index(a, b, home, *ends) for a, b in pairs if a and b]
+    return decided(indices, ends[0]) >= {*home}
 
 
 def _coverage(state: LoopTree, writer: Site) -> Violation | None:
@@ -320,7 +351,7 @@ def _accumulation(
     different = (
         "(" + " or ".join(f"{x} != {y}" for x, y in zip(a.names, b.names, strict=True)) + ")"
     )
-    if a.names:
+    if not _once(compute, depth):
         twice = isl.some_pair(
             f"{{ {a.tuple} -> {b.tuple} : "
             f"{conjoin(a.domain, b.domain, home, point, [different])} }}"

@@ -15,20 +15,24 @@ from math import prod
 from hwgen.polyhedral.tree.loop_tree import Block, Loop, LoopTree, Site, Stage
 from hwgen.polyhedral.tree.rejoin import rejoined
 from hwgen.polyhedral.tree.terms import isl_text
+from hwgen.spec.affine import Affine, affine
 from hwgen.spec.expression import Access, Expr, Name, names, substitute
 
 Elements = dict[int, tuple[Access, list[str]]]
+Functions = dict[int, tuple[Access, list[Affine | None]]]
 
 
 @dataclass(frozen=True, eq=False)
 class Side:
     """A block's instances under renamed loops. Its texts are kept, as each is part of many
-    questions; `_elements` by the identity of accesses, which it holds: to hash one takes long."""
+    questions; `_elements` and `_functions` by the identity of accesses, which they hold: to hash
+    one takes long."""
 
     state: LoopTree
     site: Site
     suffix: str
     _elements: Elements = field(default_factory=Elements, init=False)
+    _functions: Functions = field(default_factory=Functions, init=False)
     _rejoined: dict[int, Side] = field(default_factory=dict[int, "Side"], init=False)
 
     @property
@@ -101,6 +105,15 @@ class Side:
             self._elements[id(access)] = kept
         return kept[1]
 
+    def functions(self, access: Access) -> list[Affine | None]:
+        """Indices of an access at an instance, over loops; None where one is not affine."""
+        kept = self._functions.get(id(access))
+        if kept is None:
+            binding = self.block.binding
+            kept = access, [affine(substitute(i, binding)) for i in access.indices]
+            self._functions[id(access)] = kept
+        return kept[1]
+
     def rejoined(self, depth: int) -> Side:
         """The same instances with split loops as one, from a depth inwards, under divisions.
 
@@ -165,7 +178,9 @@ def not_before(a: Side, b: Side, depth: int = 0) -> str:
     return _compared(a, b, depth, ">>=", ">>")
 
 
-_SELF_EVIDENT = {"<<": "0 = 1", "<<=": "0 = 0", ">>": "0 = 1", ">>=": "0 = 0"}
+ALWAYS, NEVER = "0 = 0", "0 = 1"
+
+_SELF_EVIDENT = {"<<": NEVER, "<<=": ALWAYS, ">>": NEVER, ">>=": ALWAYS}
 """Lexicographic comparisons of nothing with nothing."""
 
 
@@ -179,7 +194,7 @@ def _compared(a: Side, b: Side, depth: int, apart: str, tied: str) -> str:
     outside = min(depth, start)
     for mine, other in zip(a.site.delays[:outside], b.site.delays[:outside], strict=True):
         if mine != other:
-            return "0 = 0" if (mine < other) == (apart == "<<") else "0 = 1"
+            return ALWAYS if (mine < other) == (apart == "<<") else NEVER
     mine, other = (list(x.times[outside:start]) for x in (a, b))
     if start < common:
         mine.append(a.time(start, common))

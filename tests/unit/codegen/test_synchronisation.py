@@ -142,7 +142,7 @@ def test_parts_of_a_slot_wait_for_their_own_users_alone() -> None:
     calls = {result: "matmul", begins: "zero", "y": "store"} | dict.fromkeys(loaded, "load")
     for stage, call in calls.items():
         s.tensorize(stage, call)
-    found = stream_of(s).instances()
+    found = stream_of(s).instances
     assert [c.unit for c in found] == ["vector", "dma", "dma", "matrix", "dma", "matrix", "dma"]
     first = {"dma": 2, "vector": 0}
     waits = [dict(call.latest) for call in found[3:]]

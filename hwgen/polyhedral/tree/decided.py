@@ -1,0 +1,66 @@
+"""Loops whose iterations are decided by indices, as digits are by a number: without asking isl.
+
+Two instances that touch one element have each of its indices in common. Where a loop's step in it
+is longer than all that loops of smaller steps, and what the sides have not in common, make up for,
+the loop is in the same iteration at both. What is not decided so may still be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from hwgen.spec.affine import Affine
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """An index that is the same at two instances: the steps of loops in it, and by how much the
+    rest of it differs at most."""
+
+    steps: tuple[tuple[str, int], ...]
+    slack: int = 0
+
+
+def common_index(
+    one: Affine,
+    other: Affine,
+    common: Collection[str],
+    extents: Mapping[str, int],
+    of_other: Mapping[str, int],
+) -> Index:
+    """An index at instances of two blocks, with loops in `common`, and the extents of each one's
+    loops."""
+    steps = {n: c for n, c in one.terms if n in common and other.coefficient(n) == c}
+    low, high = _rest(one, steps).interval(extents)
+    least, most = _rest(other, steps).interval(of_other)
+    return Index(tuple(steps.items()), max(abs(high - least), abs(most - low)))
+
+
+def decided(
+    indices: Iterable[Index], extents: Mapping[str, int], known: Collection[str] = ()
+) -> set[str]:
+    """Loops that are in the same iteration at both instances, given that `known` ones are."""
+    found = {n for n, extent in extents.items() if extent == 1} | {*known}
+    left = [*indices]
+    while left:
+        open_ones = [index for index in left if not _digits(index, extents, found)]
+        if len(open_ones) == len(left):
+            break
+        found |= {n for index in left if index not in open_ones for n, _ in index.steps}
+        left = open_ones
+    return found
+
+
+def _digits(index: Index, extents: Mapping[str, int], known: Collection[str]) -> bool:
+    """Whether an index decides all of its loops."""
+    reach = index.slack
+    for step, name in sorted((abs(c), n) for n, c in index.steps if n not in known):
+        if step <= reach:
+            return False
+        reach += step * (extents[name] - 1)
+    return True
+
+
+def _rest(index: Affine, without: Mapping[str, int]) -> Affine:
+    return Affine(tuple((n, c) for n, c in index.terms if n not in without), index.constant)
