@@ -98,7 +98,7 @@ def replayed(searched: Compilation, workload: Workload) -> Compilation:
 
 
 def _repeated(workload: Workload) -> list[str]:
-    """Intermediates that repeat another one, element by element, as no call need do."""
+    """Intermediates that repeat another one, their axes in any order, as no call need do."""
     inner = {t.name: t for t in workload.tensors if t.role == "intermediate"}
     found: list[str] = []
     for statement in workload.statements:
@@ -106,11 +106,17 @@ def _repeated(workload: Workload) -> list[str]:
         if own is None or statement.op != "=" or not isinstance(value, Access):
             continue
         other = inner.get(value.tensor)
-        same = other is not None and (other.dtype, other.shape) == (own.dtype, own.shape)
         writers = [s for s in workload.statements if s.target.tensor == own.name]
-        if same and value.indices == statement.target.indices and len(writers) == 1:
+        if other is None or other.dtype != own.dtype or len(writers) > 1:
+            continue
+        if _axes(value, other) == _axes(statement.target, own):
             found.append(own.name)
     return found
+
+
+def _axes(access: Access, tensor: Tensor) -> list[tuple[str, int]]:
+    """An access by index and extent, in whatever order."""
+    return sorted(zip(map(str, access.indices), tensor.shape, strict=True))
 
 
 def _uncovered(
