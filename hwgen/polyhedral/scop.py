@@ -25,6 +25,7 @@ from hwgen.spec.expression import (
     Expr,
     Name,
     UpdateOp,
+    names,
     replace_access,
     substitute,
     walk,
@@ -347,14 +348,14 @@ def _normal_form(
 def _apart(
     first: ScopStatement, statement: Statement, target: Tensor, dtypes: dict[str, str]
 ) -> list[ScopStatement]:
-    """The accumulation of an output as one of an accumulator, and a copy."""
+    """The accumulation of an output as one of an accumulator, by its loops, and a copy."""
     units = {n: 0 for n, extent in statement.loops if extent == 1}
     hidden = f"{target.name}_acc"
     dtypes[hidden] = target.dtype
-    own = Access(hidden, statement.target.indices)
+    own = Access(hidden, tuple(map(Name, names(statement.target))))
     update = replace(
         first,
-        target=Reference(hidden, first.target.indices),
+        target=reference(own, units),
         value=replace_access(first.value, statement.target, own),
         reads=tuple(r for r in first.reads if r != first.target),
     )
@@ -383,8 +384,8 @@ def _in_order(
     if not before or not _begins(_number(before[0]), first):
         return None
     begin = _number(before[0])
-    names = zip(begin.target.indices, first.target.indices, strict=True)
-    renamed = {a.names[0]: Name(b.names[0]) for a, b in names if a.names}
+    indices = zip(begin.target.indices, first.target.indices, strict=True)
+    renamed = {a.names[0]: Name(b.names[0]) for a, b in indices if a.names}
     start = substitute(begin.value, dict(renamed))
     reads = tuple(r for r in first.reads if r != first.target)
     first = replace(first, start=start, reads=reads)
