@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
 
 NPU = load_hardware(Path(__file__).parents[3] / "hw_specs" / "npu_shared_buffer.yaml")
+Point = tuple[int, ...]
 
 
 def made(statement: str, **shapes: str) -> Workload:
@@ -24,37 +26,37 @@ def made(statement: str, **shapes: str) -> Workload:
     return make_workload("divided", tensors=tensors, compute=[statement])
 
 
-CASES: list[tuple[str, str, tuple[int, ...], Callable[..., tuple[int, ...]]]] = [
+CASES: list[tuple[str, str, Point, Callable[[Point], Point]]] = [
     (
         "y[h, w, c] = x[h // 2, w // 3, c]",
         "2, 2, 5",
         (4, 6, 5),
-        lambda h, w, c: (h // 2, w // 3, c),
+        lambda p: (p[0] // 2, p[1] // 3, p[2]),
     ),
     (
         "y[h, w, c] = x[h // 2, w // 2, 4 * c + 2 * (h % 2) + w % 2]",
         "2, 3, 20",
         (4, 6, 5),
-        lambda h, w, c: (h // 2, w // 2, 4 * c + 2 * (h % 2) + w % 2),
+        lambda p: (p[0] // 2, p[1] // 2, 4 * p[2] + 2 * (p[0] % 2) + p[1] % 2),
     ),
     (
         "y[i] = x[i // 8, i // 4 % 2, i % 4]",
         "2, 2, 4",
         (16,),
-        lambda i: (i // 8, i // 4 % 2, i % 4),
+        lambda p: (p[0] // 8, p[0] // 4 % 2, p[0] % 4),
     ),
 ]
 
 
 @pytest.mark.parametrize(("statement", "shape", "written", "read"), CASES)
 def test_a_divided_loop_is_split(
-    statement: str, shape: str, written: tuple[int, ...], read: Callable[..., tuple[int, ...]]
+    statement: str, shape: str, written: Point, read: Callable[[Point], Point]
 ) -> None:
     workload = made(statement, x=shape, y=", ".join(map(str, written)))
     inputs = draw_inputs(workload, 1)
     found = run_reference(workload, inputs)["y"]
-    for point in np.ndindex(*written):
-        assert found[point] == inputs["x"][read(*point)]
+    for point in product(*map(range, written)):
+        assert found[point] == inputs["x"][read(point)]
     examine(compile_kernel(workload, NPU), inputs)
 
 
@@ -62,7 +64,7 @@ def test_elements_of_a_sum_may_be_chosen_so() -> None:
     workload = made("y[h // 2, w // 3] max= x[h, w]", x="4, 6", y="2, 2")
     inputs = draw_inputs(workload, 1)
     found = run_reference(workload, inputs)["y"]
-    for h, w in np.ndindex(2, 2):
+    for h, w in product(range(2), range(2)):
         assert found[h, w] == inputs["x"][2 * h : 2 * h + 2, 3 * w : 3 * w + 3].max()
     examine(compile_kernel(workload, NPU), inputs)
 
