@@ -15,7 +15,7 @@ from hwgen.inlining import reads, without
 from hwgen.polyhedral.scop import view_statements
 from hwgen.polyhedral.tree.padding import padded
 from hwgen.script import Edit
-from hwgen.spec.expression import Access, walk
+from hwgen.spec.expression import Access, tensors_of
 from hwgen.spec.workload import Statement, Workload
 
 
@@ -53,7 +53,7 @@ def _parts(workload: Workload, statement: Statement) -> tuple[Statement, Stateme
     tensor = statement.target.tensor
     computed = {s.target.tensor for s in workload.statements}
     computed -= {s.target.tensor for s in view_statements(workload)}
-    read = {a.tensor for a in walk(statement.value) if isinstance(a, Access)}
+    read = tensors_of(statement.value)
     written = sum(s.target.tensor == tensor for s in workload.statements)
     if written > 1 or not read & computed:
         return None

@@ -305,9 +305,7 @@ class _Network:
         moved = first.made.offchip_bytes + second.made.offchip_bytes
         stays = max(0, moved - 2 * self._crossing(groups, len(first.groups))) / max(1, moved)
         movers = {
-            i.unit
-            for i in self.hardware.intrinsics
-            if any(self.hardware.memory[o.memory].kind == "offchip" for o in i.operands)
+            i.unit for i in self.hardware.intrinsics if self.hardware.offchip_operand(i) is not None
         }
         busy: Counter[str] = Counter()
         for part in (first, second):

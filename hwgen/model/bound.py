@@ -16,7 +16,7 @@ from hwgen.spec.call_cycles import best_rate
 from hwgen.spec.expression import Expr, evaluate
 from hwgen.spec.hardware import Bus, HardwareSpec, Intrinsic
 
-from .costs import call_span, entry_bytes, iterations, offchip_operand, operand_bus
+from .costs import call_span, entry_bytes, iterations
 from .counting import Access, Values, nested_calls, total, touched_entries
 
 
@@ -52,7 +52,7 @@ def lower_bound(program: Program, hardware: HardwareSpec) -> Bound:
     images: dict[tuple[str, str, str], list[Access]] = {}
     for nested in nested_calls(program.body):
         intrinsic = hardware.intrinsic[nested.call.intrinsic]
-        operand = offchip_operand(intrinsic, hardware)
+        operand = hardware.offchip_operand(intrinsic)
         if operand is not None:
             buffer = next(o.buffer for o in nested.call.operands if o.name == operand.name)
             if program.image[buffer].role == "temporary":
@@ -64,7 +64,7 @@ def lower_bound(program: Program, hardware: HardwareSpec) -> Bound:
     for (unit, buffer, kind), accesses in images.items():
         intrinsic = hardware.intrinsic[accesses[0].nested.call.intrinsic]
         operand = intrinsic.operand(accesses[0].operand)
-        bus, size = operand_bus(operand, hardware), entry_bytes(operand)
+        bus, size = hardware.bus_of(operand), entry_bytes(operand)
         sites = (buffer, kind, *sorted(a.nested.call.site for a in accesses))
         if sites not in touched:
             touched[sites] = touched_entries(accesses, program.image[buffer].entries)
@@ -119,7 +119,7 @@ def _largest(need: Counter[str], hardware: HardwareSpec) -> Bound:
 
 def _compute(program: Program, hardware: HardwareSpec) -> Counter[str]:
     chosen: dict[str, Intrinsic] = {
-        i.name: i for i in hardware.intrinsics if i.unit and offchip_operand(i, hardware) is None
+        i.name: i for i in hardware.intrinsics if i.unit and hardware.offchip_operand(i) is None
     }
 
     def counted(node: Call | SyncNode) -> tuple[Expr, ...] | None:

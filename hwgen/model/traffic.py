@@ -69,7 +69,7 @@ def off_chip_bytes(
 ) -> tuple[Moved, ...]:
     """The part of `call_bytes` that crosses a bus."""
     moved = call_bytes(call, extents, program, hardware)
-    return tuple(m for m in moved if hardware.memory[m.memory].kind == "offchip")
+    return tuple(m for m in moved if hardware.is_offchip(m.memory))
 
 
 def off_chip_traffic(

@@ -57,7 +57,7 @@ def _cost(shape: Shape, o: Operation, objective: Objective) -> NDArray[np.float6
     part = real_part(match, tuple(along.values()))
     each = {p.name: _bytes(match, o, p) * part for p in o.intrinsic.operands}
     if objective == "traffic":
-        outside = [p for p in o.intrinsic.operands if hardware.memory[p.memory].kind == "offchip"]
+        outside = [p for p in o.intrinsic.operands if hardware.is_offchip(p.memory)]
         return times * sum(each[p.name] * len(WAYS[p.access]) for p in outside)
     held = o.intrinsic.stationary
     total = times * _per_iteration(o.intrinsic)

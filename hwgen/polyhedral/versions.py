@@ -13,7 +13,7 @@ from dataclasses import replace
 from hwgen.polyhedral.scop import begins_elements
 from hwgen.polyhedral.tree.build import version_names
 from hwgen.polyhedral.tree.loop_tree import covers
-from hwgen.spec.expression import Access, Expr, rename_tensors, replace_access, walk
+from hwgen.spec.expression import Access, Expr, rename_tensors, replace_access, tensors_of
 from hwgen.spec.workload import Statement, Tensor, Workload
 
 
@@ -65,7 +65,7 @@ def _versions(workload: Workload) -> list[list[int]]:
         tensor = workload.tensor[s.target.tensor]
         before = workload.statements[number - 1] if number else None
         mine = found.setdefault(tensor.name, [])
-        read |= {a.tensor for a in walk(s.value) if isinstance(a, Access)}
+        read |= tensors_of(s.value)
         if s.ordered and before is not None and s.begins(before):
             new = not begins_elements(before, s, workload)
         else:

@@ -9,7 +9,7 @@ from math import prod
 
 from hwgen.codegen.nodes import Call, Node
 from hwgen.codegen.program import Program
-from hwgen.model.costs import call_span, entry_bytes, offchip_operand
+from hwgen.model.costs import call_span, entry_bytes
 from hwgen.model.counting import Access, nested_calls, total, touched_entries
 from hwgen.model.traffic import call_bytes
 from hwgen.polyhedral.scop import ScopStatement
@@ -67,7 +67,7 @@ def compulsory_bytes(program: Program, hardware: HardwareSpec) -> dict[str, int]
     sizes: dict[tuple[str, str], int] = {}
     for nested in nested_calls(program.body):
         intrinsic = hardware.intrinsic[nested.call.intrinsic]
-        operand = offchip_operand(intrinsic, hardware)
+        operand = hardware.offchip_operand(intrinsic)
         if operand is None:
             continue
         buffer = next(o.buffer for o in nested.call.operands if o.name == operand.name)

@@ -227,7 +227,7 @@ class _Covers:
                             yield (*first, intrinsic.name)
 
     def _offchip(self, operand: Operand) -> bool:
-        return self.hardware.memory[operand.memory].kind == "offchip"
+        return self.hardware.is_offchip(operand.memory)
 
     def _holds(self, operand: Operand, tensor: str) -> bool:
         if not tensor:

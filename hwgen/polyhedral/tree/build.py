@@ -27,7 +27,7 @@ from hwgen.spec.expression import (
     Name,
     rename_tensors,
     replace_access,
-    walk,
+    tensors_of,
 )
 from hwgen.spec.typecheck import is_float
 from hwgen.spec.workload import Statement, Workload
@@ -62,7 +62,7 @@ def build_state(workload: Workload, resident: Mapping[str, str] | None = None) -
         start = None
         if statement.ordered:
             start, value = _started(statement, value, current[written], stages, tensors)
-        read |= {n.tensor for n in walk(value) if isinstance(n, Access)}
+        read |= tensors_of(value)
         if written in current and current[written] in tensors:
             # What nothing has read is in the same place too: it is an array of nobody.
             whole = covers(indices, extents, tensors[written].shape)
