@@ -149,7 +149,7 @@ def without(workload: Workload, tensor: str) -> Workload:
     state = compute_inline(build_state(workload), tensor)
     stages = zip(workload.statements, stage_of(workload, state), strict=True)
     statements = tuple(
-        replace(s, value=state.stage[stage].value) if reads(s.value, tensor) else s
+        replace(s, value=state.stage[stage].value) if tensor in s.reads else s
         for s, stage in stages
         if s.target.tensor != tensor
     )
@@ -200,9 +200,9 @@ def _wanted(workload: Workload, hardware: HardwareSpec, about: str) -> str | Non
         return None
     own = statement.target.tensor
     read = (a.tensor for a in walk(statement.value) if isinstance(a, Access))
-    from_it = (s.target.tensor for s in workload.statements if reads(s.value, own))
+    from_it = (s.target.tensor for s in workload.statements if own in s.reads)
     for tensor in dict.fromkeys((own, *read, *from_it)):
-        readers = [s for s in workload.statements if reads(s.value, tensor)]
+        readers = [s for s in workload.statements if tensor in s.reads]
         writers = [s for s in workload.statements if s.target.tensor == tensor]
         if workload.tensor[tensor].role != "intermediate" or (len(readers), len(writers)) != (1, 1):
             continue
@@ -215,10 +215,6 @@ def _wanted(workload: Workload, hardware: HardwareSpec, about: str) -> str | Non
         if any(s.name == readers[0].name and _fits(s.value, hardware) for s in made.statements):
             return tensor
     return None
-
-
-def reads(value: Expr, tensor: str) -> bool:
-    return any(isinstance(n, Access) and n.tensor == tensor for n in walk(value))
 
 
 def _fits(value: Expr, hardware: HardwareSpec) -> bool:

@@ -26,7 +26,7 @@ from hwgen.spec.expression import (
     Name,
     UpdateOp,
     names,
-    replace_access,
+    replace_part,
     substitute,
     walk,
 )
@@ -356,7 +356,7 @@ def _apart(
     update = replace(
         first,
         target=reference(own, units),
-        value=replace_access(first.value, statement.target, own),
+        value=replace_part(first.value, statement.target, own),
         reads=tuple(r for r in first.reads if r != first.target),
     )
     copy = _statement(

@@ -9,8 +9,9 @@ from math import prod
 
 from hwgen.codegen.nodes import Call, Node
 from hwgen.codegen.program import Program
-from hwgen.model.costs import call_span, entry_bytes
-from hwgen.model.counting import Access, nested_calls, total, touched_entries
+from hwgen.model.bound import offchip_accesses
+from hwgen.model.costs import entry_bytes
+from hwgen.model.counting import Access, total, touched_entries
 from hwgen.model.traffic import call_bytes
 from hwgen.polyhedral.scop import ScopStatement
 from hwgen.spec.expression import Cast, Expr, evaluate, parts
@@ -65,15 +66,7 @@ def compulsory_bytes(program: Program, hardware: HardwareSpec) -> dict[str, int]
     """
     accesses: dict[tuple[str, str], list[Access]] = {}
     sizes: dict[tuple[str, str], int] = {}
-    for nested in nested_calls(program.body):
-        intrinsic = hardware.intrinsic[nested.call.intrinsic]
-        operand = hardware.offchip_operand(intrinsic)
-        if operand is None:
-            continue
-        buffer = next(o.buffer for o in nested.call.operands if o.name == operand.name)
-        if program.image[buffer].role == "temporary":
-            continue
-        access = Access(nested, operand.name, call_span(intrinsic, operand, nested.call))
+    for _, buffer, operand, access in offchip_accesses(program, hardware):
         for way in WAYS[operand.access]:
             accesses.setdefault((buffer, way), []).append(access)
             sizes[buffer, way] = entry_bytes(operand)

@@ -26,7 +26,7 @@ from hwgen.spec.expression import (
     Expr,
     Name,
     rename_tensors,
-    replace_access,
+    replace_part,
     tensors_of,
 )
 from hwgen.spec.typecheck import is_float
@@ -55,7 +55,7 @@ def build_state(workload: Workload, resident: Mapping[str, str] | None = None) -
         written = statement.target.tensor
         value = statement.value
         if statement.ordered:
-            value = replace_access(value, statement.target, RUNNING)
+            value = replace_part(value, statement.target, RUNNING)
         value = rename_tensors(value, current)
         over = ""
         indices, extents = statement.target.indices, dict(statement.loops)
@@ -134,7 +134,7 @@ def _started(
     )
     chosen = begin if earliest is None else Call("select", (earliest, begin, RUNNING))
     zero = Const(0.0 if is_float(tensors[before].dtype) else 0)
-    return zero, replace_access(value, RUNNING, chosen)
+    return zero, replace_part(value, RUNNING, chosen)
 
 
 def check_whole(workload: Workload) -> None:

@@ -299,20 +299,16 @@ def _linear(value: Expr, term: str, loop: str) -> tuple[Expr, tuple[tuple[str, E
         case Unary("-", inner):
             found = _linear(inner, term, loop)
             return found and (Unary("-", found[0]), found[1])
-        case Binary("/", inner, by) if not _reads(by, term):
+        case Binary("/", inner, by) if term not in tensors_of(by):
             found = _linear(inner, term, loop)
             if found is None or loop in names(by):
                 return found and (Binary("/", found[0], by), found[1])
             return found[0], (*found[1], ("/", by))
-        case Binary("*", inner, by) if not _reads(by, term):
+        case Binary("*", inner, by) if term not in tensors_of(by):
             found = _linear(inner, term, loop)
             return found and (Binary("*", found[0], by), found[1])
-        case Binary("*", by, inner) if not _reads(by, term):
+        case Binary("*", by, inner) if term not in tensors_of(by):
             found = _linear(inner, term, loop)
             return found and (Binary("*", by, found[0]), found[1])
         case _:
             return None
-
-
-def _reads(value: Expr, tensor: str) -> bool:
-    return any(isinstance(n, Access) and n.tensor == tensor for n in walk(value))
