@@ -7,14 +7,22 @@ from dataclasses import replace
 from hwgen.codegen.lower.idle import contributing
 from hwgen.polyhedral.tree.build import unique
 from hwgen.polyhedral.tree.loop_tree import LoopTree, Stage
-from hwgen.spec.expression import Access, Expr, Name, UpdateOp, map_accesses, stepped, walk
+from hwgen.spec.expression import (
+    Access,
+    Expr,
+    Name,
+    UpdateOp,
+    map_accesses,
+    stepped,
+    tensors_of,
+)
 from hwgen.spec.workload import Role, Statement, Tensor, Workload
 
 
 def stage_alone(state: LoopTree, stage: Stage, workload: Workload) -> Workload:
     """A stage as a workload of its own."""
     where = workload.location
-    read = {a.tensor for a in walk(stage.spelt) if isinstance(a, Access)}
+    read = tensors_of(stage.spelt)
     tensors: list[Tensor] = []
     for t in state.tensors:
         if t.name in read | {stage.tensor}:

@@ -11,11 +11,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hwgen.errors import HwgenError
-from hwgen.inlining import reads, without
+from hwgen.inlining import without
 from hwgen.polyhedral.scop import view_statements
 from hwgen.polyhedral.tree.padding import padded
 from hwgen.script import Edit
-from hwgen.spec.expression import Access, walk
+from hwgen.spec.expression import Access
 from hwgen.spec.workload import Statement, Workload
 
 
@@ -53,9 +53,8 @@ def _parts(workload: Workload, statement: Statement) -> tuple[Statement, Stateme
     tensor = statement.target.tensor
     computed = {s.target.tensor for s in workload.statements}
     computed -= {s.target.tensor for s in view_statements(workload)}
-    read = {a.tensor for a in walk(statement.value) if isinstance(a, Access)}
     written = sum(s.target.tensor == tensor for s in workload.statements)
-    if written > 1 or not read & computed:
+    if written > 1 or not statement.reads & computed:
         return None
     shape = workload.tensor[tensor].shape
     parts = padded(statement.target, statement.value, statement.loops, shape)
@@ -69,7 +68,7 @@ def _parts(workload: Workload, statement: Statement) -> tuple[Statement, Stateme
 
 def _only_read(workload: Workload, tensor: str) -> bool:
     """Whether a tensor is an intermediate of one statement, which one reads."""
-    readers = [s for s in workload.statements if reads(s.value, tensor)]
+    readers = [s for s in workload.statements if tensor in s.reads]
     writers = [s for s in workload.statements if s.target.tensor == tensor]
     inner = workload.tensor[tensor].role == "intermediate"
     return inner and (len(readers), len(writers)) == (1, 1)

@@ -98,7 +98,7 @@ def replayed(searched: Compilation, workload: Workload) -> Compilation:
 
 
 def _repeated(workload: Workload) -> list[str]:
-    """Intermediates that repeat another one, element by element, as no call need do."""
+    """Intermediates that repeat another one, their axes in any order, as no call need do."""
     inner = {t.name: t for t in workload.tensors if t.role == "intermediate"}
     found: list[str] = []
     for statement in workload.statements:
@@ -106,11 +106,17 @@ def _repeated(workload: Workload) -> list[str]:
         if own is None or statement.op != "=" or not isinstance(value, Access):
             continue
         other = inner.get(value.tensor)
-        same = other is not None and (other.dtype, other.shape) == (own.dtype, own.shape)
         writers = [s for s in workload.statements if s.target.tensor == own.name]
-        if same and value.indices == statement.target.indices and len(writers) == 1:
+        if other is None or other.dtype != own.dtype or len(writers) > 1:
+            continue
+        if _axes(value, other) == _axes(statement.target, own):
             found.append(own.name)
     return found
+
+
+def _axes(access: Access, tensor: Tensor) -> list[tuple[str, int]]:
+    """An access by index and extent, in whatever order."""
+    return sorted(zip(map(str, access.indices), tensor.shape, strict=True))
 
 
 def _uncovered(
@@ -143,7 +149,7 @@ def without(workload: Workload, tensor: str) -> Workload:
     state = compute_inline(build_state(workload), tensor)
     stages = zip(workload.statements, stage_of(workload, state), strict=True)
     statements = tuple(
-        replace(s, value=state.stage[stage].value) if reads(s.value, tensor) else s
+        replace(s, value=state.stage[stage].value) if tensor in s.reads else s
         for s, stage in stages
         if s.target.tensor != tensor
     )
@@ -194,9 +200,9 @@ def _wanted(workload: Workload, hardware: HardwareSpec, about: str) -> str | Non
         return None
     own = statement.target.tensor
     read = (a.tensor for a in walk(statement.value) if isinstance(a, Access))
-    from_it = (s.target.tensor for s in workload.statements if reads(s.value, own))
+    from_it = (s.target.tensor for s in workload.statements if own in s.reads)
     for tensor in dict.fromkeys((own, *read, *from_it)):
-        readers = [s for s in workload.statements if reads(s.value, tensor)]
+        readers = [s for s in workload.statements if tensor in s.reads]
         writers = [s for s in workload.statements if s.target.tensor == tensor]
         if workload.tensor[tensor].role != "intermediate" or (len(readers), len(writers)) != (1, 1):
             continue
@@ -209,10 +215,6 @@ def _wanted(workload: Workload, hardware: HardwareSpec, about: str) -> str | Non
         if any(s.name == readers[0].name and _fits(s.value, hardware) for s in made.statements):
             return tensor
     return None
-
-
-def reads(value: Expr, tensor: str) -> bool:
-    return any(isinstance(n, Access) and n.tensor == tensor for n in walk(value))
 
 
 def _fits(value: Expr, hardware: HardwareSpec) -> bool:

@@ -22,13 +22,13 @@ from hwgen.inlining import REFUSALS, UnitsOf
 from hwgen.phase import SLOTS, SearchOptions
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.objective import Measure
-from hwgen.polyhedral.phases import phase_of, split_phases
+from hwgen.polyhedral.phases import phase_of, read_by, split_phases, written_by
 from hwgen.polyhedral.scop import view_statements
 from hwgen.polyhedral.search_choose import EXCEEDED
 from hwgen.polyhedral.versions import versioned
 from hwgen.replaying import joined
 from hwgen.schedule import Schedule
-from hwgen.spec.expression import DTYPES, Access, walk
+from hwgen.spec.expression import DTYPES
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Statement, Tensor, Workload
 from hwgen.trees import TreeCompilation
@@ -190,7 +190,7 @@ class _Network:
         """The last phase, and those before it that may run in loops over blocks of its result."""
         inside, outside = groups[-1:], list[_Group]()
         for group in reversed(groups[:-1]):
-            early = any(_written(group) & _read(g) for g in outside)
+            early = any(written_by(group) & read_by(g) for g in outside)
             if not early and self._may_share((group, *inside)):
                 inside = (group, *inside)
             else:
@@ -198,8 +198,8 @@ class _Network:
         return inside
 
     def _may_share(self, groups: _Groups) -> bool:
-        last = {n for g in groups[1:] for n in _read(g)}
-        return bool(_written(groups[0]) & last) and shareable(self._alone(groups), self.hardware)
+        last = {n for g in groups[1:] for n in read_by(g)}
+        return bool(written_by(groups[0]) & last) and shareable(self._alone(groups), self.hardware)
 
     def _alone(self, groups: _Groups) -> Workload:
         """Phases as a workload of their own."""
@@ -209,8 +209,8 @@ class _Network:
 
     def _between(self, groups: _Groups, count: int) -> list[Tensor]:
         """What the first phases leave for the others."""
-        left = {n for g in groups[:count] for n in _written(g)}
-        names = left & {n for g in groups[count:] for n in _read(g)}
+        left = {n for g in groups[:count] for n in written_by(g)}
+        names = left & {n for g in groups[count:] for n in read_by(g)}
         return [t for t in self.whole.tensors if t.name in names]
 
     def _crossing(self, groups: _Groups, count: int) -> int:
@@ -279,9 +279,9 @@ class _Network:
         """The two that may save most of their cycles together; None where none may save enough."""
         best, most = None, WORTH
         for (n, first), (m, second) in combinations(enumerate(parts), 2):
-            left = {x for g in first.groups for x in _written(g)}
-            between = {x for p in parts[n + 1 : m] for g in p.groups for x in _read(g)}
-            crosses = left & {x for g in second.groups for x in _read(g)}
+            left = {x for g in first.groups for x in written_by(g)}
+            between = {x for p in parts[n + 1 : m] for g in p.groups for x in read_by(g)}
+            crosses = left & {x for g in second.groups for x in read_by(g)}
             if not crosses or left & between or (first.groups, second.groups) in self.in_vain:
                 continue
             saved = self._saved(first, second) / (first.made.cycles + second.made.cycles)
@@ -305,9 +305,7 @@ class _Network:
         moved = first.made.offchip_bytes + second.made.offchip_bytes
         stays = max(0, moved - 2 * self._crossing(groups, len(first.groups))) / max(1, moved)
         movers = {
-            i.unit
-            for i in self.hardware.intrinsics
-            if any(self.hardware.memory[o.memory].kind == "offchip" for o in i.operands)
+            i.unit for i in self.hardware.intrinsics if self.hardware.offchip_operand(i) is not None
         }
         busy: Counter[str] = Counter()
         for part in (first, second):
@@ -319,11 +317,3 @@ class _Network:
 
 def _bytes(tensors: Sequence[Tensor]) -> int:
     return sum(prod(t.shape) * DTYPES[t.dtype] for t in tensors)
-
-
-def _written(group: _Group) -> set[str]:
-    return {s.target.tensor for s in group}
-
-
-def _read(group: _Group) -> set[str]:
-    return {n.tensor for s in group for n in walk(s.value) if isinstance(n, Access)}

@@ -18,7 +18,7 @@ def planes_for(hardware: HardwareSpec, dtype: str) -> str:
         o.dtype
         for i in hardware.intrinsics
         for o in i.operands
-        if o.access != "read" and hardware.memory[o.memory].kind == "offchip"
+        if o.access != "read" and hardware.is_offchip(o.memory)
     }
     if dtype in stored:
         return ""

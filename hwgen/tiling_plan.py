@@ -32,9 +32,11 @@ class TilingPlan:
     @cached_property
     def statements(self) -> tuple[ScopStatement, ...]:
         """The statements that have stages: a copy of what stays on the chip has none."""
-        last = self.scop.statements[-1]
-        copies = self.leaving and not self.of(last, "update", "map")
-        return self.scop.statements[:-1] if copies else self.scop.statements
+        return tuple(
+            x
+            for x in self.scop.statements
+            if x.target.tensor not in self.leaves or self.of(x, "update", "map")
+        )
 
     @property
     def final(self) -> ScopStatement:

@@ -165,8 +165,7 @@ class TilingWriter(LoadWriter):
         """An output beside the last one is stored in the same tile loops, as far as both have
         them."""
         s, tensor = self.schedule, self.stage(statement)
-        mine = {self.stage(x) for x in self.plan.statements} | {*self.moved.values()}
-        readers = [x.tensor for x in s.state.readers(tensor) if x.tensor in mine]
+        readers = self.own_readers(tensor)
         if self.plan.hidden(statement) or self.plan.of(statement, "map"):
             axes = self._stored(statement, readers)
         else:
@@ -182,6 +181,11 @@ class TilingWriter(LoadWriter):
             if name in tiles:
                 both.append(s.merge(spatial[name], tiles[name]))
         self.merged[self.moved.get(tensor, tensor)] = [*both, *own[len(both) :]]
+
+    def own_readers(self, tensor: str) -> list[str]:
+        """The stages of this phase that read a tensor."""
+        mine = {self.stage(x) for x in self.plan.statements} | {*self.moved.values()}
+        return [x.tensor for x in self.schedule.state.readers(tensor) if x.tensor in mine]
 
     def _stored(self, statement: ScopStatement, readers: Sequence[str]) -> list[tuple[str, str]]:
         """Compute what a statement stores in a memory first; the scop's loop and the copy's for
@@ -289,8 +293,8 @@ class TilingWriter(LoadWriter):
             )
             around = self.merged.get(tensor, loops)
             place = (loops + reduction)[-1:] if inner and not statement.accumulates else around[-1:]
-            # What only keeps elements for another, which later phases read, is needed by none here.
-            if place and s.state.readers(tensor):
+            # What later phases alone read is needed by none here.
+            if place and self.own_readers(tensor):
                 s.compute_at(tensor, place[0])
             made = self._arrange(statement, tensor, self.collected if statement is final else ())
             (loops if statement is final and self.collected else reduction).extend(made)

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from math import prod
 
 from hwgen.compiled import Compiled
-from hwgen.model.costs import offchip_operand, operand_bus
 from hwgen.phase import SearchOptions
 from hwgen.spec.expression import DTYPES
 from hwgen.spec.workload import Tensor
@@ -36,10 +35,10 @@ def _least(made: Compiled, stored: Iterable[Tensor]) -> int:
     movers: dict[str, set[str]] = {}
     beat = 1
     for intrinsic in made.hardware.intrinsics:
-        operand = offchip_operand(intrinsic, made.hardware)
+        operand = made.hardware.offchip_operand(intrinsic)
         if operand is not None:
             movers.setdefault(operand.access, set()).add(f"unit {intrinsic.unit}")
-            beat = max(beat, operand_bus(operand, made.hardware).beat_bytes)
+            beat = max(beat, made.hardware.bus_of(operand).beat_bytes)
     alone = {u for units in movers.values() if len(units) == 1 for u in units}
     for unit in alone:
         busy[unit] += sum(units == {unit} for units in movers.values()) * size // beat

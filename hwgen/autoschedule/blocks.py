@@ -10,10 +10,8 @@ import numpy as np
 
 from hwgen.autoschedule.cost import Floats, footprint, main_reduction
 from hwgen.autoschedule.lanes import has_kind, inside
-from hwgen.autoschedule.nests import Nest, attempt, loop_of, nest_of
-from hwgen.polyhedral.tree.edit import main_site
+from hwgen.autoschedule.nests import Nest, attempt, lone_loops, loop_of, partner_loops
 from hwgen.schedule import Schedule
-from hwgen.spec.expression import names
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.memory import Memory
 from hwgen.spec.processor import Processor
@@ -184,9 +182,7 @@ def schedule_nest(schedule: Schedule, nest: Nest, tiling: Tiling, machine: Proce
         outside, _ = schedule.split(loop, factor=tiling.depth)
         kernel = schedule.rfactor(target, outside)
         schedule.set_scope(kernel, own.name)
-    fresh = nest_of(schedule.state, target)
-    post, partner = fresh.post, fresh.partner or {}
-    loops = {i: loop_of(schedule, post, p) for i, p in partner.items()}
+    post, loops = partner_loops(schedule, target)
     if tiling.depth:
         grid, step = _staged_sums(schedule, target, post, loops, tiling, binds, machine)
         _thread_loops(schedule, target, grid, kernel, tiling, binds, machine)
@@ -299,11 +295,7 @@ def _thread_loops(
 
 def _registers(schedule: Schedule, kernel: str, machine: Processor) -> None:
     """The reduction outside of a thread's results, which are set to zero beforehand."""
-    stage = schedule.state.stage[kernel]
-    site = main_site(schedule.state, kernel)
-    depth = max((n for n, x in enumerate(site.loops) if len(x.body) > 1), default=-1)
-    loops = site.names[depth + 1 :]
-    reduction = {n for i, _ in stage.reduction for n in names(site.block.binding[i])}
+    loops, reduction = lone_loops(schedule, kernel)
     adding = [n for n in loops if n in reduction]
     rest = [n for n in loops if n not in reduction]
     if not adding:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from hwgen.autoschedule.cost import Point, Structure, lanes_of, main_reduction
-from hwgen.autoschedule.nests import Nest, attempt, loop_of, nest_of
+from hwgen.autoschedule.nests import Nest, attempt, lone_loops, loop_of, nest_of, partner_loops
 from hwgen.polyhedral.tree.edit import main_site
 from hwgen.polyhedral.tree.loop_tree import LoopTree, Stage
 from hwgen.schedule import Schedule
@@ -216,9 +216,7 @@ def _tile_consumer(
 ) -> tuple[str, str]:
     """The consumer's loops over blocks, tiles and a register tile; the innermost loop of a block
     and of a tile."""
-    fresh = nest_of(schedule.state, target)
-    post, partner = fresh.post, fresh.partner or {}
-    loops = {i: loop_of(schedule, post, p) for i, p in partner.items()}
+    post, loops = partner_loops(schedule, target)
     chosen = [structure.v] if not structure.partial else []
     chosen += [structure.r] if structure.r else []
     others = [n for n in schedule.loops(post) if n not in {loops[i] for i in chosen}]
@@ -299,11 +297,8 @@ def _register_tile(
     schedule: Schedule, kernel: str, structure: Structure, target: str, machine: Processor
 ) -> None:
     """The reduction around the rows and columns of one register tile, set to zero beforehand."""
-    stage = schedule.state.stage[kernel]
-    site = main_site(schedule.state, kernel)
-    depth = max((n for n, x in enumerate(site.loops) if len(x.body) > 1), default=-1)
-    loops = site.names[depth + 1 :]
-    reduction = {n for i, _ in stage.reduction for n in names(site.block.binding[i])}
+    loops, reduction = lone_loops(schedule, kernel)
+    depth = len(main_site(schedule.state, kernel).names) - len(loops)
     columns = _columns(schedule, kernel, structure, target)
     adding = [n for n in loops if n in reduction]
     lanes = [n for n in loops if n in columns]
@@ -317,7 +312,7 @@ def _register_tile(
     if rows or lanes:
         _finish(schedule, [*rows, *lanes], machine, width)
     if adding:
-        inner = schedule.state.site[f"{kernel}_init"].names[depth + 1 :]
+        inner = schedule.state.site[f"{kernel}_init"].names[depth:]
         if inner:
             _finish(schedule, list(inner), machine, width)
 

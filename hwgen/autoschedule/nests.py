@@ -12,7 +12,7 @@ from hwgen.polyhedral.tree.edit import main_site
 from hwgen.polyhedral.tree.loop_tree import LoopTree, Stage
 from hwgen.polyhedral.tree.terms import addends
 from hwgen.schedule import Schedule
-from hwgen.spec.expression import DTYPES, Access, Name
+from hwgen.spec.expression import DTYPES, Access, Name, names
 
 
 def attempt(schedule: Schedule, edits: Callable[[], None]) -> HwgenError | None:
@@ -126,6 +126,20 @@ def loop_of(schedule: Schedule, stage: str, iterator: str) -> str:
     if not isinstance(value, Name):
         raise KeyError(iterator)
     return value.name
+
+
+def partner_loops(schedule: Schedule, stage: str) -> tuple[str, dict[str, str]]:
+    """The stage that takes another's results, and its loop for each iterator of the other's."""
+    nest = nest_of(schedule.state, stage)
+    return nest.post, {i: loop_of(schedule, nest.post, p) for i, p in (nest.partner or {}).items()}
+
+
+def lone_loops(schedule: Schedule, stage: str) -> tuple[tuple[str, ...], set[str]]:
+    """The loops of a stage that hold nothing else, and those of its reduction."""
+    site = main_site(schedule.state, stage)
+    depth = max((n for n, x in enumerate(site.loops) if len(x.body) > 1), default=-1)
+    reduction = schedule.state.stage[stage].reduction
+    return site.names[depth + 1 :], {n for i, _ in reduction for n in names(site.block.binding[i])}
 
 
 def operand(state: LoopTree, access: Access) -> Operand:

@@ -142,7 +142,7 @@ class _Model:
             arguments: list[str] = []
             for number, operand in enumerate(call.operands):
                 declared = intrinsic.operands[number]
-                if self.hardware.memory[declared.memory].kind == "offchip":
+                if self.hardware.is_offchip(declared.memory):
                     arguments.append(f"&{self.images[operand.buffer]}")
                 arguments.append(text(operand.address))
                 arguments += [text(s) for s in operand.strides]

@@ -80,21 +80,21 @@ def image_layouts(scop: Scop, hardware: HardwareSpec, match: Match) -> dict[str,
     result: dict[str, ImageLayout] = {}
     parts: dict[str, list[str]] = {}
     for operation in match.selection.operations:
+        operand = hardware.offchip_operand(operation.intrinsic)
+        if operand is None:
+            continue
         if operation.kind == "load":
             storage = match.selection.storage(_onchip(operation, hardware))
-            operand = _offchip_operand(operation, hardware)
             result[storage.name] = _image(
                 f"{storage.name}_image", "input", scop, hardware, match, operation, storage, operand
             )
-        elif operation.kind == "init" and _starts_from_input(operation, hardware):
-            operand = _offchip_operand(operation, hardware)
+        elif operation.kind == "init":
             tensor = operation.storages[_position(operation.intrinsic, operand.name)]
             storage = Storage(tensor, operand.memory, tensor, match.selection.start)
             result[tensor] = _image(
                 f"{tensor}_image", "input", scop, hardware, match, operation, storage, operand
             )
         elif operation.kind == "store":
-            operand = _offchip_operand(operation, hardware)
             tensor = operation.storages[_position(operation.intrinsic, operand.name)]
             statement = next(s for s in scop.statements if s.name == operation.statement)
             storage = Storage(tensor, operand.memory, tensor, statement.target.indices)
@@ -187,25 +187,15 @@ def is_tensor(image: Image, tensor: Array) -> bool:
     )
 
 
-def _starts_from_input(operation: Operation, hardware: HardwareSpec) -> bool:
-    return any(hardware.memory[o.memory].kind == "offchip" for o in operation.intrinsic.operands)
-
-
 def _position(intrinsic: Intrinsic, operand: str) -> int:
     return [o.name for o in intrinsic.operands].index(operand)
-
-
-def _offchip_operand(operation: Operation, hardware: HardwareSpec) -> Operand:
-    return next(
-        o for o in operation.intrinsic.operands if hardware.memory[o.memory].kind == "offchip"
-    )
 
 
 def _onchip(operation: Operation, hardware: HardwareSpec) -> str:
     return next(
         s
         for o, s in zip(operation.intrinsic.operands, operation.storages, strict=True)
-        if hardware.memory[o.memory].kind != "offchip"
+        if not hardware.is_offchip(o.memory)
     )
 
 

@@ -129,7 +129,7 @@ class IntrinsicFunctions:
         ]
 
     def _offchip(self, operand: Operand) -> bool:
-        return self.hardware.memory[operand.memory].kind == "offchip"
+        return self.hardware.is_offchip(operand.memory)
 
     def _within(self, value: str, allowed: Range, what: str) -> str:
         p = self.prefix

@@ -20,7 +20,7 @@ from hwgen.spec.expression import (
     add,
     multiply,
     names,
-    replace_access,
+    replace_part,
     walk,
 )
 from hwgen.spec.hardware import HardwareSpec, Intrinsic, Operand
@@ -232,7 +232,7 @@ class Step:
         wide = promoted(dtype)
         scalars = {**self.scalars, " so far": ("so_far", wide, dtype_interval(wide))}
         text = ValueText(self.helpers, self._load, scalars)
-        value = replace_access(statement.value, statement.target, Name(" so far"))
+        value = replace_part(statement.value, statement.target, Name(" so far"))
         step = text.cast(text(value), dtype)
         detour = self._aliases(statement, self.operands[statement.target.tensor])
         result = f"result[{self._offset(statement.target)}]" if detour else target

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import ceil, prod
 
@@ -14,9 +14,9 @@ from hwgen.polyhedral.search_bound import transfer_work
 from hwgen.polyhedral.traffic import Rates
 from hwgen.spec.call_cycles import best_rate
 from hwgen.spec.expression import Expr, evaluate
-from hwgen.spec.hardware import Bus, HardwareSpec, Intrinsic
+from hwgen.spec.hardware import Bus, HardwareSpec, Intrinsic, Operand
 
-from .costs import call_span, entry_bytes, iterations, offchip_operand, operand_bus
+from .costs import call_span, entry_bytes, iterations
 from .counting import Access, Values, nested_calls, total, touched_entries
 
 
@@ -50,21 +50,14 @@ def lower_bound(program: Program, hardware: HardwareSpec) -> Bound:
     need.update(_compute(program, hardware))
     need["processor"] += sum(code.bound for code in program.codes)
     images: dict[tuple[str, str, str], list[Access]] = {}
-    for nested in nested_calls(program.body):
-        intrinsic = hardware.intrinsic[nested.call.intrinsic]
-        operand = offchip_operand(intrinsic, hardware)
-        if operand is not None:
-            buffer = next(o.buffer for o in nested.call.operands if o.name == operand.name)
-            if program.image[buffer].role == "temporary":
-                continue
-            access = Access(nested, operand.name, call_span(intrinsic, operand, nested.call))
-            for unit in (intrinsic.unit, ""):
-                images.setdefault((unit, buffer, operand.access), []).append(access)
+    for unit, buffer, operand, access in offchip_accesses(program, hardware):
+        for own in (unit, ""):
+            images.setdefault((own, buffer, operand.access), []).append(access)
     touched: dict[tuple[str | int, ...], int] = {}
     for (unit, buffer, kind), accesses in images.items():
         intrinsic = hardware.intrinsic[accesses[0].nested.call.intrinsic]
         operand = intrinsic.operand(accesses[0].operand)
-        bus, size = operand_bus(operand, hardware), entry_bytes(operand)
+        bus, size = hardware.bus_of(operand), entry_bytes(operand)
         sites = (buffer, kind, *sorted(a.nested.call.site for a in accesses))
         if sites not in touched:
             touched[sites] = touched_entries(accesses, program.image[buffer].entries)
@@ -80,6 +73,21 @@ def lower_bound(program: Program, hardware: HardwareSpec) -> Bound:
             -entries * size // bus.beat_bytes
         )
     return _largest(need, hardware)
+
+
+def offchip_accesses(
+    program: Program, hardware: HardwareSpec
+) -> Iterator[tuple[str, str, Operand, Access]]:
+    """What calls touch of the images of inputs and outputs: the unit, the image, the operand."""
+    for nested in nested_calls(program.body):
+        intrinsic = hardware.intrinsic[nested.call.intrinsic]
+        operand = hardware.offchip_operand(intrinsic)
+        if operand is None:
+            continue
+        buffer = next(o.buffer for o in nested.call.operands if o.name == operand.name)
+        if program.image[buffer].role != "temporary":
+            span = call_span(intrinsic, operand, nested.call)
+            yield intrinsic.unit, buffer, operand, Access(nested, operand.name, span)
 
 
 def cover_bound(match: Match, hardware: HardwareSpec) -> Bound:
@@ -119,7 +127,7 @@ def _largest(need: Counter[str], hardware: HardwareSpec) -> Bound:
 
 def _compute(program: Program, hardware: HardwareSpec) -> Counter[str]:
     chosen: dict[str, Intrinsic] = {
-        i.name: i for i in hardware.intrinsics if i.unit and offchip_operand(i, hardware) is None
+        i.name: i for i in hardware.intrinsics if i.unit and hardware.offchip_operand(i) is None
     }
 
     def counted(node: Call | SyncNode) -> tuple[Expr, ...] | None:

@@ -64,7 +64,7 @@ def have_compiler() -> bool:
     return find_compiler() is not None
 
 
-def need_compiler(name: str = "") -> tuple[str, ...]:
+def need_compiler(name: str) -> tuple[str, ...]:
     """The command of the compiler of a name, else as `find_compiler`.
 
     Raises:

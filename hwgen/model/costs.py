@@ -22,14 +22,6 @@ from .posted import posted_cycles
 from .stream import NO_TENSOR, Operation
 
 
-def offchip_operand(intrinsic: Intrinsic, hardware: HardwareSpec) -> Operand | None:
-    """The operand of an intrinsic that is off chip, if any."""
-    for operand in intrinsic.operands:
-        if hardware.memory[operand.memory].kind == "offchip":
-            return operand
-    return None
-
-
 def entry_bytes(operand: Operand) -> int:
     """Bytes of one entry of an off-chip operand."""
     return operand.entry_elements * DTYPES[operand.dtype]
@@ -38,10 +30,6 @@ def entry_bytes(operand: Operand) -> int:
 def call_span(intrinsic: Intrinsic, operand: Operand, call: Call) -> int:
     """Consecutive entries of an operand that one iteration of a call touches."""
     return operand.span_of(intrinsic.narrowed(call.lanes).iterators)
-
-
-def operand_bus(operand: Operand, hardware: HardwareSpec) -> Bus:
-    return hardware.bus[hardware.memory[operand.memory].bus]
 
 
 def iterations(call: Call, program: Program, extents: tuple[int, ...]) -> int:
@@ -74,9 +62,9 @@ class CycleCosts:
         found += [Watched(step) for step in held_steps(call, intrinsic)]
         if call.fresh is not None:
             found.append(Watched(call.fresh))
-        operand = offchip_operand(intrinsic, self.hardware)
+        operand = self.hardware.offchip_operand(intrinsic)
         if operand is not None:
-            boundary = operand_bus(operand, self.hardware).burst_boundary_bytes
+            boundary = self.hardware.bus_of(operand).burst_boundary_bytes
             size = entry_bytes(operand)
             source = next(o for o in call.operands if o.name == operand.name)
             found.append(Watched(source.address, boundary // gcd(boundary, size)))
@@ -104,7 +92,7 @@ class CycleCosts:
         issuing = self._issuing(call, extents)
         steps = values[len(extents) : len(extents) + len(held_steps(call, intrinsic))]
         unit = self._units[intrinsic.unit]
-        operand = offchip_operand(intrinsic, self.hardware)
+        operand = self.hardware.offchip_operand(intrinsic)
         fixed = len(call.extents) + len(steps)
         fresh = call.fresh is None or bool(values[fixed])
         names |= self._served(intrinsic, extents, values)
@@ -118,7 +106,7 @@ class CycleCosts:
                 self._identity, unit, intrinsic.name, call.site, max(cycles, issuing),
                 instructions=instructions, issuing=issuing,
             )  # fmt: skip
-        bus = operand_bus(operand, self.hardware)
+        bus = self.hardware.bus_of(operand)
         start = fixed + (call.fresh is not None)
         address, *strides = values[start : start + 1 + len(extents)]
         span = call_span(intrinsic, operand, call)

@@ -13,6 +13,7 @@ from hwgen.model.counting import total
 from hwgen.spec.call_cycles import repeats
 from hwgen.spec.expression import Expr, evaluate
 from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.memory import WAYS
 
 PARTS = 1_000_000
 """Energies of calls are counted in such parts of a picojoule, whole ones, which add up exactly."""
@@ -68,7 +69,7 @@ def program_energy(program: Program, hardware: HardwareSpec) -> Energy:
                 fresh = node.fresh is None or evaluate(node.fresh, values)
                 moved = prod(around) // repeats(around, steps[: len(around)]) if fresh else 0
             touched = moved * call_span(intrinsic, rule, node) * entry_bytes(rule)
-            for way in ("read", "write") if rule.access == "update" else (rule.access,):
+            for way in WAYS[rule.access]:
                 key = f"{way} {rule.memory}"
                 found[key] = found.get(key, 0) + touched
         if intrinsic.energy is not None:

@@ -28,6 +28,9 @@ class RedundantTokens:
     pops: tuple[int, ...]
     tokens: int
 
+    def __str__(self) -> str:
+        return f"{self.tokens} x {self.source} -> {self.target}"
+
 
 @dataclass(frozen=True, slots=True)
 class RedundantBarrier:
@@ -38,6 +41,9 @@ class RedundantBarrier:
     statement: int
     executions: int
 
+    def __str__(self) -> str:
+        return f"{self.executions} x wait for {self.awaited}"
+
 
 def check_minimal(program: Program, hardware: HardwareSpec) -> None:
     """Check that all synchronisation is needed.
@@ -45,24 +51,22 @@ def check_minimal(program: Program, hardware: HardwareSpec) -> None:
     Raises:
         HwgenError: H766 where some is not, after those of `check_synchronisation`.
     """
-    machine, stream = _recorded(program, hardware)
-    found = [f"{t.tokens} x {t.source} -> {t.target}" for t in _tokens(machine, stream)]
-    for barrier in _barriers(machine):
-        found.append(f"{barrier.executions} x wait for {barrier.awaited}")
-    if not found:
-        return
-    raise HwgenError(
-        "H766",
-        "synchronisation that orders nothing",
-        found=", ".join(found),
-        allowed="only what some conflict needs",
-        repair="remove it",
-    )
+    found = redundant(program, hardware)
+    if found:
+        raise HwgenError(
+            "H766",
+            "synchronisation that orders nothing",
+            found=", ".join(map(str, found)),
+            allowed="only what some conflict needs",
+            repair="remove it",
+        )
 
 
-def redundant_tokens(program: Program, hardware: HardwareSpec) -> tuple[RedundantTokens, ...]:
+def redundant(
+    program: Program, hardware: HardwareSpec
+) -> tuple[RedundantTokens | RedundantBarrier, ...]:
     """Tokens, or signals and waits, that order nothing: groups of statements that can go together,
-    and alone.
+    and alone; barriers and fences that wait for more than they must, each alone.
 
     A group is the pushes and pops of one edge that exchange tokens with each other. Of a group
     that has several, a push and a pop that are executed equally often may go alone too, where no
@@ -72,7 +76,8 @@ def redundant_tokens(program: Program, hardware: HardwareSpec) -> tuple[Redundan
     Raises:
         HwgenError: as `check_synchronisation`, whose errors come first.
     """
-    return _tokens(*_recorded(program, hardware))
+    machine, stream = _recorded(program, hardware)
+    return *_tokens(machine, stream), *_barriers(machine)
 
 
 def _tokens(machine: Clocks, stream: Stream) -> tuple[RedundantTokens, ...]:
@@ -104,15 +109,6 @@ def _no_later(given: Collection[tuple[int, int]], taken: Collection[tuple[int, i
     return all(
         took <= gave for (_, gave), (_, took) in zip(sorted(given), sorted(taken), strict=True)
     )
-
-
-def redundant_barriers(program: Program, hardware: HardwareSpec) -> tuple[RedundantBarrier, ...]:
-    """Barriers and fences that wait for more than they must, each alone.
-
-    Raises:
-        HwgenError: as `check_synchronisation`, whose errors come first.
-    """
-    return _barriers(_recorded(program, hardware)[0])
 
 
 def _barriers(machine: Clocks) -> tuple[RedundantBarrier, ...]:

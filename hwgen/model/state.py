@@ -15,6 +15,7 @@ from hwgen.codegen.storages import Image
 from hwgen.errors import HwgenError
 from hwgen.spec.expression import DTYPES
 from hwgen.spec.hardware import HardwareSpec, Operand
+from hwgen.spec.memory import WAYS
 
 from .execution import Place
 from .geometry import Region
@@ -92,8 +93,7 @@ class SiteOperand:
 
     @property
     def directions(self) -> tuple[str, ...]:
-        ways = {"read": ("read",), "write": ("write",), "update": ("read", "write")}
-        return ways[self.rule.access]
+        return WAYS[self.rule.access]
 
     @property
     def place(self) -> Place:

@@ -22,7 +22,7 @@ from .costs import CycleCosts
 from .loop_runner import LoopRunner
 from .periodicity import Zone
 from .stream import ISSUER, Operation, Stream
-from .traffic import Moved, call_bytes
+from .traffic import Moved, off_chip_bytes
 
 EXACT_OPERATIONS = 1 << 18
 """Operations that are sent one by one, where they do not repeat, before mean rates are taken."""
@@ -121,7 +121,7 @@ class Kinds(CycleCosts):
         intrinsic = self.hardware.intrinsic[call.intrinsic]
         extents = values[: len(call.extents)] if not call.kernel else ()
         runs = prod(extents[: intrinsic.software_loops])
-        moved = call_bytes(call, extents, self.program, self.hardware)
+        moved = off_chip_bytes(call, extents, self.program, self.hardware)
         self._know(made, intrinsic.cycles, self._given, runs, moved)
         return made
 

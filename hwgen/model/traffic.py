@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple
 
 from hwgen.codegen.nodes import Call, SyncNode
 from hwgen.codegen.program import Program
-from hwgen.model.costs import call_span
+from hwgen.model.costs import call_span, iterations
 from hwgen.model.counting import total
 from hwgen.spec.expression import DTYPES, Expr, evaluate
 from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.memory import WAYS
 from hwgen.spec.workload import Workload
 
 
@@ -40,7 +41,7 @@ def moved_bytes(program: Program, hardware: HardwareSpec, workload: Workload) ->
 
 
 class Moved(NamedTuple):
-    """Bytes of a tensor that a call moves to or from an off-chip memory; `way`: "load", "store"."""
+    """Bytes of a tensor that a call reads in a memory (`way`: "load") or writes ("store")."""
 
     memory: str
     tensor: str
@@ -50,17 +51,25 @@ class Moved(NamedTuple):
 
 def call_bytes(
     call: Call, extents: tuple[int, ...], program: Program, hardware: HardwareSpec
-) -> tuple[Moved, ...]:
-    """What a call moves off chip, operand by operand."""
+) -> Iterator[Moved]:
+    """What one execution of a call moves, operand by operand: what it updates goes both ways."""
     intrinsic = hardware.intrinsic[call.intrinsic]
-    moved: list[Moved] = []
+    times = iterations(call, program, extents)
     for operand, rule in zip(call.operands, intrinsic.operands, strict=True):
         image = program.image.get(operand.buffer)
-        if image is not None:
-            way = "load" if rule.access == "read" else "store"
-            touched = prod(extents) * call_span(intrinsic, rule, call)
-            moved.append(Moved(rule.memory, image.tensor, way, touched * image.entry_bytes))
-    return tuple(moved)
+        entry = hardware.memory[rule.memory].entry_bytes if image is None else image.entry_bytes
+        tensor = (image or program.buffer[operand.buffer]).tensor
+        size = times * call_span(intrinsic, rule, call) * entry
+        for way in WAYS[rule.access]:
+            yield Moved(rule.memory, tensor, "load" if way == "read" else "store", size)
+
+
+def off_chip_bytes(
+    call: Call, extents: tuple[int, ...], program: Program, hardware: HardwareSpec
+) -> tuple[Moved, ...]:
+    """The part of `call_bytes` that crosses a bus."""
+    moved = call_bytes(call, extents, program, hardware)
+    return tuple(m for m in moved if hardware.is_offchip(m.memory))
 
 
 def off_chip_traffic(
@@ -81,7 +90,7 @@ def off_chip_traffic(
         assert isinstance(node, Call)
         extents = tuple(int(evaluate(e, values)) for e in node.extents)
         moved: dict[str, int] = {}
-        for _, tensor, way, size in call_bytes(node, extents, program, hardware):
+        for _, tensor, way, size in off_chip_bytes(node, extents, program, hardware):
             key = f"{way} {tensor}"
             moved[key] = moved.get(key, 0) + size
         return moved

@@ -104,7 +104,7 @@ def _touched(shape: Shape) -> Iterator[_Touched]:
         storage = next(s for s in o.storages if s in shape.placement)
         own = shape.placement[storage] if o.kind == "load" else shape.spatial
         ends = o.intrinsic.operands
-        outside = next(p for p in ends if hardware.memory[p.memory].kind == "offchip")
+        outside = next(p for p in ends if hardware.is_offchip(p.memory))
         each = float(moved_block(match, o, outside).bytes)
         again = 2 if o.kind == "store" and shape.added else 1
         yield _Touched(o.name, storage, each, own, moves(storage), again)

@@ -18,6 +18,7 @@ from hwgen.polyhedral.traffic import loose_rows
 from hwgen.spec.affine import Affine
 from hwgen.spec.expression import DTYPES, evaluate
 from hwgen.spec.hardware import HardwareSpec, Intrinsic, Operand
+from hwgen.spec.memory import WAYS
 
 
 def moved_cost(shape: Shape, objective: Objective) -> NDArray[np.float64]:
@@ -56,8 +57,8 @@ def _cost(shape: Shape, o: Operation, objective: Objective) -> NDArray[np.float6
     part = real_part(match, tuple(along.values()))
     each = {p.name: _bytes(match, o, p) * part for p in o.intrinsic.operands}
     if objective == "traffic":
-        outside = [p for p in o.intrinsic.operands if hardware.memory[p.memory].kind == "offchip"]
-        return times * sum(each[p.name] for p in outside)
+        outside = [p for p in o.intrinsic.operands if hardware.is_offchip(p.memory)]
+        return times * sum(each[p.name] * len(WAYS[p.access]) for p in outside)
     held = o.intrinsic.stationary
     total = times * _per_iteration(o.intrinsic)
     for p in o.intrinsic.operands:

@@ -147,7 +147,7 @@ class _Supposing(Selector):
 
     def _supposed(self, memory: str) -> Plan | None:
         """A result that an operation leaves in a memory, one that may be followed by any."""
-        if self.hardware.memory[memory].kind == "offchip":
+        if self.hardware.is_offchip(memory):
             return None
         accepted = {
             n
@@ -241,9 +241,9 @@ class _Table:
         assert isinstance(only[0].value, Access)
         target = intrinsic.operand(only[1])
         source = intrinsic.operand(only[0].value.tensor)
-        if self.hardware.memory[target.memory].kind == "offchip":
+        if self.hardware.is_offchip(target.memory):
             return self._no_store(target.dtype)
-        if self.hardware.memory[source.memory].kind != "offchip":
+        if not self.hardware.is_offchip(source.memory):
             return f"no operand of the statement is needed in {target.memory}", ""
         inputs = dict.fromkeys(
             node.tensor

@@ -109,11 +109,6 @@ def _bare(value: Expr) -> Expr:
     return rewrite(value, lambda part: part.operand if isinstance(part, Cast) else part)
 
 
-def replaced(value: Expr, old: Expr, new: Expr) -> Expr:
-    """A value with one of its parts exchanged."""
-    return rewrite(value, lambda part: new if part == old else part)
-
-
 def departure(pattern: Expr, value: Expr, fields: Mapping[str, Immediate]) -> tuple[Expr, Expr]:
     """The smallest part of a pattern, and that of a value which stands in its place, such that all
     around them agrees."""

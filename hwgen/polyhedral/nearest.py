@@ -473,7 +473,7 @@ class Diagnosis:
         )
 
     def _offchip(self, memory: str) -> bool:
-        return self.hardware.memory[memory].kind == "offchip"
+        return self.hardware.is_offchip(memory)
 
 
 def _by_place(node: Expr) -> bool:

@@ -59,7 +59,7 @@ def _with_views(
     workload: Workload, statements: Sequence[Statement], views: Sequence[Statement]
 ) -> list[Statement]:
     """The statements and those of the views of inputs that they read, in textual order."""
-    read = _reads(statements)
+    read = read_by(statements)
     mine = [*statements, *(s for s in views if s.target.tensor in read)]
     return [s for s in workload.statements if s in mine]
 
@@ -98,7 +98,7 @@ def _stored_in_a_sum(workload: Workload, scop: Scop) -> bool:
     summed = set(scop.anchor.reduction)
     mine = [s.source for s in scop.statements]
     others = [s for s in workload.statements if s not in mine]
-    stored = {t.name for t in workload.outputs} | (_reads(others) - _reads(mine))
+    stored = {t.name for t in workload.outputs} | (read_by(others) - read_by(mine))
     return any(
         s.target.tensor in stored and not summed.isdisjoint(n for n, _ in s.loops)
         for s in scop.statements
@@ -106,11 +106,11 @@ def _stored_in_a_sum(workload: Workload, scop: Scop) -> bool:
     )
 
 
-def _reads(statements: Sequence[Statement]) -> set[str]:
+def read_by(statements: Sequence[Statement]) -> set[str]:
     return {tensor for s in statements for tensor in s.reads}
 
 
-def _writes(statements: Sequence[Statement]) -> set[str]:
+def written_by(statements: Sequence[Statement]) -> set[str]:
     return {s.target.tensor for s in statements}
 
 
@@ -128,9 +128,9 @@ def _phase(
     mine = groups[number]
     earlier = [s for g in groups[:number] for s in g]
     later = [s for g in groups[number + 1 :] for s in g]
-    written = _writes(mine)
-    takes = _reads(mine) & _writes(earlier)
-    leaves = written & _reads(later)
+    written = written_by(mine)
+    takes = read_by(mine) & written_by(earlier)
+    leaves = written & read_by(later)
     part = _part(workload, _with_views(workload, mine, views), frozenset(leaves))
     part = replace(part, name=f"{workload.name}_{number}")
     order = [t.name for t in workload.tensors]
@@ -141,7 +141,7 @@ def _phase(
 
 def _part(workload: Workload, statements: list[Statement], leaves: frozenset[str]) -> Workload:
     """The statements as a workload: what they read from outside is input."""
-    written, read = _writes(statements), _reads(statements)
+    written, read = written_by(statements), read_by(statements)
     tensors: list[Tensor] = []
     for t in workload.tensors:
         if t.name not in written | read:
@@ -149,7 +149,7 @@ def _part(workload: Workload, statements: list[Statement], leaves: frozenset[str
         role: Role = "input"
         if t.name in written:
             last = max(n for n, s in enumerate(statements) if s.target.tensor == t.name)
-            inner = t.name in _reads(statements[last + 1 :])
+            inner = t.name in read_by(statements[last + 1 :])
             role = "intermediate" if inner and t.name not in leaves else "output"
         tensors.append(replace(t, role=role))
     return replace(workload, tensors=tuple(tensors), statements=tuple(statements))

@@ -6,9 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from hwgen.errors import HwgenError
-from hwgen.polyhedral.form import replaced
 from hwgen.polyhedral.scop import Scop, ScopStatement, scop_of_nest
-from hwgen.spec.expression import Access, Assign, Expr, Name
+from hwgen.spec.expression import Access, Assign, Expr, Name, replace_part
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.typecheck import ExpressionTypeError, check_assign, is_float
 from hwgen.spec.workload import Statement, Workload
@@ -113,7 +112,7 @@ class Retyper:
     def _rewritten(source: Statement, change: Change) -> Statement:
         if change.old is None or change.new is None:
             return source
-        return replace(source, value=replaced(source.value, change.old, change.new))
+        return replace(source, value=replace_part(source.value, change.old, change.new))
 
     def _words(self, change: Change) -> str:
         """`declare a and b as int8 and c as int32`."""

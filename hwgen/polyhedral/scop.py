@@ -25,7 +25,8 @@ from hwgen.spec.expression import (
     Expr,
     Name,
     UpdateOp,
-    replace_access,
+    names,
+    replace_part,
     substitute,
     walk,
 )
@@ -347,15 +348,15 @@ def _normal_form(
 def _apart(
     first: ScopStatement, statement: Statement, target: Tensor, dtypes: dict[str, str]
 ) -> list[ScopStatement]:
-    """The accumulation of an output as one of an accumulator, and a copy."""
+    """The accumulation of an output as one of an accumulator, by its loops, and a copy."""
     units = {n: 0 for n, extent in statement.loops if extent == 1}
     hidden = f"{target.name}_acc"
     dtypes[hidden] = target.dtype
-    own = Access(hidden, statement.target.indices)
+    own = Access(hidden, tuple(map(Name, names(statement.target))))
     update = replace(
         first,
-        target=Reference(hidden, first.target.indices),
-        value=replace_access(first.value, statement.target, own),
+        target=reference(own, units),
+        value=replace_part(first.value, statement.target, own),
         reads=tuple(r for r in first.reads if r != first.target),
     )
     copy = _statement(
@@ -383,8 +384,8 @@ def _in_order(
     if not before or not _begins(_number(before[0]), first):
         return None
     begin = _number(before[0])
-    names = zip(begin.target.indices, first.target.indices, strict=True)
-    renamed = {a.names[0]: Name(b.names[0]) for a, b in names if a.names}
+    indices = zip(begin.target.indices, first.target.indices, strict=True)
+    renamed = {a.names[0]: Name(b.names[0]) for a, b in indices if a.names}
     start = substitute(begin.value, dict(renamed))
     reads = tuple(r for r in first.reads if r != first.target)
     first = replace(first, start=start, reads=reads)

@@ -51,15 +51,13 @@ def select(
     return selections
 
 
-def every_match(
-    scop: Scop, hardware: HardwareSpec, sharing: Sharing = NOTHING_SHARED
-) -> Iterator[Match]:
-    """Every way to run a phase, the best first.
+def every_match(scop: Scop, hardware: HardwareSpec) -> Iterator[Match]:
+    """Every way to run a workload of one phase, the best first.
 
     Raises:
         HwgenError: as `select` and `ranked_matches`.
     """
-    for group in ranked_matches(scop, select(scop, hardware, sharing)):
+    for group in ranked_matches(scop, select(scop, hardware)):
         yield from group
 
 

@@ -30,7 +30,7 @@ from hwgen.polyhedral.semantics import (
 )
 from hwgen.polyhedral.unify import Unification, unify
 from hwgen.spec.affine import Affine
-from hwgen.spec.expression import Access, Binary, Const, Expr, walk
+from hwgen.spec.expression import Access, Binary, Const, Expr, tensors_of, walk
 from hwgen.spec.hardware import HardwareSpec, Immediate, Intrinsic, Operand
 from hwgen.spec.typecheck import is_float
 
@@ -151,7 +151,7 @@ class Selector:
             yield intrinsic, intrinsic.operand(value.tensor)
 
     def _applications(self, value: Expr, memory: str, statement: ScopStatement) -> Iterator[Apply]:
-        offchip = self.hardware.memory[memory].kind == "offchip"
+        offchip = self.hardware.is_offchip(memory)
         for intrinsic in self.assigning.get(memory, ()):
             only = written(intrinsic)
             assert only is not None
@@ -169,7 +169,7 @@ class Selector:
     def _additions(self, value: Expr, memory: str, statement: ScopStatement) -> Iterator[Apply]:
         """Ways to add what is supplied, or a product with it, by an intrinsic that accumulates:
         to another value, or to zero."""
-        read = {n.tensor for n in walk(value) if isinstance(n, Access)}
+        read = tensors_of(value)
         for intrinsic in self.intrinsics if self.supplied & read else ():
             added = adding(intrinsic)
             target = intrinsic.semantics[0].target.tensor
@@ -204,7 +204,7 @@ class Selector:
         """Every intrinsic that performs a statement's accumulation, with covered operands."""
         for intrinsic in self.intrinsics:
             memory = intrinsic.operand(intrinsic.semantics[0].target.tensor).memory
-            if self.hardware.memory[memory].kind == "offchip":
+            if self.hardware.is_offchip(memory):
                 continue  # A tiling has its sums on the chip; a script may add to them there.
             for op, value in updates(intrinsic):
                 if op != statement.op:
@@ -242,7 +242,7 @@ class Selector:
         plans: list[tuple[str, Plan]] = []
         for name, value in found.operands:
             operand = as_read(intrinsic, name)
-            if self.hardware.memory[operand.memory].kind == "offchip":
+            if self.hardware.is_offchip(operand.memory):
                 return None  # A tiling has its operands on the chip; a script may read them there.
             plan = self.accepted(operand, value, statement)
             if plan is not None and name == target and not self.expendable(plan, statement):
@@ -450,7 +450,7 @@ class Selector:
             name: self.build(plan, statement, private=name == only[1]) for name, plan in operands
         }
         kind: Kind = "map"
-        if self.hardware.memory[intrinsic.operand(only[1]).memory].kind == "offchip":
+        if self.hardware.is_offchip(intrinsic.operand(only[1]).memory):
             order[only[1]] = statement.target.tensor
             kind = "store"
         elif only[1] not in order:
@@ -507,7 +507,7 @@ class Selector:
             if only is None or only[0].op != "=" or not isinstance(only[0].value, Access):
                 continue
             target, source = intrinsic.operand(only[1]), intrinsic.operand(only[0].value.tensor)
-            offchip = self.hardware.memory[target.memory].kind == "offchip"
+            offchip = self.hardware.is_offchip(target.memory)
             if offchip and source.memory == memory and target.dtype == self.stored_dtype(statement):
                 return True
         return False

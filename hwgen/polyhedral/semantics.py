@@ -78,7 +78,7 @@ def moves(hardware: HardwareSpec, intrinsic: Intrinsic) -> bool:
     if only is None or not copies(intrinsic) or not isinstance(only[0].value, Access):
         return False
     ends = (intrinsic.operand(only[1]).memory, intrinsic.operand(only[0].value.tensor).memory)
-    return ends[0] != ends[1] and all(hardware.memory[m].kind != "offchip" for m in ends)
+    return ends[0] != ends[1] and all(not hardware.is_offchip(m) for m in ends)
 
 
 def updates(intrinsic: Intrinsic) -> Iterator[tuple[str, Expr]]:

@@ -89,8 +89,9 @@ def transfer_cycles(
 ) -> Transfer:
     """What moving one box of a storage takes."""
     intrinsic = operation.intrinsic
-    offchip = next(o for o in intrinsic.operands if hardware.memory[o.memory].kind == "offchip")
-    bus = hardware.bus[hardware.memory[offchip.memory].bus]
+    offchip = hardware.offchip_operand(intrinsic)
+    assert offchip is not None
+    bus = hardware.bus_of(offchip)
     block = moved_block(match, operation, offchip)
     box: list[NDArray[np.int64]] = []
     coordinates = match.coordinate[storage]
@@ -151,12 +152,15 @@ def _instructions(
     return np.ceil(total / np.minimum(each, total)) * intrinsic.instructions
 
 
+def _bus(hardware: HardwareSpec, operation: Operation) -> Bus:
+    operand = hardware.offchip_operand(operation.intrinsic)
+    assert operand is not None, operation
+    return hardware.bus_of(operand)
+
+
 def call_overhead(hardware: HardwareSpec, operation: Operation) -> float:
     """Cycles of a call that moves data off chip, beyond those of the data."""
-    offchip = next(
-        o for o in operation.intrinsic.operands if hardware.memory[o.memory].kind == "offchip"
-    )
-    bus = hardware.bus[hardware.memory[offchip.memory].bus]
+    bus = _bus(hardware, operation)
     channel = bus.write if operation.kind == "store" else bus.read
     rates = Rates.of(operation.intrinsic)
     latency = channel.latency_cycles if channel.in_flight_bursts > 1 else 0
@@ -165,21 +169,17 @@ def call_overhead(hardware: HardwareSpec, operation: Operation) -> float:
 
 def bus_rank(hardware: HardwareSpec, operation: Operation) -> int:
     """Place of a load in its bus's order of service, the first served first."""
-    offchip = next(
-        o for o in operation.intrinsic.operands if hardware.memory[o.memory].kind == "offchip"
-    )
-    priority = hardware.bus[hardware.memory[offchip.memory].bus].priority
+    priority = _bus(hardware, operation).priority
     name = operation.intrinsic.name
     return priority.index(name) if name in priority else len(priority)
 
 
 def start_beats(hardware: HardwareSpec, operation: Operation) -> float:
     """Bus beats of one entry that sums start from, where it comes from off chip."""
-    for operand in operation.intrinsic.operands:
-        if hardware.memory[operand.memory].kind == "offchip":
-            bus = hardware.bus[hardware.memory[operand.memory].bus]
-            return -(-prod(operand.shape) * DTYPES[operand.dtype] // bus.beat_bytes)
-    return 0
+    operand = hardware.offchip_operand(operation.intrinsic)
+    if operand is None:
+        return 0
+    return -(-prod(operand.shape) * DTYPES[operand.dtype] // hardware.bus_of(operand).beat_bytes)
 
 
 def loose_rows(match: Match, o: Operation, storage: str) -> tuple[tuple[str | None, int], ...]:

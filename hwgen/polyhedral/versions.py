@@ -13,7 +13,7 @@ from dataclasses import replace
 from hwgen.polyhedral.scop import begins_elements
 from hwgen.polyhedral.tree.build import version_names
 from hwgen.polyhedral.tree.loop_tree import covers
-from hwgen.spec.expression import Access, Expr, rename_tensors, replace_access, walk
+from hwgen.spec.expression import Access, Expr, rename_tensors, replace_part, tensors_of
 from hwgen.spec.workload import Statement, Tensor, Workload
 
 
@@ -48,7 +48,7 @@ def _named(workload: Workload, names: Sequence[str], *, begun: bool) -> Workload
         if s.ordered and before != name:
             begin = Access(before, s.target.indices)
             statements += [_begun(s, own, begin)] if begun else []
-            value = replace_access(value, begin, own)
+            value = replace_part(value, begin, own)
         statements.append(replace(s, target=own, value=value))
         current[written] = name
     given = {t.name: t for t in workload.tensors}
@@ -65,7 +65,7 @@ def _versions(workload: Workload) -> list[list[int]]:
         tensor = workload.tensor[s.target.tensor]
         before = workload.statements[number - 1] if number else None
         mine = found.setdefault(tensor.name, [])
-        read |= {a.tensor for a in walk(s.value) if isinstance(a, Access)}
+        read |= tensors_of(s.value)
         if s.ordered and before is not None and s.begins(before):
             new = not begins_elements(before, s, workload)
         else:

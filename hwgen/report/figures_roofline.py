@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from math import log10
 
 from hwgen.model.bound import Bound
-from hwgen.model.costs import offchip_operand
 from hwgen.report.figures import COLOURS, TEXT, Figure, Json, axis, layout
 from hwgen.spec.hardware import HardwareSpec
 
@@ -43,8 +42,8 @@ def roofline(
     operations: int, loaded: int, stored: int, cycles: int, bound: Bound, hardware: HardwareSpec
 ) -> Roofline:
     """Place a kernel of so many operations, bytes and cycles."""
-    moving = {i.unit for i in hardware.intrinsics if offchip_operand(i, hardware) is not None}
-    computing = {i.unit for i in hardware.intrinsics if offchip_operand(i, hardware) is None}
+    moving = {i.unit for i in hardware.intrinsics if hardware.offchip_operand(i) is not None}
+    computing = {i.unit for i in hardware.intrinsics if hardware.offchip_operand(i) is None}
     needs = {
         name.removeprefix("unit "): needed
         for name, needed in bound.per_resource

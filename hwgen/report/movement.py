@@ -9,11 +9,14 @@ from math import prod
 
 from hwgen.codegen.nodes import Call, Node
 from hwgen.codegen.program import Program
-from hwgen.model.costs import call_span, entry_bytes, iterations, offchip_operand
-from hwgen.model.counting import Access, nested_calls, total, touched_entries
+from hwgen.model.bound import offchip_accesses
+from hwgen.model.costs import entry_bytes
+from hwgen.model.counting import Access, total, touched_entries
+from hwgen.model.traffic import call_bytes
 from hwgen.polyhedral.scop import ScopStatement
 from hwgen.spec.expression import Cast, Expr, evaluate, parts
-from hwgen.spec.hardware import HardwareSpec, Operand
+from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.memory import WAYS
 from hwgen.spec.workload import Statement
 
 
@@ -41,48 +44,18 @@ def memory_traffic(program: Program, hardware: HardwareSpec) -> tuple[MemoryTraf
     def leaf(node: Node, values: Mapping[str, int]) -> Mapping[str, int]:
         assert isinstance(node, Call)
         extents = () if node.kernel else tuple(int(evaluate(e, values)) for e in node.extents)
-        times = iterations(node, program, extents)
         moved: Counter[str] = Counter()
-        intrinsic = hardware.intrinsic[node.intrinsic]
-        for operand, rule in zip(node.operands, intrinsic.operands, strict=True):
-            tensor = _tensor(program, operand.buffer)
-            size = call_span(intrinsic, rule, node) * _entry_bytes(rule, hardware)
-            if rule.access != "write":
-                moved[f"{rule.memory} {tensor} read"] += times * size
-            if rule.access != "read":
-                moved[f"{rule.memory} {tensor} write"] += times * size
+        for memory, tensor, way, size in call_bytes(node, extents, program, hardware):
+            moved[f"{memory} {tensor} {way}"] += size
         return moved
 
     found = total(program.body, counted, leaf)
     pairs = sorted({(key.split(" ")[0], key.split(" ")[1]) for key in found})
     order = [m.name for m in hardware.memories]
     return tuple(
-        MemoryTraffic(m, t, found[f"{m} {t} read"], found[f"{m} {t} write"])
+        MemoryTraffic(m, t, found[f"{m} {t} load"], found[f"{m} {t} store"])
         for m, t in sorted(pairs, key=lambda pair: (order.index(pair[0]), pair[1]))
     )
-
-
-def call_bytes(
-    call: Call, program: Program, hardware: HardwareSpec, extents: tuple[int, ...]
-) -> tuple[int, int]:
-    """Off-chip bytes that one execution of a call reads and writes."""
-    intrinsic = hardware.intrinsic[call.intrinsic]
-    rule = offchip_operand(intrinsic, hardware)
-    if rule is None:
-        return 0, 0
-    times = iterations(call, program, () if call.kernel else extents)
-    size = times * call_span(intrinsic, rule, call) * _entry_bytes(rule, hardware)
-    return size * (rule.access != "write"), size * (rule.access != "read")
-
-
-def _tensor(program: Program, name: str) -> str:
-    image = program.image.get(name)
-    return image.tensor if image is not None else program.buffer[name].tensor
-
-
-def _entry_bytes(rule: Operand, hardware: HardwareSpec) -> int:
-    memory = hardware.memory[rule.memory]
-    return entry_bytes(rule) if memory.kind == "offchip" else memory.entry_bytes
 
 
 def compulsory_bytes(program: Program, hardware: HardwareSpec) -> dict[str, int]:
@@ -93,19 +66,10 @@ def compulsory_bytes(program: Program, hardware: HardwareSpec) -> dict[str, int]
     """
     accesses: dict[tuple[str, str], list[Access]] = {}
     sizes: dict[tuple[str, str], int] = {}
-    for nested in nested_calls(program.body):
-        intrinsic = hardware.intrinsic[nested.call.intrinsic]
-        operand = offchip_operand(intrinsic, hardware)
-        if operand is None:
-            continue
-        buffer = next(o.buffer for o in nested.call.operands if o.name == operand.name)
-        if program.image[buffer].role == "temporary":
-            continue
-        access = Access(nested, operand.name, call_span(intrinsic, operand, nested.call))
-        for way in ("read", "write"):
-            if operand.access in (way, "update"):
-                accesses.setdefault((buffer, way), []).append(access)
-                sizes[buffer, way] = entry_bytes(operand)
+    for _, buffer, operand, access in offchip_accesses(program, hardware):
+        for way in WAYS[operand.access]:
+            accesses.setdefault((buffer, way), []).append(access)
+            sizes[buffer, way] = entry_bytes(operand)
     found: Counter[str] = Counter()
     for key, nested in accesses.items():
         image = program.image[key[0]]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 Cell = str | int | float
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[Cell]], indent: str = "") -> str:
+def table(header: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
     """Columns two spaces apart; numbers to the right, with thousands separated.
 
     A `float` is shown with three decimals.
@@ -24,7 +24,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[Cell]], indent: str = "
             cell.rjust(width) if to_right else cell.ljust(width)
             for cell, width, to_right in zip(cells, widths, right, strict=True)
         )
-        return (indent + "  ".join(padded)).rstrip()
+        return "  ".join(padded).rstrip()
 
     return "\n".join([line(header), line(["-" * w for w in widths]), *map(line, texts)])
 

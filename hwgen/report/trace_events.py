@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING
 
 from hwgen.codegen.program import Program
 from hwgen.model.counting import nested_calls
+from hwgen.model.traffic import off_chip_bytes
 from hwgen.nest_pipeline import NestCompilation
 from hwgen.report.banks import BankUse, bank_uses
 from hwgen.report.figures import Json
-from hwgen.report.movement import call_bytes
 from hwgen.report.recording import RecordedCall, Recording, SlotUse, record, slot_uses
 
 if TYPE_CHECKING:
@@ -180,7 +180,8 @@ def bus_counters(recording: Recording, program: Program, hardware: HardwareSpec)
     for call in recording.calls:
         site = sites.get(call.site)
         if site is not None and site.intrinsic == call.name:
-            read, written = call_bytes(site, program, hardware, call.extents)
+            moved = off_chip_bytes(site, call.extents, program, hardware)
+            read, written = (sum(m.bytes for m in moved if m.way == w) for w in ("load", "store"))
             if read or written:
                 spans.append((call.start, call.end, read, written))
     for time, (read, written) in steps(spans):

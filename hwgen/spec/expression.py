@@ -225,9 +225,14 @@ def rename_tensors(expr: Expr, names: Mapping[str, str]) -> Expr:
     return map_accesses(expr, lambda a: Access(names.get(a.tensor, a.tensor), a.indices))
 
 
-def replace_access(expr: Expr, old: Access, new: Expr) -> Expr:
-    """The expression with one access replaced wherever it stands outside of indices."""
-    return map_accesses(expr, lambda access: new if access == old else access)
+def tensors_of(expr: Expr) -> set[str]:
+    """The tensors that an expression reads."""
+    return {n.tensor for n in walk(expr) if isinstance(n, Access)}
+
+
+def replace_part(expr: Expr, old: Expr, new: Expr) -> Expr:
+    """The expression with one part replaced wherever it stands outside of indices."""
+    return rewrite(expr, lambda part: new if part == old else part)
 
 
 def stepped(index: Expr) -> tuple[str, int] | None:

@@ -274,7 +274,7 @@ def _wrong_length(document: Document, path: FieldPath, allowed: str) -> HwgenErr
     )  # fmt: skip
 
 
-def _wrong_type(document: Document, path: FieldPath, allowed: str, example: str = "") -> HwgenError:
+def _wrong_type(document: Document, path: FieldPath, allowed: str, example: str) -> HwgenError:
     value = _at(document.data, path)
     repair = of_wrong_type(
         value, _at(document.data, path[:-1]), _neighbours(document.data, path),

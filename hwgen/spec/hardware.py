@@ -487,6 +487,17 @@ class HardwareSpec(Brief):
         """The off-chip memory of an image: the one of a name, or the first."""
         return self.memory[name or self.offchip.name]
 
+    def is_offchip(self, memory: str) -> bool:
+        return self.memory[memory].kind == "offchip"
+
+    def offchip_operand(self, intrinsic: Intrinsic) -> Operand | None:
+        """The operand of an intrinsic that is off chip, if any."""
+        return next((o for o in intrinsic.operands if self.is_offchip(o.memory)), None)
+
+    def bus_of(self, operand: Operand) -> Bus:
+        """The bus over which an off-chip operand moves."""
+        return self.bus[self.memory[operand.memory].bus]
+
     def reaches(self, name: str) -> bool:
         """Whether calls take pointers of the host's to an off-chip memory, as `off_chip` names it:
         what the host has there needs no buffer of the chip's."""

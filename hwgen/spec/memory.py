@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import prod
 from typing import Literal
@@ -10,6 +11,10 @@ from hwgen.errors import Location
 from hwgen.spec.expression import DTYPES
 
 Access = Literal["read", "write", "update"]
+WAYS: Mapping[Access, tuple[Literal["read", "write"], ...]] = {
+    "read": ("read",), "write": ("write",), "update": ("read", "write"),
+}  # fmt: skip
+"""What an access does with its memory."""
 
 Level = Literal["kernel", "block", "thread"]
 """Who shares something: the whole kernel, the threads of one block, or one thread alone."""
@@ -58,8 +63,8 @@ class Banks:
         """Kinds of ports that an access holds, one of each, and how many there are."""
         if self.shared_ports:
             return (("any", self.shared_ports),)
-        read, write = ("read", self.read_ports), ("write", self.write_ports)
-        return {"read": (read,), "write": (write,), "update": (read, write)}[access]
+        own = {"read": self.read_ports, "write": self.write_ports}
+        return tuple((way, own[way]) for way in WAYS[access])
 
     def contended(self, access: Access) -> frozenset[str]:
         """Kinds of ports that an access holds and of which there is one only."""
@@ -127,8 +132,8 @@ class Memory:
 
     def access_energy(self, access: Access) -> float:
         """Picojoules of each byte of an operand that calls access so."""
-        read, write = self.read_energy, self.write_energy
-        return {"read": read, "write": write, "update": read + write}[access]
+        own = {"read": self.read_energy, "write": self.write_energy}
+        return sum(own[way] for way in WAYS[access])
 
     @property
     def capacity_bytes(self) -> int:

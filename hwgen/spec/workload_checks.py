@@ -10,7 +10,18 @@ from hwgen.errors import HwgenError
 from hwgen.spec.affine import Affine, affine
 from hwgen.spec.bounds import Case, SearchLimitError, cases, find_point
 from hwgen.spec.context import Context, name_offset
-from hwgen.spec.expression import Access, Assign, Call, Const, Expr, Name, children, evaluate, walk
+from hwgen.spec.expression import (
+    Access,
+    Assign,
+    Call,
+    Const,
+    Expr,
+    Name,
+    accesses,
+    children,
+    evaluate,
+    walk,
+)
 from hwgen.spec.source import FieldPath
 from hwgen.spec.suggest import suggestion
 from hwgen.spec.typecheck import ExpressionTypeError, check_assign
@@ -59,7 +70,7 @@ def guarded_accesses(expr: Expr, guarded: bool = False) -> Iterator[tuple[Access
 
 
 def check_names(where: Written, assign: Assign, shapes: Shapes) -> None:
-    """Tensors exist and have as many indices as dimensions; indices are affine.
+    """Tensors exist and have as many indices as dimensions, which depend on no data.
 
     Raises:
         HwgenError: H213, H214, H215.
@@ -91,19 +102,27 @@ def check_names(where: Written, assign: Assign, shapes: Shapes) -> None:
                 repair="write one index for each dimension of "
                 f"{' x '.join(map(str, shapes[node.tensor][1]))}",
             )  # fmt: skip
-        for index in node.indices:
-            if any(isinstance(part, Access) for part in walk(index)):
-                problem = "an index depends on data"
-            elif affine(where.context.bound(index)) is None:
-                problem = "an index is not affine"
-            else:
-                continue
+        if any(isinstance(part, Access) for index in node.indices for part in walk(index)):
             raise where.error(
-                "H215", problem, node.tensor, found=str(node),
+                "H215", "an index depends on data", node.tensor, found=str(node),
                 allowed="sums of loops times constants",
-                repair="split the tensor's dimension into two"
-                if "//" in str(index) or "%" in str(index)
-                else "",
+            )  # fmt: skip
+
+
+def check_affine(where: Written, given: Assign, split: Assign) -> None:
+    """Indices are affine once loops are `split` by what divides them.
+
+    Raises:
+        HwgenError: H215.
+    """
+    for written, access in zip(accesses(given), accesses(split), strict=True):
+        if any(affine(index) is None for index in access.indices):
+            divides = any(op in str(written) for op in ("//", "%"))
+            raise where.error(
+                "H215", "an index is not affine", written.tensor, found=str(written),
+                allowed="sums of loops times constants, and of loops divided by factors of their "
+                "extents, as h // 2",
+                repair="split the tensor's dimension into two" if divides else "",
             )  # fmt: skip
 
 

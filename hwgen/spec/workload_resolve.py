@@ -9,6 +9,7 @@ from math import prod
 
 from hwgen.errors import HwgenError
 from hwgen.spec.context import Context, changed, definitions
+from hwgen.spec.divided_loops import split_divided
 from hwgen.spec.expression import (
     DTYPES,
     FUNCTIONS,
@@ -32,6 +33,7 @@ from hwgen.spec.workload import Statement, Tensor, Workload
 from hwgen.spec.workload_checks import (
     Shapes,
     Written,
+    check_affine,
     check_names,
     check_order,
     check_outputs,
@@ -132,9 +134,11 @@ def _statement(
     )
     target = fold(context.bound(assign.target))
     assert isinstance(target, Access)
-    value = fold(context.bound(assign.value))
+    bound = Assign(target, assign.op, fold(context.bound(assign.value)))
+    made, loops = split_divided(bound, loops, {*context.values, *shapes})
+    check_affine(where, bound, made)
     place = context.document.locate(path)
-    statement = Statement(f"S{number}", loops, target, assign.op, value, place)
+    statement = Statement(f"S{number}", loops, made.target, made.op, made.value, place)
     check_statement(where, statement, shapes)
     return statement, where
 

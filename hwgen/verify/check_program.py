@@ -127,7 +127,7 @@ def _call_references(subject: Subject, call: Call) -> Iterator[Problem]:
         if len(numbers) != levels:
             yield "wrong number of extents or strides", f"{where}: {len(numbers)}", str(levels)
     for operand, rule in zip(call.operands, intrinsic.operands, strict=True):
-        offchip = hardware.memory[rule.memory].kind == "offchip"
+        offchip = hardware.is_offchip(rule.memory)
         if offchip:
             image = program.image.get(operand.buffer)
             known = image is not None and (image.memory or hardware.offchip.name) == rule.memory

@@ -9,7 +9,7 @@ from hwgen.polyhedral.tree.loop_tree import Site
 from hwgen.polyhedral.tree.relations import carried
 from hwgen.schedule import Schedule
 from hwgen.script import PRIMITIVES, Argument, Edit, write
-from hwgen.spec.expression import Access, Assign, walk
+from hwgen.spec.expression import Assign, tensors_of
 from hwgen.verify.nest_workloads import Draws
 
 Calls = Generator["Call", None, None]
@@ -457,4 +457,4 @@ class CallDraws:
 
 def operands(rule: Assign) -> set[str]:
     """What the value of an intrinsic's semantics reads."""
-    return {n.tensor for n in walk(rule.value) if isinstance(n, Access)}
+    return tensors_of(rule.value)

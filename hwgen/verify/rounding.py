@@ -28,7 +28,7 @@ from hwgen.spec.expression import (
     Name,
     Unary,
     names,
-    walk,
+    tensors_of,
 )
 from hwgen.spec.typecheck import dtype_of, integer_range, is_float, promoted
 from hwgen.spec.workload import Statement, Workload
@@ -81,7 +81,7 @@ def rounding_bounds(
     inexact: set[str] = set()
     for statement in workload.statements:
         target = statement.target.tensor
-        reads = {n.tensor for n in walk(statement.value) if isinstance(n, Access)}
+        reads = tensors_of(statement.value)
         if is_float(workload.tensor[target].dtype) or not inexact.isdisjoint(reads):
             _Analysis(workload, statement, tensors).run()
             inexact.add(target)

@@ -320,7 +320,6 @@ def schedule_campaign(
     *,
     processes: int = 1,
     progress: Progress | None = None,
-    target: Target | None = HOST,
 ) -> ScheduleReport:
     """Check `count` sequences on a chip with a processor; kernels run where it speaks C.
 
@@ -328,8 +327,8 @@ def schedule_campaign(
         HwgenError: H703 no C compiler; where the chip cannot be loaded.
     """
     hardware = load_hardware(hardware_path)
-    if target is HOST and (hardware.processor is None or hardware.processor.language != "c"):
-        target = None
+    processor = hardware.processor
+    target = HOST if processor is not None and processor.language == "c" else None
     sizes = [BATCH] * (count // BATCH) + ([count % BATCH] if count % BATCH else [])
     work = [(hardware_path, n, seed * 1_000_003 + at, target) for at, n in enumerate(sizes)]
     tally = Tally()

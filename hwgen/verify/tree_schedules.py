@@ -227,7 +227,7 @@ class _Covers:
                             yield (*first, intrinsic.name)
 
     def _offchip(self, operand: Operand) -> bool:
-        return self.hardware.memory[operand.memory].kind == "offchip"
+        return self.hardware.is_offchip(operand.memory)
 
     def _holds(self, operand: Operand, tensor: str) -> bool:
         if not tensor:
@@ -338,10 +338,10 @@ def _check_addresses(compilation: TreeCompilation) -> None:
             raise FindingError("address", f"{buffer.name} is at byte {found} and not at {address}")
 
 
-def failure(case: Case, hardware: HardwareSpec, engine: Engine = "python") -> str:
+def failure(case: Case, hardware: HardwareSpec) -> str:
     """What is wrong with a case, kind first; empty where it is refused or right."""
     try:
-        outcome(case, hardware, engine)
+        outcome(case, hardware)
     except HwgenError:
         return ""  # Without some statements it may be no workload.
     except FindingError as finding:

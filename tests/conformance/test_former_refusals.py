@@ -71,6 +71,10 @@ CASES: dict[str, Case] = {
             over("y[i + 8] = t[i] + 1.0", i=8),
         ],
     ),
+    "sums that lie between others": (
+        {"x": "[4, 8]", "w": "[8, 8]", "y": "[8, 8]"},
+        [over("y[2 * i + j, n] += x[i, k] * w[k, n]", i=4, j=2, n=8, k=8)],
+    ),
     "parts that a third phase reads": (
         {**square("xw"), "s": "[8]", "t": "[8]", "y": "[16]", "z": "[16]"},
         [

@@ -113,3 +113,24 @@ def test_what_repeats_another_tensor_is_no_block() -> None:
     compiled = compile_kernel(workload, _chip("hw_specs/npu_shared_buffer.yaml"), options=QUICK)
     assert compiled.inlined == ("h",)
     examine(compiled, draw_inputs(workload, 1), ENGINE)
+
+
+def test_a_transpose_of_what_another_phase_leaves_is_no_block() -> None:
+    workload = make_workload(
+        "turned",
+        tensors={
+            "x": "float32[8, 12, 5]",
+            "w": "float32[8, 9]",
+            "t": "float32[8, 12]",
+            "u": "float32[12, 8]",
+            "y": "float32[12, 9]",
+        },
+        compute=[
+            "t[i, j] max= x[i, j, k]",
+            "u[j, i] = t[i, j]",
+            "y[j, n] += u[j, i] * w[i, n]",
+        ],
+    )
+    compiled = compile_kernel(workload, _chip("hw_specs/vtcm_two_banks.yaml"), options=QUICK)
+    assert compiled.inlined == ("u",)
+    examine(compiled, draw_inputs(workload, 1), ENGINE)

@@ -15,7 +15,7 @@ import pytest
 import hwgen
 from hwgen.model.bound import lower_bound
 from hwgen.model.compiled import compile_model, have_compiler
-from hwgen.model.redundancy import redundant_tokens
+from hwgen.model.redundancy import redundant
 from hwgen.model.reference import random_inputs, run_reference
 from hwgen.pipeline import Compilation
 from hwgen.spec.hardware import HardwareSpec
@@ -243,7 +243,7 @@ def test_odd_convolutions_through_emitted_c(shape: tuple[int, ...]) -> None:
 )
 def test_no_token_is_left_over_or_redundant(name: str, sizes: tuple[tuple[str, int], ...]) -> None:
     compiled = quickly(name, sizes)
-    assert redundant_tokens(compiled.program, compiled.hardware) == ()
+    assert redundant(compiled.program, compiled.hardware) == ()
 
 
 @pytest.mark.parametrize("name", ["gemm_requant", "conv2d_requant"])

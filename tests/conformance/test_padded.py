@@ -79,6 +79,21 @@ def test_a_sum_may_be_padded() -> None:
     examine(found, draw_inputs(given, 5))
 
 
+@pytest.mark.parametrize("last", [None, "y[h, w] = p[h, w] + t[h, w]"], ids=["all", "and more"])
+def test_sums_stay_on_the_chip_while_all_is_set_around_them(last: str | None) -> None:
+    """The phase that sums up sets the borders last, which read nothing of it."""
+    compute = [
+        "t[h, w] += x[h, k] * v[k, w]",
+        "p[h, w] = select(h >= 1 and w >= 1, t[h - 1, w - 1], 0)",
+        *([last] if last else []),
+    ]
+    tensors = dict.fromkeys("xvtp" + ("y" if last else ""), "float32[8, 8]")
+    given = make_workload("shifted", tensors=tensors, compute=compute)
+    found = compile_kernel(given, NPU, options=QUICK)
+    assert "t" not in {s.tensor for s in found.spills}
+    examine(found, draw_inputs(given, 8))
+
+
 def test_the_value_may_be_computed_where_it_is_padded() -> None:
     compute = [
         "c[i, o] += x[i, k] * w[k, o]",

@@ -19,7 +19,7 @@ from hwgen.codegen.nodes import (
     nodes,
     with_inner,
 )
-from hwgen.spec.expression import Access, Binary, Const, add, replace_access, walk
+from hwgen.spec.expression import Access, Binary, Const, add, replace_part, walk
 
 IN_PLACE = "in another's place:"
 
@@ -131,7 +131,7 @@ def _read_beside(node: Node) -> tuple[Node, ...] | None:
     if read is None:
         return None
     beside = replace(read, indices=(add(read.indices[0], Const(1)),))
-    return (replace(node, value=replace_access(node.value, read, beside)),)
+    return (replace(node, value=replace_part(node.value, read, beside)),)
 
 
 def _operands_swapped(node: Node) -> tuple[Node, ...] | None:

@@ -28,7 +28,7 @@ from hwgen.polyhedral.tree.loop_tree import (
     Tensor,
     map_blocks,
 )
-from hwgen.spec.expression import Access, Const, Expr, Name, names, replace_access, substitute, walk
+from hwgen.spec.expression import Access, Const, Expr, Name, names, replace_part, substitute, walk
 from hwgen.spec.hardware import HardwareSpec, Intrinsic
 
 
@@ -220,7 +220,7 @@ def _value(step: Step) -> Expr:
         table[written_operand(step.intrinsic).name] = Access(step.in_place, step.target.indices)
     value = substitute(step.pattern, {n: Const(v) for n, v in step.immediates})
     for node in [n for n in walk(value) if isinstance(n, Access)]:
-        value = replace_access(value, node, table[node.tensor])
+        value = replace_part(value, node, table[node.tensor])
     return value
 
 

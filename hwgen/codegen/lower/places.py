@@ -235,7 +235,7 @@ def _wanted(
                     operand.memory,
                     operand.dtype,
                 )
-                offchip = hardware.memory[operand.memory].kind == "offchip"
+                offchip = hardware.is_offchip(operand.memory)
                 both = longest(held.cut, cut, exact=offchip) if same else None
                 if both is not None:
                     forms[n] = _Held(both, [*held.operands, operand], [*held.uses, use])

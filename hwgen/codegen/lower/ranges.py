@@ -178,26 +178,9 @@ def decided(condition: Expr, ranges: Ranges) -> bool | None:
     shifted = {n: add(Name(n), Const(ranges[n][0])) for n in used if ranges[n][0]}
     extents = {n: ranges[n][1] - ranges[n][0] for n in used}
     condition = substitute(condition, shifted)
-    if _holds(condition, extents):
+    if implied(condition, extents):
         return True
     return False if _fails(condition, extents) else None
-
-
-def _holds(condition: Expr, extents: Mapping[str, int]) -> bool:
-    match condition:
-        case Binary("and", left, right):
-            return _holds(left, extents) and _holds(right, extents)
-        case Binary("or", left, right):
-            return _holds(left, extents) or _holds(right, extents)
-        case Binary("!=", left, right):
-            return any(
-                implied(Binary(op, simplify(left, extents), simplify(right, extents)), extents)
-                for op in ("<", ">")
-            )
-        case Binary("<" | "<=" | ">" | ">=" | "==" as op, left, right):
-            return implied(Binary(op, simplify(left, extents), simplify(right, extents)), extents)
-        case _:
-            return False
 
 
 def _fails(condition: Expr, extents: Mapping[str, int]) -> bool:
@@ -207,6 +190,6 @@ def _fails(condition: Expr, extents: Mapping[str, int]) -> bool:
         case Binary("or", left, right):
             return _fails(left, extents) and _fails(right, extents)
         case Binary(op, left, right) if op in _OPPOSITE:
-            return _holds(Binary(_OPPOSITE[op], left, right), extents)
+            return implied(Binary(_OPPOSITE[op], left, right), extents)
         case _:
             return False

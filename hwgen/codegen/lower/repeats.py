@@ -29,7 +29,7 @@ from hwgen.polyhedral.tree.loop_tree import (
 )
 from hwgen.polyhedral.tree.tensorize import steps
 from hwgen.spec.affine import Affine, affine, combine, sparse
-from hwgen.spec.expression import Access, Const, Expr, Name, names, replace_access
+from hwgen.spec.expression import Access, Const, Expr, Name, names, replace_part
 from hwgen.spec.hardware import HardwareSpec, Operand
 
 Lane = tuple[tuple[int, ...], int, str]
@@ -338,8 +338,8 @@ def _read(covered: Covered, name: str, operand: int, tensor: str, lanes: Sequenc
 
 
 def _reading(stage: Stage, before: Access, after: Access) -> Stage:
-    seed = stage.seed and replace_access(stage.seed, before, after)
-    return replace(stage, value=replace_access(stage.value, before, after), seed=seed)
+    seed = stage.seed and replace_part(stage.seed, before, after)
+    return replace(stage, value=replace_part(stage.value, before, after), seed=seed)
 
 
 def _with_stage(state: LoopTree, stage: Stage) -> LoopTree:

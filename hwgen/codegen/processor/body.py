@@ -47,7 +47,7 @@ from hwgen.spec.intervals import Interval
 from hwgen.spec.typecheck import promoted
 
 
-def helpers(prefix: str, index: str = INDEX) -> Helpers:
+def helpers(prefix: str, index: str) -> Helpers:
     """A collector over the functions that index and value expressions need."""
     library = dict(value_helpers(prefix).library)
     own = {name: HELPERS[name].replace(INDEX, index) for name in ("min", "max")}

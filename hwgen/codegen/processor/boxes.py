@@ -11,10 +11,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from hwgen.polyhedral.tree.loop_tree import Block, Loop, LoopTree, Node, conjuncts
-from hwgen.polyhedral.tree.terms import addends, apply, interval, simplify, total
-from hwgen.spec.expression import Access, Binary, Const, Expr, Name, add, names
-
-Parts = list[tuple[int, Expr | None]]
+from hwgen.polyhedral.tree.terms import apply, ordered, reach, simplify
+from hwgen.spec.expression import Access, Binary, Const, Expr, Name, add
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,17 +81,6 @@ def _reached(block: Block, extents: Mapping[str, int]) -> Mapping[str, int]:
     return found
 
 
-def parts(index: Expr, outside: Collection[str], extents: Mapping[str, int]) -> tuple[Parts, Parts]:
-    """The index as a part over `outside` and a rest that is free of it; a mixed term ends up in the
-    rest."""
-    base: Parts = []
-    rest: Parts = []
-    for coefficient, term in addends(simplify(index, extents)):
-        outer = term is not None and set(names(term)) <= set(outside) and names(term)
-        (base if outer else rest).append((coefficient, term))
-    return base, rest
-
-
 def box(found: Sequence[Use], outside: Collection[str], shape: Sequence[int]) -> Box:
     """The box of one tensor that accesses touch while the loops `outside` stand still."""
     origins: list[Expr] = []
@@ -111,13 +98,12 @@ def _dimension(
     bases: dict[str, Expr] = {}
     low, high = extent, -1
     for use, index in indices:
-        base, rest = parts(index, outside, use.extents)
-        if any(t is not None and not set(names(t)).isdisjoint(outside) for _, t in rest):
+        found = reach(index, outside, use.extents, use.reached)
+        if found is None:
             return Const(0), extent
-        base_sum = ordered(base)
+        base_sum = ordered(found[0])
         bases[str(base_sum)] = base_sum
-        a, b = interval(total(rest), use.reached)
-        low, high = min(low, a), max(high, b)
+        low, high = min(low, found[1]), max(high, found[2])
     if len(bases) != 1:
         return Const(0), extent
     (base_sum,) = bases.values()
@@ -128,12 +114,6 @@ def _dimension(
     if size >= extent or size <= 0:
         return Const(0), extent
     return add(base_sum, Const(low)), size
-
-
-def ordered(found: Parts) -> Expr:
-    """The sum of parts, in an order that does not depend on how they were written."""
-    collected = [(c, t) for c, t in addends(total(found)) if c]
-    return total(sorted(collected, key=lambda part: str(part[1])))
 
 
 def minus(left: Expr, right: Expr, extents: Mapping[str, int]) -> Expr:

@@ -33,8 +33,12 @@ def implied(condition: Expr, extents: Mapping[str, int]) -> bool:
     match condition:
         case Const(value):
             return bool(value)
+        case Binary("and", left, right):
+            return implied(left, extents) and implied(right, extents)
         case Binary("or", left, right):
             return implied(left, extents) or implied(right, extents)
+        case Binary("!=", left, right):
+            return any(implied(Binary(op, left, right), extents) for op in ("<", ">"))
         case Binary("<" | "<=" | ">" | ">=" | "==" as op, left, right):
             low, high = interval(simplify(Binary("-", left, right), extents), extents)
             match op:

@@ -66,9 +66,7 @@ def emit_nest_firmware(
     return NestFirmware(writer.source(summary), writer.room, writer.constants(), parameters)
 
 
-def emit_code(
-    program: Code, hardware: HardwareSpec, name: str, in_workspace: bool = False
-) -> list[str]:
+def emit_code(program: Code, hardware: HardwareSpec, name: str, in_workspace: bool) -> list[str]:
     """The program as a function of a file that drives units: `name` is its own, and begins those of
     all that it needs. `in_workspace`: its last parameter is memory that the caller gives.
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from hwgen.codegen.nodes import Assign, If, Keep, Loop, Node, with_inner
 from hwgen.spec.expression import Access, names, walk
 
-_IN_ORDER = ("serial",)
 
-
-def keep(body: tuple[Node, ...], in_order: tuple[str, ...] = _IN_ORDER) -> tuple[Node, ...]:
+def keep(body: tuple[Node, ...], in_order: tuple[str, ...]) -> tuple[Node, ...]:
     """The nodes with a `Keep` around every outermost loop that updates one element only.
 
     `in_order`: kinds of loops whose iterations run one after the other.

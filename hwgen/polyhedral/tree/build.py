@@ -26,8 +26,8 @@ from hwgen.spec.expression import (
     Expr,
     Name,
     rename_tensors,
-    replace_access,
-    walk,
+    replace_part,
+    tensors_of,
 )
 from hwgen.spec.typecheck import is_float
 from hwgen.spec.workload import Statement, Workload
@@ -55,14 +55,14 @@ def build_state(workload: Workload, resident: Mapping[str, str] | None = None) -
         written = statement.target.tensor
         value = statement.value
         if statement.ordered:
-            value = replace_access(value, statement.target, RUNNING)
+            value = replace_part(value, statement.target, RUNNING)
         value = rename_tensors(value, current)
         over = ""
         indices, extents = statement.target.indices, dict(statement.loops)
         start = None
         if statement.ordered:
             start, value = _started(statement, value, current[written], stages, tensors)
-        read |= {n.tensor for n in walk(value) if isinstance(n, Access)}
+        read |= tensors_of(value)
         if written in current and current[written] in tensors:
             # What nothing has read is in the same place too: it is an array of nobody.
             whole = covers(indices, extents, tensors[written].shape)
@@ -134,7 +134,7 @@ def _started(
     )
     chosen = begin if earliest is None else Call("select", (earliest, begin, RUNNING))
     zero = Const(0.0 if is_float(tensors[before].dtype) else 0)
-    return zero, replace_access(value, RUNNING, chosen)
+    return zero, replace_part(value, RUNNING, chosen)
 
 
 def check_whole(workload: Workload) -> None:

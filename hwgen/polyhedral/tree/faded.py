@@ -26,6 +26,7 @@ from hwgen.spec.expression import (
     Unary,
     names,
     substitute,
+    tensors_of,
     walk,
 )
 from hwgen.spec.typecheck import is_float
@@ -94,7 +95,7 @@ def faded(state: LoopTree, tensor: str) -> Faded:
     order = [s.tensor for s in state.stages]
     sums.sort(key=lambda s: order.index(s.stage.tensor))
     for one in sums:
-        inside = {n.tensor for n in walk(one.value) if isinstance(n, Access)}
+        inside = tensors_of(one.value)
         if clash := sorted(inside & (totals | {tensor})):
             raise _refused(tensor, f"{one.stage} adds up what depends on {clash[0]}", _LINEAR)
     for stage in between:
@@ -215,7 +216,7 @@ def _sign(value: Expr, read: Access, point: Access, loop: str) -> int:
 
 
 def _free(factor: Expr, read: Access, point: Access, loop: str) -> bool:
-    known = {n.tensor for n in walk(factor) if isinstance(n, Access)}
+    known = tensors_of(factor)
     return loop not in names(factor) and known.isdisjoint({read.tensor, point.tensor})
 
 
@@ -298,20 +299,16 @@ def _linear(value: Expr, term: str, loop: str) -> tuple[Expr, tuple[tuple[str, E
         case Unary("-", inner):
             found = _linear(inner, term, loop)
             return found and (Unary("-", found[0]), found[1])
-        case Binary("/", inner, by) if not _reads(by, term):
+        case Binary("/", inner, by) if term not in tensors_of(by):
             found = _linear(inner, term, loop)
             if found is None or loop in names(by):
                 return found and (Binary("/", found[0], by), found[1])
             return found[0], (*found[1], ("/", by))
-        case Binary("*", inner, by) if not _reads(by, term):
+        case Binary("*", inner, by) if term not in tensors_of(by):
             found = _linear(inner, term, loop)
             return found and (Binary("*", found[0], by), found[1])
-        case Binary("*", by, inner) if not _reads(by, term):
+        case Binary("*", by, inner) if term not in tensors_of(by):
             found = _linear(inner, term, loop)
             return found and (Binary("*", by, found[0]), found[1])
         case _:
             return None
-
-
-def _reads(value: Expr, tensor: str) -> bool:
-    return any(isinstance(n, Access) and n.tensor == tensor for n in walk(value))

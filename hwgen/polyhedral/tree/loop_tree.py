@@ -22,7 +22,7 @@ from hwgen.spec.expression import (
     Name,
     UpdateOp,
     names,
-    replace_access,
+    replace_part,
     substitute,
     walk,
 )
@@ -107,7 +107,7 @@ class Stage:
     @property
     def spelt(self) -> Expr:
         """The value with the target where it reads that element's last value."""
-        return replace_access(self.value, RUNNING, self.target)
+        return replace_part(self.value, RUNNING, self.target)
 
     def __str__(self) -> str:
         return f"{self.target} {self.op} {self.spelt}"

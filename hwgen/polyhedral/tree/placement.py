@@ -29,7 +29,15 @@ from hwgen.polyhedral.tree.loop_tree import (
     map_loops,
 )
 from hwgen.polyhedral.tree.relations import shared
-from hwgen.polyhedral.tree.terms import addends, interval, simplify, total
+from hwgen.polyhedral.tree.terms import (
+    Addends,
+    addends,
+    interval,
+    ordered,
+    reach,
+    simplify,
+    total,
+)
 from hwgen.spec.affine import affine
 from hwgen.spec.expression import (
     Access,
@@ -40,7 +48,6 @@ from hwgen.spec.expression import (
     Name,
     add,
     map_accesses,
-    names,
     substitute,
     walk,
 )
@@ -164,12 +171,11 @@ Box = tuple[Expr, int]
 def _boxes(state: LoopTree, stage: Stage, outer: Sequence[Loop]) -> dict[str, Box]:
     """For each spatial iterator whose needed values form such a box, that box."""
     around = {x.name for x in outer}
-    wanted: dict[str, list[tuple[Expr, int, int] | None]] = {}
+    wanted: dict[str, list[tuple[Addends, int, int] | None]] = {}
     target = outer[-1]
     for site in state.sites:
         if target.name not in site.names:
             continue
-        inner = {n: e for n, e in site.extents.items() if n not in around}
         extents = site.extents
         for access in state.stage[site.block.stage].reads_in(site.block.part):
             if stage.tensor not in _versions(state, access.tensor):
@@ -177,7 +183,7 @@ def _boxes(state: LoopTree, stage: Stage, outer: Sequence[Loop]) -> dict[str, Bo
             for index, wrote in zip(access.indices, stage.target.indices, strict=True):
                 needed = substitute(index, site.block.binding)
                 key, value = _solved(wrote, needed, extents)
-                wanted.setdefault(key, []).append(_parts(value, around, inner))
+                wanted.setdefault(key, []).append(reach(value, around, extents, extents))
     return {
         n: _enclosing(wanted[n], e) if n in wanted else (Const(0), e)
         for n, e in stage.iterators
@@ -198,38 +204,16 @@ def _solved(wrote: Expr, value: Expr, extents: Mapping[str, int]) -> tuple[str, 
     return name, total([(c // step, term) for c, term in found])
 
 
-def _parts(value: Expr, around: set[str], inner: Mapping[str, int]) -> tuple[Expr, int, int] | None:
-    """The part over outer loops, and bounds of the rest; None where a term mixes the two."""
-    base: list[tuple[int, Expr | None]] = []
-    low = high = 0
-    for coefficient, term in addends(value):
-        if term is None:
-            low, high = low + coefficient, high + coefficient
-        elif set(names(term)) <= around:
-            base.append((coefficient, term))
-        elif set(names(term)) <= set(inner):
-            a, b = interval(term, inner)
-            low += min(coefficient * a, coefficient * b)
-            high += max(coefficient * a, coefficient * b)
-        else:
-            return None
-    return total(base), low, high
-
-
-def _enclosing(parts: list[tuple[Expr, int, int] | None], extent: int) -> Box:
+def _enclosing(parts: list[tuple[Addends, int, int] | None], extent: int) -> Box:
     known = [p for p in parts if p is not None]
     whole: Box = (Const(0), extent)
-    if len(known) < len(parts) or len({_canonical(base) for base, _, _ in known}) > 1:
+    if len(known) < len(parts) or len({str(ordered(base)) for base, _, _ in known}) > 1:
         return whole
     low = min(x for _, x, _ in known)
     count = max(x for _, _, x in known) - low + 1
     if count >= extent:
         return whole
-    return add(known[0][0], Const(low)), count
-
-
-def _canonical(expr: Expr) -> str:
-    return " + ".join(sorted(f"{c}*{t}" for c, t in addends(expr)))
+    return add(total(known[0][0]), Const(low)), count
 
 
 def _nest(state: LoopTree, stage: Stage, boxes: Mapping[str, Box]) -> Node:

@@ -5,7 +5,7 @@ Bindings use `+ - *` with constants, and `//` and `%` by positive constants.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from hwgen.spec import intervals
 from hwgen.spec.expression import (
@@ -199,6 +199,30 @@ def _divided(op: str, left: Expr, divisor: int, extents: Mapping[str, int]) -> E
     quotient = [(c // divisor, t) for c, t in whole]
     quotient.append((1, inside) if inside is not None else (low // divisor, None))
     return total(quotient)
+
+
+def reach(
+    index: Expr, outside: Collection[str], extents: Mapping[str, int], reached: Mapping[str, int]
+) -> tuple[Addends, int, int] | None:
+    """An index as a sum over the loops outside, and bounds of the rest where the others run as far
+    as is `reached`; None where a term mixes the two."""
+    base: Addends = []
+    rest: Addends = []
+    for coefficient, term in addends(simplify(index, extents)):
+        used = set(names(term)) if term is not None else set[str]()
+        if used and used.issubset(outside):
+            base.append((coefficient, term))
+        elif used.isdisjoint(outside):
+            rest.append((coefficient, term))
+        else:
+            return None
+    return base, *interval(total(rest), reached)
+
+
+def ordered(parts: Addends) -> Expr:
+    """The sum of parts, in an order that does not depend on how they were written."""
+    collected = [(c, t) for c, t in addends(total(parts)) if c]
+    return total(sorted(collected, key=lambda part: str(part[1])))
 
 
 def apply(expr: Expr, bindings: Mapping[str, Expr], extents: Mapping[str, int]) -> Expr:

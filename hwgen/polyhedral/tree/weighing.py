@@ -25,7 +25,7 @@ from hwgen.spec.expression import (
     Name,
     Unary,
     map_accesses,
-    walk,
+    tensors_of,
 )
 from hwgen.spec.typecheck import ExpressionTypeError, dtype_of, holds, is_float
 
@@ -72,7 +72,7 @@ def weigh(state: LoopTree, tensor: str, dtype: str) -> tuple[LoopTree, tuple[str
     before = dtype_of(stage.value, search.type_of)
     if dtype_of(value, search.type_of) != before:
         value = Cast(before, value)
-    read = {n.tensor for n in walk(value) if isinstance(n, Access)}
+    read = tensors_of(value)
     weights = tuple(
         Tensor(name, dtype, (1,), "input", number)
         for number, name in search.made.items()

@@ -5,7 +5,12 @@ from __future__ import annotations
 import re
 
 from hwgen.verify.chips.draws import Pick, Spec
-from hwgen.verify.chips.features import draw_features, keep_fields, rename_in_cycles
+from hwgen.verify.chips.features import (
+    draw_features,
+    keep_fields,
+    rename_in_cycles,
+    without_priorities,
+)
 from hwgen.verify.chips.sync import synchronise_otherwise
 
 EXTENTS = (16383, 16, 4, 3, 2, 1)
@@ -114,12 +119,6 @@ def change_latency(spec: Spec, pick: Pick) -> None:
     for intrinsic in spec["intrinsics"].values():
         if len(intrinsic["operands"]) > 1 or "result_latency_iterations" in intrinsic:
             intrinsic["result_latency_iterations"] = pick((0, 1, 2, 3, 4))
-
-
-def without_priorities(spec: Spec) -> None:
-    """Buses serve in the file's order."""
-    for bus in spec["buses"].values():
-        bus.pop("priority", None)
 
 
 CHANGES = (

@@ -99,7 +99,7 @@ def _host(spec: Spec, pick: Pick) -> None:
     """A host core issues calls, some of several instructions, into short queues."""
     spec["issue"] = {"cycles": pick((4, 1, 2, 20))}
     if spec.pop("fetch", None) is not None:
-        _without_priorities(spec)
+        without_priorities(spec)
     for unit in spec["units"].values():
         unit["queue_entries"] = pick((8, 16, 4, 2, 1, 0))
     if not pick.chance(3):
@@ -178,7 +178,7 @@ def _constants(spec: Spec, pick: Pick) -> None:
     bus = {k: v for k, v in spec["buses"][memories[offchip[0]]["bus"]].items() if k != "priority"}
     spec["buses"]["fixed_bus"] = copy.deepcopy(bus)
     memories["fixed"] = {"kind": "offchip", "bus": "fixed_bus", "constants_only": True}
-    _without_priorities(spec)
+    without_priorities(spec)
     name = pick(loads)
     load = copy.deepcopy(spec["intrinsics"][name])
     (source,) = [o for o in load["operands"] if o not in written(load)]
@@ -205,7 +205,8 @@ def mark_constants(workload: Spec, pick: Pick) -> None:
             workload["tensors"][name] = {"type": tensor, "constant": True}
 
 
-def _without_priorities(spec: Spec) -> None:
+def without_priorities(spec: Spec) -> None:
+    """Buses serve in the file's order."""
     for bus in spec["buses"].values():
         bus.pop("priority", None)
 

@@ -34,7 +34,7 @@ def numbers_of(hardware: HardwareSpec) -> tuple[Numbers, ...]:
     carried: dict[str, list[str]] = {"read": [], "write": []}
     held: list[str] = []
     for operand in (o for i in hardware.intrinsics for o in i.operands):
-        if hardware.memory[operand.memory].kind == "offchip":
+        if hardware.is_offchip(operand.memory):
             carried["write" if operand.access == "write" else "read"].append(operand.dtype)
         else:
             held.append(operand.dtype)

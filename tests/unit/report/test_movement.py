@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from hwgen.model.bound import lower_bound
 from hwgen.model.functional import run
 from hwgen.model.reference import random_inputs
+from hwgen.model.traffic import off_chip_traffic
 from hwgen.pipeline import compile_kernel
 from hwgen.polyhedral.scop import build_scop
 from hwgen.report.movement import arithmetic, compulsory_bytes, memory_traffic
+from hwgen.spec.load import load_hardware, load_workload
 from hwgen.spec.workload import Workload
 from tests.samples import chip, gemm_requant_workload, gemm_workload
 from tests.sampling import QUICK
+
+X86 = load_hardware(Path("hw_specs/x86_avx2.yaml"))
 
 
 @pytest.mark.parametrize(
@@ -28,6 +34,17 @@ def test_traffic_of_every_memory_is_what_the_simulator_moves(workload: Workload)
     for t in memory_traffic(c.program, c.hardware):
         counted |= {(t.memory, t.tensor, "read"): t.read, (t.memory, t.tensor, "write"): t.written}
     assert {key: n for key, n in counted.items() if n} == simulated
+
+
+def test_what_is_updated_off_chip_crosses_the_bus_both_ways() -> None:
+    sizes = {"M": 8, "N": 24, "K": 512}
+    c = compile_kernel(load_workload(Path("workloads/matmul.yaml"), sizes), X86)
+    moved = {t.tensor: t for t in off_chip_traffic(c.program, c.hardware, c.workload)}
+    assert "store_add" in str(c.program)
+    assert moved["c"].loaded == moved["c"].stored - moved["c"].size > 0
+    ran = run(c.program, c.hardware, random_inputs(c.workload, 0))
+    simulated = {t.direction: t.bytes for t in ran.traffic if (t.memory, t.tensor) == ("dram", "c")}
+    assert simulated == {"read": moved["c"].loaded, "write": moved["c"].stored}
 
 
 def test_compulsory_bytes_are_each_tensor_once_where_nothing_is_padded() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hwgen.codegen.nodes import Call, If, Loop, Node, Pop, Push, calls
 from hwgen.codegen.program import KernelLoop, MicroKernelDef, Program
 from hwgen.errors import HwgenError
-from hwgen.model.redundancy import redundant_tokens
+from hwgen.model.redundancy import RedundantTokens, redundant
 from hwgen.model.sync_check import check_synchronisation
 from hwgen.model.timing import simulate_timing
 from hwgen.spec.expression import Binary, Const, Expr, Name
@@ -72,7 +72,7 @@ def test_good_programs_pass_and_need_every_token(program: Program) -> None:
     result = check_synchronisation(program, chip())
     assert result.complete
     assert result.checked == result.total > 0
-    assert redundant_tokens(program, chip()) == ()
+    assert redundant(program, chip()) == ()
 
 
 EDGES = [("load", "compute"), ("compute", "load"), ("compute", "store"), ("store", "compute")]
@@ -180,9 +180,8 @@ def test_too_few_slots_are_a_race() -> None:
 def test_unneeded_tokens_are_named() -> None:
     program = gemm_nest((2, 2, 3))
     pair = (Push("store", "compute"), Pop("store", "compute"))
-    (found,) = redundant_tokens(replace(program, body=(*pair, *program.body)), chip())
-    assert (found.source, found.target) == ("store", "compute")
-    assert (found.pushes, found.pops, found.tokens) == ((0,), (1,), 1)
+    found = redundant(replace(program, body=(*pair, *program.body)), chip())
+    assert found == (RedundantTokens("store", "compute", (0,), (1,), 1),)
 
 
 def test_tokens_that_only_a_longer_wait_could_replace_are_needed() -> None:
@@ -204,9 +203,9 @@ def test_tokens_that_only_a_longer_wait_could_replace_are_needed() -> None:
         If(Binary("==", t, Const(0)), (push,), (If(Binary("<=", t, Const(4)), (push,)),)),
     ))  # fmt: skip
     program = replace(_program([]), body=(loop, pop, *last, *final))
-    assert redundant_tokens(program, chip()) == ()
+    assert redundant(program, chip()) == ()
     late = replace(program, body=(loop, push, pop, pop, *last, *final))
-    assert redundant_tokens(late, chip())
+    assert redundant(late, chip())
 
 
 def test_long_programs_are_checked_where_they_differ() -> None:

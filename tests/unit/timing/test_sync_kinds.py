@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hwgen.codegen.nodes import Barrier, Call, Node, Signal, Wait
 from hwgen.codegen.program import KernelLoop, MicroKernelDef, Program
 from hwgen.errors import HwgenError
-from hwgen.model.redundancy import check_minimal, redundant_barriers
+from hwgen.model.redundancy import RedundantBarrier, check_minimal, redundant
 from hwgen.model.sync_check import check_synchronisation
 from hwgen.model.timing import simulate_timing
 from hwgen.spec.expression import Const
@@ -92,11 +92,8 @@ def test_a_barrier_orders_what_stands_around_it() -> None:
 def test_a_barrier_that_orders_nothing_is_named() -> None:
     body = (load(0), Barrier("load"), Barrier("load"), gemm(0, 0))
     assert verdict(BARRIERS, *body) == "H766"
-    found = redundant_barriers(program(*body), with_kind(BARRIERS))
-    assert [(b.awaited, b.statement, b.executions) for b in found] == [
-        ("load", 0, 1),
-        ("load", 1, 1),
-    ]
+    found = redundant(program(*body), with_kind(BARRIERS))
+    assert found == (RedundantBarrier("load", 0, 1), RedundantBarrier("load", 1, 1))
 
 
 def test_a_counted_wait_orders_what_it_does_not_leave_running() -> None:
