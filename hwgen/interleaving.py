@@ -72,12 +72,10 @@ def interleaved(made: TreeCompilation) -> TreeCompilation:
     least = (LITTLE - 1) * made.cycles
     for end in _ends(made):
         # A piece along the first indices is more in a row off chip.
-        for whole, *cut in shared_loops(made.schedule.state, end.source, end.target, end.band):
-            extent = end.extents[cut[0]]
-            cycles, sizes = end.pieces(extent)
+        for _, *cut in shared_loops(made.schedule.state, end.source, end.target, end.band):
+            cycles, sizes = end.pieces(end.extents[cut[0]])
             if end.made + end.stored - cycles > least:
-                sizes = (*sizes[:-1], sizes[-1] + whole - extent)
-                other = _compiled(made, end, cut, sizes)
+                other = _compiled(made, end, cut, sizes[:-1])
                 return made if other is None or other.cycles >= made.cycles else other
     return made
 

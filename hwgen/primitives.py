@@ -382,7 +382,8 @@ class Primitives(History):
         self, first: str, second: str, sizes: Sequence[int], within: str | Sequence[str] = ()
     ) -> str:
         """In the last iteration of loops around two beside each other, these take turns in a loop
-        around both, so many iterations each time; elsewhere one runs after the other."""
+        around both, so many iterations each time, then what is left; elsewhere one runs after the
+        other."""
         loops = (within,) if isinstance(within, str) else tuple(within)
         given = first, second, tuple(sizes)
         state, name = pipelines.interleave(self.state, self.hardware, *given, loops)

@@ -416,8 +416,8 @@ class CallDraws:
         ]
         first, second, around = self.draws(pairs) if pairs else (self.loop(), self.loop(), ())
         extent = max(self.extent(first), self.extent(second))
-        cut = self.draws(range(extent + 1))
-        yield Call("interleave", (first, second, (cut, extent - cut), around))
+        sizes = tuple(self.draws(range(extent + 1)) for _ in range(self.draws((1, 2, 3))))
+        yield Call("interleave", (first, second, sizes, around))
 
     def _storage_align(self) -> Calls:
         tensor = self.inner()

@@ -41,8 +41,8 @@ MOST_CALLS = 4
 OFTEN = (
     ("split", 4), ("reorder", 4), ("fuse", 1), ("tile", 1), ("compute_at", 6), ("gather", 10),
     ("compute_root", 1), ("decompose_reduction", 3), ("double_buffer", 3), ("shift", 4),
-    ("pipeline", 8), ("interleave", 3), ("alias", 6), ("storage_align", 2), ("set_address", 2),
-    ("rfactor", 1), ("compute_inline", 1), ("transform_layout", 1), ("create_group", 1),
+    ("pipeline", 8), ("alias", 6), ("storage_align", 2), ("set_address", 2), ("rfactor", 1),
+    ("compute_inline", 1), ("transform_layout", 1), ("create_group", 1),
 )  # fmt: skip
 WEIGHTED = tuple(name for name, count in OFTEN for _ in range(count))
 
@@ -74,7 +74,7 @@ class TreeDraws(CallDraws):
                     yield Call("tensorize", (site.block.name, *self.draws(found)))
 
     def pipelined(self) -> Calls:
-        """Blocks that run later over the ends of loops, or further in."""
+        """Blocks that run later over the ends of loops, further in, or in turn."""
         for _ in range(self.draws((0, 1, 2, 3))):
             yield from self.draws((self._sunk, self._banded, self._banded, self._interleave))()
 

@@ -98,7 +98,7 @@ CASES: dict[str, tuple[Workload, str, str, str]] = {
         toy.CHAIN,
         "npu",
         "s.split('i', factor=32)\ns.split('c_i', factor=32)\ns.merge('i_o', 'c_i_o')",
-        "s.interleave('i_i', 'c_i_i', (16, 12, 4), 'i_o')",
+        "s.interleave('i_i', 'c_i_i', (16, 12), 'i_o')",
     ),
     "retain": (
         toy.MATMUL,

@@ -230,8 +230,8 @@ def interleave(
     within: Sequence[str],
 ) -> tuple[LoopTree, str]:
     """A loop around two beside each other, in the second one's place. Where each of some loops
-    around them is in its last iteration, both take turns in it, so many iterations each time;
-    elsewhere all of the one runs in its first iteration, then all of the other.
+    around them is in its last iteration, both take turns in it, so many iterations each time,
+    then what is left; elsewhere all of the one runs in its first iteration, then all of the other.
 
     Raises:
         HwgenError: H413, H414.
@@ -254,20 +254,20 @@ def interleave(
             "loops around both",
             f"name {known[-1]}" if known else "name no loop: they take turns once",
         )
-    if len(sizes) < 2 or min(sizes) < 1 or sum(sizes) != extent:
-        half = extent // 2
+    if min(sizes, default=0) < 1:
         raise refuse(
             f"{first} and {second} cannot be interleaved so",
             f"pieces of {', '.join(map(str, sizes)) or 'nothing'}",
-            f"two pieces or more of {extent} iterations together",
-            f"interleave({first!r}, {second!r}, {(extent - half, half)})",
+            "one piece or more of an iteration or more; what is left is another",
+            f"interleave({first!r}, {second!r}, {(max(1, extent // 2),)})",
         )
+    ends = [*(n for n in accumulate(sizes) if n < extent), extent]
     turn = fresh(f"{first}_{second}_t", state)
     long = [x for x in around if x.extent > 1]
     order = [x for x in loops(state.root) if x.name in (first, second)]
-    ways = [*_pieces(turn, sizes, long)]
+    ways = [*_pieces(turn, ends, long)]
     body = tuple(x.around(add_predicate(x.body, _any(x, ways))) for x in order)
-    made = Loop(turn, len(sizes), body, turns=bool(long))
+    made = Loop(turn, len(ends), body, turns=bool(long))
     root = replace_loop(state.root, first, lambda _: ())
     return replace(state, root=replace_loop(root, second, lambda _: (made,))), turn
 
@@ -276,13 +276,12 @@ _Way = tuple[tuple[Expr, ...], int, int | None]
 """A condition, and the part of a loop that runs where it holds; None: to its end."""
 
 
-def _pieces(turn: str, sizes: Sequence[int], around: Sequence[Loop]) -> Iterator[_Way]:
+def _pieces(turn: str, ends: Sequence[int], around: Sequence[Loop]) -> Iterator[_Way]:
     """The pieces of the last iteration of some loops, and all in any other."""
     last = [Binary("==", Name(x.name), Const(x.extent - 1)) for x in around]
-    ends = [*accumulate(sizes)]
     for n, (start, end) in enumerate(zip((0, *ends), ends, strict=False)):
         now = Binary("==", Name(turn), Const(n))
-        yield (*last, now), start, end if n + 1 < len(sizes) else None
+        yield (*last, now), start, end if n + 1 < len(ends) else None
     if around:
         steps = [prod(x.extent for x in around[n + 1 :]) for n in range(len(around))]
         number = total((step, Name(x.name)) for step, x in zip(steps, around, strict=True))

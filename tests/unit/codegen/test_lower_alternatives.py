@@ -7,7 +7,6 @@ from functools import cache
 import pytest
 
 from hwgen import Schedule
-from hwgen.codegen.nodes import calls
 from hwgen.errors import HwgenError
 from hwgen.interleaving import End, interleaved
 from hwgen.model.c_compiler import have_compiler
@@ -70,16 +69,17 @@ def made(edits: str = "", m: int = 64) -> TreeCompilation:
 
 
 def turns(*sizes: int, within: str = "(rows, columns)") -> str:
+    """Pieces of so many rows, and of those that are left."""
     return f"turn = s.interleave('c_acc_m', row, {sizes}, {within})\n"
 
 
-@pytest.mark.parametrize("sizes", [(16, 16), (20, 8, 4), (1, 31), (13, 11, 7, 1)])
+@pytest.mark.parametrize("sizes", [(16,), (20, 8), (1, 30), (13, 11, 7), (40,)])
 def test_the_last_tile_comes_in_pieces(sizes: tuple[int, ...]) -> None:
     plain, found = made(), made(turns(*sizes))
-    assert len(list(calls(found.program.body))) > len(list(calls(plain.program.body)))
     executed = dict(found.timing.calls)
     # Three tiles as before, and the last one.
-    assert executed["store_out"] == executed["min_imm"] == 3 + len(sizes)
+    pieces = 1 if sizes == (40,) else len(sizes) + 1
+    assert executed["store_out"] == executed["min_imm"] == 3 + pieces
     assert {k: v for k, v in executed.items() if k in ("gemm", "reset", "load_inp")} == {
         k: v for k, v in dict(plain.timing.calls).items() if k in ("gemm", "reset", "load_inp")
     }
@@ -88,29 +88,29 @@ def test_the_last_tile_comes_in_pieces(sizes: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize(("within", "stores"), [("rows", 6), ("columns", 6), ("()", 8)])
 def test_the_last_iteration_of_some_loops(within: str, stores: int) -> None:
-    assert dict(made(turns(16, 16, within=within)).timing.calls)["store_out"] == stores
+    assert dict(made(turns(16, within=within)).timing.calls)["store_out"] == stores
 
 
 def test_a_last_tile_that_ends_early() -> None:
-    assert dict(made(turns(4, 4, 24), m=42).timing.calls)["store_out"] == 3 + 3
+    assert dict(made(turns(4, 4), m=42).timing.calls)["store_out"] == 3 + 3
 
 
 def test_a_piece_comes_in_pieces() -> None:
-    more = "s.interleave('c_acc_m', row, (28, 4), (rows, columns, turn))\n"
-    found = made(turns(16, 16) + more)
+    more = "s.interleave('c_acc_m', row, (28,), (rows, columns, turn))\n"
+    found = made(turns(16) + more)
     assert dict(found.timing.calls)["store_out"] == 3 + 1 + 2
 
 
 def test_slots_are_taken_in_turn() -> None:
     """What lives in each tile has its slot, however many turns there are."""
-    found = made("s.double_buffer(a, 2)\n" + turns(16, 16))
+    found = made("s.double_buffer(a, 2)\n" + turns(16))
     assert found.schedule.homes["a_inp"] == found.schedule.homes["acc"] == ("c_0_o", "c_1_o_o")
     assert found.schedule.homes["c_acc"] == ("c_0_o", "c_1_o_o")
 
 
 def test_what_needs_all_of_the_other_cannot_take_turns() -> None:
     with pytest.raises(HwgenError) as caught:
-        made("s.reorder(column, row)\n" + "s.interleave('c_acc_m', column, (16, 16))\n")
+        made("s.reorder(column, row)\n" + "s.interleave('c_acc_m', column, (16,))\n")
     assert caught.value.code == "H411"
 
 

@@ -133,9 +133,8 @@ OF_UNITS: dict[str, list[tuple[Workload, str, str, str, str]]] = {
             "H413",
             "they are inside nothing",
         ),
-        (CHAIN, "npu", "s.interleave('i', 'c_i', (64,))", "H413", "pieces of 64"),
-        (CHAIN, "npu", "s.interleave('i', 'c_i', (64, 0))", "H413", "pieces of 64, 0"),
-        (CHAIN, "npu", "s.interleave('i', 'c_i', (32, 16))", "H413", "pieces of 32, 16"),
+        (CHAIN, "npu", "s.interleave('i', 'c_i', (32, 0))", "H413", "pieces of 32, 0"),
+        (CHAIN, "npu", "s.interleave('i', 'c_i', ())", "H413", "pieces of nothing"),
         (
             CHAIN,
             "npu",
