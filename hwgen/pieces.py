@@ -6,7 +6,7 @@ become one outermost loop of both, so that neither runs as a single call.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from hwgen.pipeline_ranking import Body
@@ -42,21 +42,38 @@ def shared_loop(
     if pieces.source not in state.site or pieces.target not in state.site:
         return None  # Of a stage that takes several calls.
     source, target = state.site[pieces.source], state.site[pieces.target]
+    found = [
+        x
+        for x in shared_loops(state, source, target, band)
+        if x[0] > pieces.count and x[0] % pieces.count == 0
+    ]
+    return max(found)[1:] if found else None
+
+
+def shared_loops(
+    state: LoopTree, source: Site, target: Site, band: Sequence[str]
+) -> Iterator[tuple[int, str, str]]:
+    """Loops of two blocks inside of a band, none of a call's lanes, that move the same index of
+    what is handed over by the same step, with their extent: of the first indices first."""
     stage, reader = state.stage[source.block.stage], state.stage[target.block.stage]
     reads = [r for r in reader.reads_in(target.block.part) if r.tensor == stage.tensor]
-    found: list[tuple[int, str, str]] = []
+    used = {*band, *_lanes(source), *_lanes(target)}
     for n, index in enumerate(stage.target.indices):
         one = _index(source, index)
         others = [_index(target, r.indices[n]) for r in reads]
         for loop, step in one.terms if one is not None else ():
             alike = [_moving(target, other, step) for other in others]
             extent, other = state.loop[loop].extent, alike[0] if alike else ""
-            if not other or alike.count(other) < len(alike) or {loop, other} & {*band}:
+            if not other or alike.count(other) < len(alike) or {loop, other} & used:
                 continue
-            fits = state.loop[other].extent == extent > pieces.count and other != loop
-            if fits and extent % pieces.count == 0:
-                found.append((extent, loop, other))
-    return max(found)[1:] if found else None
+            if state.loop[other].extent == extent and other != loop:
+                yield extent, loop, other
+
+
+def _lanes(site: Site) -> tuple[str, ...]:
+    """The loops that a call takes as its lanes."""
+    call = site.block.tensorized
+    return site.names[site.names.index(call.loop) :] if call and call.loop in site.names else ()
 
 
 def _index(site: Site, index: Expr) -> Affine | None:
@@ -81,10 +98,15 @@ def hand_over(s: Schedule, pieces: Pieces, band: Sequence[str]) -> None:
     merged: list[str] = []
     for name, loop in zip((pieces.source, pieces.target), cut, strict=True):
         outer, _ = s.split(loop, factor=s.state.loop[loop].extent // pieces.count)
-        names = s.state.site[name].names
-        own = [n for n in names[names.index(band[-1]) + 1 :] if n != outer]
-        if names[names.index(band[-1]) + 1] != outer:
-            s.reorder(outer, *own)
+        outermost(s, name, outer, band)
         merged.append(outer)
     order = [x.name for x in loops(s.state.root) if x.name in merged]
     s.merge(order[0], order[1])
+
+
+def outermost(s: Schedule, block: str, loop: str, band: Sequence[str]) -> None:
+    """A loop around a block, directly inside of a band."""
+    around = s.state.site[block].names
+    names = around[around.index(band[-1]) + 1 if band else 0 :]
+    if names[0] != loop:
+        s.reorder(loop, *names[: names.index(loop)])

@@ -17,6 +17,7 @@ from hwgen.errors import HwgenError
 from hwgen.fusing import several
 from hwgen.hosting import compile_beside
 from hwgen.inlining import REFUSALS, UNMADE, UnitsOf, compile_inlined, replayed
+from hwgen.interleaving import interleaved
 from hwgen.nest_pipeline import compile_nest
 from hwgen.network import in_blocks, phases_may_be_faster, shared_if_better
 from hwgen.phase import DEFAULTS, SearchOptions, compile_phase
@@ -108,7 +109,16 @@ def _searched(workload: Workload, hardware: HardwareSpec, options: SearchOptions
                 raise
             made = _edited(searched, hardware, units, options, error)
         made = weighed_if_better(made, searched, hardware, units, options)
-        return made if searched == workload else replayed(made, workload)
+        return _with_end(made if searched == workload else replayed(made, workload))
+
+
+def _with_end(made: Compilation) -> Compilation:
+    """The same, its last results stored in pieces where that is faster."""
+    tree = interleaved(made.kernel.made)
+    if tree is made.kernel.made:
+        return made
+    kernel = replace(made.kernel, made=tree)
+    return replace(made, kernel=kernel, search=replace(made.search, cycles=kernel.cycles))
 
 
 def _edited(

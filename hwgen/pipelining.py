@@ -151,7 +151,7 @@ def _loaded_once(
 ) -> Iterator[tuple[Work, tuple[int, ...]]]:
     """What is loaded before a band, for its blocks alone, and for which of them."""
     state = made.schedule.resolved
-    busy = _busy(made, state)
+    busy = busy_cycles(made, state)
     names = [b.name for b in body.blocks]
     inside = [state.site[n] for n in names]
     outer = inside[0].loops[: inside[0].names.index(band[0])]
@@ -269,7 +269,7 @@ def _body(made: TreeCompilation, band: tuple[str, ...]) -> Body | None:
     if any(s.block.shifts or s.block.band or s.block.tensorized is None for s in inside):
         return None
     trips = prod(state.loop[n].extent for n in band)
-    busy = _busy(made, state)
+    busy = busy_cycles(made, state)
     first = inside[0]
     depth = first.names.index(band[-1]) + 1
     outer = prod(x.extent for x in first.loops[: depth - len(band)])
@@ -333,7 +333,7 @@ def _carried(state: LoopTree, inside: Sequence[Site]) -> Iterator[tuple[int, int
                 yield m, n
 
 
-def _busy(made: TreeCompilation, state: LoopTree) -> Counter[str]:
+def busy_cycles(made: TreeCompilation, state: LoopTree) -> Counter[str]:
     """Cycles that a unit is at work for each block of the schedule."""
     by_site = dict(made.timing.busy_by_site)
     result: Counter[str] = Counter()

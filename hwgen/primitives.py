@@ -378,6 +378,20 @@ class Primitives(History):
         self._commit(state, "sink", (tensor, loop, at), {})
 
     @primitive
+    def interleave(
+        self, first: str, second: str, sizes: Sequence[int], within: str | Sequence[str] = ()
+    ) -> str:
+        """In the last iteration of loops around two beside each other, these take turns in a loop
+        around both, so many iterations each time, then what is left; elsewhere one runs after the
+        other."""
+        loops = (within,) if isinstance(within, str) else tuple(within)
+        given = first, second, tuple(sizes)
+        state, name = pipelines.interleave(self.state, self.hardware, *given, loops)
+        around = loops[0] if len(loops) == 1 else loops
+        self._commit(state, "interleave", (*given, around), {}, (name,))
+        return name
+
+    @primitive
     def storage_align(self, tensor: str, axis: int, factor: int, offset: int = 0) -> None:
         """The stride of an axis becomes `offset` modulo `factor` elements."""
         state = layouts.storage_align(self.state, tensor, axis, factor, offset)

@@ -21,7 +21,7 @@ PRIMITIVES = (
     "compute_root", "fuse", "split", "reorder", "tile", "unroll", "vectorize", "bind", "parallel",
     "pragma", "prefetch", "tensorize", "rfactor", "set_store_predicate", "create_group",
     "double_buffer", "transform_layout", "set_bank", "pad", "decompose_reduction", "set_address",
-    "shift", "sink", "alias", "retain", "start_from", "merge", "reindex_cache_read",
+    "shift", "sink", "alias", "retain", "start_from", "merge", "interleave", "reindex_cache_read",
     "planes", "weigh", "rescale", "decompose_padding",
 )  # fmt: skip
 """What a script may call."""

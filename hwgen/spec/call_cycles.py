@@ -95,3 +95,11 @@ def best_rate(intrinsic: Intrinsic) -> Fraction:
         names |= {"operations": extents[-1], "iterations": count} | unhindered(intrinsic, count)
         rates.append(Fraction(evaluate(intrinsic.cycles, names)) / count)
     return min(rates)
+
+
+def shortest_call(intrinsic: Intrinsic) -> float:
+    """Cycles of the shortest call, its transfers not counted."""
+    loops = intrinsic.loops[intrinsic.software_loops :]
+    names = dict.fromkeys(OF_ALL_CALLS, 0) | {x.name: 1 for x in loops}
+    names |= {"operations": 1, "iterations": 1} | unhindered(intrinsic, 1)
+    return evaluate(intrinsic.cycles, names)

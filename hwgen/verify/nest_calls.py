@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from itertools import pairwise
 
 from hwgen.polyhedral.tree.loop_tree import Site
-from hwgen.polyhedral.tree.relations import carried
+from hwgen.polyhedral.tree.relations import carried, shared
 from hwgen.schedule import Schedule
 from hwgen.script import PRIMITIVES, Argument, Edit, write
 from hwgen.spec.expression import Assign, tensors_of
@@ -404,6 +405,19 @@ class CallDraws:
 
     def _sink(self) -> Calls:
         yield Call("sink", (self.stage(), self.loop(), self.draws(("last", "first", "middle"))))
+
+    def _interleave(self) -> Calls:
+        """Loops beside each other, within some of those around both."""
+        state = self.schedule.state
+        pairs = [
+            (first.loops[depth].name, second.loops[depth].name, first.names[:depth])
+            for first, second in pairwise(state.sites)
+            if (depth := shared(first, second)) < min(len(first.loops), len(second.loops))
+        ]
+        first, second, around = self.draws(pairs) if pairs else (self.loop(), self.loop(), ())
+        extent = max(self.extent(first), self.extent(second))
+        sizes = tuple(self.draws(range(extent + 1)) for _ in range(self.draws((1, 2, 3))))
+        yield Call("interleave", (first, second, sizes, around))
 
     def _storage_align(self) -> Calls:
         tensor = self.inner()

@@ -74,9 +74,9 @@ class TreeDraws(CallDraws):
                     yield Call("tensorize", (site.block.name, *self.draws(found)))
 
     def pipelined(self) -> Calls:
-        """Blocks that run later over the ends of loops, or further in."""
+        """Blocks that run later over the ends of loops, further in, or in turn."""
         for _ in range(self.draws((0, 1, 2, 3))):
-            yield from self._sunk() if self.draws.chance(3) else self._banded()
+            yield from self.draws((self._sunk, self._banded, self._banded, self._interleave))()
 
     # Names
 

@@ -94,6 +94,12 @@ CASES: dict[str, tuple[Workload, str, str, str]] = {
         "c = s.cache_write('c', 'local')\ns.split('k', factor=16)\ns.reorder('k_o', 'i', 'j')",
         "s.sink('c', 'k_o', 'last')",
     ),
+    "interleave": (
+        toy.CHAIN,
+        "npu",
+        "s.split('i', factor=32)\ns.split('c_i', factor=32)\ns.merge('i_o', 'c_i_o')",
+        "s.interleave('i_i', 'c_i_i', (16, 12), 'i_o')",
+    ),
     "retain": (
         toy.MATMUL,
         "npu",

@@ -46,7 +46,7 @@ def check_trees(before: LoopTree, after: LoopTree, laid_out: Collection[str]) ->
 
 def _of(block: Block, origin: Block) -> bool:
     """Whether a block is one, or one of several, for another."""
-    parts = block.stage == origin.stage and block.copy != "" and origin.part == "whole"
+    parts = block.stage == origin.stage and block.copy != "" and origin.part == block.part
     return block.name == origin.name or parts
 
 

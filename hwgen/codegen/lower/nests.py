@@ -185,9 +185,9 @@ class _Peeling:
         return [c for c in about if self._is_weak(one.block, c.expr) == weak]
 
     def _is_weak(self, block: Block, condition: Expr) -> bool:
-        """Whether a condition holds of one iteration, or only of a block that has been moved."""
+        """Whether a condition holds of one iteration, of all but one, or only of a moved block."""
         match condition:
-            case Binary("==", Name(), Const()):
+            case Binary("==", Name(), Const()) | Binary("!=", _, Const()):
                 return True
             case _:
                 return self.guarded and bool(block.shifts) and is_bound(condition)

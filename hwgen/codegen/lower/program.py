@@ -9,6 +9,7 @@ from itertools import groupby
 from hwgen.codegen.c_names import kernel_name
 from hwgen.codegen.configuration import configured
 from hwgen.codegen.layout import BufferLayout
+from hwgen.codegen.lower.alternatives import parted
 from hwgen.codegen.lower.bands import unbanded
 from hwgen.codegen.lower.beginnings import begun
 from hwgen.codegen.lower.blocks import Covered, covered
@@ -124,7 +125,7 @@ def _units(region: Region, hardware: HardwareSpec) -> tuple[Part, Program]:
     state, homes = unfused(region.state, region.homes)
     tree = without_idle(state)
     cover = spread(covered(tree, homes, hardware, views), hardware)
-    cover = filled(begun(cover, hardware), hardware)
+    cover = filled(parted(begun(cover, hardware)), hardware)
     lanes = lanes_of(cover)
     known = Known.nothing()
     where = in_best_order(cover, places(cover, hardware, lanes), lanes.whole, known)

@@ -90,7 +90,7 @@ class Condition:
     def of(cls, expr: Expr) -> Condition:
         loops = frozenset(names(expr))
         match expr:
-            case Binary("<" | "<=" | ">" | ">=" | "==" as op, left, right):
+            case Binary("<" | "<=" | ">" | ">=" | "==" | "!=" as op, left, right):
                 free = dict.fromkeys(loops, ANY_EXTENT)
                 return cls(expr, loops, op, affine(simplify(Binary("-", left, right), free)))
             case _:
@@ -110,6 +110,8 @@ class Condition:
                 always, never = low > 0, high <= 0
             case ">=":
                 always, never = low >= 0, high < 0
+            case "!=":
+                always, never = low > 0 or high < 0, low == high == 0
             case _:
                 always, never = low == high == 0, low > 0 or high < 0
         return True if always else False if never else None
@@ -120,12 +122,13 @@ class Condition:
         if self.slack is None or not step:
             return self._halved(loop, low, high, ranges)
         least, most = _values(self.slack, {**ranges, loop: (0, 1)})
-        if self.op in (">", ">=") or (self.op == "==" and step < 0):
+        if self.op in (">", ">=") or (self.op in ("==", "!=") and step < 0):
             step, least, most = -step, -most, -least
         strict = int(self.op in ("<", ">"))
-        if self.op == "==":
+        if self.op in ("==", "!="):
             first, last = -(most // step), -least // step + 1
-            outside, between, beyond = False, least == most or None, False
+            outside = beyond = self.op == "!="
+            between = not outside if least == most else None
         elif step > 0:
             first, last = ((-x - strict) // step + 1 for x in (most, least))
             outside, between, beyond = True, None, False

@@ -90,6 +90,9 @@ def check(state: LoopTree, depths: Mapping[str, int] | None = None) -> Homes:
 def _home(state: LoopTree, stage: Stage, limit: int) -> tuple[str, ...]:
     accesses = [s for s in state.sites if touches(state, s, stage.tensor)]
     depth = min(limit, *(shared(accesses[0], s) for s in accesses), len(accesses[0].loops))
+    # Where one iteration may need as much as all, none has a tile of its own.
+    around = accesses[0].loops[:depth]
+    depth = next((n for n, x in enumerate(around) if x.turns), depth)
     # What nobody reads is for later.
     output = state.tensor[stage.tensor].role == "output" or not any(
         touches(state, s, stage.tensor) for s in state.sites if s.block.stage != stage.tensor

@@ -124,19 +124,7 @@ def merge(state: LoopTree, first: str, second: str) -> LoopTree:
     Raises:
         HwgenError: H413, H414.
     """
-    one, other = find_loop(state, first), find_loop(state, second)
-    for loop in (one, other):
-        check_plain(loop, "merged")
-        check_not_tensorized(state, loop.name)
-    above = [tuple(x.name for x in path(state.root, n)[:-1]) for n in (first, second)]
-    if first == second or above[0] != above[1]:
-        raise refuse(
-            f"{first} and {second} cannot be merged",
-            f"one inside {', '.join(above[0]) or 'nothing'}, one inside "
-            f"{', '.join(above[1]) or 'nothing'}",
-            "two loops inside the same loops",
-            "merge the loops around them first",
-        )
+    one, other = beside(state, first, second, "merged")
 
     def renamed(block: Block) -> Block:
         shifts = tuple((first if n == second else n, k) for n, k in block.shifts)
@@ -171,6 +159,28 @@ def merge(state: LoopTree, first: str, second: str) -> LoopTree:
 
     gone = (*state.gone, (second, f"{second} was merged into {first}"))
     return replace(state, root=replace_loop(root, first, edit), gone=gone)
+
+
+def beside(state: LoopTree, first: str, second: str, what: str) -> tuple[Loop, Loop]:
+    """Two loops inside the same loops.
+
+    Raises:
+        HwgenError: H413, H414.
+    """
+    one, other = find_loop(state, first), find_loop(state, second)
+    for loop in (one, other):
+        check_plain(loop, what)
+        check_not_tensorized(state, loop.name)
+    above = [tuple(x.name for x in path(state.root, n)[:-1]) for n in (first, second)]
+    if first == second or above[0] != above[1]:
+        raise refuse(
+            f"{first} and {second} cannot be {what}",
+            f"one inside {', '.join(above[0]) or 'nothing'}, one inside "
+            f"{', '.join(above[1]) or 'nothing'}",
+            "two loops inside the same loops",
+            "merge the loops around them first",
+        )
+    return one, other
 
 
 def _body(loop: Loop) -> str:

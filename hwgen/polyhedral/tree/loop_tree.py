@@ -152,7 +152,8 @@ class Prefetch:
 class Loop:
     """`for name in 0 ..< extent`. `kind`: "serial", or a loop kind of the chip (`parallel`,
     `vectorize`, `unroll`, or a thread index to which it is bound). `combines`: iterations of this
-    kind may carry a reduction; the chip then combines what each contributed."""
+    kind may carry a reduction; the chip then combines what each contributed. `turns`: in most
+    iterations of the loops around it, its first one runs all that is inside."""
 
     name: str
     extent: int
@@ -161,12 +162,14 @@ class Loop:
     combines: bool = False
     pragmas: tuple[tuple[str, int | str], ...] = ()
     prefetches: tuple[Prefetch, ...] = ()
+    turns: bool = False
 
     def around(self, body: tuple[Node, ...]) -> Loop:
         """The loop around something else."""
         return Loop(
-            self.name, self.extent, body, self.kind, self.combines, self.pragmas, self.prefetches
-        )
+            self.name, self.extent, body, self.kind, self.combines, self.pragmas, self.prefetches,
+            self.turns,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -408,6 +411,15 @@ def conjuncts(condition: Expr) -> list[Expr]:
     match condition:
         case Binary("and", left, right):
             return [*conjuncts(left), *conjuncts(right)]
+        case _:
+            return [condition]
+
+
+def alternatives(condition: Expr) -> list[Expr]:
+    """The conditions of which one must hold."""
+    match condition:
+        case Binary("or", left, right):
+            return [*alternatives(left), *alternatives(right)]
         case _:
             return [condition]
 

@@ -1,17 +1,40 @@
 """Primitives for chips whose units work at the same time: blocks that run in another iteration than
-their own, and blocks that stand further in.
+their own, blocks that stand further in, and loops that take turns where nothing else overlaps them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial, reduce
+from itertools import accumulate
+from math import prod
 
 from hwgen.errors import HwgenError
-from hwgen.polyhedral.tree.edit import check_plain, find_loop, find_stage, path, refuse
-from hwgen.polyhedral.tree.loop_tree import Block, Loop, LoopTree, Node, Site, map_blocks, map_loops
+from hwgen.polyhedral.tree.edit import (
+    add_predicate,
+    check_plain,
+    find_loop,
+    find_stage,
+    fresh,
+    path,
+    refuse,
+    replace_loop,
+)
+from hwgen.polyhedral.tree.loop_edits import beside
+from hwgen.polyhedral.tree.loop_tree import (
+    Block,
+    Loop,
+    LoopTree,
+    Node,
+    Site,
+    loops,
+    map_blocks,
+    map_loops,
+)
 from hwgen.polyhedral.tree.relations import SEQUENTIAL, shared
-from hwgen.spec.expression import Binary, Const, Name
+from hwgen.polyhedral.tree.terms import total
+from hwgen.spec.expression import Binary, Const, Expr, Name
 from hwgen.spec.hardware import HardwareSpec
 
 MAX_SHIFT = 64
@@ -196,3 +219,82 @@ def sink(state: LoopTree, hardware: HardwareSpec, tensor: str, loop: str, at: st
         return (x.around(body),) if x.name == loop else (x,)
 
     return replace(state, root=map_loops(root, edit))
+
+
+def interleave(
+    state: LoopTree,
+    hardware: HardwareSpec,
+    first: str,
+    second: str,
+    sizes: Sequence[int],
+    within: Sequence[str],
+) -> tuple[LoopTree, str]:
+    """A loop around two beside each other, in the second one's place. Where each of some loops
+    around them is in its last iteration, both take turns in it, so many iterations each time,
+    then what is left; elsewhere all of the one runs in its first iteration, then all of the other.
+
+    Raises:
+        HwgenError: H413, H414.
+    """
+    extent = max(x.extent for x in beside(state, first, second, "interleaved"))
+    around = [find_loop(state, n) for n in within]
+    if not hardware.units:
+        raise refuse(
+            f"{first} and {second} gain nothing from turns",
+            f"{hardware.name}, whose processor runs one thing after the other",
+            "chips with units, which work on both at once",
+            f"merge({first!r}, {second!r})",
+        )
+    known = [x.name for x in path(state.root, first)[:-1]]
+    outside = next((n for n in within if n not in known), None)
+    if outside is not None:
+        raise refuse(
+            f"{first} and {second} cannot be interleaved within {outside}",
+            f"they are inside {', '.join(known) or 'nothing'}",
+            "loops around both",
+            f"name {known[-1]}" if known else "name no loop: they take turns once",
+        )
+    if min(sizes, default=0) < 1:
+        raise refuse(
+            f"{first} and {second} cannot be interleaved so",
+            f"pieces of {', '.join(map(str, sizes)) or 'nothing'}",
+            "one piece or more of an iteration or more; what is left is another",
+            f"interleave({first!r}, {second!r}, {(max(1, extent // 2),)})",
+        )
+    ends = [*(n for n in accumulate(sizes) if n < extent), extent]
+    turn = fresh(f"{first}_{second}_t", state)
+    long = [x for x in around if x.extent > 1]
+    order = [x for x in loops(state.root) if x.name in (first, second)]
+    ways = [*_pieces(turn, ends, long)]
+    body = tuple(x.around(add_predicate(x.body, _any(x, ways))) for x in order)
+    made = Loop(turn, len(ends), body, turns=bool(long))
+    root = replace_loop(state.root, first, lambda _: ())
+    return replace(state, root=replace_loop(root, second, lambda _: (made,))), turn
+
+
+_Way = tuple[tuple[Expr, ...], int, int | None]
+"""A condition, and the part of a loop that runs where it holds; None: to its end."""
+
+
+def _pieces(turn: str, ends: Sequence[int], around: Sequence[Loop]) -> Iterator[_Way]:
+    """The pieces of the last iteration of some loops, and all in any other."""
+    last = [Binary("==", Name(x.name), Const(x.extent - 1)) for x in around]
+    for n, (start, end) in enumerate(zip((0, *ends), ends, strict=False)):
+        now = Binary("==", Name(turn), Const(n))
+        yield (*last, now), start, end if n + 1 < len(ends) else None
+    if around:
+        steps = [prod(x.extent for x in around[n + 1 :]) for n in range(len(around))]
+        number = total((step, Name(x.name)) for step, x in zip(steps, around, strict=True))
+        before = Binary("!=", number, Const(prod(x.extent for x in around) - 1))
+        yield (before, Binary("==", Name(turn), Const(0))), 0, None
+
+
+def _any(loop: Loop, ways: Sequence[_Way]) -> Expr:
+    """That one of some conditions holds, and a loop is in its part."""
+    found: list[Expr] = []
+    for conditions, start, end in ways:
+        name = Name(loop.name)
+        low = (Binary(">=", name, Const(start)),) if start else ()
+        high = (Binary("<", name, Const(end)),) if end is not None else ()
+        found.append(reduce(partial(Binary, "and"), (*conditions, *low, *high)))
+    return reduce(partial(Binary, "or"), found)

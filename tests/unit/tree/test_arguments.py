@@ -16,7 +16,13 @@ from hwgen.schedule import Schedule
 from hwgen.script import PRIMITIVES
 from tests.unit.tree.toy import MATMUL, start
 
-SAMPLES: dict[str, Any] = {"str": "i", "int": 2, "bool": False, "Sequence[str]": ["i"]}
+SAMPLES: dict[str, Any] = {
+    "str": "i",
+    "Sequence[int]": [2],
+    "int": 2,
+    "bool": False,
+    "Sequence[str]": ["i"],
+}
 NEVER: tuple[Any, ...] = (
     2.0,
     1e300,

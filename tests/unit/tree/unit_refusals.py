@@ -110,6 +110,40 @@ OF_UNITS: dict[str, list[tuple[Workload, str, str, str, str]]] = {
             "b[i=1, j=0]",
         ),
     ],
+    "interleave": [
+        (CHAIN, "npu", "s.interleave('i', 'k', (32, 32))", "H414", "k"),
+        (
+            CHAIN,
+            "cpu",
+            "s.interleave('i', 'c_i', (32, 32))",
+            "H413",
+            "cpu_generic, whose processor runs one thing after the other",
+        ),
+        (
+            CHAIN,
+            "npu",
+            "s.interleave('i', 'c_j', (32, 32))",
+            "H413",
+            "one inside nothing, one inside c_i",
+        ),
+        (
+            CHAIN,
+            "npu",
+            "s.interleave('i', 'c_i', (32, 32), 'j')",
+            "H413",
+            "they are inside nothing",
+        ),
+        (CHAIN, "npu", "s.interleave('i', 'c_i', (32, 0))", "H413", "pieces of 32, 0"),
+        (CHAIN, "npu", "s.interleave('i', 'c_i', ())", "H413", "pieces of nothing"),
+        (
+            CHAIN,
+            "npu",
+            "s.reorder('c_j', 'c_i')\ns.interleave('i', 'c_j', (32, 32))",
+            "H411",
+            "c[i_c_j_t=0, c_j=0, c_i=32] reads b before what it needs has run: "
+            "c[i_c_j_t=0, c_j=0, c_i=32] and b[i=32, j=0]",
+        ),
+    ],
     "retain": [
         (MATMUL, "npu", "s.retain('b', 'i')", "H413", "b is an input: the caller's array"),
         (MATMUL, "npu", "s.retain('d', 'i')", "H414", "d"),
