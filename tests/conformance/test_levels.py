@@ -107,10 +107,14 @@ def _innermost(loop: Node) -> bool:
 
 
 @pytest.mark.skipif(not (NATIVE and shutil.which("objdump")), reason="no AVX-512, or no objdump")
-def test_no_vector_is_on_the_stack_in_the_inner_loop(tmp_path: Path) -> None:
-    """Of all that stands there, at most the loop's bound."""
+@pytest.mark.parametrize("sizes", [(48, 96, 512), (127, 513, 255)])
+def test_no_vector_is_on_the_stack_in_the_inner_loop(
+    sizes: tuple[int, int, int], tmp_path: Path
+) -> None:
+    """Of all that stands there, at most the loop's bound; nor where the last vectors of rows are
+    partial ones."""
     source, made = tmp_path / "kernel.c", tmp_path / "kernel.o"
-    source.write_text(found(48, 96, 512).source.c, encoding="utf-8")
+    source.write_text(found(*sizes).source.c, encoding="utf-8")
     subprocess.run(["gcc", *STRICT, "-c", str(source), "-o", str(made)], check=True)
     bodies = inner_loops(disassembled(made), "vfmadd", 16)
     assert bodies
