@@ -452,7 +452,8 @@ def _ordered(walks: list[Walk], position: int) -> tuple[Walk, ...]:
     furthest steps outside, so that what lies together is touched together."""
 
     def rank(w: Walk) -> tuple[bool, int, int, tuple[int, ...]]:
-        return w.strides[position] != 0, -max(map(abs, w.strides)), -w.extent, w.strides
+        furthest = max(map(abs, w.strides)) if w.extent > 1 else -1
+        return w.strides[position] != 0, -furthest, -w.extent, w.strides
 
     return tuple(sorted(walks, key=rank))
 
