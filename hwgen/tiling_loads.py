@@ -163,18 +163,18 @@ class LoadWriter:
         dimension, in elements."""
         if not in_caches(self.hardware, storage.memory):
             return {}
-        last = len(storage.indices) - 1
         of = {i.names[0]: d for d, i in enumerate(storage.indices) if len(i.names) == 1}
         inner = [x for x in self.tiling.loops[self.tiling.depth[storage.name] :] if x.loop in of]
         sizes = {of[x.loop]: x.tile * self.tiling.match.block.get(x.loop, 1) for x in inner}
         lanes = self.tiling.match.storage_lane[storage.name]
         mixed = any(len(i.names) > 1 for i in storage.indices)
-        if mixed or sizes.get(last, 1) == 1 or not any(lanes):
+        kept = [d for d in range(len(storage.indices)) if sizes.get(d) != 1]
+        order = [*(of[x.loop] for x in inner), *kept]
+        if mixed or not any(lanes) or order == sorted({*order}):
             return {}
-        names = [f"d{d}" for d in range(last + 1)]
+        names = [f"d{d}" for d in range(len(storage.indices))]
         tiles = [f"{names[of[x.loop]]} // {sizes[of[x.loop]]}" for x in inner]
-        rest = [f"{n} % {sizes[d]}" if d in sizes else n for d, n in enumerate(names)]
-        rest = [n for d, n in enumerate(rest) if sizes.get(d) != 1]
+        rest = [f"{names[d]} % {sizes[d]}" if d in sizes else names[d] for d in kept]
         self.schedule.transform_layout(name, f"[{', '.join(names)}] -> [{', '.join(tiles + rest)}]")
         return sizes
 

@@ -448,8 +448,14 @@ def _addressed(intrinsic: Intrinsic, walks: Sequence[Walk], times: int = 1) -> b
 
 
 def _ordered(walks: list[Walk], position: int) -> tuple[Walk, ...]:
-    """Loops that do not move the written operand outside those that do."""
-    return tuple(sorted(walks, key=lambda w: (w.strides[position] != 0, -w.extent, w.strides)))
+    """Loops that do not move the written operand outside those that do; of these, those with the
+    furthest steps outside, so that what lies together is touched together."""
+
+    def rank(w: Walk) -> tuple[bool, int, int, tuple[int, ...]]:
+        furthest = max(map(abs, w.strides)) if w.extent > 1 else -1
+        return w.strides[position] != 0, -furthest, -w.extent, w.strides
+
+    return tuple(sorted(walks, key=rank))
 
 
 def _legal(intrinsic: Intrinsic, candidate: Absorption, position: int) -> bool:

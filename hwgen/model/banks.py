@@ -8,7 +8,7 @@ calls of other units as there are ports still hold, or will hold, one.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -21,7 +21,7 @@ from hwgen.spec.hardware import HardwareSpec, Operand
 from hwgen.spec.memory import Banks
 
 from .ends import Ends
-from .periodicity import Watched
+from .periodicity import Use, Watched
 from .stream import Costs, Operation, check_variant
 
 Who = tuple[str, int]
@@ -136,6 +136,9 @@ class HoldingCosts:
                     held.add(port)
         return replace(made, holds=tuple(sorted(held)))
 
+    def touched(self, call: Call) -> tuple[Use, ...]:
+        return self._costs.touched(call)
+
     def kernel_load(self, call: Call, kernel: MicroKernelDef, first: int) -> Operation:
         return self._costs.kernel_load(call, kernel, first)
 
@@ -244,9 +247,14 @@ class Ports:
             ]
         )
 
-    def shift(self, cycles: int) -> None:
-        """Be as if everything had happened so much later."""
-        self._ends.shift(cycles)
+    @property
+    def done(self) -> tuple[int, ...]:
+        """How many operations of each unit have ended."""
+        return self._ends.done
+
+    def shift(self, units: Sequence[int], done: Sequence[int]) -> None:
+        """Be as if what ended after the first so many of each unit had ended so much later."""
+        self._ends.shift(units, done)
 
     def repeat(self, before: dict[tuple[int, Who, Who], tuple[int, int]], times: int) -> None:
         """Count what happened since `before` so many times more."""

@@ -17,7 +17,7 @@ from hwgen.spec.memory import BANK_CYCLES, Banks
 from .bank_cycles import Touched, banked_operands, served_cycles
 from .bus import Bursts, ReadBus, split_access, split_rows, write_cycles
 from .issuing import issuing_cycles
-from .periodicity import Watched
+from .periodicity import Use, Watched
 from .posted import posted_cycles
 from .stream import NO_TENSOR, Operation
 
@@ -73,6 +73,10 @@ class CycleCosts:
             found.append(Watched(given.address, banks.turn))
             found += [Watched(stride) for stride in given.strides]
         return tuple(found)
+
+    def touched(self, call: Call) -> tuple[Use, ...]:
+        del call
+        return ()
 
     def _banked(self, call: Call, intrinsic: Intrinsic) -> list[tuple[CallOperand, Banks]]:
         given = {o.name: o for o in call.operands}

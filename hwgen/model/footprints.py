@@ -18,7 +18,7 @@ from hwgen.spec.expression import Const
 from hwgen.spec.hardware import HardwareSpec, Operand
 
 from .costs import call_span
-from .periodicity import Watched
+from .periodicity import Use, Watched
 from .stream import Operation, check_variant
 
 Entries = npt.NDArray[np.int64]
@@ -37,6 +37,8 @@ class Space:
         self.name = name
         self.onchip = onchip
         self.units = units
+        # Those that read and do not write in a call.
+        self.readers: list[int] = []
         self.labels: Entries = np.zeros(entries, np.int64)
         self.atoms: list[list[int]] = []
         self.footprints: list[Entries] = []
@@ -108,9 +110,19 @@ class _Access:
 
 
 class FootprintCosts:
-    """`Costs` of the synchronisation checker: every address that another unit may conflict with."""
+    """`Costs` of the synchronisation checker: every address that another unit may conflict with;
+    `offchip`: also of images off chip. `renames`: nobody waits for who reads, so that where a call
+    reads matters only while it may wait for who wrote there."""
 
-    def __init__(self, program: Program, hardware: HardwareSpec) -> None:
+    def __init__(
+        self,
+        program: Program,
+        hardware: HardwareSpec,
+        *,
+        offchip: bool = True,
+        renames: bool = False,
+    ) -> None:
+        self._renames = renames
         self.program = program
         self.hardware = hardware
         self._units = {unit.name: i for i, unit in enumerate(hardware.units)}
@@ -133,19 +145,31 @@ class FootprintCosts:
             if len({unit for unit, _ in accesses}) < 2 or not any(w for _, w in accesses):
                 continue
             memory = hardware.memory.get(place)
+            if memory is None and not offchip:
+                continue
             entries = memory.capacity_entries if memory else program.image[place].entries
             self._space[place] = len(self.spaces)
             self.spaces.append(Space(place, entries, count, onchip=memory is not None))
+            readers = {self._units[unit] for unit, writes in accesses if not writes}
+            self.spaces[-1].readers = sorted(readers)
 
     def watched(self, call: Call) -> tuple[Watched, ...]:
         if call.kernel:
             return (Watched(call.variant if call.variant is not None else Const(0)),)
+        unit = self._units[self.hardware.intrinsic[call.intrinsic].unit]
         found = [Watched(extent) for extent in call.extents]
         for access in self._accesses[call.intrinsic]:
             if access.place(call) in self._space:
                 source = next(o for o in call.operands if o.name == access.name)
-                found += [Watched(source.address), *(Watched(s) for s in source.strides)]
+                place = Use(self._space[access.place(call)], unit, access.writes)
+                read = place if self._renames and not access.writes else None
+                found += [Watched(e, read=read) for e in (source.address, *source.strides)]
         return tuple(found)
+
+    def touched(self, call: Call) -> tuple[Use, ...]:
+        unit = self._units[self.hardware.intrinsic[call.intrinsic].unit]
+        found = [(self._space.get(a.place(call), -1), a) for a in self._accesses[call.intrinsic]]
+        return tuple([Use(space, unit, a.writes) for space, a in found if space >= 0])
 
     def operation(self, call: Call, values: tuple[int, ...]) -> Operation:
         intrinsic = self.hardware.intrinsic[call.intrinsic]

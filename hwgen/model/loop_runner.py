@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
-from hwgen.codegen.nodes import Loop, nodes
+from hwgen.codegen.nodes import Call, Loop, nodes
 from hwgen.spec.expression import names
 
 from .counting import inner_ranges
@@ -21,6 +21,10 @@ MARKS = 512
 STATES, FEWEST_STATES = 3, 1
 """States of a loop that are seen before one stands for it, past the budget and past twice the
 budget: of nested loops, each multiplies what the others inside of it take."""
+SETTLING = 2
+"""Iterations of a loop after which what was written before it is done, mostly."""
+PHASES = 4
+"""Of iterations that look the same, so many are compared with the present one."""
 SAMPLE_OPERATIONS = 2048
 SAMPLE_ITERATIONS = 8
 """Past the budget, so much of a loop is run before a part of its period stands for all of it."""
@@ -42,7 +46,12 @@ class LoopRunner:
         self.watched = [
             w for w in stream.watched_in(loop.body) if loop.variable in names(w.expression)
         ]
-        inner = {n.variable for n in nodes(loop.body) if isinstance(n, Loop)} | {loop.variable}
+        within = tuple(nodes(loop.body))
+        self.touched = {t for n in within if isinstance(n, Call) for t in stream.costs.touched(n)}
+        written = {t.place for t in self.touched if t.writes}
+        # Of memories that nothing in the loop writes to.
+        self.reads = {w.read for w in self.watched if w.read and w.read.place not in written}
+        inner = {n.variable for n in within if isinstance(n, Loop)} | {loop.variable}
         self.deciding = [
             stream.slot(n)
             for n in dict.fromkeys(n for w in self.watched for n in watched_names(w))
@@ -53,31 +62,37 @@ class LoopRunner:
     def run(self) -> None:
         values, slot, body = self.stream.values, self.slot, self.body
         first, end = self.lower(values), self.upper(values)
-        if self.stream.skip and end - first > 3:
-            for zone in self._zones(first, end):
+        skip = self.stream.skip and end - first > 3
+        start = min(end, first + SETTLING) if skip and self.reads else first
+        for v in range(first, start if skip else end):
+            values[slot] = v
+            for part in body:
+                part()
+        if skip:
+            settled = all(self.stream.sink.settled(read) for read in self.reads)
+            for zone in self._zones(start, end, settled):
                 self._run_zone(zone)
-        else:
-            for v in range(first, end):
-                values[slot] = v
-                for part in body:
-                    part()
 
-    def _zones(self, first: int, end: int) -> tuple[Zone, ...]:
+    def _zones(self, first: int, end: int, settled: bool = False) -> tuple[Zone, ...]:
+        """Its zones; `settled`: it does not matter where units read in what it does not write."""
+        if first >= end:
+            return ()
         values = self.stream.values
-        key = (first, end, *(values[s] for s in self.deciding))
+        key = (first, end, settled, *(values[s] for s in self.deciding))
         known = self.zones.get(key)
         if known is None:
             ranges = {n: (values[s], values[s]) for n, s in self.stream.variables.items()}
             ranges[self.loop.variable] = (first, end - 1)
             inner_ranges(self.loop.body, ranges)
-            known = zones(self.watched, self.loop.variable, (first, end - 1), ranges)
+            watched = [w for w in self.watched if not (settled and w.read in self.reads)]
+            known = zones(watched, self.loop.variable, (first, end - 1), ranges)
             self.zones[key] = known
         return known
 
     def _run_zone(self, zone: Zone) -> None:
         stream, values, slot, body = self.stream, self.stream.values, self.slot, self.body
         v, end, step, stride = zone.start, zone.end, 0, 0
-        seen: dict[Hashable, tuple[int, object]] = {}
+        seen: dict[Hashable, list[tuple[int, object]]] = {}
         sample: list[tuple[int, int, object]] = []
         watching = end - v > 2 * max(1, zone.period)
         structure = max(1, zone.structure)
@@ -125,18 +140,21 @@ class LoopRunner:
         return None
 
     def _repeated(
-        self, seen: dict[Hashable, tuple[int, object]], v: int, period: int
+        self, seen: dict[Hashable, list[tuple[int, object]]], v: int, period: int
     ) -> tuple[int, object] | None:
         """The iteration whose state this one has again, or stands for it past the budget."""
         stream = self.stream
-        signature: Hashable = stream.signature() if period else v
-        found = seen.get(signature)
-        if found is not None:
-            return found
-        spent = stream.emitted > stream.budget or len(seen) >= MARKS
+        signature: Hashable = stream.signature(self.touched) if period else v
+        alike = seen.setdefault(signature, [])
+        for found in reversed(alike[-PHASES:]):
+            if stream.sink.steady(found[1]):
+                return found
+        count = sum(map(len, seen.values()))
+        spent = stream.emitted > stream.budget or count >= MARKS
         fewest = STATES if stream.emitted <= 2 * stream.budget else FEWEST_STATES
-        if stream.approximate and spent and len(seen) >= fewest:
+        if stream.approximate and spent and count >= fewest:
             stream.exact = False
-            return list(seen.values())[len(seen) // 2]
-        seen[signature] = (v, stream.sink.mark())
+            every = [state for states in seen.values() for state in states]
+            return sorted(every, key=lambda state: state[0])[count // 2]
+        alike.append((v, stream.sink.mark()))
         return None

@@ -30,14 +30,25 @@ _COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 MAX_PERIOD = 4096
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Use:
+    """A unit touches a memory, by its number."""
+
+    place: int
+    unit: int
+    writes: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Watched:
     """An expression that must repeat: exactly, modulo `modulus`, or divided by `divisor` and
-    rounded down, where these are not 0."""
+    rounded down, where these are not 0. `read`: where a unit reads in a memory, which matters only
+    while it may wait for who wrote there."""
 
     expression: Expr
     modulus: int = 0
     divisor: int = 0
+    read: Use | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ beat on the way. What reads the tensor, and the end of the kernel, wait for the 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -122,8 +122,14 @@ class WriteBuffers:
         pending = [(key, p.later(-now)) for key, p in self._pending.items()]
         return tuple(latest), tuple(pending), max(0, self.written - now)
 
-    def shift(self, cycles: int) -> None:
-        """Be as if everything had happened so much later."""
-        self._ends.shift(cycles)
+    @property
+    def done(self) -> tuple[int, ...]:
+        """How many operations of each unit have written what they posted."""
+        return self._ends.done
+
+    def shift(self, cycles: int, done: Sequence[int]) -> None:
+        """Be as if everything had happened so much later, of writes what followed the first so
+        many of each unit."""
+        self._ends.shift([cycles] * len(done), done)
         self._pending = {key: p.later(cycles) for key, p in self._pending.items()}
         self.written += cycles

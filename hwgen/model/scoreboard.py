@@ -7,7 +7,7 @@ to a fresh place, a call that reads waits for those that wrote, and no other.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence, Set
 from dataclasses import replace
 
 from hwgen.codegen.nodes import Call
@@ -18,7 +18,7 @@ from .banks import HoldingCosts, bank_ports
 from .costs import CycleCosts
 from .ends import Ends
 from .footprints import FootprintCosts, Space
-from .periodicity import Watched
+from .periodicity import Use, Watched
 from .stream import Costs, Operation
 
 Awaited = tuple[tuple[int, int], ...]
@@ -33,7 +33,8 @@ def cycle_costs(program: Program, hardware: HardwareSpec) -> Costs:
         costs = HoldingCosts(costs, program, hardware)
     if hardware.scoreboard is None:
         return costs
-    return _TouchingCosts(costs, FootprintCosts(program, hardware))
+    renames = hardware.scoreboard.renames
+    return _TouchingCosts(costs, FootprintCosts(program, hardware, offchip=False, renames=renames))
 
 
 class _TouchingCosts:
@@ -46,6 +47,9 @@ class _TouchingCosts:
 
     def watched(self, call: Call) -> tuple[Watched, ...]:
         return (*self._cycles.watched(call), *self._footprints.watched(call))
+
+    def touched(self, call: Call) -> tuple[Use, ...]:
+        return self._footprints.touched(call)
 
     def operation(self, call: Call, values: tuple[int, ...]) -> Operation:
         count = len(self._cycles.watched(call))
@@ -68,6 +72,9 @@ class Board:
         self._ends = Ends(units)
         # Of what a later operation may have to wait for: space, whether written, entries.
         self._recent: set[tuple[int, bool, int]] = set()
+        # Of each space, the latest operation of each unit that writes there.
+        self._latest: dict[int, list[int]] = {}
+        self._units = units
 
     def enter(self, operation: Operation) -> Awaited:
         """What an operation, the next of the stream, waits for."""
@@ -83,7 +90,11 @@ class Board:
                         if other != unit and number > latest.get(other, 0):
                             latest[other] = number
         for place, footprint, write in operation.touches:
+            if self._renames and not write:
+                continue
             space = self._spaces[place]
+            if write:
+                self._latest.setdefault(place, [0] * self._units)[unit] = entered
             for atom in space.atoms[footprint] if space.onchip else ():
                 (space.writes if write else space.reads)[atom][unit] = entered
                 self._recent.add((place, write, atom))
@@ -99,12 +110,23 @@ class Board:
         """When all of them are done; -1 where that is not known yet."""
         when = 0
         for unit, number in awaited:
-            end = self._ends.end(unit, number)
+            end = self.end(unit, number)
             if end < 0:
                 return -1
-            if end:
-                when = max(when, end + self._cycles)
+            when = max(when, end)
         return when
+
+    def end(self, unit: int, number: int) -> int:
+        """When a call lets others start; -1 where that is not known yet, 0 where long past."""
+        end = self._ends.end(unit, number)
+        return end + self._cycles if end > 0 else end
+
+    def settled(self, read: Use, now: int) -> bool:
+        """Whether all that others wrote to a memory lets a unit start from now on."""
+        latest = self._latest.get(read.place, ())
+        return self._renames and not any(
+            self._age(unit, number, now) for unit, number in enumerate(latest) if unit != read.unit
+        )
 
     def finish(self, unit: int, end: int, free: list[int]) -> None:
         """The next operation of a unit ends then; no unit begins anything before it is `free`."""
@@ -115,22 +137,36 @@ class Board:
         """What is awaited, relative to now and to what is done."""
         return tuple([(unit, self._age(unit, number, now)) for unit, number in awaited])
 
-    def signature(self, now: int) -> Hashable:
-        found: list[tuple[tuple[int, bool, int], tuple[int, ...]]] = []
+    def signature(self, clocks: Sequence[int], touched: Set[Use]) -> Hashable:
+        """What operations of each unit may have to wait for, relative to its own clock; where only
+        reading waits, of what is `touched` alone."""
+        found: list[tuple[tuple[int, bool, int], tuple[tuple[int, ...], ...]]] = []
         for key in sorted(self._recent):
             place, write, atom = key
             space = self._spaces[place]
             row = (space.writes if write else space.reads)[atom]
-            ages = tuple([self._age(unit, number, now) for unit, number in enumerate(row)])
-            if any(ages):
-                found.append((key, ages))
+            # Where anybody may wait, all have one clock.
+            units = space.readers if self._renames else (-1,)
+            ages = {unit: self._ages(row, unit, clocks[unit]) for unit in units}
+            if any(map(any, ages.values())):
+                if self._renames:
+                    ages = {u: a for u, a in ages.items() if Use(place, u, False) in touched}
+                found.append((key, tuple(ages.values())))
             else:  # Nothing waits for it until it is touched again.
                 self._recent.remove(key)
-        return tuple(found)
+        return tuple([item for item in found if any(map(any, item[1]))])
 
-    def shift(self, cycles: int) -> None:
-        """Be as if everything had happened so much later."""
-        self._ends.shift(cycles)
+    def _ages(self, row: list[int], unit: int, now: int) -> tuple[int, ...]:
+        return tuple([self._age(u, n, now) if u != unit else 0 for u, n in enumerate(row)])
+
+    @property
+    def done(self) -> tuple[int, ...]:
+        """How many operations of each unit have ended."""
+        return self._ends.done
+
+    def shift(self, units: Sequence[int], done: Sequence[int]) -> None:
+        """Be as if what ended after the first so many of each unit had ended so much later."""
+        self._ends.shift(units, done)
 
     def _age(self, unit: int, number: int, now: int) -> int:
         """Cycles from now until a call lets others start, 0 if it does; below 0: calls up to it

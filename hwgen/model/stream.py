@@ -9,7 +9,7 @@ operations of whoever issues the stream. Loops whose iterations repeat can be sk
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Set
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -36,13 +36,10 @@ from hwgen.spec.expression import Call as Function
 from hwgen.spec.hardware import HardwareSpec
 
 from .bus import Bursts
+from .closures import OPERATORS, Compiled, Environment, constant, maker
 from .loop_runner import LoopRunner, Zones
-from .periodicity import Watched, value
+from .periodicity import Use, Watched, value
 from .waits import Await, awaits_of
-
-Environment = list[int]
-Compiled = Callable[[Environment], int]
-
 
 ISSUER = -1
 """The "unit" of a barrier: whoever issues the stream."""
@@ -51,7 +48,8 @@ NO_TENSOR, EVERY_TENSOR = -1, -2
 
 @dataclass(slots=True, eq=False)
 class Operation:
-    """One entry of the stream; equal entries are one object.
+    """One entry of the stream; equal entries are one object. `kind`: the same for those that differ
+    only in where they read in memories.
 
     `cycles`: its duration, or the fixed part of it where `bursts` are read from `bus`, the first
     request being `lead` cycles after the start. `pops`, `pushes`: indices of token queues, one
@@ -81,6 +79,10 @@ class Operation:
     issuing: int = 0
     posts: bool = False
     tensor: int = NO_TENSOR
+    kind: int = 0
+
+    def __post_init__(self) -> None:
+        self.kind = self.kind or self.identity
 
 
 class Costs(Protocol):
@@ -94,22 +96,36 @@ class Costs(Protocol):
         """The operation of a call whose watched expressions have these values."""
         ...
 
+    def touched(self, call: Call) -> tuple[Use, ...]:
+        """What an order of units depends on, of the memories that a call touches."""
+        ...
+
     def kernel_load(self, call: Call, kernel: MicroKernelDef, first: int) -> Operation:
         """The load of a micro-kernel variant that `first` micro-operations precede."""
         ...
 
 
 class Sink(Protocol):
-    """What executes the stream. The last three allow it to skip repeating iterations."""
+    """What executes the stream. All but the first allow it to skip repeating iterations."""
 
     def accept(self, operation: Operation, where: tuple[int, ...]) -> None: ...
 
-    def signature(self) -> Hashable:
-        """The state relative to now: equal signatures have equal futures."""
+    def signature(self, touched: Set[Use]) -> Hashable:
+        """The state relative to now: equal signatures have equal futures, where it is steady and
+        nothing else is touched."""
+        ...
+
+    def settled(self, read: Use) -> bool:
+        """Whether it does not matter any more where a unit reads in a memory."""
         ...
 
     def mark(self) -> object:
         """Now, and what was counted so far."""
+        ...
+
+    def steady(self, mark: object) -> bool:
+        """Whether what happened since `mark`, whose signature was the same, happens again and
+        again."""
         ...
 
     def repeat(self, mark: object, times: int) -> None:
@@ -271,7 +287,7 @@ class Stream:
         known = self._with_tokens.get(key)
         if known is None:
             self._identities += 1
-            known = replace(base, identity=self._identities, pops=pops, pushes=pushes)
+            known = replace(base, identity=self._identities, pops=pops, pushes=pushes, kind=0)
             self._with_tokens[key] = known
         return known
 
@@ -446,8 +462,8 @@ class Stream:
                 case _:
                     return lambda v: constant + sum(c * v[s] for s, c in terms)
         match expr:
-            case Binary(op, left, right) if op in _OPERATORS:
-                a, b, f = self.compile(left), self.compile(right), _OPERATORS[op]
+            case Binary(op, left, right) if op in OPERATORS:
+                a, b, f = self.compile(left), self.compile(right), OPERATORS[op]
                 return f(a, b)
             case Function("min", (left, right)):
                 a, b = self.compile(left), self.compile(right)
@@ -464,7 +480,7 @@ class Stream:
             return self._alone[id(call)]
         watched = self.costs.watched(call)
         values, costs, located = self.values, self.costs, self.located
-        given = [_constant(w) for w in watched if isinstance(w.expression, Const)]
+        given = [constant(w) for w in watched if isinstance(w.expression, Const)]
         if len(given) == len(watched) and not call.kernel:
             # Flat programs have tens of thousands of these, many of them the same.
             alone = costs.operation(call, tuple(given))
@@ -474,12 +490,14 @@ class Stream:
             return send_alone
         # Most of what is watched is the same in all executions.
         moving = [n for n, w in enumerate(watched) if names(w.expression)]
-        makers = [_maker(self.compile(watched[n].expression), watched[n]) for n in moving]
+        makers = [maker(self.compile(watched[n].expression), watched[n]) for n in moving]
         whole = [
-            0 if n in moving else _maker(self.compile(w.expression), w)(values)
+            0 if n in moving else maker(self.compile(w.expression), w)(values)
             for n, w in enumerate(watched)
         ]
         known: dict[tuple[int, ...], Operation] = {}
+        kinds: dict[tuple[int, ...], int] = {}
+        read = [watched[n].read is not None for n in moving]
 
         def operation() -> Operation:
             key = tuple([f(values) for f in makers])
@@ -488,6 +506,8 @@ class Stream:
                 for n, number in zip(moving, key, strict=True):
                     whole[n] = number
                 found = known[key] = costs.operation(call, tuple(whole))
+                rest = tuple([v for v, reads in zip(key, read, strict=True) if not reads])
+                found.kind = kinds.setdefault(rest, found.kind)
             return found
 
         send = self.call
@@ -523,12 +543,12 @@ class Stream:
 
     # Skipping
 
-    def signature(self) -> Hashable:
+    def signature(self, touched: Set[Use]) -> Hashable:
         """The sink's state and the stream's own."""
         last = self._last
         return (
-            self.sink.signature(),
-            -1 if last is None else last.identity,
+            self.sink.signature(touched),
+            0 if last is None else last.kind,
             tuple(self._pops),
             tuple(self._next_signal),
             tuple(self._next_wait),
@@ -553,43 +573,3 @@ class Stream:
                 case Sync() | OfCode():
                     pass
         return list(dict.fromkeys(found))
-
-
-def _constant(watched: Watched) -> int:
-    """What is watched of a constant."""
-    assert isinstance(watched.expression, Const)
-    number = int(watched.expression.value)
-    if watched.modulus:
-        return number % watched.modulus
-    return number // watched.divisor if watched.divisor else number
-
-
-def _maker(function: Compiled, watched: Watched) -> Compiled:
-    """What is watched of an expression."""
-    modulus, divisor = watched.modulus, watched.divisor
-    if modulus:
-        return lambda v: function(v) % modulus
-    if divisor:
-        return lambda v: function(v) // divisor
-    return function
-
-
-def _operator(function: Callable[[int, int], int]) -> Callable[[Compiled, Compiled], Compiled]:
-    return lambda a, b: lambda v: function(a(v), b(v))
-
-
-_OPERATORS: dict[str, Callable[[Compiled, Compiled], Compiled]] = {
-    "+": _operator(lambda x, y: x + y),
-    "-": _operator(lambda x, y: x - y),
-    "*": _operator(lambda x, y: x * y),
-    "//": _operator(lambda x, y: x // y),
-    "%": _operator(lambda x, y: x % y),
-    "<": _operator(lambda x, y: x < y),
-    "<=": _operator(lambda x, y: x <= y),
-    ">": _operator(lambda x, y: x > y),
-    ">=": _operator(lambda x, y: x >= y),
-    "==": _operator(lambda x, y: x == y),
-    "!=": _operator(lambda x, y: x != y),
-    "and": lambda a, b: lambda v: 1 if a(v) and b(v) else 0,
-    "or": lambda a, b: lambda v: 1 if a(v) or b(v) else 0,
-}

@@ -9,7 +9,7 @@ write, must be ordered by it. No flag may be signalled while it may already be a
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Hashable, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +22,7 @@ from hwgen.spec.hardware import HardwareSpec
 
 from .counting import count_calls, count_tokens, nested_calls
 from .footprints import FootprintCosts, Instance, Space
+from .periodicity import Use
 from .stream import ISSUER, Operation, Stream
 from .waits import Heard
 
@@ -184,7 +185,8 @@ class Clocks:
         if self.record:
             self.executed.append(Executed(operation, (), ()))
 
-    def signature(self) -> Hashable:
+    def signature(self, touched: Set[Use]) -> Hashable:
+        del touched
         done = [self.clock[u][u] for u in range(len(self.clock))]
         known = [
             min((c[u] for v, c in enumerate(self.clock) if v != u), default=done[u])
@@ -211,8 +213,16 @@ class Clocks:
         heard = self.heard.signature(done)
         return clocks, tokens, queues, accesses, heard, awaited, self.race is None
 
+    def settled(self, read: Use) -> bool:
+        del read
+        return False
+
     def mark(self) -> int:
         return self.accepted
+
+    def steady(self, mark: object) -> bool:
+        del mark
+        return True
 
     def repeat(self, mark: object, times: int) -> None:
         assert isinstance(mark, int)

@@ -6,7 +6,7 @@ that repeat stand for what grows with its trips; the others, at its ends, are co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import product
@@ -20,7 +20,7 @@ from hwgen.spec.hardware import HardwareSpec, Intrinsic
 
 from .costs import CycleCosts
 from .loop_runner import LoopRunner
-from .periodicity import Zone
+from .periodicity import Use, Zone
 from .stream import ISSUER, Operation, Stream
 from .traffic import Moved, off_chip_bytes
 
@@ -208,11 +208,20 @@ class _Ledger:
     def accept(self, operation: Operation, where: tuple[int, ...]) -> None:
         del operation, where
 
-    def signature(self) -> Hashable:
+    def signature(self, touched: Set[Use]) -> Hashable:
+        del touched
         return ()
+
+    def settled(self, read: Use) -> bool:
+        del read
+        return False
 
     def mark(self) -> object:
         return len(self._open[-1])
+
+    def steady(self, mark: object) -> bool:
+        del mark
+        return True
 
     def repeat(self, mark: object, times: int) -> None:
         assert isinstance(mark, int)

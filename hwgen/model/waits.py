@@ -135,14 +135,13 @@ class Gate:
         held = tuple([max(0, t - now) for t in self._held[unit]])
         return held, tuple([max(0, t - now) for t in self._ends[unit]])
 
-    def shift(self, cycles: int, idle: Sequence[bool]) -> None:
-        """Be as if all since the start had been later, but for units that were idle since."""
-        self._ended = [
-            t if still else t + cycles for t, still in zip(self._ended, idle, strict=True)
-        ]
-        for ends, still in zip(self._ends, idle, strict=True):
-            ends.extend([t if still else t + cycles for t in ends])
-        if self.passed:
+    def shift(self, cycles: int, units: Sequence[int]) -> None:
+        """Be as if the latest barrier had been passed so much later, and units had ended theirs
+        so much later."""
+        self._ended = [t + later for t, later in zip(self._ended, units, strict=True)]
+        for ends, later in zip(self._ends, units, strict=True):
+            ends.extend([t + later for t in ends])
+        if cycles:
             self.passed += cycles
             self._held = [deque([t + cycles for t in q]) for q in self._held]
 

@@ -18,6 +18,7 @@ from hwgen.compilation import Compilation, build
 from hwgen.errors import HwgenError
 from hwgen.model.traffic import off_chip_traffic
 from hwgen.phase import SearchOptions
+from hwgen.pipeline import compile_workload
 from hwgen.polyhedral.caches import through_caches
 from hwgen.polyhedral.estimate_caches import with_caches
 from hwgen.polyhedral.estimate_shape import Cache, Shape
@@ -26,6 +27,7 @@ from hwgen.polyhedral.search_levels import contains_levels
 from hwgen.polyhedral.search_space import choose_space
 from hwgen.polyhedral.tiling import Tiling
 from hwgen.polyhedral.wide_calls import adding_store, wider_copy
+from hwgen.spec.affine import Affine, affine
 from hwgen.spec.hardware import HardwareSpec
 from tests.conformance.test_registers import NATIVE, STRICT, executed, product
 from tests.inner_loops import disassembled, inner_loops, on_the_stack
@@ -105,10 +107,14 @@ def _innermost(loop: Node) -> bool:
 
 
 @pytest.mark.skipif(not (NATIVE and shutil.which("objdump")), reason="no AVX-512, or no objdump")
-def test_no_vector_is_on_the_stack_in_the_inner_loop(tmp_path: Path) -> None:
-    """Of all that stands there, at most the loop's bound."""
+@pytest.mark.parametrize("sizes", [(48, 96, 512), (127, 513, 255)])
+def test_no_vector_is_on_the_stack_in_the_inner_loop(
+    sizes: tuple[int, int, int], tmp_path: Path
+) -> None:
+    """Of all that stands there, at most the loop's bound; nor where the last vectors of rows are
+    partial ones."""
     source, made = tmp_path / "kernel.c", tmp_path / "kernel.o"
-    source.write_text(found(48, 96, 512).source.c, encoding="utf-8")
+    source.write_text(found(*sizes).source.c, encoding="utf-8")
     subprocess.run(["gcc", *STRICT, "-c", str(source), "-o", str(made)], check=True)
     bodies = inner_loops(disassembled(made), "vfmadd", 16)
     assert bodies
@@ -197,3 +203,29 @@ def test_a_register_too_many_is_refused() -> None:
     with pytest.raises(HwgenError) as caught:
         built(kernel, wide)
     assert caught.value.code in ("H405", "H502")
+
+
+def test_panels_of_blocked_weights_are_read_one_after_the_other() -> None:
+    """What calls of a tile read of a tensor that is blocked already lies together, and packing
+    walks through it by the furthest steps outside."""
+    file = ROOT / "benchmarks" / "conv2d_blocked.yaml"
+    workload = hwgen.load_workload(file, {"H": 7, "W": 7, "C": 512, "O": 512})
+    program = compile_workload(workload, chip()).program
+    loops = [n.body for n in nodes(program.body) if isinstance(n, Loop)]
+    tiles = [[c for c in body if isinstance(c, Call) and c.intrinsic == "load"] for body in loops]
+    reads = [[moved(c, "src").constant for c in tile] for tile in tiles if len(tile) > 1]
+    assert reads
+    assert all(r == list(range(r[0], r[0] + len(r))) for r in reads)
+    packs = [n for n in nodes(program.body) if isinstance(n, Call) and n.intrinsic == "pack"]
+    assert packs
+    for call in packs:
+        source, target = moved(call, "src"), moved(call, "dst")
+        repeats = sorted(n for n, _ in source.terms if n.startswith("call"))
+        steps = [max(source.coefficient(n), target.coefficient(n)) for n in repeats]
+        assert steps == sorted(steps, reverse=True)
+
+
+def moved(call: Call, operand: str) -> Affine:
+    found = affine(next(o.address for o in call.operands if o.name == operand))
+    assert found is not None
+    return found

@@ -3,7 +3,9 @@
 A register is named in the C code, so its number cannot be computed there. Exactly the loops whose
 variables occur in such addresses are unrolled, and in them the conditions that are then known;
 loops around them, and all others, stay as they are. A loop that only takes slots in turn is
-unrolled once around them, and renames registers so.
+unrolled once around them, and renames registers so. Two such loops of as many iterations, one after
+the other, take turns where nothing that one writes is touched by the other: what whole vectors of
+a row and the partial one at its end take from memory is then in a register for one row at a time.
 """
 
 from __future__ import annotations
@@ -28,8 +30,9 @@ MAX_CALLS = 4096
 
 def with_literals(program: Program, hardware: HardwareSpec) -> Program:
     """The program with a number for each address in a memory of literal addresses; sites are
-    numbered anew, in textual order. It is the same calls in the same order, so a search, which
-    compares programs by their cycles, does without. One that has these numbers stays as it is."""
+    numbered anew, in textual order. It is the same calls, those of loops that take turns in another
+    order, so a search, which compares programs by their cycles, does without. One that has these
+    numbers stays as it is."""
     if not any(m.literal for m in hardware.memories):
         return program
     return replace(program, body=_numbered(_written_out(program.body, hardware), count()))
@@ -111,12 +114,15 @@ def _first_round(address: Expr) -> Expr:
 
 def _written_out(nodes: tuple[Node, ...], hardware: HardwareSpec) -> tuple[Node, ...]:
     result: list[Node] = []
+    # Of the loop before, which is written out: where, and its iterations.
+    last: tuple[int, list[tuple[Node, ...]]] | None = None
     for node in nodes:
         match node:
             case Loop(variable, lower, upper, body):
                 copies = _turns(node, hardware)
                 if copies == 1:
                     result.append(replace(node, body=_written_out(body, hardware)))
+                    last = None
                     continue
                 low, high = int(evaluate(lower, {})), int(evaluate(upper, {}))
                 rounds = (high - low) // copies
@@ -129,13 +135,22 @@ def _written_out(nodes: tuple[Node, ...], hardware: HardwareSpec) -> tuple[Node,
                     whole = _written_out(tuple(inside), hardware)
                     result.append(replace(node, lower=Const(0), upper=Const(rounds), body=whole))
                     low += rounds * copies
-                for value in range(low, high):
-                    bound = bind(body, {variable: Const(value)})
-                    result += _written_out(bound, hardware)
+                written = [
+                    _written_out(bind(body, {variable: Const(v)}), hardware)
+                    for v in range(low, high)
+                ]
+                if rounds <= 1 and last is not None and _apart(last[1], written, hardware):
+                    # What both take from memory in an iteration stays in a register for it.
+                    del result[last[0] :]
+                    written = [(*a, *b) for a, b in zip(last[1], written, strict=True)]
+                last = (len(result), written) if rounds <= 1 else None
+                result += [n for iteration in written for n in iteration]
+                continue
             case If(condition, then, otherwise):
                 if not names(condition):
                     taken = then if evaluate(condition, {}) else otherwise
                     result += _written_out(taken, hardware)
+                    last = None
                     continue
                 inner = (_written_out(part, hardware) for part in (then, otherwise))
                 result.append(If(condition, *inner))
@@ -143,7 +158,37 @@ def _written_out(nodes: tuple[Node, ...], hardware: HardwareSpec) -> tuple[Node,
                 result.append(_evaluated(node, hardware))
             case _:
                 result.append(node)
+        last = None
     return tuple(result)
+
+
+def _apart(
+    first: Sequence[tuple[Node, ...]], second: Sequence[tuple[Node, ...]], hardware: HardwareSpec
+) -> bool:
+    """Whether as many iterations of two loops may take turns: nothing that calls of one write,
+    registers alone, is touched by those of the other."""
+    if len(first) != len(second):
+        return False
+    written: list[set[tuple[str, int]]] = []
+    touched: list[set[tuple[str, int]]] = []
+    for body in ([n for part in first for n in part], [n for part in second for n in part]):
+        made: list[tuple[str, int, bool]] = []
+        for node in body:
+            if not isinstance(node, Call):
+                return False
+            declared = hardware.intrinsic[node.intrinsic].operands
+            for given, operand in zip(node.operands, declared, strict=True):
+                writes = operand.access != "read"
+                if not hardware.memory[operand.memory].literal:
+                    if writes:
+                        return False
+                    continue
+                if node.extents or operand.span > 1 or not isinstance(given.address, Const):
+                    return False
+                made.append((operand.memory, int(given.address.value), writes))
+        written.append({(m, at) for m, at, writes in made if writes})
+        touched.append({(m, at) for m, at, _ in made})
+    return not (written[0] & touched[1] or written[1] & touched[0])
 
 
 def _evaluated(call: Call, hardware: HardwareSpec) -> Call:

@@ -26,13 +26,16 @@ def test_numbers_are_apart_from_what_moves(
     assert displaced(address) == (base if base is not None else address, displacement)
 
 
-def test_a_shift_moves_all_ends_and_none_that_come_later() -> None:
+def test_a_shift_moves_ends_since_then_and_none_that_come_later() -> None:
     ends = Ends(1)
     ends.enter(0)
+    ends.finish(0, 7)
+    before = ends.done
+    ends.enter(0)
     ends.finish(0, 10)
-    ends.shift(100)
+    ends.shift([100], before)
     ends.enter(0)
     ends.finish(0, 120)
-    assert (ends.end(0, 1), ends.end(0, 2), ends.end(0, 3)) == (110, 120, -1)
-    assert ends.age(0, 2, 115) == 5
-    assert ends.age(0, 1, 115) == 0
+    assert [ends.end(0, n) for n in (1, 2, 3, 4)] == [7, 110, 120, -1]
+    assert ends.age(0, 3, 115) == 5
+    assert ends.age(0, 2, 115) == 0

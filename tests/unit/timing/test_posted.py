@@ -23,9 +23,11 @@ from hwgen.errors import HwgenError
 from hwgen.model.bound import lower_bound, posted_bound, write_bound
 from hwgen.model.bus import Bursts, split_access, write_cycles
 from hwgen.model.costs import CycleCosts
+from hwgen.model.machine import Machine
 from hwgen.model.posted import idle, post, posted_cycles
 from hwgen.model.stream import Stream
-from hwgen.model.timing import Machine, TimelineEntry, TimingResult, simulate_timing
+from hwgen.model.timing import simulate_timing
+from hwgen.model.timing_result import TimelineEntry, TimingResult
 from hwgen.pipeline import compile_kernel
 from hwgen.polyhedral.estimate import estimate
 from hwgen.polyhedral.estimate_shape import Cache, Shape

@@ -10,7 +10,8 @@ import pytest
 from hwgen.codegen.nodes import Call, Loop, Node, Pop, Push
 from hwgen.codegen.program import KernelLoop, MicroKernelDef, Program
 from hwgen.errors import HwgenError
-from hwgen.model.timing import TimelineEntry, TimingResult, estimate_cycles, simulate_timing
+from hwgen.model.timing import estimate_cycles, simulate_timing
+from hwgen.model.timing_result import TimelineEntry, TimingResult
 from hwgen.pipeline import compile_kernel
 from hwgen.spec.expression import Const, Expr, Name
 from hwgen.spec.hardware import HardwareSpec

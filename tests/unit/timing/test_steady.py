@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from hwgen.codegen.nodes import Call, Loop
 from hwgen.codegen.program import KernelLoop, MicroKernelDef, Program
 from hwgen.model.costs import CycleCosts
+from hwgen.model.machine import Machine
 from hwgen.model.stream import Stream
-from hwgen.model.timing import FULL_OPERATIONS, Machine, estimate_cycles, simulate_timing
+from hwgen.model.timing import FULL_OPERATIONS, estimate_cycles, simulate_timing
 from hwgen.spec.expression import Binary, Const, Name
 from tests.samples import chip, tiled_gemm_requant
 from tests.unit.timing.nests import gemm_nest, image
