@@ -20,12 +20,15 @@ from hwgen.codegen.nodes import calls
 from hwgen.errors import HwgenError
 from hwgen.handovers import LITTLE
 from hwgen.inlining import REFUSALS
+from hwgen.model.bus import write_cycles
+from hwgen.model.closures import maker
 from hwgen.model.costs import CycleCosts
 from hwgen.pieces import outermost, shared_loops
 from hwgen.pipelining import busy_cycles
 from hwgen.polyhedral.tree.loop_tree import Site, conjuncts
 from hwgen.polyhedral.tree.relations import shared
 from hwgen.spec.call_cycles import shortest_call
+from hwgen.spec.expression import evaluate, names
 from hwgen.spec.hardware import HardwareSpec, Intrinsic
 from hwgen.trees import TreeCompilation, compile_tree
 
@@ -115,10 +118,11 @@ def _ends(made: TreeCompilation) -> Iterator[End]:
         cycles, stored = (
             busy[s.block.name] * shorter / prod(x.extent for x in band) for s in (source, target)
         )
+        stored *= _until_written(made, target)
         each = sum(_each(made, i) for i in making)
-        names = tuple(x.name for x in band)
+        around = tuple(x.name for x in band)
         if cycles and stored:
-            yield End(source, target, cycles, stored, each, names, extents)
+            yield End(source, target, cycles, stored, each, around, extents)
 
 
 def _at_end(site: Site, depth: int) -> dict[str, int]:
@@ -139,6 +143,25 @@ def _calls(site: Site, hardware: HardwareSpec) -> list[Intrinsic]:
     """What runs a block."""
     call = site.block.tensorized
     return [hardware.intrinsic[n] for n in call.intrinsic.split()] if call is not None else []
+
+
+def _until_written(made: TreeCompilation, store: Site) -> float:
+    """How many times as long as it keeps its unit busy a store takes until what it posts is
+    written, which a kernel waits for."""
+    every = calls(made.program.body)
+    mine = (c for c in every if c.intended and c.intended.block == store.block.name)
+    call = next(mine, None)
+    if call is None:
+        return 1.0
+    costs = CycleCosts(made.program, made.hardware)
+    watched = costs.watched(call)
+    first = {n: 0 for w in watched for n in names(w.expression)}
+    values = [maker(lambda _, w=w: int(evaluate(w.expression, first)), w)([]) for w in watched]
+    operation = costs.operation(call, tuple(values))
+    if not operation.posts or operation.bursts is None:
+        return 1.0
+    channel = made.hardware.buses[operation.bus].write
+    return max(1.0, write_cycles(channel, operation.bursts) / costs.alone(operation))
 
 
 def _each(made: TreeCompilation, intrinsic: Intrinsic) -> float:
