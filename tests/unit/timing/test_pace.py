@@ -31,7 +31,7 @@ KERNELS: list[tuple[str, dict[str, int]]] = [
     ("matmul", {"M": 37, "N": 65, "K": 33}),
     ("linear_relu", {"M": 20, "N": 40, "K": 30}),
     ("attention", {"L": 33, "D": 16}),
-    ("mlp", {}),
+    ("mlp", {"M": 2, "K": 24, "H": 32, "G": 20, "N": 16}),
 ]
 
 
