@@ -68,8 +68,8 @@ def synchronise(hardware: HardwareSpec, program: Stream) -> list[SyncSite]:
             ends = {edge: (Push(*edge), Pop(*edge)) for edge in edges}
             return _exchanges(program, program.instances, edges, ends)
         case Events() as events:
-            program, pairs = _settled(hardware, program)
-            flags = _flags(hardware, events, _outstanding(hardware, events, program, pairs))
+            program, pairs, most = _outstanding(hardware, events, *_settled(hardware, program))
+            flags = _flags(hardware, events, most)
             ends = {edge: (Signal(*edge, *f), Wait(*edge, *f)) for edge, f in flags.items()}
             return _exchanges(program, program.instances, pairs.exchanged, ends)
         case Barriers() as barriers:
@@ -197,11 +197,13 @@ def _flags(
 
 def _outstanding(
     hardware: HardwareSpec, events: Events, program: Stream, pairs: _Pairs
-) -> dict[Edge, int]:
-    """Per edge, the most signals that its source cannot know to be taken.
+) -> tuple[Stream, _Pairs, dict[Edge, int]]:
+    """Per edge, the most signals that its source cannot know to be taken, of a program and what
+    must be exchanged in it.
 
     Loads that stay hear nothing back, so that their signals add up over all iterations: the program
-    is then cut less until they are no more, or too many for the flags anyway.
+    is then cut less until they are no more, or too many for the flags anyway. Cut less, it may also
+    be known of iterations that they touch nothing in common, and need no edge.
     """
     most = _unanswered(pairs)
     kept = any(t.kept for s in program.sites for t in s.touches)
@@ -209,11 +211,12 @@ def _outstanding(
         longer = program.cut(2 * program.reach)
         if longer.short == program.short:
             break
-        more = _unanswered(_pairs(hardware, longer, longer.instances))
+        further = _pairs(hardware, longer, longer.instances)
+        more = _unanswered(further)
         if more == most:
             break
-        program, most = longer, more
-    return most
+        program, pairs, most = longer, further, more
+    return program, pairs, most
 
 
 def _unanswered(pairs: _Pairs) -> dict[Edge, int]:

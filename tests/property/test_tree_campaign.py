@@ -35,6 +35,7 @@ def no_nodes(*_: object) -> tuple[()]:
         ("", 116, DRAWS[1]),
         ("", 5024, 1),
         ("", 101094, 1),
+        ("", 700074, 1),
     ],
 )
 def test_variants_are_right_or_refused_for_a_known_reason(chip: str, seed: int, draws: int) -> None:
