@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from hwgen.pipeline_ranking import Body
+from hwgen.polyhedral.tree.edit import refuse
 from hwgen.polyhedral.tree.loop_tree import LoopTree, Site, loops
 from hwgen.schedule import Schedule
 from hwgen.spec.affine import Affine, affine
@@ -91,10 +92,16 @@ def hand_over(s: Schedule, pieces: Pieces, band: Sequence[str]) -> None:
     """Blocks inside of a band hand over in pieces.
 
     Raises:
-        HwgenError: as the primitives, where that is not legal.
+        HwgenError: H413 where no loop is left to cut; as the primitives, where that is not legal.
     """
     cut = shared_loop(s.state, pieces, band)
-    assert cut is not None
+    if cut is None:
+        raise refuse(
+            f"{pieces.source} cannot hand over to {pieces.target} in {pieces.count} pieces",
+            "no loop of both that other pieces have left as it was",
+            f"a loop of both with a multiple of {pieces.count} iterations",
+            "leave out these pieces, or the others",
+        )
     merged: list[str] = []
     for name, loop in zip((pieces.source, pieces.target), cut, strict=True):
         outer, _ = s.split(loop, factor=s.state.loop[loop].extent // pieces.count)

@@ -22,6 +22,7 @@ from hwgen.model.redundancy import check_minimal
 from hwgen.model.traffic import off_chip_traffic
 from hwgen.network import in_blocks
 from hwgen.phase import SearchOptions
+from hwgen.pieces import hand_over
 from hwgen.pipeline import compile_kernel, compile_workload
 from hwgen.pipelining import pipelined
 from hwgen.schedule import Schedule
@@ -261,6 +262,14 @@ def test_operands_come_and_results_leave_in_pieces() -> None:
     again = in_pieces(found)
     assert again.kernel.cycles <= found.kernel.cycles
     assert in_pieces(replace(found, body=None)).kernel is found.kernel
+
+
+def test_pieces_that_no_loop_has_are_refused() -> None:
+    found = in_pieces(pipelined(_in_rows(workload("attention"))))
+    schedule = found.plain.schedule.copy()
+    with pytest.raises(HwgenError, match="in 7 pieces") as refused:
+        hand_over(schedule, replace(found.pieces[0], count=7), found.band)
+    assert refused.value.code == "H413"
 
 
 def _in_rows(given: Workload) -> TreeCompilation:

@@ -55,8 +55,10 @@ def taken_too_early(
 ) -> tuple[Side, Side, isl.Pair] | None:
     """A use of an element after another has been written in its place, of tensors of one shape and
     in one place; their home is the outermost `depth` loops. Nothing where no two share a place."""
-    layout = state.place(tensors[0]).layout
-    if not rolls(layout):
+    place = state.place(tensors[0])
+    layout, rank = place.layout, len(state.tensor[tensors[0]].shape)
+    # What is in the place of a tensor of another rank is refused for that.
+    if not rolls(layout) or len(state.tensor[place.tensor].shape) != rank:
         return None
     uses = [
         _Use.of(side_of(state, site, "'"), access, layout)

@@ -255,6 +255,15 @@ OF_UNITS: dict[str, list[tuple[Workload, str, str, str, str]]] = {
             "float32[16] and float32[16, 32]",
         ),
         (
+            NORM,
+            "npu",
+            "s.set_scope('t', 'local')\ns.cache_read('a', 'local')\n"
+            "s.transform_layout('a_local', '[i, j] -> [i, (i + j) % 32]')\n"
+            "s.alias('t', 'a_local')",
+            "H413",
+            "float32[16] and float32[16, 32]",
+        ),
+        (
             MIXED,
             "npu",
             "s.set_scope('b', 'local')\ns.cache_read('a', 'local')\ns.alias('b', 'a_local')",
