@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from hwgen.polyhedral.search import Candidate, Watch, search
 from hwgen.polyhedral.search_choose import choose
 from hwgen.polyhedral.search_space import tile_options
 from hwgen.polyhedral.select import select
+from tests.made import Made
 
 ROOT = Path(__file__).parents[3]
 
@@ -51,15 +51,6 @@ def test_a_bound_within_a_bound_counts_for_itself() -> None:
         isl.Set("{ [i] : 0 <= i < 10 }").subtract(isl.Set("{ [i] : i > 7 }"))
         with pytest.raises(Exception, match="call to isl_"):
             long_computation()
-
-
-@dataclass(frozen=True)
-class Made:
-    cycles: int
-    offchip_bytes: int = 0
-    energy: float = 0.0
-    onchip_bytes: int = 0
-    unseen: float = 0.0
 
 
 @pytest.mark.parametrize("long", [0, 1, 2])

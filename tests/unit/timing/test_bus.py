@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hwgen.model.bus import FOREVER, Bursts, ReadBus, Reader, split_access, write_cycles
+from hwgen.model.bus import FOREVER, Bursts, ReadBus, Reader, split_access, split_rows, write_cycles
 from hwgen.spec.hardware import Bus, Channel
 
 BUS = Bus("axi", 8, 16, 128, Channel(20, 16), Channel(21, 1, 3), ("fetch", "first", "second"))
@@ -34,6 +34,24 @@ def test_bursts_cover_one_row_and_cross_no_boundary(
     start: int, row: int, rows: int, stride: int, beats: tuple[int, ...]
 ) -> None:
     assert split_access(BUS, start, row, rows, stride, 16).beats == beats
+
+
+@given(
+    st.integers(0, 200),
+    st.integers(1, 300),
+    st.lists(st.tuples(st.integers(1, 4), st.integers(-160, 400)), max_size=3),
+)
+def test_rows_of_nested_loops_are_those_of_each_row(
+    start: int, row: int, loops: list[tuple[int, int]]
+) -> None:
+    starts = [start]
+    for count, stride in loops:
+        starts = [at + n * stride for at in starts for n in range(count)]
+    counts, strides = (tuple(x[n] for x in loops) for n in (0, 1))
+    found = split_rows(BUS, start, row, counts, strides, 16)
+    alone = [split_access(BUS, at, row, 1, 0, 16) for at in starts]
+    assert found.beats == tuple(b for part in alone for b in part.beats)
+    assert found.entries == tuple(e for part in alone for e in part.entries)
 
 
 def test_burst_length_is_limited_without_a_boundary() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import count
 from pathlib import Path
 from random import Random
+from typing import cast
 
 import pytest
 from hypothesis import example, given, settings
@@ -14,9 +15,12 @@ from hwgen.codegen.nodes import Call, Loop, Node
 from hwgen.codegen.program import Program
 from hwgen.codegen.sync_nodes import Barrier
 from hwgen.model import loop_runner
+from hwgen.model.footprints import Space
 from hwgen.model.machine import Machine
-from hwgen.model.scoreboard import cycle_costs
-from hwgen.model.stream import Stream
+from hwgen.model.pace import Pace, Shift
+from hwgen.model.periodicity import Use
+from hwgen.model.scoreboard import Board, cycle_costs
+from hwgen.model.stream import Costs, Operation, Stream
 from hwgen.model.timing import TimingResult, estimate_cycles, simulate_timing
 from hwgen.pipeline import compile_workload
 from hwgen.spec.expression import Const, Expr, Name, add, multiply
@@ -63,6 +67,34 @@ def test_what_is_estimated_is_what_is_simulated(
     estimated, simulated = estimate_cycles(program, hardware), simulate_timing(program, hardware)
     assert estimated.exact
     assert counted(estimated) == counted(simulated)
+
+
+def test_units_that_wait_for_barriers_get_on_alike() -> None:
+    """With barriers only where all that moved did so by as much as these; without, units that
+    wait for nothing may differ."""
+    pace = Pace(2, 0)
+    before = pace.counts()
+    assert pace.steady(before, Shift([5, 4], [], 0, 0))
+    pace.passed()
+    assert pace.steady(before, Shift([5, 5], [], 5, 0))
+    assert pace.steady(before, Shift([5, 0], [], 5, 0))
+    assert not pace.steady(before, Shift([5, 4], [], 5, 0))
+    assert not pace.steady(before, Shift([5, 5], [], 4, 0))
+
+
+def test_what_is_read_is_settled_once_the_last_write_lets_others_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    board = Board(cast("Costs", None), 2, 3, renames=True)
+    monkeypatch.setattr(board, "_spaces", [Space("m", 4, 2, onchip=False)])
+    read = Use(0, 1, False)
+    assert board.settled(read, 0)
+    board.enter(Operation(1, 0, "write", 0, touches=((0, 0, True),)))
+    assert not board.settled(read, 1000)
+    assert board.settled(Use(0, 0, False), 5)  # Its own calls are in order.
+    board.finish(0, 10, [0, 0])
+    assert not board.settled(read, 12)
+    assert board.settled(read, 13)
 
 
 REGISTERS = 6
