@@ -19,8 +19,7 @@ from hwgen.polyhedral import isl
 from hwgen.polyhedral.tree import placement
 from hwgen.polyhedral.tree.build import build_state, check_whole
 from hwgen.polyhedral.tree.edit import check_tensor, find_loop
-from hwgen.polyhedral.tree.legality import Homes
-from hwgen.polyhedral.tree.loop_tree import LoopTree
+from hwgen.polyhedral.tree.loop_tree import Homes, LoopTree
 from hwgen.polyhedral.tree.render import buffer_text, render
 from hwgen.polyhedral.tree.visibility import resolve
 from hwgen.script import PRIMITIVES, Argument, Edit, line_of, read, write

@@ -16,9 +16,9 @@ from hwgen.polyhedral.scop import View
 from hwgen.polyhedral.tree.aliases import root, shared_homes
 from hwgen.polyhedral.tree.build import unique
 from hwgen.polyhedral.tree.edit import inserted
-from hwgen.polyhedral.tree.legality import Homes
 from hwgen.polyhedral.tree.loop_tree import (
     Block,
+    Homes,
     Loop,
     LoopTree,
     Node,

@@ -41,8 +41,7 @@ from hwgen.codegen.synchronisation import SyncSite, synchronise
 from hwgen.polyhedral.scop import views_of
 from hwgen.polyhedral.tree.build import build_state
 from hwgen.polyhedral.tree.cost import estimate_nest, nest_bound
-from hwgen.polyhedral.tree.legality import Homes
-from hwgen.polyhedral.tree.loop_tree import LoopTree, conjunction
+from hwgen.polyhedral.tree.loop_tree import Homes, LoopTree, conjunction
 from hwgen.spec.expression import Binary, Const, Expr, Name
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.memory import Memory

@@ -14,8 +14,7 @@ from itertools import groupby
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.scop import views_of
 from hwgen.polyhedral.tree.aliases import places_of
-from hwgen.polyhedral.tree.legality import Homes
-from hwgen.polyhedral.tree.loop_tree import LoopTree, Node, Storage, blocks
+from hwgen.polyhedral.tree.loop_tree import Homes, LoopTree, Node, Storage, blocks
 from hwgen.polyhedral.tree.weighing import weighed_out
 from hwgen.polyhedral.versions import of_stages
 from hwgen.spec.expression import Access, walk

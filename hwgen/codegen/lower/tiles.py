@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hwgen.polyhedral.tree.aliases import places_of
-from hwgen.polyhedral.tree.legality import touches, violation
-from hwgen.polyhedral.tree.loop_tree import Block, LoopTree, map_blocks
+from hwgen.polyhedral.tree.legality import violation
+from hwgen.polyhedral.tree.loop_tree import Block, LoopTree, first_of, map_blocks, touches
 from hwgen.polyhedral.tree.relations import shared
-from hwgen.spec.expression import Binary, Const, Name
 
 
 def tiled(state: LoopTree, tensor: str, home: tuple[str, ...]) -> tuple[str, ...]:
@@ -27,7 +26,7 @@ def tiled(state: LoopTree, tensor: str, home: tuple[str, ...]) -> tuple[str, ...
     around = sites[0].names[:depth]
     if depth <= len(home) or tensor not in state.stage:
         return home
-    first = {Binary("==", Name(n), Const(0)) for n in around[len(home) :]}
+    first = {first_of(n) for n in around[len(home) :]}
 
     early = (s for s in state.sites if s.block.stage == tensor)
     if all(first.isdisjoint(s.block.predicate) for s in early):

@@ -11,8 +11,7 @@ from dataclasses import replace
 
 from hwgen.polyhedral.tree.build import unique
 from hwgen.polyhedral.tree.edit import add_predicate, replace_loop, substitute_loops
-from hwgen.polyhedral.tree.legality import Homes
-from hwgen.polyhedral.tree.loop_tree import Block, Loop, LoopTree, Node, blocks, map_blocks
+from hwgen.polyhedral.tree.loop_tree import Block, Homes, Loop, LoopTree, Node, blocks, map_blocks
 from hwgen.polyhedral.tree.terms import simplify
 from hwgen.spec.expression import Binary, Const, Expr, Name, walk
 

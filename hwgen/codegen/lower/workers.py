@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from hwgen.errors import HwgenError
-from hwgen.polyhedral.tree.legality import Homes
-from hwgen.polyhedral.tree.loop_tree import LoopTree
+from hwgen.polyhedral.tree.loop_tree import Homes, LoopTree
 from hwgen.spec.hardware import HardwareSpec
 
 

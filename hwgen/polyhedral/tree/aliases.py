@@ -9,8 +9,8 @@ from itertools import takewhile
 from hwgen.errors import HwgenError
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.tree.edit import refuse
-from hwgen.polyhedral.tree.legality import Homes, overtaken, reused, violation
-from hwgen.polyhedral.tree.loop_tree import Block, LoopTree, Site, map_blocks
+from hwgen.polyhedral.tree.legality import overtaken, reused, violation
+from hwgen.polyhedral.tree.loop_tree import Block, Homes, LoopTree, Site, map_blocks
 from hwgen.polyhedral.tree.relations import before, conjoin, equal, same, side_of
 from hwgen.polyhedral.tree.rolling import rolls
 from hwgen.spec.expression import Access, map_accesses

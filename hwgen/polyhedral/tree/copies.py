@@ -27,13 +27,13 @@ from hwgen.polyhedral.tree.loop_tree import (
     Tensor,
     blocks,
     covers,
+    first_of,
     map_blocks,
 )
 from hwgen.polyhedral.tree.placement import fresh_nest, insert_nest, replace_reads
 from hwgen.polyhedral.tree.terms import interval
 from hwgen.spec.expression import (
     Access,
-    Binary,
     Cast,
     Const,
     Expr,
@@ -435,7 +435,7 @@ def retain(state: LoopTree, tensor: str, loop: str) -> LoopTree:
                 "a loop whose iterations all compute the same",
                 "retain it over a loop that does not move it",
             )
-    first = Binary("==", Name(loop), Const(0))
+    first = first_of(loop)
 
     def once(block: Block) -> Block:
         if block.stage != tensor or first in block.predicate:

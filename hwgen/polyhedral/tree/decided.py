@@ -32,9 +32,22 @@ def common_index(
     """An index at instances of two blocks, with loops in `common`, and the extents of each one's
     loops."""
     steps = {n: c for n, c in one.terms if n in common and other.coefficient(n) == c}
-    low, high = _rest(one, steps).interval(extents)
-    least, most = _rest(other, steps).interval(of_other)
-    return Index(tuple(steps.items()), max(abs(high - least), abs(most - low)))
+    least, most = ahead(one, other, steps, extents, of_other)
+    return Index(tuple(steps.items()), max(abs(least), abs(most)))
+
+
+def ahead(
+    one: Affine,
+    other: Affine,
+    same: Collection[str],
+    extents: Mapping[str, int],
+    of_other: Mapping[str, int],
+) -> tuple[int, int]:
+    """By how much an index of another block is larger, at least and at most, where loops of `same`
+    steps in both are in the same iteration."""
+    low, high = _rest(one, same).interval(extents)
+    least, most = _rest(other, same).interval(of_other)
+    return least - high, most - low
 
 
 def decided(
@@ -62,5 +75,5 @@ def _digits(index: Index, extents: Mapping[str, int], known: Collection[str]) ->
     return True
 
 
-def _rest(index: Affine, without: Mapping[str, int]) -> Affine:
+def _rest(index: Affine, without: Collection[str]) -> Affine:
     return Affine(tuple((n, c) for n, c in index.terms if n not in without), index.constant)

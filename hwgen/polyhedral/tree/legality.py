@@ -19,22 +19,18 @@ The deepest such home is chosen. Nothing here looks at how a state was made.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import product
 from math import prod
 
 from hwgen.errors import HwgenError
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.tree.decided import Index, common_index, decided
-from hwgen.polyhedral.tree.loop_tree import LoopTree, Site, Stage, covers
+from hwgen.polyhedral.tree.loop_tree import Homes, LoopTree, Site, Stage, first_of, touches
 from hwgen.polyhedral.tree.pipelines import check_shifts
 from hwgen.polyhedral.tree.relations import (
     NEVER,
-    SEQUENTIAL,
     Side,
     before,
-    carried,
-    combining,
     conjoin,
     equal,
     not_before,
@@ -43,28 +39,23 @@ from hwgen.polyhedral.tree.relations import (
     side_of,
 )
 from hwgen.polyhedral.tree.rolling import taken_too_early
-from hwgen.polyhedral.tree.terms import interval, isl_text
+from hwgen.polyhedral.tree.site_checks import (
+    check_inside,
+    check_parallel,
+    check_store,
+    check_written,
+)
+from hwgen.polyhedral.tree.witnesses import (
+    POINT,
+    Violation,
+    pair_text,
+    point_text,
+    stage_domain,
+    stage_elements,
+    stage_point,
+)
 from hwgen.spec.affine import affine
-from hwgen.spec.expression import Access, Name, names, substitute
-
-PRIME = "'"
-POINT = "''''"
-"""Suffix of a stage's own iterators, as distinct from its instances'."""
-
-Homes = Mapping[str, tuple[str, ...]]
-"""Per tensor that stages write: names of the loops around its home, outermost first."""
-
-
-@dataclass(frozen=True, slots=True)
-class Violation:
-    """What a schedule breaks: two instances, and why they must not stand so."""
-
-    reason: str
-    first: str
-    second: str
-
-    def __str__(self) -> str:
-        return f"{self.reason}: {self.first} and {self.second}"
+from hwgen.spec.expression import Access, names, substitute
 
 
 def check(state: LoopTree, depths: Mapping[str, int] | None = None) -> Homes:
@@ -76,14 +67,14 @@ def check(state: LoopTree, depths: Mapping[str, int] | None = None) -> Homes:
     """
     check_shifts(state)
     for site in state.sites:
-        _check_inside(state, site)
+        check_inside(state, site)
     homes: Homes = {}
     for stage in state.stages:
         homes[stage.tensor] = _home(state, stage, (depths or {}).get(stage.tensor, 99))
     for site in state.sites:
-        _check_store(state, site)
-        _check_written(state, site)
-    _check_parallel(state, homes)
+        check_store(state, site)
+        check_written(state, site)
+    check_parallel(state, homes)
     return homes
 
 
@@ -92,7 +83,8 @@ def _home(state: LoopTree, stage: Stage, limit: int) -> tuple[str, ...]:
     depth = min(limit, *(shared(accesses[0], s) for s in accesses), len(accesses[0].loops))
     # Where one iteration may need as much as all, none has a tile of its own.
     around = accesses[0].loops[:depth]
-    depth = next((n for n, x in enumerate(around) if x.turns), depth)
+    alone = _written_first(stage, accesses)
+    depth = next((n for n, x in enumerate(around) if x.turns or x.name in alone), depth)
     # What nobody reads is for later.
     output = state.tensor[stage.tensor].role == "output" or not any(
         touches(state, s, stage.tensor) for s in state.sites if s.block.stage != stage.tensor
@@ -116,14 +108,14 @@ def _home(state: LoopTree, stage: Stage, limit: int) -> tuple[str, ...]:
     )
 
 
-def touches(state: LoopTree, site: Site, tensor: str) -> bool:
-    """Whether a block reads or writes a tensor."""
-    if site.block.stage == tensor:
-        return True
-    stage = state.stage[site.block.stage]
-    return any(
-        tensor in state.versions.get(r.tensor, (r.tensor,)) for r in stage.reads_in(site.block.part)
-    )
+def _written_first(stage: Stage, accesses: Sequence[Site]) -> set[str]:
+    """Loops in whose first iterations alone a tensor is written, and in all others read: its home
+    is around them."""
+    makes = [s for s in accesses if s.block.stage == stage.tensor and s.block.part != "init"]
+    reads = [s for s in accesses if s.block.stage != stage.tensor]
+    found = {x.name for s in reads for x in s.loops if x.extent > 1}
+    found -= {n for s in reads for p in s.block.predicate for n in names(p)}
+    return {n for n in found if all(first_of(n) in s.block.predicate for s in makes)}
 
 
 def violation(state: LoopTree, stage: Stage, depth: int, *, output: bool) -> Violation | None:
@@ -178,7 +170,7 @@ def overtaken(state: LoopTree, tensors: Sequence[str], depth: int) -> Violation 
             return Violation(
                 f"{user.block.name} uses a tile of {tensors[0]} after {writer.block.name} has made "
                 f"the one {further} iterations later, and there are {slots} slots",
-                *_pair(pair, u.names, w.names),
+                *pair_text(pair, u.names, w.names),
             )
     return None
 
@@ -225,7 +217,7 @@ def reused(state: LoopTree, tensors: Sequence[str], depth: int) -> Violation | N
     return Violation(
         f"{user.block.name} uses an element of {tensors[0]} after {writer.block.name} has made "
         "another in its place",
-        *_pair(pair, user.names, writer.names),
+        *pair_text(pair, user.names, writer.names),
     )
 
 
@@ -244,21 +236,6 @@ def _further(site: Site, pair: isl.Pair, depth: int) -> int:
     return result
 
 
-def _domain(stage: Stage, suffix: str) -> list[str]:
-    rename = {n: Name(n + suffix) for n, _ in stage.iterators}
-    inside = [isl_text(substitute(c, rename)) for c in stage.where]
-    return [f"0 <= {n}{suffix} < {e}" for n, e in stage.iterators] + inside
-
-
-def _instance(stage: Stage, suffix: str) -> str:
-    return f"{stage.tensor}[{', '.join(n + suffix for n, _ in stage.iterators)}]"
-
-
-def _elements(stage: Stage, access: Access, suffix: str) -> list[str]:
-    rename = {n: Name(n + suffix) for n, _ in stage.iterators}
-    return [isl_text(substitute(i, rename)) for i in access.indices]
-
-
 def _bound(side: Side, suffix: str) -> list[str]:
     """The stage's iterators, under a suffix, are what the instance binds them to."""
     binding = side.block.binding
@@ -275,7 +252,7 @@ def _flow(
     stage = w.stage
     late = not_before(w, r, depth)
     in_time = late == NEVER and _at_home(w, r, access, depth)
-    if not in_time:
+    if not in_time and not _made_again(w, depth):
         # Where no point is computed twice, one emptiness check decides.
         elements = equal(r.element(access), w.element(stage.target))
         if depth:
@@ -286,24 +263,24 @@ def _flow(
     if in_time and _coverage(state, writer) is None:
         return None
     needed = (
-        f"{{ {r.tuple} -> {_instance(stage, POINT)} : "
+        f"{{ {r.tuple} -> {stage_point(stage, POINT)} : "
         + conjoin(
             r.domain,
-            _domain(stage, POINT),
-            equal(r.element(access), _elements(stage, stage.target, POINT)),
+            stage_domain(stage, POINT),
+            equal(r.element(access), stage_elements(stage, stage.target, POINT)),
         )
         + " }"
     )
     w = w.rejoined(shared(writer, reader))
     ran = (
-        f"{{ {r.tuple} -> {_instance(stage, POINT)} : exists ({', '.join(w.names) or 'z'} : "
+        f"{{ {r.tuple} -> {stage_point(stage, POINT)} : exists ({', '.join(w.names) or 'z'} : "
         + conjoin(r.domain, w.domain, same(w, r, depth), [before(w, r, depth)], _bound(w, POINT))
         + ") }"
     )
     missing = isl.some_pair(needed, ran)
     if missing is None:
         return None
-    reads, makes = _pair(missing, r.names, [n for n, _ in stage.iterators])
+    reads, makes = pair_text(missing, r.names, [n for n, _ in stage.iterators])
     return Violation(f"{reads} reads {access.tensor} before what it needs has run", reads, makes)
 
 
@@ -324,20 +301,27 @@ def _at_home(writer: Side, reader: Side, access: Access, depth: int) -> bool:
     return decided(indices, ends[0]) >= {*home}
 
 
+def _made_again(writer: Side, depth: int) -> bool:
+    """Whether each iteration of one of the outermost `depth` loops makes the same elements."""
+    indices = (substitute(i, writer.block.binding) for i in writer.stage.target.indices)
+    moving = {n for e in (*indices, *writer.block.predicate) for n in names(e)}
+    return any(x.extent > 1 and x.name not in moving for x in writer.site.loops[:depth])
+
+
 def _coverage(state: LoopTree, writer: Site) -> Violation | None:
     """Every point of a stage runs."""
     w = side_of(state, writer, "'").rejoined(0)
     stage = w.stage
     ran = (
-        f"{{ {_instance(stage, POINT)} : exists ({', '.join(w.names) or 'z'} : "
+        f"{{ {stage_point(stage, POINT)} : exists ({', '.join(w.names) or 'z'} : "
         + conjoin(w.domain, _bound(w, POINT))
         + ") }"
     )
-    whole = f"{{ {_instance(stage, POINT)} : {conjoin(_domain(stage, POINT))} }}"
+    whole = f"{{ {stage_point(stage, POINT)} : {conjoin(stage_domain(stage, POINT))} }}"
     missing = isl.some_point(whole, ran)
     if missing is None:
         return None
-    point = _point(missing, [n for n, _ in stage.iterators])
+    point = point_text(missing, [n for n, _ in stage.iterators])
     return Violation("a part of the stage never runs", point, f"no instance of {stage.tensor}")
 
 
@@ -360,7 +344,7 @@ def _accumulation(
             f"{conjoin(a.domain, b.domain, home, point, [different])} }}"
         )
         if twice is not None:
-            return Violation("one contribution is added twice", *_pair(twice, a.names, b.names))
+            return Violation("one contribution is added twice", *pair_text(twice, a.names, b.names))
     if stage.ordered and (wrong := _misordered(a, b, depth)) is not None:
         return wrong
     if init is None:
@@ -376,7 +360,7 @@ def _accumulation(
         )
         if late is not None:
             return Violation(
-                "the contribution that initialises comes late", *_pair(late, a.names, b.names)
+                "the contribution that initialises comes late", *pair_text(late, a.names, b.names)
             )
     else:
         i = side_of(state, init, "'''")
@@ -388,7 +372,7 @@ def _accumulation(
         )
         if late is not None:
             return Violation(
-                "an initialisation comes after a contribution", *_pair(late, i.names, b.names)
+                "an initialisation comes after a contribution", *pair_text(late, i.names, b.names)
             )
         started = (
             f"{{ {b.tuple} : exists ({', '.join(i.names) or 'z'} : "
@@ -396,8 +380,8 @@ def _accumulation(
         )
         missing = isl.some_point(f"{{ {b.tuple} : {conjoin(b.domain)} }}", started)
         if missing is not None:
-            point_text = _point(missing, b.names)
-            return Violation("a contribution has no initialisation", point_text, init.block.name)
+            point = point_text(missing, b.names)
+            return Violation("a contribution has no initialisation", point, init.block.name)
     return _early_readers(state, compute, depth)
 
 
@@ -419,7 +403,7 @@ def _misordered(a: Side, b: Side, depth: int) -> Violation | None:
     )
     if pair is None:
         return None
-    first, second = _pair(pair, a.names, b.names)
+    first, second = pair_text(pair, a.names, b.names)
     return Violation(f"{second} takes its value from an earlier iteration", first, second)
 
 
@@ -438,159 +422,6 @@ def _early_readers(state: LoopTree, compute: Site, depth: int) -> Violation | No
                 f"{not_before(w, r, depth)} }}"
             )
             if late is not None:
-                reads, adds = _pair(late, r.names, w.names)
+                reads, adds = pair_text(late, r.names, w.names)
                 return Violation(f"{reads} reads {access.tensor} before all is added", reads, adds)
     return None
-
-
-def _check_inside(state: LoopTree, site: Site) -> None:
-    """Every instance is one of a point of its stage."""
-    side = side_of(state, site, "'")
-    binding, extents = site.block.binding, site.extents
-    for iterator, extent in side.stage.iterators:
-        if iterator not in binding:
-            continue
-        low, high = interval(binding[iterator], extents)
-        if low >= 0 and high < extent:
-            continue
-        value = side.own(binding[iterator])
-        outside = f"({value} < 0 or {value} >= {extent})"
-        strays = isl.some_point(f"{{ {side.tuple} : {conjoin(side.domain, [outside])} }}")
-        if strays is not None:
-            raise HwgenError(
-                "H411",
-                f"{site.block.name} runs where it has nothing to compute",
-                found=f"{_point(strays, side.names)}: {iterator} is not in 0..{extent - 1}",
-                allowed=f"instances within {iterator}: 0..{extent - 1}",
-                repair="a guard around the block",
-            )
-
-
-def _check_written(state: LoopTree, site: Site) -> None:
-    """Of a tensor that stages write in part, nothing else is read."""
-    side = side_of(state, site, "'")
-    for access in side.stage.reads_in(site.block.part):
-        versions = [state.stage[t] for t in state.versions.get(access.tensor, ())]
-        shape = state.tensor[access.tensor].shape
-        whole = (covers(s.target.indices, dict(s.iterators), shape) for s in versions)
-        if not versions or any(whole):
-            continue
-        rank = ", ".join(f"e{d}" for d in range(len(access.indices)))
-        at = [f"e{d}" for d in range(len(access.indices))]
-        read = (
-            f"{{ [{rank}] : exists ({', '.join(side.names) or 'z'} : "
-            f"{conjoin(side.domain, equal(at, side.element(access)))}) }}"
-        )
-        written = "; ".join(
-            f"[{rank}] : exists ({', '.join(f'{n}{POINT}' for n, _ in s.iterators) or 'z'} : "
-            f"{conjoin(_domain(s, POINT), equal(at, _elements(s, s.target, POINT)))})"
-            for s in versions
-        )
-        stray = isl.some_point(read, f"{{ {written} }}")
-        if stray is not None:
-            raise HwgenError(
-                "H411",
-                f"{site.block.name} reads what nothing writes",
-                found=f"{access.tensor}[{', '.join(map(str, stray[1]))}]",
-                allowed="elements that a statement writes",
-                repair=f"compute {site.block.stage} at a loop of what reads it, as far as needed",
-            )
-
-
-def _check_store(state: LoopTree, site: Site) -> None:
-    """Where threads combine a reduction, one of them must store it."""
-    loops = combining(state, site)
-    predicate = site.block.store_predicate
-    if predicate is None or not loops:
-        return
-    side = side_of(state, site, "'")
-    names = {f"{x.name}'" for x in loops}
-    outer = [n for n in side.names if n not in names]
-    inner = [n for n in side.names if n in names]
-    bounds = side.domain
-    whole = f"{{ [{', '.join(outer)}] : exists ({', '.join(inner)} : {conjoin(bounds)}) }}"
-    stored = (
-        f"{{ [{', '.join(outer)}] : exists ({', '.join(inner)} : "
-        f"{conjoin(bounds, [side.own(predicate)])}) }}"
-    )
-    missing = isl.some_point(whole, stored)
-    if missing is not None:
-        raise HwgenError(
-            "H411",
-            f"nobody stores {site.block.stage}",
-            found=f"no instance at which {predicate} holds, for example among "
-            f"{_point(missing, outer, site.block.stage)}",
-            allowed="a predicate that holds for at least one thread",
-            repair="let the thread of index zero store",
-        )
-
-
-def _check_parallel(state: LoopTree, homes: Homes) -> None:
-    """Iterations that may run at once do not touch what another one writes."""
-    at_once = [x for x in state.loop.values() if x.kind not in SEQUENTIAL]
-    for loop in at_once:
-        inside = [s for s in state.sites if loop.name in s.names]
-        written = dict.fromkeys(s.block.stage for s in inside)
-        for tensor in written:
-            if loop.name in homes[tensor]:
-                continue
-            for writer in (s for s in inside if s.block.stage == tensor):
-                if loop in combining(state, writer):
-                    continue
-                for other in inside:
-                    if touches(state, other, tensor):
-                        _check_conflict(state, loop.name, loop.kind, writer, other, tensor)
-
-
-def _check_conflict(
-    state: LoopTree, loop: str, kind: str, writer: Site, other: Site, tensor: str
-) -> None:
-    w, o = side_of(state, writer, "'"), side_of(state, other, "''")
-    depth = w.site.names.index(loop)
-    if shared(writer, other) <= depth:
-        return
-    accesses = [r for r in o.stage.reads_in(other.block.part) if r.tensor == tensor]
-    if other.block.stage == tensor:
-        accesses.append(o.stage.target)
-    for access in accesses:
-        clash = isl.some_pair(
-            f"{{ {w.tuple} -> {o.tuple} : "
-            + conjoin(
-                w.domain,
-                o.domain,
-                same(w, o, depth),
-                [f"{loop}' != {loop}''"],
-                equal(w.element(w.stage.target), o.element(access)),
-            )
-            + " }"
-        )
-        if clash is not None:
-            first, second = _pair(clash, w.names, o.names)
-            raise HwgenError(
-                "H412",
-                f"iterations of {loop} conflict, so it cannot be of kind {kind}",
-                found=f"{first} writes an element of {tensor} that {second} "
-                f"{'writes' if other.block.stage == tensor else 'reads'}",
-                allowed="a loop whose iterations touch different elements",
-                repair=f"another loop, or rfactor({tensor!r}, {loop!r})"
-                if loop in carried(state, writer)
-                else "another loop",
-            )
-
-
-def _pair(pair: isl.Pair, first: Sequence[str], second: Sequence[str]) -> tuple[str, str]:
-    """Two concrete instances, their dimensions named."""
-    (a, x), (b, y) = pair
-    return _show(a, first, x), _show(b, second, y)
-
-
-def _show(name: str, labels: Sequence[str], values: Sequence[int]) -> str:
-    """An instance as `name[loop=value, ...]`."""
-    pairs = (f"{label.rstrip(PRIME)}={v}" for label, v in zip(labels, values, strict=True))
-    return f"{name}[{', '.join(pairs)}]"
-
-
-def _point(point: isl.Point, labels: Sequence[str], name: str = "") -> str:
-    """One point, its dimensions named."""
-    found, values = point
-    return _show(name or found, labels, values)

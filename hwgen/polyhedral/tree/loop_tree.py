@@ -260,6 +260,10 @@ class Site:
         return self.names.index(self.block.band[0]) if self.block.band else None
 
 
+Homes = Mapping[str, tuple[str, ...]]
+"""Per tensor that stages write: names of the loops around its home, outermost first."""
+
+
 @dataclass(frozen=True)
 class LoopTree:
     """One schedule of one workload. `stages` in an order in which each reads only earlier ones."""
@@ -397,6 +401,16 @@ def map_blocks(nodes: tuple[Node, ...], edit: Callable[[Block], Node | None]) ->
     return tuple(result)
 
 
+def touches(state: LoopTree, site: Site, tensor: str) -> bool:
+    """Whether a block reads or writes a tensor."""
+    if site.block.stage == tensor:
+        return True
+    stage = state.stage[site.block.stage]
+    return any(
+        tensor in state.versions.get(r.tensor, (r.tensor,)) for r in stage.reads_in(site.block.part)
+    )
+
+
 def covers(indices: Sequence[Expr], extents: Mapping[str, int], shape: Sequence[int]) -> bool:
     """Whether indices, over iterators of these extents, take every element of an array once."""
     plain = [i.name for i in indices if isinstance(i, Name)]
@@ -404,6 +418,11 @@ def covers(indices: Sequence[Expr], extents: Mapping[str, int], shape: Sequence[
         extents[i.name] == e if isinstance(i, Name) else (i, e) == (Const(0), 1)
         for i, e in zip(indices, shape, strict=True)
     )
+
+
+def first_of(loop: str) -> Expr:
+    """Condition: a loop is in its first iteration."""
+    return Binary("==", Name(loop), Const(0))
 
 
 def conjuncts(condition: Expr) -> list[Expr]:

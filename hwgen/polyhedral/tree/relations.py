@@ -58,21 +58,31 @@ class Side:
         pairs = zip(self.names, self.site.delays, strict=True)
         return tuple(f"{n} + {later}" if later else n for n, later in pairs)
 
+    def band(self, start: int) -> tuple[int, int]:
+        """Where the loops end that are one in time, from one on, and how many iterations of the
+        last of them an instance runs later than its own."""
+        if self.site.start == start:
+            return start + len(self.block.band), self.block.lag
+        return start + 1, self.site.delays[start]
+
     def time(self, start: int, stop: int) -> str:
         """When an instance runs in the loops from one to before another, as one number: iterations
         of the last of them."""
-        loops, lag = self.site.loops, self.site.delays[start]
-        end = start + 1
-        if self.site.start == start:
-            end, lag = start + len(self.block.band), self.block.lag
-        inside = [x.extent for x in loops[start : max(end, stop)]]
+        end, _ = self.band(start)
+        inside = [x.extent for x in self.site.loops[start : max(end, stop)]]
         terms = [
             f"{prod(inside[n + 1 :])}*{name}"
             for n, name in enumerate(self.names[start : max(end, stop)])
         ]
-        linear = f"{' + '.join(terms)} + {lag * prod(inside[end - start :])}"
+        linear = f"{' + '.join(terms)} + {self.later(start, stop)}"
         further = prod(inside[stop - start :])
         return f"floor(({linear})/{further})" if further > 1 else f"({linear})"
+
+    def later(self, start: int, stop: int) -> int:
+        """By how much the band from a loop on makes an instance run later, in iterations of the
+        last loop before `stop`, or of the band's last one."""
+        end, lag = self.band(start)
+        return lag * prod(x.extent for x in self.site.loops[end : max(end, stop)])
 
     @cached_property
     def tuple(self) -> str:
@@ -199,6 +209,12 @@ def _compared(a: Side, b: Side, depth: int, apart: str, tied: str) -> str:
     if start < common:
         mine.append(a.time(start, common))
         other.append(b.time(start, common))
+    if depth >= common > start and all(s.band(start)[0] <= common for s in (a, b)):
+        # In the same iteration of all of these loops, one only runs so much later.
+        one, two = (s.later(start, common) for s in (a, b))
+        if one != two:
+            return ALWAYS if (one < two) == (apart == "<<") else NEVER
+        mine, other = [], []
     how = tied if a.site.places[common] < b.site.places[common] else apart
     if not mine:
         return _SELF_EVIDENT[how]

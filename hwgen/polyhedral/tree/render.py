@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hwgen.polyhedral.tree.legality import Homes
-from hwgen.polyhedral.tree.loop_tree import Block, Loop, LoopTree, Node, Storage, conjunction
+from hwgen.polyhedral.tree.loop_tree import Block, Homes, Loop, LoopTree, Node, Storage, conjunction
 from hwgen.polyhedral.tree.reductions import beginning
 from hwgen.polyhedral.tree.terms import simplify
 from hwgen.spec.expression import (

@@ -12,10 +12,19 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from hwgen.polyhedral import isl
+from hwgen.polyhedral.tree.decided import ahead
 from hwgen.polyhedral.tree.loop_tree import LoopTree, Site
-from hwgen.polyhedral.tree.relations import Side, conjoin, equal, not_before, same, side_of
+from hwgen.polyhedral.tree.relations import (
+    Side,
+    conjoin,
+    equal,
+    not_before,
+    same,
+    shared,
+    side_of,
+)
 from hwgen.polyhedral.tree.terms import not_quasi_affine
-from hwgen.spec.expression import Access, Binary, Const, Expr, substitute, walk
+from hwgen.spec.expression import Access, Binary, Const, Expr, Name, substitute, walk
 
 
 def rolls(layout: Sequence[Expr]) -> bool:
@@ -39,7 +48,7 @@ class _Use:
     """What an instance does to a tensor, as text: the element, its place and the domain."""
 
     side: Side
-    tensor: str
+    access: Access
     element: list[str]
     place: list[str]
     domain: list[str]
@@ -47,7 +56,7 @@ class _Use:
     @classmethod
     def of(cls, side: Side, access: Access, layout: Sequence[Expr]) -> _Use:
         place = [_at(side, access, dimension) for dimension in layout]
-        return cls(side, access.tensor, side.element(access), place, side.domain)
+        return cls(side, access, side.element(access), place, side.domain)
 
 
 def taken_too_early(
@@ -70,12 +79,15 @@ def taken_too_early(
         for site in state.sites
         if site.block.stage in tensors
     ]
+    repeats = _one_remainder(layout, rank)
     for use, write in _pairs(uses, writes):
+        if repeats is not None and _in_turn(use, write, depth, *repeats):
+            continue
         u, w = use.side, write.side
         # What an instance overwrites, it may have read itself.
         other = [f"({' or '.join(map('{} != {}'.format, u.names, w.names)) or '0 = 1'})"]
         # A guard keeps reads outside of the tensor from happening.
-        shape = state.tensor[use.tensor].shape
+        shape = state.tensor[use.access.tensor].shape
         inside = [f"0 <= {i} < {n}" for i, n in zip(use.element, shape, strict=True)]
         pair = isl.some_pair(
             f"{{ {u.tuple} -> {w.tuple} : "
@@ -92,6 +104,50 @@ def taken_too_early(
         if pair is not None:
             return u, w, pair
     return None
+
+
+def _one_remainder(layout: Sequence[Expr], rank: int) -> tuple[int, int] | None:
+    """The dimension of a tensor of which a layout holds so many indices, and how many; None where
+    it does more than that and change the order of dimensions."""
+    found: list[tuple[int, int]] = []
+    dimensions: list[str] = []
+    for dimension in layout:
+        match dimension:
+            case Binary("%", Name(name), Const(int(size))):
+                found.append((int(name.removeprefix("d")), size))
+            case Name(name):
+                pass
+            case _:
+                return None
+        dimensions.append(name)
+    whole = sorted(dimensions) == sorted(f"d{n}" for n in range(rank))
+    return found[0] if whole and len(found) == 1 else None
+
+
+def _in_turn(use: _Use, write: _Use, depth: int, dimension: int, size: int) -> bool:
+    """Whether indices alone tell that an element is used before another is written in its place,
+    which is a multiple of `size` further along a dimension: as many iterations later of the
+    outermost loop that is not around the tensor's home. What they do not tell, isl may."""
+    u, w = use.side.site, write.side.site
+    one = use.side.functions(use.access)[dimension]
+    other = write.side.functions(write.access)[dimension]
+    if one is None or other is None:
+        return False
+    alike = {n for n in u.names[:depth] if one.coefficient(n) == other.coefficient(n)}
+    if ahead(one, other, alike, u.extents, w.extents)[1] < size:
+        return True
+    common = shared(u, w)
+    if depth >= common or u.delays[:depth] != w.delays[:depth] or u.block.band or w.block.band:
+        return False
+    loop = u.names[depth]
+    step = one.coefficient(loop)
+    if step <= 0 or step != other.coefficient(loop):
+        return False
+    _, most = ahead(one, other, {*alike, loop}, u.extents, w.extents)
+    further = -(-(size - most) // step)
+    later = u.delays[depth] - w.delays[depth]
+    first = common == depth + 1 and u.places[common] < w.places[common]
+    return further > later or (further == later and first)
 
 
 def _pairs(uses: Sequence[_Use], writes: Sequence[_Use]) -> Iterator[tuple[_Use, _Use]]:

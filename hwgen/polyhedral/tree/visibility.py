@@ -11,9 +11,9 @@ from functools import lru_cache
 
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.tree.aliases import shared_homes
-from hwgen.polyhedral.tree.legality import Homes, check, touches
+from hwgen.polyhedral.tree.legality import check
 from hwgen.polyhedral.tree.limits import check_limits
-from hwgen.polyhedral.tree.loop_tree import Loop, LoopTree, Site
+from hwgen.polyhedral.tree.loop_tree import Homes, Loop, LoopTree, Site, touches
 from hwgen.polyhedral.tree.places import check_places
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.memory import Level, Memory

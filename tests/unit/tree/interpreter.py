@@ -9,8 +9,7 @@ import itertools
 import random
 from collections.abc import Mapping
 
-from hwgen.polyhedral.tree.legality import Homes
-from hwgen.polyhedral.tree.loop_tree import Block, Loop, LoopTree, Node, Stage
+from hwgen.polyhedral.tree.loop_tree import Block, Homes, Loop, LoopTree, Node, Stage
 from hwgen.polyhedral.tree.relations import SEQUENTIAL
 from hwgen.spec.expression import Access, Binary, Call, Cast, Const, Expr, Name, Unary, names
 

@@ -8,7 +8,9 @@ import pytest
 
 from hwgen import Schedule
 from hwgen.polyhedral import isl
-from hwgen.polyhedral.tree.relations import Side, before, conjoin, not_before, same
+from hwgen.polyhedral.tree.legality import check, overtaken, violation
+from hwgen.polyhedral.tree.loop_tree import touches
+from hwgen.polyhedral.tree.relations import Side, before, conjoin, not_before, same, shared
 from tests.unit.tree.toy import CHAIN, MATMUL, start
 
 TILES = """\
@@ -26,6 +28,12 @@ tiles, k = s.split('k', factor=16)
 s.reorder(tiles, 'i', 'j', k)
 begin = s.decompose_reduction(c, tiles)
 """
+KEPT = """\
+b = s.cache_read('b', 'local')
+rows, columns, i, j = s.tile('i', 'j', 16, 16)
+s.compute_at(b, columns)
+s.retain(b, rows)
+"""
 BAND = SUMS + "s.sink('c', tiles, 'last')\ns.shift('c', [rows, columns, tiles], 1)\n"
 SCHEDULES = {
     "as written": (CHAIN, ""),
@@ -33,6 +41,8 @@ SCHEDULES = {
     "moved": (CHAIN, TILES + "s.shift(a, columns, -1)"),
     "sums": (MATMUL, SUMS),
     "a band": (MATMUL, BAND),
+    "kept": (MATMUL, KEPT),
+    "kept, in a band": (MATMUL, KEPT + "s.shift(b, [rows, columns], -1)"),
 }
 
 
@@ -78,9 +88,10 @@ def test_one_of_two_ways_to_say_the_order_holds(name: str) -> None:
             others = isl.Map(text(a, b, *at, not_before(a, b, depth)))
             assert first.is_disjoint(others)
             assert first.union(others).is_equal(whole)
+            assert first.is_equal(isl.Map(text(a, b, *at, before(a, b))))
 
 
-@pytest.mark.parametrize("name", [n for n in SCHEDULES if n != "a band"])
+@pytest.mark.parametrize("name", [n for n in SCHEDULES if "a band" not in n])
 def test_the_order_is_that_of_the_loops_from_outside_in(name: str) -> None:
     program, script = SCHEDULES[name]
     pairs = sides(start(program, "npu").replay(script))
@@ -88,6 +99,21 @@ def test_the_order_is_that_of_the_loops_from_outside_in(name: str) -> None:
         found = isl.Map(text(a, b, before(a, b)))
         assert found.is_equal(isl.Map(text(a, b, f"({ways(a, b)})")))
     assert any(not isl.no_pair(text(a, b, before(a, b))) for a, b in pairs)
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_no_home_is_further_in(name: str) -> None:
+    """Where indices and conditions tell at once that none is, isl says so, too."""
+    program, script = SCHEDULES[name]
+    state = start(program, "npu").replay(script).state
+    homes = check(state)
+    for stage in state.stages:
+        around = [s for s in state.sites if touches(state, s, stage.tensor)]
+        inmost = min(shared(around[0], s) for s in around)
+        for depth in range(len(homes[stage.tensor]) + 1, inmost + 1):
+            broken = violation(state, stage, depth, output=False)
+            output = state.tensor[stage.tensor].role == "output"
+            assert broken or output or overtaken(state, [stage.tensor], depth)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +14,10 @@ from hypothesis import strategies as st
 import hwgen
 from hwgen.errors import HwgenError
 from hwgen.nest_pipeline import compile_nest
-from hwgen.polyhedral.tree.rolling import rolls
+from hwgen.polyhedral.tree import rolling
+from hwgen.polyhedral.tree.loop_tree import Block, map_blocks
+from hwgen.polyhedral.tree.relations import shared
+from hwgen.polyhedral.tree.rolling import rolls, taken_too_early
 from hwgen.schedule import Schedule
 from hwgen.spec.grammar import parse_expression
 from hwgen.spec.load import load_hardware
@@ -49,6 +55,41 @@ def test_rows_are_kept_as_long_as_they_are_read(rows: int, back: int, kept: int)
         return
     with pytest.raises(HwgenError, match=r"H411[^\n]*\n[^\n]*in its place"):
         compile_nest(workload, CPU, script(kept), auto=False)
+
+
+SCRIPTS = {
+    "apart": "",
+    "row by row": "s.merge('c_i', 'i')",
+    "in blocks of rows": "s.split('i', factor=2)\n"
+    "s.split('c_i', factor=2)\ns.merge('c_i_o', 'i_o')",
+    "element by element": "s.merge('c_i', 'i')\ns.merge('c_j', 'j')",
+}
+"""Edits of a window's loops, legal where they stand alone."""
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+@given(st.integers(2, 9), st.integers(0, 4), st.integers(1, 6), st.tuples(*[st.integers(0, 2)] * 2))
+@settings(deadline=None, derandomize=True, max_examples=40)
+def test_what_indices_tell_isl_says(
+    name: str, rows: int, back: int, kept: int, later: tuple[int, int]
+) -> None:
+    """At every depth, of schedules that are legal and of others."""
+    state = Schedule(window(rows, back), CPU).replay(SCRIPTS[name]).state
+    layout = tuple(parse_expression(text) for text in (f"d0 % {kept}", "d1"))
+    state = state.with_storage(replace(state.storage["b"], layout=layout))
+    delays = dict(zip("bc", later, strict=True))
+    common = min(shared(x, y) for x, y in product(state.sites, state.sites))
+    loops = state.sites[0].names[: min(1, common)]
+
+    def delayed(block: Block) -> Block:
+        return replace(block, shifts=tuple((n, delays[block.stage]) for n in loops))
+
+    state = replace(state, root=map_blocks(state.root, delayed))
+    for depth in range(common + 1):
+        found = taken_too_early(state, ["b"], depth)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(rolling, "_one_remainder", Mock(return_value=None))
+            assert (found is None) is (taken_too_early(state, ["b"], depth) is None)
 
 
 @pytest.mark.parametrize("factor", [3, 4, 5])
