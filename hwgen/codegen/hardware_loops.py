@@ -7,7 +7,7 @@ the intrinsic has one, and what still remains becomes loops around the call.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import permutations
@@ -147,12 +147,12 @@ def _absorb(intrinsic: Intrinsic, loops: tuple[Walk, ...], ordered: bool) -> Abs
     names = [o.name for o in intrinsic.operands]
     best: tuple[tuple[int, int, int], Absorption] | None = None
     fitting = [[w for w in dict.fromkeys(limited) if _fits(x, w, names)] for x in intrinsic.loops]
-    for chosen in _choices(limited, fitting):
-        rest = list(limited)
-        for w in chosen:
-            if w is not None:
-                rest.remove(w)
-        fewest = _fewest(intrinsic, rest)
+
+    def promising(left: int) -> bool:
+        return best is None or _fewest(intrinsic, left)[0] <= best[0][0]
+
+    for chosen, rest in _choices(limited, fitting, promising):
+        fewest = _fewest(intrinsic, prod(w.extent for w in rest))
         if best is not None and (*fewest, 1) >= best[0]:
             continue
         hardware = _fill(intrinsic, chosen, intrinsic.loops)
@@ -173,9 +173,10 @@ def _absorb(intrinsic: Intrinsic, loops: tuple[Walk, ...], ordered: bool) -> Abs
     return best[1]
 
 
-def _fewest(intrinsic: Intrinsic, rest: Sequence[Walk]) -> tuple[int, float]:
-    """The fewest calls that take what the hardware loops leave, and operations of each then."""
-    left, micro = prod(w.extent for w in rest), intrinsic.micro_kernel
+def _fewest(intrinsic: Intrinsic, left: int) -> tuple[int, float]:
+    """The fewest calls that take the iterations which hardware loops leave, and operations of each
+    then."""
+    micro = intrinsic.micro_kernel
     calls = left if micro is None else -(-left // micro.capacity_operations)
     return calls, left / calls
 
@@ -186,16 +187,12 @@ def _repeated(intrinsic: Intrinsic, merged: tuple[Walk, ...], order: Order) -> A
     count = intrinsic.software_loops
     inner = intrinsic.loops[count:]
     best: tuple[tuple[int, int, tuple[int, ...]], Absorption] | None = None
-    for chosen in _choices(merged, [merged] * len(inner)):
+    for chosen, kept in _choices(merged, [merged] * len(inner)):
         cut = [_cut(walk, loop) for walk, loop in zip(chosen, inner, strict=True)]
         hardware = _fill(intrinsic, tuple(walk for walk, _ in cut), inner)
         if hardware is None:
             continue
-        rest = list(merged)
-        for w in chosen:
-            if w is not None:
-                rest.remove(w)
-        rest += [outside for _, outside in cut if outside is not None]
+        rest = [*kept, *(outside for _, outside in cut if outside is not None)]
         candidate = _around(intrinsic, hardware, order.merged(rest, whole=False), order)
         if candidate is None:
             continue
@@ -359,19 +356,24 @@ def _within(intrinsic: Intrinsic, walk: Walk) -> Iterator[Walk]:
 
 
 def _choices(
-    loops: Sequence[Walk], fitting: Sequence[Sequence[Walk]]
-) -> Iterator[tuple[Walk | None, ...]]:
-    """Every way to give some loops to hardware loops, each one of those that fit it."""
+    loops: Sequence[Walk],
+    fitting: Sequence[Sequence[Walk]],
+    promising: Callable[[int], bool] = lambda _: True,
+) -> Iterator[tuple[tuple[Walk | None, ...], Sequence[Walk]]]:
+    """Every way to give some loops to hardware loops, each one of those that fit it, and the loops
+    that are left; without ways that leave so many iterations that they are not `promising`."""
     if not fitting:
-        yield ()
+        yield (), loops
         return
-    for walk in dict.fromkeys(w for w in loops if w in fitting[0]):
+    most = prod(max((w.extent for w in walks), default=1) for walks in fitting)
+    if not promising(-(-prod(w.extent for w in loops) // most)):
+        return
+    for walk in (*dict.fromkeys(w for w in loops if w in fitting[0]), None):
         rest = list(loops)
-        rest.remove(walk)
-        for others in _choices(rest, fitting[1:]):
-            yield (walk, *others)
-    for others in _choices(loops, fitting[1:]):
-        yield (None, *others)
+        if walk is not None:
+            rest.remove(walk)
+        for others, left in _choices(rest, fitting[1:], promising):
+            yield (walk, *others), left
 
 
 def _fits(loop: HardwareLoop, walk: Walk, operands: Sequence[str]) -> bool:
