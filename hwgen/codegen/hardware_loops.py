@@ -422,7 +422,7 @@ def _stride(
 
 
 def _with_sequence(
-    intrinsic: Intrinsic, hardware: tuple[Walk, ...], rest: list[Walk], order: Order
+    intrinsic: Intrinsic, hardware: tuple[Walk, ...], rest: Sequence[Walk], order: Order
 ) -> Absorption | None:
     """The rest unrolled as far as the rules allow; None where the hardware loops break one."""
     position = _written(intrinsic)
@@ -449,7 +449,7 @@ def _addressed(intrinsic: Intrinsic, walks: Sequence[Walk], times: int = 1) -> b
     return all(w.strides[k] * times % step == 0 for k, step in steps for w in walks)
 
 
-def _ordered(walks: list[Walk], position: int) -> tuple[Walk, ...]:
+def _ordered(walks: Sequence[Walk], position: int) -> tuple[Walk, ...]:
     """Loops that do not move the written operand outside those that do; of these, those with the
     furthest steps outside, so that what lies together is touched together."""
 
