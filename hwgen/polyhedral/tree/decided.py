@@ -50,6 +50,17 @@ def ahead(
     return least - high, most - low
 
 
+def fills(loops: Iterable[tuple[int, int]]) -> int | None:
+    """The last of the numbers from 0 on that sums of loops' steps make, given each one's step and
+    extent; None where they do not make all of them."""
+    last = 0
+    for step, extent in sorted(x for x in loops if x[1] > 1):
+        if not 0 < step <= last + 1:
+            return None
+        last += step * (extent - 1)
+    return last
+
+
 def decided(
     indices: Iterable[Index], extents: Mapping[str, int], known: Collection[str] = ()
 ) -> set[str]:

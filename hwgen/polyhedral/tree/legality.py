@@ -24,7 +24,7 @@ from math import prod
 
 from hwgen.errors import HwgenError
 from hwgen.polyhedral import isl
-from hwgen.polyhedral.tree.decided import Index, common_index, decided
+from hwgen.polyhedral.tree.decided import Index, ahead, common_index, decided, fills
 from hwgen.polyhedral.tree.loop_tree import Homes, LoopTree, Site, Stage, first_of, touches
 from hwgen.polyhedral.tree.pipelines import check_shifts
 from hwgen.polyhedral.tree.relations import (
@@ -54,8 +54,8 @@ from hwgen.polyhedral.tree.witnesses import (
     stage_elements,
     stage_point,
 )
-from hwgen.spec.affine import affine
-from hwgen.spec.expression import Access, names, substitute
+from hwgen.spec.affine import Affine, affine
+from hwgen.spec.expression import Access, Binary, Const, Expr, Name, names, substitute
 
 
 def check(state: LoopTree, depths: Mapping[str, int] | None = None) -> Homes:
@@ -251,6 +251,8 @@ def _flow(
     w, r = side_of(state, writer, "'"), side_of(state, reader, "''")
     stage = w.stage
     late = not_before(w, r, depth)
+    if late == NEVER and _made_whole(w, r, access, depth):
+        return None
     in_time = late == NEVER and _at_home(w, r, access, depth)
     if not in_time and not _made_again(w, depth):
         # Where no point is computed twice, one emptiness check decides.
@@ -299,6 +301,47 @@ def _at_home(writer: Side, reader: Side, access: Access, depth: int) -> bool:
     ends = reader.site.extents, writer.site.extents
     indices = [common_index(a, b, home, *ends) for a, b in pairs if a and b]
     return decided(indices, ends[0]) >= {*home}
+
+
+def _made_whole(writer: Side, reader: Side, access: Access, depth: int) -> bool:
+    """Whether indices tell that each iteration of the outermost `depth` loops makes all of what it
+    reads: from where its tile begins, every point that its other loops count up to."""
+    stage, extents = writer.stage, writer.site.extents
+    home = {*writer.site.names[:depth]}
+    makes = {n: affine(e) for n, e in writer.block.bindings}
+    inner = [n for f in makes.values() if f is not None for n in f.names if n not in home]
+    read = dict(zip(stage.target.indices, reader.functions(access), strict=True))
+    conditions = (*writer.block.predicate, writer.block.store_predicate)
+    if len(inner) > len({*inner}) or not all(_within(c, stage, makes) for c in conditions):
+        return False
+    for iterator, extent in stage.iterators:
+        made, wanted = makes.get(iterator), read.get(Name(iterator), Affine(()))
+        if made is None or wanted is None:
+            return False
+        last = fills((c, extents[n]) for n, c in made.terms if n not in home)
+        first = Affine(tuple((n, c) for n, c in made.terms if n in home), made.constant)
+        alike = {n for n, c in first.terms if wanted.coefficient(n) == c}
+        low, high = ahead(first, wanted, alike, extents, reader.site.extents)
+        if Name(iterator) not in read:
+            high += extent - 1
+        if last is None or low < 0 or high > last:
+            return False
+    return True
+
+
+def _within(condition: Expr | None, stage: Stage, makes: Mapping[str, Affine | None]) -> bool:
+    """Whether a condition, if there is one, keeps a block within an iterator's range alone."""
+    match condition:
+        case None:
+            return True
+        case Binary("<", value, Const(int(limit))):
+            mine = affine(value)
+            return any(
+                mine is not None and makes.get(n) == mine and limit >= extent
+                for n, extent in stage.iterators
+            )
+        case _:
+            return False
 
 
 def _made_again(writer: Side, depth: int) -> bool:

@@ -7,7 +7,7 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hwgen.polyhedral.tree.decided import Index, common_index, decided
+from hwgen.polyhedral.tree.decided import Index, common_index, decided, fills
 from hwgen.spec.affine import Affine, combine
 
 LOOPS = ("a", "b", "c")
@@ -62,3 +62,15 @@ def test_digits_are_decided() -> None:
     window = Index((("a", 4), ("c", 1)))
     assert decided([window], sizes) == set()
     assert decided([window, Index((("a", 1),))], sizes) == {"a", "c"}
+
+
+@given(st.lists(st.tuples(STEPS, st.integers(1, 5)), max_size=4))
+def test_loops_that_fill_a_range(loops: list[tuple[int, int]]) -> None:
+    made = {
+        sum(values) for values in product(*[range(0, c * n, c) if c else [0] for c, n in loops])
+    }
+    last = fills(loops)
+    if last is not None:
+        assert made == {*range(last + 1)}
+    elif min(c for c, _ in loops) > 0:
+        assert made != {*range(max(made) + 1)}

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
+from unittest.mock import Mock
 
 import pytest
 
 from hwgen import Schedule
 from hwgen.polyhedral import isl
+from hwgen.polyhedral.tree import legality
+from hwgen.polyhedral.tree.edit import replace_loop
 from hwgen.polyhedral.tree.legality import check, overtaken, violation
-from hwgen.polyhedral.tree.loop_tree import touches
+from hwgen.polyhedral.tree.loop_tree import Block, LoopTree, map_blocks, touches
 from hwgen.polyhedral.tree.relations import Side, before, conjoin, not_before, same, shared
-from tests.unit.tree.toy import CHAIN, MATMUL, start
+from hwgen.spec.expression import Binary, Const, Name
+from tests.conftest import Mutate
+from tests.unit.tree.toy import BLUR, CHAIN, MATMUL, start
 
 TILES = """\
 rows, columns, i, j = s.tile('c_i', 'c_j', 16, 12)
@@ -114,6 +121,58 @@ def test_no_home_is_further_in(name: str) -> None:
             broken = violation(state, stage, depth, output=False)
             output = state.tensor[stage.tensor].role == "output"
             assert broken or output or overtaken(state, [stage.tensor], depth)
+
+
+PARTIAL = {
+    "tails": (CHAIN, TILES.replace("16, 12", "17, 13")),
+    "fused": (CHAIN, "o, i = s.split('c_i', factor=2)\nt = s.fuse(i, 'c_j')\ns.compute_at('b', t)"),
+    "a sum": (MATMUL, "s.cache_write('c', 'local')"),
+    "a window": (BLUR, "o, i = s.split('c_i', factor=8)\ns.compute_at('b', o)"),
+}
+
+
+def changed(state: LoopTree) -> Iterator[LoopTree]:
+    """The same; with one block in all but the last iterations of a loop around it, a loop shorter
+    by one, or what a block binds an iterator to moved by one or another's."""
+    yield state
+
+    def instead(old: Block, new: Block) -> LoopTree:
+        blocks = map_blocks(state.root, lambda b: new if b == old else b)
+        return replace(state, root=blocks)
+
+    for site in state.sites:
+        block = site.block
+        for loop in site.loops:
+            fewer = Binary("<", Name(loop.name), Const(loop.extent - 1))
+            yield instead(block, replace(block, predicate=(*block.predicate, fewer)))
+            if loop.extent > 1:
+                short = replace(loop, extent=loop.extent - 1)
+                yield replace(state, root=replace_loop(state.root, loop.name, lambda _: (short,)))  # noqa: B023
+        for n, (iterator, value) in enumerate(block.bindings):
+            others = [e for i, e in block.bindings if i != iterator]
+            moved = [Binary(op, value, Const(1)) for op in "+-"]
+            for other in (*moved, *others):
+                bindings = (*block.bindings[:n], (iterator, other), *block.bindings[n + 1 :])
+                yield instead(block, replace(block, bindings=bindings))
+
+
+@pytest.mark.parametrize("name", [*SCHEDULES, *PARTIAL])
+def test_indices_tell_no_more_than_isl(name: str, mutate: Mutate) -> None:
+    """At every depth: what each iteration of a home makes whole."""
+    program, script = (SCHEDULES | PARTIAL)[name]
+    states = [*changed(start(program, "npu").replay(script).state)]
+
+    def broken() -> list[bool]:
+        return [
+            violation(state, stage, depth, output=False) is not None
+            for state in states
+            for stage in state.stages
+            for depth in range(min(shared(x, y) for x, y in product(state.sites, repeat=2)) + 1)
+        ]
+
+    found = broken()
+    mutate(legality, "_made_whole", Mock(return_value=False))
+    assert found == broken()
 
 
 @pytest.mark.parametrize(
