@@ -150,7 +150,7 @@ def changed(state: LoopTree) -> Iterator[LoopTree]:
                 yield replace(state, root=replace_loop(state.root, loop.name, lambda _: (short,)))  # noqa: B023
         for n, (iterator, value) in enumerate(block.bindings):
             others = [e for i, e in block.bindings if i != iterator]
-            moved = [Binary(op, value, Const(1)) for op in "+-"]
+            moved = (Binary("+", value, Const(1)), Binary("-", value, Const(1)))
             for other in (*moved, *others):
                 bindings = (*block.bindings[:n], (iterator, other), *block.bindings[n + 1 :])
                 yield instead(block, replace(block, bindings=bindings))
