@@ -135,8 +135,12 @@ class CycleCosts:
                 self._identity, unit, intrinsic.name, call.site, max(cycles, issuing),
                 instructions=instructions, issuing=issuing,
             )  # fmt: skip
-        read = self._read(intrinsic.name, unit, call.site, cycles_of, bus, bursts)
-        return replace(read, instructions=instructions, issuing=issuing, tensor=tensor)
+        # What is updated is written once it is read.
+        updates = operand.access == "update"
+        posts = updates and bus.write.posted_bursts > 0
+        after = write_cycles(bus.write, bursts) if updates and not posts else 0
+        read = self._read(intrinsic.name, unit, call.site, cycles_of, bus, bursts, after)
+        return replace(read, instructions=instructions, issuing=issuing, tensor=tensor, posts=posts)
 
     def _issuing(self, call: Call, extents: tuple[int, ...]) -> int:
         """Cycles in which a host issues a call."""
@@ -164,9 +168,9 @@ class CycleCosts:
         if operation.bursts is None:
             return operation.cycles
         bus = self.hardware.buses[operation.bus]
-        if operation.posts:
-            return operation.cycles + posted_cycles(bus.write, operation.bursts)
-        return operation.cycles + self._idle[bus.name].read_cycles(operation.bursts)
+        posted = posted_cycles(bus.write, operation.bursts) if operation.posts else 0
+        read = self._idle[bus.name].read_cycles(operation.bursts) if operation.reads else 0
+        return operation.cycles + posted + read
 
     def _served(
         self, intrinsic: Intrinsic, extents: tuple[int, ...], values: tuple[int, ...]
@@ -208,9 +212,11 @@ class CycleCosts:
         cycles_of: Callable[[Mapping[str, int]], int],
         bus: Bus,
         bursts: Bursts,
+        after: int = 0,
     ) -> Operation:
+        """`after`: cycles of the transfer that follow what is read."""
         fixed = cycles_of({"transfer": 0})
-        alone = self._idle[bus.name].read_cycles(bursts)
+        alone = self._idle[bus.name].read_cycles(bursts) + after
         if cycles_of({"transfer": alone}) != fixed + alone:
             raise HwgenError(
                 "H769",
@@ -227,12 +233,13 @@ class CycleCosts:
             unit,
             name,
             site,
-            fixed,
+            fixed + after,
             bursts,
             self._buses.index(bus.name),
             order.index(name) if name in order else len(order),
             # The fixed cycles lie around the transfer; half of them, rounded down, before it.
             fixed // 2,
+            reads=True,
         )
 
 
