@@ -121,12 +121,13 @@ class CycleCosts:
             buffer = next(o.buffer for o in call.operands if o.name == operand.name)
             tensor = self._tensors[self.program.image[buffer].tensor]
         if operand.access == "write" and bus.write.posted_bursts:
-            fixed = cycles_of({"transfer": 0})
             handed = posted_cycles(bus.write, bursts)
+            cycles = max(cycles_of({"transfer": 0}), issuing - handed)
+            # They lie around the transfer, as the fixed cycles of a read do.
             return Operation(
-                self._identity, unit, intrinsic.name, call.site, max(fixed, issuing - handed),
-                bursts, self._buses.index(bus.name), instructions=instructions, issuing=issuing,
-                posts=True, tensor=tensor,
+                self._identity, unit, intrinsic.name, call.site, cycles, bursts,
+                self._buses.index(bus.name), lead=cycles // 2, instructions=instructions,
+                issuing=issuing, posts=True, tensor=tensor,
             )  # fmt: skip
         if operand.access == "write":
             names["transfer"] = write_cycles(bus.write, bursts)

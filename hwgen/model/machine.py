@@ -477,9 +477,7 @@ class Machine:
                         self._waited[unit] = (served - start, bank)
                         start = served
                 if operation.posts and not operation.reads:
-                    # The fixed cycles lie around the transfer, as those of a read.
-                    lead = operation.cycles // 2
-                    end = self._posted(operation, start + lead, operation.cycles - lead)
+                    end = self._posted(operation, start + operation.lead)
                     self._finish(unit, operation, start, end, pending)
                     continue
                 if operation.bursts is not None and operation.bursts.count:
@@ -499,10 +497,10 @@ class Machine:
             for other, number in awaited:
                 self._pace.waited(unit, other, board.end(other, number) > free)
 
-    def _posted(self, operation: Operation, first: int, rest: int) -> int:
+    def _posted(self, operation: Operation, first: int) -> int:
         """The end of an operation that leaves its writes to the buffer from a cycle on."""
         assert self._buffers is not None
-        return self._buffers.write(operation, first) + rest
+        return self._buffers.write(operation, first) + operation.cycles - operation.lead
 
     def _wait(self, unit: int, free: int, ready: int, arrival: int) -> int:
         if ready >= arrival:
@@ -574,8 +572,7 @@ class Machine:
         pending = [unit]
         end = start + operation.cycles + transfer
         if operation.posts:
-            rest = operation.cycles - operation.lead
-            end = self._posted(operation, end - rest, rest)
+            end = self._posted(operation, start + operation.lead + transfer)
         self._finish(unit, operation, start, end, pending)
         for other in reversed(pending):
             self._run(other)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from time import process_time
 
 import pytest
 
-from hwgen.codegen.nodes import Call, If, Loop, Node
+from hwgen.codegen.nodes import Body, Call, If, Loop, Node, rewritten
 from hwgen.spec.expression import Binary, Const, Expr, Name, add, multiply
 from hwgen.verify.overlaps import Overlaps, decided
 from tests.samples import chip
@@ -109,6 +110,22 @@ def test_buffers_one_after_the_other_do_not_meet(name: str) -> None:
 @pytest.mark.parametrize("name", MEETING)
 def test_buffers_in_use_at_once_meet(name: str) -> None:
     assert meet(*MEETING[name])
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a store one tile later",
+        "a store one step later of two loops",
+        "the first iteration alone",
+        "neither of two guards",
+    ],
+)
+def test_a_guard_that_lets_in_what_it_kept_out_is_found(name: str) -> None:
+    def always(node: Node) -> Body:
+        return (replace(node, condition=Const(1)),) if isinstance(node, If) else (node,)
+
+    assert meet(*rewritten(APART[name], always))
 
 
 def test_the_cost_of_nested_loops_is_small() -> None:
