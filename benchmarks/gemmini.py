@@ -33,24 +33,23 @@ from dataclasses import dataclass, replace
 from functools import cache
 from math import prod
 
+from benchmarks.whole import simulate_timing
 from hwgen.codegen.program import Program
 from hwgen.codegen.software_loops import written_out
 from hwgen.errors import HwgenError
 from hwgen.model.bound import lower_bound
-from hwgen.model.host import packing_bytes
-from hwgen.model.issuing import host_cycles
-from hwgen.model.timing import simulate_timing
 from hwgen.model.traffic import off_chip_traffic
 from hwgen.pipeline import Compilation, compile_kernel
 from hwgen.report.table import Cell, table
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload
 from tests.gemmini import emitted
-from tests.gemmini.host_core import can_count, retired
+from tests.gemmini.host_core import can_count, host_cycles, retired
 from tests.gemmini.library_program import library_chip, library_convolution, library_program
 from tests.gemmini.library_stream import DIM
 from tests.gemmini.tiled_conv_auto import Convolution, conv_bytes_read
 from tests.gemmini.tiled_matmul_auto import Problem, bytes_read, choose_tiles
+from tests.packing import packing_bytes
 
 SCALE = 0.0078125
 GEMMS = (

@@ -15,13 +15,13 @@ from pathlib import Path
 from time import perf_counter
 
 from processor import gflops, product
+from whole import simulate_timing
 
 from hwgen.errors import HwgenError
 from hwgen.model.bank_cycles import shared_banks
 from hwgen.model.compiled import compile_model, have_compiler
 from hwgen.model.functional import run
 from hwgen.model.reference import random_inputs
-from hwgen.model.timing import simulate_timing
 from hwgen.model.traffic import off_chip_traffic
 from hwgen.pipeline import Candidate, Compilation, compile_kernel, compile_workload
 from hwgen.report.table import Cell, table
@@ -29,6 +29,7 @@ from hwgen.report.text import measure
 from hwgen.scripting import compile_script
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload, parse_workload
+from hwgen.spec.suggest import suggestion
 from hwgen.spec.workload import Workload
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -287,9 +288,14 @@ SECTIONS: tuple[Callable[[], str], ...] = (
 
 def main(names: Sequence[str]) -> int:
     known = {section.__name__: section for section in SECTIONS}
+    if {"-h", "--help"} & {*names}:
+        lines = (f"  {name:12}  {section.__doc__}\n" for name, section in known.items())
+        sys.stdout.write(f"usage: python benchmarks/run.py [SECTION ...]\n\n{''.join(lines)}")
+        return 0
     unknown = [n for n in names if n not in known]
     if unknown:
-        sys.stderr.write(f"unknown section {unknown[0]}; there are: {', '.join(known)}\n")
+        meant = suggestion(unknown[0], [*known]) or f"there are: {', '.join(known)}"
+        sys.stderr.write(f"unknown section {unknown[0]}; {meant}\n")
         return 2
     for name in names or known:
         section = known[name]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from itertools import pairwise
 from time import process_time
 
+from benchmarks.whole import simulate_timing
 from hwgen.model.bound import lower_bound
 from hwgen.model.sync_check import check_synchronisation
-from hwgen.model.timing import estimate_cycles, simulate_timing
+from hwgen.model.timing import estimate_cycles
 from hwgen.spec.load import load_hardware
 from tests.samples import ROOT
 from tests.unit.timing.nests import gemm_nest

@@ -36,7 +36,7 @@ def lower_bound(program: Program, hardware: HardwareSpec) -> Bound:
     - every iteration of its on-chip calls, at the best rate of any call of that intrinsic, whose
       overhead is in it: `best_rate`;
     - every off-chip entry of inputs and outputs that its calls touch, once: reads at one beat per
-      cycle, writes in the longest bursts that the bus allows.
+      cycle, writes in the longest bursts that the bus allows, updates both ways.
 
     Counted, per bus: every byte that is read from an input's image, once, at one beat per cycle.
     Writes have a channel of their own and are on the unit that writes; of posted ones, only what
@@ -62,16 +62,15 @@ def lower_bound(program: Program, hardware: HardwareSpec) -> Bound:
         if sites not in touched:
             touched[sites] = touched_entries(accesses, program.image[buffer].entries)
         entries = touched[sites]
-        if kind == "write":
-            if unit and bus.write.posted_bursts:
-                need[f"unit {unit}"] += posted_bound(bus, size, entries)
-                need[f"bus {bus.name} write of {unit}"] += write_bound(bus, size, entries)
-            elif unit:
-                need[f"unit {unit}"] += write_bound(bus, size, entries)
-            continue
-        need[f"unit {unit}" if unit else f"bus {bus.name} read"] += -(
-            -entries * size // bus.beat_bytes
-        )
+        if kind != "read" and unit:
+            written = write_bound(bus, size, entries)
+            posted = bus.write.posted_bursts > 0
+            need[f"unit {unit}"] += posted_bound(bus, size, entries) if posted else written
+            if posted:
+                need[f"bus {bus.name} write of {unit}"] += written
+        if kind != "write":
+            beats = -(-entries * size // bus.beat_bytes)
+            need[f"unit {unit}" if unit else f"bus {bus.name} read"] += beats
     return _largest(need, hardware)
 
 

@@ -121,12 +121,13 @@ class CycleCosts:
             buffer = next(o.buffer for o in call.operands if o.name == operand.name)
             tensor = self._tensors[self.program.image[buffer].tensor]
         if operand.access == "write" and bus.write.posted_bursts:
-            fixed = cycles_of({"transfer": 0})
             handed = posted_cycles(bus.write, bursts)
+            cycles = max(cycles_of({"transfer": 0}), issuing - handed)
+            # They lie around the transfer, as the fixed cycles of a read do.
             return Operation(
-                self._identity, unit, intrinsic.name, call.site, max(fixed, issuing - handed),
-                bursts, self._buses.index(bus.name), instructions=instructions, issuing=issuing,
-                posts=True, tensor=tensor,
+                self._identity, unit, intrinsic.name, call.site, cycles, bursts,
+                self._buses.index(bus.name), lead=cycles // 2, instructions=instructions,
+                issuing=issuing, posts=True, tensor=tensor,
             )  # fmt: skip
         if operand.access == "write":
             names["transfer"] = write_cycles(bus.write, bursts)
@@ -135,8 +136,12 @@ class CycleCosts:
                 self._identity, unit, intrinsic.name, call.site, max(cycles, issuing),
                 instructions=instructions, issuing=issuing,
             )  # fmt: skip
-        read = self._read(intrinsic.name, unit, call.site, cycles_of, bus, bursts)
-        return replace(read, instructions=instructions, issuing=issuing, tensor=tensor)
+        # What is updated is written once it is read.
+        updates = operand.access == "update"
+        posts = updates and bus.write.posted_bursts > 0
+        after = write_cycles(bus.write, bursts) if updates and not posts else 0
+        read = self._read(intrinsic.name, unit, call.site, cycles_of, bus, bursts, after)
+        return replace(read, instructions=instructions, issuing=issuing, tensor=tensor, posts=posts)
 
     def _issuing(self, call: Call, extents: tuple[int, ...]) -> int:
         """Cycles in which a host issues a call."""
@@ -164,9 +169,9 @@ class CycleCosts:
         if operation.bursts is None:
             return operation.cycles
         bus = self.hardware.buses[operation.bus]
-        if operation.posts:
-            return operation.cycles + posted_cycles(bus.write, operation.bursts)
-        return operation.cycles + self._idle[bus.name].read_cycles(operation.bursts)
+        posted = posted_cycles(bus.write, operation.bursts) if operation.posts else 0
+        read = self._idle[bus.name].read_cycles(operation.bursts) if operation.reads else 0
+        return operation.cycles + posted + read
 
     def _served(
         self, intrinsic: Intrinsic, extents: tuple[int, ...], values: tuple[int, ...]
@@ -208,9 +213,11 @@ class CycleCosts:
         cycles_of: Callable[[Mapping[str, int]], int],
         bus: Bus,
         bursts: Bursts,
+        after: int = 0,
     ) -> Operation:
+        """`after`: cycles of the transfer that follow what is read."""
         fixed = cycles_of({"transfer": 0})
-        alone = self._idle[bus.name].read_cycles(bursts)
+        alone = self._idle[bus.name].read_cycles(bursts) + after
         if cycles_of({"transfer": alone}) != fixed + alone:
             raise HwgenError(
                 "H769",
@@ -227,12 +234,13 @@ class CycleCosts:
             unit,
             name,
             site,
-            fixed,
+            fixed + after,
             bursts,
             self._buses.index(bus.name),
             order.index(name) if name in order else len(order),
             # The fixed cycles lie around the transfer; half of them, rounded down, before it.
             fixed // 2,
+            reads=True,
         )
 
 

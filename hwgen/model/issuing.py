@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from hwgen.codegen.nodes import Body, Call, Loop, SyncNode
-from hwgen.codegen.program import Program
+from hwgen.codegen.nodes import Body, Call, Loop
 from hwgen.codegen.software_loops import UNROLL, run_loops
 from hwgen.spec.expression import Const, Expr, evaluate, names
 from hwgen.spec.hardware import HardwareSpec, Intrinsic
-
-from .counting import total
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,22 +43,6 @@ def issuing_cycles(call: Call, extents: Sequence[int], hardware: HardwareSpec) -
         addresses = (_computed(address, around) for address in _given(node, intrinsic))
         found += issue.operand_cycles * sum(addresses)
     return found
-
-
-def host_cycles(program: Program, hardware: HardwareSpec) -> int:
-    """In which a host issues all calls of a program, one after the other."""
-
-    def leaf(call: Call | SyncNode, values: Mapping[str, int]) -> Mapping[str, int]:
-        assert isinstance(call, Call)
-        extents = tuple(int(evaluate(e, values)) for e in call.extents)
-        key = (id(call), extents)
-        if key not in known:
-            known[key] = issuing_cycles(call, extents, hardware)
-        return {"cycles": known[key]}
-
-    known: dict[tuple[int, tuple[int, ...]], int] = {}
-    counted = total(program.body, lambda n: n.extents if isinstance(n, Call) else None, leaf)
-    return counted["cycles"]
 
 
 def _emitted(

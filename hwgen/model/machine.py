@@ -476,8 +476,9 @@ class Machine:
                         bank = self._ports.waited(operation, wanted, served - start)
                         self._waited[unit] = (served - start, bank)
                         start = served
-                if operation.posts:
-                    self._post(unit, operation, start, pending)
+                if operation.posts and not operation.reads:
+                    end = self._posted(operation, start + operation.lead)
+                    self._finish(unit, operation, start, end, pending)
                     continue
                 if operation.bursts is not None and operation.bursts.count:
                     self._reading[unit] = (operation, start)
@@ -496,13 +497,10 @@ class Machine:
             for other, number in awaited:
                 self._pace.waited(unit, other, board.end(other, number) > free)
 
-    def _post(self, unit: int, operation: Operation, start: int, pending: list[int]) -> None:
-        """Execute an operation that leaves its writes to the buffer."""
+    def _posted(self, operation: Operation, first: int) -> int:
+        """The end of an operation that leaves its writes to the buffer from a cycle on."""
         assert self._buffers is not None
-        # The fixed cycles lie around the transfer, as those of a read.
-        first = start + operation.cycles // 2
-        rest = operation.cycles - operation.cycles // 2
-        self._finish(unit, operation, start, self._buffers.write(operation, first) + rest, pending)
+        return self._buffers.write(operation, first) + operation.cycles - operation.lead
 
     def _wait(self, unit: int, free: int, ready: int, arrival: int) -> int:
         if ready >= arrival:
@@ -572,7 +570,10 @@ class Machine:
         transfer = chosen.ends[-1] - reader.start
         self._stalls[1][unit] += transfer - chosen.read_cycles(reader.bursts)
         pending = [unit]
-        self._finish(unit, operation, start, start + operation.cycles + transfer, pending)
+        end = start + operation.cycles + transfer
+        if operation.posts:
+            end = self._posted(operation, start + operation.lead + transfer)
+        self._finish(unit, operation, start, end, pending)
         for other in reversed(pending):
             self._run(other)
         return True

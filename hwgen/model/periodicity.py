@@ -127,7 +127,8 @@ def _difference(left: Expr, right: Expr) -> Affine | None:
     return a.plus(b, -1)
 
 
-def _difference_interval(left: Expr, right: Expr, ranges: Ranges) -> Interval:
+def difference_interval(left: Expr, right: Expr, ranges: Ranges) -> Interval:
+    """Bounds of `left - right` over a box, tight where it is affine."""
     linear = _difference(left, right)
     if linear is not None:
         return linear.within(ranges)
@@ -217,7 +218,7 @@ def _selected(
     same = _same_rate(left, right, variable, ranges)
     if same is not None:
         return same
-    difference = _difference_interval(left, right, ranges)
+    difference = difference_interval(left, right, ranges)
     if difference[1] <= 0:
         return progression(left if function == "min" else right, variable, ranges)
     if difference[0] >= 0:
@@ -231,7 +232,7 @@ def _compared(
     same = _same_rate(left, right, variable, ranges)
     if same is not None:
         return same[0], 0
-    difference = _difference_interval(left, right, ranges)
+    difference = difference_interval(left, right, ranges)
     low, high = difference
     decided = {
         "<": high < 0 or low >= 0,
@@ -244,7 +245,7 @@ def _compared(
     return (1, 0) if decided[op] else None
 
 
-def _cuts(expr: Expr, variable: str, span: Interval, rest: Ranges) -> Iterator[int]:
+def cuts(expr: Expr, variable: str, span: Interval, rest: Ranges) -> Iterator[int]:
     """First iterations after each point where a `min`, `max` or comparison may change sides;
     `rest`: the ranges with the variable at 0."""
     for linear, signs in _turns(expr):
@@ -267,13 +268,13 @@ def zones(
 ) -> tuple[Zone, ...]:
     """Partition of the iterations `span[0] .. span[1]` into intervals with a common period."""
     dependent = [w for w in watched if variable in _forms(w.expression)[2]]
-    cuts = {span[0], span[1] + 1}
+    edges = {span[0], span[1] + 1}
     rest = {**ranges, variable: (0, 0)}
     for w in dependent:
-        cuts.update(_cuts(w.expression, variable, span, rest))
+        edges.update(cuts(w.expression, variable, span, rest))
         if w.divisor:
-            cuts |= _quotient_cuts(w, variable, span, rest)
-    ordered = sorted(cuts)
+            edges |= _quotient_cuts(w, variable, span, rest)
+    ordered = sorted(edges)
     found: list[Zone] = []
     for start, end in pairwise(ordered):
         inside = {**ranges, variable: (start, end - 1)}

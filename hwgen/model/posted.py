@@ -14,7 +14,7 @@ from hwgen.spec.hardware import Channel, HardwareSpec
 
 from .bus import Bursts, write_data
 from .ends import Ends
-from .stream import EVERY_TENSOR, NO_TENSOR, Operation
+from .stream import EVERY_TENSOR, Operation
 
 Awaited = tuple[tuple[int, int], ...]
 """(unit, number): posted writes by their number among their unit's, from 1 on."""
@@ -79,13 +79,14 @@ class WriteBuffers:
     def enter(self, operation: Operation) -> Awaited:
         """What an operation, the next of the stream, waits for."""
         tensor, unit = operation.tensor, operation.unit
+        awaited: Awaited = ()
+        if operation.reads or tensor == EVERY_TENSOR:
+            every = tensor == EVERY_TENSOR
+            found = self._latest.values() if every else (self._latest.get(tensor, {}),)
+            awaited = tuple([last for latest in found for last in latest.items()])
         if operation.posts:
             self._latest.setdefault(tensor, {})[unit] = self._ends.enter(unit)
-            return ()
-        if tensor == NO_TENSOR:
-            return ()
-        found = self._latest.values() if tensor == EVERY_TENSOR else (self._latest.get(tensor, {}),)
-        return tuple([awaited for latest in found for awaited in latest.items()])
+        return awaited
 
     def ready(self, awaited: Awaited) -> int:
         """When all of them are written; -1 where that is not known yet."""

@@ -51,14 +51,14 @@ class Operation:
     """One entry of the stream; equal entries are one object. `kind`: the same for those that differ
     only in where they read in memories.
 
-    `cycles`: its duration, or the fixed part of it where `bursts` are read from `bus`, the first
-    request being `lead` cycles after the start. `pops`, `pushes`: indices of token queues, one
+    `cycles`: its duration, or the fixed part of it where `bursts` cross `bus`: where it `reads`,
+    the first request is `lead` cycles after the start; where it `posts`, they are left to the bus's
+    write buffer, after what it reads is here. `pops`, `pushes`: indices of token queues, one
     per edge, or per flag of an edge. `touches`: (memory, footprint, writes) of its accesses, for
     the checkers and scoreboards. `awaits`: of a barrier, what it waits for; `unit` is
     then `ISSUER`. `holds`: ports of banks that it needs while it runs. `instructions`: that a host
-    issues for it, `issuing`: in how many cycles, if not 0. `posts`: `bursts` are left to the bus's
-    write buffer. `tensor`: off chip, whose posted writes it makes or waits for; `EVERY_TENSOR`: all
-    of them.
+    issues for it, `issuing`: in how many cycles, if not 0. `tensor`: off chip, whose posted writes
+    it makes or waits for; `EVERY_TENSOR`: all of them.
     """
 
     identity: int
@@ -77,6 +77,7 @@ class Operation:
     holds: tuple[int, ...] = ()
     instructions: int = 1
     issuing: int = 0
+    reads: bool = False
     posts: bool = False
     tensor: int = NO_TENSOR
     kind: int = 0

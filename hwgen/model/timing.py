@@ -1,4 +1,4 @@
-"""Cycles of a program: simulated whole, or estimated where iterations repeat."""
+"""Cycles of a program, at a cost that does not grow with its loops."""
 
 from __future__ import annotations
 
@@ -24,26 +24,8 @@ OPERATION_BUDGET = 20_000
 """Operations after which `estimate_cycles` accepts mean rates."""
 
 
-def simulate_timing(
-    program: Program, hardware: HardwareSpec, *, timeline: bool = False
-) -> TimingResult:
-    """Simulate every operation of a program.
-
-    Raises:
-        HwgenError: H761 on a deadlock, H763 and H764 on tokens that the chip cannot have.
-    """
-    if program.codes:
-        return in_turn(program, lambda p: simulate_timing(p, hardware, timeline=timeline))
-    program = largest_share(program, hardware)
-    costs = cycle_costs(program, hardware)
-    machine = Machine(hardware, costs, timeline=timeline)
-    stream = Stream(program, hardware, costs, machine)
-    stream.run()
-    return machine.result(stream)
-
-
 def estimate_cycles(program: Program, hardware: HardwareSpec) -> TimingResult:
-    """The same result at a cost that does not grow with the trip counts of loops.
+    """Cycles of a program, at a cost that does not grow with the trip counts of loops.
 
     Iterations are skipped where the state relative to now repeats and the code until there is
     the same; that changes nothing. Streams of more than `FULL_OPERATIONS` steps are simulated with
@@ -52,7 +34,7 @@ def estimate_cycles(program: Program, hardware: HardwareSpec) -> TimingResult:
     repeat but for alignments and would take too long to do so, and `exact` is false.
 
     Raises:
-        HwgenError: as `simulate_timing`.
+        HwgenError: H761 on a deadlock, H763 and H764 on tokens that the chip cannot have.
     """
     if program.codes:
         return in_turn(program, lambda p: estimate_cycles(p, hardware))

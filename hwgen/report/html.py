@@ -67,7 +67,7 @@ def page(compilation: Compiled, drawn: int = DRAWN_CALLS) -> str:
     """The HTML page of a kernel; at most `drawn` calls are drawn one by one.
 
     Raises:
-        HwgenError: as `simulate_timing`, for chips with units.
+        HwgenError: as `estimate_cycles`, for chips with units.
     """
     c = compilation
     if isinstance(c, NestCompilation):
@@ -157,7 +157,7 @@ def figures_of(compilation: Compiled, drawn: int = DRAWN_CALLS) -> dict[str, Fig
     """Every figure of the page, by name, in the page's order; plain data for plotly.
 
     Raises:
-        HwgenError: as `simulate_timing`.
+        HwgenError: as `estimate_cycles`.
     """
     c = compilation
     measured = measure(c)

@@ -40,7 +40,7 @@ def trace(compilation: Compiled, traced: int = TRACED_CALLS) -> str:
     """The JSON text of a kernel's trace; at most `traced` calls are in it one by one.
 
     Raises:
-        HwgenError: as `simulate_timing`, for chips with units.
+        HwgenError: as `estimate_cycles`, for chips with units.
     """
     c = compilation
     if isinstance(c, NestCompilation):

@@ -36,6 +36,7 @@ from hwgen.spec.workload import Tensor, Workload
 from hwgen.verify.check_parts import part_problems
 from hwgen.verify.in_place import in_place_problems
 from hwgen.verify.lane_fields import lane_problems
+from hwgen.verify.overlaps import Overlaps
 from hwgen.verify.same_fields import same_problems
 from hwgen.verify.synchronisation import synchronisation_problems
 
@@ -205,54 +206,19 @@ def _buffers_disjoint(subject: Subject) -> Iterator[Problem]:
     in the next iteration of a loop, first writes it, and all of it."""
     program = subject.program
     ordered = sorted(program.buffers, key=lambda b: (b.memory, b.base, b.name))
+    overlaps = Overlaps(program, subject.hardware)
     for one, other in combinations(ordered, 2):
         apart = one.memory != other.memory or not any(
             a < d and c < b for a, b in _slots(one) for c, d in _slots(other)
         )
         if apart:
             continue
-        last = ""
-        for name, access, _ in _uses(subject, program.body, (one.name, other.name)):
-            if last and name != last and access != "write":
-                yield (
-                    "two buffers overlap",
-                    f"{_place(one)} and {_place(other)}",
-                    "disjoint buffers, or buffers of which one is done with before the other is "
-                    "used",
-                )
-                break
-            last = name
-
-
-def _uses(
-    subject: Subject, nodes: tuple[Node, ...], pair: tuple[str, str]
-) -> Iterator[tuple[str, str, frozenset[str]]]:
-    """The accesses to two buffers in textual order with the loops that move them, those of a loop
-    twice; of one call, writes last. What writes another part in each iteration of a loop around
-    both buffers is no write of a whole."""
-    for node in nodes:
-        match node:
-            case Call():
-                rules = subject.hardware.intrinsic[node.intrinsic].operands
-                found = [
-                    (o.buffer, rule.access, frozenset(names(o.address)))
-                    for o, rule in zip(node.operands, rules, strict=True)
-                    if o.buffer in pair
-                ]
-                yield from sorted(found, key=lambda use: use[1] == "write")
-            case Loop(variable, _, _, body):
-                inside = list(_uses(subject, body, pair))
-                if len({buffer for buffer, _, _ in inside}) > 1:
-                    inside = [
-                        (b, "update" if variable in moving else access, moving)
-                        for b, access, moving in inside
-                    ]
-                yield from (*inside, *inside)
-            case If(_, then, otherwise):
-                yield from _uses(subject, then, pair)
-                yield from _uses(subject, otherwise, pair)
-            case _:
-                pass
+        if overlaps.meet(one.name, other.name):
+            yield (
+                "two buffers overlap",
+                f"{_place(one)} and {_place(other)}",
+                "disjoint buffers, or buffers of which one is done with before the other is used",
+            )
 
 
 def _place(buffer: Buffer) -> str:
@@ -518,6 +484,7 @@ def _in_place(subject: Subject) -> Iterator[Problem]:
 CHECKS: tuple[Check, ...] = (
     Check("parts", "H746", part_problems, whole=True),
     Check("references", "H731", _references, whole=True),
+    Check("loops", "H737", _loops),
     Check("buffer bounds", "H732", _buffer_bounds),
     Check("buffers disjoint", "H733", _buffers_disjoint),
     Check("buffer banks", "H741", _buffer_banks),
@@ -525,7 +492,6 @@ CHECKS: tuple[Check, ...] = (
     Check("micro-kernel capacity", "H735", _kernel_capacity),
     Check("images", "H736", _images),
     Check("in place", "H743", _in_place),
-    Check("loops", "H737", _loops),
     Check("immediates", "H738", _immediates),
     Check("synchronisation", "H739", _synchronisation),
     Check("entries", "H740", _entries),

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.whole import simulate_timing
 from hwgen.model.compiled import compile_model, have_compiler
-from hwgen.model.timing import simulate_timing
 from hwgen.pipeline import Compilation, compile_kernel
 from hwgen.polyhedral.search import Candidate
 from hwgen.report.html import figures_of, page

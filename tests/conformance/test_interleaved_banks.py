@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.whole import simulate_timing
 from hwgen.codegen.lower.padding import paddings
 from hwgen.compiled import Compiled
 from hwgen.errors import HwgenError
 from hwgen.model.bank_cycles import Touched, served_cycles, shared_banks
 from hwgen.model.compiled import have_compiler
-from hwgen.model.timing import simulate_timing
 from hwgen.pipeline import Compilation, compile_kernel
 from hwgen.polyhedral.search import Candidate
 from hwgen.report.html import page

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.whole import simulate_timing
 from hwgen.codegen.emit_c import emit
 from hwgen.codegen.lower.literals import with_literals
 from hwgen.codegen.nodes import Call, If, Loop, Node, calls
@@ -19,7 +20,6 @@ from hwgen.compiled import Compiled
 from hwgen.errors import HwgenError
 from hwgen.model.c_compiler import load_library
 from hwgen.model.compiled import have_compiler
-from hwgen.model.timing import simulate_timing
 from hwgen.schedule import Schedule
 from hwgen.scripting import compile_script
 from hwgen.spec.expression import Const

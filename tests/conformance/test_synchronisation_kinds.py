@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import hwgen
+from benchmarks.whole import simulate_timing
 from hwgen.codegen.emit_c import emit
 from hwgen.codegen.emit_sync import sync_nodes
 from hwgen.codegen.nodes import Barrier, Pop, Push, Signal, Wait
@@ -21,7 +22,6 @@ from hwgen.model.compiled import compile_model, find_compiler, have_compiler
 from hwgen.model.numeric import Array
 from hwgen.model.redundancy import check_minimal
 from hwgen.model.reference import random_inputs, run_reference
-from hwgen.model.timing import simulate_timing
 from hwgen.pipeline import Compilation
 from hwgen.polyhedral.search import Candidate
 from hwgen.spec.hardware import (

@@ -16,7 +16,6 @@ from hwgen.codegen.program import Program
 from hwgen.compilation import Compilation
 from hwgen.errors import HwgenError
 from hwgen.model.compiled import have_compiler
-from hwgen.model.host import packing_bytes
 from hwgen.model.weights import images_of
 from hwgen.phase import compile_phase
 from hwgen.pipeline import SearchOptions, compile_kernel, compile_workload
@@ -26,6 +25,7 @@ from hwgen.spec.load import load_hardware, load_workload, make_workload
 from hwgen.spec.workload import Workload
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
+from tests.packing import packing_bytes
 from tests.planted.kernels import with_program
 from tests.sampling import QUICK, examples
 

@@ -11,14 +11,20 @@ import re
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from platform import machine
 from shutil import which
 
+from hwgen.codegen.nodes import Call, SyncNode
+from hwgen.codegen.program import Program
 from hwgen.codegen.source import CSource
+from hwgen.model.counting import total
+from hwgen.model.issuing import issuing_cycles
+from hwgen.spec.expression import evaluate
+from hwgen.spec.hardware import HardwareSpec
 from tests.gemmini.harness import HERE
 
 COMPILER, EMULATOR, DISASSEMBLER = (
@@ -28,6 +34,22 @@ FLAGS = ("-O2", "-march=rv64gc", "-static", "-fno-inline-functions-called-once",
 """Those of the public library, but that functions stay apart, to be told from each other."""
 
 _C_TYPES = {"int8": "int8_t", "uint8": "uint8_t", "int32": "int32_t", "float32": "float"}
+
+
+def host_cycles(program: Program, hardware: HardwareSpec) -> int:
+    """In which a host issues all calls of a program, one after the other."""
+
+    def leaf(call: Call | SyncNode, values: Mapping[str, int]) -> Mapping[str, int]:
+        assert isinstance(call, Call)
+        extents = tuple(int(evaluate(e, values)) for e in call.extents)
+        key = (id(call), extents)
+        if key not in known:
+            known[key] = issuing_cycles(call, extents, hardware)
+        return {"cycles": known[key]}
+
+    known: dict[tuple[int, tuple[int, ...]], int] = {}
+    counted = total(program.body, lambda n: n.extents if isinstance(n, Call) else None, leaf)
+    return counted["cycles"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,15 @@ from functools import cache
 import pytest
 
 from hwgen.codegen.emit_c import emit
-from hwgen.model.issuing import host_cycles
 from tests.gemmini.emitted import Case, case, chip, compiled
-from tests.gemmini.host_core import Retired, can_count, can_read_loops, innermost, retired
+from tests.gemmini.host_core import (
+    Retired,
+    can_count,
+    can_read_loops,
+    host_cycles,
+    innermost,
+    retired,
+)
 from tests.sampling import WHOLE
 
 counted = pytest.mark.skipif(not can_count(), reason="no RISC-V compiler, or no emulator")

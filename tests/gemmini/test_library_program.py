@@ -8,12 +8,12 @@ from functools import partial
 
 import pytest
 
+from benchmarks.whole import simulate_timing
 from hwgen.codegen.nodes import Call, calls
 from hwgen.codegen.software_loops import written_out
 from hwgen.model import functional
 from hwgen.model.compiled import have_compiler
 from hwgen.model.reference import run_reference
-from hwgen.model.timing import simulate_timing
 from hwgen.spec.expression import Const
 from hwgen.spec.load import load_workload
 from hwgen.verify.data import first_difference

@@ -55,8 +55,8 @@ def place(
     """A buffer for every tensor that is touched, by tensor.
 
     Raises:
-        HwgenError: H510 a caller's array that is to be stored otherwise; H511 slots without a loop
-            that runs in order; H512 a memory that not all who touch a tensor share.
+        HwgenError: H510 a caller's array that is to be stored otherwise; H511 slots in a loop whose
+            iterations run at once; H512 a memory that not all who touch a tensor share.
     """
     result: dict[str, Placed] = {}
     for tensor in state.tensors:
@@ -110,18 +110,19 @@ def _inner(
     )
     extents = tuple(interval(e, sizes)[1] + 1 for e in dimensions)
     memory = storage.memory or hardware.machine.default_memory
+    slots = storage.slots if home else 1  # A tile that none follows needs one.
     buffer = Array(
         tensor.name, tensor.name, tensor.dtype, tensor.role, memory, extents,
-        aligned(extents, storage.aligns), storage.slots, storage.bank, storage.address,
+        aligned(extents, storage.aligns), slots, storage.bank, storage.address,
     )  # fmt: skip
     _check_shared(state, tensor.name, home, found, hardware, memory)
-    if storage.slots == 1:
+    if slots == 1:
         return Placed(buffer, touched, dimensions, home)
-    if not home or _runs_at_once(state, home[-1], hardware.machine):
+    if _runs_at_once(state, home[-1], hardware.machine):
         raise HwgenError(
             "H511",
-            f"{tensor.name} cannot have {storage.slots} slots",
-            found=f"no loop in order around its home ({', '.join(home) or 'the whole kernel'})",
+            f"{tensor.name} cannot have {slots} slots",
+            found=f"its home is inside {home[-1]} ({state.loop[home[-1]].kind})",
             allowed="tiles that consecutive iterations of a serial loop fill",
             repair=f"compute {tensor.name} inside a serial loop",
         )

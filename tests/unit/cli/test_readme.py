@@ -73,12 +73,21 @@ def test_links_lead_to_files() -> None:
     assert broken == []
 
 
-def test_the_benchmarks_know_their_sections() -> None:
+@pytest.mark.parametrize(
+    ("name", "status", "said"),
+    [
+        ("nothing", 2, "unknown section nothing; there are: cycles, "),
+        ("cycle", 2, "unknown section cycle; did you mean 'cycles'?"),
+        ("--help", 0, "\n  networks      Several stages as the search has them"),
+        ("-h", 0, "usage: python benchmarks/run.py [SECTION ...]\n"),
+    ],
+)
+def test_the_benchmarks_know_their_sections(name: str, status: int, said: str) -> None:
     done = subprocess.run(
-        [sys.executable, str(ROOT / "benchmarks" / "run.py"), "nothing"],
+        [sys.executable, str(ROOT / "benchmarks" / "run.py"), name],
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 2
-    assert "there are: cycles, " in done.stderr
+    assert done.returncode == status
+    assert said in (done.stderr if status else done.stdout)

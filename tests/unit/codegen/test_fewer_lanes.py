@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.whole import simulate_timing
 from hwgen import phase
 from hwgen.codegen.nodes import Call, Node, calls, rewritten
 from hwgen.codegen.program import Program
@@ -17,7 +18,7 @@ from hwgen.errors import HwgenError
 from hwgen.model.bound import lower_bound
 from hwgen.model.functional import run
 from hwgen.model.reference import run_reference
-from hwgen.model.timing import estimate_cycles, simulate_timing
+from hwgen.model.timing import estimate_cycles
 from hwgen.model.traffic import off_chip_traffic
 from hwgen.pipeline import Compilation, SearchOptions, compile_kernel
 from hwgen.polyhedral.search_bound import least_work

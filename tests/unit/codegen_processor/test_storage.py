@@ -53,10 +53,18 @@ def test_slots_take_turns() -> None:
     assert "y_i % 2" in samples.check_native(s).c
 
 
-def test_slots_need_a_loop() -> None:
+def test_a_tile_that_none_follows_has_one_slot() -> None:
     s = samples.schedule("gemm", samples.cpu())
-    state = s.resolved.with_storage(replace(s.resolved.storage["acc"], slots=2))
-    assert code(lambda: lower_nest(state, s.homes, samples.cpu())) == "H511"
+    s.double_buffer("acc", 3)
+    assert buffer(s, "acc").slots == 1
+
+
+def test_slots_need_iterations_in_order() -> None:
+    s = samples.schedule("conv2d", samples.cpu())
+    s.compute_at("acc", "y_i")
+    s.parallel("y_i")
+    s.double_buffer("acc", 2)
+    assert code(lambda: lower_nest(s.resolved, s.homes, samples.cpu())) == "H511"
 
 
 def test_strides_are_the_least_that_fit() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hwgen.model.timing import simulate_timing
+from benchmarks.whole import simulate_timing
 from hwgen.pipeline import Compilation, compile_kernel
 from hwgen.polyhedral.call_shapes import call_cycles
 from hwgen.spec.load import load_hardware, make_workload

@@ -7,7 +7,7 @@ from functools import cache
 
 import pytest
 
-from hwgen.model.timing import simulate_timing
+from benchmarks.whole import simulate_timing
 from hwgen.model.trace import calls as executed_calls
 from hwgen.pipeline import Compilation, compile_kernel
 from hwgen.report.recording import Recording, record, slot_uses

@@ -9,12 +9,13 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.whole import simulate_timing
 from hwgen.codegen.nodes import Call, calls, rewritten
 from hwgen.codegen.program import Program
 from hwgen.codegen.storages import Buffer
 from hwgen.model.banks import bank_ports
 from hwgen.model.periodicity import Watched, zones
-from hwgen.model.timing import TimingResult, estimate_cycles, simulate_timing
+from hwgen.model.timing import TimingResult, estimate_cycles
 from hwgen.pipeline import Compilation, compile_kernel
 from hwgen.polyhedral.search import Candidate
 from hwgen.report.recording import RecordedCall, record

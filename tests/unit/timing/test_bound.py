@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.whole import simulate_timing
 from hwgen.codegen.nodes import Push
 from hwgen.codegen.program import Program
 from hwgen.model import counting
 from hwgen.model.bound import lower_bound, write_bound
 from hwgen.model.bus import split_access, write_cycles
 from hwgen.model.counting import Access, count_calls, count_tokens, nested_calls, touched_entries
-from hwgen.model.timing import estimate_cycles, simulate_timing
+from hwgen.model.timing import estimate_cycles
 from hwgen.model.trace import CallEvent, walk
 from tests.samples import chip, load_bound_gemm, tiled_gemm_requant
 from tests.unit.timing.nests import gemm_nest

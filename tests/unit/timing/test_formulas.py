@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.whole import simulate_timing
 from hwgen.codegen.nodes import Call, If, Loop, Node, with_inner
 from hwgen.codegen.program import Program
 from hwgen.compiled import Compiled
@@ -21,7 +22,6 @@ from hwgen.errors import HwgenError
 from hwgen.model.formulas import Cost, cost_of
 from hwgen.model.symbolic import Formula, shown, symbolic, value
 from hwgen.model.tally import Parameters, tally
-from hwgen.model.timing import simulate_timing
 from hwgen.model.traffic import off_chip_traffic
 from hwgen.pipeline import compile_workload
 from hwgen.report.formulas import cost_text

@@ -7,11 +7,12 @@ from typing import Any, cast
 
 import pytest
 
+from benchmarks.whole import simulate_timing
 from hwgen.codegen.nodes import Call, CallOperand
 from hwgen.codegen.program import Program
 from hwgen.codegen.software_loops import written_out
 from hwgen.codegen.storages import Buffer
-from hwgen.model.timing import estimate_cycles, simulate_timing
+from hwgen.model.timing import estimate_cycles
 from hwgen.pipeline import compile_kernel
 from hwgen.spec.expression import Const, Expr
 from hwgen.spec.hardware import HardwareSpec

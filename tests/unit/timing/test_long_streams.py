@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.whole import simulate_timing
 from hwgen.codegen.nodes import Call, If, Loop, Node, Pop, Push
 from hwgen.codegen.program import Program
 from hwgen.model.periodicity import Watched, zones
-from hwgen.model.timing import estimate_cycles, simulate_timing
+from hwgen.model.timing import estimate_cycles
 from hwgen.pipeline import compile_kernel
 from hwgen.spec.expression import Binary, Const, Name, add, multiply
 from hwgen.spec.hardware import HardwareSpec

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from benchmarks.whole import simulate_timing
 from hwgen.codegen.nodes import Call, Loop, Node
 from hwgen.codegen.program import Program
 from hwgen.codegen.sync_nodes import Barrier
@@ -21,7 +22,7 @@ from hwgen.model.pace import Pace, Shift
 from hwgen.model.periodicity import Use
 from hwgen.model.scoreboard import Board, cycle_costs
 from hwgen.model.stream import Costs, Operation, Stream
-from hwgen.model.timing import TimingResult, estimate_cycles, simulate_timing
+from hwgen.model.timing import TimingResult, estimate_cycles
 from hwgen.pipeline import compile_workload
 from hwgen.spec.expression import Const, Expr, Name, add, multiply
 from hwgen.spec.hardware import HardwareSpec

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.whole import simulate_timing
 from hwgen.codegen.nodes import Call, Loop, Node, Pop, Push
 from hwgen.codegen.program import Program
 from hwgen.codegen.storages import Image
@@ -26,7 +27,6 @@ from hwgen.model.costs import CycleCosts
 from hwgen.model.machine import Machine
 from hwgen.model.posted import idle, post, posted_cycles
 from hwgen.model.stream import Stream
-from hwgen.model.timing import simulate_timing
 from hwgen.model.timing_result import TimelineEntry, TimingResult
 from hwgen.pipeline import compile_kernel
 from hwgen.polyhedral.estimate import estimate

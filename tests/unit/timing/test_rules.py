@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.whole import simulate_timing
 from hwgen.codegen.nodes import Call, Loop, Node, Pop, Push
 from hwgen.codegen.program import KernelLoop, MicroKernelDef, Program
 from hwgen.errors import HwgenError
-from hwgen.model.timing import estimate_cycles, simulate_timing
+from hwgen.model.timing import estimate_cycles
 from hwgen.model.timing_result import TimelineEntry, TimingResult
 from hwgen.pipeline import compile_kernel
 from hwgen.spec.expression import Const, Expr, Name

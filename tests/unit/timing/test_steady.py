@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.whole import simulate_timing
 from hwgen.codegen.nodes import Call, Loop
 from hwgen.codegen.program import KernelLoop, MicroKernelDef, Program
 from hwgen.model.costs import CycleCosts
 from hwgen.model.machine import Machine
 from hwgen.model.stream import Stream
-from hwgen.model.timing import FULL_OPERATIONS, estimate_cycles, simulate_timing
+from hwgen.model.timing import FULL_OPERATIONS, estimate_cycles
 from hwgen.spec.expression import Binary, Const, Name
 from tests.samples import chip, tiled_gemm_requant
 from tests.unit.timing.nests import gemm_nest, image

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hwgen.model.host import packing_bytes
 from tests.gemmini.emitted import case, compiled
+from tests.packing import packing_bytes
 
 
 def test_what_is_in_place_costs_nothing() -> None:
