@@ -268,7 +268,7 @@ class _Levels:
             spent = issued * shape.hardware.issue.each(o.intrinsic) * times
             self.hosting[outside] = self.hosting[outside] + spent
         depth = shape.placement[storage]
-        inside = max(i for i, n in enumerate(shape.loops[:depth]) if n in around.still) + 1
+        inside = len(shape.passes(storage))
         inner = shape.trips(around.parts.intersection(shape.loops[inside:depth]))
         tiles = times // inner
         self.in_parts.append((inside, outside, each * inner, tiles))
