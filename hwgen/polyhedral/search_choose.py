@@ -45,8 +45,9 @@ as latencies, which the estimate knows least about, are a larger part of it."""
 SHORT_KERNEL = 20_000
 """Cycles up to which a kernel is short."""
 
-FORETELLING = 3
-"""Candidates that are simulated before what estimates err by is taken from them."""
+FORETELLING, TRUSTED = 3, 1.015
+"""Candidates that are simulated before estimates of others are believed, and the ratio by which
+none of theirs may be off, either way: what is off by more may be off by anything."""
 
 SLACK = 1.25
 """Estimates above the best simulated cycles by this factor are not simulated; none above them where
@@ -317,7 +318,7 @@ class _Tried(Generic[K]):
         if _estimated(candidate) in self._estimated:
             return True
         errors = [self.cycles(k) / c.cycles for c, k in self.built if c.bound]
-        if len(errors) < FORETELLING:
+        if len(errors) < FORETELLING or not 1 / TRUSTED <= min(errors) <= max(errors) <= TRUSTED:
             return False
         return candidate.cycles * min(errors) ** 2 / max(errors) >= part * most
 

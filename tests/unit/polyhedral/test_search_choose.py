@@ -105,8 +105,8 @@ def built(off: Sequence[float], cycles: Sequence[float] = ()) -> int:
 
 
 def test_estimates_are_believed_as_far_as_they_were_right() -> None:
-    assert built((1.1,)) == search_choose.FORETELLING
-    assert built((0.9, 1.1)) == search_choose.SIMULATED
+    assert built((1.01,)) == search_choose.FORETELLING
+    assert built((0.9, 1.1)) == built((1.1,)) == search_choose.SIMULATED
 
 
 def test_of_candidates_that_are_estimated_alike_one_is_simulated() -> None:
