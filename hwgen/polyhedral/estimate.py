@@ -71,6 +71,8 @@ def estimate(shape: Shape) -> Estimate:
             for n in (n for n in mine if n not in shape.parts):
                 slots[n] = np.where(wanted > usable, np.minimum(slots[n], most), slots[n])
         fits &= sum((slots[n] * entries[n] for n in mine), np.zeros(1, np.int64)) <= usable
+    if not fits.any():
+        return Estimate(np.full(size, np.inf), slots, np.zeros(size), np.zeros(size))
     levels = _Levels(shape, slots, entries)
     seen = np.where(fits, levels.cycles(), np.inf)
     possible = np.where(np.isfinite(seen), seen, 0)
@@ -149,10 +151,8 @@ class _Levels:
         for operation in operations:
             self._add(operation, slots)
         self._add_bus_waits()
-        for (unit, depth), (cycles, instructions) in self.issued.items():
-            parts = self._parts_stored(unit, depth, instructions)
-            blocked = parts * self._blocked(unit, cycles / parts, instructions / parts)
-            self.blocked[depth] = self.blocked[depth] + blocked
+        for unit, depth in self.issued:
+            self.blocked[depth] = self.blocked[depth] + self._blocked_at(unit, depth)
         self._add_beside_others()
         for unit in self.begun:
             self._add_begun(unit)
@@ -268,7 +268,7 @@ class _Levels:
             spent = issued * shape.hardware.issue.each(o.intrinsic) * times
             self.hosting[outside] = self.hosting[outside] + spent
         depth = shape.placement[storage]
-        inside = max(i for i, n in enumerate(shape.loops[:depth]) if n in around.still) + 1
+        inside = len(shape.passes(storage))
         inner = shape.trips(around.parts.intersection(shape.loops[inside:depth]))
         tiles = times // inner
         self.in_parts.append((inside, outside, each * inner, tiles))
@@ -315,6 +315,19 @@ class _Levels:
             return np.zeros(1)
         return waiting(self.shape.hardware, unit, cycles, instructions, self.ready)
 
+    def _issued_from(self, unit: str, depth: int) -> tuple[Cycles, Cycles]:
+        """Cycles and instructions of what comes together where a depth's iteration begins: its own
+        and those of the depths inside."""
+        inside = [each for (u, d), each in self.issued.items() if u == unit and d >= depth]
+        return sum((c for c, _ in inside), np.zeros(1)), sum((n for _, n in inside), np.zeros(1))
+
+    def _blocked_at(self, unit: str, depth: int) -> Cycles:
+        """For what a unit's calls at a depth keep the host longer than those inside alone."""
+        cycles, instructions = self._issued_from(unit, depth)
+        parts = self._parts_stored(unit, depth, instructions)
+        together = parts * self._blocked(unit, cycles / parts, instructions / parts)
+        return together - self._blocked(unit, *self._issued_from(unit, depth + 1))
+
     def _parts_stored(self, unit: str, depth: int, instructions: Cycles) -> Cycles:
         """In how many parts a unit's calls at a depth come, where these are those of the store that
         may do so."""
@@ -328,7 +341,7 @@ class _Levels:
     def _add_beside_others(self) -> None:
         """For what else is loaded in the same iteration the host waits longer than for a part."""
         for unit, depth, outside, each, issued, times, _ in self.parts:
-            others = self.issued.get((unit, depth), (np.zeros(1), np.zeros(1)))
+            others = self._issued_from(unit, depth)
             alone = self._blocked(unit, each, issued) + self._blocked(unit, *others)
             both = self._blocked(unit, each + others[0], issued + others[1])
             self.blocked[outside] = self.blocked[outside] + np.maximum(0, both - alone) * times
@@ -339,12 +352,9 @@ class _Levels:
         where a tile has one part."""
         shape = self.shape
         parts = shape.trips(frozenset(shape.loops[shape.spatial :]))
-        cycles, calls = self.begun[unit]
-        known = np.zeros(1)
-        for depth in range(shape.spatial + 1, len(shape.loops) + 1):
-            more = self.issued.get((unit, depth), (np.zeros(1), np.zeros(1)))
-            cycles, calls = cycles + more[0], calls + more[1]
-            known = known + self._blocked(unit, *more)
+        follow = self._issued_from(unit, shape.spatial + 1)
+        cycles, calls = (a + b for a, b in zip(self.begun[unit], follow, strict=True))
+        known = self._blocked(unit, *follow)
         room = shape.hardware.unit[unit].queue_entries or np.inf
 
         def blocked(cycles: Cycles, calls: Cycles) -> Cycles:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -153,6 +154,25 @@ class Shape:
         )
         loading = before | parts if storage in self.parts else frozenset(around)
         return Around(before, frozenset(around) - moving, parts, loading)
+
+    @property
+    def alike(self) -> object:
+        """What shapes have in common that are estimated alike where calls come in the program's
+        order: loops that nothing stands between, in whatever order, and those around parts."""
+        placement = tuple(sorted(self.placement.items()))
+        if not self.hardware.pipelined:
+            return self.loops, placement
+        cuts = sorted({0, self.spatial, *self.placement.values(), len(self.loops)})
+        groups = tuple(frozenset(self.loops[a:b]) for a, b in pairwise(cuts))
+        parts = tuple((n, self.around(n), self.passes(n)) for n in sorted(self.parts))
+        return groups, placement, parts
+
+    def passes(self, storage: str) -> Outer:
+        """The loops around the innermost of those that a load in parts stays for, and that one."""
+        depth, around = self.placement[storage], self.around(storage)
+        return frozenset(
+            self.loops[: max(i for i in range(depth) if self.loops[i] in around.still) + 1]
+        )
 
     def transfer(self, operation: Operation, storage: str) -> Transfer:
         """What moving one box takes; depends only on which loops lie outside."""

@@ -80,9 +80,10 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A tiling with its estimated cycles, a lower bound on them, and the beats on the bus that its
-    loads are estimated to take. `moved`: off-chip bytes or energy, where these are looked for;
-    `unseen`: of the cycles, those of caches, which no simulation sees."""
+    """A tiling with its estimated cycles, a lower bound on them (0: they are the estimate of a
+    tiling beside it), and the beats on the bus that its loads are estimated to take. `moved`:
+    off-chip bytes or energy, where these are looked for; `unseen`: of the cycles, those of caches,
+    which no simulation sees."""
 
     tiling: Tiling
     cycles: float
@@ -422,16 +423,23 @@ class _Search:
             return [*every], 0
         cache = Cache()
         least: list[tuple[bool, float, int]] = []
+        known: dict[object, float] = {}
         for number, placed in enumerate(every):
             shape = self._shape(space, grid, placed, cache)
-            cycles = estimate(shape).cycles
-            cost = cycles
-            if self.objective != "cycles":
-                cost = np.where(np.isfinite(cycles), moved_cost(shape, self.objective), np.inf)
-            least.append((bool(placed.parts), float(cost.min()), number))
+            alike = shape.alike
+            if alike not in known:
+                known[alike] = self._least(shape)
+            least.append((bool(placed.parts), known[alike], number))
         sides = ([x for x in sorted(least) if x[0] is parts] for parts in (False, True))
         kept = sorted(number for side in sides for *_, number in side[:PROMISING])
         return [every[number] for number in kept], length(grid)
+
+    def _least(self, shape: Shape) -> float:
+        """Of a shape's points, the cost of the best."""
+        cost = cycles = estimate(shape).cycles
+        if self.objective != "cycles":
+            cost = np.where(np.isfinite(cycles), moved_cost(shape, self.objective), np.inf)
+        return float(cost.min())
 
     def _shape(self, space: Space, grid: Grid, placed: Placed, cache: Cache) -> Shape:
         return Shape(

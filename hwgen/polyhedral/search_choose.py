@@ -45,6 +45,10 @@ as latencies, which the estimate knows least about, are a larger part of it."""
 SHORT_KERNEL = 20_000
 """Cycles up to which a kernel is short."""
 
+FORETELLING, TRUSTED = 3, 1.015
+"""Candidates that are simulated before estimates of others are believed, and the ratio by which
+none of theirs may be off, either way: what is off by more may be off by anything."""
+
 SLACK = 1.25
 """Estimates above the best simulated cycles by this factor are not simulated; none above them where
 caches, which no simulation sees, are in both."""
@@ -139,6 +143,7 @@ def _look(tried: _Tried[K], found: SearchResult, watch: Watch) -> None:
     watch.expect(SIMULATED)
     alike: dict[object, list[Candidate]] = {}
     built: set[object] = set()
+    looked = 0
     for candidate in found.candidates:
         if tried.best is None and lacks(tried.refused):
             break
@@ -155,14 +160,18 @@ def _look(tried: _Tried[K], found: SearchResult, watch: Watch) -> None:
             if shape in built or commuted in built:
                 continue  # another order of the same loops or loads
             most = SIMULATED_SHORT if cycles <= SHORT_KERNEL else SIMULATED
-            if len(tried.built) == most or not tried.worth(candidate, least):
+            if looked == most or not tried.worth(candidate, least):
                 break
+            if tried.foretold(candidate, 1 / tried.tie):
+                looked += 1
+                continue
             if tried.ended():
                 break
             if tried.objective == "cycles" and candidate.bound >= cycles:
                 continue
         if tried.add(candidate) is not None:
             built |= {shape, commuted}
+            looked += 1
         tried.simulated = len(tried.built)
         watch.step()
     if tried.best is None:
@@ -194,7 +203,8 @@ def _look(tried: _Tried[K], found: SearchResult, watch: Watch) -> None:
     for candidate in found.parted:
         if tried.ended() or not tried.worth(candidate, least):
             return
-        tried.add(candidate)
+        if not tried.foretold(candidate, 1 / tried.tie):
+            tried.add(candidate)
 
 
 def lacks(refused: Sequence[HwgenError]) -> bool:
@@ -213,21 +223,29 @@ def _shape(candidate: Candidate) -> object:
     )
 
 
+def _estimated(candidate: Candidate) -> object:
+    """What candidates have in common that differ in what no estimate tells apart."""
+    return str(candidate.tiling.match), candidate.cycles, candidate.beats
+
+
 def _save(tried: _Tried[K], thrifty: Sequence[Candidate]) -> None:
     """Simulate some of the candidates that load less than the cheapest, then those in between
     where the first is that takes as few cycles as the best."""
-    every = max(1, -(-len(thrifty) // THRIFTY))
-    made = {n: tried.add(thrifty[n]) for n in range(0, len(thrifty), every) if not tried.ended()}
 
     def good(kernel: K | None) -> bool:
         assert tried.best is not None
         return kernel is not None and kernel.cycles <= tried.tie * tried.best.cycles
 
+    def add(n: int) -> K | None:
+        return None if tried.foretold(thrifty[n], tried.tie) else tried.add(thrifty[n])
+
+    every = max(1, -(-len(thrifty) // THRIFTY))
+    made = {n: add(n) for n in range(0, len(thrifty), every) if not tried.ended()}
     high = next((n for n, kernel in made.items() if good(kernel)), 0)
     low = max(0, high - every + 1)
     while low < high and not tried.ended():
         middle = (low + high) // 2
-        low, high = (low, middle) if good(tried.add(thrifty[middle])) else (middle + 1, high)
+        low, high = (low, middle) if good(add(middle)) else (middle + 1, high)
 
 
 class _Tried(Generic[K]):
@@ -255,6 +273,7 @@ class _Tried(Generic[K]):
         self._seen: set[str] = set()
         self.best = best
         self.built: list[tuple[Candidate, K]] = []
+        self._estimated: set[object] = set()
         self.refused = refused
         self.simulated = 0
         self._full: list[tuple[Tiling, HwgenError]] = []
@@ -286,6 +305,22 @@ class _Tried(Generic[K]):
         if isclose(candidate.moved, known, rel_tol=ALIKE):
             return not close
         return candidate.moved < known
+
+    def foretold(self, candidate: Candidate, part: float) -> bool:
+        """Whether a candidate will not take less than that part of the best's cycles: estimated as
+        one that was simulated, it takes as long as that; else estimates of those must not have been
+        off by what is missing. A short kernel is simulated instead."""
+        if self.objective != "cycles" or self.best is None:
+            return False
+        most = self.cycles(self.best)
+        if most <= SHORT_KERNEL:
+            return False
+        if _estimated(candidate) in self._estimated:
+            return True
+        errors = [self.cycles(k) / c.cycles for c, k in self.built if c.bound]
+        if len(errors) < FORETELLING or not 1 / TRUSTED <= min(errors) <= max(errors) <= TRUSTED:
+            return False
+        return candidate.cycles * min(errors) ** 2 / max(errors) >= part * most
 
     def hopeless(self, candidate: Candidate) -> bool:
         """Whether a match's tilings are no trees, as far as was tried."""
@@ -325,6 +360,8 @@ class _Tried(Generic[K]):
             return None
         self._trees.add(str(candidate.tiling.match))
         self.built.append((candidate, kernel))
+        if candidate.bound:
+            self._estimated.add(_estimated(candidate))
         if self.best is None or self.gains(kernel, self.best, gain):
             self.best = kernel
         return kernel

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from hwgen.polyhedral.matching import Match
 from hwgen.polyhedral.operations import Operation
+from hwgen.polyhedral.semantics import operand_iterators
 from hwgen.spec.call_cycles import best_rate, unhindered
 from hwgen.spec.expression import DTYPES, evaluate
 from hwgen.spec.hardware import Bus, HardwareSpec, Intrinsic, Operand
@@ -93,27 +94,11 @@ def transfer_cycles(
     assert offchip is not None
     bus = hardware.bus_of(offchip)
     block = moved_block(match, operation, offchip)
-    box: list[NDArray[np.int64]] = []
-    coordinates = match.coordinate[storage]
-    full: list[int] = []
-    rows = list(loose_rows(match, operation, storage))
-    for c, index in zip(coordinates, match.selection.storage(storage).indices, strict=True):
-        extent = np.ones(1, dtype=np.int64)
-        for name, coefficient in c.terms:
-            extent = extent + abs(coefficient) * (extents[name] - 1)
-        box.append(extent)
-        full.append(c.interval(match.count)[1] + 1)
-        for row in [r for r in rows if r[0] in index.names]:
-            rows.remove(row)
-            box.append(np.full(1, row[1], np.int64))
-            full.append(row[1])
-    box = [*(np.full(1, extent, np.int64) for _, extent in rows), *box]
-    full = [*(extent for _, extent in rows), *full]
     run, total, within = np.ones(1), np.ones(1), np.ones(1)
     contiguous = np.ones(1, dtype=np.bool_)
     second = np.zeros(1, dtype=np.bool_)
     pitch = np.ones(1, dtype=np.int64)
-    for extent, whole in zip(reversed(box), reversed(full), strict=True):
+    for extent, whole in reversed(_stored(hardware, operation, match, extents, storage)):
         total = total * extent
         run = np.where(contiguous, run * extent, run)
         pitch = np.where(contiguous, pitch * whole, pitch)
@@ -132,6 +117,41 @@ def transfer_cycles(
         issued = _instructions(operation, offchip.name, run, total)
     own, written = own + rates.per_transfer * handed, own + rates.per_transfer * cycles
     return Transfer(own, beats, issued, written)
+
+
+def _stored(
+    hardware: HardwareSpec,
+    operation: Operation,
+    match: Match,
+    extents: Mapping[str, NDArray[np.int64]],
+    storage: str,
+) -> list[tuple[NDArray[np.int64], int]]:
+    """Extents of a box along the dimensions of its image, and those of the image, the innermost
+    last: the tensor's own order, but where elements are stored one by one that along which lanes
+    run is the innermost."""
+    rows = loose_rows(match, operation, storage)
+    offchip = hardware.offchip_operand(operation.intrinsic)
+    assert offchip is not None
+    along = dict(match.lane[operation.name])
+    own = operand_iterators(operation.intrinsic, offchip.name)
+    lanes = {n for i in own if (n := along[i]) is not None}
+    found: list[tuple[bool, list[tuple[NDArray[np.int64], int]]]] = []
+    indices = match.selection.storage(storage).indices
+    for c, index in zip(match.coordinate[storage], indices, strict=True):
+        extent = np.ones(1, dtype=np.int64)
+        for name, coefficient in c.terms:
+            extent = extent + abs(coefficient) * (extents[name] - 1)
+        refined = [r for r in rows if r[0] in index.names]
+        rows = [r for r in rows if r not in refined]
+        boxes = [(extent, c.interval(match.count)[1] + 1), *_whole(refined)]
+        found.append((any(match.block.get(n, 1) > 1 for n in lanes & {*index.names}), boxes))
+    if hardware.memory[offchip.memory].by_element and sum(inner for inner, _ in found) == 1:
+        found.sort(key=lambda x: x[0])
+    return [*_whole(rows), *(x for _, boxes in found for x in boxes)]
+
+
+def _whole(rows: Sequence[tuple[str | None, int]]) -> list[tuple[NDArray[np.int64], int]]:
+    return [(np.full(1, extent, np.int64), extent) for _, extent in rows]
 
 
 def _instructions(

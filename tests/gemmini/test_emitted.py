@@ -185,7 +185,7 @@ MUTATIONS: dict[str, tuple[Callable[[str], str], str]] = {
     "no config_st": (_drop(r"gemmini_extended_config_st\([^;]*;"), "CONFIG"),
     "no config_ld of a register": (_drop(r"gemmini_extended4_config_ld\([^;]*1\);"), "CONFIG"),
     "no load": (_drop(r"gemmini_extended_mvin2\([^;]*;"), "POISON"),
-    "sums that nothing begins": (lambda t: t.replace("0x80000000u", "0xc0000000u"), "POISON"),
+    "sums that nothing begins": (lambda t: t.replace("0x80000000ull", "0xc0000000ull"), "POISON"),
     "weights kept too long": (
         lambda t: re.sub(
             r"preload\((?!GARB)[^,]*(.*)\n(.*)preloaded",

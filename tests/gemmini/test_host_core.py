@@ -26,7 +26,10 @@ KERNELS = (
     case("gemm_unbiased", M=64, N=128, K=128),
     case("conv2d_scaled", H=14, W=14, C=32, O=32),
 )
-"""Smaller than those of `benchmarks/gemmini.py`, which retire 2.3 to 3.8 for a macro."""
+"""Smaller than those of `benchmarks/gemmini.py`, which retire 2.5 to 3.3 for a macro."""
+IN_PARTS = case("gemm_unbiased", M=192, N=512, K=128)
+"""Whose addresses in the accumulators move with every loop: of 32 bits, which the core widens at
+each macro, they make it 5.5."""
 MOST = 4.0
 """Instructions of the host for a macro."""
 
@@ -37,7 +40,7 @@ def _count(which: Case) -> Retired:
 
 
 @counted
-@pytest.mark.parametrize("which", KERNELS, ids=str)
+@pytest.mark.parametrize("which", [*KERNELS, IN_PARTS], ids=str)
 def test_a_macro_takes_few_instructions(which: Case) -> None:
     assert _count(which).per_macro <= MOST
 
@@ -59,7 +62,7 @@ def test_innermost_loops_have_few_instructions_for_a_macro(which: Case) -> None:
 
 
 @counted
-@pytest.mark.parametrize("which", KERNELS, ids=str)
+@pytest.mark.parametrize("which", [*KERNELS, IN_PARTS], ids=str)
 def test_the_models_cycles_are_what_the_emitted_c_retires(which: Case) -> None:
     """Within a sixth: how a compiler allots registers is not modelled, nor are conditions."""
     modelled = host_cycles(compiled(which, WHOLE).program, chip())

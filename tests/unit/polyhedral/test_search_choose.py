@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -80,3 +82,32 @@ def test_what_a_chip_lacks_is_told() -> None:
     assert len(refused) == search_choose.LACKING
     assert search_choose.lacks(refused)
     assert not search_choose.lacks(refused[1:])
+
+
+def built(off: Sequence[float], cycles: Sequence[float] = ()) -> int:
+    """How many candidates of a long kernel are simulated that take in turn these parts of their
+    estimates; `cycles`: the estimates, if not as found."""
+    chip, result = found()
+    given = cycles or [100 * c.cycles for c in result.candidates]
+    candidates = tuple(
+        replace(c, cycles=n, bound=1.0, beats=float(i) if not cycles else 1.0)
+        for i, (c, n) in enumerate(zip(result.candidates, given, strict=False))
+    )
+    made: list[Candidate] = []
+
+    def build(candidate: Candidate) -> Made:
+        if candidate.bound:  # not of a tiling beside another
+            made.append(candidate)
+        return Made(int(candidate.cycles * off[len(made) % len(off)]))
+
+    choose(chip, replace(result, candidates=candidates, thrifty=(), parted=()), build, Watch(None))
+    return len(made)
+
+
+def test_estimates_are_believed_as_far_as_they_were_right() -> None:
+    assert built((1.01,)) == search_choose.FORETELLING
+    assert built((0.9, 1.1)) == built((1.1,)) == search_choose.SIMULATED
+
+
+def test_of_candidates_that_are_estimated_alike_one_is_simulated() -> None:
+    assert built((0.9, 1.1), [100_000.0, 100_000.0, 100_001.0, 100_001.0]) == 2
