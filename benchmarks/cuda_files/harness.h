@@ -152,7 +152,7 @@ static double launch_ms(const Case &c, void **arrays) {
     float ms;
     need(cudaEventElapsedTime(&ms, start, stop));
     if (run >= 0) found.push_back(ms / times);
-    if (run == -1) times = std::min(100, std::max(1, (int)(5 / ms)));
+    if (run == -1) times = std::min(100, std::max(1, (int)(5 / std::max(ms, 1e-3f))));
   }
   host_mode = PLAIN;
   for (void *at : host_held) need(cudaFree(at));

@@ -294,7 +294,7 @@ def timed(torch: Any, call: Callable[[], Any]) -> float:
         if run >= 0:
             found.append(ms / times)
         if run == -1:
-            times = min(100, max(1, int(5 / ms)))
+            times = min(100, max(1, int(5 / max(ms, 1e-3))))
     return sorted(found)[len(found) // 2]
 
 
@@ -329,6 +329,17 @@ def times_table(manifest: dict[str, Any], results: list[Result], rivals: dict[st
     return table(rows)
 
 
+def target() -> str:
+    """The option for this machine's GPU, asked for once."""
+    asked = ["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"]
+    if shutil.which(asked[0]):
+        done = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=60)
+        found = re.match(r"(\d+)\.(\d+)\s", done.stdout)
+        if found is not None:
+            return f"-arch=sm_{found[1]}{found[2]}"
+    return "-arch=native"
+
+
 def counts(results: list[Result]) -> str:
     kinds = ("passed", "wrong", "build", "not run")
     rows = [["kernels", "passed", "wrong", "failed to build", "not run"]]
@@ -354,7 +365,7 @@ def main() -> int:
     options = parser.parse_args()
     if not options.compiler:
         stand_in = f"g++ -x c++ -std=c++17 -O1 -w -I{HERE / 'stand_in'}"
-        options.compiler = stand_in if options.stand_in else "nvcc -O3 -arch=native -std=c++17"
+        options.compiler = stand_in if options.stand_in else f"nvcc -O3 -std=c++17 {target()}"
     manifest = json.loads((HERE / "manifest.json").read_text())
     folder = options.build or Path(tempfile.mkdtemp(prefix="kernels-"))
     runner = Runner(options, manifest, folder)
@@ -382,6 +393,14 @@ def main() -> int:
     print(times_table(manifest, results, rivals))
     print(f"ratio: PyTorch's time over the kernel's. {versions}", flush=True)
     checks: list[Result] = []
+
+    def save() -> None:
+        report = {"compiler": options.compiler, "rival": versions, "kernels": results,
+                  "rivals_ms": rivals, "sanitizers": checks}  # fmt: skip
+        if options.json:
+            options.json.write_text(json.dumps(report, indent=1))
+
+    save()
     if shutil.which("compute-sanitizer") and not options.build_only and not options.stand_in:
         chosen = [n for n, g in enumerate(groups) if g["waits"] and n in runner.programs]
         work = [(tool, n) for n in chosen[: options.sanitized] for tool in TOOLS]
@@ -403,10 +422,7 @@ def main() -> int:
             if c["errors"] != 0:
                 print(f"{c['tool']}, group {c['group']}:", *c["lines"], sep="\n  ")
     print(f"{time.monotonic() - start:.0f} s in all")
-    if options.json:
-        report = {"compiler": options.compiler, "rival": versions, "kernels": results,
-                  "rivals_ms": rivals, "sanitizers": checks}  # fmt: skip
-        options.json.write_text(json.dumps(report, indent=1))
+    save()
     if options.build is None:
         shutil.rmtree(folder, ignore_errors=True)
     bad = any(r["result"] in ("wrong", "build") for r in results)
