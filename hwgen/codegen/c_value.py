@@ -121,7 +121,7 @@ _HALF = {
         "static inline float {p}_float16(uint16_t bits)\n{{\n"
         "  int e = bits >> 10 & 31, m = bits & 1023;\n"
         "  float a = e == 31 ? (m ? NAN : INFINITY)\n"
-        "          : (float)ldexp(e ? m + 1024 : m, (e ? e : 1) - 25);\n"
+        "          : (float)ldexp((double)(e ? m + 1024 : m), (e ? e : 1) - 25);\n"
         "  return bits >> 15 ? -a : a;\n}}"
     ),
     "float16_bits": (

@@ -183,10 +183,11 @@ def processor_templates(
         "blocks": Items(NUMBER, len(processor.coordinates("block"))),
         "threads": Items(NUMBER, len(processor.coordinates("thread"))),
     }
+    function = {"name": TEXT, "parameters": TEXT, "threads": launch["threads"]}
     fields: tuple[tuple[str, str, dict[str, Shape]], ...] = (
         ("barrier", processor.barrier, {}),
         ("prefetch", processor.prefetch, {"address": TEXT}),
-        ("function", processor.function, {"name": TEXT, "parameters": TEXT}),
+        ("function", processor.function, function),
         ("function_prologue", processor.function_prologue, {}),
         ("launch", processor.launch, launch),
     )

@@ -108,9 +108,10 @@ class Processor:
     over `address` ("" where there is none: refuse the primitive). `pragmas`: what a schedule may
     ask of the compiler of the generated code.
     `function`, `launch`: templates of the head of the function that blocks run (`name`,
-    `parameters`) and of its start (`name`, `arguments`, `blocks`, `threads`); both are "" where no
-    loop is bound. `blocks` and `threads` are lists of integers: the extents of all bound loops of
-    that level, as `coordinates` orders them, 1 for those that the kernel does not use.
+    `parameters`, `threads`) and of its start (`name`, `arguments`, `blocks`, `threads`); both are
+    "" where no loop is bound. `blocks` and `threads` are lists of integers: the extents of all
+    bound loops of that level, as `coordinates` orders them, 1 for those that the kernel does not
+    use.
     `function_prologue`: at the start of that function, or of the kernel where there is none.
     """
 

@@ -161,7 +161,8 @@ class ProcessorSchema(Model):
     suffix: str = ".c"
     """Suffix of the generated file."""
     function: Template = ""
-    """Head of a function that blocks run; names `name` and `parameters`."""
+    """Head of a function that blocks run; names `name` and `parameters`, and `threads` as `launch`
+    does."""
     function_prologue: Template = ""
     """At the start of that function, or of the kernel where there are no blocks."""
     launch: Template = ""

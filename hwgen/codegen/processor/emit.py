@@ -22,6 +22,7 @@ from hwgen.codegen.processor.workarounds import around_functions
 from hwgen.codegen.source import CSource, Parameter
 from hwgen.codegen.storages import Array
 from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.memory import Level
 from hwgen.spec.workload import Workload
 
 
@@ -303,7 +304,8 @@ class _File:
         body = writer.lines(launch.body)
         parameters = [self._parameter(b, restrict=True) for b in passed]
         parameters += [f"{self.room.index} {self.identifiers.variable(v)}" for v in outer]
-        values = {"name": name, "parameters": ", ".join(parameters)}
+        threads = self._extents(launch, "thread")
+        values = {"name": name, "parameters": ", ".join(parameters), "threads": threads}
         prologue = self.processor.function_prologue
         inner = [
             *writer.template(prologue, "processor.function_prologue"),
@@ -317,15 +319,19 @@ class _File:
         return self._start(launch, name, [self._argument(b) for b in passed], outer)
 
     def _start(self, launch: Launch, name: str, arrays: list[str], outer: list[str]) -> list[str]:
-        extents = {kind: extent for kind, _, extent in launch.coordinates}
         arguments = [*arrays, *(self.identifiers.variable(v) for v in outer)]
         values: dict[str, object] = {
             "name": name,
             "arguments": ", ".join(arguments),
-            "blocks": [extents.get(k.name, 1) for k in self.processor.coordinates("block")],
-            "threads": [extents.get(k.name, 1) for k in self.processor.coordinates("thread")],
+            "blocks": self._extents(launch, "block"),
+            "threads": self._extents(launch, "thread"),
         }
         return self.host.template(self.processor.launch, "processor.launch", values)
+
+    def _extents(self, launch: Launch, level: Level) -> list[int]:
+        """Of every bound loop of a level, 1 where the launch has none."""
+        extents = {kind: extent for kind, _, extent in launch.coordinates}
+        return [extents.get(k.name, 1) for k in self.processor.coordinates(level)]
 
     def _argument(self, buffer: Array) -> str:
         """A buffer as the host passes it to a launch."""

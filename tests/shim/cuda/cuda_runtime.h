@@ -29,6 +29,10 @@ struct dim3 {
 #define __align__(n) __attribute__((aligned(n)))
 #define __shared__ static __attribute__((section("shim_shared")))
 #define __restrict__
+#define __launch_bounds__(n)
+
+/* Blocks have the function for floating point alone. */
+double ldexp(int, int) = delete;
 
 static __attribute__((section("shim_shared"), used)) unsigned char shim_first_shared[16];
 extern "C" unsigned char __start_shim_shared[], __stop_shim_shared[];

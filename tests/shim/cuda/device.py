@@ -21,7 +21,8 @@ from hwgen.model.numeric import STORAGE, Array
 HERE = Path(__file__).resolve().parent
 HEADER = "cuda_runtime.h"
 FLAGS = ("-std=c++17", "-O0", "-fPIC", "-w")
-_START = re.compile(r"(\w+)<<<(dim3\([^)]*\)), (dim3\([^)]*\))>>>\((.*)\);")
+LAUNCH = re.compile(r"(\w+)<<<(dim3\([^)]*\)), (dim3\([^)]*\))>>>\((.*)\);")
+LAUNCHED = r"shim_launch(\2, \3, [&] { \1(\4); });"
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ def _compile(*arguments: str | Path) -> None:
 
 def host_text(text: str) -> str:
     """The text with its launches as C++ that any compiler takes."""
-    return _START.sub(r"shim_launch(\2, \3, [&] { \1(\4); });", text)
+    return LAUNCH.sub(LAUNCHED, text)
 
 
 def build(text: str) -> Path:

@@ -29,7 +29,7 @@ from hwgen.model.reference import random_inputs, run_reference
 from hwgen.polyhedral.tree.edit import replace_loop
 from hwgen.polyhedral.tree.loop_tree import Loop as TreeLoop
 from hwgen.schedule import Schedule
-from hwgen.spec.load import parse_workload
+from hwgen.spec.load import load_workload, parse_workload
 from tests.shim.cuda import device
 from tests.unit.codegen_processor import samples
 
@@ -78,6 +78,8 @@ def test_staged_tiles() -> None:
     assert len(waits) == 2
     text = samples.check_blocks(s).c
     assert "<<<dim3(2, 3, 1), dim3(8, 8, 1)>>>" in text
+    # Else a block of many threads may need more registers than there are, and never start.
+    assert "static __global__ void __launch_bounds__(64) gemm_requant_0(" in text
 
 
 def removed(program: Code) -> Iterator[Code]:
@@ -262,6 +264,19 @@ def test_a_host_loop_is_serial() -> None:
     assert refused(s) == "H622"
 
 
+def halves() -> Schedule:
+    """Floats of 16 bits, which are unpacked and packed by functions for floating point."""
+    file = samples.ROOT / "workloads" / "relu.yaml"
+    s = Schedule(load_workload(file, {"M": 3, "N": 40}, {"T": "float16"}), samples.gpu())
+    s.bind("n", "threadIdx.x")
+    return s
+
+
+@needs_compiler
+def test_floats_of_16_bits_in_threads() -> None:
+    samples.check_blocks(halves())
+
+
 @needs_compiler
 def test_text_for_the_device_compiles() -> None:
     compiler = shutil.which("nvcc")
@@ -270,7 +285,7 @@ def test_text_for_the_device_compiles() -> None:
     matvec = samples.schedule("matvec", samples.gpu(), K=32)
     matvec.bind("m", "blockIdx.x")
     matvec.bind("k", "threadIdx.x")
-    for s in (tiled(), matvec, samples.schedule("linear_relu", samples.gpu())):
+    for s in (tiled(), matvec, samples.schedule("linear_relu", samples.gpu()), halves()):
         path = Path(device.build(samples.source(s).c)).with_suffix(".cu")
         path.write_text(samples.source(s).c)
         done = subprocess.run(
