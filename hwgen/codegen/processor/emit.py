@@ -18,7 +18,7 @@ from hwgen.codegen.nodes import Code, Launch, Routine
 from hwgen.codegen.processor.body import BodyText, Identifiers, as_lambda, helpers
 from hwgen.codegen.processor.firmware import HEAP, Room, firmware_header, room
 from hwgen.codegen.processor.scopes import pools
-from hwgen.codegen.processor.workarounds import around_functions
+from hwgen.codegen.processor.workarounds import around_functions, may_join_reads
 from hwgen.codegen.source import CSource, Parameter
 from hwgen.codegen.storages import Array
 from hwgen.spec.hardware import HardwareSpec
@@ -302,7 +302,14 @@ class _File:
                 coordinates.append(f"const {self.room.index} {own} = {index};")
         writer.ranges |= {v: self.host.ranges[v] for v in outer}
         body = writer.lines(launch.body)
-        parameters = [self._parameter(b, restrict=True) for b in passed]
+        # What other threads write is no thread's own: a compiler that is told so reads it before
+        # they have written it, whatever waits for them.
+        writes, joined = written(launch.body), may_join_reads(launch.body)
+        parameters = [
+            self._parameter(b, restrict=read and not joined, read=read)
+            for b in passed
+            for read in [b.name not in writes]
+        ]
         parameters += [f"{self.room.index} {self.identifiers.variable(v)}" for v in outer]
         threads = self._extents(launch, "thread")
         values = {"name": name, "parameters": ", ".join(parameters), "threads": threads}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from hwgen.codegen.nodes import Assign, Code, nodes
-from hwgen.spec.expression import Access, Binary, Const, Expr, Name, Unary, walk
+from hwgen.codegen.names import expressions, touched, written
+from hwgen.codegen.nodes import Assign, Body, Code, If, nodes
+from hwgen.spec.expression import Access, Binary, Call, Const, Expr, Name, Unary, walk
 
 _AFFECTED = """\
 #if defined(__GNUC__) && !defined(__clang__) && \\
@@ -63,3 +64,28 @@ def _turns(part: Expr) -> bool:
 
 def _moves(expr: Expr) -> bool:
     return any(isinstance(part, Name) for part in walk(expr))
+
+
+def may_join_reads(body: Body) -> bool:
+    """Whether what nodes write and what they only read are alternatives somewhere: nvcc (13.0) may
+    join two such reads to one of either place, through the cache for what nobody writes, if the one
+    place is told to be nobody else's. So it reads what was there before."""
+    writes = written(body)
+
+    def joined(one: frozenset[str], other: frozenset[str]) -> bool:
+        return bool((one & writes and other - writes) or (other & writes and one - writes))
+
+    for node in nodes(body):
+        if isinstance(node, If) and joined(touched(node.then), touched(node.otherwise)):
+            return True
+        for part in (p for value in expressions(node) for p in walk(value)):
+            match part:
+                case Call("select", (_, yes, no)) if joined(_read(yes), _read(no)):
+                    return True
+                case _:
+                    pass
+    return False
+
+
+def _read(value: Expr) -> frozenset[str]:
+    return frozenset(part.tensor for part in walk(value) if isinstance(part, Access))

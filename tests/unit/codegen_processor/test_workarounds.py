@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from dataclasses import replace
 
@@ -97,3 +98,44 @@ def test_a_ring_ends_elsewhere(index: str, guarded: bool) -> None:
     ring = replace(step, value=Access("x", (parse_expression(index),)))
     before, _ = around_functions(replace(program, body=(start, ring)))
     assert bool(before) == guarded
+
+
+PARAMETERS = re.compile(r"__launch_bounds__[^(]*\(\d+\) \w+\(([^)]*)\)")
+
+
+def parameters(s: Schedule) -> list[list[str]]:
+    """Those of each function that runs on the device."""
+    return [found.split(", ") for found in PARAMETERS.findall(samples.source(s).c)]
+
+
+@pytest.mark.parametrize("name", samples.WORKLOADS)
+def test_no_thread_is_told_that_what_others_write_is_its_own(name: str) -> None:
+    """A read of it would come before what waits for them."""
+    found = [p for given in parameters(samples.schedule(name, samples.gpu())) for p in given]
+    assert found
+    assert all(("__restrict__" in p) == p.startswith("const ") for p in found)
+    assert any(not p.startswith("const ") for p in found)
+
+
+@pytest.mark.parametrize(
+    ("values", "apart"),
+    [
+        (("x[i] * 3", "select(t[i] > 0, t[i], w[i])"), False),
+        (("x[i] * 3", "select(t[i] > 0, x[i], w[i])"), True),
+        (("x[i] * 3", "select(w[i] > 0, t[i], 0)"), True),
+        (("x[i] * 3", "t[i] + w[i]"), True),
+    ],
+)
+def test_reads_that_may_be_joined(values: tuple[str, str], apart: bool) -> None:
+    """Of what a launch writes, and of what it only reads."""
+    made, used = values
+    workload = hwgen.Workload(
+        "choice",
+        tensors=dict.fromkeys(("x", "w", "t", "y"), "float32[9]"),
+        compute=[f"t[i] = {made}", f"y[i] = {used}"],
+    )
+    s = Schedule(workload, samples.gpu())
+    s.merge("y_i", "i")
+    (given,) = parameters(s)
+    assert any("__restrict__" in p for p in given) == apart
+    assert all(p.startswith("const ") for p in given if "*" in p and p[-1] in "xw")
