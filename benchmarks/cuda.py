@@ -31,8 +31,8 @@ from hwgen.codegen.source import CSource, Parameter
 from hwgen.errors import HwgenError
 from hwgen.model.numeric import STORAGE, Array, load
 from hwgen.model.reference import run_reference
-from hwgen.nest_pipeline import compile_nest
-from hwgen.schedule import Schedule
+from hwgen.passes.nest_pipeline import compile_nest
+from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload
 from hwgen.spec.workload import Workload

@@ -40,9 +40,9 @@ from hwgen.errors import HwgenError
 from hwgen.model.bound import lower_bound
 from hwgen.model.traffic import off_chip_traffic
 from hwgen.pipeline import Compilation, compile_kernel
-from hwgen.report.table import Cell, table
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload
+from hwgen.spec.table import Cell, table
 from tests.gemmini import emitted
 from tests.gemmini.host_core import can_count, host_cycles, retired
 from tests.gemmini.library_program import library_chip, library_convolution, library_program

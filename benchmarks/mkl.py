@@ -35,10 +35,10 @@ from typing import Any
 import numpy as np
 
 from hwgen.model.c_compiler import load_library
+from hwgen.passes.scripting import compile_script
 from hwgen.pipeline import compile_kernel
-from hwgen.report.table import Cell, table
-from hwgen.scripting import compile_script
 from hwgen.spec.load import load_hardware, load_workload
+from hwgen.spec.table import Cell, table
 from tests.inner_loops import disassembled, inner_loops, on_the_stack
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -34,9 +34,9 @@ import numpy as np
 from benchmarks.mkl import FLAGS, ROOT, rival
 from hwgen.model.c_compiler import load_library
 from hwgen.pipeline import compile_workload
-from hwgen.report.table import Cell, table
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload
+from hwgen.spec.table import Cell, table
 
 CONVOLUTIONS = (
     (56, 64, 64, 3), (28, 128, 128, 3), (14, 256, 256, 3), (7, 512, 512, 3), (56, 64, 256, 1),

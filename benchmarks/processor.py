@@ -17,7 +17,7 @@ import numpy as np
 from hwgen.model.c_compiler import AS_FOUND, load_library
 from hwgen.model.native import FLAGS, compile_native
 from hwgen.model.reference import random_inputs
-from hwgen.nest_pipeline import NestCompilation, compile_nest
+from hwgen.passes.nest_pipeline import NestCompilation, compile_nest
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, make_workload
 from hwgen.verify.rounding import unexplained

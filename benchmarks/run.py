@@ -23,13 +23,13 @@ from hwgen.model.compiled import compile_model, have_compiler
 from hwgen.model.functional import run
 from hwgen.model.reference import random_inputs
 from hwgen.model.traffic import off_chip_traffic
+from hwgen.passes.scripting import compile_script
 from hwgen.pipeline import Candidate, Compilation, compile_kernel, compile_workload
-from hwgen.report.table import Cell, table
 from hwgen.report.text import measure
-from hwgen.scripting import compile_script
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload, parse_workload
 from hwgen.spec.suggest import suggestion
+from hwgen.spec.table import Cell, table
 from hwgen.spec.workload import Workload
 
 ROOT = Path(__file__).resolve().parent.parent

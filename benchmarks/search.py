@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from hwgen.report.table import Cell, table
+from hwgen.spec.table import Cell, table
 from tests.conformance.exhaustive import MEDIUM, SMALL, judge
 
 HEADER = (

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from hwgen.errors import HwgenError
     from hwgen.kernel import Kernel, build
-    from hwgen.nest_pipeline import compile_nest
+    from hwgen.passes.nest_pipeline import compile_nest
+    from hwgen.passes.scripting import compile_schedule
     from hwgen.pipeline import compile_kernel
-    from hwgen.schedule import Schedule
-    from hwgen.scripting import compile_schedule
+    from hwgen.polyhedral.schedule.schedule import Schedule
     from hwgen.spec.declared import intrinsic
     from hwgen.spec.load import load_hardware, load_workload
     from hwgen.spec.load import make_workload as Workload  # noqa: N812
@@ -35,12 +35,12 @@ __all__ = [
 _HOMES = {
     "HwgenError": ("hwgen.errors", "HwgenError"),
     "Kernel": ("hwgen.kernel", "Kernel"),
-    "Schedule": ("hwgen.schedule", "Schedule"),
+    "Schedule": ("hwgen.polyhedral.schedule.schedule", "Schedule"),
     "Workload": ("hwgen.spec.load", "make_workload"),
     "build": ("hwgen.kernel", "build"),
     "compile_kernel": ("hwgen.pipeline", "compile_kernel"),
-    "compile_nest": ("hwgen.nest_pipeline", "compile_nest"),
-    "compile_schedule": ("hwgen.scripting", "compile_schedule"),
+    "compile_nest": ("hwgen.passes.nest_pipeline", "compile_nest"),
+    "compile_schedule": ("hwgen.passes.scripting", "compile_schedule"),
     "intrinsic": ("hwgen.spec.declared", "intrinsic"),
     "load_hardware": ("hwgen.spec.load", "load_hardware"),
     "load_workload": ("hwgen.spec.load", "load_workload"),

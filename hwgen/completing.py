@@ -13,29 +13,29 @@ from functools import partial
 from itertools import islice
 
 from hwgen.autoschedule import Options
-from hwgen.block_completing import complete_blocks
-from hwgen.compilation import Compilation, Kernel, build
-from hwgen.compiled import Compiled
 from hwgen.errors import HwgenError
-from hwgen.nest_pipeline import compile_nest
-from hwgen.phase import DEFAULTS, SearchOptions
+from hwgen.passes.block_completing import complete_blocks
+from hwgen.passes.compilation import Compilation, Kernel, build
+from hwgen.passes.compiled import Compiled
+from hwgen.passes.nest_pipeline import compile_nest
+from hwgen.passes.phase import DEFAULTS, SearchOptions
+from hwgen.passes.scripting import compile_script
 from hwgen.pipeline import compile_kernel
 from hwgen.polyhedral import isl
-from hwgen.polyhedral.matching import Match, ranked_matches
-from hwgen.polyhedral.objective import check_objective
+from hwgen.polyhedral.match.matching import Match, ranked_matches
+from hwgen.polyhedral.match.select import select
 from hwgen.polyhedral.phases import split_phases
+from hwgen.polyhedral.schedule.schedule import Schedule
+from hwgen.polyhedral.schedule.script_tiles import Said, known_tiles
+from hwgen.polyhedral.schedule.tiling_script import apply_tiling
 from hwgen.polyhedral.scop import Scop, build_scop
-from hwgen.polyhedral.search import SearchResult, Watch, search
-from hwgen.polyhedral.search_choose import LIMITS
-from hwgen.polyhedral.select import select
-from hwgen.polyhedral.tiling import Tiling
-from hwgen.polyhedral.versions import versioned
-from hwgen.schedule import Schedule
-from hwgen.script_tiles import Said, known_tiles
-from hwgen.scripting import compile_script
+from hwgen.polyhedral.search.choose import LIMITS
+from hwgen.polyhedral.search.objective import check_objective
+from hwgen.polyhedral.search.search import SearchResult, Watch, search
+from hwgen.polyhedral.search.tiling import Tiling
+from hwgen.polyhedral.tree.versions import versioned
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
-from hwgen.tiling_script import apply_tiling
 
 NO_KERNEL = (
     *("H301", "H302", "H305", "H402", "H403", "H405", "H407", "H408"),

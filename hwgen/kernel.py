@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from hwgen.autoschedule import Options
-from hwgen.compiled import Compiled
 from hwgen.completing import compile_scripted
 from hwgen.model.inputs import bind_inputs
 from hwgen.model.native import compile_native, runs_here
 from hwgen.model.numeric import Array
-from hwgen.nest_pipeline import compile_nest
-from hwgen.phase import SearchOptions
+from hwgen.passes.compiled import Compiled
+from hwgen.passes.nest_pipeline import compile_nest
+from hwgen.passes.phase import SearchOptions
 from hwgen.pipeline import compile_workload
-from hwgen.polyhedral.objective import OBJECTIVES, Objective, check_objective
-from hwgen.requested import find_chip, find_computation, script_text, unfit
-from hwgen.schedule import Schedule
+from hwgen.polyhedral.schedule.requested import find_chip, find_computation, script_text, unfit
+from hwgen.polyhedral.schedule.schedule import Schedule
+from hwgen.polyhedral.search.objective import OBJECTIVES, Objective, check_objective
 from hwgen.spec.find import nearest
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.shown import Brief

@@ -10,31 +10,31 @@ from typing import TypeVar
 
 from hwgen.autoschedule import Options
 from hwgen.codegen.image_layout import images_refused
-from hwgen.compilation import Compilation, Kernel, build
-from hwgen.compiled import Compiled
-from hwgen.decomposing import decomposed
 from hwgen.errors import HwgenError
-from hwgen.fusing import several
-from hwgen.hosting import compile_beside
-from hwgen.inlining import REFUSALS, UNMADE, UnitsOf, compile_inlined, replayed
-from hwgen.interleaving import interleaved
-from hwgen.nest_pipeline import compile_nest
-from hwgen.network import in_blocks, phases_may_be_faster, shared_if_better
-from hwgen.phase import DEFAULTS, SearchOptions, compile_phase
-from hwgen.phased import compile_phases
+from hwgen.passes.compilation import Compilation, Kernel, build
+from hwgen.passes.compiled import Compiled
+from hwgen.passes.decomposing import decomposed
+from hwgen.passes.fusing import several
+from hwgen.passes.hosting import compile_beside
+from hwgen.passes.inlining import REFUSALS, UNMADE, UnitsOf, compile_inlined, replayed
+from hwgen.passes.interleaving import interleaved
+from hwgen.passes.nest_pipeline import compile_nest
+from hwgen.passes.network import in_blocks, phases_may_be_faster, shared_if_better
+from hwgen.passes.phase import DEFAULTS, SearchOptions, compile_phase
+from hwgen.passes.phased import compile_phases
+from hwgen.passes.replaying import again
+from hwgen.passes.trees import TreeCompilation
+from hwgen.passes.weighing import weighed_if_better, weighed_instead
 from hwgen.polyhedral import isl
-from hwgen.polyhedral.objective import check_objective
 from hwgen.polyhedral.phases import split_phases
+from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.scop import build_scop
-from hwgen.polyhedral.search import Candidate, SearchResult
+from hwgen.polyhedral.search.objective import check_objective
+from hwgen.polyhedral.search.search import Candidate, SearchResult
 from hwgen.polyhedral.tree.cost import estimate_nest
-from hwgen.polyhedral.versions import versioned
-from hwgen.replaying import again
-from hwgen.schedule import Schedule
+from hwgen.polyhedral.tree.versions import versioned
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
-from hwgen.trees import TreeCompilation
-from hwgen.weighing import weighed_if_better, weighed_instead
 
 __all__ = [
     "Compilation",

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from math import prod
 from random import Random
 
+from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.tree.build import build_state
-from hwgen.schedule import Schedule
 from hwgen.spec.find import find_workload
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import parse_workload

@@ -9,9 +9,9 @@ import pytest
 from hwgen.codegen.lower import program
 from hwgen.codegen.lower.stream import Stream
 from hwgen.codegen.synchronisation import SyncSite
-from hwgen.schedule import Schedule
+from hwgen.passes.trees import compile_tree
+from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.spec.hardware import HardwareSpec
-from hwgen.trees import compile_tree
 
 
 def stream_of(schedule: Schedule) -> Stream:

@@ -11,7 +11,7 @@ import numpy as np
 from hwgen.autoschedule.cost import Floats, footprint, main_reduction
 from hwgen.autoschedule.lanes import has_kind, inside
 from hwgen.autoschedule.nests import Nest, attempt, lone_loops, loop_of, partner_loops
-from hwgen.schedule import Schedule
+from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.memory import Memory
 from hwgen.spec.processor import Processor

@@ -6,9 +6,9 @@ from math import prod
 
 from hwgen.autoschedule.cost import Point, Structure, lanes_of, main_reduction
 from hwgen.autoschedule.nests import Nest, attempt, lone_loops, loop_of, nest_of, partner_loops
+from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.tree.edit import main_site
 from hwgen.polyhedral.tree.loop_tree import LoopTree, Stage
-from hwgen.schedule import Schedule
 from hwgen.spec.expression import Access, Name, names
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.processor import Processor

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from math import prod
 
 from hwgen.errors import HwgenError
+from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.tree.cost import operations
 from hwgen.polyhedral.tree.edit import main_site
 from hwgen.polyhedral.tree.loop_tree import LoopTree, Stage
 from hwgen.polyhedral.tree.terms import addends
-from hwgen.schedule import Schedule
 from hwgen.spec.expression import DTYPES, Access, Name, names
 
 

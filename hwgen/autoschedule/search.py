@@ -29,11 +29,11 @@ from hwgen.autoschedule.nests import (
 from hwgen.autoschedule.report import Choice, SearchReport
 from hwgen.autoschedule.sharing import WORTH, share_loops, share_out
 from hwgen.errors import HwgenError
-from hwgen.polyhedral.search import Watch
+from hwgen.polyhedral.schedule.schedule import Schedule
+from hwgen.polyhedral.search.search import Watch
 from hwgen.polyhedral.tree.cost import nest_bound, operations
 from hwgen.polyhedral.tree.edit import main_site
 from hwgen.polyhedral.tree.loop_tree import LoopTree, Stage
-from hwgen.schedule import Schedule
 from hwgen.spec.expression import DTYPES, Access, Name, names, walk
 from hwgen.spec.processor import Processor
 

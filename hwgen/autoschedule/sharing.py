@@ -17,10 +17,10 @@ from math import lcm
 from hwgen.autoschedule.lanes import SPARE, has_kind
 from hwgen.autoschedule.nests import attempt, count, take_back
 from hwgen.autoschedule.report import Choice
+from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.tree import loop_edits
 from hwgen.polyhedral.tree.cost import estimate_nest
 from hwgen.polyhedral.tree.loop_tree import Loop, LoopTree, Node, blocks, sites
-from hwgen.schedule import Schedule
 from hwgen.spec.affine import affine
 from hwgen.spec.expression import substitute
 from hwgen.spec.hardware import HardwareSpec

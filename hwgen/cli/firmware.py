@@ -24,8 +24,8 @@ from hwgen.codegen.vendor_stub import stub, vendor_headers
 from hwgen.model.weights import Constant, images_of, weights_file
 
 if TYPE_CHECKING:
-    from hwgen.compiled import Compiled
     from hwgen.model.numeric import Array
+    from hwgen.passes.compiled import Compiled
     from hwgen.spec.hardware import HardwareSpec
     from hwgen.spec.workload import Workload
 

@@ -21,7 +21,7 @@ from hwgen.spec.find import nearest
 
 if TYPE_CHECKING:
     from hwgen.cli.firmware import FirmwareKernel
-    from hwgen.compiled import Compiled
+    from hwgen.passes.compiled import Compiled
     from hwgen.report.refused import Refusal
     from hwgen.spec.hardware import HardwareSpec
     from hwgen.spec.workload import Workload
@@ -124,7 +124,7 @@ def load(request: Request, search: Search) -> HardwareSpec:
     Raises:
         HwgenError: as `load_hardware`; H426 where it has nothing of the search's objective.
     """
-    from hwgen.polyhedral.objective import check_objective
+    from hwgen.polyhedral.search.objective import check_objective
     from hwgen.spec.load import load_hardware
 
     hardware = load_hardware(request.spec, dict(request.parameters))

@@ -138,8 +138,8 @@ def _gemm(factor: str, total: str) -> str:
 def _gemm_of(hardware: HardwareSpec) -> str:
     """A GEMM in the first types that the chip's calls multiply, else its processor; or nothing."""
     from hwgen.polyhedral import isl
+    from hwgen.polyhedral.match.select import select
     from hwgen.polyhedral.scop import build_scop
-    from hwgen.polyhedral.select import select
 
     texts = [_gemm(*types) for types in _TYPES]
     for text in texts if hardware.units else []:

@@ -14,11 +14,11 @@ from hwgen.errors import HwgenError
 from hwgen.spec.find import find_spec
 
 if TYPE_CHECKING:
-    from hwgen.polyhedral.explain import Explanation
+    from hwgen.passes.spilling import Spill
+    from hwgen.polyhedral.match.explain import Explanation
     from hwgen.polyhedral.scop import Scop
     from hwgen.spec.hardware import HardwareSpec
     from hwgen.spec.workload import Workload
-    from hwgen.spilling import Spill
 
 
 def check(spec: str, settings: Sequence[str], *, as_json: bool = False) -> None:
@@ -63,11 +63,11 @@ def explain(
     """Print every statement against every intrinsic, bound as `generate` binds them."""
     from hwgen.pipeline import compile_kernel
     from hwgen.polyhedral import isl
-    from hwgen.polyhedral.explain import explain as explain_matches
-    from hwgen.polyhedral.matching import match
+    from hwgen.polyhedral.match.explain import explain as explain_matches
+    from hwgen.polyhedral.match.matching import match
+    from hwgen.polyhedral.match.select import select
     from hwgen.polyhedral.phases import split_phases
     from hwgen.polyhedral.scop import build_scop
-    from hwgen.polyhedral.select import select
     from hwgen.spec.load import load_hardware
 
     request = resolve(spec, [workload], settings, dtypes)
@@ -98,7 +98,7 @@ def explain(
 
 def _explain_processor(workload: Workload, hardware: HardwareSpec, *, as_json: bool) -> None:
     """Print what the automatic schedule does with every nest, and from how many choices."""
-    from hwgen.nest_pipeline import compile_nest
+    from hwgen.passes.nest_pipeline import compile_nest
     from hwgen.report.text import describe_cycles, measure
 
     compilation = compile_nest(workload, hardware)
@@ -139,8 +139,8 @@ class _Explained:
 def _explain_phases(workload: Workload, hardware: HardwareSpec) -> _Explained:
     """Every phase's statements; where the kernel does not compile, why."""
     from hwgen.pipeline import compile_kernel
-    from hwgen.polyhedral.explain import explain as explain_matches
-    from hwgen.polyhedral.operations import Sharing
+    from hwgen.polyhedral.match.explain import explain as explain_matches
+    from hwgen.polyhedral.match.operations import Sharing
     from hwgen.polyhedral.phases import split_phases
     from hwgen.polyhedral.scop import build_scop
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hwgen.compiled import Compiled
+    from hwgen.passes.compiled import Compiled
 
 
 @dataclass(frozen=True, slots=True)

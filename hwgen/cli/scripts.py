@@ -24,7 +24,7 @@ class Script:
         Raises:
             HwgenError: H001, H013, H418 where it cannot be read.
         """
-        from hwgen.script import read_file
+        from hwgen.polyhedral.schedule.script import read_file
 
         return None if self.path is None else read_file(self.path)
 

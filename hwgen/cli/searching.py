@@ -12,7 +12,7 @@ from hwgen.cli.progress import Bar
 
 if TYPE_CHECKING:
     from hwgen.pipeline import SearchOptions
-    from hwgen.polyhedral.objective import Objective
+    from hwgen.polyhedral.search.objective import Objective
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +29,8 @@ class Search:
 @contextmanager
 def searching(name: str, search: Search) -> Generator[SearchOptions, None, None]:
     """Options for one compilation; the bar, on a terminal only, is gone afterwards."""
-    from hwgen.cache import ScheduleCache
-    from hwgen.folders import cache_folder
+    from hwgen.model.folders import cache_folder
+    from hwgen.passes.cache import ScheduleCache
     from hwgen.pipeline import SearchOptions
 
     folder = cache_folder() if search.cached else None

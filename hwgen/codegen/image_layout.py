@@ -16,9 +16,9 @@ from typing import Protocol
 from hwgen.codegen.layout import dense
 from hwgen.codegen.storages import Image
 from hwgen.errors import HwgenError
-from hwgen.polyhedral.matching import Match, entry_coordinates
-from hwgen.polyhedral.operations import Operation, Storage
-from hwgen.polyhedral.partial_lanes import Lanes
+from hwgen.polyhedral.match.matching import Match, entry_coordinates
+from hwgen.polyhedral.match.operations import Operation, Storage
+from hwgen.polyhedral.match.partial_lanes import Lanes
 from hwgen.polyhedral.scop import Scop
 from hwgen.polyhedral.semantics import operand_iterators
 from hwgen.spec.affine import Affine, affine

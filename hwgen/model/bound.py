@@ -9,9 +9,9 @@ from math import ceil, prod
 
 from hwgen.codegen.nodes import Call, SyncNode
 from hwgen.codegen.program import Program
-from hwgen.polyhedral.matching import Match
-from hwgen.polyhedral.search_bound import transfer_work
-from hwgen.polyhedral.traffic import Rates
+from hwgen.polyhedral.match.matching import Match
+from hwgen.polyhedral.search.bound import transfer_work
+from hwgen.polyhedral.search.traffic import Rates
 from hwgen.spec.call_cycles import best_rate
 from hwgen.spec.expression import Expr, evaluate
 from hwgen.spec.hardware import Bus, HardwareSpec, Intrinsic, Operand

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 
 from hwgen.errors import HwgenError
-from hwgen.folders import cache_folder
+from hwgen.model.folders import cache_folder
 
 FLAGS_VARIABLE = "CFLAGS"
 """Environment variable with the flags after those of a kernel, as in `make`."""

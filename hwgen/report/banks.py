@@ -19,8 +19,8 @@ from hwgen.report.figures import (
     striped,
 )
 from hwgen.report.recording import RecordedCall, Recording
-from hwgen.report.table import Cell, table
 from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.table import Cell, table
 
 WAITING = "waits for a port"
 ROW = 30

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import cast
 
 from hwgen.model.c_compiler import build_in_turn
-from hwgen.report.table import Cell, counted, table
-from hwgen.script import PRIMITIVES
+from hwgen.polyhedral.schedule.script import PRIMITIVES
+from hwgen.spec.table import Cell, counted, table
 from hwgen.verify.campaign import CampaignReport, Result
 from hwgen.verify.chips.campaign import ChipReport
 from hwgen.verify.chips.campaign import Failure as ChipFailure

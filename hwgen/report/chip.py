@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from hwgen.report.table import table
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.shown import Table, assigned, processor_line, processor_tables, unit_tables
+from hwgen.spec.table import table
 from hwgen.spec.workload import Workload
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from hwgen.nest_pipeline import NestCompilation
+from hwgen.passes.nest_pipeline import NestCompilation
 from hwgen.report.banks import (
     CONFLICT_HEADER,
     bank_uses,
@@ -40,7 +40,7 @@ from hwgen.report.source_lines import Source, c_source, script_source
 from hwgen.report.text import Measured, measure
 
 if TYPE_CHECKING:
-    from hwgen.compiled import Compiled
+    from hwgen.passes.compiled import Compiled
 
 DRAWN_CALLS = 2000
 """Calls that a page draws one by one at most; the rest is aggregated."""

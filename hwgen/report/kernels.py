@@ -12,8 +12,8 @@ from hwgen.report.text import BLOCKS, block_rows, describe, measure
 from hwgen.spec.shown import Cell, Table, assigned, card
 
 if TYPE_CHECKING:
-    from hwgen.compiled import Compiled
-    from hwgen.nest_pipeline import NestCompilation
+    from hwgen.passes.compiled import Compiled
+    from hwgen.passes.nest_pipeline import NestCompilation
 
 
 def kernel_text(compilation: Compiled) -> str:
@@ -23,7 +23,7 @@ def kernel_text(compilation: Compiled) -> str:
 
 def kernel_html(compilation: Compiled) -> str:
     """Cycles with their bound, what takes them, and a picture of the first calls."""
-    from hwgen.nest_pipeline import NestCompilation
+    from hwgen.passes.nest_pipeline import NestCompilation
 
     c = compilation
     return _nest(c) if isinstance(c, NestCompilation) else _units(c)

@@ -15,7 +15,7 @@ from hwgen.report.movement import arithmetic
 from hwgen.report.source_lines import nest_source, script_source
 
 if TYPE_CHECKING:
-    from hwgen.nest_pipeline import NestCompilation
+    from hwgen.passes.nest_pipeline import NestCompilation
     from hwgen.polyhedral.tree.cost import BlockCost
 
 ARITHMETIC, MEMORY = "limited by arithmetic", "limited by the memory"

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 from hwgen.errors import Diagnostic
-from hwgen.nest_pipeline import NestCompilation
+from hwgen.passes.nest_pipeline import NestCompilation
 from hwgen.report.refused import Refusal
 
 if TYPE_CHECKING:
-    from hwgen.polyhedral.explain import Explanation
+    from hwgen.polyhedral.match.explain import Explanation
     from hwgen.polyhedral.scop import Scop
     from hwgen.report.text import Measured
     from hwgen.spec.hardware import HardwareSpec

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hwgen.nest_pipeline import NestCompilation
-from hwgen.report.table import Cell, table
+from hwgen.passes.nest_pipeline import NestCompilation
 from hwgen.report.text import Measured, cut_short, describe_cycles, title
+from hwgen.spec.table import Cell, table
 
 if TYPE_CHECKING:
-    from hwgen.compiled import Compiled
+    from hwgen.passes.compiled import Compiled
     from hwgen.spec.hardware import HardwareSpec
     from hwgen.verify.examine import Engine, Examination
 

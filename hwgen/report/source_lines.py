@@ -16,8 +16,8 @@ from hwgen.codegen.nodes import Code, calls
 from hwgen.codegen.software_loops import written_out
 
 if TYPE_CHECKING:
-    from hwgen.compiled import Compiled
-    from hwgen.nest_pipeline import NestCompilation
+    from hwgen.passes.compiled import Compiled
+    from hwgen.passes.nest_pipeline import NestCompilation
 
 BEGIN, END = "/*@hwgen call@*/", "/*@hwgen end@*/"
 """No template has them: a text that did would differ once the marks are taken out."""

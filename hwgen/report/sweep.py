@@ -14,7 +14,7 @@ from math import log10
 from hwgen.errors import Diagnostic
 from hwgen.report.figures import COLOURS
 from hwgen.report.records import Record, error_record
-from hwgen.report.table import Cell, table
+from hwgen.spec.table import Cell, table
 
 COLUMNS, ROWS = 60, 16
 """Characters of the picture in a terminal."""

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 from hwgen.model.bank_cycles import SharedBanks, shared_banks
 from hwgen.model.energy import Energy
 from hwgen.model.traffic import TensorTraffic, off_chip_traffic
-from hwgen.nest_pipeline import NestCompilation
+from hwgen.passes.nest_pipeline import NestCompilation
 from hwgen.report.banks import banked, conflict_lines
 from hwgen.report.refused import Refusal
-from hwgen.report.table import Cell, table
+from hwgen.spec.table import Cell, table
 
 if TYPE_CHECKING:
-    from hwgen.compiled import Compiled
     from hwgen.model.bound import Bound
     from hwgen.model.timing import TimingResult
+    from hwgen.passes.compiled import Compiled
     from hwgen.pipeline import Compilation
-    from hwgen.polyhedral.explain import Explanation
+    from hwgen.polyhedral.match.explain import Explanation
     from hwgen.polyhedral.scop import Scop
 
 

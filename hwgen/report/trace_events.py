@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING
 from hwgen.codegen.program import Program
 from hwgen.model.counting import nested_calls
 from hwgen.model.traffic import off_chip_bytes
-from hwgen.nest_pipeline import NestCompilation
+from hwgen.passes.nest_pipeline import NestCompilation
 from hwgen.report.banks import BankUse, bank_uses
 from hwgen.report.figures import Json
 from hwgen.report.recording import RecordedCall, Recording, SlotUse, record, slot_uses
 
 if TYPE_CHECKING:
-    from hwgen.compiled import Compiled
+    from hwgen.passes.compiled import Compiled
     from hwgen.spec.hardware import HardwareSpec
 
 TRACED_CALLS = 10_000

@@ -7,7 +7,7 @@ from hwgen.codegen.instances.refuted import refuted
 from hwgen.codegen.instances.units import check_units
 from hwgen.codegen.lower.program import Lowered
 from hwgen.codegen.program import Program
-from hwgen.compiled import Compiled
+from hwgen.passes.compiled import Compiled
 from hwgen.verify.check_program import check_program
 
 

@@ -14,10 +14,10 @@ from hwgen.verify.room import check_room
 
 if TYPE_CHECKING:
     from hwgen.codegen.lower.program import Lowered
-    from hwgen.compiled import Compiled
     from hwgen.model.bound import Bound
     from hwgen.model.functional import FunctionalResult
     from hwgen.model.timing import TimingResult
+    from hwgen.passes.compiled import Compiled
     from hwgen.pipeline import Compilation, SearchOptions
     from hwgen.spec.hardware import HardwareSpec
     from hwgen.spec.workload import Workload
@@ -70,10 +70,10 @@ def compile_ranked(
         compilation = compile_kernel(workload, hardware, options=options or SearchOptions())
         check_room(workload, compilation.program)
         return compilation
-    from hwgen.polyhedral.matching import match
+    from hwgen.polyhedral.match.matching import match
+    from hwgen.polyhedral.match.select import select
     from hwgen.polyhedral.scop import build_scop
-    from hwgen.polyhedral.search import search
-    from hwgen.polyhedral.select import select
+    from hwgen.polyhedral.search.search import search
 
     scop = build_scop(workload)
     found = search(hardware, match(scop, select(scop, hardware)), keep=rank + 1).candidates
@@ -111,7 +111,7 @@ def compile_case(
 
 def _compile_nest_ranked(workload: Workload, hardware: HardwareSpec, rank: int) -> Compiled:
     from hwgen.autoschedule import Options
-    from hwgen.nest_pipeline import compile_nest
+    from hwgen.passes.nest_pipeline import compile_nest
 
     options = Options() if rank == 0 else Options(parallel_cycles=0.0)
     return compile_nest(workload, hardware, auto=rank % 2 == 0, options=options)

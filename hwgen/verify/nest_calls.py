@@ -6,10 +6,10 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from itertools import pairwise
 
+from hwgen.polyhedral.schedule.schedule import Schedule
+from hwgen.polyhedral.schedule.script import PRIMITIVES, Argument, Edit, write
 from hwgen.polyhedral.tree.loop_tree import Site
 from hwgen.polyhedral.tree.relations import carried, shared
-from hwgen.schedule import Schedule
-from hwgen.script import PRIMITIVES, Argument, Edit, write
 from hwgen.spec.expression import Assign, tensors_of
 from hwgen.verify.nest_workloads import Draws
 

@@ -20,11 +20,11 @@ import numpy as np
 from hwgen.errors import HwgenError
 from hwgen.model.numeric import load
 from hwgen.model.reference import run_reference
-from hwgen.schedule import Schedule
+from hwgen.passes.trees import compile_tree
+from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, parse_workload
 from hwgen.spec.typecheck import is_float
-from hwgen.trees import compile_tree
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.nest_calls import Call, CallDraws
 from hwgen.verify.nest_runs import HOST, Kernel, Target, executed, run_kernels

@@ -11,13 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hwgen.compilation import Compilation
 from hwgen.errors import HwgenError
-from hwgen.phase import SearchOptions
-from hwgen.schedule import Schedule
+from hwgen.passes.compilation import Compilation
+from hwgen.passes.phase import SearchOptions
+from hwgen.passes.trees import TreeCompilation
+from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, parse_hardware, parse_workload
-from hwgen.trees import TreeCompilation
 from hwgen.verify.chips.draw import draw_of
 from hwgen.verify.chips.examine import REFUSALS
 from hwgen.verify.examine import compile_case

@@ -12,17 +12,17 @@ from random import Random
 
 from hwgen.codegen.lower.program import lower_tree
 from hwgen.errors import HwgenError
+from hwgen.passes.trees import TreeCompilation
 from hwgen.polyhedral.normal_form import normalise
+from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.semantics import updates, written
 from hwgen.polyhedral.tree.loop_tree import Block, LoopTree, Site
 from hwgen.polyhedral.tree.reductions import beginning
 from hwgen.polyhedral.tree.relations import shared
 from hwgen.polyhedral.unify import unify
-from hwgen.schedule import Schedule
 from hwgen.spec.expression import Access, Expr
 from hwgen.spec.hardware import HardwareSpec, Intrinsic, Operand
 from hwgen.spec.memory import Memory
-from hwgen.trees import TreeCompilation
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import Engine, examine
 from hwgen.verify.nest_calls import Call, CallDraws, Calls

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from random import Random
 
-from hwgen.schedule import Schedule
-from hwgen.script import Edit
+from hwgen.polyhedral.schedule.schedule import Schedule
+from hwgen.polyhedral.schedule.script import Edit
 from hwgen.verify.nest_calls import Call
 from hwgen.verify.nest_workloads import Data, Draws
 from hwgen.verify.schedules import Case, make

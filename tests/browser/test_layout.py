@@ -13,7 +13,7 @@ from typing import Literal
 import pytest
 from playwright.sync_api import BrowserContext
 
-from hwgen.nest_pipeline import NestCompilation, compile_nest
+from hwgen.passes.nest_pipeline import NestCompilation, compile_nest
 from hwgen.pipeline import Compilation, compile_kernel
 from hwgen.report.html import page
 from hwgen.report.source_lines import Source, c_source, nest_source, script_source

@@ -16,22 +16,22 @@ from time import process_time
 
 import hwgen
 from hwgen.errors import HwgenError
-from hwgen.phase import MATCHES
-from hwgen.phased import plans_of, stages_of
+from hwgen.passes.phase import MATCHES
+from hwgen.passes.phased import plans_of, stages_of
+from hwgen.passes.trees import compile_padded
 from hwgen.pipeline import Compilation, build
-from hwgen.polyhedral.matching import Match, ranked_matches
-from hwgen.polyhedral.operations import Operation
+from hwgen.polyhedral.match.matching import Match, ranked_matches
+from hwgen.polyhedral.match.operations import Operation
+from hwgen.polyhedral.match.select import select
+from hwgen.polyhedral.schedule.schedule import Schedule
+from hwgen.polyhedral.schedule.tiling_script import apply_tilings
 from hwgen.polyhedral.scop import build_scop
-from hwgen.polyhedral.search import Candidate
-from hwgen.polyhedral.search_bound import least_work
-from hwgen.polyhedral.search_choose import LIMITS
-from hwgen.polyhedral.select import select
-from hwgen.polyhedral.tiling import Tiling
-from hwgen.schedule import Schedule
+from hwgen.polyhedral.search.bound import least_work
+from hwgen.polyhedral.search.choose import LIMITS
+from hwgen.polyhedral.search.search import Candidate
+from hwgen.polyhedral.search.tiling import Tiling
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
-from hwgen.tiling_script import apply_tilings
-from hwgen.trees import compile_padded
 from tests.conformance.test_another_chip import SPEC, add, gemm, linear_relu
 
 ROOT = Path(__file__).parents[2]

@@ -11,7 +11,7 @@ import pytest
 from benchmarks.whole import simulate_timing
 from hwgen.model.compiled import compile_model, have_compiler
 from hwgen.pipeline import Compilation, compile_kernel
-from hwgen.polyhedral.search import Candidate
+from hwgen.polyhedral.search.search import Candidate
 from hwgen.report.html import figures_of, page
 from hwgen.report.simulation import simulation_text
 from hwgen.report.trace_events import trace

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import hwgen
-from hwgen.compilation import Compilation
+from hwgen.passes.compilation import Compilation
+from hwgen.passes.scripting import compile_script
 from hwgen.pipeline import compile_workload
-from hwgen.polyhedral.operations import Operation
-from hwgen.scripting import compile_script
+from hwgen.polyhedral.match.operations import Operation
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import parse_hardware
 from hwgen.spec.source import read_document

@@ -17,17 +17,17 @@ from hwgen.model.c_compiler import have_compiler
 from hwgen.model.functional import run
 from hwgen.model.reference import run_reference
 from hwgen.model.turns import PROCESSOR
+from hwgen.passes.scripting import compile_script
+from hwgen.passes.trees import compile_tree
 from hwgen.pipeline import compile_kernel, compile_workload
+from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.report.html import page
 from hwgen.report.recording import record
 from hwgen.report.text import describe, measure
 from hwgen.report.trace_events import trace
-from hwgen.schedule import Schedule
-from hwgen.scripting import compile_script
 from hwgen.spec.expression import Binary, Const
 from hwgen.spec.load import load_hardware, load_workload, make_workload, parse_workload
 from hwgen.spec.workload import Workload
-from hwgen.trees import compile_tree
 from hwgen.verify.check_program import check_program
 from hwgen.verify.chips.workloads import random_workload
 from hwgen.verify.data import draw_inputs

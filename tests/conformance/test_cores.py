@@ -12,13 +12,13 @@ import pytest
 from benchmarks.whole import simulate_timing
 from hwgen.codegen.nodes import SERIAL, Loop, rewritten
 from hwgen.codegen.nodes import nodes as all_nodes
-from hwgen.compiled import Compiled
 from hwgen.errors import HwgenError
 from hwgen.model.c_compiler import load_library
 from hwgen.model.compiled import have_compiler
 from hwgen.model.functional import run
 from hwgen.model.timing import estimate_cycles
-from hwgen.scripting import compile_script
+from hwgen.passes.compiled import Compiled
+from hwgen.passes.scripting import compile_script
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload
 from hwgen.spec.workload import Workload

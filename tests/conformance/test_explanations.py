@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 import hwgen
-from hwgen.compilation import Compilation
 from hwgen.errors import HwgenError
-from hwgen.polyhedral.explain import Explanation, explain
+from hwgen.passes.compilation import Compilation
+from hwgen.polyhedral.match.explain import Explanation, explain
+from hwgen.polyhedral.match.select import outcome, select
 from hwgen.polyhedral.phases import split_phases
 from hwgen.polyhedral.scop import build_scop
-from hwgen.polyhedral.select import outcome, select
 from hwgen.spec.expression import Access, Assign, Name
 from hwgen.spec.grammar import parse_expression
 from hwgen.spec.hardware import HardwareSpec

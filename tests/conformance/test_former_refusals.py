@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from hwgen.compiled import Compiled
 from hwgen.errors import HwgenError
 from hwgen.model.compiled import have_compiler
+from hwgen.passes.compiled import Compiled
+from hwgen.passes.scripting import compile_script
 from hwgen.pipeline import compile_kernel, compile_workload
-from hwgen.scripting import compile_script
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, parse_workload
 from hwgen.verify.check_program import check_program

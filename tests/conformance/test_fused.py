@@ -12,25 +12,26 @@ from pathlib import Path
 
 import pytest
 
-from hwgen import fusing, pipeline, pipelining
-from hwgen.compilation import Compilation
+from hwgen import pipeline
 from hwgen.completing import complete_script
 from hwgen.errors import HwgenError
-from hwgen.fusing import Sketch, begun, fused, fused_if_better
-from hwgen.handovers import in_pieces
 from hwgen.model.redundancy import check_minimal
 from hwgen.model.traffic import off_chip_traffic
-from hwgen.network import in_blocks
-from hwgen.phase import SearchOptions
-from hwgen.pieces import hand_over
+from hwgen.passes import fusing, pipelining
+from hwgen.passes.compilation import Compilation
+from hwgen.passes.fusing import Sketch, begun, fused, fused_if_better
+from hwgen.passes.handovers import in_pieces
+from hwgen.passes.network import in_blocks
+from hwgen.passes.phase import SearchOptions
+from hwgen.passes.pieces import hand_over
+from hwgen.passes.pipelining import pipelined
+from hwgen.passes.scripting import compile_script
+from hwgen.passes.trees import TreeCompilation, compile_tree
 from hwgen.pipeline import compile_kernel, compile_workload
-from hwgen.pipelining import pipelined
-from hwgen.schedule import Schedule
-from hwgen.scripting import compile_script
+from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.spec.find import find_workload
 from hwgen.spec.load import load_hardware, load_workload, parse_workload
 from hwgen.spec.workload import Workload
-from hwgen.trees import TreeCompilation, compile_tree
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
 from tests.sampling import QUICK

@@ -13,10 +13,10 @@ from hwgen.codegen.nodes import calls
 from hwgen.errors import HwgenError
 from hwgen.model.compiled import have_compiler
 from hwgen.pipeline import Compilation, compile_kernel
-from hwgen.polyhedral.matching import match
+from hwgen.polyhedral.match.matching import match
+from hwgen.polyhedral.match.select import select
 from hwgen.polyhedral.phases import split_phases
 from hwgen.polyhedral.scop import build_scop
-from hwgen.polyhedral.select import select
 from hwgen.spec.load import load_hardware, parse_workload
 from hwgen.spec.workload import Workload
 from hwgen.verify.data import draw_inputs

@@ -10,10 +10,10 @@ import pytest
 from hwgen.codegen.nodes import Code, calls
 from hwgen.codegen.program import Program
 from hwgen.errors import HwgenError
-from hwgen.inlining import without
 from hwgen.model.compiled import have_compiler
+from hwgen.passes.inlining import without
+from hwgen.passes.scripting import compile_script
 from hwgen.pipeline import compile_kernel, compile_workload
-from hwgen.scripting import compile_script
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload, make_workload
 from hwgen.verify.data import draw_inputs

@@ -15,21 +15,21 @@ from hypothesis import strategies as st
 
 from benchmarks.whole import simulate_timing
 from hwgen.codegen.lower.padding import paddings
-from hwgen.compiled import Compiled
 from hwgen.errors import HwgenError
 from hwgen.model.bank_cycles import Touched, served_cycles, shared_banks
 from hwgen.model.compiled import have_compiler
+from hwgen.passes.compiled import Compiled
+from hwgen.passes.scripting import compile_script
+from hwgen.passes.trees import TreeCompilation
 from hwgen.pipeline import Compilation, compile_kernel
-from hwgen.polyhedral.search import Candidate
+from hwgen.polyhedral.search.search import Candidate
 from hwgen.report.html import page
 from hwgen.report.simulation import simulation_text
 from hwgen.report.trace_events import trace
-from hwgen.scripting import compile_script
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, parse_workload
 from hwgen.spec.memory import Access, Banks
 from hwgen.spec.workload import Workload
-from hwgen.trees import TreeCompilation
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
 from tests.sampling import QUICK

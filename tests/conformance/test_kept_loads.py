@@ -12,20 +12,20 @@ import pytest
 from hwgen.errors import HwgenError
 from hwgen.model.bound import lower_bound
 from hwgen.model.traffic import off_chip_traffic
+from hwgen.passes.trees import compile_tree
 from hwgen.pipeline import Compilation, compile_kernel
-from hwgen.polyhedral.matching import ranked_matches
+from hwgen.polyhedral.match.matching import ranked_matches
+from hwgen.polyhedral.match.select import select
+from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.scop import build_scop
-from hwgen.polyhedral.search import Candidate, SearchResult, Watch, search
-from hwgen.polyhedral.search_choose import TIE, choose
-from hwgen.polyhedral.search_refine import keepers, neighbours
-from hwgen.polyhedral.select import select
-from hwgen.polyhedral.tiling import Tiling
+from hwgen.polyhedral.search.choose import TIE, choose
+from hwgen.polyhedral.search.refine import keepers, neighbours
+from hwgen.polyhedral.search.search import Candidate, SearchResult, Watch, search
+from hwgen.polyhedral.search.tiling import Tiling
 from hwgen.polyhedral.tree import legality
-from hwgen.schedule import Schedule
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload, make_workload, parse_hardware
 from hwgen.spec.source import read_document
-from hwgen.trees import compile_tree
 from hwgen.verify.chips.draws import Spec
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine

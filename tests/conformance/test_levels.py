@@ -12,21 +12,21 @@ import numpy as np
 import pytest
 
 import hwgen
-from hwgen.cache import ScheduleCache
 from hwgen.codegen.nodes import Call, Loop, Node, nodes
-from hwgen.compilation import Compilation, build
 from hwgen.errors import HwgenError
 from hwgen.model.traffic import off_chip_traffic
-from hwgen.phase import SearchOptions
+from hwgen.passes.cache import ScheduleCache
+from hwgen.passes.compilation import Compilation, build
+from hwgen.passes.phase import SearchOptions
 from hwgen.pipeline import compile_workload
 from hwgen.polyhedral.caches import through_caches
-from hwgen.polyhedral.estimate_caches import with_caches
-from hwgen.polyhedral.estimate_shape import Cache, Shape
-from hwgen.polyhedral.search import Candidate
-from hwgen.polyhedral.search_levels import contains_levels
-from hwgen.polyhedral.search_space import choose_space
-from hwgen.polyhedral.tiling import Tiling
-from hwgen.polyhedral.wide_calls import adding_store, wider_copy
+from hwgen.polyhedral.match.wide_calls import adding_store, wider_copy
+from hwgen.polyhedral.search.estimate_caches import with_caches
+from hwgen.polyhedral.search.estimate_shape import Cache, Shape
+from hwgen.polyhedral.search.levels import contains_levels
+from hwgen.polyhedral.search.search import Candidate
+from hwgen.polyhedral.search.space import choose_space
+from hwgen.polyhedral.search.tiling import Tiling
 from hwgen.spec.affine import Affine, affine
 from hwgen.spec.hardware import HardwareSpec
 from tests.conformance.test_registers import NATIVE, STRICT, executed, product

@@ -9,19 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from hwgen import network as networks
-from hwgen.compilation import Compilation
 from hwgen.errors import HwgenError
 from hwgen.model.traffic import off_chip_traffic
-from hwgen.network import _Network, in_parts
-from hwgen.phase import DEFAULTS
+from hwgen.passes import network as networks
+from hwgen.passes.compilation import Compilation
+from hwgen.passes.network import _Network, in_parts
+from hwgen.passes.phase import DEFAULTS
+from hwgen.passes.scripting import compile_script
+from hwgen.passes.spilling import ALL_KEPT, Choice, Refused, cheapest
+from hwgen.passes.trees import TreeCompilation
 from hwgen.pipeline import compile_kernel, compile_workload
 from hwgen.polyhedral.phases import split_phases
-from hwgen.scripting import compile_script
 from hwgen.spec.load import load_hardware, parse_workload
 from hwgen.spec.workload import Workload
-from hwgen.spilling import ALL_KEPT, Choice, Refused, cheapest
-from hwgen.trees import TreeCompilation
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
 

@@ -11,20 +11,20 @@ import numpy as np
 import pytest
 
 import hwgen
-from hwgen.cache import ScheduleCache
-from hwgen.compilation import Kernel, build
-from hwgen.compiled import Compiled
 from hwgen.errors import HwgenError
 from hwgen.model.functional import run as run_program
 from hwgen.model.reference import run_reference
-from hwgen.phase import SearchOptions
+from hwgen.passes.cache import ScheduleCache
+from hwgen.passes.compilation import Kernel, build
+from hwgen.passes.compiled import Compiled
+from hwgen.passes.phase import SearchOptions
 from hwgen.pipeline import compile_workload
-from hwgen.polyhedral.matching import match
-from hwgen.polyhedral.objective import Objective, measure
+from hwgen.polyhedral.match.matching import match
+from hwgen.polyhedral.match.select import select
 from hwgen.polyhedral.scop import build_scop
-from hwgen.polyhedral.search import Candidate, search
-from hwgen.polyhedral.search_choose import LIMITS
-from hwgen.polyhedral.select import select
+from hwgen.polyhedral.search.choose import LIMITS
+from hwgen.polyhedral.search.objective import Objective, measure
+from hwgen.polyhedral.search.search import Candidate, search
 from hwgen.spec.expression import DTYPES
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.verify.data import draw_inputs

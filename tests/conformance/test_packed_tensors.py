@@ -9,8 +9,8 @@ import pytest
 
 import hwgen
 from hwgen.model.compiled import have_compiler
+from hwgen.passes.scripting import compile_script
 from hwgen.pipeline import compile_kernel
-from hwgen.scripting import compile_script
 from hwgen.spec.load import load_hardware
 from hwgen.spec.workload import Workload
 from hwgen.verify.data import draw_inputs

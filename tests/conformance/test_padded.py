@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from hwgen.decomposing import decomposed
-from hwgen.fusing import fused
-from hwgen.nest_pipeline import compile_nest
+from hwgen.passes.decomposing import decomposed
+from hwgen.passes.fusing import fused
+from hwgen.passes.nest_pipeline import compile_nest
+from hwgen.passes.scripting import compile_script
 from hwgen.pipeline import compile_kernel, compile_workload
 from hwgen.polyhedral.tree.padding import box_of
-from hwgen.scripting import compile_script
 from hwgen.spec.expression import Call
 from hwgen.spec.load import load_hardware, load_workload, make_workload
 from hwgen.spec.workload import Workload

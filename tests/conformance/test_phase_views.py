@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from hwgen.passes.scripting import compile_script
 from hwgen.pipeline import Compilation, compile_kernel
 from hwgen.polyhedral.phases import split_phases
-from hwgen.scripting import compile_script
 from hwgen.spec.load import load_hardware, make_workload
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine

@@ -9,10 +9,10 @@ import pytest
 
 from hwgen.codegen.storages import Buffer
 from hwgen.errors import HwgenError
+from hwgen.passes.scripting import compile_script
+from hwgen.passes.trees import TreeCompilation
 from hwgen.pipeline import compile_kernel
-from hwgen.scripting import compile_script
 from hwgen.spec.load import load_hardware, load_workload
-from hwgen.trees import TreeCompilation
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
 from tests.sampling import QUICK

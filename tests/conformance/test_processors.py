@@ -10,7 +10,7 @@ import pytest
 from hwgen.autoschedule import Options
 from hwgen.model.compiled import have_compiler
 from hwgen.model.numeric import Array
-from hwgen.nest_pipeline import NestCompilation, compile_nest
+from hwgen.passes.nest_pipeline import NestCompilation, compile_nest
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload
 from hwgen.spec.workload import Workload

@@ -18,7 +18,7 @@ import pytest
 from hwgen.model.compiled import CompiledKernel, have_compiler
 from hwgen.model.native import compile_native
 from hwgen.model.reference import run_reference
-from hwgen.nest_pipeline import compile_nest
+from hwgen.passes.nest_pipeline import compile_nest
 from hwgen.spec.load import load_hardware, load_workload
 from hwgen.spec.workload import Workload
 from hwgen.verify.data import STYLES, draw_inputs

@@ -16,17 +16,17 @@ from benchmarks.whole import simulate_timing
 from hwgen.codegen.emit_c import emit
 from hwgen.codegen.lower.literals import with_literals
 from hwgen.codegen.nodes import Call, If, Loop, Node, calls
-from hwgen.compiled import Compiled
 from hwgen.errors import HwgenError
 from hwgen.model.c_compiler import load_library
 from hwgen.model.compiled import have_compiler
-from hwgen.schedule import Schedule
-from hwgen.scripting import compile_script
+from hwgen.passes.compiled import Compiled
+from hwgen.passes.scripting import compile_script
+from hwgen.passes.trees import compile_tree
+from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.spec.expression import Const
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload
 from hwgen.spec.workload import Workload
-from hwgen.trees import compile_tree
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
 from tests.conftest import Golden

@@ -10,19 +10,19 @@ from pathlib import Path
 import pytest
 
 from hwgen import completing
-from hwgen.compilation import Kernel, build
 from hwgen.completing import complete_script
 from hwgen.errors import HwgenError
+from hwgen.passes.compilation import Kernel, build
+from hwgen.passes.scripting import compile_script
+from hwgen.passes.trees import TreeCompilation
 from hwgen.pipeline import Compilation, SearchOptions, compile_kernel
+from hwgen.polyhedral.schedule.schedule import Schedule
+from hwgen.polyhedral.schedule.tiling_script import apply_tiling
 from hwgen.polyhedral.scop import Scop
-from hwgen.polyhedral.search import Candidate
-from hwgen.schedule import Schedule
-from hwgen.scripting import compile_script
+from hwgen.polyhedral.search.search import Candidate
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload, make_workload
 from hwgen.spec.workload import Workload
-from hwgen.tiling_script import apply_tiling
-from hwgen.trees import TreeCompilation
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
 from tests.samples import PAIRS

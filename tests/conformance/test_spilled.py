@@ -16,8 +16,8 @@ from hwgen.errors import HwgenError
 from hwgen.model.bound import lower_bound
 from hwgen.model.compiled import have_compiler
 from hwgen.model.traffic import off_chip_traffic
+from hwgen.passes.scripting import compile_script
 from hwgen.pipeline import Compilation, SearchOptions, compile_kernel
-from hwgen.scripting import compile_script
 from hwgen.spec.expression import DTYPES
 from hwgen.spec.hardware import (
     Barriers,

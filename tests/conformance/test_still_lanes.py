@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from hwgen.model.reference import random_inputs
+from hwgen.passes.scripting import compile_script
+from hwgen.passes.trees import TreeCompilation
 from hwgen.pipeline import compile_kernel
-from hwgen.scripting import compile_script
 from hwgen.spec.load import load_hardware, load_workload
-from hwgen.trees import TreeCompilation
 from hwgen.verify.examine import examine
 from tests.sampling import QUICK
 

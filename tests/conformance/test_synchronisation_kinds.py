@@ -23,7 +23,7 @@ from hwgen.model.numeric import Array
 from hwgen.model.redundancy import check_minimal
 from hwgen.model.reference import random_inputs, run_reference
 from hwgen.pipeline import Compilation
-from hwgen.polyhedral.search import Candidate
+from hwgen.polyhedral.search.search import Candidate
 from hwgen.spec.hardware import (
     Barriers,
     Events,

@@ -8,8 +8,8 @@ import pytest
 
 from hwgen.errors import HwgenError
 from hwgen.pipeline import compile_kernel, compile_workload
+from hwgen.polyhedral.match.select import select
 from hwgen.polyhedral.scop import build_scop
-from hwgen.polyhedral.select import select
 from hwgen.spec.load import load_hardware, make_workload
 from hwgen.spec.workload import Workload
 from hwgen.verify.data import draw_inputs

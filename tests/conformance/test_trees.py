@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from hwgen.compiled import Compiled
 from hwgen.errors import HwgenError
 from hwgen.model.compiled import have_compiler
 from hwgen.model.traffic import TensorTraffic, off_chip_traffic
+from hwgen.passes.compiled import Compiled
+from hwgen.passes.scripting import compile_script
+from hwgen.passes.trees import TreeCompilation, compile_tree
 from hwgen.pipeline import compile_kernel
-from hwgen.schedule import Schedule
-from hwgen.scripting import compile_script
+from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload, make_workload
 from hwgen.spec.workload import Workload
-from hwgen.trees import TreeCompilation, compile_tree
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
 from tests.sampling import QUICK

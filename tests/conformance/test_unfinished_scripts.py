@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from hwgen.compilation import Compilation
-from hwgen.compiled import Compiled
 from hwgen.completing import complete_script
 from hwgen.model.compiled import have_compiler
 from hwgen.model.traffic import moved_bytes
-from hwgen.schedule import Schedule
-from hwgen.scripting import compile_script
+from hwgen.passes.compilation import Compilation
+from hwgen.passes.compiled import Compiled
+from hwgen.passes.scripting import compile_script
+from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.spec.expression import DTYPES
 from hwgen.spec.load import load_hardware, load_workload
 from hwgen.verify.check_program import check_program

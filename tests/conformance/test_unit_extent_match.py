@@ -15,9 +15,9 @@ import pytest
 import hwgen
 from hwgen.model.functional import run
 from hwgen.model.reference import random_inputs, run_reference
-from hwgen.polyhedral.matching import Match, match
+from hwgen.polyhedral.match.matching import Match, match
+from hwgen.polyhedral.match.select import select
 from hwgen.polyhedral.scop import build_scop
-from hwgen.polyhedral.select import select
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 from tests.sampling import QUICK

@@ -13,9 +13,9 @@ import pytest
 
 import hwgen
 from hwgen.codegen.nodes import calls
-from hwgen.compiled import Compiled
 from hwgen.model.c_compiler import load_library
 from hwgen.model.compiled import have_compiler
+from hwgen.passes.compiled import Compiled
 from hwgen.pipeline import compile_workload
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
@@ -62,7 +62,7 @@ def drawn(*shapes: tuple[int, ...]) -> list[np.ndarray]:
 
 
 def convolved(x: np.ndarray, w: np.ndarray, pad: int, stride: int) -> np.ndarray:
-    padded = np.pad(x, ((0, 0), (pad, pad), (pad, pad), (0, 0)))
+    padded = np.pad(x, np.array([(0, 0), (pad, pad), (pad, pad), (0, 0)]))
     windows = np.lib.stride_tricks.sliding_window_view(padded, w.shape[:2], axis=(1, 2))
     return np.einsum("nijcrs,rsco->nijo", windows[:, ::stride, ::stride], w)
 

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from hwgen.codegen.emit_c import emit_firmware
 from hwgen.codegen.program import Program
-from hwgen.compilation import Compilation
 from hwgen.errors import HwgenError
 from hwgen.model.compiled import have_compiler
 from hwgen.model.weights import images_of
-from hwgen.phase import compile_phase
+from hwgen.passes.compilation import Compilation
+from hwgen.passes.phase import compile_phase
+from hwgen.passes.scripting import compile_script
 from hwgen.pipeline import SearchOptions, compile_kernel, compile_workload
-from hwgen.scripting import compile_script
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload, make_workload
 from hwgen.spec.workload import Workload

@@ -12,17 +12,17 @@ import pytest
 
 import hwgen
 from hwgen.errors import HwgenError
-from hwgen.phase import DEFAULTS
-from hwgen.phased import PhaseSearch
+from hwgen.passes.phase import DEFAULTS
+from hwgen.passes.phased import PhaseSearch
+from hwgen.passes.scripting import compile_schedule, compile_script
+from hwgen.passes.spilling import ALL_KEPT, Refused
 from hwgen.pipeline import compile_kernel
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.phases import split_phases
-from hwgen.polyhedral.search import Candidate
-from hwgen.schedule import Schedule
-from hwgen.scripting import compile_schedule, compile_script
+from hwgen.polyhedral.schedule.schedule import Schedule
+from hwgen.polyhedral.search.search import Candidate
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
-from hwgen.spilling import ALL_KEPT, Refused
 from tests.conftest import Golden
 from tests.sampling import QUICK
 

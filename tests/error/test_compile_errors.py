@@ -11,8 +11,8 @@ import pytest
 import hwgen
 from hwgen.errors import HwgenError
 from hwgen.model.trace import calls
+from hwgen.passes.scripting import compile_script
 from hwgen.pipeline import Compilation, compile_kernel
-from hwgen.scripting import compile_script
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 from hwgen.verify.data import draw_inputs

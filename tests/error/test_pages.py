@@ -12,11 +12,11 @@ import pytest
 
 import hwgen
 from hwgen.codegen.program import Program
-from hwgen.compilation import Compilation
 from hwgen.errors import HwgenError
 from hwgen.model.functional import run as run_program
 from hwgen.model.redundancy import check_minimal
 from hwgen.model.sync_check import check_synchronisation
+from hwgen.passes.compilation import Compilation
 from hwgen.verify.check_instances import check_instances
 from hwgen.verify.check_program import check_program
 from hwgen.verify.data import draw_inputs

@@ -9,7 +9,7 @@ import pytest
 
 import hwgen
 from hwgen.errors import HwgenError
-from hwgen.scripting import compile_script
+from hwgen.passes.scripting import compile_script
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
 

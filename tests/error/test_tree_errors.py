@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from hwgen.errors import HwgenError
-from hwgen.schedule import Schedule
-from hwgen.scripting import compile_script
+from hwgen.passes.scripting import compile_script
+from hwgen.passes.trees import compile_tree
+from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.spec.load import load_hardware, make_workload
-from hwgen.trees import compile_tree
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
 from tests.conftest import Golden

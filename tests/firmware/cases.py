@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 import hwgen
 from hwgen.codegen.emit_c import FirmwareSource, emit_firmware
-from hwgen.compiled import Compiled
+from hwgen.passes.compiled import Compiled
 from hwgen.pipeline import compile_workload
 from hwgen.spec.workload import Workload
 from tests.firmware import harness

@@ -19,10 +19,10 @@ from hwgen.codegen.emit_c import FirmwareSource, emit_firmware
 from hwgen.codegen.exported import Exported, exported
 from hwgen.codegen.nodes import Code
 from hwgen.codegen.processor.firmware import room
-from hwgen.compiled import Compiled
 from hwgen.model.compiled import have_compiler
 from hwgen.model.images import pack, unpack
 from hwgen.model.reference import run_reference
+from hwgen.passes.compiled import Compiled
 from hwgen.pipeline import compile_workload
 from hwgen.spec.workload import Workload
 from tests.firmware import harness

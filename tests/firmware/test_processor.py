@@ -19,7 +19,7 @@ from hwgen.codegen.source import CSource
 from hwgen.errors import HwgenError
 from hwgen.model.compiled import have_compiler
 from hwgen.model.weights import Constant, weights_file
-from hwgen.schedule import Schedule
+from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 from tests.firmware import harness

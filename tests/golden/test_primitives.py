@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hwgen.script import PRIMITIVES
+from hwgen.polyhedral.schedule.script import PRIMITIVES
 from hwgen.spec.workload import Workload
 from tests.conftest import Golden
 from tests.unit.tree import toy

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hwgen.codegen.program import Program
-from hwgen.compilation import Compilation
 from hwgen.model.timing import TimingResult
-from hwgen.trees import TreeCompilation
+from hwgen.passes.compilation import Compilation
+from hwgen.passes.trees import TreeCompilation
 
 
 def with_program(c: Compilation, program: Program) -> Compilation:

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 
 from hwgen.errors import HwgenError
 from hwgen.pipeline import Compilation
-from hwgen.polyhedral.search_choose import LIMITS
+from hwgen.polyhedral.search.choose import LIMITS
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 from hwgen.verify.chips.examine import FILES, REFUSALS

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hwgen.passes.scripting import compile_script
+from hwgen.passes.trees import TreeCompilation
 from hwgen.pipeline import compile_kernel
-from hwgen.polyhedral.search_choose import LIMITS
-from hwgen.scripting import compile_script
+from hwgen.polyhedral.search.choose import LIMITS
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, make_workload, parse_workload
 from hwgen.spec.workload import Workload
-from hwgen.trees import TreeCompilation
 from hwgen.verify.chips.workloads import random_workload
 from tests.property.oracle import SETTINGS, judge, read
 from tests.sampling import QUICK, examples

@@ -21,13 +21,13 @@ from hwgen.codegen.storages import Image
 from hwgen.codegen.touches import Address
 from hwgen.model.geometry import reach as ends_of
 from hwgen.model.trace import CallEvent, calls
+from hwgen.passes.trees import compile_tree
 from hwgen.pipeline import compile_kernel
 from hwgen.spec.affine import combine
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload
 from hwgen.spec.ranges import Range
 from hwgen.spec.workload import Workload
-from hwgen.trees import compile_tree
 from tests.sampling import QUICK
 
 ROOT = Path(__file__).parents[2]

@@ -15,7 +15,7 @@ from hwgen.codegen.processor.races import findings
 from hwgen.errors import HwgenError
 from hwgen.model.compiled import have_compiler
 from hwgen.model.reference import run_reference
-from hwgen.schedule import Schedule
+from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, parse_workload
 from hwgen.verify.data import draw_inputs

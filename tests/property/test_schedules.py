@@ -12,9 +12,9 @@ from hwgen.cli import main
 from hwgen.codegen.processor import lower
 from hwgen.errors import HwgenError
 from hwgen.model.compiled import have_compiler
+from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.tree import legality
 from hwgen.report.campaigns import schedules_text
-from hwgen.schedule import Schedule
 from hwgen.spec.expression import Expr
 from hwgen.spec.load import load_hardware, load_workload, parse_workload
 from hwgen.verify.nest_calls import Call

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 import hwgen
-from hwgen import phase
-from hwgen.cache import ScheduleCache, canonical
 from hwgen.cli import main
-from hwgen.folders import FOLDER_VARIABLE, cache_folder
-from hwgen.phase import Compilation, SearchOptions
+from hwgen.model.folders import FOLDER_VARIABLE, cache_folder
+from hwgen.passes import phase
+from hwgen.passes.cache import ScheduleCache, canonical
+from hwgen.passes.phase import Compilation, SearchOptions
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 
@@ -98,7 +98,7 @@ def test_keys_depend_on_content_alone(tmp_path: Path, monkeypatch: pytest.Monkey
         store.key(hwgen.load_workload(GEMM, SIZES | {"M": 5}), chip()),
         store.key(workload(), chip(), "an option"),
     }
-    monkeypatch.setattr("hwgen.cache.package_hash", lambda: "changed")
+    monkeypatch.setattr("hwgen.passes.cache.package_hash", lambda: "changed")
     others.add(store.key(workload(), chip()))
     assert len(others | {key}) == 6
 

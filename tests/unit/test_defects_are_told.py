@@ -6,14 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from hwgen import completing, script_refit
+from hwgen import completing
 from hwgen.codegen.lower import program as lowering
 from hwgen.codegen.lower import trials
 from hwgen.errors import HwgenError
-from hwgen.nest_pipeline import compile_nest
+from hwgen.passes import script_refit
+from hwgen.passes.nest_pipeline import compile_nest
+from hwgen.passes.script_refit import exceeds
 from hwgen.pipeline import compile_kernel
-from hwgen.schedule import Schedule
-from hwgen.script_refit import exceeds
+from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.spec.load import load_hardware, load_workload, parse_workload
 
 ROOT = Path(__file__).resolve().parents[2]

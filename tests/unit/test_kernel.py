@@ -20,17 +20,17 @@ import pytest
 import hwgen
 from hwgen.autoschedule import Options
 from hwgen.cli import main
-from hwgen.compilation import Compilation
 from hwgen.errors import HwgenError
 from hwgen.kernel import Engine, Kernel
 from hwgen.model.c_compiler import have_compiler
 from hwgen.model.reference import run_reference
+from hwgen.passes.compilation import Compilation
+from hwgen.passes.trees import TreeCompilation
 from hwgen.report.figures import timeline
 from hwgen.report.kernels import kernel_html, timeline_svg
 from hwgen.report.recording import record
 from hwgen.spec.find import shipped_in
 from hwgen.spec.shown import LONGEST
-from hwgen.trees import TreeCompilation
 from hwgen.verify.data import draw_inputs
 from tests.conftest import Golden
 from tests.sampling import QUICK

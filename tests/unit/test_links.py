@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hwgen.script import PRIMITIVES
+from hwgen.polyhedral.schedule.script import PRIMITIVES
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md",

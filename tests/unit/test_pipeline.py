@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import hwgen
-from hwgen.trees import TreeCompilation
+from hwgen.passes.trees import TreeCompilation
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -11,7 +11,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from hwgen.pipeline_ranking import CLOSE, COMPILED, STEADY, Body, Edge, Work
+from hwgen.passes.pipeline_ranking import CLOSE, COMPILED, STEADY, Body, Edge, Work
 
 SEEDS = range(12)
 

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from hwgen import pipeline, replaying
+from hwgen import pipeline
 from hwgen.errors import HwgenError
+from hwgen.passes import replaying
+from hwgen.passes.replaying import joined
 from hwgen.pipeline import compile_workload
-from hwgen.replaying import joined
-from hwgen.schedule import Schedule
-from hwgen.script import Edit
+from hwgen.polyhedral.schedule.schedule import Schedule
+from hwgen.polyhedral.schedule.script import Edit
 from hwgen.spec.load import load_hardware, make_workload
 from hwgen.spec.workload import Workload
 from hwgen.verify.data import draw_inputs

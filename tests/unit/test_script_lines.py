@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hwgen.script_lines import calls, edited
+from hwgen.polyhedral.schedule.script_lines import calls, edited
 
 
 @pytest.mark.parametrize(

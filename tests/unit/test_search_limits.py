@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 import hwgen
-from hwgen.cache import ScheduleCache
 from hwgen.cli import main
-from hwgen.phase import SearchOptions
-from hwgen.polyhedral import search
-from hwgen.polyhedral.search import SCHEDULE_WORK, Watch
+from hwgen.passes.cache import ScheduleCache
+from hwgen.passes.phase import SearchOptions
+from hwgen.polyhedral.search import search
+from hwgen.polyhedral.search.search import SCHEDULE_WORK, Watch
 from hwgen.report.text import measure, results
 
 ROOT = Path(__file__).parents[2]

@@ -10,7 +10,7 @@ from itertools import count, islice, product
 
 from hwgen.codegen.lower.assignments import misfit
 from hwgen.errors import HwgenError
-from hwgen.polyhedral.beginnings import Harmless
+from hwgen.polyhedral.match.beginnings import Harmless
 from hwgen.polyhedral.normal_form import normalise
 from hwgen.polyhedral.semantics import adding, updates, widens, written
 from hwgen.polyhedral.tree.copies import target_first

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from hwgen.codegen.lower.blocks import BlockCall, Covered
 from hwgen.codegen.lower.cuts import moved
 from hwgen.errors import HwgenError
-from hwgen.polyhedral.lane_padding import evaluated, keeps, limits
+from hwgen.polyhedral.match.lane_padding import evaluated, keeps, limits
 from hwgen.polyhedral.semantics import updates
 from hwgen.polyhedral.tree.aliases import places_of
 from hwgen.polyhedral.tree.loop_tree import Site, Stage

@@ -17,7 +17,7 @@ from hwgen.codegen.lower.places import Place, Places
 from hwgen.codegen.placement import Placed, Slot, Wanted, by_bank, first_fit
 from hwgen.codegen.storages import Buffer
 from hwgen.errors import HwgenError
-from hwgen.polyhedral.capacity import Alive, buffers_exceed
+from hwgen.polyhedral.search.capacity import Alive, buffers_exceed
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.memory import Memory
 

@@ -15,8 +15,8 @@ from hwgen.errors import HwgenError
 from hwgen.polyhedral.scop import views_of
 from hwgen.polyhedral.tree.aliases import places_of
 from hwgen.polyhedral.tree.loop_tree import Homes, LoopTree, Node, Storage, blocks
+from hwgen.polyhedral.tree.versions import of_stages
 from hwgen.polyhedral.tree.weighing import weighed_out
-from hwgen.polyhedral.versions import of_stages
 from hwgen.spec.expression import Access, walk
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Role, Tensor, Workload

@@ -15,7 +15,7 @@ from hwgen.codegen.nodes import SERIAL, Intended
 from hwgen.codegen.storages import Buffer
 from hwgen.codegen.touches import Address, Runs, Touch, modulo, runs_of
 from hwgen.errors import HwgenError
-from hwgen.polyhedral.operations import Operation
+from hwgen.polyhedral.match.operations import Operation
 from hwgen.polyhedral.tree.build import unique
 from hwgen.polyhedral.tree.loop_tree import Block
 from hwgen.polyhedral.tree.terms import apply, simplify

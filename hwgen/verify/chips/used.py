@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hwgen.codegen.nodes import Call, calls
-from hwgen.compilation import Compilation
+from hwgen.passes.compilation import Compilation
 from hwgen.spec.expression import Const
 from hwgen.spec.hardware import HardwareSpec
 

@@ -15,9 +15,9 @@ from hwgen.codegen.processor.lower import lower_nest
 from hwgen.errors import HwgenError
 from hwgen.model.code import run_code
 from hwgen.model.reference import random_inputs, run_reference
-from hwgen.nest_pipeline import compile_nest
-from hwgen.schedule import Schedule
-from hwgen.script import PRIMITIVES
+from hwgen.passes.nest_pipeline import compile_nest
+from hwgen.polyhedral.schedule.schedule import Schedule
+from hwgen.polyhedral.schedule.script import PRIMITIVES
 from hwgen.spec.expression import Access
 from hwgen.spec.grammar import parse_expression
 from hwgen.spec.hardware import HardwareSpec

@@ -11,7 +11,7 @@ import pytest
 import hwgen
 from hwgen.autoschedule import Choice, Options, search
 from hwgen.errors import HwgenError
-from hwgen.nest_pipeline import NestCompilation, compile_nest
+from hwgen.passes.nest_pipeline import NestCompilation, compile_nest
 from hwgen.spec.expression import walk
 from hwgen.spec.workload import Workload
 from hwgen.verify.data import draw_inputs

@@ -12,9 +12,9 @@ from hwgen.autoschedule import Choice, Options, autoschedule
 from hwgen.codegen.processor.lower import lower_nest
 from hwgen.model.code import run_code
 from hwgen.model.reference import random_inputs, run_reference
+from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.tree.cost import estimate_nest
 from hwgen.polyhedral.tree.loop_tree import Loop
-from hwgen.schedule import Schedule
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload, make_workload
 from hwgen.spec.workload import Workload

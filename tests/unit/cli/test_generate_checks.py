@@ -9,7 +9,7 @@ import pytest
 
 from hwgen import pipeline
 from hwgen.cli import main
-from hwgen.compilation import Compilation
+from hwgen.passes.compilation import Compilation
 from hwgen.pipeline import SearchOptions
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload

@@ -10,8 +10,8 @@ from hwgen.model.functional import run
 from hwgen.model.reference import random_inputs
 from hwgen.model.traffic import off_chip_traffic
 from hwgen.pipeline import compile_kernel
-from hwgen.report.table import table
 from hwgen.spec.load import load_hardware, load_workload
+from hwgen.spec.table import table
 from tests.sampling import QUICK
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.whole import simulate_timing
-from hwgen import phase
 from hwgen.codegen.nodes import Call, Node, calls, rewritten
 from hwgen.codegen.program import Program
 from hwgen.errors import HwgenError
@@ -20,8 +19,9 @@ from hwgen.model.functional import run
 from hwgen.model.reference import run_reference
 from hwgen.model.timing import estimate_cycles
 from hwgen.model.traffic import off_chip_traffic
+from hwgen.passes import phase
 from hwgen.pipeline import Compilation, SearchOptions, compile_kernel
-from hwgen.polyhedral.search_bound import least_work
+from hwgen.polyhedral.search.bound import least_work
 from hwgen.spec.expression import Const
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload, parse_workload

@@ -10,9 +10,9 @@ import pytest
 
 from hwgen import HwgenError, Schedule
 from hwgen.codegen.nodes import calls
+from hwgen.passes.trees import TreeCompilation, compile_tree
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import parse_hardware, parse_workload
-from hwgen.trees import TreeCompilation, compile_tree
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
 

@@ -21,18 +21,18 @@ from hwgen.codegen.lower.program import Lowered
 from hwgen.codegen.lower.trials import Trials
 from hwgen.codegen.storages import Image
 from hwgen.errors import HwgenError, Location
-from hwgen.polyhedral.matching import Match, match, ranked_matches
+from hwgen.passes.trees import compile_tree
+from hwgen.polyhedral.match.matching import Match, match, ranked_matches
+from hwgen.polyhedral.match.select import select
+from hwgen.polyhedral.schedule.schedule import Schedule
+from hwgen.polyhedral.schedule.tiling_script import apply_tiling
 from hwgen.polyhedral.scop import Scop, build_scop
-from hwgen.polyhedral.search_choose import LIMITS
-from hwgen.polyhedral.select import select
-from hwgen.polyhedral.tiling import Tiling
-from hwgen.schedule import Schedule
+from hwgen.polyhedral.search.choose import LIMITS
+from hwgen.polyhedral.search.tiling import Tiling
 from hwgen.spec.expression import Const, Expr, Name, add, evaluate, multiply
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware
 from hwgen.spec.workload import Tensor
-from hwgen.tiling_script import apply_tiling
-from hwgen.trees import compile_tree
 from tests.sampling import examples
 
 SPECS = Path(__file__).parents[2] / "specs"

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from hwgen import HwgenError, Schedule, load_hardware, load_workload
 from hwgen.codegen.limits import check_kernel, check_nest
 from hwgen.codegen.nodes import Assign, Code, Loop
-from hwgen.nest_pipeline import compile_nest
+from hwgen.passes.nest_pipeline import compile_nest
+from hwgen.passes.scripting import compile_script
 from hwgen.pipeline import compile_kernel
-from hwgen.scripting import compile_script
 from hwgen.spec.expression import Access, Binary, Const, Name
 from hwgen.spec.load import parse_workload
 from hwgen.spec.workload import Workload

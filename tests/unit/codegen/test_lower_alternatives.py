@@ -8,12 +8,12 @@ import pytest
 
 from hwgen import Schedule
 from hwgen.errors import HwgenError
-from hwgen.interleaving import End, interleaved
 from hwgen.model.c_compiler import have_compiler
+from hwgen.passes.interleaving import End, interleaved
+from hwgen.passes.trees import TreeCompilation, compile_tree
 from hwgen.pipeline import compile_kernel
 from hwgen.polyhedral.tree.loop_tree import Block, Site
 from hwgen.spec.load import load_hardware, load_workload
-from hwgen.trees import TreeCompilation, compile_tree
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
 from tests.unit.tree.toy import ROOT

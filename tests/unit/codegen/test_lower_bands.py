@@ -13,11 +13,11 @@ from hwgen import Schedule
 from hwgen.codegen.lower.bands import ways
 from hwgen.codegen.nodes import calls
 from hwgen.errors import HwgenError
+from hwgen.passes.trees import TreeCompilation, compile_tree
 from hwgen.polyhedral.tree import legality
 from hwgen.spec.expression import evaluate
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, parse_workload
-from hwgen.trees import TreeCompilation, compile_tree
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
 from tests.conftest import Mutate

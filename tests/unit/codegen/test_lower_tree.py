@@ -10,12 +10,12 @@ import pytest
 
 from hwgen import HwgenError, Schedule, load_hardware
 from hwgen.codegen.lower.images import image_of
+from hwgen.passes.trees import TreeCompilation, compile_tree
 from hwgen.polyhedral.scop import View
 from hwgen.polyhedral.tree.loop_tree import Tensor
 from hwgen.spec.affine import Affine
 from hwgen.spec.expression import evaluate
 from hwgen.spec.load import parse_workload
-from hwgen.trees import TreeCompilation, compile_tree
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine
 

@@ -15,17 +15,17 @@ from hwgen.codegen.lower.stream import Stream
 from hwgen.codegen.nodes import Pop, Push, SyncNode
 from hwgen.codegen.synchronisation import SyncSite, synchronise
 from hwgen.errors import HwgenError
-from hwgen.polyhedral.matching import match
+from hwgen.polyhedral.match.matching import match
+from hwgen.polyhedral.match.select import select
+from hwgen.polyhedral.schedule.schedule import Schedule
+from hwgen.polyhedral.schedule.tiling_script import apply_tiling
 from hwgen.polyhedral.scop import build_scop
-from hwgen.polyhedral.search import search
-from hwgen.polyhedral.search_choose import LIMITS
-from hwgen.polyhedral.select import select
-from hwgen.schedule import Schedule
+from hwgen.polyhedral.search.choose import LIMITS
+from hwgen.polyhedral.search.search import search
 from hwgen.spec.hardware import Events, HardwareSpec
 from hwgen.spec.load import parse_hardware
 from hwgen.spec.source import read_document
 from hwgen.spec.workload import Workload
-from hwgen.tiling_script import apply_tiling
 from hwgen.verify.chips.draws import Spec
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine

@@ -18,15 +18,15 @@ from hwgen.codegen.nodes import Pop, Push, SyncNode
 from hwgen.codegen.synchronisation import SyncSite, synchronise
 from hwgen.codegen.touches import MOST_RUNS, runs_of
 from hwgen.errors import HwgenError
-from hwgen.polyhedral.matching import match
+from hwgen.polyhedral.match.matching import match
+from hwgen.polyhedral.match.select import select
+from hwgen.polyhedral.schedule.schedule import Schedule
+from hwgen.polyhedral.schedule.tiling_script import apply_tiling
 from hwgen.polyhedral.scop import Scop, build_scop
-from hwgen.polyhedral.search import Candidate, search
-from hwgen.polyhedral.search_choose import LIMITS
-from hwgen.polyhedral.select import select
-from hwgen.schedule import Schedule
+from hwgen.polyhedral.search.choose import LIMITS
+from hwgen.polyhedral.search.search import Candidate, search
 from hwgen.spec.hardware import Barriers, Events, HardwareSpec, Synchronization
 from hwgen.spec.load import parse_workload
-from hwgen.tiling_script import apply_tiling
 from tests.sampling import EVERYTHING, examples
 from tests.streams import stream_of
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from hwgen.schedule import Schedule
+from hwgen.passes.trees import TreeCompilation, compile_tree
+from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.spec.load import load_hardware, make_workload
-from hwgen.trees import TreeCompilation, compile_tree
 from hwgen.verify.check_program import check_program
 from hwgen.verify.data import draw_inputs
 from hwgen.verify.examine import examine

@@ -15,7 +15,7 @@ from hwgen.codegen.source import CSource
 from hwgen.model.native import compile_native
 from hwgen.model.numeric import Array
 from hwgen.model.reference import random_inputs, run_reference
-from hwgen.schedule import Schedule
+from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload
 from hwgen.spec.workload import Workload

@@ -15,10 +15,10 @@ from hwgen.errors import HwgenError
 from hwgen.model.compiled import have_compiler
 from hwgen.model.native import compile_native
 from hwgen.model.reference import random_inputs, run_reference
+from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.tree.build import build_state
 from hwgen.polyhedral.tree.edit import replace_loop
 from hwgen.polyhedral.tree.loop_tree import map_blocks
-from hwgen.schedule import Schedule
 from hwgen.spec.expression import Access, Binary, Const, Name
 from hwgen.spec.load import load_hardware, load_workload
 from tests.unit.codegen_processor import samples

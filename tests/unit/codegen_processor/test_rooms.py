@@ -17,8 +17,8 @@ from hwgen.codegen.storages import Array
 from hwgen.errors import HwgenError
 from hwgen.model.compiled import have_compiler
 from hwgen.model.reference import random_inputs, run_reference
-from hwgen.nest_pipeline import compile_nest
-from hwgen.schedule import Schedule
+from hwgen.passes.nest_pipeline import compile_nest
+from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware
 from hwgen.spec.workload import Workload

@@ -13,8 +13,8 @@ from hwgen.codegen.processor.storage import aligned
 from hwgen.codegen.storages import Array
 from hwgen.errors import HwgenError
 from hwgen.model.compiled import have_compiler
+from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.tree.loop_tree import Storage
-from hwgen.schedule import Schedule
 from hwgen.spec.hardware import HardwareSpec
 from tests.unit.codegen_processor import samples
 

@@ -26,9 +26,9 @@ from hwgen.codegen.processor.lower import lower_nest
 from hwgen.codegen.processor.races import findings
 from hwgen.errors import HwgenError
 from hwgen.model.reference import random_inputs, run_reference
+from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.tree.edit import replace_loop
 from hwgen.polyhedral.tree.loop_tree import Loop as TreeLoop
-from hwgen.schedule import Schedule
 from hwgen.spec.load import load_workload, parse_workload
 from tests.shim.cuda import device
 from tests.unit.codegen_processor import samples

@@ -12,10 +12,10 @@ import pytest
 import hwgen
 from hwgen.codegen.nodes import Assign, nodes
 from hwgen.codegen.processor.workarounds import around_functions
-from hwgen.folders import FOLDER_VARIABLE
 from hwgen.model.c_compiler import have_compiler
+from hwgen.model.folders import FOLDER_VARIABLE
 from hwgen.model.native import compile_native
-from hwgen.schedule import Schedule
+from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.spec.expression import Access
 from hwgen.spec.grammar import parse_expression
 from tests.unit.codegen_processor import samples

@@ -11,8 +11,8 @@ import pytest
 
 import hwgen
 from hwgen.codegen.c_value import HALVES, value_helpers
-from hwgen.folders import FOLDER_VARIABLE
 from hwgen.model.c_compiler import have_compiler, load_library
+from hwgen.model.folders import FOLDER_VARIABLE
 from hwgen.model.numeric import Array, Value, load, store
 from hwgen.model.reference import random_inputs, run_reference
 from hwgen.spec.hardware import HardwareSpec

@@ -10,9 +10,9 @@ import pytest
 
 import hwgen
 from hwgen.codegen.c_value import value_helpers
-from hwgen.folders import FOLDER_VARIABLE
 from hwgen.model.c_compiler import have_compiler, load_library
-from hwgen.nest_pipeline import compile_nest
+from hwgen.model.folders import FOLDER_VARIABLE
+from hwgen.passes.nest_pipeline import compile_nest
 
 ROOT = Path(__file__).parents[3]
 SPECIAL = (

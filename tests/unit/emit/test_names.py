@@ -16,7 +16,7 @@ from hwgen.codegen.c_names import NameTable, Reserved, kernel_name
 from hwgen.codegen.source import CSource
 from hwgen.errors import HwgenError
 from hwgen.model.compiled import find_compiler, have_compiler
-from hwgen.nest_pipeline import compile_nest
+from hwgen.passes.nest_pipeline import compile_nest
 from hwgen.pipeline import compile_kernel
 from hwgen.spec.expression import DTYPES, FUNCTIONS
 from hwgen.spec.hardware import HardwareSpec

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from hwgen.errors import HwgenError
-from hwgen.folders import FOLDER_VARIABLE
 from hwgen.model import c_compiler
 from hwgen.model.c_compiler import find_compiler, have_compiler, load_library
+from hwgen.model.folders import FOLDER_VARIABLE
 
 pytestmark = pytest.mark.skipif(not have_compiler(), reason="no C compiler")
 

@@ -14,7 +14,7 @@ from hwgen.errors import HwgenError
 from hwgen.model import code
 from hwgen.model.code import CodeRun, run_code
 from hwgen.model.reference import random_inputs, run_reference
-from hwgen.schedule import Schedule
+from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, make_workload
 from hwgen.spec.workload import Workload

@@ -13,9 +13,9 @@ import pytest
 import hwgen
 from hwgen.cli import main
 from hwgen.codegen.nodes import Call, If, Loop, Node
-from hwgen.compiled import Compiled
 from hwgen.errors import HwgenError
 from hwgen.model.energy import program_energy
+from hwgen.passes.compiled import Compiled
 from hwgen.report.text import describe, measure
 from hwgen.spec.expression import DTYPES, evaluate
 from hwgen.spec.hardware import HardwareSpec

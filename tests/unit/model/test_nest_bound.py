@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hwgen.nest_pipeline import compile_nest
+from hwgen.passes.nest_pipeline import compile_nest
 from hwgen.polyhedral.tree import cost as nest_cost
 from hwgen.spec.expression import Access, Binary, Const, Expr, Name
 from hwgen.spec.load import load_hardware, parse_workload

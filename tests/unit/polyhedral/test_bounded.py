@@ -10,12 +10,12 @@ import pytest
 import hwgen
 from hwgen.errors import HwgenError
 from hwgen.polyhedral import isl
-from hwgen.polyhedral.matching import ranked_matches
+from hwgen.polyhedral.match.matching import ranked_matches
+from hwgen.polyhedral.match.select import select
 from hwgen.polyhedral.scop import build_scop
-from hwgen.polyhedral.search import Candidate, Watch, search
-from hwgen.polyhedral.search_choose import choose
-from hwgen.polyhedral.search_space import tile_options
-from hwgen.polyhedral.select import select
+from hwgen.polyhedral.search.choose import choose
+from hwgen.polyhedral.search.search import Candidate, Watch, search
+from hwgen.polyhedral.search.space import tile_options
 from tests.made import Made
 
 ROOT = Path(__file__).parents[3]

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.whole import simulate_timing
 from hwgen.pipeline import Compilation, compile_kernel
-from hwgen.polyhedral.call_shapes import call_cycles
+from hwgen.polyhedral.match.call_shapes import call_cycles
 from hwgen.spec.load import load_hardware, make_workload
 from hwgen.spec.workload import Workload
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 import hwgen
-from hwgen.compilation import build
-from hwgen.polyhedral.matching import match
+from hwgen.passes.compilation import build
+from hwgen.polyhedral.match.matching import match
+from hwgen.polyhedral.match.select import select
 from hwgen.polyhedral.scop import build_scop
-from hwgen.polyhedral.search import search
-from hwgen.polyhedral.select import select
+from hwgen.polyhedral.search.search import search
 from hwgen.spec.load import parse_workload
 
 ROOT = Path(__file__).parents[3]

@@ -12,12 +12,12 @@ from hwgen.codegen.hardware_loops import Order, Walk, absorb, cuttable
 from hwgen.errors import HwgenError
 from hwgen.model.compiled import have_compiler
 from hwgen.model.reference import random_inputs, run_reference
-from hwgen.nest_pipeline import compile_nest
+from hwgen.passes.nest_pipeline import compile_nest
 from hwgen.pipeline import compile_kernel
 from hwgen.polyhedral.dependences import dependences
+from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.scop import build_scop
 from hwgen.polyhedral.tree import legality
-from hwgen.schedule import Schedule
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, parse_hardware, parse_workload
 from hwgen.spec.source import read_document

@@ -12,10 +12,10 @@ import hwgen
 from hwgen.cli import main
 from hwgen.codegen.processor.lower import lower_nest
 from hwgen.completing import complete_script
-from hwgen.nest_pipeline import compile_nest
+from hwgen.passes.nest_pipeline import compile_nest
+from hwgen.passes.scripting import compile_script
 from hwgen.polyhedral import isl
 from hwgen.report.text import stage_text
-from hwgen.scripting import compile_script
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 

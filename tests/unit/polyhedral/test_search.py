@@ -11,16 +11,16 @@ import pytest
 from numpy.typing import NDArray
 
 import hwgen
-from hwgen.phase import compile_phase
+from hwgen.passes.phase import compile_phase
 from hwgen.pipeline import Compilation, SearchOptions
-from hwgen.polyhedral.estimate_shape import Grid
-from hwgen.polyhedral.matching import Match, match
+from hwgen.polyhedral.match.matching import Match, match
+from hwgen.polyhedral.match.select import select
 from hwgen.polyhedral.scop import build_scop
-from hwgen.polyhedral.search import Candidate, SearchResult, Watch, search
-from hwgen.polyhedral.search_bound import distinct_entries, least_work
-from hwgen.polyhedral.search_refine import neighbours
-from hwgen.polyhedral.search_space import RESTRICTIONS, Space, choose_space, length, smaller
-from hwgen.polyhedral.select import select
+from hwgen.polyhedral.search.bound import distinct_entries, least_work
+from hwgen.polyhedral.search.estimate_shape import Grid
+from hwgen.polyhedral.search.refine import neighbours
+from hwgen.polyhedral.search.search import Candidate, SearchResult, Watch, search
+from hwgen.polyhedral.search.space import RESTRICTIONS, Space, choose_space, length, smaller
 from hwgen.spec.affine import Affine
 from hwgen.spec.hardware import HardwareSpec
 
@@ -81,7 +81,7 @@ def test_a_bound_prunes_nothing_that_is_among_the_best(
 ) -> None:
     pruned = search(chip(), matches(name), keep=8)
     assert pruned.too_slow > 0 or name != "conv2d_requant"
-    monkeypatch.setattr("hwgen.polyhedral.search.work_bound", _nothing)
+    monkeypatch.setattr("hwgen.polyhedral.search.search.work_bound", _nothing)
     complete = search(chip(), matches(name), keep=8)
     assert complete.too_slow == 0
     assert [c.cycles for c in complete.candidates] == [c.cycles for c in pruned.candidates]
@@ -173,8 +173,8 @@ def test_a_large_space_is_restricted_and_a_small_one_whole() -> None:
 
 
 def test_a_space_of_many_loops_is_made_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hwgen.polyhedral.search_space.MAX_SHAPES", 100)
-    monkeypatch.setattr("hwgen.polyhedral.search_space.MAX_POINTS", 1000)
+    monkeypatch.setattr("hwgen.polyhedral.search.space.MAX_SHAPES", 100)
+    monkeypatch.setattr("hwgen.polyhedral.search.space.MAX_POINTS", 1000)
     (first, *_) = matches("conv2d_requant")
     large = Space(chip(), first, RESTRICTIONS[-1])
     assert large.choices > 100
@@ -192,9 +192,9 @@ def test_orders_that_are_good_at_few_tile_sizes_hold_the_best(
 ) -> None:
     for name in ("gemm_requant", "conv2d_requant"):
         found = matches(name)[:1]
-        monkeypatch.setattr("hwgen.polyhedral.search.WHOLE_SPACE", 1 << 40)
+        monkeypatch.setattr("hwgen.polyhedral.search.search.WHOLE_SPACE", 1 << 40)
         every = search(chip(), found)
-        monkeypatch.setattr("hwgen.polyhedral.search.WHOLE_SPACE", 0)
+        monkeypatch.setattr("hwgen.polyhedral.search.search.WHOLE_SPACE", 0)
         some = search(chip(), found)
         assert some.candidates[0].cycles == every.candidates[0].cycles
     assert some.evaluated < every.evaluated / 2

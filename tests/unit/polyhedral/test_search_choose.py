@@ -10,13 +10,13 @@ import pytest
 
 import hwgen
 from hwgen.errors import HwgenError
-from hwgen.polyhedral import search_choose
-from hwgen.polyhedral.matching import match
+from hwgen.polyhedral.match.matching import match
+from hwgen.polyhedral.match.select import select
 from hwgen.polyhedral.scop import build_scop
-from hwgen.polyhedral.search import Candidate, SearchResult, Watch, search
-from hwgen.polyhedral.search_choose import choose
-from hwgen.polyhedral.select import select
-from hwgen.polyhedral.tiling import Tiling
+from hwgen.polyhedral.search import choose as search_choose
+from hwgen.polyhedral.search.choose import choose
+from hwgen.polyhedral.search.search import Candidate, SearchResult, Watch, search
+from hwgen.polyhedral.search.tiling import Tiling
 from hwgen.spec.hardware import HardwareSpec
 from tests.made import Made
 

@@ -19,9 +19,9 @@ from hwgen.model.compiled import compile_model, have_compiler
 from hwgen.model.functional import run
 from hwgen.model.reference import random_inputs
 from hwgen.model.sync_check import check_synchronisation
-from hwgen.nest_pipeline import compile_nest
+from hwgen.passes.nest_pipeline import compile_nest
 from hwgen.pipeline import compile_kernel
-from hwgen.polyhedral.explain import explain
+from hwgen.polyhedral.match.explain import explain
 from hwgen.polyhedral.scop import build_scop
 from hwgen.spec.expression import Const, Name
 from hwgen.spec.hardware import HardwareSpec

@@ -8,9 +8,9 @@ import pytest
 
 import hwgen
 from hwgen.model.reference import random_inputs, run_reference
+from hwgen.polyhedral.match.select import select
+from hwgen.polyhedral.match.starting_value import starting_value
 from hwgen.polyhedral.scop import build_scop
-from hwgen.polyhedral.select import select
-from hwgen.polyhedral.starting_value import starting_value
 from hwgen.spec.load import load_hardware
 from hwgen.spec.workload import Workload
 from hwgen.verify.examine import examine

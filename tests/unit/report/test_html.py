@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hwgen.nest_pipeline import NestCompilation, compile_nest
+from hwgen.passes.nest_pipeline import NestCompilation, compile_nest
 from hwgen.pipeline import Compilation, compile_kernel
 from hwgen.report.html import DRAWN_CALLS, embedded, highlighted, page
 from hwgen.report.movement import arithmetic

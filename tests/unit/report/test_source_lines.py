@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hwgen.codegen.nodes import Code, calls
-from hwgen.nest_pipeline import compile_nest
+from hwgen.passes.nest_pipeline import compile_nest
 from hwgen.pipeline import compile_kernel
 from hwgen.report.source_lines import BEGIN, END, c_source, nest_source, script_source, unmarked
 from hwgen.spec.load import load_hardware, load_workload

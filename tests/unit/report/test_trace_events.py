@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hwgen.nest_pipeline import compile_nest
+from hwgen.passes.nest_pipeline import compile_nest
 from hwgen.pipeline import Compilation, compile_kernel
 from hwgen.report.text import measure
 from hwgen.report.trace_events import MEMORIES, UNITS, steps, trace

@@ -15,7 +15,7 @@ from random import Random
 from typing import Any, cast
 
 from hwgen.errors import HwgenError
-from hwgen.nest_pipeline import compile_nest
+from hwgen.passes.nest_pipeline import compile_nest
 from hwgen.pipeline import compile_kernel
 from hwgen.spec.load import make_workload, parse_hardware
 from hwgen.spec.source import read_document

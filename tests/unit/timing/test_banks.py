@@ -17,7 +17,7 @@ from hwgen.model.banks import bank_ports
 from hwgen.model.periodicity import Watched, zones
 from hwgen.model.timing import TimingResult, estimate_cycles
 from hwgen.pipeline import Compilation, compile_kernel
-from hwgen.polyhedral.search import Candidate
+from hwgen.polyhedral.search.search import Candidate
 from hwgen.report.recording import RecordedCall, record
 from hwgen.spec.expression import Binary, Const, Name, add, multiply
 from hwgen.spec.hardware import HardwareSpec

@@ -16,16 +16,16 @@ import pytest
 from benchmarks.whole import simulate_timing
 from hwgen.codegen.nodes import Call, If, Loop, Node, with_inner
 from hwgen.codegen.program import Program
-from hwgen.compiled import Compiled
 from hwgen.completing import compile_scripted
 from hwgen.errors import HwgenError
+from hwgen.model.cost_text import cost_text
 from hwgen.model.formulas import Cost, cost_of
 from hwgen.model.symbolic import Formula, shown, symbolic, value
 from hwgen.model.tally import Parameters, tally
 from hwgen.model.traffic import off_chip_traffic
+from hwgen.passes.compiled import Compiled
+from hwgen.passes.scripting import compile_script
 from hwgen.pipeline import compile_workload
-from hwgen.report.formulas import cost_text
-from hwgen.scripting import compile_script
 from hwgen.spec.expression import Binary, Const, Name, evaluate
 from hwgen.spec.grammar import parse_expression
 from hwgen.spec.hardware import HardwareSpec

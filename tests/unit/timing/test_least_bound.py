@@ -12,14 +12,14 @@ import pytest
 from ruamel.yaml import YAML
 
 import hwgen
-from hwgen.compilation import Compilation
 from hwgen.errors import HwgenError
 from hwgen.model.bound import cover_bound, lower_bound
-from hwgen.phase import SearchOptions
-from hwgen.polyhedral.matching import ranked_matches
+from hwgen.passes.compilation import Compilation
+from hwgen.passes.phase import SearchOptions
+from hwgen.polyhedral.match.matching import ranked_matches
+from hwgen.polyhedral.match.select import every_match, select
 from hwgen.polyhedral.scop import build_scop
-from hwgen.polyhedral.search import search
-from hwgen.polyhedral.select import every_match, select
+from hwgen.polyhedral.search.search import search
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Workload
 from hwgen.verify.data import draw_inputs

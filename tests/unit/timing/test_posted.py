@@ -19,7 +19,6 @@ from benchmarks.whole import simulate_timing
 from hwgen.codegen.nodes import Call, Loop, Node, Pop, Push
 from hwgen.codegen.program import Program
 from hwgen.codegen.storages import Image
-from hwgen.compilation import Compilation
 from hwgen.errors import HwgenError
 from hwgen.model.bound import lower_bound, posted_bound, write_bound
 from hwgen.model.bus import Bursts, split_access, write_cycles
@@ -28,9 +27,10 @@ from hwgen.model.machine import Machine
 from hwgen.model.posted import idle, post, posted_cycles
 from hwgen.model.stream import Stream
 from hwgen.model.timing_result import TimelineEntry, TimingResult
+from hwgen.passes.compilation import Compilation
 from hwgen.pipeline import compile_kernel
-from hwgen.polyhedral.estimate import estimate
-from hwgen.polyhedral.estimate_shape import Cache, Shape
+from hwgen.polyhedral.search.estimate import estimate
+from hwgen.polyhedral.search.estimate_shape import Cache, Shape
 from hwgen.spec.expression import Const, Name, multiply
 from hwgen.spec.hardware import Channel, HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload, parse_hardware

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from hwgen import HwgenError
-from hwgen.schedule import Schedule
-from hwgen.script import PRIMITIVES
+from hwgen.polyhedral.schedule.schedule import Schedule
+from hwgen.polyhedral.schedule.script import PRIMITIVES
 from tests.unit.tree.toy import MATMUL, start
 
 SAMPLES: dict[str, Any] = {

@@ -9,7 +9,7 @@ import re
 import pytest
 
 from hwgen import HwgenError
-from hwgen.script import PRIMITIVES
+from hwgen.polyhedral.schedule.script import PRIMITIVES
 from tests.conftest import Golden
 from tests.unit.tree.toy import ROOT
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hwgen.errors import HwgenError
-from hwgen.schedule import Schedule
+from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.spec.load import load_hardware, load_workload
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hwgen.model.reference import run_reference
-from hwgen.parting import in_planes, planes_for, written_whole
+from hwgen.polyhedral.schedule.schedule import Schedule
+from hwgen.polyhedral.tree.parting import in_planes, planes_for, written_whole
 from hwgen.polyhedral.tree.planes import narrower, parts_of, whole_of
-from hwgen.schedule import Schedule
 from hwgen.spec.expression import DTYPES, Access, Cast, Const, evaluate, map_accesses, rewrite
 from hwgen.spec.load import load_hardware, make_workload
 from hwgen.spec.typecheck import integer_range

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from hwgen.script import PRIMITIVES
+from hwgen.polyhedral.schedule.script import PRIMITIVES
 from hwgen.spec.workload import Workload
 from tests.unit.tree.rescaled_refusals import OF_RESCALING
 from tests.unit.tree.toy import (

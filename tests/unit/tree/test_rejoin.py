@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 import hwgen
 from hwgen.errors import HwgenError
-from hwgen.nest_pipeline import compile_nest
+from hwgen.passes.nest_pipeline import compile_nest
 from hwgen.polyhedral import isl
+from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.tree.loop_tree import Site
 from hwgen.polyhedral.tree.rejoin import rejoined
-from hwgen.schedule import Schedule
 from hwgen.spec.expression import evaluate
 
 SPECS = Path(__file__).parents[3] / "hw_specs"

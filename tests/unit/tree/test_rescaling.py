@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hwgen.completing import complete_script
 from hwgen.errors import HwgenError
 from hwgen.model.compiled import have_compiler
-from hwgen.nest_pipeline import compile_nest
+from hwgen.passes.nest_pipeline import compile_nest
 from hwgen.polyhedral.tree.aliases import shared_homes
 from hwgen.polyhedral.tree.legality import check
 from hwgen.polyhedral.tree.loop_tree import Block, Loop, LoopTree, Node, blocks, map_loops

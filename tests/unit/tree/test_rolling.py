@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 import hwgen
 from hwgen.errors import HwgenError
-from hwgen.nest_pipeline import compile_nest
+from hwgen.passes.nest_pipeline import compile_nest
+from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.tree import rolling
 from hwgen.polyhedral.tree.loop_tree import Block, map_blocks
 from hwgen.polyhedral.tree.relations import shared
 from hwgen.polyhedral.tree.rolling import rolls, taken_too_early
-from hwgen.schedule import Schedule
 from hwgen.spec.grammar import parse_expression
 from hwgen.spec.load import load_hardware
 from hwgen.spec.workload import Workload

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hwgen import HwgenError
-from hwgen.script import Edit, write
+from hwgen.polyhedral.schedule.script import Edit, write
 from tests.golden.test_primitives import CASES
 from tests.unit.tree.toy import CHAIN, GROUP, MATMUL, ROWSUM, start
 

@@ -10,16 +10,16 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from hwgen.errors import HwgenError
-from hwgen.inlining import weighed
 from hwgen.model.reference import run_reference
+from hwgen.passes.inlining import weighed
+from hwgen.passes.weighing import weight_type
+from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.tree.build import build_state
 from hwgen.polyhedral.tree.loop_tree import LoopTree
 from hwgen.polyhedral.tree.weighing import weigh, weighed_out
-from hwgen.schedule import Schedule
 from hwgen.spec.load import load_hardware
 from hwgen.spec.workload import Workload
 from hwgen.verify.data import draw_inputs
-from hwgen.weighing import weight_type
 from tests.sampling import examples
 from tests.unit.tree.toy import NARROW, ROOT, make
 

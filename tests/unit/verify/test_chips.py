@@ -16,9 +16,9 @@ from hwgen.cli import main
 from hwgen.codegen.nodes import Call, If, Node, Pop, Push
 from hwgen.codegen.nodes import nodes as all_nodes
 from hwgen.codegen.program import Program
-from hwgen.compiled import Compiled
 from hwgen.errors import HwgenError
 from hwgen.model.trace import CallEvent, walk
+from hwgen.passes.compiled import Compiled
 from hwgen.pipeline import Compilation, SearchOptions
 from hwgen.report.campaigns import chips_text, failure_files, simulate_command
 from hwgen.spec.hardware import HardwareSpec

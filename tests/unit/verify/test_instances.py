@@ -12,7 +12,7 @@ import hwgen
 from hwgen.codegen.lower.program import Lowered
 from hwgen.codegen.program import Program
 from hwgen.errors import HwgenError
-from hwgen.phase import SearchOptions
+from hwgen.passes.phase import SearchOptions
 from hwgen.pipeline import compile_workload
 from hwgen.verify.check_instances import check_instances
 from hwgen.verify.edits import Mutation

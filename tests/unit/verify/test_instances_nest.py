@@ -14,8 +14,8 @@ from hwgen.codegen.instances.nests import check_nest_instances
 from hwgen.codegen.nodes import Code, CombineAcrossThreads, IntrinsicCall, nodes
 from hwgen.codegen.processor.lower import Placing, lower_nest
 from hwgen.errors import HwgenError
-from hwgen.nest_pipeline import NestCompilation
-from hwgen.schedule import Schedule
+from hwgen.passes.nest_pipeline import NestCompilation
+from hwgen.polyhedral.schedule.schedule import Schedule
 from tests.planted.nests import executed_mutations
 from tests.unit.codegen_processor import samples
 from tests.unit.tree import toy

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from hwgen import nest_pipeline
 from hwgen.codegen.lower import program as lowering
 from hwgen.codegen.nodes import Code
 from hwgen.codegen.processor.lower import Placing, lower_nest
 from hwgen.codegen.processor.races import check
 from hwgen.errors import HwgenError
 from hwgen.model.reference import random_inputs
-from hwgen.nest_pipeline import NestCompilation, compile_nest
+from hwgen.passes import nest_pipeline
+from hwgen.passes.nest_pipeline import NestCompilation, compile_nest
 from hwgen.polyhedral.tree.cost import BlockCost, NestCost
 from hwgen.report.text import describe, measure
 from hwgen.spec.hardware import HardwareSpec

@@ -1,0 +1,511 @@
+"""Kernels of several stages that share loops over blocks of the result.
+
+A chain of stages tile by tile: the last stage's loops are cut into blocks, everything before is
+computed inside of these, so that what is in between never leaves the chip, and blocks of different
+iterations run at the same time (`pipelining.py`). Which dimension is cut, and how long blocks are,
+is tried; calls and copies are those of `block_completing.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+from math import inf, prod
+
+from hwgen.errors import HwgenError
+from hwgen.passes.block_completing import KEPT, Choice, Completion
+from hwgen.passes.compilation import Compilation
+from hwgen.passes.handovers import in_pieces
+from hwgen.passes.inlining import REFUSALS
+from hwgen.passes.phase import DEFAULTS, SearchOptions
+from hwgen.passes.pipeline_ranking import CLOSE
+from hwgen.passes.pipelining import Pipeline, pipelined
+from hwgen.passes.trees import TreeCompilation, compile_tree
+from hwgen.passes.worth import is_near, is_scarce
+from hwgen.polyhedral import isl
+from hwgen.polyhedral.schedule.schedule import Schedule
+from hwgen.polyhedral.scop import views_of
+from hwgen.polyhedral.search.choose import SHORT_KERNEL
+from hwgen.polyhedral.search.objective import Measure
+from hwgen.polyhedral.search.search import Watch
+from hwgen.polyhedral.tree.edit import find_stage, refuse
+from hwgen.polyhedral.tree.faded import faded
+from hwgen.polyhedral.tree.loop_tree import LoopTree
+from hwgen.spec.expression import DTYPES, Name, names, substitute
+from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.workload import Tensor, Workload
+
+SIZES = tuple(8 << n for n in range(10))
+"""Elements of the last stage's dimension in a block."""
+
+USUAL = 32
+"""Elements of a block for which covers are chosen, where there is room."""
+
+TILE = 64
+"""Iterations of a loop over tiles of an operand that does not fit whole."""
+
+ALIKE = 1.005
+"""Kernels whose cycles differ by less take the same time: the one that moves fewer bytes is
+taken."""
+
+AGAIN = 1.5
+"""Instances that may be executed, of those that there are: more of them for several blocks each
+are hardly ever worth it."""
+
+STAGE_WORK = 40_000
+"""What compiling a stage counts as, of the work that a search may do."""
+
+PIPELINED = 3
+"""Kernels of which pipelines are looked for, those with the least busy units first."""
+
+SOONER = 1.1
+"""Handovers in pieces hardly ever make a kernel faster by more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sketch:
+    """Blocks of the result: `size` elements along a dimension. `tiles`: stages and the iterators of
+    which tiles of `TILE` are loaded one after the other; `running`: an extremum that runs on from
+    tile to tile, and the terms that are of its tiles; `outer`: dimensions whose elements are taken
+    one after the other, outside of blocks."""
+
+    dimension: int
+    size: int
+    tiles: tuple[tuple[str, str], ...] = ()
+    running: tuple[str, str] | None = None
+    outer: tuple[int, ...] = ()
+
+    def loops(self, schedule: Schedule) -> frozenset[str]:
+        """The loops over blocks and tiles of its schedule."""
+        blocks = schedule.get_loops(_last(schedule.workload).name)[: len(self.outer) + 1]
+        inner = [stage for stage, _ in self.tiles]
+        inner += [] if self.running is None else [self.running[1]]
+        return frozenset((*blocks, *(schedule.get_loops(stage)[len(blocks)] for stage in inner)))
+
+
+def fused_if_better(
+    made: Compilation, options: SearchOptions = DEFAULTS
+) -> Compilation | TreeCompilation:
+    """A kernel, or one whose stages share loops if that is better; by cycles, if it takes fewer of
+    them, or as many and moves fewer bytes."""
+    if not several(made.workload) or made.program.codes or _done(made, options):
+        return made
+    with isl.bounded():
+        most = options.measure(made)
+        if options.objective == "cycles":
+            most = (int(made.cycles * ALIKE),)
+        found = fused(made.workload, made.hardware, options, most, _sizes(made))
+    if found is None or options.objective != "cycles" or found.cycles * ALIKE < made.cycles:
+        return found or made
+    return found if found.offchip_bytes < made.offchip_bytes else made
+
+
+def _sizes(made: Compilation) -> Mapping[int, Sequence[int]] | None:
+    """Of a single phase, by dimension the elements of blocks that are worth a look: its search has
+    seen all tiles, so that they are as many as the outermost loop walks; of a short kernel twice as
+    many too, as latencies weigh more in stages that follow one another."""
+    if len(made.parts) > 1 or made.ended_by:
+        return None
+    indices = made.scop.statements[-1].target.indices
+    for loop in made.tiling.loops[:1]:
+        size = loop.tile * made.match.block.get(loop.loop, 1)
+        sizes = (size, 2 * size) if made.cycles <= SHORT_KERNEL else (size,)
+        return {d: sizes for d, index in enumerate(indices) if loop.loop in index.names}
+    return {}
+
+
+def _last(workload: Workload) -> Tensor:
+    """What the last statement computes."""
+    moved = views_of(workload)
+    computed = [s for s in workload.statements if s.target.tensor not in moved]
+    return workload.tensor[computed[-1].target.tensor]
+
+
+def several(workload: Workload) -> bool:
+    """Whether there is more than one stage that could share loops."""
+    moved = views_of(workload)
+    return sum(s.target.tensor not in moved for s in workload.statements) > 1
+
+
+def _done(made: Compilation, options: SearchOptions) -> bool:
+    """Whether a kernel is hardly to be improved: near its bound, without a byte too many, or best
+    of all tiles of a single phase, of which the closed form knows the bytes."""
+    if options.objective == "cycles":
+        return is_near(made, options)
+    tensors = (*made.workload.inputs, *made.workload.outputs)
+    once = made.offchip_bytes <= sum(prod(t.shape) * DTYPES[t.dtype] for t in tensors)
+    alone = made.search.exhausted and len(made.parts) == 1
+    return (once and options.objective == "traffic") or alone
+
+
+def fused(
+    workload: Workload,
+    hardware: HardwareSpec,
+    options: SearchOptions = DEFAULTS,
+    most: Measure = (inf,),
+    sizes_of: Mapping[int, Sequence[int]] | None = None,
+) -> TreeCompilation | None:
+    """The best kernel whose stages share loops over blocks of the last one's; None where none takes
+    at most `most` by the objective. `sizes_of`: by dimension, elements of a block, if not any."""
+    completion = Completion(Schedule(workload, hardware), options)
+    watch = Watch(options.seconds, work=options.work)
+    search = _Search(workload, hardware, completion, most, watch)
+    # Extrema that run on first: what waits for whole ones is rarely better, which its bound shows.
+    for running in (*_extrema(completion.schedule.state), None):
+        search.watch = Watch(options.seconds, work=options.work)
+        # From a tile's elements to its terms and sums it is two handovers, not one.
+        search.slots = 2 if running is None else 3
+        for dimension, extent in enumerate(_last(workload).shape):
+            wanted = SIZES if sizes_of is None else sizes_of.get(dimension, ())
+            sizes = [size for size in wanted if size < extent]
+            sketch = Sketch(dimension, sizes[0], running=running) if sizes else None
+            if sketch is None or not _computed_once(workload, hardware, sketch):
+                continue
+            outer = _apart(workload, hardware, sketch)
+            search.dimension([replace(sketch, outer=x) for x in dict.fromkeys((outer, ()))], sizes)
+    return search.in_pieces()
+
+
+def _apart(workload: Workload, hardware: HardwareSpec, sketch: Sketch) -> tuple[int, ...]:
+    """Dimensions whose elements, taken one after the other, let inputs stay for all blocks of one:
+    heads of an attention, whose blocks of rows each need all of its keys."""
+    found: list[int] = []
+    inputs = {t.name for t in workload.inputs}
+    for dimension, extent in enumerate(_last(workload).shape):
+        mine = replace(sketch, outer=(dimension,))
+        if extent == 1 or dimension == sketch.dimension:
+            continue
+        schedule = _begun(workload, hardware, mine)
+        if schedule is None or not _once(schedule):
+            continue
+        around, block = schedule.get_loops(_last(workload).name)[:2]
+        moved = [
+            {n for i in read.indices for n in names(substitute(i, site.block.binding))}
+            for site in schedule.state.sites
+            for read in schedule.state.stage[site.block.stage].reads
+            if read.tensor in inputs
+        ]
+        stays = any(around in m and block not in m for m in moved)
+        if stays and all(around in m for m in moved if block in m):
+            found.append(dimension)
+    return tuple(found)
+
+
+def shareable(workload: Workload, hardware: HardwareSpec) -> bool:
+    """Whether all stages may share a loop over blocks of the last one's elements, and do hardly
+    anything for several of them."""
+    return any(
+        _computed_once(workload, hardware, Sketch(dimension, SIZES[0]))
+        for dimension, extent in enumerate(_last(workload).shape)
+        if extent > SIZES[0]
+    )
+
+
+def _extrema(state: LoopTree) -> Iterator[tuple[str, str]]:
+    """The extrema that may run on while sums are rescaled, of more elements than a tile has, and
+    the terms of these sums."""
+    for stage in state.stages:
+        if stage.op not in ("max=", "min=") or dict(stage.reduction) == {}:
+            continue
+        try:
+            found = faded(state, stage.tensor)
+        except HwgenError as error:
+            if error.code != "H413":
+                raise
+            continue
+        if dict(stage.iterators)[found.loop] > TILE:
+            yield stage.tensor, found.term.tensor
+
+
+@dataclass
+class _Search:
+    """The best kernel of the sketches that have been looked at, of those that take at most `most`
+    by the objective, until a limit is reached; `piped`: the best pipeline. `slots`: of each buffer,
+    for which there is to be room; `made`: what scripts gave then; None where refused."""
+
+    workload: Workload
+    hardware: HardwareSpec
+    completion: Completion
+    most: Measure
+    watch: Watch
+    best: TreeCompilation | None = None
+    piped: Pipeline | None = None
+    slots: int = 2
+    made: dict[tuple[str, int], TreeCompilation | None] = field(default_factory=lambda: {})
+
+    def dimension(self, sketches: Sequence[Sketch], sizes: Sequence[int]) -> None:
+        """Look at blocks of some sizes along a dimension, of the best of some sketches."""
+        running = sketches[0].running
+        first: tuple[int, Sketch, Choice, TreeCompilation] | None = None
+        at, tiles = 0, ()
+        every = self._tiled(sketches[-1]) if running is None else [()]
+        for tiles in every:
+            for at in reversed(range(min(len(sizes), SIZES.index(USUAL) + 1))):
+                found = [
+                    (at, x, *made)
+                    for at, x in self._alike(sketches, sizes, at, tiles)
+                    if (made := self._covered(x)) is not None
+                ]
+                first = found[0] if found else None
+                for other in found[1:]:
+                    if first is None or self._clearly_less(other[3], first[3]):
+                        first = other
+                if first is not None:
+                    break
+            if first is not None:
+                break
+        if first is None:
+            return
+        at, sketch, choice, kernel = first
+        kernels = [kernel]
+        # Where blocks of rows share what they load, there is nothing to gain from fewer rows.
+        fewer = [] if running else [*reversed(range(at))]
+        for number in [*fewer, *range(at + 1, len(sizes))]:
+            made = self._made(replace(sketch, size=sizes[number]), choice)
+            if made is None and number > at:
+                break
+            kernels += [] if made is None else [made]
+        kernels.sort(key=self._least)
+        for kernel in kernels[:PIPELINED]:
+            if self._least(kernel) < self.most:
+                made = pipelined(kernel)
+                self._keep(made.kernel)
+                if self.piped is None or self._less(made, self.piped):
+                    self.piped = made
+            *before, busy = self._least(kernels[0])
+            if self.most <= (*before, CLOSE * busy):
+                break
+
+    def in_pieces(self) -> TreeCompilation | None:
+        """The best kernel, the best pipeline's handovers in pieces where that is better."""
+        if self.piped is not None:
+            *before, cycles = self._measure(self.piped.kernel)
+            if (*before, cycles / SOONER) < self.most:
+                self._keep(in_pieces(self.piped).kernel)
+        return self.best
+
+    def _less(self, one: Pipeline, other: Pipeline) -> bool:
+        return self._measure(one.kernel) < self._measure(other.kernel)
+
+    def _keep(self, kernel: TreeCompilation) -> None:
+        if self._measure(kernel) <= self.most:
+            self.best, self.most = kernel, self._measure(kernel)
+
+    def _measure(self, kernel: TreeCompilation) -> Measure:
+        return self.completion.options.measure(kernel)
+
+    def _least(self, kernel: TreeCompilation) -> Measure:
+        """What a kernel takes at least by the objective, however its stages are shifted."""
+        return (*self._measure(kernel)[:-1], _busiest(kernel))
+
+    def _alike(
+        self,
+        sketches: Sequence[Sketch],
+        sizes: Sequence[int],
+        at: int,
+        tiles: tuple[tuple[str, str], ...],
+    ) -> Iterator[tuple[int, Sketch]]:
+        """Sketches with blocks of about as many elements each, and the places of their sizes."""
+        shape = _last(self.workload).shape
+        for sketch in sketches:
+            most = sizes[at] * prod(shape[d] for d in sketch.outer)
+            place = max(n for n, size in enumerate(sizes) if size <= most)
+            yield place, replace(sketch, size=sizes[place], tiles=tiles)
+
+    def _clearly_less(self, kernel: TreeCompilation, other: TreeCompilation) -> bool:
+        """Whether a kernel's busiest unit has clearly less to do than another's."""
+        *before, busy = self._least(other)
+        return self._least(kernel) < (*before, busy / CLOSE)
+
+    def _rank(self, kernel: TreeCompilation) -> Measure:
+        return (*self._least(kernel), kernel.cycles)
+
+    def _covered(self, sketch: Sketch) -> tuple[Choice, TreeCompilation] | None:
+        """The covers whose busiest unit works least, and the kernel."""
+        best: tuple[Choice, TreeCompilation] | None = None
+        schedule = _begun(self.workload, self.hardware, sketch)
+        if schedule is None:
+            return None
+        completion, loops = self.completion.of(schedule), sketch.loops(schedule)
+        try:
+            choices = completion.covers(loops)
+        except HwgenError as error:
+            if not error.code.startswith(REFUSALS):
+                raise
+            return None
+        for covers in choices:
+            together = (True, False) if completion.again else (False,)
+            for kept, once in product(KEPT[:2], together):
+                choice = Choice(loops, kept, covers, once)
+                made = self._compiled(completion, choice)
+                if made is not None:
+                    if best is None or self._rank(made) < self._rank(best[1]):
+                        best = choice, made
+                    break
+        return best
+
+    def _made(self, sketch: Sketch, choice: Choice) -> TreeCompilation | None:
+        schedule = _begun(self.workload, self.hardware, sketch)
+        if schedule is None:
+            return None
+        again = replace(choice, inside=sketch.loops(schedule))
+        return self._compiled(self.completion.of(schedule), again)
+
+    def _compiled(self, completion: Completion, choice: Choice) -> TreeCompilation | None:
+        """The kernel that a choice gives units, results in the place of operands where room is
+        scarce; None where there is none, or no time left."""
+        if self.watch.expired:
+            return None
+        moved = views_of(self.workload)
+        try:
+            schedule = completion.written(choice)
+        except HwgenError as error:
+            if not error.code.startswith(REFUSALS):
+                raise
+            return None
+        sites = schedule.state.sites
+        if any(s.block.tensorized is None and s.block.stage not in moved for s in sites):
+            return None  # The processor would run some.
+        # Choices often differ in what a schedule has none of.
+        key = schedule.trace(), self.slots
+        if key not in self.made:
+            self.watch.spend(STAGE_WORK * len(schedule.state.stages))
+            self.made[key] = _with_room(schedule, self.slots)
+        return self.made[key]
+
+    def _tiled(self, sketch: Sketch) -> Iterator[tuple[tuple[str, str], ...]]:
+        """Which operands come in tiles: none, then one after the other, the largest first."""
+        yield ()
+        schedule = _begun(self.workload, self.hardware, sketch)
+        assert schedule is not None
+        found: list[tuple[int, str, str]] = []
+        state = schedule.state
+        for stage in state.stages:
+            site = state.site[stage.tensor]
+            own = {n for n, e in site.block.bindings if isinstance(e, Name)}
+            for read in stage.reads:
+                used = [i.name for i in read.indices if isinstance(i, Name) and i.name in own]
+                # Not what the loop over blocks moves.
+                if state.tensor[read.tensor].role == "input" and len(used) == len(read.indices):
+                    extents = {n: site.extents[str(site.block.binding[n])] for n in used}
+                    longest = max(used, key=lambda n: extents[n])
+                    if extents[longest] > TILE:
+                        found.append((prod(extents.values()), stage.tensor, longest))
+        found.sort(key=lambda x: -x[0])
+        for count in range(1, len(found) + 1):
+            yield tuple((s, n) for _, s, n in found[:count])
+
+
+def _with_room(schedule: Schedule, slots: int) -> TreeCompilation | None:
+    """The kernel of a schedule, results in the place of operands where room for so many slots of
+    each buffer is scarce."""
+    plain: TreeCompilation | None = None
+    try:
+        try:
+            plain = compile_tree(schedule)
+        except HwgenError as error:
+            if error.code != "H502":
+                raise
+        if plain is not None and not is_scarce(plain, slots):
+            return plain
+        dense = _in_place(schedule)
+        return plain if dense.state is schedule.state else compile_tree(dense)
+    except HwgenError as error:
+        if not error.code.startswith(REFUSALS):
+            raise
+        return plain
+
+
+def _busiest(kernel: TreeCompilation) -> int:
+    return max(u.busy for u in kernel.timing.units)
+
+
+def _in_place(schedule: Schedule) -> Schedule:
+    """The same with results in the place of operands that nothing reads afterwards."""
+    made = schedule.copy()
+    for stage in made.state.stages:
+        memory = made.state.memory(stage.tensor)
+        for read in stage.reads if memory and not stage.reduces else ():
+            computed = read.tensor in made.state.stage
+            alike = made.state.memory(read.tensor) == memory
+            if not (computed and alike) or read.indices != stage.target.indices:
+                continue
+            try:
+                made.alias(stage.tensor, read.tensor)
+            except HwgenError as error:
+                if error.code not in ("H411", "H413"):
+                    raise
+            else:
+                break
+    return made
+
+
+def _loop(schedule: Schedule, tensor: str, dimension: int) -> str:
+    """The loop that moves a dimension of a tensor alone.
+
+    Raises:
+        HwgenError: H413 where there is none, H414 where no stage has the tensor's name.
+    """
+    state = schedule.state
+    index = find_stage(state, tensor).target.indices[dimension]
+    binding = state.site[tensor].block.binding if tensor in state.site else {}
+    loop = binding.get(index.name) if isinstance(index, Name) else None
+    if not isinstance(loop, Name):
+        raise refuse(
+            f"{tensor} has no blocks along dimension {dimension}",
+            f"index {index}",
+            "an index that is a loop",
+            "another dimension",
+        )
+    return loop.name
+
+
+def _begun(workload: Workload, hardware: HardwareSpec, sketch: Sketch) -> Schedule | None:
+    try:
+        return begun(workload, hardware, sketch)
+    except HwgenError as error:
+        if not error.code.startswith(REFUSALS):
+            raise
+        return None
+
+
+def _computed_once(workload: Workload, hardware: HardwareSpec, sketch: Sketch) -> bool:
+    """Whether blocks are legal, and hardly anything is computed for several of them."""
+    schedule = _begun(workload, hardware, sketch)
+    return schedule is not None and _once(schedule)
+
+
+def _once(schedule: Schedule) -> bool:
+    """Whether hardly any instances of blocks are executed several times."""
+    state = schedule.state
+    done = sum(prod(x.extent for x in site.loops) for site in state.sites)
+    once = sum(prod(n for _, n in state.stage[s.block.stage].iterators) for s in state.sites)
+    return done <= AGAIN * once
+
+
+def begun(workload: Workload, hardware: HardwareSpec, sketch: Sketch) -> Schedule:
+    """A schedule in which stages share the sketch's loops.
+
+    Raises:
+        HwgenError: H41x where that breaks a dependence.
+    """
+    s = Schedule(workload, hardware)
+    last = _last(workload).name
+    moved = views_of(workload)
+    with s.batch(blame=False):
+        every = [s.split(_loop(s, last, n), factor=1)[0] for n in sketch.outer]
+        block, _ = s.split(_loop(s, last, sketch.dimension), factor=sketch.size)
+        every.append(block)
+        if s.get_loops(last)[: len(every)] != (*every,):
+            s.reorder(*every, *(n for n in s.get_loops(last) if n not in every))
+        for stage in reversed([x.tensor for x in s.state.stages]):
+            if stage != last and stage not in moved:
+                s.compute_at(stage, block)
+        for stage, iterator in sketch.tiles:
+            (loop,) = names(s.state.site[stage].block.binding[iterator])
+            outer, _ = s.split(loop, factor=TILE)
+            s.reorder(outer, *(n for n in s.get_loops(stage) if n not in (*every, outer)))
+        if sketch.running is not None:
+            s.rescale(sketch.running[0], TILE)
+    return s

@@ -1,0 +1,326 @@
+"""A processor beside units: what no intrinsics compute runs there, between what they do.
+
+Statements are taken phase by phase. Of a phase that units cannot run, as many of its first
+statements as they can run stay with them, and the next one is the processor's. Phases without a
+sum that only bring the processor's results to units and back are the processor's where it is
+modelled to be faster. Sums of a type that no call stores leave the chip in planes of a narrower
+one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from hwgen.autoschedule import autoschedule
+from hwgen.codegen.program import Program
+from hwgen.errors import HwgenError
+from hwgen.passes.compilation import Compilation, Kernel
+from hwgen.passes.inlining import REFUSALS, UnitsOf, tilings_of
+from hwgen.passes.phase import least_cycles
+from hwgen.passes.phased import stages_of
+from hwgen.passes.trees import TreeCompilation, compile_padded
+from hwgen.polyhedral.caches import through_caches
+from hwgen.polyhedral.phases import Phase, phase_of, split_phases
+from hwgen.polyhedral.schedule.schedule import Schedule
+from hwgen.polyhedral.schedule.tiling_script import apply_tilings
+from hwgen.polyhedral.scop import view_statements
+from hwgen.polyhedral.tree.cost import estimate_nest
+from hwgen.polyhedral.tree.parting import in_planes, planes_for, written_whole
+from hwgen.polyhedral.tree.versions import versioned
+from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.workload import Statement, Workload
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Statements that follow each other, and their kernel; None where the processor runs them."""
+
+    statements: tuple[Statement, ...]
+    made: Compilation | None
+
+
+def compile_beside(
+    workload: Workload, hardware: HardwareSpec, units: UnitsOf, refused: HwgenError
+) -> Compilation | TreeCompilation:
+    """A kernel of which the processor runs a part, or all; `refused`: why units do not run it.
+
+    Raises:
+        HwgenError: `refused` where the processor cannot run the rest either: statements that write
+            part of a tensor again, buffers beyond its memory.
+    """
+    hosting = _Hosting(workload, hardware, units)
+    groups = hosting.groups()
+    while True:
+        try:
+            return hosting.compiled(groups)
+        except HwgenError as error:
+            if not error.code.startswith(REFUSALS):
+                raise
+            if all(g.made is None for g in groups):
+                raise refused from None
+            groups = hosting.fewer(groups)
+
+
+@dataclass
+class _Hosting:
+    """`given`: the user's workload; `workload`: the same with its tensors `parted`, in planes of a
+    type."""
+
+    given: Workload
+    hardware: HardwareSpec
+    units: UnitsOf
+    workload: Workload = field(init=False)
+    parted: dict[str, str] = field(default_factory=dict[str, str])
+
+    def __post_init__(self) -> None:
+        self.workload = versioned(self.given)
+
+    def groups(self) -> list[_Group]:
+        """Statements by who runs them."""
+        views = view_statements(self.workload)
+        pending = [
+            [s for s in p.workload.statements if s not in views]
+            for p in split_phases(self.workload)
+        ]
+        found: list[_Group] = []
+        while pending:
+            mine = pending.pop(0)
+            first, made = self._first(found, mine, pending)
+            rest = mine[len(first) :]
+            if made is None:
+                first, rest, made = self._in_planes(found, mine, pending) or (first, rest, None)
+            found.append(_Group(tuple(first), made))
+            pending = [rest, *pending] if rest else pending
+        return self._merged(self._cheaper(found))
+
+    def _first(
+        self,
+        done: Sequence[_Group],
+        mine: Sequence[Statement],
+        later: Sequence[Sequence[Statement]],
+    ) -> tuple[Sequence[Statement], Compilation | None]:
+        """The longest beginning of a phase that units run, and its kernel; else one statement."""
+        before = [list(g.statements) for g in done]
+        count = len(mine)
+        while count:
+            rest = [list(mine[count:])] if count < len(mine) else []
+            groups = [*before, list(mine[:count]), *rest, *map(list, later)]
+            phase = phase_of(self.workload, groups, len(before))
+            if self._slower(phase.workload):
+                break
+            made = self._made(phase)
+            if isinstance(made, Compilation):
+                return mine[:count], made
+            count = _fewer(mine, count, made)
+        count = 1
+        while count < len(mine) and mine[count].begins(mine[count - 1]):
+            count += 1
+        return mine[:count], None
+
+    def _in_planes(
+        self,
+        done: Sequence[_Group],
+        mine: Sequence[Statement],
+        later: Sequence[Sequence[Statement]],
+    ) -> tuple[Sequence[Statement], list[Statement], Compilation] | None:
+        """The longest beginning of a phase that units run where its results leave the chip in
+        planes, the rest of the phase, and the kernel."""
+        before = [list(g.statements) for g in done]
+        count = len(mine)
+        while count:
+            rest = [list(mine[count:])] if count < len(mine) else []
+            groups = [*before, list(mine[:count]), *rest, *map(list, later)]
+            outputs = phase_of(self.workload, groups, len(before)).workload.outputs
+            types = {t.name: planes_for(self.hardware, t.dtype) for t in outputs}
+            parted = {t: d for t, d in types.items() if d and written_whole(self.workload, t)}
+            if not parted or not any(s.accumulates for s in mine[:count]):
+                count -= 1
+                continue
+            workload = self.workload
+            for tensor, dtype in parted.items():
+                workload = in_planes(workload, tensor, dtype)
+            new = {s.name: s for s in workload.statements}
+            own = [new.pop(s.name) for s in mine[:count]]
+            known = {s.name for s in self.workload.statements}
+            added = [s for n, s in new.items() if n not in known]
+            first = [*own, *(s for s in added if s.target.tensor not in parted)]
+            left = [*(s for s in added if s.target.tensor in parted), *mine[count:]]
+            made = self._made(
+                phase_of(workload, [*before, first, left, *map(list, later)], len(before))
+            )
+            if isinstance(made, Compilation):
+                self.workload = workload
+                self.parted |= parted
+                return first, left, made
+            count = _fewer(mine, count, made)
+        return None
+
+    def _made(self, phase: Phase) -> Compilation | HwgenError:
+        """What units make of a phase, or why they cannot."""
+        try:
+            return self.units(phase.workload)
+        except HwgenError as error:
+            if not error.code.startswith(REFUSALS):
+                raise
+            return error
+
+    def _cheaper(self, groups: Sequence[_Group]) -> list[_Group]:
+        """The same, the processor running what costs more to bring to units and back."""
+        result = list(groups)
+        for number, group in enumerate(groups):
+            if group.made is None:
+                continue
+            if any(s.accumulates for s in group.statements) and not self.own_core:
+                continue
+            beside = [n for n in (number - 1, number + 1) if 0 <= n < len(groups)]
+            coded = [n for n in beside if result[n].made is None]
+            phase = phase_of(self.workload, [list(g.statements) for g in groups], number)
+            spared = self.handover if len(coded) == 2 else 0
+            if coded and self._cycles(phase.workload) < group.made.cycles + spared:
+                result[number] = replace(group, made=None)
+        return result
+
+    def _slower(self, workload: Workload) -> bool:
+        """Whether units of the processor's own take longer for a phase than its code does, however
+        they are used: then nobody needs to look for how."""
+        if not self.own_core or not any(s.accumulates for s in workload.statements):
+            return False
+        try:
+            least = least_cycles(workload, self.hardware)
+        except HwgenError as error:
+            if not error.code.startswith(REFUSALS):
+                raise
+            return False
+        return self._cycles(workload) < least
+
+    @property
+    def handover(self) -> int:
+        return self.hardware.machine.handover_cycles
+
+    @property
+    def own_core(self) -> bool:
+        """Whether the units are the processor's own, so that its code is as fast as their calls."""
+        return through_caches(self.hardware)
+
+    def _cycles(self, workload: Workload) -> int:
+        """What a workload takes on the processor."""
+        schedule = Schedule(workload, self.hardware)
+        if self.own_core:
+            autoschedule(schedule)
+        return estimate_nest(schedule.resolved, schedule.homes, self.hardware).cycles
+
+    def fewer(self, groups: Sequence[_Group]) -> list[_Group]:
+        """The same, the processor running what costs it least of what units run."""
+        parts = [list(g.statements) for g in groups]
+        costs = {
+            n: self._cycles(phase_of(self.workload, parts, n).workload)
+            for n, g in enumerate(groups)
+            if g.made is not None
+        }
+        least = min(costs, key=lambda n: (costs[n], n))
+        return [replace(g, made=None) if n == least else g for n, g in enumerate(groups)]
+
+    def _merged(self, groups: Sequence[_Group]) -> list[_Group]:
+        """Neighbours of units as one kernel, where they are: tensors stay on the chip."""
+        result: list[_Group] = []
+        begin = 0
+        for end in range(1, len(groups) + 1):
+            if end < len(groups) and groups[begin].made and groups[end].made:
+                continue
+            whole = self._joined(groups, begin, end) if end - begin > 2 else None
+            result += [whole] if whole else self._by_pairs(groups, begin, end)
+            begin = end
+        return result
+
+    def _by_pairs(self, groups: Sequence[_Group], begin: int, end: int) -> list[_Group]:
+        """Each with what precedes it, where they are one kernel."""
+        found = [groups[begin]]
+        for number in range(begin + 1, end):
+            both = self._joined(groups, begin, number + 1)
+            if both is not None:
+                found[-1] = both
+            else:
+                found.append(groups[number])
+                begin = number
+        return found
+
+    def _joined(self, groups: Sequence[_Group], begin: int, end: int) -> _Group | None:
+        """Groups that follow each other as one; None where units cannot run that."""
+        statements = tuple(s for g in groups[begin:end] for s in g.statements)
+        before, after = (
+            [list(g.statements) for g in part] for part in (groups[:begin], groups[end:])
+        )
+        made = self._made(phase_of(self.workload, [*before, [*statements], *after], begin))
+        return _Group(statements, made) if isinstance(made, Compilation) else None
+
+    def compiled(self, groups: Sequence[_Group]) -> Compilation | TreeCompilation:
+        """One kernel of all groups."""
+        schedule = Schedule(self.given, self.hardware)
+        known = stages_of(schedule)
+        for tensor, dtype in self.parted.items():
+            schedule.planes(tensor, dtype)
+        last = {s.target.tensor: s for s in self.workload.statements}
+        stages = {
+            s.name: known.get(s.name, "") if s is not last[s.target.tensor] else s.target.tensor
+            for s in self.workload.statements
+        }
+        kernels = [g.made for g in groups if g.made is not None]
+        for tensor in (t for made in kernels for t in made.inlined):
+            schedule.compute_inline(tensor)
+        for tensor, dtype in (w for made in kernels for w in made.weighed):
+            schedule.weigh(tensor, dtype)
+        plans = [plan for made in kernels for plan in tilings_of(made, stages)]
+        apply_tilings(schedule, plans)
+        made = self._with_nests(schedule)
+        if not kernels:
+            return made
+        parts = tuple(p for k in kernels for p in k.parts)
+        longest = max(parts, key=lambda c: c.cycles)
+        search = sum((c.search for c in parts[1:]), parts[0].search)
+        search = replace(search, cycles=made.timing.cycles)
+        return Compilation(
+            self.given,
+            self.hardware,
+            longest.scop,
+            tuple(m for c in parts for m in c.matches),
+            search,
+            Kernel(longest.tiling, made),
+            alone=False,
+            phases=parts,
+            spills=tuple(s for k in kernels for s in k.spills),
+        )
+
+    def _with_nests(self, schedule: Schedule) -> TreeCompilation:
+        """A schedule compiled; what a processor with units of its own runs, with loops where these
+        are faster."""
+        plain = compile_padded(schedule)
+        if not self.own_core:
+            return plain
+        nests = schedule.copy()
+        try:
+            autoschedule(nests)
+            made = compile_padded(nests)
+        except HwgenError as error:
+            if not error.code.startswith(REFUSALS):
+                raise
+            return plain
+        if _of_units(plain.program) == _of_units(made.program):  # Code and units take turns.
+            return min(plain, made, key=lambda k: sum(code.cycles for code in k.program.codes))
+        return min(plain, made, key=lambda k: k.timing.cycles)
+
+
+def _of_units(program: Program) -> list[Program]:
+    """What units run of a program."""
+    return [part for part in program.parts if isinstance(part, Program)]
+
+
+def _fewer(mine: Sequence[Statement], count: int, refused: HwgenError) -> int:
+    """How many first statements to try next: what nothing computes, nothing does while others
+    follow it; at the end its result may leave the chip. None goes on in order from the last."""
+    names = [s.name for s in mine[:count]]
+    about = refused.statement
+    fewer = count - 1 if about not in names[:-1] else names.index(about) + 1
+    while fewer and mine[fewer].begins(mine[fewer - 1]):
+        fewer -= 1
+    return fewer

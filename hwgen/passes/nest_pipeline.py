@@ -1,0 +1,115 @@
+"""The compiler for chips with a processor, on one page: a workload and a chip in, a file out.
+
+A schedule (a user's script, completed automatically unless told not to) becomes a program of loops
+over flat buffers, and the program text. The automatic scheduler has no powers of its own: `script`
+replays the whole schedule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from hwgen.autoschedule import DEFAULTS, Options, SearchReport, autoschedule
+from hwgen.codegen.instances.nests import check_nest_instances
+from hwgen.codegen.processor.races import check
+from hwgen.errors import HwgenError
+from hwgen.passes.script_refit import exceeds
+from hwgen.passes.trees import TreeCompilation, compile_tree
+from hwgen.polyhedral.schedule.schedule import Schedule
+from hwgen.polyhedral.tree.cost import NestCost, estimate_nest
+from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.workload import Workload
+
+CANNOT_BE_LOWERED = ("H51", "H62")
+"""Storage, and nests, that a legal schedule may have and a processor may not."""
+
+
+@dataclass(frozen=True, repr=False)
+class NestCompilation(TreeCompilation):
+    """A kernel of loops on a processor. `report`: None where the schedule was taken as the script
+    left it. `unproved`: blocks that are not proved to execute what the tree intends, and why; none
+    but of forms that the proof does not know."""
+
+    report: SearchReport | None = None
+    unproved: tuple[str, ...] = ()
+
+    @cached_property
+    def cost(self) -> NestCost:
+        """Modelled cycles and traffic, block by block."""
+        (code,) = self.lowered.program.codes
+        return estimate_nest(self.schedule.resolved, self.schedule.homes, self.hardware, code.bound)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return tuple(f"not proved to execute its tree: {u}" for u in self.unproved)
+
+    def artefacts(self) -> dict[str, Callable[[], object]]:
+        return {
+            "state": lambda: Schedule(self.workload, self.hardware),
+            "schedule": lambda: f"{self.report}\n{self.schedule}" if self.report else self.schedule,
+            "lower": lambda: "\n".join([str(self.program), *self.notes]),
+            "emit": lambda: self.source.c,
+        }
+
+
+def compile_nest(
+    workload: Workload,
+    hardware: HardwareSpec,
+    script: str | None = None,
+    auto: bool = True,
+    file: str = "script",
+    options: Options = DEFAULTS,
+) -> NestCompilation:
+    """Compile a workload for a chip with a processor.
+
+    Args:
+        workload: what to compute.
+        hardware: the chip.
+        script: edits that come first, as `Schedule.trace` writes them; `file` is its name.
+        auto: whether the schedule is completed automatically.
+        options: of the automatic scheduler.
+
+    Raises:
+        HwgenError: H410 a workload that cannot be scheduled; H418 and what the primitives raise for
+            a script; H51x storage that does not fit; H62x a nest that cannot be lowered; H747,
+            H757 a program that is wrong.
+    """
+    _check_processor(hardware)
+    schedule = Schedule(workload, hardware)
+    if script is not None:
+        schedule.replay(script, file)
+    given = len(schedule.trace().splitlines())
+    report = autoschedule(schedule, options) if auto else None
+    while True:
+        try:
+            lowered = compile_tree(schedule).lowered
+            break
+        except HwgenError as error:
+            if not error.code.startswith(CANNOT_BE_LOWERED):
+                raise
+            # What the automatic part asked for does not fit after all: take its last edit back.
+            if report is None or len(schedule.trace().splitlines()) <= given:
+                if error.code == "H513" and script is not None:
+                    raise exceeds(schedule, script, file, error) from None
+                raise
+            schedule.undo()
+            undone = "edits at the end were taken back: their kernel cannot be lowered"
+            report = replace(report, notes=(undone,))
+    (code,), (placing,) = lowered.program.codes, lowered.codes
+    check(code, hardware)
+    unproved = check_nest_instances(code, placing)
+    return NestCompilation(workload, hardware, schedule, lowered, report, unproved)
+
+
+def _check_processor(hardware: HardwareSpec) -> None:
+    if hardware.processor is None or hardware.units:
+        raise HwgenError(
+            "H621",
+            f"{hardware.name} has {'units' if hardware.units else 'no processor'}",
+            location=hardware.location,
+            found="units with intrinsics",
+            allowed="chips that are a processor alone",
+            repair="hwgen.build(workload, hardware) takes chips of every kind",
+        )

@@ -1,0 +1,319 @@
+"""Networks in parts: stages that share loops are one, those between such parts others.
+
+From the last phase backwards, what may run in blocks of the last one's result without being
+computed several times is cut where less crosses than before and after. Parts are compiled by
+themselves, and put together, two at a time, where that may save most by what their units do, as
+long as it does. Their edits, made again one after the other, are a schedule of the whole network.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import combinations, groupby, pairwise
+from math import inf, prod
+
+from hwgen.errors import HwgenError
+from hwgen.passes.compilation import Compilation
+from hwgen.passes.fusing import fused, fused_if_better, several, shareable
+from hwgen.passes.inlining import REFUSALS, UnitsOf
+from hwgen.passes.phase import SLOTS, SearchOptions
+from hwgen.passes.replaying import joined
+from hwgen.passes.trees import TreeCompilation
+from hwgen.passes.worth import is_scarce, may_be_faster
+from hwgen.polyhedral import isl
+from hwgen.polyhedral.phases import phase_of, read_by, split_phases, written_by
+from hwgen.polyhedral.schedule.schedule import Schedule
+from hwgen.polyhedral.scop import view_statements
+from hwgen.polyhedral.search.choose import EXCEEDED
+from hwgen.polyhedral.search.objective import Measure
+from hwgen.polyhedral.tree.versions import versioned
+from hwgen.spec.expression import DTYPES
+from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.workload import Statement, Tensor, Workload
+
+WORTH = 0.05
+"""What two parts may save at least, of what they take, to be tried together."""
+
+ROOM = 1.5
+"""How much more than there is the buffers of two parts may take: blocks of both can be shorter, but
+not what stays on the chip for all blocks."""
+
+_Group = tuple[Statement, ...]
+_Groups = tuple[_Group, ...]
+"""Statements of some phases of a network, in order."""
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Phases with a kernel of their own."""
+
+    groups: _Groups
+    made: Compilation | TreeCompilation
+
+    @property
+    def schedule(self) -> Schedule:
+        made = self.made
+        return made.schedule if isinstance(made, TreeCompilation) else made.kernel.made.schedule
+
+    @property
+    def shared(self) -> bool:
+        return isinstance(self.made, TreeCompilation)
+
+    @cached_property
+    def room(self) -> Counter[str]:
+        """Entries of its buffers, by memory."""
+        taken: Counter[str] = Counter()
+        for buffer in self.made.program.buffers:
+            taken[buffer.memory] += buffer.entries
+        return taken
+
+
+def shared_if_better(
+    made: Compilation, units: UnitsOf, options: SearchOptions
+) -> Compilation | TreeCompilation:
+    """A kernel of phases with all that is between them on the chip, or a better one: of stages that
+    share loops, or, where it leaves no room and that may be faster, in parts. `units`: what
+    compiles phases one after the other."""
+    best = fused_if_better(made, options)
+    network = _Network(versioned(made.workload), made.hardware, units, options)
+    if len(made.parts) < 2 or not is_scarce(made, SLOTS) or made.program.codes:
+        return best
+    if not may_be_faster(best, options, network.least_crossing()):
+        return best
+    with isl.bounded():
+        found = in_parts(made.workload, made.hardware, units, options)
+    return best if found is None else min(best, found, key=options.measure)
+
+
+def in_blocks(
+    workload: Workload,
+    hardware: HardwareSpec,
+    units: UnitsOf,
+    options: SearchOptions,
+    refused: HwgenError,
+) -> TreeCompilation | None:
+    """A kernel whose stages share loops, of a workload that exceeds a limit of the chip where one
+    stage runs after the other and leaves its result on the chip: what is in between may fit in
+    blocks, in one part or in several. None where that is not why it is `refused`, or there is none.
+    """
+    if refused.code not in EXCEEDED or not several(workload):
+        return None
+    with isl.bounded():
+        whole = fused(workload, hardware, options)
+        return whole or in_parts(workload, hardware, units, options)
+
+
+def in_parts(
+    workload: Workload, hardware: HardwareSpec, units: UnitsOf, options: SearchOptions
+) -> TreeCompilation | None:
+    """The kernel of a network for which one loop gives none, of which some stages share loops, and
+    others do not; None where there is none. `units`: what compiles phases one after the other.
+
+    Raises:
+        HwgenError: what is no refusal.
+    """
+    try:
+        parts = _Network(versioned(workload), hardware, units, options).parts()
+        return None if len(parts) < 2 else joined(workload, hardware, [p.schedule for p in parts])
+    except HwgenError as error:
+        if not error.code.startswith(REFUSALS):
+            raise
+        return None
+
+
+def phases_may_be_faster(made: TreeCompilation, options: SearchOptions) -> bool:
+    """Whether phases one after the other may be faster, which store and load again what no memory
+    of the chip holds whole."""
+    workload = versioned(made.workload)
+    room = max((m.capacity_entries for m in made.hardware.of_kind("scratchpad")), default=0)
+    between = {n for p in split_phases(workload) for n in p.leaves}
+    large = [t for t in workload.tensors if t.name in between and prod(t.shape) > room]
+    return may_be_faster(made, options, large) or options.objective != "cycles"
+
+
+@dataclass
+class _Network:
+    """`in_vain`: pairs of parts that are no better together; `known`: the kernels that phases have
+    together, None where they have none."""
+
+    whole: Workload
+    hardware: HardwareSpec
+    units: UnitsOf
+    options: SearchOptions
+    in_vain: set[tuple[_Groups, _Groups]] = field(default_factory=set[tuple[_Groups, _Groups]])
+    known: dict[_Groups, _Part | None] = field(default_factory=lambda: {})
+
+    @cached_property
+    def groups(self) -> _Groups:
+        """All phases, without views of inputs."""
+        views = view_statements(self.whole)
+        phases = split_phases(self.whole)
+        return tuple(tuple(s for s in p.workload.statements if s not in views) for p in phases)
+
+    def least_crossing(self) -> list[Tensor]:
+        """What goes from one part to the other, where two leave the least between them."""
+        places = range(1, len(self.groups))
+        return min((self._between(self.groups, n) for n in places), key=_bytes)
+
+    def parts(self) -> list[_Part]:
+        """The parts, in an order in which they can run.
+
+        Raises:
+            HwgenError: what units refuse of phases that share no loops.
+        """
+        left = self.groups
+        if len(left) > 1:
+            self.known[left] = None  # One loop for all has been looked at before.
+        found: list[_Groups] = []
+        while left:
+            inside = self._inside(left)
+            found[:0] = self._cut(inside, self._valleys(inside))
+            left = tuple(g for g in left if g not in inside)
+        parts = [part for groups in found for part in self._made(groups)]
+        while (pair := self._promising(parts)) is not None:
+            first, second = pair
+            groups = (*first.groups, *second.groups)
+            apart = (first.shared or second.shared) and not self._may_share(groups)
+            together = None if apart else self._compiled(groups)
+            if together is None or self._measure(together) >= self._measure(first, second):
+                self.in_vain.add((first.groups, second.groups))
+            else:
+                parts = [together if p is second else p for p in parts if p is not first]
+        return parts
+
+    # What may be a part
+
+    def _inside(self, groups: _Groups) -> _Groups:
+        """The last phase, and those before it that may run in loops over blocks of its result."""
+        inside, outside = groups[-1:], list[_Group]()
+        for group in reversed(groups[:-1]):
+            early = any(written_by(group) & read_by(g) for g in outside)
+            if not early and self._may_share((group, *inside)):
+                inside = (group, *inside)
+            else:
+                outside.append(group)
+        return inside
+
+    def _may_share(self, groups: _Groups) -> bool:
+        last = {n for g in groups[1:] for n in read_by(g)}
+        return bool(written_by(groups[0]) & last) and shareable(self._alone(groups), self.hardware)
+
+    def _alone(self, groups: _Groups) -> Workload:
+        """Phases as a workload of their own."""
+        mine = [s for s in self.whole.statements if any(s in g for g in groups)]
+        others = [s for s in self.whole.statements if s not in mine]
+        return phase_of(self.whole, [mine, others], 0).workload
+
+    def _between(self, groups: _Groups, count: int) -> list[Tensor]:
+        """What the first phases leave for the others."""
+        left = {n for g in groups[:count] for n in written_by(g)}
+        names = left & {n for g in groups[count:] for n in read_by(g)}
+        return [t for t in self.whole.tensors if t.name in names]
+
+    def _crossing(self, groups: _Groups, count: int) -> int:
+        """Bytes of that."""
+        return _bytes(self._between(groups, count))
+
+    def _valleys(self, groups: _Groups) -> list[int]:
+        """Where less crosses than before, and than after."""
+        found: list[int] = []
+        before: float = inf
+        places = range(1, len(groups))
+        for crossing, alike in groupby(places, key=lambda n: self._crossing(groups, n)):
+            mine = [*alike]
+            after = self._crossing(groups, mine[-1] + 1) if mine[-1] < places[-1] else inf
+            if before > crossing < after:
+                found += mine
+            before = crossing
+        return found
+
+    @staticmethod
+    def _cut(groups: _Groups, places: Sequence[int]) -> list[_Groups]:
+        bounds = [0, *places, len(groups)]
+        return [groups[a:b] for a, b in pairwise(bounds)]
+
+    # Kernels
+
+    def _made(self, groups: _Groups) -> Iterator[_Part]:
+        """The part of some phases; where they cannot be one, several, cut where least crosses."""
+        made = self._compiled(groups)
+        if made is not None:
+            yield made
+            return
+        least = min(range(1, len(groups)), key=lambda n: self._crossing(groups, n))
+        for some in self._cut(groups, [least]):
+            yield from self._made(some)
+
+    def _compiled(self, groups: _Groups) -> _Part | None:
+        """The kernel of some phases, in shared loops if they may have some; None where several have
+        none.
+
+        Raises:
+            HwgenError: what units refuse of a single phase.
+        """
+        groups = tuple(sorted(groups, key=self.groups.index))
+        if groups not in self.known:
+            self.known[groups] = self._found(groups)
+        return self.known[groups]
+
+    def _found(self, groups: _Groups) -> _Part | None:
+        alone = self._alone(groups)
+        if len(groups) > 1 and self._may_share(groups):
+            made = fused(alone, self.hardware, self.options)
+            return None if made is None else _Part(groups, made)
+        try:
+            return _Part(groups, self.units(alone))
+        except HwgenError as error:
+            if len(groups) == 1 or not error.code.startswith(REFUSALS):
+                raise
+            return None
+
+    def _measure(self, *parts: _Part) -> Measure:
+        measures = [self.options.measure(p.made) for p in parts]
+        return tuple(map(sum, zip(*measures, strict=True)))
+
+    def _promising(self, parts: Sequence[_Part]) -> tuple[_Part, _Part] | None:
+        """The two that may save most of their cycles together; None where none may save enough."""
+        best, most = None, WORTH
+        for (n, first), (m, second) in combinations(enumerate(parts), 2):
+            left = {x for g in first.groups for x in written_by(g)}
+            between = {x for p in parts[n + 1 : m] for g in p.groups for x in read_by(g)}
+            crosses = left & {x for g in second.groups for x in read_by(g)}
+            if not crosses or left & between or (first.groups, second.groups) in self.in_vain:
+                continue
+            saved = self._saved(first, second) / (first.made.cycles + second.made.cycles)
+            if saved > most and self._may_fit(first, second):
+                best, most = (first, second), saved
+        return best
+
+    def _may_fit(self, first: _Part, second: _Part) -> bool:
+        """Whether there may be room for blocks of both; phases that share no loops yet have buffers
+        as large as there is room."""
+        if not (first.shared and second.shared):
+            return True
+        room = {m.name: ROOM * m.capacity_entries for m in self.hardware.of_kind("scratchpad")}
+        both = first.room + second.room
+        return all(both[m] <= most for m, most in room.items())
+
+    def _saved(self, first: _Part, second: _Part) -> float:
+        """Cycles that two parts save together at most: what they take, less what the busiest unit
+        has to do where nothing between them crosses the bus."""
+        groups = (*first.groups, *second.groups)
+        moved = first.made.offchip_bytes + second.made.offchip_bytes
+        stays = max(0, moved - 2 * self._crossing(groups, len(first.groups))) / max(1, moved)
+        movers = {
+            i.unit for i in self.hardware.intrinsics if self.hardware.offchip_operand(i) is not None
+        }
+        busy: Counter[str] = Counter()
+        for part in (first, second):
+            for unit in part.made.timing.units:
+                busy[unit.unit] += unit.busy
+        least = max(n * (stays if unit in movers else 1) for unit, n in busy.items())
+        return first.made.cycles + second.made.cycles - least
+
+
+def _bytes(tensors: Sequence[Tensor]) -> int:
+    return sum(prod(t.shape) * DTYPES[t.dtype] for t in tensors)

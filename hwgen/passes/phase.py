@@ -1,0 +1,287 @@
+"""One phase of a kernel: matched, searched, and carried through to a program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain, islice
+
+from hwgen.codegen.image_layout import packed_bytes
+from hwgen.errors import HwgenError
+from hwgen.passes.cache import ScheduleCache
+from hwgen.passes.compilation import Compilation, Kernel, build
+from hwgen.polyhedral.caches import through_caches
+from hwgen.polyhedral.match.matching import Match, ranked_matches
+from hwgen.polyhedral.match.operations import NOTHING_SHARED, Sharing
+from hwgen.polyhedral.match.select import select
+from hwgen.polyhedral.scop import Scop, build_scop
+from hwgen.polyhedral.search.bound import least_work
+from hwgen.polyhedral.search.choose import LIMITS, choose, lacks
+from hwgen.polyhedral.search.estimate_moved import least_moved
+from hwgen.polyhedral.search.objective import Measure, Measured, Objective, measure
+from hwgen.polyhedral.search.search import (
+    TIME_LIMIT,
+    WORK,
+    Candidate,
+    Progress,
+    SearchResult,
+    Watch,
+    search,
+)
+from hwgen.spec.expression import DTYPES
+from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.workload import Workload
+
+SLOTS = 2
+"""Slots of a buffer: one is filled while the other is used."""
+
+ATTEMPTS = ((24, SLOTS), (64, SLOTS), (64, 1))
+"""Candidates tried from the cheapest on, and slots of a buffer, until the hardware's limits allow
+a kernel."""
+
+MATCHES = 3
+"""Groups of matches considered, the best first."""
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """`seconds`: when to end a search with what it has (never); `work`: the same, counted;
+    `progress`: told of its steps; `cache`: where results are kept (nowhere); `slots`: of a buffer,
+    at most (of a kernel with fewer, or of less work, nothing is kept); `objective`: what of two
+    kernels makes one the better; `spills`: whether what phases leave for each other may leave the
+    chip."""
+
+    seconds: float | None = None
+    work: int = WORK
+    progress: Progress | None = None
+    cache: ScheduleCache | None = None
+    slots: int = SLOTS
+    objective: Objective = "cycles"
+    spills: bool = True
+
+    def measure(self, kernel: Measured) -> Measure:
+        """A kernel by the objective: of two, the one with less is better."""
+        return measure(kernel, self.objective)
+
+
+DEFAULTS = SearchOptions()
+
+Refusal = Callable[[Scop, Match], HwgenError | None]
+"""Why a phase's match does not do; None where it does."""
+
+
+def compile_phase(
+    workload: Workload,
+    hardware: HardwareSpec,
+    options: SearchOptions,
+    sharing: Sharing = NOTHING_SHARED,
+    reserved: Sequence[tuple[str, str, int]] = (),
+    refused: Refusal | None = None,
+) -> Compilation:
+    """The best kernel of one phase.
+
+    `sharing`: what it has in common with other phases; `reserved`: tensors (name, memory, entries)
+    that these hold meanwhile; `refused`: why a match does not do for them. The cache serves kernels
+    of one phase.
+
+    Raises:
+        HwgenError: H3xx where no intrinsics match, H4xx where no schedule exists or fits, or
+            where looking for one takes too long.
+    """
+    scop = build_scop(workload)
+    parts = (workload, hardware, scop)
+    selections = [replace(s, beside=tuple(reserved)) for s in select(scop, hardware, sharing)]
+    cost = partial(packed_bytes, scop, hardware) if hardware.offchip.shared else None
+    ranked = ranked_matches(scop, selections, cost)
+    groups = islice(_accepted(ranked, scop, refused) if refused else ranked, MATCHES)
+    usual = options.slots == SLOTS and options.work == WORK
+    if options.cache is None or sharing != NOTHING_SHARED or not usual:
+        return _search(*parts, groups, options, sharing)[0]
+    key = options.cache.key(workload, hardware, options.objective)
+    matches: list[list[Match]] = []
+    known = options.cache.read(key)
+    if known is not None:
+        matches = list(islice(groups, known.group + 1))
+        found = known.restore(hardware, matches)
+        try:
+            if found is not None:
+                kernel = build(workload, hardware, scop, found.candidates[0])
+                if kernel.cycles == found.cycles:
+                    return Compilation(*parts, tuple(matches[-1]), found, kernel)
+        except HwgenError as error:
+            if not error.code.startswith(("H4", "H5", "H6")):
+                raise
+    result, group = _search(*parts, chain(matches, groups), options)
+    if not any(cut.startswith(TIME_LIMIT) for cut in result.search.cuts):
+        position = result.matches.index(result.match)
+        options.cache.write(key, group, position, result.search, result.tiling)
+    return result
+
+
+def least_cycles(workload: Workload, hardware: HardwareSpec) -> float:
+    """What units take for a phase at least, whatever its schedule.
+
+    Raises:
+        HwgenError: H3xx where no intrinsics match.
+    """
+    scop = build_scop(workload)
+    ranked = ranked_matches(scop, list(select(scop, hardware, NOTHING_SHARED)))
+    return min(least_work(hardware, m) for group in islice(ranked, MATCHES) for m in group)
+
+
+def _accepted(groups: Iterable[list[Match]], scop: Scop, refused: Refusal) -> Iterator[list[Match]]:
+    """The matches that do.
+
+    Raises:
+        HwgenError: why the first one does not, where none does.
+    """
+    found: HwgenError | None = None
+    some = False
+    for group in groups:
+        reasons = [refused(scop, m) for m in group]
+        good = [m for m, reason in zip(group, reasons, strict=True) if reason is None]
+        found = found or next((r for r in reasons if r is not None), None)
+        if good:
+            some = True
+            yield good
+    if found is not None and not some:
+        raise found
+
+
+def _attempts(
+    options: SearchOptions, watch: Watch, first: bool
+) -> Iterator[tuple[int, int, Watch]]:
+    """What to try until something fits, or only once: a limit that ends the search before that is
+    lifted, each time anew, so that it never refuses a kernel."""
+    allowed = [(keep, slots) for keep, slots in ATTEMPTS if slots <= options.slots]
+    yield from ((keep, slots, watch) for keep, slots in allowed[: None if first else 1])
+    if first and watch.costed:
+        yield from ((keep, slots, Watch(None, options.progress)) for keep, slots in allowed)
+
+
+@dataclass(frozen=True, slots=True)
+class Rival:
+    """The best kernel so far, to those of another group of matches: `cycles` and `offchip_bytes`
+    are its own and what its host works and moves more than theirs."""
+
+    kernel: Kernel
+    cycles: int
+    offchip_bytes: int
+
+    @property
+    def unseen(self) -> float:
+        return self.kernel.unseen
+
+    @classmethod
+    def of(cls, kernel: Kernel, hardware: HardwareSpec, host: int, theirs: int) -> Rival:
+        """A kernel whose host moves `host` bytes, to those whose hosts move `theirs`."""
+        beat = rearranged_at_once(hardware)
+        more_cycles = int(host // beat - theirs // beat)
+        return cls(kernel, kernel.cycles + more_cycles, kernel.offchip_bytes + host - theirs)
+
+    @property
+    def energy(self) -> float:
+        return self.kernel.energy
+
+    @property
+    def onchip_bytes(self) -> int:
+        return self.kernel.onchip_bytes
+
+
+def _host_bytes(scop: Scop, hardware: HardwareSpec, match: Match) -> int:
+    """What a host reads and writes at least to rearrange tensors for a match."""
+    return rearranged_bytes(hardware, packed_bytes(scop, hardware, match))
+
+
+def rearranged_at_once(hardware: HardwareSpec) -> float:
+    """Bytes that a host moves in a cycle when it rearranges a tensor: a beat of the bus. A core
+    that is the host of its own units moves single elements, of which the next one lies apart."""
+    if not through_caches(hardware):
+        return hardware.bus[hardware.offchip.bus].beat_bytes
+    costs = hardware.machine.costs
+    element = min(DTYPES[m.dtype] for m in hardware.of_kind("scratchpad"))
+    return element / (costs.gather_cycles + costs.far_cycles)
+
+
+def rearranged_bytes(hardware: HardwareSpec, packed: int) -> int:
+    """What a host reads and writes at least to make images of so many bytes in memory that it
+    shares: it crosses the bus like everything else."""
+    return 2 * packed if hardware.offchip.shared else 0
+
+
+def _may_win(hardware: HardwareSpec, match: Match, rival: Rival, options: SearchOptions) -> bool:
+    """Whether a match's kernels may be better than the best so far."""
+    if options.objective == "cycles":
+        return least_work(hardware, match) < rival.cycles
+    return least_moved(hardware, match, options.objective) <= options.measure(rival)[0]
+
+
+def _search(
+    workload: Workload,
+    hardware: HardwareSpec,
+    scop: Scop,
+    groups: Iterable[list[Match]],
+    options: SearchOptions,
+    sharing: Sharing = NOTHING_SHARED,
+) -> tuple[Compilation, int]:
+    """The best kernel over all groups of matches, and its group's number."""
+    simulated: Callable[[Candidate], Kernel | Rival] = partial(
+        build, workload, hardware, scop, sharing=sharing
+    )
+    best: Kernel | None = None
+    best_host = 0
+    total = SearchResult((), matches=0)
+    group: list[Match] = []
+    chosen = 0
+    refused: HwgenError | None = None
+    watch = Watch(options.seconds, options.progress, options.work)
+    for number, matches in enumerate(groups):
+        host = _host_bytes(scop, hardware, matches[0])
+        rival = None if best is None else Rival.of(best, hardware, best_host, host)
+        good = [m for m in matches if rival is None or _may_win(hardware, m, rival, options)]
+        total += SearchResult((), matches=0, matches_too_slow=len(matches) - len(good))
+        if best is not None and good and watch.expired:
+            total += SearchResult((), matches=0, cuts=(watch.reason,))
+            break
+        none_fits = set[int]()
+        for keep, slots, limit in _attempts(options, watch, best is None) if good else ():
+            if slots in none_fits:
+                continue
+            try:
+                found = search(
+                    hardware, good, keep, slots, limit, None, workload, options.objective
+                )
+            except HwgenError as error:
+                if error.code not in LIMITS:
+                    raise
+                refused = refused or error
+                none_fits.add(slots)  # However many candidates are kept.
+                continue
+            why: list[HwgenError] = []
+            try:
+                alone = sharing == NOTHING_SHARED
+                kernel, found = choose(
+                    hardware, found, simulated, limit, rival,
+                    alone=alone, objective=options.objective, refused=why,
+                )  # fmt: skip
+            except HwgenError as error:
+                if error.code not in LIMITS:
+                    raise
+                refused = refused or error
+                if lacks(why):
+                    break
+                continue
+            if isinstance(kernel, Rival):
+                total += found
+            else:
+                best, total, group, chosen = kernel, found + total, matches, number
+                best_host = host
+            break
+    if best is None:
+        assert refused is not None
+        raise refused
+    total = replace(total, cycles=best.cycles)
+    alone = sharing == NOTHING_SHARED
+    found = Compilation(workload, hardware, scop, tuple(group), total, best, alone)
+    return found, chosen

@@ -1,0 +1,153 @@
+"""Edits made again in a schedule of another form of their workload: parts of a network in one of
+the whole, and what was made of a workload that edits make, in one of the workload itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from hwgen.errors import HwgenError
+from hwgen.passes.compilation import Compilation, Kernel
+from hwgen.passes.decomposing import with_padding
+from hwgen.passes.phased import stages_of
+from hwgen.passes.trees import TreeCompilation, compile_padded
+from hwgen.polyhedral import isl
+from hwgen.polyhedral.schedule.schedule import Schedule
+from hwgen.polyhedral.schedule.script import Argument, Edit
+from hwgen.polyhedral.tree.edit import refuse
+from hwgen.polyhedral.tree.loop_tree import LoopTree
+from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.workload import Workload
+
+C = TypeVar("C", Compilation, Compilation | TreeCompilation)
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+def again(made: C, workload: Workload, edits: Sequence[Edit]) -> C:
+    """What was made of the workload that edits make, as a kernel of the workload itself.
+
+    Raises:
+        HwgenError: as the primitives and `compile_padded`.
+    """
+    if isinstance(made, TreeCompilation):
+        return joined(workload, made.hardware, [made.schedule], edits)
+    tree = joined(workload, made.hardware, [made.kernel.made.schedule], edits)
+    kernel = Kernel(made.tiling, tree)
+    search = replace(made.search, cycles=kernel.cycles)
+    return replace(made, workload=workload, kernel=kernel, search=search)
+
+
+def joined(
+    workload: Workload,
+    hardware: HardwareSpec,
+    parts: Sequence[Schedule],
+    edits: Sequence[Edit] = (),
+) -> TreeCompilation:
+    """The kernel of all parts, which are of the workload that some edits make.
+
+    Raises:
+        HwgenError: as the primitives and `compile_padded`; H413 where the whole has nothing that a
+            part's edits are about.
+    """
+    schedule = Schedule(workload, hardware)
+    stages = stages_of(schedule)
+    statement = {n: s for s, n in stages.items()}
+    for edit in edits:
+        schedule.apply(edit)
+        for made in schedule.last_edit().results:
+            stages[with_padding(_of(statement, str(edit.arguments[0])))] = made
+    first = schedule.state
+    with isl.bounded():
+        with schedule.batch(blame=False):
+            for part in parts:
+                _again(part, schedule, first, stages)
+        return compile_padded(schedule)
+
+
+def _again(part: Schedule, schedule: Schedule, first: LoopTree, stages: dict[str, str]) -> None:
+    """Make a part's edits in the schedule of the whole, of which `first` is the state before all
+    edits and `stages` the stages by statement: what has another name there is renamed."""
+    fresh = Schedule(part.workload, part.hardware)
+    state = fresh.state
+    names = {mine: _of(stages, of) for of, mine in stages_of(fresh).items() if mine}
+    names |= _loops(state, first, names)
+    for then, edit in part.steps():
+        before = schedule.state
+        schedule.apply(_renamed(edit, names, _readers(edit, state, before, names)))
+        names |= _paired(_stages(then, state), _stages(schedule.state, before))
+        names |= _paired(edit.results, schedule.last_edit().results)
+        names |= _loops(then, schedule.state, names)
+        state = then
+
+
+def _of(there: Mapping[K, V], name: K) -> V:
+    """What has a name in the whole.
+
+    Raises:
+        HwgenError: H413 where nothing has.
+    """
+    if name not in there:
+        raise differ(f"nothing like {name}", ", ".join(sorted(map(str, there))) or "nothing")
+    return there[name]
+
+
+def _paired(mine: Sequence[str], theirs: Sequence[str]) -> dict[str, str]:
+    """Names by those of a part.
+
+    Raises:
+        HwgenError: H413 where there are more or fewer.
+    """
+    if len(mine) != len(theirs):
+        raise differ(", ".join(theirs) or "nothing", ", ".join(mine) or "nothing")
+    return dict(zip(mine, theirs, strict=True))
+
+
+def differ(found: str, allowed: str) -> HwgenError:
+    return refuse(
+        "edits cannot be made again in another form of their workload",
+        found,
+        allowed,
+        "a schedule for that form itself",
+    )
+
+
+def _stages(state: LoopTree, before: LoopTree) -> list[str]:
+    """The stages that were not there before."""
+    return [s.tensor for s in state.stages if s.tensor not in before.stage]
+
+
+def _loops(mine: LoopTree, theirs: LoopTree, names: Mapping[str, str]) -> dict[str, str]:
+    """The names of the loops around blocks, and of the blocks, in another tree."""
+    there = {(s.block.stage, s.block.part, s.block.copy): s for s in theirs.sites}
+    found: dict[str, str] = {}
+    for site in mine.sites:
+        block = site.block
+        other = _of(there, (names.get(block.stage, block.stage), block.part, block.copy))
+        found |= _paired(site.names, other.names)
+        found[block.name] = other.block.name
+    return found
+
+
+def _renamed(edit: Edit, names: dict[str, str], more: dict[str, Argument]) -> Edit:
+    def renamed(argument: Argument) -> Argument:
+        if isinstance(argument, tuple):
+            return tuple(map(renamed, argument))
+        return names.get(argument, argument) if isinstance(argument, str) else argument
+
+    keywords = {n: renamed(a) for n, a in edit.keywords} | more
+    return Edit(edit.primitive, tuple(map(renamed, edit.arguments)), tuple(keywords.items()), ())
+
+
+def _readers(
+    edit: Edit, state: LoopTree, whole: LoopTree, names: dict[str, str]
+) -> dict[str, Argument]:
+    """The readers of a copy that all stages of a part read, where other parts read its source."""
+    if edit.primitive != "cache_read" or "readers" in dict(edit.keywords):
+        return {}
+    source = str(edit.arguments[0])
+    mine = tuple(_of(names, s.tensor) for s in state.readers(source))
+    every = {s.tensor for s in whole.readers(names.get(source, source))}
+    return {} if every == {*mine} else {"readers": mine}

@@ -1,0 +1,173 @@
+"""Narrow integers that units take as products with weights: what a sum of products widens and adds
+need not be brought to the chip as wide integers first.
+
+Weighing is an edit of the schedule (`weigh`); the search sees the workload that the edit makes, and
+its tilings are then replayed on the user's own, where that takes fewer cycles.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from hwgen.errors import HwgenError
+from hwgen.passes.compilation import Compilation
+from hwgen.passes.inlining import REFUSALS, UnitsOf, replayed, weighed, without
+from hwgen.passes.phase import Rival, SearchOptions, rearranged_bytes
+from hwgen.polyhedral.match.matching import ranked_matches
+from hwgen.polyhedral.match.select import select
+from hwgen.polyhedral.phases import split_phases
+from hwgen.polyhedral.scop import Scop, build_scop, view_statements
+from hwgen.polyhedral.search.bound import least_work
+from hwgen.polyhedral.search.objective import Measure
+from hwgen.polyhedral.semantics import adding, written
+from hwgen.polyhedral.tree.weighing import WIDE
+from hwgen.spec.expression import DTYPES, Access, Binary
+from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.workload import Workload
+
+WORTH = 1.4
+"""A kernel of units is looked for in a processor's place where its bound is so much lower."""
+
+GAIN = 1.1
+"""The same in the place of one without weights: looking costs another search."""
+
+
+def weight_type(hardware: HardwareSpec) -> str:
+    """The narrow type by which an intrinsic multiplies what it adds up; "" where none does."""
+    for intrinsic in sorted(hardware.intrinsics, key=lambda i: i.name):
+        only = written(intrinsic)
+        if adding(intrinsic) is None or only is None:
+            continue
+        match only[0].value:
+            case Binary("*", Access(left, _), Access(right, _)):
+                found = {intrinsic.operand(n).dtype for n in (left, right)}
+                signed = {d for d in found if DTYPES[d] < DTYPES[WIDE] and not d.startswith("u")}
+                if signed and intrinsic.operand(only[1]).dtype == WIDE:
+                    return min(signed, key=lambda d: (-DTYPES[d], d))
+            case _:
+                pass
+    return ""
+
+
+def weighed_if_better(
+    made: Compilation,
+    workload: Workload,
+    hardware: HardwareSpec,
+    units: UnitsOf,
+    options: SearchOptions,
+) -> Compilation:
+    """A kernel of a workload, or the same with narrow integers weighed if that is better by the
+    objective."""
+    if made.weighed:
+        return made
+    sketch = _sketch(workload, hardware, made.inlined)
+    if sketch is None:
+        return made
+    most = _measured(made, options)
+    worth = options.objective != "cycles" or (GAIN * sketch.least,) < most
+    found = sketch.kernel(units, options, most) if worth else None
+    other = made.scop if found is not None else sketch.scop
+    found = found or made
+    if not (made.alone and found.alone) or other is None:
+        return found
+    return replace(found, others=(other,))
+
+
+def weighed_instead(
+    workload: Workload,
+    hardware: HardwareSpec,
+    units: UnitsOf,
+    options: SearchOptions,
+    most: float,
+) -> Compilation | None:
+    """A kernel of what units cannot compute without weights, of fewer than `most` cycles; None
+    where there is none."""
+    sketch = _sketch(workload, hardware, ())
+    if sketch is None or sketch.least * WORTH >= most:
+        return None
+    return sketch.kernel(units, replace(options, objective="cycles"), (most,))
+
+
+@dataclass(frozen=True)
+class _Sketch:
+    """A workload, the one in which tensors are computed from products with weights of a type after
+    others are inlined, the scop of that where it is of one phase, and cycles below which no kernel
+    of it gets whose phases follow each other."""
+
+    workload: Workload
+    changed: Workload
+    inlined: tuple[str, ...]
+    weighed: tuple[tuple[str, str], ...]
+    scop: Scop | None
+    least: float
+
+    def kernel(self, units: UnitsOf, options: SearchOptions, most: Measure) -> Compilation | None:
+        """Its kernel, of the workload itself, if that is less than `most` by the objective."""
+        try:
+            made = replace(units(self.changed), inlined=self.inlined, weighed=self.weighed)
+            found = replayed(made, self.workload) if _measured(made, options) < most else made
+        except HwgenError as error:
+            if not error.code.startswith(REFUSALS):
+                raise
+            return None
+        return found if _measured(found, options) < most else None
+
+
+def _measured(made: Compilation, options: SearchOptions) -> Measure:
+    """A kernel by the objective, and its host, where that rearranges tensors in a shared memory."""
+    packed = sum(i.bytes for i in made.program.images if not i.in_place)
+    host = rearranged_bytes(made.hardware, packed)
+    return options.measure(Rival.of(made.kernel, made.hardware, host, 0))
+
+
+def _sketch(workload: Workload, hardware: HardwareSpec, inlined: tuple[str, ...]) -> _Sketch | None:
+    """What to weigh in a workload: all that can be; None where that is nothing, or where units do
+    not compute it so."""
+    dtype = weight_type(hardware)
+    if not dtype:
+        return None
+    changed, edits = workload, list[tuple[str, str]]()
+    for tensor in inlined:
+        changed = without(changed, tensor)
+    for tensor in _candidates(changed):
+        try:
+            changed = weighed(changed, tensor, dtype)
+        except HwgenError as error:
+            if error.code not in ("H413", "H414"):
+                raise
+            continue
+        edits.append((tensor, dtype))
+    if not edits:
+        return None
+    phases = split_phases(changed)
+    scops = [build_scop(changed if len(phases) == 1 else p.workload) for p in phases]
+    least = 0.0
+    for scop in scops:
+        try:
+            group = next(ranked_matches(scop, select(scop, hardware)))
+        except HwgenError as error:
+            if not error.code.startswith(REFUSALS):
+                raise
+            if len(scops) == 1:
+                return None
+            continue  # Beside others it may have what it lacks alone.
+        least += min(least_work(hardware, m) for m in group)
+    only = scops[0] if len(scops) == 1 else None
+    return _Sketch(workload, changed, inlined, tuple(edits), only, least)
+
+
+def _candidates(workload: Workload) -> list[str]:
+    """The tensors that one statement alone sets, from integers narrower than what units add up."""
+    views = view_statements(workload)
+    targets = [s.target.tensor for s in workload.statements]
+    found: list[str] = []
+    for statement in workload.statements:
+        tensor = statement.target.tensor
+        read = statement.reads
+        # Of tensors that several statements write, a stage reads one version or another.
+        again = any(targets.count(t) > 1 for t in (tensor, *read))
+        if statement.accumulates or statement in views or again:
+            continue
+        if any(DTYPES[workload.tensor[t].dtype] < DTYPES[WIDE] for t in read):
+            found.append(tensor)
+    return found

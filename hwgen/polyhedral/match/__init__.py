@@ -1,0 +1,1 @@
+"""Which intrinsics do which statements, with which lanes."""

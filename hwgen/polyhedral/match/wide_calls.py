@@ -1,0 +1,54 @@
+"""Calls that do what a selected one does and more: add where it sets, or move several entries."""
+
+from __future__ import annotations
+
+from hwgen.polyhedral.match.operations import Operation
+from hwgen.polyhedral.semantics import copies
+from hwgen.spec.expression import Access
+from hwgen.spec.hardware import HardwareSpec, Intrinsic, Operand
+
+
+def adding_store(hardware: HardwareSpec, store: Operation) -> Intrinsic | None:
+    """The intrinsic that adds to memory what a plain copy stores there, lane by lane."""
+    like = store.intrinsic
+    if not copies(like):
+        return None
+    found = [
+        i
+        for i in hardware.intrinsics
+        if len(i.semantics) == 1
+        and i.semantics[0].op == "+="
+        and isinstance(i.semantics[0].value, Access)
+        and _moved(i) == _moved(like)
+    ]
+    return min(found, key=lambda i: i.name, default=None)
+
+
+def wider_copy(hardware: HardwareSpec, load: Operation) -> Intrinsic | None:
+    """The intrinsic that copies up to the most entries in a row where a load copies one by one;
+    any number of them up to that."""
+    like = load.intrinsic
+    if not copies(like) or like.iterators:
+        return None
+    found: list[tuple[int, Intrinsic]] = []
+    for intrinsic in hardware.intrinsics:
+        if not copies(intrinsic) or len(intrinsic.iterators) != 1:
+            continue
+        ((lane, extent),) = intrinsic.iterators
+        same = [(o.memory, o.dtype) for o in _ends(intrinsic)]
+        along = all(o.indices == (lane,) for o in _ends(intrinsic)) and lane in intrinsic.partial
+        if along and same == [(o.memory, o.dtype) for o in _ends(like)]:
+            found.append((extent, intrinsic))
+    return min(found, key=lambda x: (-x[0], x[1].name), default=(0, None))[1]
+
+
+def _ends(copy: Intrinsic) -> tuple[Operand, Operand]:
+    """Where a copy writes, and what it reads."""
+    only = copy.semantics[0]
+    assert isinstance(only.value, Access)
+    return copy.operand(only.target.tensor), copy.operand(only.value.tensor)
+
+
+def _moved(copy: Intrinsic) -> object:
+    """What copies have in common that move the same lanes between the same memories."""
+    return copy.iterators, tuple((o.memory, o.dtype, o.shape) for o in _ends(copy))

@@ -1,0 +1,1 @@
+"""Schedules by hand: primitives, scripts, and tilings as edits."""

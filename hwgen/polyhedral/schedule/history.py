@@ -1,0 +1,278 @@
+"""What a schedule is at a time, and the edits that made it: `undo`, `trace`, `replay`, `batch`.
+
+Every edit makes a new state, which is checked as a whole before it is taken: dependences, homes of
+buffers, loops that run at once. A refused edit leaves the schedule as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import copy
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from hwgen.errors import HwgenError, Location
+from hwgen.polyhedral import isl
+from hwgen.polyhedral.schedule.arguments import Handle
+from hwgen.polyhedral.schedule.script import PRIMITIVES, Argument, Edit, line_of, read, write
+from hwgen.polyhedral.tree import placement
+from hwgen.polyhedral.tree.build import build_state, check_whole
+from hwgen.polyhedral.tree.edit import check_tensor, find_loop
+from hwgen.polyhedral.tree.loop_tree import Homes, LoopTree
+from hwgen.polyhedral.tree.render import buffer_text, render
+from hwgen.polyhedral.tree.visibility import resolve
+from hwgen.spec.hardware import HardwareSpec
+from hwgen.spec.shown import Printed
+from hwgen.spec.suggest import suggestion
+from hwgen.spec.workload import Workload
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A state, the edit that led to it, and what the check found out about it."""
+
+    state: LoopTree
+    resolved: LoopTree
+    homes: Homes
+    edit: Edit | None
+
+
+class History(Printed):
+    """A workload's schedule for a chip, with the edits that led to it; the primitives, which edit
+    it, are a subclass's."""
+
+    def __init__(
+        self,
+        workload: Workload,
+        hardware: HardwareSpec,
+        resident: Mapping[str, str] | None = None,
+    ) -> None:
+        """Each statement gets a nest of its own, in textual order. `resident`: the memories of
+        inputs that are on the chip already, and of outputs that stay there.
+
+        Raises:
+            HwgenError: H410.
+        """
+        self.workload = workload
+        self.hardware = hardware
+        if not hardware.units:
+            check_whole(workload)
+        state = build_state(workload, resident)
+        self._deferred, self._blamed = False, -1
+        with isl.bounded():
+            self._steps = [_Step(state, *resolve(state, hardware), None)]
+
+    # What there is
+
+    @property
+    def state(self) -> LoopTree:
+        """The present state (immutable)."""
+        return self._steps[-1].state
+
+    @property
+    def resolved(self) -> LoopTree:
+        """The present state with a memory for every intermediate."""
+        return self._steps[-1].resolved
+
+    @property
+    def homes(self) -> Mapping[str, tuple[str, ...]]:
+        """Per tensor that stages write, the loops around the place where its buffer lives."""
+        return MappingProxyType(self._steps[-1].homes)
+
+    def loops(self, tensor: str = "") -> tuple[str, ...]:
+        """All loops in textual order, or those around the block of one stage."""
+        wanted = self.name(tensor)
+        return placement.loops_of(self.state, wanted) if wanted else tuple(self.state.loop)
+
+    def buffers(self) -> tuple[str, ...]:
+        """Every tensor that the schedule reads or writes."""
+        return tuple(t.name for t in self.state.tensors)
+
+    def extent(self, loop: str) -> int:
+        """How often a loop runs.
+
+        Raises:
+            HwgenError: H414.
+        """
+        return find_loop(self.state, self.name(loop)).extent
+
+    def describe(self, tensor: str) -> str:
+        """One line about a tensor's buffer.
+
+        Raises:
+            HwgenError: H414.
+        """
+        wanted = self.name(tensor)
+        check_tensor(self.state, wanted)
+        return buffer_text(self.resolved, wanted, self._steps[-1].homes)
+
+    def __str__(self) -> str:
+        return render(self.resolved, self._steps[-1].homes)
+
+    def brief(self) -> str:
+        return f"{self.workload.name} on {self.hardware.name}: {len(self.edits())} edits"
+
+    # History
+
+    def undo(self) -> None:
+        """Take back the last edit; nothing happens where there is none.
+
+        Of a batch whose parts are not legal alone, all is taken back.
+        """
+        steps = self._steps[:-1]
+        while steps:
+            last = steps[-1]
+            try:
+                with isl.bounded():
+                    resolved, homes = resolve(last.state, self.hardware)
+            except HwgenError:
+                steps = steps[:-1]
+                continue
+            self._steps = [*steps[:-1], _Step(last.state, resolved, homes, last.edit)]
+            return
+
+    def trace(self) -> str:
+        """The edits so far, as a script that `replay` understands."""
+        return write(self.edits())
+
+    def copy(self) -> Self:
+        """The same schedule, to be edited apart."""
+        made = copy(self)
+        made._steps = [*self._steps]
+        return made
+
+    def edits(self) -> list[Edit]:
+        """The edits so far, as data."""
+        return [s.edit for s in self._steps if s.edit is not None]
+
+    def steps(self) -> list[tuple[LoopTree, Edit]]:
+        """The edits so far, each with the state that it made."""
+        return [(s.state, s.edit) for s in self._steps if s.edit is not None]
+
+    def apply(self, edit: Edit) -> None:
+        """Make an edit again.
+
+        Raises:
+            HwgenError: what the primitives raise.
+        """
+        self._call(edit.primitive, [*edit.arguments], dict(edit.keywords))
+
+    def replay(self, script: str, file: str = "script") -> Self:
+        """Apply a script's edits after those already made; none of them where one is refused.
+
+        Raises:
+            HwgenError: H418 where the text is no script; what the primitives raise.
+        """
+        self._blamed = -1
+        try:
+            with self.batch():
+                read(script, file, self._call)
+        except HwgenError as error:
+            if self._blamed < 0:
+                raise
+            raise error.at(Location(file, line_of(script, self._blamed), 1)) from None
+        return self
+
+    @contextmanager
+    def batch(self, *, blame: bool = True) -> Generator[None, None, None]:
+        """Check the edits made inside once, at the end; all are taken back where one is refused.
+
+        What counts is the schedule at the end: an edit that broke it may be mended by a later one.
+
+        Raises:
+            HwgenError: of the edit from which on the schedule is refused so; of the end, which is
+                known sooner, where none is to `blame`.
+        """
+        before, outer = list(self._steps), self._deferred
+        self._deferred = True
+        try:
+            yield
+            if not outer and self._steps[-1] is not before[-1]:
+                self._settle(before, blame)
+        except BaseException:
+            self._steps = before
+            raise
+        finally:
+            self._deferred = outer
+
+    def _settle(self, before: Sequence[_Step], blame: bool) -> None:
+        """Check what a batch made: only its end, and backwards from there where that is refused."""
+        made = [s for s in self._steps if not any(s is old for old in before)] or self._steps[-1:]
+        with isl.bounded():
+            try:
+                resolved, homes = resolve(made[-1].state, self.hardware)
+            except HwgenError as error:
+                self._blamed, refused = len(made) - 1, error
+                for number in reversed(range(len(made) - 1 if blame else 0)):
+                    try:
+                        resolve(made[number].state, self.hardware)
+                        break
+                    except HwgenError as earlier:
+                        if earlier.code != error.code:
+                            break
+                        self._blamed, refused = number, earlier
+                raise refused from None
+        self._steps[-1] = _Step(made[-1].state, resolved, homes, made[-1].edit)
+
+    def _call(
+        self, name: str, arguments: list[Argument], keywords: dict[str, Argument]
+    ) -> tuple[str, ...]:
+        if name not in PRIMITIVES:
+            raise HwgenError(
+                "H418",
+                f"no primitive {name}",
+                found=name,
+                allowed=", ".join(PRIMITIVES),
+                repair=suggestion(name, PRIMITIVES) or "name one of the primitives",
+            )
+        self._primitive(name)(*arguments, **keywords)
+        return self.last_edit().results
+
+    def _primitive(self, name: str) -> Callable[..., object]:
+        """The primitive of a name."""
+        raise NotImplementedError
+
+    def last_edit(self) -> Edit:
+        """The edit made last; there must be one."""
+        edit = self._steps[-1].edit
+        assert edit is not None
+        return edit
+
+    def name(self, text: str) -> str:
+        """The plain name of a loop or tensor.
+
+        Raises:
+            HwgenError: H414 where the edit that made it was undone: another may have the name now.
+        """
+        if not isinstance(text, Handle) or text.schedule is not self:
+            return str(text)
+        if all(step.edit is not text.edit for step in self._steps):
+            raise HwgenError(
+                "H414",
+                f"{text} is of an edit that was undone",
+                found=write([text.edit]).rstrip(),
+                allowed="what edits return that still hold",
+                repair=f"take what the edit returned that was made since, or {str(text)!r}",
+            )
+        return str(text)
+
+    def _commit(
+        self,
+        state: LoopTree,
+        primitive: str,
+        arguments: Sequence[Argument],
+        keywords: dict[str, Argument],
+        results: tuple[str, ...] = (),
+    ) -> None:
+        """Check the new state and take it."""
+        resolved, homes = state, self._steps[-1].homes
+        if not self._deferred:
+            with isl.bounded():
+                resolved, homes = resolve(state, self.hardware)
+        edit = Edit(primitive, tuple(arguments), tuple(keywords.items()), results)
+        self._steps.append(_Step(state, resolved, homes, edit))

@@ -1,0 +1,280 @@
+"""The inputs of a tiling, made by primitives: a cache for each storage that it loads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from hwgen.polyhedral.caches import in_caches, through_caches
+from hwgen.polyhedral.match.operations import Operation, Storage
+from hwgen.polyhedral.match.wide_calls import wider_copy
+from hwgen.polyhedral.schedule.schedule import Schedule
+from hwgen.polyhedral.schedule.tiling_plan import TilingPlan, written_storage
+from hwgen.polyhedral.scop import ScopStatement
+from hwgen.polyhedral.search.tiling import Tiling
+from hwgen.polyhedral.tree.build import stage_of
+from hwgen.polyhedral.tree.copies import target_first
+from hwgen.spec.affine import Affine, affine, sparse
+from hwgen.spec.expression import Access, names, walk
+from hwgen.spec.hardware import HardwareSpec, Intrinsic
+
+
+@dataclass
+class LoadWriter:
+    """Edits of one phase. `first`: the stage, before any edit, of each of its workload's
+    statements; `storing`: the statements whose results leave the chip; `moved`: where stored
+    tensors are first computed, and `merged` the loops around that of outputs beside the last;
+    `tiles`: the key of each tile loop; `reduction`: tile loops of the accumulation;
+    `lanes`: lane loops of each stage; `caches`: the stage that loads a storage; `parts`: of sums
+    that are added up in parts, the iterator over these; `wide`:
+    of copies entry by entry, the intrinsic that copies several."""
+
+    schedule: Schedule
+    plan: TilingPlan
+    first: tuple[str, ...]
+    storing: list[ScopStatement] = field(default_factory=list[ScopStatement])
+    moved: dict[str, str] = field(default_factory=dict[str, str])
+    merged: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    tiles: dict[str, str] = field(default_factory=dict[str, str])
+    reduction: list[str] = field(default_factory=list[str])
+    lanes: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    caches: dict[str, str] = field(default_factory=dict[str, str])
+    parts: dict[str, str] = field(default_factory=dict[str, str])
+    wide: dict[str, Intrinsic] = field(default_factory=dict[str, Intrinsic])
+
+    @property
+    def tiling(self) -> Tiling:
+        return self.plan.tiling
+
+    @property
+    def hardware(self) -> HardwareSpec:
+        return self.schedule.hardware
+
+    def stage(self, statement: ScopStatement) -> str:
+        """The tensor of the stage that a statement of the scop comes from."""
+        return self.first[self.plan.scop.workload.statements.index(statement.source)]
+
+    def split_lanes(self, loop: str, lanes: int) -> tuple[str, list[str]]:
+        if lanes == 1:
+            return loop, []
+        outer, inner = self.schedule.split(loop, factor=lanes)
+        return outer, [inner]
+
+    def reorder(self, loops: list[str]) -> None:
+        present = [x for x in self.schedule.state.loop if x in loops]
+        if len(loops) > 1 and present != loops:
+            self.schedule.reorder(*loops)
+
+    def own_loops(self, tensor: str, statement: ScopStatement) -> list[tuple[str, str]]:
+        """The scop's loop and the stage's own loop for each iterator that has one."""
+        state = self.schedule.state
+        block = state.site[tensor].block
+        inside = self.inside(tensor)
+        result: list[tuple[str, str]] = []
+        for (mine, _), (iterator, _) in zip(
+            statement.loops, self.iterators(tensor, statement), strict=True
+        ):
+            found = [n for n in names(block.binding[iterator]) if n in inside]
+            result += [(mine, n) for n in found]
+        return result
+
+    def iterators(self, tensor: str, statement: ScopStatement) -> list[tuple[str, int]]:
+        """The stage's iterators, in the order of the statement's loops."""
+        iterators = self.schedule.state.stage[tensor].iterators
+        if tensor in self.parts:
+            iterators = tuple(x for x in iterators if x[0] != self.parts[tensor])
+        if len(iterators) == len(statement.loops):
+            return list(iterators)
+        kept = {n for i in statement.source.target.indices for n in names(i)}
+        return [(n, e) for n, e in iterators if n in kept or e == 1]
+
+    def inside(self, tensor: str) -> tuple[str, ...]:
+        """The loops that hold a stage's block alone."""
+        site = self.schedule.state.site[tensor]
+        return tuple(
+            x.name
+            for x in site.loops
+            if all(x.name not in o.names for o in self.schedule.state.sites if o is not site)
+        )
+
+    def cache(self, storage: Storage, around: Sequence[str], results: Mapping[str, str]) -> None:
+        """Load a storage inside of loops, outermost first."""
+        s = self.schedule
+        source = self.caches.get(self.plan.sources.get(storage.name, "")) or self._version(storage)
+        readers, places = self._readers(storage, source, results)
+        occurrence = places[0] if places else 0
+        reader, indices, whole = self._reindexed(storage, source, (readers, occurrence), results)
+        if reader:
+            name = s.reindex_cache_read(source, storage.memory, reader, occurrence, whole)
+        else:
+            alike = len({*places}) < 2
+            name = s.cache_read(source, storage.memory, readers, occurrence if alike else places)
+        if around:
+            s.compute_at(name, around[-1])
+        block = s.state.site[name].block
+        inside = self.inside(name)
+        blocks: list[str] = []
+        rows: list[str] = []
+        lanes: list[str] = []
+        load = next(o for o in self.plan.loads if written_storage(o) == storage.name)
+        called = self.plan.called(load)
+        lane_loops = [n for n in self.tiling.match.storage_lane[storage.name] if n]
+        tiled = {} if reader else self._lay_out(name, storage)
+        iterators = s.state.stage[name].iterators
+        for d, (index, (iterator, _)) in enumerate(zip(indices, iterators, strict=True)):
+            own = [n for n in names(block.binding[iterator]) if n in inside]
+            cut = [n for n in index.names if n in lane_loops]
+            size = self.tiling.match.block.get(cut[0], 1) if cut else 1
+            for loop in own:
+                inner = loop
+                if tiled.get(d, 1) > 1:
+                    tile, inner = s.split(loop, factor=tiled[d])
+                    blocks.append(tile)
+                outer, lane = self.split_lanes(inner, size)
+                blocks.append(outer)
+                # A block may be several entries, of which a call fills fewer.
+                (lanes if called.issuperset(cut) else rows).extend(lane)
+        if blocks and not lanes and not rows:
+            blocks[-1], lanes = self._widened(name, load, storage, blocks[-1])
+        self.reorder([*blocks, *rows, *lanes])
+        self.lanes[name] = lanes
+        self.caches[storage.name] = name
+        if self.tiling.kept(storage.name):
+            turning = {x.key for x in self.tiling.turning(storage.name)}
+            for loop in around:
+                if self.tiles[loop] not in turning:
+                    s.retain(name, loop)
+
+    def _widened(
+        self, name: str, load: Operation, storage: Storage, loop: str
+    ) -> tuple[str, list[str]]:
+        """The innermost loop of a copy, of single entries, and lanes: where a call copies several
+        in a row of what lies so in a memory that is reached through caches."""
+        wide = wider_copy(self.hardware, load) if through_caches(self.hardware) else None
+        row = storage.indices[-1].terms if storage.indices else ()
+        if wide is None or [c for _, c in row] != [1] or self.schedule.state.loop[loop].extent == 1:
+            return loop, []
+        self.wide[name] = wide
+        return self.split_lanes(loop, wide.iterators[0][1])
+
+    def _lay_out(self, name: str, storage: Storage) -> dict[int, int]:
+        """What calls read together of a buffer in a cache lies together: tile by tile of the loops
+        inside of the one that it is loaded in, in their order. The size of the tiles along each
+        dimension, in elements."""
+        if not in_caches(self.hardware, storage.memory):
+            return {}
+        of = {i.names[0]: d for d, i in enumerate(storage.indices) if len(i.names) == 1}
+        inner = [x for x in self.tiling.loops[self.tiling.depth[storage.name] :] if x.loop in of]
+        sizes = {of[x.loop]: x.tile * self.tiling.match.block.get(x.loop, 1) for x in inner}
+        lanes = self.tiling.match.storage_lane[storage.name]
+        mixed = any(len(i.names) > 1 for i in storage.indices)
+        kept = [d for d in range(len(storage.indices)) if sizes.get(d) != 1]
+        order = [*(of[x.loop] for x in inner), *kept]
+        if mixed or not any(lanes) or order == sorted({*order}):
+            return {}
+        names = [f"d{d}" for d in range(len(storage.indices))]
+        tiles = [f"{names[of[x.loop]]} // {sizes[of[x.loop]]}" for x in inner]
+        rest = [f"{names[d]} % {sizes[d]}" if d in sizes else names[d] for d in kept]
+        self.schedule.transform_layout(name, f"[{', '.join(names)}] -> [{', '.join(tiles + rest)}]")
+        return sizes
+
+    def around(self, storage: str, loops: list[str], results: Mapping[str, str]) -> list[str]:
+        """The tile loops that a storage is loaded inside, of those that its readers have."""
+        takers = {results[n] for n in self.plan.takers({storage}) if n in results}
+        alone = len(takers) == 1 and takers <= {*self.merged}
+        around = self.merged[min(takers)] if alone else loops + self.reduction
+        outer = {x.key for x in self.tiling.loops[: self.tiling.depth[storage]]}
+        return [n for n in around if self.tiles[n] in outer]
+
+    def _reindexed(
+        self,
+        storage: Storage,
+        source: str,
+        given: tuple[Sequence[str], int],
+        results: Mapping[str, str],
+    ) -> tuple[str, Sequence[Affine], bool]:
+        """The only reader of a storage of which a lane is no step along one index, or between whose
+        elements others lie, or in whose place a result is that is indexed otherwise, so that it is
+        laid out by the reader's iterators; these, and whether by all of the result's. Else none,
+        and its own indices."""
+        lanes = [n for n in self.tiling.match.storage_lane[storage.name] if n]
+        steps = [[c for i in storage.indices if (c := i.coefficient(n))] for n in lanes]
+        readers, occurrence = given
+        chosen = readers or [x.tensor for x in self.schedule.state.readers(source)]
+        takers = [x for x in self.plan.statements if results.get(x.name) in chosen]
+        if len(chosen) != 1 or len(takers) != 1:
+            return "", storage.indices, False
+        (taker,) = takers
+        aside = self.plan.overwritten(storage.name) and storage.indices != taker.target.indices
+        gaps = sparse(storage.indices, self.plan.scop.extents)
+        if all(s in ([], [1]) for s in steps) and not aside and not gaps:
+            return "", storage.indices, False
+        stage = self.schedule.state.stage[chosen[0]]
+        reads = [n for n in walk(stage.value) if isinstance(n, Access) and n.tensor == source]
+        used = {n for i in reads[max(0, occurrence - 1)].indices for n in names(i)}
+        pairs = zip(taker.loops, self.iterators(chosen[0], taker), strict=True)
+        loop_of = {own: loop for (loop, _), (own, _) in pairs}
+        spatial = {n for n, _ in stage.spatial}
+        over = [n for n in target_first(stage) if n in (used | spatial if aside else used)]
+        indices = [Affine(((loop_of[n], 1),)) for n in over]
+        return chosen[0], indices, aside and not spatial <= used
+
+    def _version(self, storage: Storage) -> str:
+        """The tensor that a storage holds: of several that one name stands for in turn, that which
+        its readers read."""
+        workload, state = self.schedule.workload, self.schedule.state
+        pairs = zip(workload.statements, stage_of(workload, state), strict=True)
+        versions = {storage.tensor, *(n for x, n in pairs if x.target.tensor == storage.tensor)}
+        takers = self.plan.takers({storage.name})
+        stages = [self.stage(x) for x in self.plan.statements if x.name in takers]
+        reading = [state.stage[self.moved.get(n, n)] for n in stages]
+        read = {r.tensor for stage in reading for r in stage.reads_in("whole")}
+        return min(versions & read, default=storage.tensor)
+
+    def _readers(
+        self, storage: Storage, source: str, results: Mapping[str, str]
+    ) -> tuple[tuple[str, ...], tuple[int, ...]]:
+        """Who reads a cache: all, or this phase alone where others load the tensor themselves; of
+        several caches of one tensor, those whose calls take this one. Where one stage reads several
+        of them, in which place of each one's value; else there are no places."""
+        stages = [x.tensor for x in self.schedule.state.readers(source)]
+        mine = {*self.first, *self.moved.values()}
+        held = self.plan.sources.get(storage.name, "")
+        beside = {
+            n
+            for n in (*self.plan.alike_storages(storage), held)
+            if n and storage.name not in self.plan.on_the_way(n) and (not held or n == held)
+        }
+        taken, others = self.plan.takers({storage.name}), self.plan.direct(beside, storage.name)
+        taking = {results[n] for n in taken if n in results}
+        ours = tuple(x for x in stages if x in mine and (x in taking or not others))
+        left = {n for n in beside if n not in self.caches or n == held}
+        if taken & others & self.plan.direct(left, storage.name):
+            statements = {results[x.name]: x for x in self.plan.statements if x.name in results}
+            places = tuple(self._occurrence(storage, source, x, statements[x]) for x in ours)
+            return ours, places
+        if any(self._begins_off_chip(x, source) for x in ours):
+            return ours, (1,) * len(ours)
+        if storage.shape:
+            ours = tuple(x for x in stages if x not in self.caches.values())
+        everyone: tuple[str, ...] = ()
+        return (everyone if len(ours) == len(stages) else ours), ()
+
+    def _begins_off_chip(self, stage: str, source: str) -> bool:
+        """Whether the sums of a stage start from a tensor where it is off chip."""
+        seed = self.schedule.state.stage[stage].seed
+        return (
+            isinstance(seed, Access)
+            and seed.tensor == source
+            and source not in self.caches.values()
+        )
+
+    def _occurrence(self, storage: Storage, source: str, stage: str, mine: ScopStatement) -> int:
+        """The first place of a stage's value that reads the element that a storage holds."""
+        pairs = zip(mine.loops, self.iterators(stage, mine), strict=True)
+        names_of = {loop: iterator for (loop, _), (iterator, _) in pairs}
+        wanted = [f.rename(names_of) for f in storage.indices]
+        value = self.schedule.state.stage[stage].value
+        reads = [n for n in walk(value) if isinstance(n, Access) and n.tensor == source]
+        found = [n for n, a in enumerate(reads, 1) if [affine(i) for i in a.indices] == wanted]
+        return found[0] if found else 1

@@ -1,0 +1,1 @@
+"""Which tiles, orders, places and slots, by cost."""

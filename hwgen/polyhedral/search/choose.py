@@ -1,0 +1,413 @@
+"""The last step of a search: simulate the cheapest candidates, and refine the best of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from math import isclose
+from typing import Generic, Protocol, TypeVar
+
+from hwgen.errors import HwgenError
+from hwgen.polyhedral import isl
+from hwgen.polyhedral.caches import through_caches
+from hwgen.polyhedral.search.objective import Measure, Measured, Objective, measure
+from hwgen.polyhedral.search.refine import keepers, neighbours
+from hwgen.polyhedral.search.search import SCHEDULE_WORK, TOO_LONG, Candidate, SearchResult, Watch
+from hwgen.polyhedral.search.tiling import Tiling
+from hwgen.spec.hardware import HardwareSpec
+
+NO_TREE = ("H301", "H410", "H411", "H413", "H421", "H422", "H423", "H424", "H503", "H504")
+"""Errors of a tiling that primitives do not make, or of whose tree no calls are found."""
+
+EXCEEDED = ("H405", "H502", "H611", "H612", "H613", "H614", "H615", "H616", "H618")
+"""Errors of a schedule that exceeds the hardware's limits."""
+
+LIMITS = (*EXCEEDED, *NO_TREE)
+"""Errors of one schedule that another may not have."""
+
+OF_MATCH = ("H301", "H422", "H423", "H424", "H503", "H504")
+"""Those of them that are mostly for a match's lanes, whatever its tiles."""
+
+UNLIKELY = 3
+"""Tilings of one match with such an error, and none without: then its others are not tried."""
+
+OF_CHIP = ("H611", "H616")
+"""Errors that are mostly for what a chip lacks, whatever the schedule."""
+
+LACKING = 24
+"""Candidates with such an error, before any can be built, after which others are not tried."""
+
+SIMULATED, SIMULATED_SHORT = 8, 12
+"""Candidates whose cycles are simulated at most before the best is taken; of a short kernel more,
+as latencies, which the estimate knows least about, are a larger part of it."""
+
+SHORT_KERNEL = 20_000
+"""Cycles up to which a kernel is short."""
+
+FORETELLING, TRUSTED = 3, 1.015
+"""Candidates that are simulated before estimates of others are believed, and the ratio by which
+none of theirs may be off, either way: what is off by more may be off by anything."""
+
+SLACK = 1.25
+"""Estimates above the best simulated cycles by this factor are not simulated; none above them where
+caches, which no simulation sees, are in both."""
+
+CLOSE = 1.01
+"""Cycles over the lower bound at which no better schedule is looked for."""
+
+REFINED, REFINEMENTS = 3, 4
+"""How many of the best schedules of a short kernel, of alike ones one, are refined, and in how many
+steps."""
+
+NEAR = 1.03
+"""Cycles over the best's up to which a schedule is refined beside it."""
+
+KEPT = 2
+"""How many of the best schedules are tried with loads that happen once."""
+
+GAIN = 0.99
+"""A refined schedule must take less than this part of the cycles: its program is often longer."""
+
+
+TIE, TIE_OF_PHASES = 1.005, 1.002
+"""Cycles over the fastest schedule's up to which the one that moves fewer bytes off chip is
+taken; of a phase among others."""
+
+
+ALIKE = 1e-6
+"""Estimated energies that differ by less are equal: they are sums of floats."""
+
+THRIFTY = 8
+"""Candidates that load less than the cheapest and are simulated too, evenly over all of them: of
+what waits for loads, the estimate knows least."""
+
+
+class Ranked(Measured, Protocol):
+    """A kernel to be ranked: `unseen` cycles of caches come to those of its timing."""
+
+    @property
+    def unseen(self) -> float: ...
+
+
+K = TypeVar("K", bound=Ranked)
+
+
+def choose(
+    hardware: HardwareSpec,
+    found: SearchResult,
+    build: Callable[[Candidate], K],
+    watch: Watch,
+    best: K | None = None,
+    *,
+    alone: bool = True,
+    objective: Objective = "cycles",
+    refused: list[HwgenError] | None = None,
+) -> tuple[K, SearchResult]:
+    """The best when simulated: of `best`, the cheapest candidates and what lies beside them. By
+    cycles, it is of what takes as long as the fastest what moves fewest bytes. `alone`: not a
+    phase, whose coarser tiles may be as fast by themselves, and delay those of others; `refused`:
+    is told why candidates cannot be built.
+
+    Where polyhedral computations take too long, the best until then.
+
+    Raises:
+        HwgenError: one of `LIMITS` where there is no best and no candidate can be built; what
+            `build` raises besides; H407 where there is nothing until then.
+    """
+    cuts = list(found.cuts)
+    if not alone:
+        found = replace(found, thrifty=(), parted=())
+    tie = TIE if alone else TIE_OF_PHASES
+    refused = [] if refused is None else refused
+    tried = _Tried(hardware, build, best, watch, cuts, tie, objective, refused)
+    try:
+        with isl.bounded():
+            _look(tried, found, watch)
+    except HwgenError as error:
+        if error.code != "H407" or tried.best is None:
+            raise
+        cuts.append(TOO_LONG)
+    return tried.chosen(), replace(
+        found,
+        simulated=tried.simulated,
+        beside=len(tried.built) - tried.simulated,
+        refused=len(tried.refused),
+        cuts=tuple(dict.fromkeys(cuts)),
+    )
+
+
+def _look(tried: _Tried[K], found: SearchResult, watch: Watch) -> None:
+    """Simulate the cheapest candidates, then what lies beside the best."""
+    least = min(c.bound for c in found.candidates)
+    watch.expect(SIMULATED)
+    alike: dict[object, list[Candidate]] = {}
+    built: set[object] = set()
+    looked = 0
+    for candidate in found.candidates:
+        if tried.best is None and lacks(tried.refused):
+            break
+        if tried.hopeless(candidate):
+            continue
+        shape = _shape(candidate)
+        alike.setdefault(shape, []).append(candidate)
+        # The same loops around the same loads, of operands in the place of each other.
+        tiling = candidate.tiling
+        lanes = tuple(sorted(tiling.match.storage_lane.items()))
+        commuted = (candidate.cycles, tiling.loops, tuple(sorted(tiling.depths)), lanes)
+        if tried.best is not None:
+            cycles = tried.cycles(tried.best)
+            if shape in built or commuted in built:
+                continue  # another order of the same loops or loads
+            most = SIMULATED_SHORT if cycles <= SHORT_KERNEL else SIMULATED
+            if looked == most or not tried.worth(candidate, least):
+                break
+            if tried.foretold(candidate, 1 / tried.tie):
+                looked += 1
+                continue
+            if tried.ended():
+                break
+            if tried.objective == "cycles" and candidate.bound >= cycles:
+                continue
+        if tried.add(candidate) is not None:
+            built |= {shape, commuted}
+            looked += 1
+        tried.simulated = len(tried.built)
+        watch.step()
+    if tried.best is None:
+        raise tried.refused[0]
+    if tried.built and tried.cycles(tried.best) <= SHORT_KERNEL:
+        first, _ = min(tried.built, key=lambda item: tried.measure(item[1]))
+        for candidate in alike[_shape(first)]:
+            if tried.ended():
+                break
+            tried.add(candidate)
+    measured = {tried.measure(kernel): (c, kernel) for c, kernel in reversed(tried.built)}
+    for _, start in sorted(measured.items(), key=lambda item: item[0])[:REFINED]:
+        cycles = tried.cycles(tried.best)
+        if not CLOSE * least < cycles <= SHORT_KERNEL or tried.cycles(start[1]) > NEAR * cycles:
+            break
+        if tried.ended():
+            break
+        tried.refine(*start)
+    if through_caches(tried.hardware):
+        return  # What is loaded less is in the estimate.
+    _save(tried, found.thrifty)
+    for candidate, kernel in sorted(tried.built, key=lambda item: tried.measure(item[1]))[:KEPT]:
+        if tried.measure(kernel)[0] > tried.tie * tried.measure(tried.best)[0]:
+            break
+        for other in keepers(tried.hardware, candidate.tiling):
+            if tried.ended():
+                return
+            tried.add(replace(candidate, tiling=other, bound=0.0))
+    for candidate in found.parted:
+        if tried.ended() or not tried.worth(candidate, least):
+            return
+        if not tried.foretold(candidate, 1 / tried.tie):
+            tried.add(candidate)
+
+
+def lacks(refused: Sequence[HwgenError]) -> bool:
+    """Whether candidates are refused for what the chip lacks, so many that others will be, too."""
+    return sum(error.code in OF_CHIP for error in refused) >= LACKING
+
+
+def _shape(candidate: Candidate) -> object:
+    """What candidates have in common that differ in the order of loops or loads alone."""
+    tiling = candidate.tiling
+    return (
+        candidate.cycles,
+        tiling.tiles,
+        tuple(sorted(tiling.depths)),
+        tuple(sorted(tiling.slots)),
+    )
+
+
+def _estimated(candidate: Candidate) -> object:
+    """What candidates have in common that differ in what no estimate tells apart."""
+    return str(candidate.tiling.match), candidate.cycles, candidate.beats
+
+
+def _save(tried: _Tried[K], thrifty: Sequence[Candidate]) -> None:
+    """Simulate some of the candidates that load less than the cheapest, then those in between
+    where the first is that takes as few cycles as the best."""
+
+    def good(kernel: K | None) -> bool:
+        assert tried.best is not None
+        return kernel is not None and kernel.cycles <= tried.tie * tried.best.cycles
+
+    def add(n: int) -> K | None:
+        return None if tried.foretold(thrifty[n], tried.tie) else tried.add(thrifty[n])
+
+    every = max(1, -(-len(thrifty) // THRIFTY))
+    made = {n: add(n) for n in range(0, len(thrifty), every) if not tried.ended()}
+    high = next((n for n, kernel in made.items() if good(kernel)), 0)
+    low = max(0, high - every + 1)
+    while low < high and not tried.ended():
+        middle = (low + high) // 2
+        low, high = (low, middle) if good(add(middle)) else (middle + 1, high)
+
+
+class _Tried(Generic[K]):
+    """Kernels that were built and simulated, and the best of them and of an earlier one;
+    `simulated`: how many of them are the search's candidates; `cuts`: why any is left out."""
+
+    def __init__(
+        self,
+        hardware: HardwareSpec,
+        build: Callable[[Candidate], K],
+        best: K | None,
+        watch: Watch,
+        cuts: list[str],
+        tie: float,
+        objective: Objective,
+        refused: list[HwgenError],
+    ) -> None:
+        self.hardware = hardware
+        self.tie = tie
+        self.slack = 1.0 if through_caches(hardware) else SLACK
+        self.objective: Objective = objective
+        self._build = build
+        self._watch = watch
+        self._cuts = cuts
+        self._seen: set[str] = set()
+        self.best = best
+        self.built: list[tuple[Candidate, K]] = []
+        self._estimated: set[object] = set()
+        self.refused = refused
+        self.simulated = 0
+        self._full: list[tuple[Tiling, HwgenError]] = []
+        self._trees: set[str] = set()
+        self._no_trees: Counter[str] = Counter()
+
+    def measure(self, kernel: K) -> Measure:
+        """A kernel by the objective."""
+        return (
+            (self.cycles(kernel),)
+            if self.objective == "cycles"
+            else measure(kernel, self.objective)
+        )
+
+    @staticmethod
+    def cycles(kernel: K) -> float:
+        """Those of its timing, and of caches."""
+        return kernel.cycles + kernel.unseen
+
+    def worth(self, candidate: Candidate, least: float) -> bool:
+        """Whether a candidate may be better than the best by more than a trifle; `least`: cycles
+        below which none gets."""
+        assert self.best is not None
+        cycles = self.cycles(self.best)
+        close = cycles <= CLOSE * least
+        if self.objective == "cycles":
+            return candidate.cycles <= self.slack * cycles and not close
+        known = self.measure(self.best)[0]
+        if isclose(candidate.moved, known, rel_tol=ALIKE):
+            return not close
+        return candidate.moved < known
+
+    def foretold(self, candidate: Candidate, part: float) -> bool:
+        """Whether a candidate will not take less than that part of the best's cycles: estimated as
+        one that was simulated, it takes as long as that; else estimates of those must not have been
+        off by what is missing. A short kernel is simulated instead."""
+        if self.objective != "cycles" or self.best is None:
+            return False
+        most = self.cycles(self.best)
+        if most <= SHORT_KERNEL:
+            return False
+        if _estimated(candidate) in self._estimated:
+            return True
+        errors = [self.cycles(k) / c.cycles for c, k in self.built if c.bound]
+        if len(errors) < FORETELLING or not 1 / TRUSTED <= min(errors) <= max(errors) <= TRUSTED:
+            return False
+        return candidate.cycles * min(errors) ** 2 / max(errors) >= part * most
+
+    def hopeless(self, candidate: Candidate) -> bool:
+        """Whether a match's tilings are no trees, as far as was tried."""
+        match = str(candidate.tiling.match)
+        return match not in self._trees and self._no_trees[match] >= UNLIKELY
+
+    def ended(self) -> bool:
+        """Whether a limit of the search is reached, and the rest is left out for that."""
+        if self._watch.expired:
+            self._cuts.append(self._watch.reason)
+        return self._watch.expired
+
+    def add(self, candidate: Candidate, gain: float = 1.0) -> K | None:
+        """Simulate a schedule unless it was already; None where the hardware does not allow it.
+
+        It becomes the best where it is better than that, and takes fewer than `gain` times its
+        cycles where these decide.
+        """
+        text = f"{candidate.tiling.match}\n{candidate.tiling}"
+        if text in self._seen:
+            return None
+        self._seen.add(text)
+        if (known := self._no_room(candidate)) is not None:
+            self.refused.append(known)
+            return None
+        self._watch.spend(SCHEDULE_WORK)
+        try:
+            kernel = self._build(candidate)
+        except HwgenError as error:
+            if error.code not in LIMITS:
+                raise
+            self.refused.append(error)
+            if error.code == "H502":
+                self._full.append((candidate.tiling, error))
+            if error.code in OF_MATCH:
+                self._no_trees[str(candidate.tiling.match)] += 1
+            return None
+        self._trees.add(str(candidate.tiling.match))
+        self.built.append((candidate, kernel))
+        if candidate.bound:
+            self._estimated.add(_estimated(candidate))
+        if self.best is None or self.gains(kernel, self.best, gain):
+            self.best = kernel
+        return kernel
+
+    def _no_room(self, candidate: Candidate) -> HwgenError | None:
+        """Why there is no room for a schedule: there was none for another with the same buffers in
+        the same order of loops, none of which was larger."""
+        tiling = candidate.tiling
+        order = [x.loop for x in tiling.loops]
+        for known, error in self._full:
+            if (known.match, known.depths) != (tiling.match, tiling.depths):
+                continue
+            smaller = (
+                known.slot[n] * known.entries(n) <= tiling.slot[n] * tiling.entries(n)
+                for n, _ in tiling.depths
+            )
+            if order == [x.loop for x in known.loops] and all(smaller):
+                return error
+        return None
+
+    def gains(self, kernel: K, best: K, gain: float = 1.0) -> bool:
+        """Whether a kernel is better by the objective."""
+        *first, cycles = self.measure(best)
+        return self.measure(kernel) < (*first, gain * cycles)
+
+    def chosen(self) -> K:
+        """The best, of equals the one that takes the least room; by cycles, of those as fast as the
+        best but for a trifle, the one with the least traffic."""
+        assert self.best is not None
+        known = [self.best, *(kernel for _, kernel in self.built)]
+        if self.objective != "cycles":
+            return min(known, key=lambda k: (*self.measure(k), k.onchip_bytes))
+        limit = self.tie * min(map(self.cycles, known))
+        equal = [k for k in known if self.cycles(k) <= limit]
+        return min(equal, key=lambda k: (k.offchip_bytes, self.cycles(k)))
+
+    def refine(self, start: Candidate, kernel: K) -> None:
+        """Go from a schedule to better ones beside it for as long as there are any."""
+        tiling = start.tiling
+        for _ in range(REFINEMENTS):
+            for other in neighbours(self.hardware, tiling):
+                if self.ended():
+                    return
+                beside = self.add(replace(start, tiling=other, bound=0.0), GAIN)
+                if beside is not None and self.gains(beside, kernel):
+                    tiling, kernel = other, beside
+                    break
+            else:
+                return

@@ -1,0 +1,286 @@
+"""One order of loops and one placement of loads, over all tile sizes, as estimates read it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hwgen.polyhedral.match.matching import Match
+from hwgen.polyhedral.match.operations import Operation
+from hwgen.polyhedral.search.resident import kept_entries
+from hwgen.polyhedral.search.tiling import inner_name, outer_name
+from hwgen.polyhedral.search.traffic import Rates, Transfer, transfer_cycles
+from hwgen.spec.affine import Affine
+from hwgen.spec.hardware import HardwareSpec
+
+Grid = dict[str, NDArray[np.int64]]
+"""Tile size of each loop, one array element per point."""
+
+
+def box_entries(coordinates: Sequence[Affine], extents: Grid) -> NDArray[np.int64]:
+    """Entries of the box that the coordinates span, for arrays of extents."""
+    total = np.ones(1, dtype=np.int64)
+    for extent in box_extents(coordinates, extents):
+        total = total * extent
+    return total
+
+
+def storage_entries(match: Match, storage: str, extents: Grid) -> NDArray[np.int64]:
+    """Entries of one slot of a storage; of all of its tensor where that stays whole."""
+    held = match.selection.storage(storage)
+    if held.shape:
+        return np.full(1, kept_entries(match, held), np.int64)
+    return box_entries(match.coordinate[storage], extents) * match.span(storage)
+
+
+def box_extents(coordinates: Sequence[Affine], extents: Grid) -> list[NDArray[np.int64]]:
+    """Extent of each coordinate, for arrays of loop extents."""
+    result: list[NDArray[np.int64]] = []
+    for coordinate in coordinates:
+        extent = np.ones(1, dtype=np.int64)
+        for name, coefficient in coordinate.terms:
+            extent = extent + abs(coefficient) * (extents[name] - 1)
+        result.append(extent)
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What an operation takes in one of its `tiles`: cycles, and those of them in which the host
+    issues it."""
+
+    cycles: NDArray[np.float64]
+    issuing: NDArray[np.float64]
+    tiles: NDArray[np.int64]
+
+
+Cycles, Counts = NDArray[np.float64], NDArray[np.int64]
+"""Of each point."""
+
+Outer = frozenset[str]
+"""A set of loops around something."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cache:
+    """What depends on the set of outer loops only, not on their order, for one grid."""
+
+    entries: dict[tuple[str, Outer], NDArray[np.int64]] = field(
+        default_factory=dict[tuple[str, Outer], NDArray[np.int64]]
+    )
+    boxes: dict[tuple[str, Outer], NDArray[np.int64]] = field(
+        default_factory=dict[tuple[str, Outer], NDArray[np.int64]]
+    )
+    transfers: dict[tuple[str, Outer], Transfer] = field(
+        default_factory=dict[tuple[str, Outer], Transfer]
+    )
+    counts: dict[Outer, NDArray[np.int64]] = field(default_factory=dict[Outer, NDArray[np.int64]])
+    tails: dict[Outer, NDArray[np.float64]] = field(
+        default_factory=dict[Outer, NDArray[np.float64]]
+    )
+    filled: dict[Outer, NDArray[np.float64]] = field(
+        default_factory=dict[Outer, NDArray[np.float64]]
+    )
+    rates: dict[str, Rates] = field(default_factory=dict[str, Rates])
+    work: dict[str, Work] = field(default_factory=dict[str, Work])
+    others: dict[tuple[str, str, Outer], Cycles] = field(
+        default_factory=dict[tuple[str, str, Outer], Cycles]
+    )
+
+    def once(self, key: tuple[str, str, Outer], made: Callable[[], Cycles]) -> Cycles:
+        """What is made of something inside of some loops, worked out once; `key`: what, of what,
+        and inside of which."""
+        if key not in self.others:
+            self.others[key] = made()
+        return self.others[key]
+
+    def rate(self, operation: Operation) -> Rates:
+        """An operation's rates, worked out once."""
+        if operation.name not in self.rates:
+            self.rates[operation.name] = Rates.of(operation.intrinsic)
+        return self.rates[operation.name]
+
+
+Storages = frozenset[str]
+"""Some storages of a match."""
+
+
+class Around(NamedTuple):
+    """Loops around a load: `before` the first one that does not move what is loaded, the `still`
+    ones, and those that move it further in, whose tiles are `parts`. `loading`: those in whose
+    every iteration it happens."""
+
+    before: Outer
+    still: Outer
+    parts: Outer
+    loading: Outer
+
+
+@dataclass(frozen=True)
+class Shape:
+    """One order of loops and one placement of loads, over all tile sizes."""
+
+    hardware: HardwareSpec
+    match: Match
+    grid: Grid
+    loops: tuple[str, ...]
+    spatial: int
+    placement: dict[str, int]
+    cache: Cache
+    slots: int
+    parts: Storages = frozenset()
+    """Storages whose tiles come in parts, which stay for the loops that do not move them."""
+    added: bool = False
+    """Whether parts of sums are added up where they are stored."""
+
+    @property
+    def own_slots(self) -> int:
+        """Slots of a buffer: one where a call that writes waits for no reader."""
+        board = self.hardware.scoreboard
+        return 1 if board is not None and board.renames else self.slots
+
+    def around(self, storage: str) -> Around:
+        """The loops around a storage's load."""
+        around = self.loops[: self.placement[storage]]
+        moving = {n for c in self.match.coordinate[storage] for n in c.names}
+        first = next((i for i, n in enumerate(around) if n not in moving), len(around))
+        before, parts = (
+            frozenset(moving.intersection(x)) for x in (around[:first], around[first:])
+        )
+        loading = before | parts if storage in self.parts else frozenset(around)
+        return Around(before, frozenset(around) - moving, parts, loading)
+
+    @property
+    def alike(self) -> object:
+        """What shapes have in common that are estimated alike where calls come in the program's
+        order: loops that nothing stands between, in whatever order, and those around parts."""
+        placement = tuple(sorted(self.placement.items()))
+        if not self.hardware.pipelined:
+            return self.loops, placement
+        cuts = sorted({0, self.spatial, *self.placement.values(), len(self.loops)})
+        groups = tuple(frozenset(self.loops[a:b]) for a, b in pairwise(cuts))
+        parts = tuple((n, self.around(n), self.passes(n)) for n in sorted(self.parts))
+        return groups, placement, parts
+
+    def passes(self, storage: str) -> Outer:
+        """The loops around the innermost of those that a load in parts stays for, and that one."""
+        depth, around = self.placement[storage], self.around(storage)
+        return frozenset(
+            self.loops[: max(i for i in range(depth) if self.loops[i] in around.still) + 1]
+        )
+
+    def transfer(self, operation: Operation, storage: str) -> Transfer:
+        """What moving one box takes; depends only on which loops lie outside."""
+        depth = self.placement[storage]
+        key = (operation.name, frozenset(self.loops[:depth]))
+        if key not in self.cache.transfers:
+            self.cache.transfers[key] = transfer_cycles(
+                self.hardware,
+                operation,
+                self.match,
+                self.extents(depth),
+                storage,
+            )
+        return self.cache.transfers[key]
+
+    def entries(self, storage: str) -> NDArray[np.int64]:
+        """Entries of one slot of a storage."""
+        depth = self.placement[storage]
+        key = (storage, frozenset(self.loops[:depth]))
+        if key not in self.cache.entries:
+            self.cache.entries[key] = storage_entries(self.match, storage, self.extents(depth))
+        return self.cache.entries[key]
+
+    def moving(self, storage: str) -> frozenset[str]:
+        """The loops that move what a storage holds."""
+        return frozenset(n for c in self.match.coordinate[storage] for n in c.names)
+
+    def box(self, storage: str, depth: int) -> NDArray[np.int64]:
+        """Blocks of a storage that lie inside the outermost `depth` loops."""
+        key = (storage, frozenset(self.loops[:depth]))
+        if key not in self.cache.boxes:
+            extents = self.extents(depth)
+            self.cache.boxes[key] = box_entries(self.match.coordinate[storage], extents)
+        return self.cache.boxes[key]
+
+    def counts(self, depth: int) -> NDArray[np.int64]:
+        """Iterations of the outermost `depth` loops."""
+        return self.trips(frozenset(self.loops[:depth]))
+
+    def tiles(self, operation: Operation, depth: int) -> NDArray[np.int64]:
+        """Tiles that an operation's iterations are cut into by the outermost `depth` loops; the
+        others of these do all of them again."""
+        around = self.loops[:depth]
+        return self.trips(frozenset(n for n in around if inner_name(n) in operation.loops))
+
+    def trips(self, loops: Outer) -> NDArray[np.int64]:
+        """Iterations of some tile loops."""
+        if loops not in self.cache.counts:
+            total = np.ones(1, dtype=np.int64)
+            for name in sorted(loops):
+                total = total * self._trips(name)
+            self.cache.counts[loops] = total
+        return self.cache.counts[loops]
+
+    def _trips(self, key: str) -> NDArray[np.int64]:
+        """Iterations of one; of one inside of larger tiles, the mean of them all, rounded up."""
+        name = inner_name(key)
+        every = -(-self.match.count[name] // self.grid[key])
+        large = self.grid.get(outer_name(name)) if key == name else None
+        if large is None:
+            return every
+        return -(-every // -(-self.match.count[name] // large))
+
+    def filled(self, moving: Iterable[str], depth: int) -> NDArray[np.float64]:
+        """Of the tiles that the outermost `depth` loops cut, how full they are on average: the last
+        one of a loop may be shorter. `moving`: the loops that cut them. A host that issues in order
+        waits in a short tile for what it saves."""
+        if self.hardware.pipelined:
+            return np.ones(1)
+        cut = frozenset(moving)
+        loops = frozenset(n for n in self.loops[:depth] if inner_name(n) in cut)
+        if loops not in self.cache.filled:
+            part = np.ones(1)
+            for name in sorted({inner_name(n) for n in loops}):
+                levels = frozenset(n for n in loops if inner_name(n) == name)
+                tile = self.grid[name if name in levels else outer_name(name)]
+                part = part * (self.match.count[name] / (tile * self.trips(levels)))
+            self.cache.filled[loops] = part
+        return self.cache.filled[loops]
+
+    def tails(self) -> NDArray[np.float64]:
+        """How many loops have a tail, and how many are there because others are tiled twice."""
+        loops = frozenset(self.loops)
+        if loops not in self.cache.tails:
+            total = np.zeros(1)
+            for name in loops:
+                total = total + (self.match.count[inner_name(name)] % self.grid[name] != 0)
+                total = total + (name not in self.match.count)
+            self.cache.tails[loops] = total
+        return self.cache.tails[loops]
+
+    def extents(self, depth: int) -> Grid:
+        outer = set(self.loops[:depth])
+        large = {n: self.grid[outer_name(n)] for n in self.match.count if outer_name(n) in outer}
+        return {
+            n: self.grid[n] if n in outer else large.get(n, np.full(1, blocks, np.int64))
+            for n, blocks in self.match.count.items()
+        }
+
+
+def held_runs(shape: Shape, o: Operation) -> NDArray[np.float64]:
+    """How often the operand that a unit holds is brought in, in all tiles together."""
+    assert o.intrinsic.stationary is not None
+    names = [p.name for p in o.intrinsic.operands]
+    storage = o.storages[names.index(o.intrinsic.stationary.operand)]
+    moving = {n for c in shape.match.coordinate[storage] for n in c.names}
+    runs = np.ones(1)
+    for n in o.loops:
+        around = frozenset(k for k in shape.loops if inner_name(k) == n)
+        runs = runs * (shape.match.count[n] if n in moving else shape.trips(around))
+    return runs

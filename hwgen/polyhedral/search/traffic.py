@@ -1,0 +1,245 @@
+"""Closed-form cycles of intrinsics and transfers, for the search."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hwgen.polyhedral.match.matching import Match
+from hwgen.polyhedral.match.operations import Operation
+from hwgen.polyhedral.semantics import operand_iterators
+from hwgen.spec.call_cycles import best_rate, unhindered
+from hwgen.spec.expression import DTYPES, evaluate
+from hwgen.spec.hardware import Bus, HardwareSpec, Intrinsic, Operand
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """An intrinsic's cycles as `fixed + per_iteration * iterations + per_transfer * transfer`."""
+
+    fixed: float
+    per_iteration: float
+    per_transfer: float
+
+    @staticmethod
+    def of(intrinsic: Intrinsic) -> Rates:
+        """The rates around a large call; formulas of other shape are linearised there. Where C
+        loops repeat calls, those of the calls that take least per iteration."""
+        if intrinsic.software_loops:
+            most = {x.name: x.extent.maximum for x in intrinsic.loops if not x.software}
+            names = most | {"iterations": prod(most.values()), "bursts": 1, "beats": 1}
+            idle, one = (evaluate(intrinsic.cycles, names | {"transfer": n}) for n in (0, 1))
+            return Rates(0.0, float(best_rate(intrinsic)), one - idle)
+        free = {"bursts": 1, "beats": 1} | {loop.name: 1 for loop in intrinsic.loops}
+
+        def cycles(iterations: int, transfer: int) -> float:
+            names = free | unhindered(intrinsic, iterations)
+            return evaluate(
+                intrinsic.cycles, names | {"iterations": iterations, "transfer": transfer}
+            )
+
+        # The step divides by every small number: the slope of a rounded quotient is then exact.
+        at, step = cycles(1000, 1000), 840
+        per_iteration = (cycles(1000 + step, 1000) - at) / step
+        per_transfer = (cycles(1000, 1000 + step) - at) / step
+        fixed = at - 1000 * per_iteration - 1000 * per_transfer
+        return Rates(fixed, per_iteration, per_transfer)
+
+
+class Transfer(NamedTuple):
+    """Cycles of moving one box, the bus beats that it takes, the instructions that it is, and the
+    cycles until all of it is written, where it is posted; else those of moving it."""
+
+    cycles: NDArray[np.float64]
+    beats: NDArray[np.float64]
+    instructions: NDArray[np.float64]
+    written: NDArray[np.float64]
+
+
+class Block(NamedTuple):
+    """What one application of a move moves off chip, all lanes that a loop runs along taking
+    part."""
+
+    entries: int
+    bytes: int
+
+
+def moved_block(match: Match, operation: Operation, offchip: Operand) -> Block:
+    """Of an operand off chip: its entries and bytes."""
+    along = dict(match.lane[operation.name])
+    extents = dict(operation.intrinsic.iterators)
+    lanes = {
+        name: 1 if match.single and along[name] is None else extent
+        for name, extent in extents.items()
+    }
+    elements = prod(lanes[name] for name in offchip.indices)
+    return Block(offchip.span_of(lanes.items()), elements * DTYPES[offchip.dtype])
+
+
+def transfer_cycles(
+    hardware: HardwareSpec,
+    operation: Operation,
+    match: Match,
+    extents: Mapping[str, NDArray[np.int64]],
+    storage: str,
+) -> Transfer:
+    """What moving one box of a storage takes."""
+    intrinsic = operation.intrinsic
+    offchip = hardware.offchip_operand(intrinsic)
+    assert offchip is not None
+    bus = hardware.bus_of(offchip)
+    block = moved_block(match, operation, offchip)
+    run, total, within = np.ones(1), np.ones(1), np.ones(1)
+    contiguous = np.ones(1, dtype=np.bool_)
+    second = np.zeros(1, dtype=np.bool_)
+    pitch = np.ones(1, dtype=np.int64)
+    for extent, whole in reversed(_stored(hardware, operation, match, extents, storage)):
+        total = total * extent
+        run = np.where(contiguous, run * extent, run)
+        pitch = np.where(contiguous, pitch * whole, pitch)
+        # The first loop that does not continue the run is the transfer's second dimension.
+        takes = ~contiguous & ~second & (extent > 1)
+        within = np.where(contiguous, run, np.where(takes, within * extent, within))
+        second = second | takes
+        contiguous = contiguous & (extent == whole)
+    calls = total / within
+    rates = Rates.of(intrinsic)
+    store = operation.kind == "store"
+    cycles, beats, handed = _bus_cycles(bus, store, total / run, run, pitch, block)
+    own, issued = calls * (rates.fixed + 1), calls
+    if intrinsic.software_loops:
+        own = total * rates.per_iteration
+        issued = _instructions(operation, offchip.name, run, total)
+    own, written = own + rates.per_transfer * handed, own + rates.per_transfer * cycles
+    return Transfer(own, beats, issued, written)
+
+
+def _stored(
+    hardware: HardwareSpec,
+    operation: Operation,
+    match: Match,
+    extents: Mapping[str, NDArray[np.int64]],
+    storage: str,
+) -> list[tuple[NDArray[np.int64], int]]:
+    """Extents of a box along the dimensions of its image, and those of the image, the innermost
+    last: the tensor's own order, but where elements are stored one by one that along which lanes
+    run is the innermost."""
+    rows = loose_rows(match, operation, storage)
+    offchip = hardware.offchip_operand(operation.intrinsic)
+    assert offchip is not None
+    along = dict(match.lane[operation.name])
+    own = operand_iterators(operation.intrinsic, offchip.name)
+    lanes = {n for i in own if (n := along[i]) is not None}
+    found: list[tuple[bool, list[tuple[NDArray[np.int64], int]]]] = []
+    indices = match.selection.storage(storage).indices
+    for c, index in zip(match.coordinate[storage], indices, strict=True):
+        extent = np.ones(1, dtype=np.int64)
+        for name, coefficient in c.terms:
+            extent = extent + abs(coefficient) * (extents[name] - 1)
+        refined = [r for r in rows if r[0] in index.names]
+        rows = [r for r in rows if r not in refined]
+        boxes = [(extent, c.interval(match.count)[1] + 1), *_whole(refined)]
+        found.append((any(match.block.get(n, 1) > 1 for n in lanes & {*index.names}), boxes))
+    if hardware.memory[offchip.memory].by_element and sum(inner for inner, _ in found) == 1:
+        found.sort(key=lambda x: x[0])
+    return [*_whole(rows), *(x for _, boxes in found for x in boxes)]
+
+
+def _whole(rows: Sequence[tuple[str | None, int]]) -> list[tuple[NDArray[np.int64], int]]:
+    return [(np.full(1, extent, np.int64), extent) for _, extent in rows]
+
+
+def _instructions(
+    operation: Operation, offchip: str, run: NDArray[np.float64], total: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Calls that a transfer of `total` entries, `run` of them in a row, is issued as."""
+    intrinsic = operation.intrinsic
+    own = intrinsic.loops[intrinsic.software_loops :]
+    block = intrinsic.operand(offchip).span
+    each = np.ones(1)
+    for loop in own:
+        along = loop.stride(offchip).range
+        onchip = [loop.stride(o.name).range for o in intrinsic.operands if o.name != offchip]
+        if any(s.minimum > 1 for s in onchip):
+            continue  # blocks at a distance that few layouts have
+        dense = along.maximum == block
+        each = each * (np.minimum(run, loop.extent.maximum) if dense else loop.extent.maximum)
+    return np.ceil(total / np.minimum(each, total)) * intrinsic.instructions
+
+
+def _bus(hardware: HardwareSpec, operation: Operation) -> Bus:
+    operand = hardware.offchip_operand(operation.intrinsic)
+    assert operand is not None, operation
+    return hardware.bus_of(operand)
+
+
+def call_overhead(hardware: HardwareSpec, operation: Operation) -> float:
+    """Cycles of a call that moves data off chip, beyond those of the data."""
+    bus = _bus(hardware, operation)
+    channel = bus.write if operation.kind == "store" else bus.read
+    rates = Rates.of(operation.intrinsic)
+    latency = channel.latency_cycles if channel.in_flight_bursts > 1 else 0
+    return rates.fixed + 1 + rates.per_transfer * latency
+
+
+def bus_rank(hardware: HardwareSpec, operation: Operation) -> int:
+    """Place of a load in its bus's order of service, the first served first."""
+    priority = _bus(hardware, operation).priority
+    name = operation.intrinsic.name
+    return priority.index(name) if name in priority else len(priority)
+
+
+def start_beats(hardware: HardwareSpec, operation: Operation) -> float:
+    """Bus beats of one entry that sums start from, where it comes from off chip."""
+    operand = hardware.offchip_operand(operation.intrinsic)
+    if operand is None:
+        return 0
+    return -(-prod(operand.shape) * DTYPES[operand.dtype] // hardware.bus_of(operand).beat_bytes)
+
+
+def loose_rows(match: Match, o: Operation, storage: str) -> tuple[tuple[str | None, int], ...]:
+    """Rows of a storage's blocks that an operation is applied to one by one."""
+    named = zip(o.intrinsic.operands, o.storages, strict=True)
+    return match.loose_rows(o, next(p.name for p, s in named if s == storage), storage)
+
+
+def _bus_cycles(
+    bus: Bus,
+    write: bool,
+    rows: NDArray[np.float64],
+    run: NDArray[np.float64],
+    pitch: NDArray[np.int64],
+    block: Block,
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Cycles of a transfer, its beats, and the cycles after which the unit goes on.
+
+    `pitch`: entries from one row to the next; rows begin at multiples of what it and a run have in
+    common."""
+    channel = bus.write if write else bus.read
+    burst_bytes = min(bus.burst_beats * bus.beat_bytes, bus.burst_boundary_bytes)
+    row_bytes = run * block.bytes
+    aligned = np.gcd(run.astype(np.int64), pitch) * block.bytes
+
+    def cut(size: int) -> NDArray[np.float64]:
+        # What rows touch of pieces of so many bytes, over all places where they may begin.
+        return np.ceil(rows * ((row_bytes - np.gcd(aligned, size)) / size + 1))
+
+    bursts, beats = cut(burst_bytes), cut(bus.beat_bytes)
+    entries = rows * run * block.entries
+    data = entries * channel.cycles_per_entry if channel.cycles_per_entry else beats
+    requests = bursts * channel.request_cycles
+    if channel.in_flight_bursts == 1:
+        cycles = np.maximum(data + bursts * channel.latency_cycles, requests)
+    else:
+        window = bursts * channel.latency_cycles / channel.in_flight_bursts
+        cycles = np.maximum(np.maximum(data, requests), window) + channel.latency_cycles
+    if not channel.posted_bursts:
+        return cycles, beats, cycles
+    # What the buffer does not hold goes at the channel's rate.
+    waiting = cycles * np.maximum(0, 1 - channel.posted_bursts / bursts)
+    return cycles, beats, np.maximum(np.minimum(data, beats), waiting)
