@@ -243,11 +243,17 @@ def test_of_what_takes_as_long_an_array_loads_little(sizes: tuple[int, int, int]
 
 
 def test_the_estimate_of_a_host_that_waits_for_queues_is_near() -> None:
-    """Loads, stores and what begins sums share queues with few entries."""
+    """Loads, stores and what begins sums share queues with few entries. Where the unit that loads
+    has as much to do as the one that computes, each waits for the other now and then."""
     c, found, hardware = product_on_array(512, 512, 512)
-    for candidate in [*found.candidates[:4], *found.parted[:2]]:
-        kernel = compile_kernel(c.workload, hardware, Candidate(candidate.tiling, 0.0))
-        assert candidate.cycles == pytest.approx(kernel.cycles, rel=0.08)
+    ahead = [x for x in found.candidates if x.tiling.order == ("n", "m")]
+    even = [x for x in found.candidates if x.tiling.order == ("m", "n")]
+    near = {0.02: [*ahead[:4], *found.parted[:2]], 0.09: even[:4]}
+    for off, candidates in near.items():
+        for candidate in candidates:
+            kernel = compile_kernel(c.workload, hardware, Candidate(candidate.tiling, 0.0))
+            assert candidate.cycles == pytest.approx(kernel.cycles, rel=off)
+    assert len(ahead) > 3 < len(even)
 
 
 def by_hand(sizes: tuple[int, int, int], tiles: tuple[int, int, int]) -> Compilation:

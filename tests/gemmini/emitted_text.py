@@ -10,7 +10,9 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-_TOKEN = re.compile(r"\s*(0x[0-9a-fA-F]+u?|\d+u?|\d*\.\d+f|\w+|\+\+|&&|\|\||[<>=!]=|.)", re.DOTALL)
+_TOKEN = re.compile(
+    r"\s*(0x[0-9a-fA-F]+(?:ull|u)?|\d+u?|\d*\.\d+f|\w+|\+\+|&&|\|\||[<>=!]=|.)", re.DOTALL
+)
 _NAMES = {"GARBAGE_ADDR": 0xFFFFFFFF}
 _PRECEDENCE = (
     ("||",), ("&&",), ("|",), ("==", "!="), ("<", "<=", ">", ">="), ("+", "-"), ("*", "/", "%"),
@@ -163,7 +165,7 @@ class _Parser:
         if token == "-":
             return Binary("-", Number(0), self.atom())
         if token[0].isdigit():
-            return Number(int(token.rstrip("u"), 0))
+            return Number(int(token.rstrip("ul"), 0))
         if token in _NAMES:
             return Number(_NAMES[token])
         if self.peek() == "(":
