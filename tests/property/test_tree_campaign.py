@@ -36,6 +36,7 @@ def no_nodes(*_: object) -> tuple[()]:
         ("", 5024, 1),
         ("", 101094, 1),
         ("", 700074, 1),
+        ("", 1400103, 1),
     ],
 )
 def test_variants_are_right_or_refused_for_a_known_reason(chip: str, seed: int, draws: int) -> None:

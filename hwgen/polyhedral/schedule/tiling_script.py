@@ -369,12 +369,13 @@ class TilingWriter(LoadWriter):
         inner = [n for n in around if sums and n in s.loops(sums[-1])]
         for kind, where, later in (("store", "last", 1), ("init", "first", -1)):
             for statement in self.plan.statements if loops and sums else ():
-                moving = [o for o in self.plan.of(statement, kind) if self.plan.moves(o)]
+                if not any(map(self.plan.moves, self.plan.of(statement, kind))):
+                    continue  # One that is another tensor's value has no stage either.
                 tensor = self.stage(statement)
                 block = tensor if kind == "store" else f"{results[statement.name]}_init"
-                if kind == "store" and moving and self._store_in_parts(tensor, loops):
+                if kind == "store" and self._store_in_parts(tensor, loops):
                     continue
-                if moving and block in s.state.site:
+                if block in s.state.site:
                     s.sink(block, inner[-1], where)
                     rest = [n for n in inner if n not in loops]
                     turns = prod(s.state.loop[n].extent for n in rest)
