@@ -10,7 +10,15 @@ from hwgen.codegen.lower.blocks import Covered, copied, depth_of, nest
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.semantics import setting
 from hwgen.polyhedral.tree.edit import inserted
-from hwgen.polyhedral.tree.loop_tree import Block, Node, Site, blocks, map_blocks, map_loops
+from hwgen.polyhedral.tree.loop_tree import (
+    Block,
+    Node,
+    Site,
+    blocks,
+    first_of,
+    map_blocks,
+    map_loops,
+)
 from hwgen.polyhedral.tree.reductions import beginning
 from hwgen.polyhedral.tree.relations import carried
 from hwgen.spec.expression import Binary, Const, Expr, Name
@@ -94,7 +102,7 @@ def _late_between(root: tuple[Node, ...], parts: Collection[str]) -> tuple[Node,
 
 def _parts(loops: list[str]) -> Iterator[tuple[str, tuple[Expr, ...]]]:
     """The first iteration of some loops, and the others in as many boxes as there are loops."""
-    zero = [Binary("==", Name(n), Const(0)) for n in loops]
+    zero = [first_of(n) for n in loops]
     yield "first", tuple(zero)
     for k, name in enumerate(loops):
         yield f"rest{k + 1}", (*zero[:k], Binary(">=", Name(name), Const(1)))

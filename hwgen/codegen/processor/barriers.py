@@ -20,10 +20,10 @@ from hwgen.codegen.storages import Array
 from hwgen.errors import HwgenError
 from hwgen.polyhedral import isl
 from hwgen.polyhedral.tree.build import unique
-from hwgen.polyhedral.tree.loop_tree import Block, Loop, LoopTree, Node, Site
+from hwgen.polyhedral.tree.loop_tree import Block, Loop, LoopTree, Node, Site, first_of
 from hwgen.polyhedral.tree.relations import combining
 from hwgen.polyhedral.tree.terms import isl_text
-from hwgen.spec.expression import Binary, Const, Expr, Name, names, substitute
+from hwgen.spec.expression import Expr, Name, names, substitute
 from hwgen.spec.hardware import HardwareSpec
 
 Place = tuple[int, ...]
@@ -141,7 +141,7 @@ class _Kernel:
             # Partial results start before the body of the threads' loop and meet after it.
             above, bodies = place[:depth], keys[: depth + 1]
             after = 2 * len(threads[0].body) + 1
-            first = tuple(Binary("==", Name(x.name), Const(0)) for x in threads)
+            first = tuple(first_of(x.name) for x in threads)
             if site.block.part != "whole":
                 found += self.touch(target, False, first, bodies, (*above, 0, 0))
             scratch = scratch_name(self.state, site.block)

@@ -15,11 +15,11 @@ from hwgen.codegen.processor.storage import Placed, dense
 from hwgen.codegen.storages import Array
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.tree.build import unique
-from hwgen.polyhedral.tree.loop_tree import Block, Loop, LoopTree, Site, conjunction
+from hwgen.polyhedral.tree.loop_tree import Block, Loop, LoopTree, Site, conjunction, first_of
 from hwgen.polyhedral.tree.reductions import neutral
 from hwgen.polyhedral.tree.relations import combining
 from hwgen.polyhedral.tree.terms import apply
-from hwgen.spec.expression import Access, Binary, Const, Expr, Name, names, substitute
+from hwgen.spec.expression import Access, Expr, Name, names, substitute
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.memory import Level
 
@@ -107,7 +107,7 @@ class Gathering:
         zero = neutral(self.stage.op, dtype)
         nodes: list[Node] = [Assign(self.stage.tensor, part, "=", zero, begins(self.key[0]))]
         if self.site.block.part != "whole":
-            first = [Binary("==", Name(x.name), Const(0)) for x in self.threads]
+            first = [first_of(x.name) for x in self.threads]
             condition = conjunction(tuple(self.host.needed(first, loops).values()))
             again = Assign(self.stage.tensor, part, "=", whole, goes_on(self.key[0]))
             nodes.append(again if condition is None else If(condition, (again,)))

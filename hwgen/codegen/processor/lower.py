@@ -39,7 +39,7 @@ from hwgen.codegen.processor.storage import Placed, place
 from hwgen.codegen.storages import Array
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.tree.aliases import in_one_place
-from hwgen.polyhedral.tree.loop_tree import RUNNING, Block, Loop, LoopTree, Site, sites
+from hwgen.polyhedral.tree.loop_tree import RUNNING, Block, Loop, LoopTree, Site, first_of, sites
 from hwgen.polyhedral.tree.loop_tree import Node as TreeNode
 from hwgen.polyhedral.tree.reductions import beginning
 from hwgen.polyhedral.tree.relations import combining
@@ -288,7 +288,7 @@ class Lowering:
             bound = {x.kind: x for x in around}
             for kind, variable, extent in self.kernel.coordinates:
                 if kind not in bound:
-                    found.append(Binary("==", Name(variable), Const(0)))
+                    found.append(first_of(variable))
                 elif bound[kind].extent < extent:
                     found.append(Binary("<", Name(variable), Const(bound[kind].extent)))
         return needed(found, self.extents(around))

@@ -17,10 +17,10 @@ from hwgen.polyhedral.tree.loop_tree import (
     Tensor,
     conjunction,
     covers,
+    first_of,
 )
 from hwgen.spec.expression import (
     Access,
-    Binary,
     Call,
     Const,
     Expr,
@@ -129,9 +129,7 @@ def _started(
         return first.value, value
     begin = Access(before, statement.target.indices)
     extents = dict(statement.loops)
-    earliest = conjunction(
-        tuple(Binary("==", Name(n), Const(0)) for n in statement.folded if extents[n] > 1)
-    )
+    earliest = conjunction(tuple(first_of(n) for n in statement.folded if extents[n] > 1))
     chosen = begin if earliest is None else Call("select", (earliest, begin, RUNNING))
     zero = Const(0.0 if is_float(tensors[before].dtype) else 0)
     return zero, replace_part(value, RUNNING, chosen)

@@ -28,6 +28,7 @@ from hwgen.polyhedral.tree.loop_tree import (
     LoopTree,
     Node,
     Site,
+    first_of,
     loops,
     map_blocks,
     map_loops,
@@ -286,7 +287,7 @@ def _pieces(turn: str, ends: Sequence[int], around: Sequence[Loop]) -> Iterator[
         steps = [prod(x.extent for x in around[n + 1 :]) for n in range(len(around))]
         number = total((step, Name(x.name)) for step, x in zip(steps, around, strict=True))
         before = Binary("!=", number, Const(prod(x.extent for x in around) - 1))
-        yield (before, Binary("==", Name(turn), Const(0))), 0, None
+        yield (before, first_of(turn)), 0, None
 
 
 def _any(loop: Loop, ways: Sequence[_Way]) -> Expr:
