@@ -157,6 +157,9 @@ class _Machine:
                 if image.role == "temporary":
                     self.state.pad(image, outside(image))
                 continue
+            if image.supplied is not None:  # Another image of the same may have another type.
+                self.state.place(image, pack(image, supplied(image), image.dtype))
+                continue
             tensor = self.tensor(image.tensor)
             known = STORAGE.get(image.dtype) == tensor.dtype
             dtype = image.dtype if known else str(tensor.dtype)

@@ -56,17 +56,17 @@ def images_of(plan: HostPlan, arrays: Mapping[str, Array]) -> tuple[Constant, ..
     Raises:
         HwgenError: H725, H726 a tensor does not fit its image.
     """
-    dtypes = {t.name: t.dtype for t in (*plan.inputs, *plan.supplied)}
+    dtypes = {t.name: t.dtype for t in plan.inputs}
 
     def values(made: CompiledIn) -> Constant:
-        if made.image is not None and made.image.supplied is not None:
-            array = supplied(made.image)
+        image = made.image
+        if image is None:
+            return Constant(made.declaration, dtypes[made.tensor], arrays[made.tensor])
+        if image.supplied is not None:
+            packed = pack(image, supplied(image), image.dtype)
         else:
-            array = arrays[made.tensor]
-        dtype = dtypes[made.tensor]
-        if made.image is None:
-            return Constant(made.declaration, dtype, array)
-        return Constant(made.declaration, made.image.dtype, pack(made.image, array, dtype))
+            packed = pack(image, arrays[made.tensor], dtypes[made.tensor])
+        return Constant(made.declaration, image.dtype, packed)
 
     return tuple(map(values, plan.constants()))
 

@@ -32,6 +32,8 @@ from hwgen.spec.affine import affine
 from hwgen.spec.expression import Access, Cast, Expr, names, walk
 from hwgen.spec.expression import Call as Function
 from hwgen.spec.hardware import HardwareSpec, Immediate, Intrinsic
+from hwgen.spec.intervals import within
+from hwgen.spec.typecheck import integer_range, is_float
 from hwgen.spec.workload import Tensor, Workload
 from hwgen.verify.check_parts import part_problems
 from hwgen.verify.in_place import in_place_problems
@@ -355,6 +357,9 @@ def _image_of_tensor(image: Image, program: Program, workload: Workload) -> Iter
         yield f"{image.name} does not fit its tensor", image.tensor, "a tensor of that rank"
         return
     same = image.dtype == tensor.dtype
+    if image.supplied is not None:  # One number, which the image may store in a type of its own.
+        number = image.supplied, image.supplied
+        same = is_float(image.dtype) or within(number, integer_range(image.dtype))
     if not same and (image.role != "input" or not lossless(tensor.dtype, image.dtype)):
         yield f"{image.name} cannot hold its tensor", image.dtype, f"every {tensor.dtype}"
     if image.role != "input" and not _is_blocked(image, tensor.shape):

@@ -37,6 +37,7 @@ def no_nodes(*_: object) -> tuple[()]:
         ("", 101094, 1),
         ("", 700074, 1),
         ("", 1400103, 1),
+        ("", 1410022, 1),
     ],
 )
 def test_variants_are_right_or_refused_for_a_known_reason(chip: str, seed: int, draws: int) -> None:

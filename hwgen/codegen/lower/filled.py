@@ -47,8 +47,6 @@ def _added(covered: Covered) -> Iterator[_Axis]:
     """What calls read in lanes that they add up, though no loop runs along them."""
     for site in covered.state.sites:
         call = covered.calls[site.block.name]
-        if not covered.state.stage[site.block.stage].reduces or site.block.part == "init":
-            continue
         target = next(o for o in call.intrinsic.operands if o.access != "read")
         for iterator in _idle(call):
             if iterator not in (*target.indices, *call.single):

@@ -156,7 +156,7 @@ def check_neutral(
     neutral = any(
         op == "+=" and evaluated(value, contents, exact) == 0 for op, value in updates(adds)
     )
-    if not (_limited(stage, adds, contents, exact) if stage.ordered else neutral):
+    if not (neutral or _limited(site, stage, adds, contents, exact)):
         where = f"past the end of {dict(call.lanes)[iterator] or iterator}"
         raise HwgenError(
             "H423",
@@ -169,17 +169,21 @@ def check_neutral(
 
 
 def _limited(
-    stage: Stage, intrinsic: Intrinsic, contents: Mapping[str, int | float], exact: bool
+    site: Site, stage: Stage, intrinsic: Intrinsic, contents: Mapping[str, int | float], exact: bool
 ) -> bool:
-    """Whether values made in order stay as they are where operands hold some contents: what they
-    begin with, and each that is made, is within the limits that this leaves alone."""
+    """Whether values that lanes make one after the other stay as they are where operands hold some
+    contents: each that a block makes, and what a sum begins with, is within the limits that this
+    leaves alone."""
     (assign,) = intrinsic.semantics
     left = keeps(assign.value, assign.target, contents, exact)
     made = limits(stage.value)
-    if left is None or made is None or stage.start is None or stage.seed is not None:
+    if left is None or made is None or stage.seed is not None or site.block.part == "init":
         return False
+    if stage.reduces and stage.start is None:
+        return False
+    begun = () if stage.start is None else (stage.start.value,)
     low, high = left
-    return all(low <= x <= high for x in (*made, stage.start.value))
+    return all(low <= x <= high for x in (*made, *begun))
 
 
 def _past_the_end(covered: Covered, access: Access) -> int | float | None:

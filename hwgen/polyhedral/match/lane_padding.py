@@ -126,7 +126,9 @@ def limits(value: Expr) -> tuple[int | float, int | float] | None:
         case Cast(dtype, inner) if not is_float(dtype):
             found, (low, high) = limits(inner), integer_range(dtype)
             return found and (max(low, found[0]), min(high, found[1]))
-        case Call("clip", (_, Const(low), Const(high))):
+        case Call("clip", (_, Const(low), Const(high))) | Call(
+            "min", (Call("max", (_, Const(low))), Const(high))
+        ) if low <= high:
             return low, high
         case _:
             return None

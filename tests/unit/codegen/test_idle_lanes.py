@@ -187,6 +187,51 @@ def test_lanes_in_which_there_may_be_anything_are_refused() -> None:
     assert "data there" in caught.value.diagnostic.found
 
 
+ADDED = """
+s.cache_write('y', 'sums')
+s.cache_read('c', 'sums')
+s.cache_read('a', 'left')
+s.cache_read('b', 'right')
+s.tensorize('c_sums', 'load_sums')
+s.tensorize('a_left', 'load_left')
+s.tensorize('b_right', 'load_right')
+s.tensorize('y_sums', 'multiply')
+s.tensorize('y', 'store')
+"""
+
+
+@pytest.mark.parametrize(
+    ("semantics", "value", "right"),
+    [
+        ("dst[b, o] += x[b, i] * w[o, i]", "c[m, n] + a[m, n] * b[m, n]", True),
+        (
+            "dst[b, o] = clip(dst[b, o] + x[b, i] * w[o, i], -100, 100)",
+            "clip(c[m, n] + a[m, n] * b[m, n], -100, 100)",
+            True,
+        ),
+        (
+            "dst[b, o] = min(dst[b, o] + x[b, i] * w[o, i], 100)",
+            "min(c[m, n] + a[m, n] * b[m, n], 100)",
+            False,  # Nothing says that zeros leave a minimum as it is.
+        ),
+    ],
+)
+def test_lanes_that_one_product_adds_up_are_filled(semantics: str, value: str, right: bool) -> None:
+    """A call that adds up lanes, for a statement that is no sum."""
+    data = deepcopy(PAIRS)
+    cast("dict[str, dict[str, object]]", data["intrinsics"])["multiply"]["semantics"] = semantics
+    tensors = {n: "int8[2, 3]" for n in "ab"} | {n: "int32[2, 3]" for n in "cy"}
+    chip = parse_hardware(data)
+    if not right:
+        with pytest.raises(HwgenError, match="H423"):
+            made(ADDED, [f"y[m, n] = {value}"], tensors, chip)
+        return
+    found = made(ADDED, [f"y[m, n] = {value}"], tensors, chip)
+    loads = [c for c in calls(found.program.body) if c.intrinsic in ("load_left", "load_right")]
+    assert loads
+    assert {c.lanes for c in loads} == {()}
+
+
 SATURATED = ["s[m, n] = {start}", "s[m, n] = clip(s[m, n] + a[m, k] * b[n, k], -100, 100)"]
 IN_ORDER = """
 s.cache_write('s', 'sums')

@@ -163,6 +163,11 @@ DEFECTS: dict[str, tuple[Callable[[], Program], str, str]] = {
         "H736",
         "int16",
     ),
+    "an image that loses the number supplied": (
+        lambda: with_image("bias_image", lambda i: replace(i, dtype="int8", supplied=128)),
+        "H736",
+        "int8",
+    ),
     "an output converted": (
         lambda: with_image("c_image", lambda i: replace(i, dtype="int32")),
         "H736",
