@@ -242,6 +242,16 @@ def test_of_what_takes_as_long_an_array_loads_little(sizes: tuple[int, int, int]
     assert made.kernel.offchip_bytes - m * n <= READ[sizes]
 
 
+def test_images_that_wait_for_their_place_take_no_longer_than_the_host_does() -> None:
+    """Weights come once for two images of one slot, not once for each; 1,842,784 cycles and
+    2,822,144 bytes where all buffers had one slot as soon as two of each did not fit."""
+    sizes = {"N": 4, "H": 14, "W": 14, "C": 256, "O": 256}
+    workload = load_workload(ROOT / "workloads" / "conv2d_scaled.yaml", sizes)
+    made = compile_kernel(workload, load_hardware(QUEUES))
+    assert made.cycles <= 1_834_000
+    assert made.kernel.offchip_bytes <= 1_642_496
+
+
 def test_the_estimate_of_a_host_that_waits_for_queues_is_near() -> None:
     """Loads, stores and what begins sums share queues with few entries. Where the unit that loads
     has as much to do as the one that computes, each waits for the other now and then."""

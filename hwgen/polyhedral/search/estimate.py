@@ -15,8 +15,8 @@ from hwgen.polyhedral.search.bank_share import bank_shares
 from hwgen.polyhedral.search.estimate_caches import with_caches
 from hwgen.polyhedral.search.estimate_shape import Counts, Cycles, Shape, Work, held_runs
 from hwgen.polyhedral.search.host_queues import anchor_unit, queued_cycles, stored_in_parts, waiting
-from hwgen.polyhedral.search.resident import own_storages
-from hwgen.polyhedral.search.tiling import MOST_SLOTS, PART_TURNS, TOGETHER
+from hwgen.polyhedral.search.slots import slots_of
+from hwgen.polyhedral.search.tiling import TOGETHER
 from hwgen.polyhedral.search.traffic import bus_rank, call_overhead, start_beats
 from hwgen.polyhedral.semantics import moves, written_position
 
@@ -45,32 +45,7 @@ def estimate(shape: Shape) -> Estimate:
     match, hardware = shape.match, shape.hardware
     size = len(next(iter(shape.grid.values()), np.ones(1)))
     entries = {s.name: shape.entries(s.name) for s in match.selection.storages}
-    loaded = {s for o in match.selection.operations if o.kind == "load" for s in o.storages}
-    # With a third slot, the next load need not wait for the calls that are still running.
-    own = shape.own_slots
-    more = own + 1 if hardware.pipelined and own > 1 else own
-    slots = {
-        n: np.minimum(more if n in loaded else own, shape.counts(d))
-        for n, d in shape.placement.items()
-    }
-    fits = np.ones(size, dtype=np.bool_)
-    for n in shape.parts:
-        around = shape.around(n)
-        parts = shape.trips(around.parts)
-        several = (parts <= MOST_SLOTS) | ~_parts_apart(shape, n)
-        slots[n] = parts * np.where(several, PART_TURNS if around.before else 1, 1)
-        for loops in (around.before, around.still, around.parts):
-            fits &= (shape.trips(loops) > 1) | (not loops)
-    for memory in hardware.of_kind("scratchpad"):
-        mine = [s.name for s in own_storages(match) if s.memory == memory.name]
-        if not mine:
-            continue
-        usable = match.selection.usable_entries(hardware, memory.name)
-        for most in (own, 1):
-            wanted = sum((slots[n] * entries[n] for n in mine), np.zeros(1, np.int64))
-            for n in (n for n in mine if n not in shape.parts):
-                slots[n] = np.where(wanted > usable, np.minimum(slots[n], most), slots[n])
-        fits &= sum((slots[n] * entries[n] for n in mine), np.zeros(1, np.int64)) <= usable
+    slots, fits = slots_of(shape, entries)
     if not fits.any():
         return Estimate(np.full(size, np.inf), slots, np.zeros(size), np.zeros(size))
     levels = _Levels(shape, slots, entries)
@@ -80,16 +55,6 @@ def estimate(shape: Shape) -> Estimate:
     cycles = seen + unseen
     beats, unseen = (np.broadcast_to(x, cycles.shape) for x in (levels.bus, unseen))
     return Estimate(cycles, slots, beats, unseen)
-
-
-def _parts_apart(shape: Shape, storage: str) -> NDArray[np.bool_]:
-    """Where parts of a load that stays are the same places whatever loops before them do."""
-    around = shape.around(storage)
-    apart = np.ones(1, dtype=np.bool_)
-    for coordinate in shape.match.coordinate[storage]:
-        before, parts = (x.intersection(coordinate.names) for x in (around.before, around.parts))
-        apart = apart & ((shape.trips(before) == 1) | (shape.trips(parts) == 1))
-    return apart
 
 
 class _Levels:
@@ -471,7 +436,9 @@ class _Levels:
                     busy = busy + np.maximum(0, self.overlapped[depth] - ahead)
                 loads = loads + count * loading
             loading = loads
-            iteration = np.maximum(busy, loads - self.serial[depth]) + self.serial[depth]
+            # While the host waits for room in a load's queue, it issues nothing else either.
+            exposed = np.maximum(0, self.serial[depth] - self.blocked[depth])
+            iteration = np.maximum(busy + exposed, loads)
             for moving in self.moving.values():
                 iteration = np.maximum(iteration, moving.get(depth, 0))
             iteration = iteration + self.waiting[depth]

@@ -24,9 +24,9 @@ MOST_SLOTS = 3
 """Slots of a buffer whose tiles take turns, at most."""
 
 PART_TURNS = 2
-"""Slots in turn of parts that stay: the first ones of the next tile come beside the last pass. Of
-more parts than a buffer has slots otherwise one is enough, as the last pass has used each of them
-long before its turn; if the next tile's are the same parts."""
+"""Slots in turn of parts that stay: the first ones of the next tile come beside the last pass. If
+the next tile's are the same parts, one will do: each takes the place of one that the last pass has
+used, which of more parts than a buffer has slots otherwise is long before its turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +142,11 @@ class Tiling:
             return 1
         first = next(n for n, x in enumerate(around) if x not in moving)
         parts = [x for x in moving if x in around[first:]]
-        count = prod(x.count for x in parts)
-        turns = 1 if count > MOST_SLOTS and self._apart(storage, parts) else PART_TURNS
-        return turns if parts and turns * count == self.slot[storage] else 0
+        count, apart = prod(x.count for x in parts), self._apart(storage, parts)
+        if count > 1 and apart and count == self.slot[storage]:
+            return 1
+        several = count <= MOST_SLOTS or not apart
+        return PART_TURNS if several and PART_TURNS * count == self.slot[storage] else 0
 
     def _apart(self, storage: str, parts: Sequence[TileLoop]) -> bool:
         """Whether no coordinate is moved by loops over parts and by those before them too."""

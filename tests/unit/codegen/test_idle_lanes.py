@@ -220,7 +220,7 @@ def test_lanes_that_one_product_adds_up_are_filled(semantics: str, value: str, r
     """A call that adds up lanes, for a statement that is no sum."""
     data = deepcopy(PAIRS)
     cast("dict[str, dict[str, object]]", data["intrinsics"])["multiply"]["semantics"] = semantics
-    tensors = {n: "int8[2, 3]" for n in "ab"} | {n: "int32[2, 3]" for n in "cy"}
+    tensors = dict.fromkeys("ab", "int8[2, 3]") | dict.fromkeys("cy", "int32[2, 3]")
     chip = parse_hardware(data)
     if not right:
         with pytest.raises(HwgenError, match="H423"):
