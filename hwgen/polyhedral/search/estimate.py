@@ -17,7 +17,7 @@ from hwgen.polyhedral.search.estimate_shape import Counts, Cycles, Shape, Work, 
 from hwgen.polyhedral.search.host_queues import anchor_unit, queued_cycles, stored_in_parts, waiting
 from hwgen.polyhedral.search.resident import own_storages
 from hwgen.polyhedral.search.tiling import MOST_SLOTS, PART_TURNS, TOGETHER
-from hwgen.polyhedral.search.traffic import bus_rank, call_overhead, start_beats
+from hwgen.polyhedral.search.traffic import Rates, bus_rank, call_overhead, start_beats
 from hwgen.polyhedral.semantics import moves, written_position
 
 SPARE = 0.01
@@ -203,9 +203,7 @@ class _Levels:
             self.overlapped[depth] = self.overlapped[depth] + each * (1 - alone)
             return
         depth = len(shape.loops) if match.selection.inner(o) else shape.spatial
-        if o.name not in shape.cache.work:
-            shape.cache.work[o.name] = self._work(o, depth)
-        work = shape.cache.work[o.name]
+        work = shape.cache.once(("work", o.name), lambda: self._work(o, depth))
         each = work.cycles
         self.hosting[depth] = self.hosting[depth] + work.issuing
         if o.kind == "init" and o.intrinsic.unit != self.anchor:
@@ -280,7 +278,7 @@ class _Levels:
             each = call_cycles(o, self.shape.match, self.shape.extents(depth))
             each = each * self.shape.filled(o.loops, depth)
             return Work(each + 1, np.zeros(1), self.shape.tiles(o, depth))
-        rates = self.shape.cache.rate(o)
+        rates = Rates.of(o.intrinsic)
         iterations = np.ones(1)
         for n in o.loops:
             iterations = iterations * self.shape.match.count[n]
