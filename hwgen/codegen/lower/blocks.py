@@ -172,13 +172,12 @@ def _split(
         alike = step.target.indices == stage.target.indices
         shape = state.tensor[stage.tensor].shape if alike else tuple(e for _, e in iterators)
         dtype = hardware.memory[memory].dtype or state.tensor[stage.tensor].dtype
-        state = _with_stage(
-            state,
-            stage,
-            Stage(tensor, iterators, step.target, "=", _value(step)),
+        state = state.with_tensor(
             Tensor(tensor, dtype, shape, "intermediate"),
             Storage(tensor, memory, alias=places.get(tensor, "")),
         )
+        made = Stage(tensor, iterators, step.target, "=", _value(step))
+        state = state.with_stages(stage.tensor, made, stage)
         homes[tensor] = homes.get(places.get(tensor, ""), site.names[:depth])
     last = found[-1]
     calls[site.block.name] = _call(last)
@@ -189,9 +188,7 @@ def _split(
         state = replace(state, root=inserted(state.root, site, depth, tuple(nests)))
     if site.block.part != "init" and (nests or last.in_place):
         reads = replace(state.stage[stage.tensor], value=_value(last))
-        state = replace(
-            state, stages=tuple(reads if s.tensor == stage.tensor else s for s in state.stages)
-        )
+        state = state.with_stages(stage.tensor, reads)
     return state, calls
 
 
@@ -278,18 +275,6 @@ def _fits(state: LoopTree, stage: Stage, step: Step, later: Sequence[Step]) -> b
     )
 
 
-def _with_stage(
-    state: LoopTree, before: Stage, stage: Stage, tensor: Tensor, storage: Storage
-) -> LoopTree:
-    at = [s.tensor for s in state.stages].index(before.tensor)
-    return replace(
-        state,
-        tensors=(*state.tensors, tensor),
-        stages=(*state.stages[:at], stage, *state.stages[at:]),
-        storages=(*state.storages, storage),
-    )
-
-
 def depth_of(state: LoopTree, homes: Homes, site: Site) -> int:
     """How many loops around a block stay around all of its calls: those that hold other blocks too,
     or around which a tensor that it touches lives."""
@@ -336,6 +321,3 @@ def nest(chain: Sequence[Loop], block: Block) -> Node:
     for loop in reversed(chain):
         node = loop.around((node,))
     return node
-
-
-# Lanes

@@ -150,7 +150,7 @@ def _written(covered: Covered, tensor: str) -> Covered:
         operands = tuple(target if a.tensor == tensor else a for a in call.operands)
         calls[block] = replace(call, operands=operands, lanes=tuple(given.items()))
     wider = replace(stage, iterators=(*stage.iterators, *iterators), target=target)
-    state = _with_stage(state, wider)
+    state = state.with_stages(stage.tensor, wider)
     state = _with_tensor(state, replace(held, shape=(*held.shape, *(n for _, n in wanted))))
 
     def inside(block: Block) -> Node:
@@ -332,7 +332,7 @@ def _read(covered: Covered, name: str, operand: int, tensor: str, lanes: Sequenc
     def edit(other: Block) -> Node:
         return replace(other, bindings=bindings) if other.name == name else other
 
-    state = _with_stage(state, wider)
+    state = state.with_stages(stage.tensor, wider)
     state = replace(state, root=map_blocks(state.root, edit))
     return replace(covered, state=state, calls=calls)
 
@@ -340,11 +340,6 @@ def _read(covered: Covered, name: str, operand: int, tensor: str, lanes: Sequenc
 def _reading(stage: Stage, before: Access, after: Access) -> Stage:
     seed = stage.seed and replace_part(stage.seed, before, after)
     return replace(stage, value=replace_part(stage.value, before, after), seed=seed)
-
-
-def _with_stage(state: LoopTree, stage: Stage) -> LoopTree:
-    stages = tuple(stage if s.tensor == stage.tensor else s for s in state.stages)
-    return replace(state, stages=stages)
 
 
 def _with_tensor(state: LoopTree, tensor: Tensor) -> LoopTree:
