@@ -15,7 +15,7 @@ from math import prod
 
 import numpy as np
 
-from hwgen.errors import HwgenError
+from hwgen.errors import HwgenError, Tolerating
 from hwgen.spec.hardware import HardwareLoop, Intrinsic
 
 MAX_CHECKED_ITERATIONS = 1 << 16
@@ -106,17 +106,12 @@ def _in_parts(intrinsic: Intrinsic, loops: tuple[Walk, ...], ordered: bool) -> t
                 continue
             head = (*loops[:n], Walk(first, walk.strides), *loops[n + 1 :])
             tail = (*loops[:n], Walk(walk.extent - first, walk.strides), *loops[n + 1 :])
-            try:
+            with Tolerating("H614"):  # a part too short for the fields
                 parts = (
                     *_in_parts(intrinsic, head, ordered),
                     *(_moved(p, walk, first) for p in _in_parts(intrinsic, tail, ordered)),
                 )
-            except HwgenError as error:
-                if error.code != "H614":
-                    raise
-                continue  # a part too short for the fields
-            if _issued(parts) < _issued(best):
-                best = parts
+                best = parts if _issued(parts) < _issued(best) else best
     return best
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from itertools import islice, product, takewhile
 from typing import Literal
 
-from hwgen.errors import HwgenError
+from hwgen.errors import HwgenError, Tolerating
 from hwgen.model.bound import cover_bound
 from hwgen.passes.alone import seed_alone, stage_alone
 from hwgen.passes.compilation import Compilation
@@ -136,15 +136,12 @@ def _with_slots(given: Schedule, made: TreeCompilation, options: SearchOptions) 
     added = [n for n in schedule.buffers() if n not in given.state.storage and schedule.homes[n]]
     if not added:
         return made
-    try:
+    turns = made
+    with Tolerating(REFUSALS):
         with schedule.batch():
             for name in added:
                 schedule.double_buffer(name, SLOTS)
         turns = compile_tree(schedule)
-    except HwgenError as error:
-        if not error.code.startswith(REFUSALS):
-            raise
-        return made
     return min(made, turns, key=options.measure)
 
 
@@ -192,11 +189,8 @@ class Completion:
         Raises:
             HwgenError: H3xx where no intrinsics compute a stage.
         """
-        try:
+        with Tolerating(REFUSALS):  # What has been matched by then is known.
             self.written(Choice(inside, KEPT[0], {}))
-        except HwgenError as error:
-            if not error.code.startswith(REFUSALS):
-                raise  # What has been matched by then is known.
         names = [n for n, found in self.matches.items() if len(found) > 1]
         needs = {
             n: [Counter(dict(cover_bound(m, self.hardware).per_resource)) for m in found]
@@ -533,12 +527,9 @@ class _Block(TilingWriter):
     def _store(self, tensor: str, last: ScopStatement, spatial: Sequence[str]) -> None:
         """The copy off the chip, in the innermost of the loops where it can be."""
         for loop in reversed(spatial):
-            try:
+            with Tolerating(("H411", "H413")):
                 follow(self.schedule, tensor, loop)
                 break
-            except HwgenError as error:
-                if error.code not in ("H411", "H413"):
-                    raise
         stage = self.schedule.state.stage[tensor]
         loop_of: dict[str, str] = {}
         pairs = zip(stage.target.indices, last.target.indices, strict=True)

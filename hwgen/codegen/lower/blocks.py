@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from hwgen.codegen.lower.assignments import assigned
 from hwgen.codegen.lower.cover import Step, steps_of, written_operand
-from hwgen.errors import HwgenError
+from hwgen.errors import HwgenError, Tolerating
 from hwgen.polyhedral.scop import View
 from hwgen.polyhedral.tree.aliases import root, shared_homes
 from hwgen.polyhedral.tree.build import unique
@@ -87,23 +87,18 @@ def covered(
     views = {t: v for t, v in views.items() if _is_view(state, t)}
     root = map_blocks(state.root, lambda b: None if b.stage in views else b)
     state = replace(state, root=root)
-    try:
+    with Tolerating(IN_PLACE):
         return _covered(state, homes, hardware, views, together=True)
-    except HwgenError as error:
-        if error.code not in IN_PLACE:
-            raise
-    try:
+    with Tolerating(IN_PLACE) as refused:
         return _covered(state, homes, hardware, views, together=False)
-    except HwgenError as error:
-        if error.code not in IN_PLACE:
-            raise
-        raise HwgenError(
-            "H422",
-            "calls would write where something is that is still needed",
-            found=f"{error.diagnostic.message}, as {error.diagnostic.found}",
-            allowed="intrinsics that write elsewhere, or operands that nothing reads afterwards",
-            repair="a copy of that operand for these calls (cache_read)",
-        ) from None
+    found = refused.error.diagnostic
+    raise HwgenError(
+        "H422",
+        "calls would write where something is that is still needed",
+        found=f"{found.message}, as {found.found}",
+        allowed="intrinsics that write elsewhere, or operands that nothing reads afterwards",
+        repair="a copy of that operand for these calls (cache_read)",
+    )
 
 
 def _covered(
