@@ -120,7 +120,7 @@ class Signal(Flagged):
 
 @dataclass(frozen=True, slots=True)
 class Wait(Flagged):
-    """No later call of `target` begins before a flag from `source` is above 0; takes one from it."""
+    """No later call of `target` begins before a flag from `source` is above 0; takes one of it."""
 
     def written(self, hardware: HardwareSpec) -> Written | None:
         return self.by(hardware.events and hardware.events.wait)

@@ -32,7 +32,7 @@ from hwgen.polyhedral.search.search import Watch
 from hwgen.polyhedral.tree.edit import find_stage, refuse
 from hwgen.polyhedral.tree.faded import faded
 from hwgen.polyhedral.tree.loop_tree import LoopTree
-from hwgen.spec.expression import DTYPES, Name, names, substitute
+from hwgen.spec.expression import Name, names, substitute
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Tensor, Workload
 
@@ -134,7 +134,7 @@ def _done(made: Compilation, options: SearchOptions) -> bool:
     if options.objective == "cycles":
         return is_near(made, options)
     tensors = (*made.workload.inputs, *made.workload.outputs)
-    once = made.offchip_bytes <= sum(prod(t.shape) * DTYPES[t.dtype] for t in tensors)
+    once = made.offchip_bytes <= sum(t.bytes for t in tensors)
     alone = made.search.exhausted and len(made.parts) == 1
     return (once and options.objective == "traffic") or alone
 

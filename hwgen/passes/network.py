@@ -30,7 +30,6 @@ from hwgen.polyhedral.scop import view_statements
 from hwgen.polyhedral.search.choose import EXCEEDED
 from hwgen.polyhedral.search.objective import Measure
 from hwgen.polyhedral.tree.versions import versioned
-from hwgen.spec.expression import DTYPES
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Statement, Tensor, Workload
 
@@ -310,4 +309,4 @@ class _Network:
 
 
 def _bytes(tensors: Sequence[Tensor]) -> int:
-    return sum(prod(t.shape) * DTYPES[t.dtype] for t in tensors)
+    return sum(t.bytes for t in tensors)
