@@ -57,6 +57,10 @@ class Match:
         count = len(lanes) - self.selection.storage(storage).rank
         return tuple(zip(lanes[:count], shape[:count], strict=True))
 
+    def moving(self, storage: str) -> frozenset[str]:
+        """The loops that move what a storage holds."""
+        return frozenset(n for c in self.coordinate[storage] for n in c.names)
+
     def span(self, storage: str) -> int:
         """Entries of one block of a storage."""
         return prod(extent for _, extent in self.rows(storage))

@@ -57,6 +57,12 @@ class Operation:
     loops: tuple[str, ...]
     first: Intrinsic | None = None
 
+    @property
+    def written(self) -> str:
+        """The storage that it writes."""
+        target = self.intrinsic.semantics[0].target.tensor
+        return self.storages[[o.name for o in self.intrinsic.operands].index(target)]
+
 
 @dataclass(frozen=True, slots=True)
 class Selection:

@@ -26,7 +26,6 @@ from hwgen.polyhedral.semantics import (
     updates,
     widens,
     written,
-    written_position,
 )
 from hwgen.polyhedral.unify import Unification, unify
 from hwgen.spec.affine import Affine
@@ -309,9 +308,7 @@ class Selector:
             case Held():
                 storage = self.held[plan.ref.tensor]
                 return next(
-                    o.intrinsic.name
-                    for o in reversed(self.operations)
-                    if o.storages[written_position(o.intrinsic)] == storage
+                    o.intrinsic.name for o in reversed(self.operations) if o.written == storage
                 )
 
     def expendable(self, plan: Plan, statement: ScopStatement) -> bool:
@@ -387,8 +384,7 @@ class Selector:
             same = storage.memory == memory and storage.tensor == ref.tensor
             if same and storage.indices == ref.indices and not private:
                 overwritten = any(
-                    o.kind in ("map", "update")
-                    and o.storages[written_position(o.intrinsic)] == storage.name
+                    o.kind in ("map", "update") and o.written == storage.name
                     for o in self.operations
                 )
                 if not overwritten:
@@ -435,7 +431,7 @@ class Selector:
 
     def _writes(self, storage: str) -> int:
         """How many operations write a storage so far."""
-        return sum(o.storages[written_position(o.intrinsic)] == storage for o in self.operations)
+        return sum(o.written == storage for o in self.operations)
 
     def _apply(
         self,

@@ -123,7 +123,7 @@ class Shape:
     def around(self, storage: str) -> Around:
         """The loops around a storage's load."""
         around = self.loops[: self.placement[storage]]
-        moving = {n for c in self.match.coordinate[storage] for n in c.names}
+        moving = self.match.moving(storage)
         first = next((i for i, n in enumerate(around) if n not in moving), len(around))
         before, parts = (
             frozenset(moving.intersection(x)) for x in (around[:first], around[first:])
@@ -167,10 +167,6 @@ class Shape:
             ("entries", storage, frozenset(self.loops[:depth])),
             lambda: storage_entries(self.match, storage, self.extents(depth)),
         )
-
-    def moving(self, storage: str) -> frozenset[str]:
-        """The loops that move what a storage holds."""
-        return frozenset(n for c in self.match.coordinate[storage] for n in c.names)
 
     def box(self, storage: str, depth: int) -> NDArray[np.int64]:
         """Blocks of a storage that lie inside the outermost `depth` loops."""
@@ -254,7 +250,7 @@ def held_runs(shape: Shape, o: Operation) -> NDArray[np.float64]:
     assert o.intrinsic.stationary is not None
     names = [p.name for p in o.intrinsic.operands]
     storage = o.storages[names.index(o.intrinsic.stationary.operand)]
-    moving = {n for c in shape.match.coordinate[storage] for n in c.names}
+    moving = shape.match.moving(storage)
     runs = np.ones(1)
     for n in o.loops:
         around = frozenset(k for k in shape.loops if inner_name(k) == n)
