@@ -231,8 +231,7 @@ def _around(
 
 
 def _written(intrinsic: Intrinsic) -> int:
-    names = [o.name for o in intrinsic.operands]
-    return names.index(intrinsic.semantics[0].target.tensor)
+    return [o.name for o in intrinsic.operands].index(intrinsic.written.name)
 
 
 def _cut(walk: Walk | None, loop: HardwareLoop) -> tuple[Walk | None, Walk | None]:
@@ -249,8 +248,7 @@ def _cut(walk: Walk | None, loop: HardwareLoop) -> tuple[Walk | None, Walk | Non
 def _stationary_inside(intrinsic: Intrinsic, walks: Sequence[Walk]) -> tuple[Walk, ...]:
     """C loops in an order that brings in the stationary operand least often; within that, those
     that do not move the written operand outside."""
-    names = [o.name for o in intrinsic.operands]
-    written = names.index(intrinsic.semantics[0].target.tensor)
+    names, written = [o.name for o in intrinsic.operands], _written(intrinsic)
     held = names.index(intrinsic.stationary.operand) if intrinsic.stationary else written
 
     def rank(w: Walk) -> tuple[bool, bool, int, tuple[int, ...]]:

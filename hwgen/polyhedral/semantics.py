@@ -162,7 +162,7 @@ def _serves(operand: Operand, other: Operand) -> bool:
 
 def _accepted(update: Intrinsic) -> tuple[str, ...]:
     """Who must have written the sums that an update adds to; none: anyone may have."""
-    return update.operand(update.semantics[0].target.tensor).written_by
+    return update.written.written_by
 
 
 def widens(dtype: str, into: str) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from hwgen.codegen.lower.assignments import assigned
-from hwgen.codegen.lower.cover import Step, steps_of, written_operand
+from hwgen.codegen.lower.cover import Step, steps_of
 from hwgen.errors import HwgenError, Tolerating
 from hwgen.polyhedral.scop import View
 from hwgen.polyhedral.tree.aliases import root, shared_homes
@@ -162,7 +162,7 @@ def _split(
         taken |= {x.name for x in chain}
         calls[tensor] = _call(step)
         nests.append(nest(chain, block))
-        memory = written_operand(step.intrinsic).memory
+        memory = step.intrinsic.written.memory
         # It is indexed as the stage's tensor is, or by its own iterators.
         alike = step.target.indices == stage.target.indices
         shape = state.tensor[stage.tensor].shape if alike else tuple(e for _, e in iterators)
@@ -209,7 +209,7 @@ def _value(step: Step) -> Expr:
     """What a call computes, over its operands' accesses."""
     table = dict(zip((o.name for o in step.intrinsic.operands), step.operands, strict=True))
     if step.in_place:
-        table[written_operand(step.intrinsic).name] = Access(step.in_place, step.target.indices)
+        table[step.intrinsic.written.name] = Access(step.in_place, step.target.indices)
     value = substitute(step.pattern, {n: Const(v) for n, v in step.immediates})
     for node in [n for n in walk(value) if isinstance(n, Access)]:
         value = replace_part(value, node, table[node.tensor])
@@ -261,7 +261,7 @@ def _fits(state: LoopTree, stage: Stage, step: Step, later: Sequence[Step]) -> b
     rest = {a.tensor for s in later for a in s.operands} - {stage.tensor}
     return (
         not stage.reduces
-        and state.storage[stage.tensor].memory == written_operand(step.intrinsic).memory
+        and state.storage[stage.tensor].memory == step.intrinsic.written.memory
         and step.target.indices == stage.target.indices
         and all(isinstance(i, Name) for i in stage.target.indices)
         and state.tensor[stage.tensor].shape

@@ -73,7 +73,7 @@ def _reads(covered: Covered, tensor: str, rows: int) -> Iterator[_Read]:
     for site in covered.state.sites:
         call = covered.calls[site.block.name]
         pairs = zip(call.intrinsic.operands, call.operands, strict=True)
-        written = next(o for o in call.intrinsic.operands if o.access != "read")
+        written = call.intrinsic.written
         for k, (operand, access) in enumerate(pairs):
             if access.tensor != tensor or operand.access != "read":
                 continue
@@ -110,7 +110,7 @@ def _written(covered: Covered, tensor: str) -> Covered:
     """What calls of the chip write, in all lanes in which others read it."""
     state = covered.state
     writers = [s.block.name for s in state.sites if s.block.stage == tensor]
-    targets = [_target(covered.calls[b]) for b in writers]
+    targets = [covered.calls[b].intrinsic.written for b in writers]
     reads = list(_reads(covered, tensor, min((len(o.indices) for o in targets), default=0)))
     wanted = sorted({(p, n) for read in reads for p, n, _ in read.lanes}, reverse=True)
     if not wanted:
@@ -177,10 +177,6 @@ def _written(covered: Covered, tensor: str) -> Covered:
     for block in writers if zeros else ():
         covered = _from_zeros(covered, block, tensor, iterators)
     return covered
-
-
-def _target(call: BlockCall) -> Operand:
-    return next(o for o in call.intrinsic.operands if o.access != "read")
 
 
 def _from_zeros(

@@ -60,8 +60,8 @@ class Operation:
     @property
     def written(self) -> str:
         """The storage that it writes."""
-        target = self.intrinsic.semantics[0].target.tensor
-        return self.storages[[o.name for o in self.intrinsic.operands].index(target)]
+        names = [o.name for o in self.intrinsic.operands]
+        return self.storages[names.index(self.intrinsic.written.name)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -171,7 +171,7 @@ class Selector:
         read = tensors_of(value)
         for intrinsic in self.intrinsics if self.supplied & read else ():
             added = adding(intrinsic)
-            target = intrinsic.semantics[0].target.tensor
+            target = intrinsic.written.name
             if added is None or intrinsic.operand(target).memory != memory:
                 continue
             for spelt in (value, Binary("+", Const(0), value)):
@@ -187,7 +187,7 @@ class Selector:
     def _surplus(self, intrinsic: Intrinsic, values: Mapping[str, Expr]) -> float:
         """What it costs besides that entries brought for a call are larger than its result: of two
         operands that commute, the larger one is to be what is supplied, and stays."""
-        target = intrinsic.operand(intrinsic.semantics[0].target.tensor)
+        target = intrinsic.written
         moving = [
             intrinsic.operand(n)
             for n, v in values.items()
@@ -202,7 +202,7 @@ class Selector:
     def update(self, statement: ScopStatement) -> Iterator[Apply]:
         """Every intrinsic that performs a statement's accumulation, with covered operands."""
         for intrinsic in self.intrinsics:
-            memory = intrinsic.operand(intrinsic.semantics[0].target.tensor).memory
+            memory = intrinsic.written.memory
             if self.hardware.is_offchip(memory):
                 continue  # A tiling has its sums on the chip; a script may add to them there.
             for op, value in updates(intrinsic):
@@ -222,7 +222,7 @@ class Selector:
         where the intrinsic reads the last value, in the type that the statement rounds it to."""
         if not statement.ordered:
             return found
-        target = intrinsic.operand(intrinsic.semantics[0].target.tensor)
+        target = intrinsic.written
         tensor = statement.target.tensor
         own = dict(found.operands)[target.name]
         rest = tuple((n, v) for n, v in found.operands if n != target.name)
@@ -519,7 +519,7 @@ class Selector:
         """Append reset, operand loads and the accumulation of an update statement. `start`: the
         input that the sums start from, brought in by a copy; else they start from nothing."""
         intrinsic = plan.intrinsic
-        target = intrinsic.semantics[0].target.tensor
+        target = intrinsic.written.name
         memory = intrinsic.operand(target).memory
         name = self._fresh(f"{statement.target.tensor}_{memory}")
         self._hold(Storage(name, memory, statement.target.tensor, statement.target.indices))
@@ -555,7 +555,7 @@ class Selector:
         self, statement: ScopStatement, plan: Apply, name: str, first: Intrinsic | None
     ) -> None:
         intrinsic = plan.intrinsic
-        target = intrinsic.semantics[0].target.tensor
+        target = intrinsic.written.name
         order = {op: self.build(p, statement) for op, p in plan.operands if op != target}
         order[target] = name
         self._append(
