@@ -295,7 +295,7 @@ class Completion:
         fetches = tuple(n for n in phase.takes if n not in held)
         keeps = read_again(self.phases, number, held) if choice.once else ()
         sharing = Sharing(takes, leaves, keeps, fetches, places)
-        try:
+        with Tolerating("H3" if self.hardware.processor is not None else ()):
             if self._untouched({*names} & {*self.fresh.state.site}):
                 found = self._searched(number, sharing)
                 writer = TilingWriter(made, plan_of(found.scop, found.tiling, leaves), names)
@@ -305,13 +305,10 @@ class Completion:
                 matched = self.matched[number, sharing]
                 scop, match = self._chosen(f"phase {number}", *matched, choice)
                 writer = _Block.of(made, scop, match, names, leaves, choice)
-        except HwgenError as error:
-            if self.hardware.processor is None or not error.code.startswith("H3"):
-                raise
-            return None
-        storages = writer.tiling.match.selection.storages
-        held |= {x.tensor: x.memory for x in storages if x.shape}
-        return writer
+            storages = writer.tiling.match.selection.storages
+            held |= {x.tensor: x.memory for x in storages if x.shape}
+            return writer
+        return None
 
     def _searched(self, number: int, sharing: Sharing) -> Compilation:
         key = number, sharing

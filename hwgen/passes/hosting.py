@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from hwgen.autoschedule import autoschedule
 from hwgen.codegen.program import Program
 from hwgen.errors import HwgenError, Tolerating
-from hwgen.passes.compilation import Compilation, Kernel
+from hwgen.passes.compilation import Compilation
 from hwgen.passes.inlining import REFUSALS, UnitsOf, tilings_of
 from hwgen.passes.phase import least_cycles
 from hwgen.passes.phased import stages_of
@@ -267,20 +267,7 @@ class _Hosting:
         if not kernels:
             return made
         parts = tuple(p for k in kernels for p in k.parts)
-        longest = max(parts, key=lambda c: c.cycles)
-        search = sum((c.search for c in parts[1:]), parts[0].search)
-        search = replace(search, cycles=made.timing.cycles)
-        return Compilation(
-            self.given,
-            self.hardware,
-            longest.scop,
-            tuple(m for c in parts for m in c.matches),
-            search,
-            Kernel(longest.tiling, made),
-            alone=False,
-            phases=parts,
-            spills=tuple(s for k in kernels for s in k.spills),
-        )
+        return Compilation.of_phases(made, parts, [s for k in kernels for s in k.spills])
 
     def _with_nests(self, schedule: Schedule) -> TreeCompilation:
         """A schedule compiled; what a processor with units of its own runs, with loops where these
