@@ -13,7 +13,7 @@ from functools import partial
 from itertools import islice
 
 from hwgen.autoschedule import Options
-from hwgen.errors import HwgenError
+from hwgen.errors import HwgenError, Tolerating
 from hwgen.passes.block_completing import complete_blocks
 from hwgen.passes.compilation import Compilation, Kernel, build
 from hwgen.passes.compiled import Compiled
@@ -99,11 +99,9 @@ def complete_script(
     schedule = Schedule(workload, hardware).replay(script, file)
     called = any(s.block.tensorized is not None for s in schedule.state.sites)
     if called:
-        try:
+        # Some stages may have no calls yet, or only the processor's code.
+        with Tolerating(("H421", "H512")):
             return compile_script(workload, hardware, script, file)
-        except HwgenError as error:
-            if error.code not in ("H421", "H512"):
-                raise  # else some stages have no calls yet, or only the processor's code
     best_of_all = _automatic(schedule, options)
     if best_of_all is not None:
         return best_of_all
@@ -140,14 +138,11 @@ class _Rest:
 
     def found(self) -> Compilation | None:
         """The best schedule that goes on from the script, or agrees with what it says."""
-        try:
+        with Tolerating(NO_KERNEL):
             found = self.best(partial(known_tiles, self.schedule, self.scop), self.goes_on)
             said = Said.of(self.schedule, self.scop)
             return self.best(said.blocks, said.agrees) if found is None and said else found
-        except HwgenError as error:
-            if error.code not in NO_KERNEL:
-                raise
-            return None  # What no phase as a whole has, stages may have each.
+        return None  # What no phase as a whole has, stages may have each.
 
     def best(self, tiles: Tiles, agrees: Agrees) -> Compilation | None:
         """The best schedule of those that agree."""
@@ -179,15 +174,12 @@ class _Rest:
         fixed = tiles(match)
         if fixed is None:
             return None
-        try:
+        with Tolerating(LIMITS):
             return search(
                 self.schedule.hardware, [match], CANDIDATES, 2, watch, fixed,
                 objective=self.options.objective,
             )  # fmt: skip
-        except HwgenError as error:
-            if error.code not in LIMITS:
-                raise
-            return None
+        return None
 
     def _made(self, tiling: Tiling, agrees: Agrees) -> bool:
         made = Schedule(self.schedule.workload, self.schedule.hardware)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from types import TracebackType
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,3 +123,31 @@ class HwgenError(Exception):
         """This error, made to carry others of the same file."""
         self.others = tuple(others)
         return self
+
+
+class Tolerating:
+    """Ends a block at an error whose code begins with one of some, for who has another way to go
+    on; `error` is that error then. Any other is raised.
+
+    >>> with Tolerating(("H421", "H512")) as refused:
+    ...     return compile_script(workload, hardware, script)
+    """
+
+    error: HwgenError
+
+    def __init__(self, codes: str | tuple[str, ...]) -> None:
+        self.codes = codes
+
+    def __enter__(self) -> Tolerating:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        if not isinstance(error, HwgenError) or not error.code.startswith(self.codes):
+            return False
+        self.error = error
+        return True

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from hwgen.autoschedule import Options
 from hwgen.codegen.image_layout import images_refused
-from hwgen.errors import HwgenError
+from hwgen.errors import HwgenError, Tolerating
 from hwgen.passes.compilation import Compilation, Kernel, build
 from hwgen.passes.compiled import Compiled
 from hwgen.passes.decomposing import decomposed
@@ -89,12 +89,9 @@ def _padded_apart(workload: Workload, compiled: Callable[[Workload], C]) -> C:
     if not edits:
         return compiled(workload)
     made = compiled(plain)
-    try:
+    with Tolerating(REFUSALS):
         return again(made, workload, edits)
-    except HwgenError as error:
-        if not error.code.startswith(REFUSALS):
-            raise
-        return compiled(workload)
+    return compiled(workload)
 
 
 def _searched(workload: Workload, hardware: HardwareSpec, options: SearchOptions) -> Compilation:

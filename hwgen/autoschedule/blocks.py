@@ -3,7 +3,8 @@ tile per thread, operands staged in the block's shared memory by all of its thre
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from math import prod
 
 import numpy as np
@@ -169,7 +170,7 @@ def schedule_nest(schedule: Schedule, nest: Nest, tiling: Tiling, machine: Proce
     chip = schedule.hardware
     shared, own = chip.workspace_of("block"), chip.workspace_of("thread")
     assert own is not None
-    binds: Binds = []
+    tiler = _Tiler(schedule, tiling, machine)
     target = nest.stage
     place = shared.name if tiling.depth and shared is not None else own.name
     if nest.post:
@@ -184,113 +185,117 @@ def schedule_nest(schedule: Schedule, nest: Nest, tiling: Tiling, machine: Proce
         schedule.set_scope(kernel, own.name)
     post, loops = partner_loops(schedule, target)
     if tiling.depth:
-        grid, step = _staged_sums(schedule, target, post, loops, tiling, binds, machine)
-        _thread_loops(schedule, target, grid, kernel, tiling, binds, machine)
-        _share_rest(schedule, post, grid, tiling, binds, machine)
+        grid, step = tiler.staged_sums(target, post, loops)
+        tiler.thread_loops(target, grid, kernel)
+        tiler.share_rest(post, grid)
     else:
-        step = _whole_sums(schedule, target, post, loops, tiling, binds, machine)
+        step = tiler.whole_sums(target, post, loops)
     _registers(schedule, kernel, machine)
     for tensor in tiling.staged:
         assert shared is not None
         copy = schedule.cache_read(tensor, shared.name, kernel)
         schedule.compute_at(copy, step)
         _align(schedule, copy, shared)
-        _share_rest(schedule, copy, step, tiling, binds, machine)
-    for loop, kind in binds:  # Last: until then every value is seen by all.
+        tiler.share_rest(copy, step)
+    for loop, kind in tiler.binds:  # Last: until then every value is seen by all.
         schedule.bind(loop, kind)
 
 
-Binds = list[tuple[str, str]]
-"""Loops and the coordinates that they are going to be."""
+@dataclass(frozen=True)
+class _Tiler:
+    """Loops over blocks and threads. `binds`: loops, and the coordinates that they are going to
+    be."""
 
+    schedule: Schedule
+    tiling: Tiling
+    machine: Processor
+    binds: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
 
-def _outer(schedule: Schedule, loops: list[str], binds: Binds, machine: Processor) -> str:
-    """The loops as one coordinate of blocks."""
-    grid = schedule.fuse(*loops) if len(loops) > 1 else loops[0]
-    binds.append((grid, machine.coordinates("block")[0].name))
-    return grid
+    def _grid(self, loops: list[str]) -> str:
+        """The loops as one coordinate of blocks."""
+        grid = self.schedule.fuse(*loops) if len(loops) > 1 else loops[0]
+        self.binds.append((grid, self.machine.coordinates("block")[0].name))
+        return grid
 
+    @property
+    def _chosen(self) -> list[tuple[str, int]]:
+        """The iterators of a block's tile, and their places in its shape."""
+        along = [(self.tiling.x, 1)]
+        return [(self.tiling.y, 0), *along] if self.tiling.y else along
 
-def _whole_sums(
-    schedule: Schedule,
-    target: str,
-    post: str,
-    loops: dict[str, str],
-    tiling: Tiling,
-    binds: Binds,
-    machine: Processor,
-) -> str:
-    """Each thread adds its results up from start to end."""
-    blocks: list[str] = []
-    threads: list[str] = []
-    inner: list[str] = []
-    chosen = [(tiling.y, 0), (tiling.x, 1)] if tiling.y else [(tiling.x, 1)]
-    others = [n for n in schedule.loops(post) if n not in {loops[i] for i, _ in chosen}]
-    for iterator, place in chosen:
-        size = tiling.threads[place] * tiling.each[place]
-        block, rest = schedule.split(loops[iterator], factor=size)
-        thread, own = schedule.split(rest, factor=tiling.each[place])
-        blocks.append(block)
-        threads.append(thread)
-        inner.append(own)
-    schedule.reorder(*others, *blocks, *threads, *inner)
-    grid = _outer(schedule, [*others, *blocks], binds, machine)
-    for loop, kind in zip(reversed(threads), machine.coordinates("thread"), strict=False):
-        binds.append((loop, kind.name))
-    schedule.compute_at(target, threads[-1])
-    return grid
+    def _blocks(self, loops: dict[str, str]) -> Iterator[tuple[str, str, int]]:
+        """Of each loop over a tile's elements, one over blocks and one inside, and its place."""
+        for iterator, place in self._chosen:
+            size = self.tiling.threads[place] * self.tiling.each[place]
+            yield (*self.schedule.split(loops[iterator], factor=size), place)
 
+    def _bind_threads(self, threads: list[str]) -> None:
+        kinds = self.machine.coordinates("thread")
+        self.binds.extend((x, k.name) for x, k in zip(reversed(threads), kinds, strict=False))
 
-def _staged_sums(
-    schedule: Schedule,
-    target: str,
-    post: str,
-    loops: dict[str, str],
-    tiling: Tiling,
-    binds: Binds,
-    machine: Processor,
-) -> tuple[str, str]:
-    """A block's sums, block of the reduction by block; the grid, and the loop over those."""
-    blocks: list[str] = []
-    inner: list[str] = []
-    chosen = [(tiling.y, 0), (tiling.x, 1)] if tiling.y else [(tiling.x, 1)]
-    others = [n for n in schedule.loops(post) if n not in {loops[i] for i, _ in chosen}]
-    for iterator, place in chosen:
-        size = tiling.threads[place] * tiling.each[place]
-        block, rest = schedule.split(loops[iterator], factor=size)
-        blocks.append(block)
-        inner.append(rest)
-    schedule.reorder(*others, *blocks, *inner)
-    grid = _outer(schedule, [*others, *blocks], binds, machine)
-    schedule.compute_at(target, grid)
-    stage = schedule.state.stage[target]
-    steps = [n for i, _ in stage.reduction for n in inside(schedule, target, i, grid)]
-    rest = [n for i, _ in chosen for n in inside(schedule, target, i, grid)]
-    schedule.reorder(*steps, *rest)
-    return grid, steps[-1]
-
-
-def _thread_loops(
-    schedule: Schedule,
-    target: str,
-    grid: str,
-    kernel: str,
-    tiling: Tiling,
-    binds: Binds,
-    machine: Processor,
-) -> None:
-    """The block's tile over threads, each of which computes its part of the sums."""
-    threads: list[str] = []
-    inner: list[str] = []
-    for iterator, place in ((tiling.y, 0), (tiling.x, 1)):
-        for loop in inside(schedule, target, iterator, grid) if iterator else []:
-            thread, own = schedule.split(loop, factor=tiling.each[place])
+    def whole_sums(self, target: str, post: str, loops: dict[str, str]) -> str:
+        """Each thread adds its results up from start to end; the grid."""
+        schedule = self.schedule
+        mine = {loops[i] for i, _ in self._chosen}
+        others = [n for n in schedule.loops(post) if n not in mine]
+        blocks: list[str] = []
+        threads: list[str] = []
+        inner: list[str] = []
+        for block, rest, place in self._blocks(loops):
+            thread, own = schedule.split(rest, factor=self.tiling.each[place])
+            blocks.append(block)
             threads.append(thread)
             inner.append(own)
-    schedule.reorder(*threads, *inner)
-    for loop, kind in zip(reversed(threads), machine.coordinates("thread"), strict=False):
-        binds.append((loop, kind.name))
-    schedule.compute_at(kernel, threads[-1])
+        schedule.reorder(*others, *blocks, *threads, *inner)
+        grid = self._grid([*others, *blocks])
+        self._bind_threads(threads)
+        schedule.compute_at(target, threads[-1])
+        return grid
+
+    def staged_sums(self, target: str, post: str, loops: dict[str, str]) -> tuple[str, str]:
+        """A block's sums, block of the reduction by block; the grid, and the loop over those."""
+        schedule = self.schedule
+        mine = {loops[i] for i, _ in self._chosen}
+        others = [n for n in schedule.loops(post) if n not in mine]
+        pairs = [(block, rest) for block, rest, _ in self._blocks(loops)]
+        blocks = [block for block, _ in pairs]
+        schedule.reorder(*others, *blocks, *(rest for _, rest in pairs))
+        grid = self._grid([*others, *blocks])
+        schedule.compute_at(target, grid)
+        stage = schedule.state.stage[target]
+        steps = [n for i, _ in stage.reduction for n in inside(schedule, target, i, grid)]
+        rest = [n for i, _ in self._chosen for n in inside(schedule, target, i, grid)]
+        schedule.reorder(*steps, *rest)
+        return grid, steps[-1]
+
+    def thread_loops(self, target: str, grid: str, kernel: str) -> None:
+        """The block's tile over threads, each of which computes its part of the sums."""
+        threads: list[str] = []
+        inner: list[str] = []
+        for iterator, place in self._chosen:
+            for loop in inside(self.schedule, target, iterator, grid):
+                thread, own = self.schedule.split(loop, factor=self.tiling.each[place])
+                threads.append(thread)
+                inner.append(own)
+        self.schedule.reorder(*threads, *inner)
+        self._bind_threads(threads)
+        self.schedule.compute_at(kernel, threads[-1])
+
+    def share_rest(self, stage: str, outer: str) -> None:
+        """A stage's loops inside another, over the threads of the block."""
+        around = self.schedule.loops(stage)
+        loops = list(around[around.index(outer) + 1 :])
+        if not loops:
+            return
+        ty, tx = self.tiling.threads
+        kinds = self.machine.coordinates("thread")
+        one = self.schedule.fuse(*loops) if len(loops) > 1 else loops[0]
+        _, part = self.schedule.split(one, factor=ty * tx)
+        if self.tiling.y:
+            first, second = self.schedule.split(part, factor=tx)
+            self.binds.extend([(first, kinds[1].name), (second, kinds[0].name)])
+        else:
+            self.binds.append((part, kinds[0].name))
 
 
 def _registers(schedule: Schedule, kernel: str, machine: Processor) -> None:
@@ -306,30 +311,6 @@ def _registers(schedule: Schedule, kernel: str, machine: Processor) -> None:
     if has_kind(machine, "unroll"):
         for loop in rest:
             attempt(schedule, lambda x=loop: schedule.unroll(x))
-
-
-def _share_rest(
-    schedule: Schedule,
-    stage: str,
-    outer: str,
-    tiling: Tiling,
-    binds: Binds,
-    machine: Processor,
-) -> None:
-    """A stage's loops inside another, over the threads of the block."""
-    names_ = schedule.loops(stage)
-    loops = list(names_[names_.index(outer) + 1 :])
-    if not loops:
-        return
-    ty, tx = tiling.threads
-    kinds = machine.coordinates("thread")
-    one = schedule.fuse(*loops) if len(loops) > 1 else loops[0]
-    _, part = schedule.split(one, factor=ty * tx)
-    if tiling.y:
-        first, second = schedule.split(part, factor=tx)
-        binds += [(first, kinds[1].name), (second, kinds[0].name)]
-    else:
-        binds.append((part, kinds[0].name))
 
 
 def _align(schedule: Schedule, tensor: str, memory: Memory) -> None:

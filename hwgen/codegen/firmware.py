@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import prod
 
 from hwgen.codegen.c_names import comment
 from hwgen.codegen.emit_body import image_text, index_helpers, narrow_body
@@ -16,7 +15,6 @@ from hwgen.codegen.nodes import calls
 from hwgen.codegen.packing import narrow, packing_of, pads
 from hwgen.codegen.processor.firmware import room
 from hwgen.codegen.workspace_places import workspace_places
-from hwgen.spec.expression import DTYPES
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Tensor
 
@@ -171,7 +169,7 @@ def _run(plan: HostPlan, hardware: HardwareSpec) -> list[str]:
         own = plan.identifiers[tensor.name]
         number = array_number(tensor, memory)
         lines += [
-            f"#define {plan.name}_BYTES_{own} {prod(tensor.shape) * DTYPES[tensor.dtype]}",
+            f"#define {plan.name}_BYTES_{own} {tensor.bytes}",
             f"#define {plan.name}_LAYOUT_{own} 0x{number:08x}u",
         ]
     return lines
@@ -179,8 +177,7 @@ def _run(plan: HostPlan, hardware: HardwareSpec) -> list[str]:
 
 def _array_text(tensor: Tensor) -> str:
     shape = "".join(f"[{n}]" for n in tensor.shape)
-    size = prod(tensor.shape) * DTYPES[tensor.dtype]
-    return f"{tensor.dtype} {shape}, {size} bytes, {tensor.role} {tensor.name}, an array"
+    return f"{tensor.dtype} {shape}, {tensor.bytes} bytes, {tensor.role} {tensor.name}, an array"
 
 
 def _host_memory(hardware: HardwareSpec) -> str:

@@ -15,7 +15,7 @@ from math import prod
 
 import numpy as np
 
-from hwgen.errors import HwgenError
+from hwgen.errors import HwgenError, Tolerating
 from hwgen.spec.hardware import HardwareLoop, Intrinsic
 
 MAX_CHECKED_ITERATIONS = 1 << 16
@@ -106,17 +106,12 @@ def _in_parts(intrinsic: Intrinsic, loops: tuple[Walk, ...], ordered: bool) -> t
                 continue
             head = (*loops[:n], Walk(first, walk.strides), *loops[n + 1 :])
             tail = (*loops[:n], Walk(walk.extent - first, walk.strides), *loops[n + 1 :])
-            try:
+            with Tolerating("H614"):  # a part too short for the fields
                 parts = (
                     *_in_parts(intrinsic, head, ordered),
                     *(_moved(p, walk, first) for p in _in_parts(intrinsic, tail, ordered)),
                 )
-            except HwgenError as error:
-                if error.code != "H614":
-                    raise
-                continue  # a part too short for the fields
-            if _issued(parts) < _issued(best):
-                best = parts
+                best = parts if _issued(parts) < _issued(best) else best
     return best
 
 
@@ -236,8 +231,7 @@ def _around(
 
 
 def _written(intrinsic: Intrinsic) -> int:
-    names = [o.name for o in intrinsic.operands]
-    return names.index(intrinsic.semantics[0].target.tensor)
+    return [o.name for o in intrinsic.operands].index(intrinsic.written.name)
 
 
 def _cut(walk: Walk | None, loop: HardwareLoop) -> tuple[Walk | None, Walk | None]:
@@ -254,8 +248,7 @@ def _cut(walk: Walk | None, loop: HardwareLoop) -> tuple[Walk | None, Walk | Non
 def _stationary_inside(intrinsic: Intrinsic, walks: Sequence[Walk]) -> tuple[Walk, ...]:
     """C loops in an order that brings in the stationary operand least often; within that, those
     that do not move the written operand outside."""
-    names = [o.name for o in intrinsic.operands]
-    written = names.index(intrinsic.semantics[0].target.tensor)
+    names, written = [o.name for o in intrinsic.operands], _written(intrinsic)
     held = names.index(intrinsic.stationary.operand) if intrinsic.stationary else written
 
     def rank(w: Walk) -> tuple[bool, bool, int, tuple[int, ...]]:

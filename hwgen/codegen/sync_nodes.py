@@ -32,33 +32,37 @@ class Sync:
 
 
 @dataclass(frozen=True, slots=True)
-class Push(Sync):
-    """A token from `source` to `target`, given when the stream's last call of `source` ends."""
+class Edge(Sync):
+    """Orders calls of one unit after those of another; a base class."""
 
     source: str
     target: str
 
     def __str__(self) -> str:
-        return f"push {self.source} -> {self.target}"
+        return f"{type(self).__name__.lower()} {self.source} -> {self.target}"
 
-    def written(self, hardware: HardwareSpec) -> Written | None:
-        tokens = hardware.tokens
-        return Written("push", tokens.push, _ends(self)) if tokens else None
+    def by(self, template: str | None) -> Written | None:
+        """How a template writes it, where there is one."""
+        if template is None:
+            return None
+        ends = (("source", self.source), ("target", self.target))
+        return Written(type(self).__name__.lower(), template, ends)
 
 
 @dataclass(frozen=True, slots=True)
-class Pop(Sync):
-    """The next call of `target` waits for a token from `source`."""
-
-    source: str
-    target: str
-
-    def __str__(self) -> str:
-        return f"pop {self.source} -> {self.target}"
+class Push(Edge):
+    """A token from `source` to `target`, given when the stream's last call of `source` ends."""
 
     def written(self, hardware: HardwareSpec) -> Written | None:
-        tokens = hardware.tokens
-        return Written("pop", tokens.pop, _ends(self)) if tokens else None
+        return self.by(hardware.tokens and hardware.tokens.push)
+
+
+@dataclass(frozen=True, slots=True)
+class Pop(Edge):
+    """The next call of `target` waits for a token from `source`."""
+
+    def written(self, hardware: HardwareSpec) -> Written | None:
+        return self.by(hardware.tokens and hardware.tokens.pop)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,49 +97,30 @@ class Barrier(Sync):
 
 
 @dataclass(frozen=True, slots=True)
-class Signal(Sync):
-    """Adds one to a flag when all calls of `source` before it are done.
+class Flagged(Edge):
+    """By flags that take turns: the k-th executed one from `source` to `target`, from 0 on, takes
+    flag `first + k % count`; a base class."""
 
-    The k-th executed signal from `source` to `target`, from 0 on, takes flag `first + k % count`.
-    """
-
-    source: str
-    target: str
     first: int
     count: int
 
     def __str__(self) -> str:
-        return f"signal {self.source} -> {self.target}, {_flags(self)}"
-
-    def written(self, hardware: HardwareSpec) -> Written | None:
-        events = hardware.events
-        return Written("signal", events.signal, _ends(self)) if events else None
+        last = self.first + self.count - 1
+        flags = f"flags {self.first}..{last} in turn" if self.count > 1 else f"flag {last}"
+        return f"{Edge.__str__(self)}, {flags}"
 
 
 @dataclass(frozen=True, slots=True)
-class Wait(Sync):
-    """No later call of `target` begins before a flag from `source` is above 0; takes one from it.
-
-    The k-th executed wait from `source` to `target`, from 0 on, takes flag `first + k % count`.
-    """
-
-    source: str
-    target: str
-    first: int
-    count: int
-
-    def __str__(self) -> str:
-        return f"wait {self.source} -> {self.target}, {_flags(self)}"
+class Signal(Flagged):
+    """Adds one to a flag when all calls of `source` before it are done."""
 
     def written(self, hardware: HardwareSpec) -> Written | None:
-        events = hardware.events
-        return Written("wait", events.wait, _ends(self)) if events else None
+        return self.by(hardware.events and hardware.events.signal)
 
 
-def _ends(node: Push | Pop | Signal | Wait) -> tuple[tuple[str, str], ...]:
-    return (("source", node.source), ("target", node.target))
+@dataclass(frozen=True, slots=True)
+class Wait(Flagged):
+    """No later call of `target` begins before a flag from `source` is above 0; takes one of it."""
 
-
-def _flags(node: Signal | Wait) -> str:
-    first, count = node.first, node.count
-    return f"flag {first}" if count == 1 else f"flags {first}..{first + count - 1} in turn"
+    def written(self, hardware: HardwareSpec) -> Written | None:
+        return self.by(hardware.events and hardware.events.wait)

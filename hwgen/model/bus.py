@@ -95,13 +95,6 @@ def split_rows(
     return _rows(bus, start_bytes % boundary, row_bytes, counts, strides, entry_bytes)
 
 
-def split_access(
-    bus: Bus, start_bytes: int, row_bytes: int, rows: int, stride_bytes: int, entry_bytes: int
-) -> Bursts:
-    """The same of one loop over rows."""
-    return split_rows(bus, start_bytes, row_bytes, (rows,), (stride_bytes,), entry_bytes)
-
-
 def write_data(channel: Channel, bursts: Bursts) -> list[int]:
     """Cycles that the data of each burst are on the write channel."""
     per_entry = channel.cycles_per_entry

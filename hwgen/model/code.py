@@ -166,7 +166,7 @@ class _Machine:
         match node:
             case Assign():
                 self.assign(node, chain, at)
-            case Loop() if self.processor_kind(node) == "parallel":
+            case Loop() if self.hardware.machine.runs(node.kind) == "parallel":
                 self.at_once(node, chain, at)
             case Call() | Sync() | If(otherwise=(_, *_)):
                 raise AssertionError("code has no calls of units, and conditions with one side")
@@ -197,11 +197,6 @@ class _Machine:
                 self.launch(node, chain, at)
             case CombineAcrossThreads():
                 _Combined(self, node, chain, at).run()
-
-    def processor_kind(self, node: Loop) -> str:
-        """How the iterations of a loop run."""
-        kind = self.hardware.machine.loop.get(node.kind)
-        return "" if kind is None else kind.kind
 
     def in_turn(self, body: tuple[Node, ...], chain: _Chain, at: Mapping[str, int]) -> None:
         """Nodes in each iteration of the outermost loop of a chain that is run in order; all lanes

@@ -15,7 +15,7 @@ from hwgen.spec.hardware import Bus, HardwareSpec, Intrinsic, Operand
 from hwgen.spec.memory import BANK_CYCLES, Banks
 
 from .bank_cycles import Touched, banked_operands, served_cycles
-from .bus import Bursts, ReadBus, split_access, split_rows, write_cycles
+from .bus import Bursts, ReadBus, split_rows, write_cycles
 from .issuing import issuing_cycles
 from .periodicity import Use, Watched
 from .posted import posted_cycles
@@ -194,7 +194,7 @@ class CycleCosts:
         micro = intrinsic.micro_kernel
         assert micro is not None
         bus, size = self.hardware.bus[micro.bus], micro.operation_bytes
-        bursts = split_access(bus, first * size, kernel.operations * size, 1, 0, size)
+        bursts = split_rows(bus, first * size, kernel.operations * size, (), (), size)
         names = {"operations": kernel.operations, "bursts": bursts.count}
         names["beats"] = bursts.total_beats
         self._identity += 1

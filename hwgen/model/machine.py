@@ -17,7 +17,7 @@ from hwgen.spec.hardware import HardwareSpec
 
 from .banks import Awaited as AwaitedPorts
 from .banks import Ports, Who, bank_ports
-from .bus import FOREVER, ReadBus, Reader, split_access
+from .bus import FOREVER, ReadBus, Reader, split_rows
 from .issue import Issuer
 from .pace import Counts, Pace, Shift, own_pace
 from .periodicity import Use
@@ -118,7 +118,7 @@ class Machine:
             self._fetch_bus = names.index(fetch.bus)
             bus = hardware.bus[fetch.bus]
             self._fetch_bursts = [
-                split_access(bus, 0, i * fetch.call_bytes, 1, 0, fetch.call_bytes)
+                split_rows(bus, 0, i * fetch.call_bytes, (), (), fetch.call_bytes)
                 for i in range(fetch.group_calls + 1)
             ]
             order = bus.priority

@@ -23,7 +23,7 @@ from hwgen.spec.expression import (
     names,
     walk,
 )
-from hwgen.spec.intervals import Interval, Ranges
+from hwgen.spec.intervals import Interval, Ranges, compared
 from hwgen.spec.intervals import interval as enclosing
 
 _COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
@@ -158,11 +158,14 @@ def progression(expr: Expr, variable: str, ranges: Ranges) -> tuple[int, int] | 
         case Call("min" | "max" as function, (left, right)):
             return _selected(function, left, right, variable, ranges)
         case Call("select", (condition, yes, no)):
-            p, a, b = (progression(x, variable, ranges) for x in (condition, yes, no))
-            if p is None or a is None or b is None or p[1] or a[1] * b[0] != b[1] * a[0]:
+            p, same = (
+                progression(condition, variable, ranges),
+                _same_rate(yes, no, variable, ranges),
+            )
+            if p is None or same is None or p[1]:
                 return None
-            period = lcm(p[0], a[0], b[0])
-            return period, a[1] * (period // a[0])
+            period = lcm(p[0], same[0])
+            return period, same[1] * (period // same[0])
         case Binary(op, left, right):
             return _binary_progression(op, left, right, variable, ranges)
         case _:
@@ -232,17 +235,8 @@ def _compared(
     same = _same_rate(left, right, variable, ranges)
     if same is not None:
         return same[0], 0
-    difference = difference_interval(left, right, ranges)
-    low, high = difference
-    decided = {
-        "<": high < 0 or low >= 0,
-        ">=": high < 0 or low >= 0,
-        "<=": high <= 0 or low > 0,
-        ">": high <= 0 or low > 0,
-        "==": low > 0 or high < 0,
-        "!=": low > 0 or high < 0,
-    }
-    return (1, 0) if decided[op] else None
+    decided = compared(op, difference_interval(left, right, ranges))
+    return (1, 0) if decided is not None else None
 
 
 def cuts(expr: Expr, variable: str, span: Interval, rest: Ranges) -> Iterator[int]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from math import prod
 from typing import NamedTuple
 
 from hwgen.codegen.nodes import Call, SyncNode
 from hwgen.codegen.program import Program
 from hwgen.model.costs import call_span, iterations
 from hwgen.model.counting import total
-from hwgen.spec.expression import DTYPES, Expr, evaluate
+from hwgen.spec.expression import Expr, evaluate
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.memory import WAYS
 from hwgen.spec.workload import Workload
@@ -105,7 +104,7 @@ def off_chip_traffic(
             t.role,
             found[f"load {t.name}"],
             found[f"store {t.name}"],
-            prod(t.shape) * DTYPES[t.dtype],
+            t.bytes,
         )
         for t in (*workload.inputs, *between, *workload.outputs)
     )

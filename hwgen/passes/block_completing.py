@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from itertools import islice, product, takewhile
 from typing import Literal
 
-from hwgen.errors import HwgenError
+from hwgen.errors import HwgenError, Tolerating
 from hwgen.model.bound import cover_bound
 from hwgen.passes.alone import seed_alone, stage_alone
 from hwgen.passes.compilation import Compilation
@@ -136,15 +136,12 @@ def _with_slots(given: Schedule, made: TreeCompilation, options: SearchOptions) 
     added = [n for n in schedule.buffers() if n not in given.state.storage and schedule.homes[n]]
     if not added:
         return made
-    try:
+    turns = made
+    with Tolerating(REFUSALS):
         with schedule.batch():
             for name in added:
                 schedule.double_buffer(name, SLOTS)
         turns = compile_tree(schedule)
-    except HwgenError as error:
-        if not error.code.startswith(REFUSALS):
-            raise
-        return made
     return min(made, turns, key=options.measure)
 
 
@@ -192,11 +189,8 @@ class Completion:
         Raises:
             HwgenError: H3xx where no intrinsics compute a stage.
         """
-        try:
+        with Tolerating(REFUSALS):  # What has been matched by then is known.
             self.written(Choice(inside, KEPT[0], {}))
-        except HwgenError as error:
-            if not error.code.startswith(REFUSALS):
-                raise  # What has been matched by then is known.
         names = [n for n, found in self.matches.items() if len(found) > 1]
         needs = {
             n: [Counter(dict(cover_bound(m, self.hardware).per_resource)) for m in found]
@@ -301,7 +295,7 @@ class Completion:
         fetches = tuple(n for n in phase.takes if n not in held)
         keeps = read_again(self.phases, number, held) if choice.once else ()
         sharing = Sharing(takes, leaves, keeps, fetches, places)
-        try:
+        with Tolerating("H3" if self.hardware.processor is not None else ()):
             if self._untouched({*names} & {*self.fresh.state.site}):
                 found = self._searched(number, sharing)
                 writer = TilingWriter(made, plan_of(found.scop, found.tiling, leaves), names)
@@ -311,13 +305,10 @@ class Completion:
                 matched = self.matched[number, sharing]
                 scop, match = self._chosen(f"phase {number}", *matched, choice)
                 writer = _Block.of(made, scop, match, names, leaves, choice)
-        except HwgenError as error:
-            if self.hardware.processor is None or not error.code.startswith("H3"):
-                raise
-            return None
-        storages = writer.tiling.match.selection.storages
-        held |= {x.tensor: x.memory for x in storages if x.shape}
-        return writer
+            storages = writer.tiling.match.selection.storages
+            held |= {x.tensor: x.memory for x in storages if x.shape}
+            return writer
+        return None
 
     def _searched(self, number: int, sharing: Sharing) -> Compilation:
         key = number, sharing
@@ -533,12 +524,9 @@ class _Block(TilingWriter):
     def _store(self, tensor: str, last: ScopStatement, spatial: Sequence[str]) -> None:
         """The copy off the chip, in the innermost of the loops where it can be."""
         for loop in reversed(spatial):
-            try:
+            with Tolerating(("H411", "H413")):
                 follow(self.schedule, tensor, loop)
                 break
-            except HwgenError as error:
-                if error.code not in ("H411", "H413"):
-                    raise
         stage = self.schedule.state.stage[tensor]
         loop_of: dict[str, str] = {}
         pairs = zip(stage.target.indices, last.target.indices, strict=True)

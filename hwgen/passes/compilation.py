@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from math import prod
@@ -94,6 +94,25 @@ class Compilation(Compiled):
     others: tuple[Scop, ...] = ()
     phases: tuple[Compilation, ...] = ()
     spills: tuple[Spill, ...] = ()
+
+    @classmethod
+    def of_phases(
+        cls, made: TreeCompilation, phases: Sequence[Compilation], spills: Sequence[Spill]
+    ) -> Compilation:
+        """The kernel of several phases, which is made as a tree."""
+        longest = max(phases, key=lambda c: c.cycles)
+        search = sum((c.search for c in phases[1:]), phases[0].search)
+        return cls(
+            made.workload,
+            made.hardware,
+            longest.scop,
+            tuple(m for c in phases for m in c.matches),
+            replace(search, cycles=made.timing.cycles),
+            Kernel(longest.tiling, made),
+            alone=False,
+            phases=tuple(phases),
+            spills=tuple(spills),
+        )
 
     @property
     def parts(self) -> tuple[Compilation, ...]:

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from math import inf, prod
 
-from hwgen.errors import HwgenError
-from hwgen.passes.block_completing import KEPT, Choice, Completion
+from hwgen.errors import HwgenError, Tolerating
+from hwgen.passes.block_completing import KEPT, Choice, Completion, Covers
 from hwgen.passes.compilation import Compilation
 from hwgen.passes.handovers import in_pieces
 from hwgen.passes.inlining import REFUSALS
@@ -32,7 +32,7 @@ from hwgen.polyhedral.search.search import Watch
 from hwgen.polyhedral.tree.edit import find_stage, refuse
 from hwgen.polyhedral.tree.faded import faded
 from hwgen.polyhedral.tree.loop_tree import LoopTree
-from hwgen.spec.expression import DTYPES, Name, names, substitute
+from hwgen.spec.expression import Name, names, substitute
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Tensor, Workload
 
@@ -134,7 +134,7 @@ def _done(made: Compilation, options: SearchOptions) -> bool:
     if options.objective == "cycles":
         return is_near(made, options)
     tensors = (*made.workload.inputs, *made.workload.outputs)
-    once = made.offchip_bytes <= sum(prod(t.shape) * DTYPES[t.dtype] for t in tensors)
+    once = made.offchip_bytes <= sum(t.bytes for t in tensors)
     alone = made.search.exhausted and len(made.parts) == 1
     return (once and options.objective == "traffic") or alone
 
@@ -328,12 +328,9 @@ class _Search:
         if schedule is None:
             return None
         completion, loops = self.completion.of(schedule), sketch.loops(schedule)
-        try:
+        choices: list[Covers] = []
+        with Tolerating(REFUSALS):
             choices = completion.covers(loops)
-        except HwgenError as error:
-            if not error.code.startswith(REFUSALS):
-                raise
-            return None
         for covers in choices:
             together = (True, False) if completion.again else (False,)
             for kept, once in product(KEPT[:2], together):
@@ -401,20 +398,14 @@ def _with_room(schedule: Schedule, slots: int) -> TreeCompilation | None:
     """The kernel of a schedule, results in the place of operands where room for so many slots of
     each buffer is scarce."""
     plain: TreeCompilation | None = None
-    try:
-        try:
+    with Tolerating(REFUSALS):
+        with Tolerating("H502"):
             plain = compile_tree(schedule)
-        except HwgenError as error:
-            if error.code != "H502":
-                raise
         if plain is not None and not is_scarce(plain, slots):
             return plain
         dense = _in_place(schedule)
         return plain if dense.state is schedule.state else compile_tree(dense)
-    except HwgenError as error:
-        if not error.code.startswith(REFUSALS):
-            raise
-        return plain
+    return plain
 
 
 def _busiest(kernel: TreeCompilation) -> int:
@@ -431,12 +422,8 @@ def _in_place(schedule: Schedule) -> Schedule:
             alike = made.state.memory(read.tensor) == memory
             if not (computed and alike) or read.indices != stage.target.indices:
                 continue
-            try:
+            with Tolerating(("H411", "H413")):
                 made.alias(stage.tensor, read.tensor)
-            except HwgenError as error:
-                if error.code not in ("H411", "H413"):
-                    raise
-            else:
                 break
     return made
 
@@ -462,12 +449,9 @@ def _loop(schedule: Schedule, tensor: str, dimension: int) -> str:
 
 
 def _begun(workload: Workload, hardware: HardwareSpec, sketch: Sketch) -> Schedule | None:
-    try:
+    with Tolerating(REFUSALS):
         return begun(workload, hardware, sketch)
-    except HwgenError as error:
-        if not error.code.startswith(REFUSALS):
-            raise
-        return None
+    return None
 
 
 def _computed_once(workload: Workload, hardware: HardwareSpec, sketch: Sketch) -> bool:

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 
 from hwgen.autoschedule import autoschedule
 from hwgen.codegen.program import Program
-from hwgen.errors import HwgenError
-from hwgen.passes.compilation import Compilation, Kernel
+from hwgen.errors import HwgenError, Tolerating
+from hwgen.passes.compilation import Compilation
 from hwgen.passes.inlining import REFUSALS, UnitsOf, tilings_of
 from hwgen.passes.phase import least_cycles
 from hwgen.passes.phased import stages_of
@@ -52,14 +52,11 @@ def compile_beside(
     hosting = _Hosting(workload, hardware, units)
     groups = hosting.groups()
     while True:
-        try:
+        with Tolerating(REFUSALS):
             return hosting.compiled(groups)
-        except HwgenError as error:
-            if not error.code.startswith(REFUSALS):
-                raise
-            if all(g.made is None for g in groups):
-                raise refused from None
-            groups = hosting.fewer(groups)
+        if all(g.made is None for g in groups):
+            raise refused
+        groups = hosting.fewer(groups)
 
 
 @dataclass
@@ -158,12 +155,9 @@ class _Hosting:
 
     def _made(self, phase: Phase) -> Compilation | HwgenError:
         """What units make of a phase, or why they cannot."""
-        try:
+        with Tolerating(REFUSALS) as refused:
             return self.units(phase.workload)
-        except HwgenError as error:
-            if not error.code.startswith(REFUSALS):
-                raise
-            return error
+        return refused.error
 
     def _cheaper(self, groups: Sequence[_Group]) -> list[_Group]:
         """The same, the processor running what costs more to bring to units and back."""
@@ -186,13 +180,10 @@ class _Hosting:
         they are used: then nobody needs to look for how."""
         if not self.own_core or not any(s.accumulates for s in workload.statements):
             return False
-        try:
+        least = None
+        with Tolerating(REFUSALS):
             least = least_cycles(workload, self.hardware)
-        except HwgenError as error:
-            if not error.code.startswith(REFUSALS):
-                raise
-            return False
-        return self._cycles(workload) < least
+        return least is not None and self._cycles(workload) < least
 
     @property
     def handover(self) -> int:
@@ -276,20 +267,7 @@ class _Hosting:
         if not kernels:
             return made
         parts = tuple(p for k in kernels for p in k.parts)
-        longest = max(parts, key=lambda c: c.cycles)
-        search = sum((c.search for c in parts[1:]), parts[0].search)
-        search = replace(search, cycles=made.timing.cycles)
-        return Compilation(
-            self.given,
-            self.hardware,
-            longest.scop,
-            tuple(m for c in parts for m in c.matches),
-            search,
-            Kernel(longest.tiling, made),
-            alone=False,
-            phases=parts,
-            spills=tuple(s for k in kernels for s in k.spills),
-        )
+        return Compilation.of_phases(made, parts, [s for k in kernels for s in k.spills])
 
     def _with_nests(self, schedule: Schedule) -> TreeCompilation:
         """A schedule compiled; what a processor with units of its own runs, with loops where these
@@ -298,13 +276,10 @@ class _Hosting:
         if not self.own_core:
             return plain
         nests = schedule.copy()
-        try:
+        made = plain
+        with Tolerating(REFUSALS):
             autoschedule(nests)
             made = compile_padded(nests)
-        except HwgenError as error:
-            if not error.code.startswith(REFUSALS):
-                raise
-            return plain
         if _of_units(plain.program) == _of_units(made.program):  # Code and units take turns.
             return min(plain, made, key=lambda k: sum(code.cycles for code in k.program.codes))
         return min(plain, made, key=lambda k: k.timing.cycles)

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
-from hwgen.errors import HwgenError
+from hwgen.errors import HwgenError, Tolerating
 from hwgen.passes.compilation import Compilation, Kernel
 from hwgen.passes.phased import plans_of, stages_of
 from hwgen.passes.trees import compile_padded
@@ -129,13 +129,11 @@ def _uncovered(
         statements = phase.workload.statements
         if statements in covered:
             continue
-        try:
+        with Tolerating(REFUSALS) as refused:
             select(build_scop(phase.workload), hardware)
-        except HwgenError as error:
-            if not error.code.startswith(REFUSALS):
-                raise
-            return error.statement
-        covered.add(statements)
+            covered.add(statements)
+            continue
+        return refused.error.statement
     return ""
 
 

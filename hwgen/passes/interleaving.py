@@ -17,7 +17,7 @@ from math import ceil, floor, prod
 
 from hwgen.codegen.lower.ranges import Condition
 from hwgen.codegen.nodes import calls
-from hwgen.errors import HwgenError
+from hwgen.errors import Tolerating
 from hwgen.model.bus import write_cycles
 from hwgen.model.closures import maker
 from hwgen.model.costs import CycleCosts
@@ -87,16 +87,13 @@ def _compiled(
     made: TreeCompilation, end: End, cut: Sequence[str], sizes: Sequence[int]
 ) -> TreeCompilation | None:
     schedule = made.schedule.copy()
-    try:
+    with Tolerating(REFUSALS):
         with schedule.batch(blame=False):
             for site, loop in zip((end.source, end.target), cut, strict=True):
                 outermost(schedule, site.block.name, loop, end.band)
             schedule.interleave(cut[0], cut[1], sizes, end.band)
         return compile_tree(schedule)
-    except HwgenError as error:
-        if not error.code.startswith(REFUSALS):
-            raise
-        return None
+    return None
 
 
 def _ends(made: TreeCompilation) -> Iterator[End]:

@@ -15,7 +15,7 @@ from functools import cached_property
 from itertools import combinations, groupby, pairwise
 from math import inf, prod
 
-from hwgen.errors import HwgenError
+from hwgen.errors import HwgenError, Tolerating
 from hwgen.passes.compilation import Compilation
 from hwgen.passes.fusing import fused, fused_if_better, several, shareable
 from hwgen.passes.inlining import REFUSALS, UnitsOf
@@ -30,7 +30,6 @@ from hwgen.polyhedral.scop import view_statements
 from hwgen.polyhedral.search.choose import EXCEEDED
 from hwgen.polyhedral.search.objective import Measure
 from hwgen.polyhedral.tree.versions import versioned
-from hwgen.spec.expression import DTYPES
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.workload import Statement, Tensor, Workload
 
@@ -115,13 +114,10 @@ def in_parts(
     Raises:
         HwgenError: what is no refusal.
     """
-    try:
+    with Tolerating(REFUSALS):
         parts = _Network(versioned(workload), hardware, units, options).parts()
         return None if len(parts) < 2 else joined(workload, hardware, [p.schedule for p in parts])
-    except HwgenError as error:
-        if not error.code.startswith(REFUSALS):
-            raise
-        return None
+    return None
 
 
 def phases_may_be_faster(made: TreeCompilation, options: SearchOptions) -> bool:
@@ -264,12 +260,9 @@ class _Network:
         if len(groups) > 1 and self._may_share(groups):
             made = fused(alone, self.hardware, self.options)
             return None if made is None else _Part(groups, made)
-        try:
+        with Tolerating(REFUSALS if len(groups) > 1 else ()):
             return _Part(groups, self.units(alone))
-        except HwgenError as error:
-            if len(groups) == 1 or not error.code.startswith(REFUSALS):
-                raise
-            return None
+        return None
 
     def _measure(self, *parts: _Part) -> Measure:
         measures = [self.options.measure(p.made) for p in parts]
@@ -316,4 +309,4 @@ class _Network:
 
 
 def _bytes(tensors: Sequence[Tensor]) -> int:
-    return sum(prod(t.shape) * DTYPES[t.dtype] for t in tensors)
+    return sum(t.bytes for t in tensors)

@@ -8,7 +8,7 @@ from functools import partial
 from itertools import chain, islice
 
 from hwgen.codegen.image_layout import packed_bytes
-from hwgen.errors import HwgenError
+from hwgen.errors import HwgenError, Tolerating
 from hwgen.passes.cache import ScheduleCache
 from hwgen.passes.compilation import Compilation, Kernel, build
 from hwgen.polyhedral.caches import through_caches
@@ -104,14 +104,11 @@ def compile_phase(
     if known is not None:
         matches = list(islice(groups, known.group + 1))
         found = known.restore(hardware, matches)
-        try:
+        with Tolerating(("H4", "H5", "H6")):
             if found is not None:
                 kernel = build(workload, hardware, scop, found.candidates[0])
                 if kernel.cycles == found.cycles:
                     return Compilation(*parts, tuple(matches[-1]), found, kernel)
-        except HwgenError as error:
-            if not error.code.startswith(("H4", "H5", "H6")):
-                raise
     result, group = _search(*parts, chain(matches, groups), options)
     if not any(cut.startswith(TIME_LIMIT) for cut in result.search.cuts):
         position = result.matches.index(result.match)

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 
 from hwgen.codegen.image_layout import ImageLayout, image_layouts, images_refused, keeps_order
 from hwgen.codegen.temporaries import check_written, shared_image, written_part
-from hwgen.errors import HwgenError
-from hwgen.passes.compilation import Compilation, Kernel
+from hwgen.errors import HwgenError, Tolerating
+from hwgen.passes.compilation import Compilation
 from hwgen.passes.phase import SearchOptions, compile_phase
 from hwgen.passes.spilling import ALL_KEPT, Choice, Refused, Spill, cheapest
 from hwgen.passes.trees import compile_padded
@@ -162,12 +162,9 @@ class PhaseSearch:
         found = self._found(choice, frozenset())
         if isinstance(found, Refused):
             return found
-        try:
+        with Tolerating(OF_JOINING) as joining:
             return join(self.workload, self.hardware, found.kernels, choice.spills)
-        except HwgenError as error:
-            if error.code not in OF_JOINING:
-                raise
-            refused = Refused(error, len(found.kernels), found.held)
+        refused = Refused(joining.error, len(found.kernels), found.held)
         if refused.error.code in OF_ALL:
             return self._plainer(choice, found.kernels) or refused
         return refused
@@ -186,12 +183,9 @@ class PhaseSearch:
         found = self._found(choice, plain)
         if isinstance(found, Refused):
             return None
-        try:
+        with Tolerating(OF_JOINING):
             return join(self.workload, self.hardware, found.kernels, choice.spills)
-        except HwgenError as error:
-            if error.code not in OF_JOINING:
-                raise
-            return None  # What is wrong with more slots is told.
+        return None  # What is wrong with more slots is told.
 
     def _found(self, choice: Choice, plain: frozenset[int]) -> _Found | Refused:
         """Every phase's kernel; those of `plain` with one slot per buffer."""
@@ -339,25 +333,11 @@ def join(
     Raises:
         HwgenError: as `apply_tilings`, `compile_padded`.
     """
-    longest = max(found, key=lambda c: c.cycles)
     spilled = tuple(s.tensor for s in spills)
     scops, tilings = [c.scop for c in found], [c.tiling for c in found]
     schedule = Schedule(workload, hardware)
     apply_tilings(schedule, plans_of(workload, stages_of(schedule), scops, tilings, spilled))
-    kernel = Kernel(longest.tiling, compile_padded(schedule))
-    search = sum((c.search for c in found[1:]), found[0].search)
-    search = replace(search, cycles=kernel.cycles)
-    return Compilation(
-        workload,
-        hardware,
-        longest.scop,
-        tuple(m for c in found for m in c.matches),
-        search,
-        kernel,
-        alone=False,
-        phases=tuple(found),
-        spills=tuple(spills),
-    )
+    return Compilation.of_phases(compile_padded(schedule), found, spills)
 
 
 def plans_of(

@@ -17,7 +17,7 @@ from functools import partial
 from math import prod
 
 from hwgen.codegen.nodes import calls
-from hwgen.errors import HwgenError
+from hwgen.errors import Tolerating
 from hwgen.passes.inlining import REFUSALS
 from hwgen.passes.pieces import Pieces, hand_over
 from hwgen.passes.pipeline_ranking import CLOSE, LONG, Body, Edge, Work
@@ -74,7 +74,7 @@ def _closed(made: TreeCompilation) -> TreeCompilation | None:
     their first iterations, and what stood behind them in the last; None where there is none."""
     schedule = made.schedule.copy()
     found = False
-    try:
+    with Tolerating(REFUSALS):
         with schedule.batch():
             for band in _bands(schedule.resolved):
                 chain = path(schedule.state.root, band[0])[:-1]
@@ -91,10 +91,7 @@ def _closed(made: TreeCompilation) -> TreeCompilation | None:
                         schedule.sink(block.name, band[-1], "last")
                 found = found or bool(before or after)
         return compile_tree(schedule) if found else None
-    except HwgenError as error:
-        if not error.code.startswith(REFUSALS):
-            raise
-        return None
+    return None
 
 
 def _pipelined(made: TreeCompilation) -> Pipeline:
@@ -183,12 +180,10 @@ def shifted(
         slots = body.needed(delays, spare)
         if not _fits(found.plain, body, slots, shifts):
             continue
-        try:
+        # It may have a dependence that the model does not see, or lack room, fields, flags.
+        with Tolerating(REFUSALS):
             schedule = found.plain.schedule
             return compile_tree(_shifted(schedule, body, found.band, shifts, slots, pieces))
-        except HwgenError as error:
-            if not error.code.startswith(REFUSALS):
-                raise  # Else a dependence that the model does not see, room, fields, flags.
     return None
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import combinations
 
-from hwgen.errors import HwgenError, Location
+from hwgen.errors import HwgenError, Location, Tolerating
 from hwgen.passes.trees import compile_tree
 from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.schedule.script import Edit
@@ -73,13 +73,10 @@ class _Script:
             return "tries"
         self.tries += 1
         made = Schedule(self.schedule.workload, self.schedule.hardware)
-        told = "", ""
-        try:
+        with Tolerating(REFUSED) as refused:
             compile_tree(made.replay(script))
-        except HwgenError as error:
-            if not error.code.startswith(REFUSED):
-                raise
-            told = error.code, error.diagnostic.found
+            return self.known.setdefault(script, ("", ""))[0]
+        told = refused.error.code, refused.error.diagnostic.found
         return self.known.setdefault(script, told)[0]
 
     def _changes_nothing(self, values: _Values) -> bool:

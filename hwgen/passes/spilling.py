@@ -11,13 +11,11 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import prod
 from typing import TypeVar
 
 from hwgen.errors import HwgenError
 from hwgen.polyhedral.phases import Phase
 from hwgen.polyhedral.search.objective import Measure
-from hwgen.spec.expression import DTYPES
 from hwgen.spec.workload import Workload
 
 TRIES = 16
@@ -181,15 +179,12 @@ class _Entry:
 def _bytes(workload: Workload, phases: Sequence[Phase], choice: Choice) -> int:
     """Bytes that cross the bus more than where everything stays, padding aside."""
 
-    def size(name: str) -> int:
-        tensor = workload.tensor[name]
-        return prod(tensor.shape) * DTYPES[tensor.dtype]
-
     def readers(name: str) -> int:
         return sum(name in (t.name for t in phase.workload.inputs) for phase in phases)
 
-    again = sum(size(name) * max(1, readers(name) - 1) for name in choice.apart)
-    return again + sum(2 * size(name) for name in choice.spilled)
+    size = {t.name: t.bytes for t in workload.tensors}
+    again = sum(size[name] * max(1, readers(name) - 1) for name in choice.apart)
+    return again + sum(2 * size[name] for name in choice.spilled)
 
 
 def _more(phases: Sequence[Phase], choice: Choice, refused: Refused) -> Iterator[Choice]:

@@ -9,7 +9,7 @@ from functools import cached_property
 from hwgen.codegen.lower.padding import paddings
 from hwgen.codegen.lower.program import Lowered, lower_tree
 from hwgen.codegen.nodes import Call, SyncNode
-from hwgen.errors import HwgenError
+from hwgen.errors import HwgenError, Tolerating
 from hwgen.model.counting import total
 from hwgen.model.turns import PROCESSOR
 from hwgen.passes.compiled import Compiled
@@ -97,15 +97,11 @@ def compile_padded(schedule: Schedule) -> TreeCompilation:
     aligns = [a for a in found if roles.get(a.tensor) == "intermediate"]
     if not aligns:
         return dense
-    made = schedule.copy()
-    try:
+    made, apart = schedule.copy(), dense
+    # There may be room for the padding, but not where it is needed; or calls of fewer rows begin
+    # further in an image than addresses go.
+    with Tolerating(("H502", "H616")):
         for align in aligns:
             made.storage_align(align.tensor, align.axis, align.factor, align.offset)
         apart = compile_tree(made)
-    except HwgenError as error:
-        if error.code not in ("H502", "H616"):
-            raise
-        # There is room for the padding, but not where it is needed; or calls of fewer rows begin
-        # further in an image than addresses go.
-        return dense
     return apart if apart.timing.cycles < dense.timing.cycles else dense

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from hwgen.errors import HwgenError
+from hwgen.errors import HwgenError, Tolerating
 from hwgen.passes.compilation import Compilation
 from hwgen.passes.inlining import REFUSALS, UnitsOf, replayed, weighed, without
 from hwgen.passes.phase import Rival, SearchOptions, rearranged_bytes
@@ -103,14 +103,11 @@ class _Sketch:
 
     def kernel(self, units: UnitsOf, options: SearchOptions, most: Measure) -> Compilation | None:
         """Its kernel, of the workload itself, if that is less than `most` by the objective."""
-        try:
+        found = None
+        with Tolerating(REFUSALS):
             made = replace(units(self.changed), inlined=self.inlined, weighed=self.weighed)
-            found = replayed(made, self.workload) if _measured(made, options) < most else made
-        except HwgenError as error:
-            if not error.code.startswith(REFUSALS):
-                raise
-            return None
-        return found if _measured(found, options) < most else None
+            found = replayed(made, self.workload) if _measured(made, options) < most else None
+        return found if found is not None and _measured(found, options) < most else None
 
 
 def _measured(made: Compilation, options: SearchOptions) -> Measure:
@@ -130,13 +127,9 @@ def _sketch(workload: Workload, hardware: HardwareSpec, inlined: tuple[str, ...]
     for tensor in inlined:
         changed = without(changed, tensor)
     for tensor in _candidates(changed):
-        try:
+        with Tolerating(("H413", "H414")):
             changed = weighed(changed, tensor, dtype)
-        except HwgenError as error:
-            if error.code not in ("H413", "H414"):
-                raise
-            continue
-        edits.append((tensor, dtype))
+            edits.append((tensor, dtype))
     if not edits:
         return None
     phases = split_phases(changed)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from math import prod
 
 from hwgen.passes.compiled import Compiled
 from hwgen.passes.phase import SearchOptions
-from hwgen.spec.expression import DTYPES
 from hwgen.spec.workload import Tensor
 
 NEAR = 1.03
@@ -30,7 +28,7 @@ def may_be_faster(made: Compiled, options: SearchOptions, stored: Iterable[Tenso
 def _least(made: Compiled, stored: Iterable[Tensor]) -> int:
     """What a kernel takes at least that computes the same and also moves some tensors out and in
     again, as far as one unit alone can do so."""
-    size = sum(prod(t.shape) * DTYPES[t.dtype] for t in stored)
+    size = sum(t.bytes for t in stored)
     busy = Counter(dict(made.bound.per_resource))
     movers: dict[str, set[str]] = {}
     beat = 1

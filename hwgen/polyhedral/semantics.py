@@ -60,12 +60,6 @@ def as_read(intrinsic: Intrinsic, name: str) -> Operand:
     return replace(operand, written_by=tuple(sorted({*asked, *operand.written_by})))
 
 
-def written_position(intrinsic: Intrinsic) -> int:
-    only = written(intrinsic)
-    assert only is not None
-    return [o.name for o in intrinsic.operands].index(only[1])
-
-
 def copies(intrinsic: Intrinsic) -> bool:
     """Whether an intrinsic writes what it reads, and does nothing else."""
     only = written(intrinsic)
@@ -98,7 +92,7 @@ def updates(intrinsic: Intrinsic) -> Iterator[tuple[str, Expr]]:
             return
         case value:
             for op, function in (("+=", "+"), ("max=", "max"), ("min=", "min")):
-                rest = _withoutwritten_position(value, assign.target, function)
+                rest = _without(value, assign.target, function)
                 if rest is not None:
                     yield op, rest
 
@@ -120,7 +114,7 @@ def folds(intrinsic: Intrinsic) -> bool:
                                   for n, e in intrinsic.iterators)  # fmt: skip
 
 
-def _withoutwritten_position(value: Expr, target: Access, function: str) -> Expr | None:
+def _without(value: Expr, target: Access, function: str) -> Expr | None:
     terms = flatten(function, value)
     rest = tuple(t for t in terms if t != target)
     if len(rest) + 1 != len(terms) or not rest:
@@ -168,7 +162,7 @@ def _serves(operand: Operand, other: Operand) -> bool:
 
 def _accepted(update: Intrinsic) -> tuple[str, ...]:
     """Who must have written the sums that an update adds to; none: anyone may have."""
-    return update.operand(update.semantics[0].target.tensor).written_by
+    return update.written.written_by
 
 
 def widens(dtype: str, into: str) -> bool:

@@ -83,13 +83,9 @@ def page(compilation: Compiled, drawn: int = DRAWN_CALLS) -> str:
     }
     return rendered(
         "page.html",
+        c,
         sources,
         _figures(measured, recording, placed),
-        name=c.workload.name,
-        chip=c.hardware.name,
-        sizes=", ".join(f"{n} = {v:,}" for n, v in c.workload.sizes),
-        parameters=", ".join(f"{n} = {v:,}" for n, v in c.hardware.parameters),
-        statements=[str(s) for s in c.workload.statements],
         headlines=_headlines(measured),
         exact=c.timing.exact,
         recording=recording,
@@ -107,11 +103,13 @@ def page(compilation: Compiled, drawn: int = DRAWN_CALLS) -> str:
 
 def rendered(
     template: str,
+    c: Compiled,
     sources: Mapping[str, Source],
     figures: Mapping[str, Figure],
     **values: object,
 ) -> str:
-    """A page from its template. `sources`: the C (`c`) and the script, with the lines of bars."""
+    """The page of a kernel from its template. `sources`: the C (`c`) and the script, with the lines
+    of bars."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -122,6 +120,11 @@ def rendered(
     )
     return environment.get_template(template).render(
         values,
+        name=c.workload.name,
+        chip=c.hardware.name,
+        sizes=", ".join(f"{n} = {v:,}" for n, v in c.workload.sizes),
+        parameters=", ".join(f"{n} = {v:,}" for n, v in c.hardware.parameters),
+        statements=[str(s) for s in c.workload.statements],
         c_source=sources["c"],
         script_source=sources["script"],
         places=embedded({name: dict(s.lines) for name, s in sources.items()}),

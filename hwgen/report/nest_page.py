@@ -36,13 +36,9 @@ def nest_page(compilation: NestCompilation) -> str:
     blocks = {b.block: b.block for b in c.cost.blocks}
     return rendered(
         "nest_page.html",
+        c,
         {"c": nest_source(c), "script": script_source(c.script, blocks)},
         nest_figures(c, placed),
-        name=c.workload.name,
-        chip=c.hardware.name,
-        sizes=", ".join(f"{n} = {v:,}" for n, v in c.workload.sizes),
-        parameters=", ".join(f"{n} = {v:,}" for n, v in c.hardware.parameters),
-        statements=[str(s) for s in c.workload.statements],
         headlines=_headlines(c),
         language=_LANGUAGES.get(processor.language, processor.language),
         blocks=_blocks(c),

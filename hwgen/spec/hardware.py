@@ -336,6 +336,11 @@ class Intrinsic:
     def operand(self, name: str) -> Operand:
         return next(o for o in self.operands if o.name == name)
 
+    @property
+    def written(self) -> Operand:
+        """The operand that it writes: of several, the one that it writes first."""
+        return self.operand(self.semantics[0].target.tensor)
+
 
 @lru_cache(maxsize=4096)
 def _narrowed(intrinsic: Intrinsic, lanes: tuple[int, ...], location: Location) -> Intrinsic:

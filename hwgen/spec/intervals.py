@@ -79,6 +79,25 @@ def within(inner: Interval, outer: Interval) -> bool:
     return outer[0] <= inner[0] and inner[1] <= outer[1]
 
 
+_OPPOSITE = {">": "<=", ">=": "<", "!=": "=="}
+
+
+def compared(op: str, values: Interval) -> bool | None:
+    """Whether a comparison with zero holds for all values of an interval; None where for some."""
+    low, high = values
+    match op:
+        case "<":
+            always, never = high < 0, low >= 0
+        case "<=":
+            always, never = high <= 0, low > 0
+        case "==":
+            always, never = low == high == 0, low > 0 or high < 0
+        case _:
+            opposite = compared(_OPPOSITE[op], values)
+            return None if opposite is None else not opposite
+    return True if always else False if never else None
+
+
 def not_integer(expr: Expr, why: str) -> HwgenError:
     """The error of an expression that has no integer value."""
     return HwgenError(

@@ -153,6 +153,11 @@ class Processor:
     def loop(self) -> dict[str, LoopKind]:
         return {x.name: x for x in self.loops}
 
+    def runs(self, kind: str) -> str:
+        """How the iterations of loops of a name run, as a `LoopKind` says; "": in order."""
+        found = self.loop.get(kind)
+        return "" if found is None else found.kind
+
     @cached_property
     def pragma(self) -> dict[str, Pragma]:
         return {p.name: p for p in self.pragmas}

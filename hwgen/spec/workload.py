@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import prod
 from typing import Literal
 
 from hwgen.errors import Location
-from hwgen.spec.expression import Access, Expr, UpdateOp, names, walk
+from hwgen.spec.expression import DTYPES, Access, Expr, UpdateOp, names, walk
 from hwgen.spec.shown import Brief, workload_brief, workload_html
 
 Role = Literal["input", "output", "intermediate"]
@@ -27,6 +28,11 @@ class Tensor:
     location: Location = field(compare=False)
     supplied: int | None = None
     written: tuple[str, ...] = field(default=(), compare=False)
+
+    @property
+    def bytes(self) -> int:
+        """Of all its elements."""
+        return prod(self.shape) * DTYPES[self.dtype]
 
 
 @dataclass(frozen=True)

@@ -371,10 +371,10 @@ def random_nests(draws: Draws, name: str, intrinsics: Sequence[Intrinsic] = ()) 
     `intrinsics`: some workloads are what these compute, on larger tiles.
     """
     b = _Builder(draws, draws.chance(2), draws(REALS))
-    fitting = [x for x in intrinsics if x.operand(x.semantics[0].target.tensor).dtype]
+    fitting = [x for x in intrinsics if x.written.dtype]
     if fitting and draws.chance(2):
         chosen = draws(fitting)
-        b.floats = chosen.operand(chosen.semantics[0].target.tensor).dtype == "float32"
+        b.floats = chosen.written.dtype == "float32"
         for _ in range(draws((1, 1, 2))):
             b.matching(chosen)
     for _ in range(draws((2, 1, 2, 3, 4)) - (2 if b.compute else 0)):

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from hwgen.codegen.lower.assignments import assigned
-from hwgen.codegen.lower.cover import Step, steps_of, written_operand
-from hwgen.errors import HwgenError
+from hwgen.codegen.lower.cover import Step, steps_of
+from hwgen.errors import HwgenError, Tolerating
 from hwgen.polyhedral.scop import View
 from hwgen.polyhedral.tree.aliases import root, shared_homes
 from hwgen.polyhedral.tree.build import unique
@@ -87,23 +87,18 @@ def covered(
     views = {t: v for t, v in views.items() if _is_view(state, t)}
     root = map_blocks(state.root, lambda b: None if b.stage in views else b)
     state = replace(state, root=root)
-    try:
+    with Tolerating(IN_PLACE):
         return _covered(state, homes, hardware, views, together=True)
-    except HwgenError as error:
-        if error.code not in IN_PLACE:
-            raise
-    try:
+    with Tolerating(IN_PLACE) as refused:
         return _covered(state, homes, hardware, views, together=False)
-    except HwgenError as error:
-        if error.code not in IN_PLACE:
-            raise
-        raise HwgenError(
-            "H422",
-            "calls would write where something is that is still needed",
-            found=f"{error.diagnostic.message}, as {error.diagnostic.found}",
-            allowed="intrinsics that write elsewhere, or operands that nothing reads afterwards",
-            repair="a copy of that operand for these calls (cache_read)",
-        ) from None
+    found = refused.error.diagnostic
+    raise HwgenError(
+        "H422",
+        "calls would write where something is that is still needed",
+        found=f"{found.message}, as {found.found}",
+        allowed="intrinsics that write elsewhere, or operands that nothing reads afterwards",
+        repair="a copy of that operand for these calls (cache_read)",
+    )
 
 
 def _covered(
@@ -167,18 +162,17 @@ def _split(
         taken |= {x.name for x in chain}
         calls[tensor] = _call(step)
         nests.append(nest(chain, block))
-        memory = written_operand(step.intrinsic).memory
+        memory = step.intrinsic.written.memory
         # It is indexed as the stage's tensor is, or by its own iterators.
         alike = step.target.indices == stage.target.indices
         shape = state.tensor[stage.tensor].shape if alike else tuple(e for _, e in iterators)
         dtype = hardware.memory[memory].dtype or state.tensor[stage.tensor].dtype
-        state = _with_stage(
-            state,
-            stage,
-            Stage(tensor, iterators, step.target, "=", _value(step)),
+        state = state.with_tensor(
             Tensor(tensor, dtype, shape, "intermediate"),
             Storage(tensor, memory, alias=places.get(tensor, "")),
         )
+        made = Stage(tensor, iterators, step.target, "=", _value(step))
+        state = state.with_stages(stage.tensor, made, stage)
         homes[tensor] = homes.get(places.get(tensor, ""), site.names[:depth])
     last = found[-1]
     calls[site.block.name] = _call(last)
@@ -189,9 +183,7 @@ def _split(
         state = replace(state, root=inserted(state.root, site, depth, tuple(nests)))
     if site.block.part != "init" and (nests or last.in_place):
         reads = replace(state.stage[stage.tensor], value=_value(last))
-        state = replace(
-            state, stages=tuple(reads if s.tensor == stage.tensor else s for s in state.stages)
-        )
+        state = state.with_stages(stage.tensor, reads)
     return state, calls
 
 
@@ -217,7 +209,7 @@ def _value(step: Step) -> Expr:
     """What a call computes, over its operands' accesses."""
     table = dict(zip((o.name for o in step.intrinsic.operands), step.operands, strict=True))
     if step.in_place:
-        table[written_operand(step.intrinsic).name] = Access(step.in_place, step.target.indices)
+        table[step.intrinsic.written.name] = Access(step.in_place, step.target.indices)
     value = substitute(step.pattern, {n: Const(v) for n, v in step.immediates})
     for node in [n for n in walk(value) if isinstance(n, Access)]:
         value = replace_part(value, node, table[node.tensor])
@@ -269,24 +261,12 @@ def _fits(state: LoopTree, stage: Stage, step: Step, later: Sequence[Step]) -> b
     rest = {a.tensor for s in later for a in s.operands} - {stage.tensor}
     return (
         not stage.reduces
-        and state.storage[stage.tensor].memory == written_operand(step.intrinsic).memory
+        and state.storage[stage.tensor].memory == step.intrinsic.written.memory
         and step.target.indices == stage.target.indices
         and all(isinstance(i, Name) for i in stage.target.indices)
         and state.tensor[stage.tensor].shape
         == tuple(dict(stage.iterators)[n] for i in stage.target.indices for n in names(i))
         and place not in {root(state, t) for t in rest if t in state.storage}
-    )
-
-
-def _with_stage(
-    state: LoopTree, before: Stage, stage: Stage, tensor: Tensor, storage: Storage
-) -> LoopTree:
-    at = [s.tensor for s in state.stages].index(before.tensor)
-    return replace(
-        state,
-        tensors=(*state.tensors, tensor),
-        stages=(*state.stages[:at], stage, *state.stages[at:]),
-        storages=(*state.storages, storage),
     )
 
 
@@ -336,6 +316,3 @@ def nest(chain: Sequence[Loop], block: Block) -> Node:
     for loop in reversed(chain):
         node = loop.around((node,))
     return node
-
-
-# Lanes

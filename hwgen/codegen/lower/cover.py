@@ -314,7 +314,7 @@ class _Search:
     ) -> Iterator[_Made]:
         """Every way to have an intrinsic compute a value of what others compute; `source`: what it
         is to copy, so not in its own place."""
-        result = written_operand(intrinsic)
+        result = intrinsic.written
         self.tries += 1
         if self.tries > MOST_TRIES or not self._holds(result, target.tensor):
             return
@@ -354,7 +354,7 @@ class _Search:
             operand, value = wanted[n]
             others = [*wanted[:n], *wanted[n + 1 :]]
             rule = intrinsic.operand(operand)
-            in_place = operand == written_operand(intrinsic).name
+            in_place = operand == intrinsic.written.name
             for steps, left, access in self._operand(rule, value, target, rest, in_place=in_place):
                 for more, last, made in self._operands(intrinsic, others, target, left):
                     both = [*more, *steps] if self.strict else [*steps, *more]
@@ -391,7 +391,7 @@ class _Search:
         self.made += 1
         between = Access(f"<{self.made}>", indices)
         for n, other in self._different(rest):
-            if not (patterns := [*_set(other)]) or written_operand(other).memory != rule.memory:
+            if not (patterns := [*_set(other)]) or other.written.memory != rule.memory:
                 continue
             left = [*rest[:n], *rest[n + 1 :]]
             for pattern, spelt in product(patterns, [*_spelt(value)]):
@@ -414,10 +414,3 @@ class _Search:
         if tensor in self.outputs or operand.access != "read":
             return dtype == operand.dtype
         return widens(dtype, operand.dtype) and is_float(dtype) == is_float(operand.dtype)
-
-
-def written_operand(intrinsic: Intrinsic) -> Operand:
-    """The operand that an intrinsic writes."""
-    only = written(intrinsic)
-    assert only is not None
-    return intrinsic.operand(only[1])

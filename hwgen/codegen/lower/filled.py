@@ -47,7 +47,7 @@ def _added(covered: Covered) -> Iterator[_Axis]:
     """What calls read in lanes that they add up, though no loop runs along them."""
     for site in covered.state.sites:
         call = covered.calls[site.block.name]
-        target = next(o for o in call.intrinsic.operands if o.access != "read")
+        target = call.intrinsic.written
         for iterator in _idle(call):
             if iterator not in (*target.indices, *call.single):
                 check_neutral(covered, site, call, iterator, {iterator})

@@ -124,8 +124,7 @@ def _check_past_the_end(
     """What lanes past a loop's end add to a sum changes nothing."""
     cuts = any(loop in names(p) for p in site.block.predicate)
     along = [i for i, x in call.lanes if x == loop]
-    target = call.intrinsic.semantics[0].target.tensor
-    own = next(o for o in call.intrinsic.operands if o.name == target)
+    own = call.intrinsic.written
     stage = covered.state.stage[site.block.stage]
     diagonal = any(i in own.indices for i in along)
     sums = stage.reduces or call.intrinsic.semantics[-1].op != "="

@@ -16,7 +16,7 @@ from hwgen.codegen.lower.nests import Leaf, Nest, Piece
 from hwgen.codegen.lower.places import Place, Places
 from hwgen.codegen.placement import Placed, Slot, Wanted, by_bank, first_fit
 from hwgen.codegen.storages import Buffer
-from hwgen.errors import HwgenError
+from hwgen.errors import HwgenError, Tolerating
 from hwgen.polyhedral.search.capacity import Alive, buffers_exceed
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.memory import Memory
@@ -79,11 +79,8 @@ def _placed(
     by_loop = [_wanted(place, *life.around) for place, life in wanted]
     tight = [_wanted(place, life.first, life.last) for place, life in wanted]
     for attempt in (alone, by_loop):
-        try:
+        with Tolerating("H502"):
             return list(_in_memory(memory, attempt, meeting))
-        except HwgenError as error:
-            if error.code != "H502":
-                raise
     return list(_in_memory(memory, tight, meeting))
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from hwgen.codegen.processor.conditions import implied
+from hwgen.codegen.processor.conditions import holds
 from hwgen.polyhedral.tree.loop_tree import conjuncts
 from hwgen.polyhedral.tree.terms import addends, simplify
 from hwgen.spec.affine import Affine, affine
-from hwgen.spec.expression import Binary, BinaryOp, Const, Expr, Name, add, names, substitute
+from hwgen.spec.expression import Binary, Const, Expr, Name, add, names, substitute
+from hwgen.spec.intervals import compared
 
 ANY_EXTENT = 1 << 30
 """Of a loop whose range shall decide nothing."""
@@ -100,21 +101,7 @@ class Condition:
         """Whether it holds wherever loops are in these ranges, nowhere there, or neither."""
         if self.slack is None:
             return decided(self.expr, ranges)
-        low, high = _values(self.slack, ranges)
-        match self.op:
-            case "<":
-                always, never = high < 0, low >= 0
-            case "<=":
-                always, never = high <= 0, low > 0
-            case ">":
-                always, never = low > 0, high <= 0
-            case ">=":
-                always, never = low >= 0, high < 0
-            case "!=":
-                always, never = low > 0 or high < 0, low == high == 0
-            case _:
-                always, never = low == high == 0, low > 0 or high < 0
-        return True if always else False if never else None
+        return compared(self.op, _values(self.slack, ranges))
 
     def parts(self, loop: str, low: int, high: int, ranges: Ranges) -> list[Part]:
         """Parts of a loop's range in which it holds always, never, or as other loops decide."""
@@ -166,11 +153,6 @@ def _values(function: Affine, ranges: Ranges) -> tuple[int, int]:
     return low, high
 
 
-_OPPOSITE: dict[str, BinaryOp] = {
-    "<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "==",
-}  # fmt: skip
-
-
 def decided(condition: Expr, ranges: Ranges) -> bool | None:
     """Whether a condition holds wherever loops are in these ranges, nowhere there, or neither."""
     if is_bound(condition) and (loop := names(condition)[0]) in ranges:
@@ -180,19 +162,4 @@ def decided(condition: Expr, ranges: Ranges) -> bool | None:
     used = [n for n in dict.fromkeys(names(condition)) if n in ranges]
     shifted = {n: add(Name(n), Const(ranges[n][0])) for n in used if ranges[n][0]}
     extents = {n: ranges[n][1] - ranges[n][0] for n in used}
-    condition = substitute(condition, shifted)
-    if implied(condition, extents):
-        return True
-    return False if _fails(condition, extents) else None
-
-
-def _fails(condition: Expr, extents: Mapping[str, int]) -> bool:
-    match condition:
-        case Binary("and", left, right):
-            return _fails(left, extents) or _fails(right, extents)
-        case Binary("or", left, right):
-            return _fails(left, extents) and _fails(right, extents)
-        case Binary(op, left, right) if op in _OPPOSITE:
-            return implied(Binary(_OPPOSITE[op], left, right), extents)
-        case _:
-            return False
+    return holds(substitute(condition, shifted), extents)

@@ -73,7 +73,7 @@ def _reads(covered: Covered, tensor: str, rows: int) -> Iterator[_Read]:
     for site in covered.state.sites:
         call = covered.calls[site.block.name]
         pairs = zip(call.intrinsic.operands, call.operands, strict=True)
-        written = next(o for o in call.intrinsic.operands if o.access != "read")
+        written = call.intrinsic.written
         for k, (operand, access) in enumerate(pairs):
             if access.tensor != tensor or operand.access != "read":
                 continue
@@ -110,7 +110,7 @@ def _written(covered: Covered, tensor: str) -> Covered:
     """What calls of the chip write, in all lanes in which others read it."""
     state = covered.state
     writers = [s.block.name for s in state.sites if s.block.stage == tensor]
-    targets = [_target(covered.calls[b]) for b in writers]
+    targets = [covered.calls[b].intrinsic.written for b in writers]
     reads = list(_reads(covered, tensor, min((len(o.indices) for o in targets), default=0)))
     wanted = sorted({(p, n) for read in reads for p, n, _ in read.lanes}, reverse=True)
     if not wanted:
@@ -150,7 +150,7 @@ def _written(covered: Covered, tensor: str) -> Covered:
         operands = tuple(target if a.tensor == tensor else a for a in call.operands)
         calls[block] = replace(call, operands=operands, lanes=tuple(given.items()))
     wider = replace(stage, iterators=(*stage.iterators, *iterators), target=target)
-    state = _with_stage(state, wider)
+    state = state.with_stages(stage.tensor, wider)
     state = _with_tensor(state, replace(held, shape=(*held.shape, *(n for _, n in wanted))))
 
     def inside(block: Block) -> Node:
@@ -177,10 +177,6 @@ def _written(covered: Covered, tensor: str) -> Covered:
     for block in writers if zeros else ():
         covered = _from_zeros(covered, block, tensor, iterators)
     return covered
-
-
-def _target(call: BlockCall) -> Operand:
-    return next(o for o in call.intrinsic.operands if o.access != "read")
 
 
 def _from_zeros(
@@ -332,7 +328,7 @@ def _read(covered: Covered, name: str, operand: int, tensor: str, lanes: Sequenc
     def edit(other: Block) -> Node:
         return replace(other, bindings=bindings) if other.name == name else other
 
-    state = _with_stage(state, wider)
+    state = state.with_stages(stage.tensor, wider)
     state = replace(state, root=map_blocks(state.root, edit))
     return replace(covered, state=state, calls=calls)
 
@@ -340,11 +336,6 @@ def _read(covered: Covered, name: str, operand: int, tensor: str, lanes: Sequenc
 def _reading(stage: Stage, before: Access, after: Access) -> Stage:
     seed = stage.seed and replace_part(stage.seed, before, after)
     return replace(stage, value=replace_part(stage.value, before, after), seed=seed)
-
-
-def _with_stage(state: LoopTree, stage: Stage) -> LoopTree:
-    stages = tuple(stage if s.tensor == stage.tensor else s for s in state.stages)
-    return replace(state, stages=stages)
 
 
 def _with_tensor(state: LoopTree, tensor: Tensor) -> LoopTree:

@@ -11,7 +11,7 @@ from hwgen.codegen.lower.live import apart
 from hwgen.codegen.lower.nests import Leaf, Piece, peeled
 from hwgen.codegen.lower.places import Places
 from hwgen.codegen.lower.sites import Builder, CallSite, Known, sites_of
-from hwgen.errors import HwgenError
+from hwgen.errors import Tolerating
 from hwgen.polyhedral.tree.loop_tree import map_blocks
 
 
@@ -34,12 +34,9 @@ class Trials:
     def sites(self, places: Places, users: frozenset[str]) -> list[CallSite] | None:
         """The calls of some blocks; None where no call can be so."""
         builder = Builder(self.covered, places, apart(places), only=users, known=self.known)
-        try:
+        with Tolerating("H614"):
             return list(sites_of(builder.items(self.pieces)))
-        except HwgenError as error:
-            if error.code != "H614":
-                raise
-            return None
+        return None
 
     def whole(self, sites: Sequence[CallSite], users: frozenset[str]) -> bool:
         """Whether one call does what is to be done in an iteration of the loops around it."""

@@ -11,11 +11,10 @@ from hwgen.spec.hardware import HardwareSpec
 
 def parallel_loops(state: LoopTree, hardware: HardwareSpec) -> Mapping[str, str]:
     """The kinds of the loops whose iterations run at once, by name."""
-    if hardware.processor is None:
+    machine = hardware.processor
+    if machine is None:
         return {}
-    known = hardware.processor.loop
-    found = {n: x.kind for n, x in state.loop.items() if x.kind in known}
-    return {n: kind for n, kind in found.items() if known[kind].kind == "parallel"}
+    return {n: x.kind for n, x in state.loop.items() if machine.runs(x.kind) == "parallel"}
 
 
 def check_workers(

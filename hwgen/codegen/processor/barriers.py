@@ -237,8 +237,7 @@ class _Kernel:
                 yield Conflict(a, b, common, False)
 
     def ordered(self, loop: Loop) -> bool:
-        kind = self.hardware.machine.loop.get(loop.kind)
-        return kind is None or kind.kind != "bind"
+        return self.hardware.machine.runs(loop.kind) != "bind"
 
     def crosses(self, a: Touch, b: Touch, equal: list[str], carrier: str) -> bool:
         """Whether two threads of one block meet, in the same iteration of the loops `equal` and,

@@ -58,18 +58,14 @@ class Gathering:
         self.stage = host.state.stage[site.block.stage]
         self.threads = combining(host.state, site)
         self.key = (site.block.name, self.stage.tensor)
-        depth = site.loops.index(loop)
+        depth, machine = site.loops.index(loop), host.hardware.machine
         spatial = {n for n, _ in self.stage.spatial}
         used = {n for i, e in site.block.bindings if i in spatial for n in names(e)}
-        self.bound = tuple(x for x in site.loops[depth + 1 :] if self._bound(x))
+        self.bound = tuple(x for x in site.loops[depth + 1 :] if machine.runs(x.kind) == "bind")
         self.around = (*site.loops[: depth + 1], *self.bound)
         self.inner = tuple(x for x in site.loops[depth + 1 :] if x.name in used
                            and x not in self.bound)  # fmt: skip
         self.partial = self._partial()
-
-    def _bound(self, loop: Loop) -> bool:
-        kind = self.host.hardware.machine.loop.get(loop.kind)
-        return kind is not None and kind.kind == "bind"
 
     def _partial(self) -> Placed:
         """A thread's own elements of the target."""

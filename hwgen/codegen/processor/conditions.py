@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from hwgen.polyhedral.tree.loop_tree import conjuncts
 from hwgen.polyhedral.tree.terms import addends, interval, simplify, total
 from hwgen.spec.expression import Binary, Call, Const, Expr, Name, names
+from hwgen.spec.intervals import compared
 
 
 def needed(conditions: Iterable[Expr], extents: Mapping[str, int]) -> dict[str, Expr]:
@@ -15,7 +16,7 @@ def needed(conditions: Iterable[Expr], extents: Mapping[str, int]) -> dict[str, 
     for condition in conditions:
         for part in conjuncts(condition):
             simple = _simplified(part, extents)
-            if not implied(simple, extents):
+            if not holds(simple, extents):
                 result.setdefault(str(simple), simple)
     return result
 
@@ -28,32 +29,19 @@ def _simplified(condition: Expr, extents: Mapping[str, int]) -> Expr:
             return simplify(condition, extents)
 
 
-def implied(condition: Expr, extents: Mapping[str, int]) -> bool:
-    """Whether a condition holds wherever the loops' ranges do."""
+def holds(condition: Expr, extents: Mapping[str, int]) -> bool | None:
+    """Whether a condition holds wherever the loops' ranges do, nowhere there, or neither."""
     match condition:
         case Const(value):
             return bool(value)
-        case Binary("and", left, right):
-            return implied(left, extents) and implied(right, extents)
-        case Binary("or", left, right):
-            return implied(left, extents) or implied(right, extents)
-        case Binary("!=", left, right):
-            return any(implied(Binary(op, left, right), extents) for op in ("<", ">"))
-        case Binary("<" | "<=" | ">" | ">=" | "==" as op, left, right):
-            low, high = interval(simplify(Binary("-", left, right), extents), extents)
-            match op:
-                case "<":
-                    return high < 0
-                case "<=":
-                    return high <= 0
-                case ">":
-                    return low > 0
-                case ">=":
-                    return low >= 0
-                case _:
-                    return low == high == 0
+        case Binary("and" | "or" as op, left, right):
+            sides, enough = (holds(left, extents), holds(right, extents)), op == "or"
+            return enough if enough in sides else None if None in sides else not enough
+        case Binary("<" | "<=" | ">" | ">=" | "==" | "!=" as op, left, right):
+            slack = simplify(Binary("-", left, right), extents)
+            return compared(op, interval(slack, extents))
         case _:
-            return False
+            return None
 
 
 def upper_bound(condition: Expr, loop: str, extents: Mapping[str, int]) -> Expr | None:

@@ -78,9 +78,8 @@ class _Placing:
             here, loop = top, many
             if isinstance(node, Allocate):
                 here = self._buffer(node.buffer, top, many)
-            elif isinstance(node, Loop):
-                kind = self.hardware.machine.loop.get(node.kind)
-                loop = node.variable if kind is not None and kind.kind == "parallel" else many
+            elif isinstance(node, Loop) and self.hardware.machine.runs(node.kind) == "parallel":
+                loop = node.variable
             self.body(inner(node), here, loop)
 
     def _buffer(self, name: str, top: int, many: str) -> int:

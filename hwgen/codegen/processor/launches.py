@@ -97,14 +97,9 @@ class _Found:
 
     def _hosted(self, loop: Loop) -> bool:
         """A loop in order with loops over blocks inside."""
-        inner = loops((loop,))
-        kinds = self.processor.loop
-        own = kinds.get(loop.kind)
-        bound = own is not None and own.kind == "bind"
-        return not bound and any(
-            (k := kinds.get(x.kind)) is not None and k.kind == "bind" and k.level == "block"
-            for x in inner
-        )
+        over_blocks = {k.name for k in self.processor.coordinates("block")}
+        in_order = self.processor.runs(loop.kind) != "bind"
+        return in_order and any(x.kind in over_blocks for x in loops((loop,)))
 
     def _check_host(self, loop: Loop) -> None:
         if loop.kind != "serial" or loop.prefetches or loop.pragmas:

@@ -39,10 +39,8 @@ def lives(body: tuple[Node, ...], processor: Processor) -> dict[str, Life]:
 
 def at_once(node: Node, processor: Processor) -> bool:
     """Whether a node runs its body several times at once."""
-    if isinstance(node, Launch):
-        return True
-    kind = processor.loop.get(node.kind) if isinstance(node, Loop) else None
-    return kind is not None and kind.kind != "unroll"
+    way = processor.runs(node.kind) if isinstance(node, Loop) else ""
+    return isinstance(node, Launch) or way not in ("", "unroll")
 
 
 @dataclass(slots=True)

@@ -51,8 +51,7 @@ class _Outlining:
             case If():
                 return with_inner(node, lambda body: self.body(body, home))
             case Loop():
-                kind = self.hardware.machine.loop.get(node.kind)
-                if kind is not None and kind.kind == "vectorize":
+                if self.hardware.machine.runs(node.kind) == "vectorize":
                     return node
                 found = replace(node, body=self.body(node.body, frozenset()))
                 return self.routine(found, home)

@@ -13,7 +13,6 @@ from hwgen.polyhedral.tree.loop_tree import LoopTree, Storage, Tensor
 from hwgen.polyhedral.tree.terms import interval, simplify
 from hwgen.spec.expression import Binary, Const, Expr, Name, add, multiply, substitute
 from hwgen.spec.hardware import HardwareSpec
-from hwgen.spec.processor import Processor
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +117,7 @@ def _inner(
     _check_shared(state, tensor.name, home, found, hardware, memory)
     if slots == 1:
         return Placed(buffer, touched, dimensions, home)
-    if _runs_at_once(state, home[-1], hardware.machine):
+    if hardware.machine.runs(state.loop[home[-1]].kind) in ("parallel", "bind"):
         raise HwgenError(
             "H511",
             f"{tensor.name} cannot have {slots} slots",
@@ -127,11 +126,6 @@ def _inner(
             repair=f"compute {tensor.name} inside a serial loop",
         )
     return Placed(buffer, touched, dimensions, home[:-1], home[-1])
-
-
-def _runs_at_once(state: LoopTree, loop: str, processor: Processor) -> bool:
-    kind = processor.loop.get(state.loop[loop].kind)
-    return kind is not None and kind.kind in ("parallel", "bind")
 
 
 def dense(extents: tuple[int, ...]) -> tuple[int, ...]:
@@ -163,9 +157,9 @@ def _check_shared(
         )
     for use in found:
         for loop in use.loops:
-            kind = processor.loop.get(loop.kind)
-            if kind is None or kind.kind not in ("parallel", "bind") or loop.name in home:
+            if processor.runs(loop.kind) not in ("parallel", "bind") or loop.name in home:
                 continue
+            kind = processor.loop[loop.kind]
             if kind.level not in _FINER[workspace.shared_by]:
                 raise HwgenError(
                     "H512",
@@ -174,8 +168,8 @@ def _check_shared(
                     allowed=f"a memory that workers of level {kind.level} share",
                     repair=f"compute {tensor} inside {loop.name}, or another memory",
                 )
-    kinds = {x: processor.loop.get(state.loop[x].kind) for x in home}
-    many = next((x for x, k in kinds.items() if k is not None and k.kind != "unroll"), "")
+    ways = {x: processor.runs(state.loop[x].kind) for x in home}
+    many = next((x for x, way in ways.items() if way not in ("", "unroll")), "")
     if workspace.pool and not processor.launch and many:
         raise HwgenError(
             "H512",
@@ -184,8 +178,7 @@ def _check_shared(
             allowed="a home outside of loops whose iterations run at once",
             repair="another memory",
         )
-    inside = [x for x in home if _bound(state, x, processor)]
-    for loop in inside:
+    for loop in (x for x in home if ways[x] == "bind"):
         if processor.loop[state.loop[loop].kind].level in _FINER[workspace.shared_by]:
             raise HwgenError(
                 "H512",
@@ -194,11 +187,6 @@ def _check_shared(
                 allowed=f"a home outside of loops that are finer than a {workspace.shared_by}",
                 repair="another memory",
             )
-
-
-def _bound(state: LoopTree, loop: str, processor: Processor) -> bool:
-    kind = processor.loop.get(state.loop[loop].kind)
-    return kind is not None and kind.kind == "bind"
 
 
 def at(placed: Placed, address_bytes: int) -> Placed:

@@ -114,7 +114,8 @@ class _Reader:
                 case Allocate(name, inside):
                     self.opened(name, inside)
                 case Loop():
-                    if self.at_once(node):
+                    way = self.hardware.machine.runs(node.kind)
+                    if way in ("parallel", "vectorize", "bind"):
                         self.crowded(node)
                     before = set(self.begun), dict(self.ended)
                     self.body(node.body)
@@ -149,10 +150,6 @@ class _Reader:
                     self.ended[rival] = name
 
     # What is there at once
-
-    def at_once(self, loop: Loop) -> bool:
-        kind = self.hardware.machine.loop.get(loop.kind)
-        return kind is not None and kind.kind in ("parallel", "vectorize", "bind")
 
     def crowded(self, node: Loop | Launch | Routine) -> None:
         """Buffers from outside of a node that it uses have places of their own, and so have those

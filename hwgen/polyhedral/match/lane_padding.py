@@ -21,7 +21,7 @@ def padding_problem(
 ) -> str:
     """Lanes past a reduction's end, or off a diagonal, must contribute the neutral element, unless
     they take no part: those of the loops in `ended`, and where `single` of no loop."""
-    target = operand_iterators(anchor.intrinsic, anchor.intrinsic.semantics[0].target.tensor)
+    target = operand_iterators(anchor.intrinsic, anchor.intrinsic.written.name)
     ordered = any(s.name == anchor.statement and s.ordered for s in scop.statements)
     for iterator, extent in anchor.intrinsic.iterators:
         loop = lanes[iterator]
@@ -92,7 +92,7 @@ def _origin(selection: Selection, storage: str) -> str:
         only = operation.intrinsic.semantics[0]
         if operation.kind == "map" and only.op == "=" and isinstance(only.value, Access):
             names = [o.name for o in operation.intrinsic.operands]
-            if operation.storages[names.index(only.target.tensor)] == storage:
+            if operation.written == storage:
                 return _origin(selection, operation.storages[names.index(only.value.tensor)])
     return storage
 

@@ -57,6 +57,10 @@ class Match:
         count = len(lanes) - self.selection.storage(storage).rank
         return tuple(zip(lanes[:count], shape[:count], strict=True))
 
+    def moving(self, storage: str) -> frozenset[str]:
+        """The loops that move what a storage holds."""
+        return frozenset(n for c in self.coordinate[storage] for n in c.names)
+
     def span(self, storage: str) -> int:
         """Entries of one block of a storage."""
         return prod(extent for _, extent in self.rows(storage))
@@ -213,7 +217,7 @@ def _assignments(
     scop: Scop, selection: Selection, anchor: Operation
 ) -> Iterator[dict[str, str | None]]:
     """Every assignment of an operation's iterators to loops of the right kind, or to none."""
-    target = operand_iterators(anchor.intrinsic, anchor.intrinsic.semantics[0].target.tensor)
+    target = operand_iterators(anchor.intrinsic, anchor.intrinsic.written.name)
     options: list[tuple[str | None, ...]] = []
     for iterator, extent in anchor.intrinsic.iterators:
         spatial = [n for n in selection.spatial if n in anchor.loops]
@@ -312,7 +316,7 @@ def _order_problem(
     statement = next(s for s in scop.statements if s.name == anchor.statement)
     if not statement.ordered:
         return ""
-    target = operand_iterators(anchor.intrinsic, anchor.intrinsic.semantics[0].target.tensor)
+    target = operand_iterators(anchor.intrinsic, anchor.intrinsic.written.name)
     taken = [lanes[i] for i, e in anchor.intrinsic.iterators if i not in target and e > 1]
     along = [n for n in taken if n]
     diagonal = [n for n in along if n in selection.spatial]
@@ -331,7 +335,7 @@ def _alike(
     apart: Operation, anchor: Operation, lanes: Mapping[str, str | None]
 ) -> dict[str, str | None]:
     """Lanes of an operation along the loops, and of the extents, that the anchor's lanes have."""
-    target = anchor.intrinsic.semantics[0].target.tensor
+    target = anchor.intrinsic.written.name
     extents = dict(anchor.intrinsic.iterators)
     along = [(lanes[i], extents[i]) for i in operand_iterators(anchor.intrinsic, target)]
     result: dict[str, str | None] = {}
@@ -497,7 +501,7 @@ def check_match(found: Match, known: dict[tuple[str, int], bool]) -> None:
             else combine([(f"{n}_o", found.block[n]), (f"j_{_lane_of(strip, n)}", 1)])
             for n in o.loops
         }
-        written = o.intrinsic.semantics[0].target.tensor
+        written = o.intrinsic.written.name
         for operand, name in zip(o.intrinsic.operands, o.storages, strict=True):
             if all(s.name != name for s in selection.storages):
                 continue

@@ -237,7 +237,7 @@ class Diagnosis:
         casts = other_casts(pattern, value, fields)
         if casts is not None:
             return self._casts(statement, intrinsic, pattern, value, target, *casts)
-        kept = intrinsic.operand(target or intrinsic.semantics[0].target.tensor).dtype
+        kept = (intrinsic.operand(target) if target else intrinsic.written).dtype
         if is_float(kept) != real:
             kind = "floats" if real else "integers"
             how = "=" if target else statement.op
@@ -274,7 +274,7 @@ class Diagnosis:
     ) -> Miss | None:
         """The type of a result whose operands can all be supplied."""
         if not target:
-            target = intrinsic.semantics[0].target.tensor
+            target = intrinsic.written.name
         operand = intrinsic.operand(target)
         if self._offchip(operand.memory):
             declared = self.selector.stored_dtype(statement)
@@ -394,7 +394,7 @@ class Diagnosis:
             return ""
         if self.selector.sharing.fetches or self.selector.sharing.keeps:
             return ""
-        target = intrinsic.operand(intrinsic.semantics[0].target.tensor)
+        target = intrinsic.written
         return self.retyper.repair(statement, change, target.dtype)
 
     def _operand(

@@ -57,6 +57,12 @@ class Operation:
     loops: tuple[str, ...]
     first: Intrinsic | None = None
 
+    @property
+    def written(self) -> str:
+        """The storage that it writes."""
+        names = [o.name for o in self.intrinsic.operands]
+        return self.storages[names.index(self.intrinsic.written.name)]
+
 
 @dataclass(frozen=True, slots=True)
 class Selection:

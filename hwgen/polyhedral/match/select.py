@@ -237,7 +237,7 @@ def _starts(selector: Selector, plan: Apply, begin: Reference | None) -> bool:
     """Whether the memory that a plan sums in can be filled with what the sums start from."""
     if begin is None:
         return True
-    target = plan.intrinsic.operand(plan.intrinsic.semantics[0].target.tensor)
+    target = plan.intrinsic.written
     outside = selector.is_input(begin.tensor) and begin.tensor not in selector.taken
     return outside and selector.loader(target.memory, selector.scop.dtype[begin.tensor]) is not None
 
@@ -245,7 +245,7 @@ def _starts(selector: Selector, plan: Apply, begin: Reference | None) -> bool:
 def _no_beginning(
     selector: Selector, plan: Apply, begin: Reference, statement: ScopStatement
 ) -> HwgenError:
-    memory = plan.intrinsic.operand(plan.intrinsic.semantics[0].target.tensor).memory
+    memory = plan.intrinsic.written.memory
     return HwgenError(
         "H305",
         f"nothing brings {begin.tensor} to {memory}, from which {statement.target.tensor} starts",

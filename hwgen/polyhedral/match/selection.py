@@ -26,7 +26,6 @@ from hwgen.polyhedral.semantics import (
     updates,
     widens,
     written,
-    written_position,
 )
 from hwgen.polyhedral.unify import Unification, unify
 from hwgen.spec.affine import Affine
@@ -172,7 +171,7 @@ class Selector:
         read = tensors_of(value)
         for intrinsic in self.intrinsics if self.supplied & read else ():
             added = adding(intrinsic)
-            target = intrinsic.semantics[0].target.tensor
+            target = intrinsic.written.name
             if added is None or intrinsic.operand(target).memory != memory:
                 continue
             for spelt in (value, Binary("+", Const(0), value)):
@@ -188,7 +187,7 @@ class Selector:
     def _surplus(self, intrinsic: Intrinsic, values: Mapping[str, Expr]) -> float:
         """What it costs besides that entries brought for a call are larger than its result: of two
         operands that commute, the larger one is to be what is supplied, and stays."""
-        target = intrinsic.operand(intrinsic.semantics[0].target.tensor)
+        target = intrinsic.written
         moving = [
             intrinsic.operand(n)
             for n, v in values.items()
@@ -203,7 +202,7 @@ class Selector:
     def update(self, statement: ScopStatement) -> Iterator[Apply]:
         """Every intrinsic that performs a statement's accumulation, with covered operands."""
         for intrinsic in self.intrinsics:
-            memory = intrinsic.operand(intrinsic.semantics[0].target.tensor).memory
+            memory = intrinsic.written.memory
             if self.hardware.is_offchip(memory):
                 continue  # A tiling has its sums on the chip; a script may add to them there.
             for op, value in updates(intrinsic):
@@ -223,7 +222,7 @@ class Selector:
         where the intrinsic reads the last value, in the type that the statement rounds it to."""
         if not statement.ordered:
             return found
-        target = intrinsic.operand(intrinsic.semantics[0].target.tensor)
+        target = intrinsic.written
         tensor = statement.target.tensor
         own = dict(found.operands)[target.name]
         rest = tuple((n, v) for n, v in found.operands if n != target.name)
@@ -309,9 +308,7 @@ class Selector:
             case Held():
                 storage = self.held[plan.ref.tensor]
                 return next(
-                    o.intrinsic.name
-                    for o in reversed(self.operations)
-                    if o.storages[written_position(o.intrinsic)] == storage
+                    o.intrinsic.name for o in reversed(self.operations) if o.written == storage
                 )
 
     def expendable(self, plan: Plan, statement: ScopStatement) -> bool:
@@ -387,8 +384,7 @@ class Selector:
             same = storage.memory == memory and storage.tensor == ref.tensor
             if same and storage.indices == ref.indices and not private:
                 overwritten = any(
-                    o.kind in ("map", "update")
-                    and o.storages[written_position(o.intrinsic)] == storage.name
+                    o.kind in ("map", "update") and o.written == storage.name
                     for o in self.operations
                 )
                 if not overwritten:
@@ -435,7 +431,7 @@ class Selector:
 
     def _writes(self, storage: str) -> int:
         """How many operations write a storage so far."""
-        return sum(o.storages[written_position(o.intrinsic)] == storage for o in self.operations)
+        return sum(o.written == storage for o in self.operations)
 
     def _apply(
         self,
@@ -523,7 +519,7 @@ class Selector:
         """Append reset, operand loads and the accumulation of an update statement. `start`: the
         input that the sums start from, brought in by a copy; else they start from nothing."""
         intrinsic = plan.intrinsic
-        target = intrinsic.semantics[0].target.tensor
+        target = intrinsic.written.name
         memory = intrinsic.operand(target).memory
         name = self._fresh(f"{statement.target.tensor}_{memory}")
         self._hold(Storage(name, memory, statement.target.tensor, statement.target.indices))
@@ -559,7 +555,7 @@ class Selector:
         self, statement: ScopStatement, plan: Apply, name: str, first: Intrinsic | None
     ) -> None:
         intrinsic = plan.intrinsic
-        target = intrinsic.semantics[0].target.tensor
+        target = intrinsic.written.name
         order = {op: self.build(p, statement) for op, p in plan.operands if op != target}
         order[target] = name
         self._append(

@@ -9,7 +9,7 @@ from hwgen.polyhedral.caches import in_caches, through_caches
 from hwgen.polyhedral.match.operations import Operation, Storage
 from hwgen.polyhedral.match.wide_calls import wider_copy
 from hwgen.polyhedral.schedule.schedule import Schedule
-from hwgen.polyhedral.schedule.tiling_plan import TilingPlan, written_storage
+from hwgen.polyhedral.schedule.tiling_plan import TilingPlan
 from hwgen.polyhedral.scop import ScopStatement
 from hwgen.polyhedral.search.tiling import Tiling
 from hwgen.polyhedral.tree.build import stage_of
@@ -116,7 +116,7 @@ class LoadWriter:
         blocks: list[str] = []
         rows: list[str] = []
         lanes: list[str] = []
-        load = next(o for o in self.plan.loads if written_storage(o) == storage.name)
+        load = next(o for o in self.plan.loads if o.written == storage.name)
         called = self.plan.called(load)
         lane_loops = [n for n in self.tiling.match.storage_lane[storage.name] if n]
         tiled = {} if reader else self._lay_out(name, storage)

@@ -62,9 +62,7 @@ class TilingPlan:
 
     def target_memory(self, statement: ScopStatement) -> str:
         """Where the last operation on a statement's value leaves it."""
-        last = self.of(statement, "init", "update", "map")[-1]
-        written = last.intrinsic.semantics[0].target.tensor
-        return last.intrinsic.operand(written).memory
+        return self.of(statement, "init", "update", "map")[-1].intrinsic.written.memory
 
     @cached_property
     def storage(self) -> dict[str, Storage]:
@@ -72,7 +70,7 @@ class TilingPlan:
 
     @cached_property
     def loaded(self) -> tuple[Storage, ...]:
-        return tuple(self.storage[written_storage(o)] for o in self.loads)
+        return tuple(self.storage[o.written] for o in self.loads)
 
     @cached_property
     def loads(self) -> tuple[Operation, ...]:
@@ -90,7 +88,7 @@ class TilingPlan:
             return False
         statement = next(x for x in self.scop.statements if x.name == operation.statement)
         tensors = {self.storage[n].tensor for n in operation.storages}
-        into = written_storage(operation)
+        into = operation.written
         read = any(
             into in o.storages and o.kind in ("map", "update") and o is not operation
             for o in self.operations
@@ -104,7 +102,7 @@ class TilingPlan:
         """The storage that each is loaded from, where that is on the chip."""
         found: dict[str, str] = {}
         for load in self.loads:
-            into = written_storage(load)
+            into = load.written
             for held in load.storages:
                 if held in self.depths and held != into:
                     found[into] = held
@@ -153,13 +151,13 @@ class TilingPlan:
             free = [n for n in o.storages if writers.get(n, set[str]()) <= {o.statement}]
             found[o.name] = frozenset(map(self._loaded_as, free))
             if o.kind in ("map", "update"):
-                writers.setdefault(written_storage(o), set()).add(o.statement)
+                writers.setdefault(o.written, set()).add(o.statement)
         return found
 
     def overwritten(self, storage: str) -> bool:
         """Whether a call that computes writes where a storage is."""
         return any(
-            written_storage(o) == storage
+            o.written == storage
             for o in self.operations
             if o.kind in ("map", "update") and o not in self.loads
         )
@@ -195,7 +193,7 @@ class TilingPlan:
     def stages(self) -> dict[str, str]:
         """The statement in whose stage each buffer that is not loaded lies: that of the first call
         on it. Tensors that stay for other phases have buffers of their own."""
-        brought = {written_storage(o) for o in self.loads}
+        brought = {o.written for o in self.loads}
         storages = self.tiling.match.selection.storages
         mine = {s.name for s in storages if not s.shape} - brought
         found: dict[str, str] = {}
@@ -215,9 +213,3 @@ def plan_of(scop: Scop, tiling: Tiling, leaves: tuple[str, ...]) -> TilingPlan:
         mine = sorted(n for n, s in stages.items() if s == statement)
         slot |= dict.fromkeys(mine, min(slot[n] for n in mine))
     return replace(plan, tiling=replace(tiling, slots=tuple(slot.items())))
-
-
-def written_storage(operation: Operation) -> str:
-    """The storage that an operation's intrinsic writes."""
-    names = [o.name for o in operation.intrinsic.operands]
-    return operation.storages[names.index(operation.intrinsic.semantics[0].target.tensor)]

@@ -17,7 +17,7 @@ from hwgen.polyhedral.match.wide_calls import adding_store
 from hwgen.polyhedral.normal_form import normalise
 from hwgen.polyhedral.schedule.schedule import Schedule
 from hwgen.polyhedral.schedule.tiling_loads import LoadWriter
-from hwgen.polyhedral.schedule.tiling_plan import plan_of, written_storage
+from hwgen.polyhedral.schedule.tiling_plan import plan_of
 from hwgen.polyhedral.scop import Scop, ScopStatement
 from hwgen.polyhedral.search.host_queues import part_of_store, stored_in_parts
 from hwgen.polyhedral.search.resident import own_storages
@@ -138,7 +138,7 @@ class TilingWriter(LoadWriter):
         final, storages = self.plan.final, self.tiling.match.selection.storages
         own = {x.name for x in storages if not x.shape}
         stored = {n for o in self.plan.of(final, "store") for n in o.storages}
-        made = {written_storage(o) for o in self.plan.of(final, "map")} & stored & own
+        made = {o.written for o in self.plan.of(final, "map")} & stored & own
         depths = [self.tiling.depth[n] for n in made if len(self.storing) == 1]
         return tuple(x.key for x in self.tiling.loops[min(depths, default=count) : count])
 
@@ -413,7 +413,7 @@ class TilingWriter(LoadWriter):
         """Of a unit that loads in loops and inside of them, what is outside comes an iteration
         ahead, a part with each of the loads inside: at once it would keep these waiting."""
         s, tiles = self.schedule, loops + self.reduction
-        loads = {written_storage(o): o for o in self.plan.operations if o.kind == "load"}
+        loads = {o.written: o for o in self.plan.operations if o.kind == "load"}
         for storage, load in loads.items():
             depth, around = self.tiling.depth[storage], self.around(storage, loops, results)
             beside = any(
@@ -476,7 +476,7 @@ class TilingWriter(LoadWriter):
                 stored = self.stage(statement)
                 self.call(stored, self.lanes[stored], self._adding(store))
         for operation in self.plan.loads:
-            name = self.caches[written_storage(operation)]
+            name = self.caches[operation.written]
             wide = self.wide.get(name, operation.intrinsic)
             self.call(name, self.lanes[name], [replace(operation, intrinsic=wide)])
 

@@ -17,8 +17,8 @@ from hwgen.polyhedral.search.estimate_shape import Counts, Cycles, Shape, Work, 
 from hwgen.polyhedral.search.host_queues import anchor_unit, queued_cycles, stored_in_parts, waiting
 from hwgen.polyhedral.search.slots import slots_of
 from hwgen.polyhedral.search.tiling import TOGETHER
-from hwgen.polyhedral.search.traffic import bus_rank, call_overhead, start_beats
-from hwgen.polyhedral.semantics import moves, written_position
+from hwgen.polyhedral.search.traffic import Rates, bus_rank, call_overhead, start_beats
+from hwgen.polyhedral.semantics import moves
 
 SPARE = 0.01
 """Relative cost of cycles on the bus that others hide, where a host issues calls. It decides
@@ -134,8 +134,7 @@ class _Levels:
                 loaded = any(storage in x.storages for x in self.loading)
                 depth = shape.spatial if loaded else min(depth, shape.spatial)
             moved = shape.transfer(o, storage)
-            moving = [n for c in match.coordinate[storage] for n in c.names]
-            filled = shape.filled(moving, shape.placement[storage])
+            filled = shape.filled(match.moving(storage), shape.placement[storage])
             each, beats, issued, written = (x * filled for x in moved)
             if o.kind == "load":
                 each = each + self._more_calls(o, depth, slots[storage])
@@ -168,9 +167,7 @@ class _Levels:
             self.overlapped[depth] = self.overlapped[depth] + each * (1 - alone)
             return
         depth = len(shape.loops) if match.selection.inner(o) else shape.spatial
-        if o.name not in shape.cache.work:
-            shape.cache.work[o.name] = self._work(o, depth)
-        work = shape.cache.work[o.name]
+        work = shape.cache.once(("work", o.name), lambda: self._work(o, depth))
         each = work.cycles
         self.hosting[depth] = self.hosting[depth] + work.issuing
         if o.kind == "init" and o.intrinsic.unit != self.anchor:
@@ -179,7 +176,7 @@ class _Levels:
             beats = start_beats(shape.hardware, o) * iterations
             each = np.maximum(each, beats / work.tiles)
             self.bus = self.bus + beats * shape.counts(depth) / work.tiles
-            single = (slots[o.storages[written_position(o.intrinsic)]] == 1) & self.waits
+            single = (slots[o.written] == 1) & self.waits
             self.serial[depth] = self.serial[depth] + np.where(single, each, 0)
             self.overlapped[depth] = self.overlapped[depth] + np.where(single, 0, each)
             if shape.hardware.pipelined and shape.hardware.issue is not None:
@@ -190,10 +187,9 @@ class _Levels:
         beside = moves(shape.hardware, o.intrinsic) or o.kind == "map"
         if beside and o.intrinsic.unit != self.anchor:
             # Another unit prepares the next tile, or works on the last one, where there is a slot.
-            written = o.storages[written_position(o.intrinsic)]
             single = np.zeros(1, dtype=np.bool_)
             for name, count in slots.items():
-                if name == written or (name in o.storages and name in self.worked):
+                if name == o.written or (name in o.storages and name in self.worked):
                     single = single | ((count == 1) & self.waits)
             self.waiting[depth] = self.waiting[depth] + np.where(single, each, 0)
             mine = self.moving.setdefault(o.intrinsic.unit, {})
@@ -245,7 +241,7 @@ class _Levels:
             each = call_cycles(o, self.shape.match, self.shape.extents(depth))
             each = each * self.shape.filled(o.loops, depth)
             return Work(each + 1, np.zeros(1), self.shape.tiles(o, depth))
-        rates = self.shape.cache.rate(o)
+        rates = Rates.of(o.intrinsic)
         iterations = np.ones(1)
         for n in o.loops:
             iterations = iterations * self.shape.match.count[n]
@@ -350,8 +346,7 @@ class _Levels:
         if not o.intrinsic.software_loops:
             return np.ones(1)
         own = [x.extent.maximum for x in o.intrinsic.loops if not x.software]
-        written = o.storages[written_position(o.intrinsic)]
-        moving = {n for c in match.coordinate.get(written, ()) for n in c.names}
+        moving = match.moving(o.written) if o.written in match.coordinate else ()
         tiles = shape.extents(depth)
         each = np.ones(1)
         for most in own:
@@ -396,7 +391,7 @@ class _Levels:
             for storage in dict.fromkeys(o.storages):
                 if storage in shape.placement:
                     variants = variants * slots[storage]
-                    moving = {n for c in match.coordinate[storage] for n in c.names}
+                    moving = match.moving(storage)
                     inside = [
                         p
                         for p in range(shape.placement[storage], depth)

@@ -95,7 +95,7 @@ def _touched(shape: Shape) -> Iterator[_Touched]:
     match, hardware = shape.match, shape.hardware
 
     def moves(storage: str) -> tuple[bool, ...]:
-        moving = shape.moving(storage)
+        moving = match.moving(storage)
         return tuple(inner_name(n) in moving for n in shape.loops)
 
     for o in match.selection.operations:
@@ -192,7 +192,7 @@ def _reads(hardware: HardwareSpec, match: Match, o: Operation, grid: Grid) -> Cy
     for p, storage in zip(o.intrinsic.operands, o.storages, strict=True):
         if storage not in match.coordinate or not in_caches(hardware, p.memory):
             continue
-        moving = {n for c in match.coordinate[storage] for n in c.names}
+        moving = match.moving(storage)
         calls = np.full(1, float(prod(match.count[n] for n in o.loops)))
         for n in o.loops:
             if n not in moving:

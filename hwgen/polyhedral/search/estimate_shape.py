@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +14,11 @@ from hwgen.polyhedral.match.matching import Match
 from hwgen.polyhedral.match.operations import Operation
 from hwgen.polyhedral.search.resident import kept_entries
 from hwgen.polyhedral.search.tiling import inner_name, outer_name
-from hwgen.polyhedral.search.traffic import Rates, Transfer, transfer_cycles
+from hwgen.polyhedral.search.traffic import Transfer, transfer_cycles
 from hwgen.spec.affine import Affine
 from hwgen.spec.hardware import HardwareSpec
+
+T = TypeVar("T")
 
 Grid = dict[str, NDArray[np.int64]]
 """Tile size of each loop, one array element per point."""
@@ -66,44 +68,18 @@ Outer = frozenset[str]
 """A set of loops around something."""
 
 
-@dataclass(frozen=True, slots=True)
 class Cache:
     """What depends on the set of outer loops only, not on their order, for one grid."""
 
-    entries: dict[tuple[str, Outer], NDArray[np.int64]] = field(
-        default_factory=dict[tuple[str, Outer], NDArray[np.int64]]
-    )
-    boxes: dict[tuple[str, Outer], NDArray[np.int64]] = field(
-        default_factory=dict[tuple[str, Outer], NDArray[np.int64]]
-    )
-    transfers: dict[tuple[str, Outer], Transfer] = field(
-        default_factory=dict[tuple[str, Outer], Transfer]
-    )
-    counts: dict[Outer, NDArray[np.int64]] = field(default_factory=dict[Outer, NDArray[np.int64]])
-    tails: dict[Outer, NDArray[np.float64]] = field(
-        default_factory=dict[Outer, NDArray[np.float64]]
-    )
-    filled: dict[Outer, NDArray[np.float64]] = field(
-        default_factory=dict[Outer, NDArray[np.float64]]
-    )
-    rates: dict[str, Rates] = field(default_factory=dict[str, Rates])
-    work: dict[str, Work] = field(default_factory=dict[str, Work])
-    others: dict[tuple[str, str, Outer], Cycles] = field(
-        default_factory=dict[tuple[str, str, Outer], Cycles]
-    )
+    def __init__(self) -> None:
+        self._known: dict[object, object] = {}
 
-    def once(self, key: tuple[str, str, Outer], made: Callable[[], Cycles]) -> Cycles:
+    def once(self, key: tuple[object, ...], made: Callable[[], T]) -> T:
         """What is made of something inside of some loops, worked out once; `key`: what, of what,
         and inside of which."""
-        if key not in self.others:
-            self.others[key] = made()
-        return self.others[key]
-
-    def rate(self, operation: Operation) -> Rates:
-        """An operation's rates, worked out once."""
-        if operation.name not in self.rates:
-            self.rates[operation.name] = Rates.of(operation.intrinsic)
-        return self.rates[operation.name]
+        if key not in self._known:
+            self._known[key] = made()
+        return cast(T, self._known[key])
 
 
 Storages = frozenset[str]
@@ -147,7 +123,7 @@ class Shape:
     def around(self, storage: str) -> Around:
         """The loops around a storage's load."""
         around = self.loops[: self.placement[storage]]
-        moving = {n for c in self.match.coordinate[storage] for n in c.names}
+        moving = self.match.moving(storage)
         first = next((i for i, n in enumerate(around) if n not in moving), len(around))
         before, parts = (
             frozenset(moving.intersection(x)) for x in (around[:first], around[first:])
@@ -177,36 +153,27 @@ class Shape:
     def transfer(self, operation: Operation, storage: str) -> Transfer:
         """What moving one box takes; depends only on which loops lie outside."""
         depth = self.placement[storage]
-        key = (operation.name, frozenset(self.loops[:depth]))
-        if key not in self.cache.transfers:
-            self.cache.transfers[key] = transfer_cycles(
-                self.hardware,
-                operation,
-                self.match,
-                self.extents(depth),
-                storage,
-            )
-        return self.cache.transfers[key]
+        return self.cache.once(
+            ("transfer", operation.name, frozenset(self.loops[:depth])),
+            lambda: transfer_cycles(
+                self.hardware, operation, self.match, self.extents(depth), storage
+            ),
+        )
 
     def entries(self, storage: str) -> NDArray[np.int64]:
         """Entries of one slot of a storage."""
         depth = self.placement[storage]
-        key = (storage, frozenset(self.loops[:depth]))
-        if key not in self.cache.entries:
-            self.cache.entries[key] = storage_entries(self.match, storage, self.extents(depth))
-        return self.cache.entries[key]
-
-    def moving(self, storage: str) -> frozenset[str]:
-        """The loops that move what a storage holds."""
-        return frozenset(n for c in self.match.coordinate[storage] for n in c.names)
+        return self.cache.once(
+            ("entries", storage, frozenset(self.loops[:depth])),
+            lambda: storage_entries(self.match, storage, self.extents(depth)),
+        )
 
     def box(self, storage: str, depth: int) -> NDArray[np.int64]:
         """Blocks of a storage that lie inside the outermost `depth` loops."""
-        key = (storage, frozenset(self.loops[:depth]))
-        if key not in self.cache.boxes:
-            extents = self.extents(depth)
-            self.cache.boxes[key] = box_entries(self.match.coordinate[storage], extents)
-        return self.cache.boxes[key]
+        return self.cache.once(
+            ("box", storage, frozenset(self.loops[:depth])),
+            lambda: box_entries(self.match.coordinate[storage], self.extents(depth)),
+        )
 
     def counts(self, depth: int) -> NDArray[np.int64]:
         """Iterations of the outermost `depth` loops."""
@@ -220,12 +187,14 @@ class Shape:
 
     def trips(self, loops: Outer) -> NDArray[np.int64]:
         """Iterations of some tile loops."""
-        if loops not in self.cache.counts:
+
+        def made() -> Counts:
             total = np.ones(1, dtype=np.int64)
             for name in sorted(loops):
                 total = total * self._trips(name)
-            self.cache.counts[loops] = total
-        return self.cache.counts[loops]
+            return total
+
+        return self.cache.once(("trips", loops), made)
 
     def _trips(self, key: str) -> NDArray[np.int64]:
         """Iterations of one; of one inside of larger tiles, the mean of them all, rounded up."""
@@ -244,25 +213,28 @@ class Shape:
             return np.ones(1)
         cut = frozenset(moving)
         loops = frozenset(n for n in self.loops[:depth] if inner_name(n) in cut)
-        if loops not in self.cache.filled:
+
+        def made() -> Cycles:
             part = np.ones(1)
             for name in sorted({inner_name(n) for n in loops}):
                 levels = frozenset(n for n in loops if inner_name(n) == name)
                 tile = self.grid[name if name in levels else outer_name(name)]
                 part = part * (self.match.count[name] / (tile * self.trips(levels)))
-            self.cache.filled[loops] = part
-        return self.cache.filled[loops]
+            return part
+
+        return self.cache.once(("filled", loops), made)
 
     def tails(self) -> NDArray[np.float64]:
         """How many loops have a tail, and how many are there because others are tiled twice."""
-        loops = frozenset(self.loops)
-        if loops not in self.cache.tails:
+
+        def made() -> Cycles:
             total = np.zeros(1)
-            for name in loops:
+            for name in self.loops:
                 total = total + (self.match.count[inner_name(name)] % self.grid[name] != 0)
                 total = total + (name not in self.match.count)
-            self.cache.tails[loops] = total
-        return self.cache.tails[loops]
+            return total
+
+        return self.cache.once(("tails", frozenset(self.loops)), made)
 
     def extents(self, depth: int) -> Grid:
         outer = set(self.loops[:depth])
@@ -278,7 +250,7 @@ def held_runs(shape: Shape, o: Operation) -> NDArray[np.float64]:
     assert o.intrinsic.stationary is not None
     names = [p.name for p in o.intrinsic.operands]
     storage = o.storages[names.index(o.intrinsic.stationary.operand)]
-    moving = {n for c in shape.match.coordinate[storage] for n in c.names}
+    moving = shape.match.moving(storage)
     runs = np.ones(1)
     for n in o.loops:
         around = frozenset(k for k in shape.loops if inner_name(k) == n)

@@ -69,7 +69,7 @@ def part_of_store(
     whole = {n: np.full(1, blocks, np.int64) for n, blocks in tile.items()}
     best: tuple[float, float, int, str, int] | None = None
     for loop, blocks in sorted(tile.items()):
-        if loop not in {n for c in match.coordinate[storage] for n in c.names}:
+        if loop not in match.moving(storage):
             continue
         sizes = np.arange(max(1, -(-blocks // most)), blocks + 1, dtype=np.int64)
         parts = -(-blocks // sizes)

@@ -19,6 +19,7 @@ from hwgen.polyhedral.caches import in_caches, through_caches
 from hwgen.polyhedral.match.wide_calls import adding_store
 from hwgen.polyhedral.search.estimate_caches import operand_reads
 from hwgen.polyhedral.search.estimate_shape import Cache, Grid, Shape, storage_entries
+from hwgen.polyhedral.search.resident import fitting
 from hwgen.polyhedral.search.space import MAX_ORDERED, Space, length, tile_options
 from hwgen.polyhedral.search.tiling import Tiling, inner_name, outer_name
 
@@ -95,8 +96,10 @@ def levels(space: Space) -> Iterator[Levels]:
             loops = (*first, *order, *inside)
             spatial = len(first) + len(order)
             for placement in _placements(space, loops, spatial):
-                parts_of = (space.hardware, space.match, grid, loops, spatial, placement, cache)
-                if not _fits(Shape(*parts_of, 1)):
+                shape = Shape(
+                    space.hardware, space.match, grid, loops, spatial, placement, cache, 1
+                )
+                if not fitting(space.hardware, space.match, shape.entries).any():
                     continue
                 yield Levels(loops, spatial, placement, grid, cache, parts)
                 seen += 1
@@ -172,24 +175,13 @@ def _large(space: Space, small: Grid, outer: tuple[str, ...]) -> Grid:
     return {n: np.concatenate([row[n] for row in rows]) for n in rows[0]}
 
 
-def _fits(shape: Shape) -> bool:
-    """Whether the buffers of some tile sizes fit the memories."""
-    selection = shape.match.selection
-    fits = np.ones(1, np.bool_)
-    for memory in {s.memory: None for s in selection.storages}:
-        mine = [s.name for s in selection.storages if s.memory == memory]
-        used = sum((shape.entries(n) for n in mine), np.zeros(1, np.int64))
-        fits = fits & (used <= selection.usable_entries(shape.hardware, memory))
-    return bool(fits.any())
-
-
 def _placements(space: Space, loops: tuple[str, ...], spatial: int) -> Iterator[dict[str, int]]:
     """Depths of all loads: what registers hold as close as can be."""
     match = space.match
     options: dict[str, tuple[int, ...]] = {}
     for storage in match.selection.storages:
         name = storage.name
-        moving = {n for c in match.coordinate[name] for n in c.names}
+        moving = match.moving(name)
         if not in_caches(space.hardware, storage.memory):
             inner = any(
                 match.selection.inner(o) and o.kind == "map" and name in o.storages

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from math import prod
 
-from hwgen.polyhedral.search.resident import own_storages
+from hwgen.polyhedral.search.resident import fitting
 from hwgen.polyhedral.search.tiling import Tiling
 from hwgen.spec.hardware import HardwareSpec
 
@@ -63,7 +63,7 @@ def _own(tiling: Tiling) -> Iterator[tuple[str, int]]:
 
 def _deeper(tiling: Tiling, storage: str) -> Iterator[int]:
     """Depths from a storage's own on, right inside a loop that moves it, at which others do not."""
-    names = {n for c in tiling.match.coordinate[storage] for n in c.names}
+    names = tiling.match.moving(storage)
     inside = any(
         tiling.match.selection.inner(o)
         for o in tiling.match.selection.operations
@@ -78,7 +78,7 @@ def _deeper(tiling: Tiling, storage: str) -> Iterator[int]:
 
 def _keeping(tiling: Tiling, storage: str, depth: int) -> Tiling:
     """A slot for every tile that a storage has at a depth."""
-    names = {n for c in tiling.match.coordinate[storage] for n in c.names}
+    names = tiling.match.moving(storage)
     tiles = prod(x.count for x in tiling.loops[:depth] if x.loop in names)
     return replace(
         tiling,
@@ -88,9 +88,5 @@ def _keeping(tiling: Tiling, storage: str, depth: int) -> Tiling:
 
 
 def _fits(hardware: HardwareSpec, tiling: Tiling) -> bool:
-    used: dict[str, int] = {}
-    for storage in own_storages(tiling.match):
-        entries = tiling.slot[storage.name] * tiling.entries(storage.name)
-        used[storage.memory] = used.get(storage.memory, 0) + entries
-    selection = tiling.match.selection
-    return all(n <= selection.usable_entries(hardware, memory) for memory, n in used.items())
+    fits = fitting(hardware, tiling.match, lambda n: tiling.slot[n] * tiling.entries(n))
+    return bool(fits.all())

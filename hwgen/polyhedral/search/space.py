@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import permutations, product
 from typing import NamedTuple
 
@@ -18,9 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hwgen.polyhedral.match.matching import Match
-from hwgen.polyhedral.match.operations import Operation
 from hwgen.polyhedral.search.estimate_shape import Grid, Storages, storage_entries
-from hwgen.polyhedral.search.resident import own_storages
+from hwgen.polyhedral.search.resident import fitting
 from hwgen.polyhedral.search.tiling import Tiling, inner_name, outer_name
 from hwgen.spec.hardware import HardwareSpec
 
@@ -164,7 +163,7 @@ class Space:
                 continue
             users = [o for o in self.match.selection.operations if storage.name in o.storages]
             loaded = any(o.kind == "load" for o in users)
-            rewritten = any(o.kind != "load" and _writes(o, storage.name) for o in users)
+            rewritten = any(o.kind != "load" and o.written == storage.name for o in users)
             inside = [o for o in users if self.match.selection.inner(o)]
             if not loaded or rewritten:
                 prepared = any(o.kind == "map" for o in inside)
@@ -173,7 +172,7 @@ class Space:
                     result[storage.name] = (*self._collecting(storage.name, loops, spatial),)
                 continue
             deepest = len(loops) if inside else spatial
-            moving = {n for c in self.match.coordinate[storage.name] for n in c.names}
+            moving = self.match.moving(storage.name)
             depths = [0] + [p + 1 for p in range(deepest) if loops[p] in moving]
             if deepest == spatial and self.restriction.ends and len(depths) > 2:
                 depths = [depths[0], depths[-1]]
@@ -189,13 +188,13 @@ class Space:
             and len(stores) == 1
             and not self.match.selection.inner(users[0])
             and users[0].storages.count(storage) == 1
-            and _writes(users[0], storage)
+            and users[0].written == storage
         )
 
     def _collecting(self, storage: str, loops: tuple[str, ...], spatial: int) -> Iterator[int]:
         """Depths at which the results of a tile, or those of all tiles of loops that move what they
         are, are stored together."""
-        moving = {n for c in self.match.coordinate[storage] for n in c.names}
+        moving = self.match.moving(storage)
         yield spatial
         for depth in reversed(range(spatial)):
             if loops[depth] not in moving:
@@ -224,20 +223,9 @@ class Space:
 
     def _in_parts(self, storage: str, around: tuple[str, ...]) -> bool:
         """Whether a loop around a load moves it inside of one that does not."""
-        moving = {n for c in self.match.coordinate[storage] for n in c.names}
+        moving = self.match.moving(storage)
         moved = [n in moving for n in around]
         return False in moved and moved[-1]
-
-    def fits(self, grid: Grid) -> NDArray[np.bool_]:
-        """Where the smallest buffers fit the memories."""
-        used: dict[str, NDArray[np.int64]] = {}
-        for storage in own_storages(self.match):
-            entries = storage_entries(self.match, storage.name, grid)
-            used[storage.memory] = used.get(storage.memory, np.zeros(1, np.int64)) + entries
-        result = np.ones(length(grid), dtype=np.bool_)
-        for memory, entries in used.items():
-            result &= entries <= self.match.selection.usable_entries(self.hardware, memory)
-        return result
 
     def _in_order(self, grid: Grid, loop: str) -> NDArray[np.bool_]:
         """Where the tiles of a reduction's loop keep the order of an accumulation that has one: all
@@ -262,7 +250,8 @@ class Space:
             size = length(grid)
             grid = {n: np.repeat(v, len(options)) for n, v in grid.items()}
             grid[name] = np.tile(options, size)
-            fits = self.fits(grid) & self._in_order(grid, name)
+            smallest = partial(storage_entries, self.match, extents=grid)
+            fits = fitting(self.hardware, self.match, smallest) & self._in_order(grid, name)
             too_large += int(np.count_nonzero(~fits)) * left
             grid = {n: v[fits] for n, v in grid.items()}
         return grid, too_large
@@ -355,9 +344,3 @@ def tile_options(blocks: int, limit: int = MAX_OPTIONS) -> list[int]:
         if bucket not in buckets or blocks % size == 0 or blocks % buckets[bucket]:
             buckets[bucket] = size
     return sorted(buckets.values())
-
-
-def _writes(operation: Operation, storage: str) -> bool:
-    target = operation.intrinsic.semantics[0].target.tensor
-    names = [o.name for o in operation.intrinsic.operands]
-    return operation.storages[names.index(target)] == storage

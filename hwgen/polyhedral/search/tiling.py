@@ -12,7 +12,6 @@ from functools import cached_property
 from math import prod
 
 from hwgen.polyhedral.match.matching import Match
-from hwgen.polyhedral.match.operations import Operation
 from hwgen.spec.affine import Affine
 
 TOGETHER = 2
@@ -133,9 +132,7 @@ class Tiling:
         moving = self._moving(storage)
         if not moving or len(moving) == len(around):
             return 0
-        writers = {
-            o.kind for o in self.match.selection.operations if o.storages[_written(o)] == storage
-        }
+        writers = {o.kind for o in self.match.selection.operations if o.written == storage}
         if writers != {"load"}:
             return 0
         if prod(x.count for x in moving) == self.slot[storage]:
@@ -159,7 +156,7 @@ class Tiling:
 
     def _moving(self, storage: str) -> tuple[TileLoop, ...]:
         """Tile loops around a storage's load that move what it holds."""
-        names = {n for c in self.match.coordinate[storage] for n in c.names}
+        names = self.match.moving(storage)
         return tuple(x for x in self.loops[: self.depth[storage]] if x.loop in names)
 
     def turning(self, storage: str) -> tuple[TileLoop, ...]:
@@ -202,11 +199,6 @@ class Tiling:
             for name, depth in self.depths
         ]
         return "\n".join(lines)
-
-
-def _written(operation: Operation) -> int:
-    names = [o.name for o in operation.intrinsic.operands]
-    return names.index(operation.intrinsic.semantics[0].target.tensor)
 
 
 def footprint(coordinates: tuple[Affine, ...], extents: dict[str, int]) -> tuple[int, ...]:

@@ -109,8 +109,7 @@ class TreeTraffic:
             left = self.workers
             for loop in site.loops:
                 found[loop.name] = loop.extent
-                kind = self.machine.loop.get(loop.kind)
-                shared = kind is not None and kind.kind in ("parallel", "bind")
+                shared = self.machine.runs(loop.kind) in ("parallel", "bind")
                 if shared and loop.name not in self._steps:
                     found[loop.name] = ceil(loop.extent / left)
                     left = max(1, left // loop.extent)

@@ -30,7 +30,7 @@ from hwgen.polyhedral.tree.loop_tree import (
     first_of,
     map_blocks,
 )
-from hwgen.polyhedral.tree.placement import fresh_nest, insert_nest, replace_reads
+from hwgen.polyhedral.tree.placement import fresh_nest, insert_nest, nest_beside, replace_reads
 from hwgen.polyhedral.tree.terms import interval
 from hwgen.spec.expression import (
     Access,
@@ -98,13 +98,9 @@ def cache_read(
         )
         return replace(block, tensorized=replace(done, operands=operands))
 
-    made = replace(
-        state,
-        tensors=(*state.tensors, Tensor(name, source.dtype, source.shape, "intermediate")),
-        stages=tuple(stages),
-        storages=(*state.storages, Storage(name, memory)),
-        root=map_blocks(state.root, redirected),
-    )
+    held = Tensor(name, source.dtype, source.shape, "intermediate")
+    made = replace(state, stages=tuple(stages), root=map_blocks(state.root, redirected))
+    made = made.with_tensor(held, Storage(name, memory))
     return insert_nest(made, fresh_nest(made, stage), name), name
 
 
@@ -231,16 +227,8 @@ def reindex_cache_read(
     own = Access(name, tuple(Name(n) for n in used))
     value = replace_reads(stage.value, tensor, _at(occurrence, lambda _: own))
     after = replace(stage, value=value)
-    stages: list[Stage] = []
-    for s in state.stages:
-        stages += [copy, after] if s is stage else [s]
     held = Tensor(name, state.tensor[tensor].dtype, tuple(e for _, e in iterators), "intermediate")
-    made = replace(
-        state,
-        tensors=(*state.tensors, held),
-        stages=tuple(stages),
-        storages=(*state.storages, Storage(name, memory)),
-    )
+    made = state.with_tensor(held, Storage(name, memory)).with_stages(reader, copy, after)
     return insert_nest(made, fresh_nest(made, copy), name), name
 
 
@@ -302,23 +290,14 @@ def cache_write(
     copy = replace(copy, over=stage.over)
     if dtype:
         copy = replace(copy, value=Cast(result.dtype, copy.value))
-    stages: list[Stage] = []
-    for s in state.stages:
-        if s.tensor in readers:
-            stages.append(_reading(s, tensor, lambda a: Access(name, a.indices)))
-        else:
-            stages += [moved, copy] if s.tensor == tensor else [s]
     root = map_blocks(state.root, lambda b: replace(b, stage=name) if b.stage == tensor else b)
-    made = replace(
-        state,
-        tensors=(*state.tensors, Tensor(name, dtype or result.dtype, held, "intermediate")),
-        stages=tuple(stages),
-        storages=(*state.storages, Storage(name, memory)),
-        root=root,
-    )
-    place = max(n for n, x in enumerate(root) if name in stages_of(x)) + 1
-    node = fresh_nest(made, copy)
-    return replace(made, root=(*root[:place], node, *root[place:])), name
+    there = Tensor(name, dtype or result.dtype, held, "intermediate")
+    made = replace(state, root=root).with_tensor(there, Storage(name, memory))
+    for reader in readers:
+        reading = _reading(state.stage[reader], tensor, lambda a: Access(name, a.indices))
+        made = made.with_stages(reader, reading)
+    made = made.with_stages(tensor, moved, copy)
+    return nest_beside(made, copy, name, behind=True), name
 
 
 def _before_cast(stage: Stage, narrow: str, dtype: str) -> Expr:

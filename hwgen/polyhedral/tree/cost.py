@@ -145,9 +145,7 @@ def _kinds(site: Site, machine: Processor, kind: str, level: str = "") -> int:
     return prod(
         x.extent
         for x in site.loops
-        if x.kind in machine.loop
-        and machine.loop[x.kind].kind == kind
-        and level in ("", machine.loop[x.kind].level)
+        if machine.runs(x.kind) == kind and level in ("", machine.loop[x.kind].level)
     )
 
 

@@ -11,7 +11,7 @@ from hwgen.polyhedral.tree.build import unique
 from hwgen.polyhedral.tree.copies import check_inner
 from hwgen.polyhedral.tree.edit import find_loop, main_site, refuse, replace_loop, stages_of
 from hwgen.polyhedral.tree.loop_tree import Block, LoopTree, Stage, Storage, Tensor, map_blocks
-from hwgen.polyhedral.tree.placement import fresh_nest, replace_reads
+from hwgen.polyhedral.tree.placement import nest_beside, replace_reads
 from hwgen.polyhedral.tree.rolling import rolls
 from hwgen.polyhedral.tree.terms import isl_text
 from hwgen.spec.expression import (
@@ -169,10 +169,7 @@ def pad(state: LoopTree, loop: str, multiple: int) -> LoopTree:
         if any(iterator in names(i) for i in access.indices):
             state, name = _padded(state, stage, access, iterator, (found.extent, extent))
             stage = replace(stage, value=_reads_padded(stage.value, access, name))
-            state = replace(
-                state,
-                stages=tuple(stage if s.tensor == stage.tensor else s for s in state.stages),
-            )
+            state = state.with_stages(stage.tensor, stage)
     return _widened(state, stage, iterator, extent)
 
 
@@ -247,18 +244,9 @@ def _padded(
         zero = Const(0.0 if is_float(source.dtype) else 0)
         value = Call("select", (Binary("<", indices[d], Const(end)), value, zero))
     copy = Stage(name, iterators, Access(name, indices), "=", value, "copy")
-    stages: list[Stage] = []
-    for s in state.stages:
-        stages += [copy, s] if s.tensor == stage.tensor else [s]
-    made = replace(
-        state,
-        tensors=(*state.tensors, Tensor(name, source.dtype, tuple(shape), "intermediate")),
-        stages=tuple(stages),
-        storages=(*state.storages, Storage(name)),
-    )
-    place = next(n for n, x in enumerate(state.root) if stage.tensor in stages_of(x))
-    node = fresh_nest(made, copy)
-    return replace(made, root=(*state.root[:place], node, *state.root[place:])), name
+    held = Tensor(name, source.dtype, tuple(shape), "intermediate")
+    made = state.with_tensor(held, Storage(name)).with_stages(stage.tensor, copy, stage)
+    return nest_beside(made, copy, stage.tensor), name
 
 
 def _widened(state: LoopTree, stage: Stage, iterator: str, extent: int) -> LoopTree:
@@ -274,9 +262,7 @@ def _widened(state: LoopTree, stage: Stage, iterator: str, extent: int) -> LoopT
     root = replace_loop(state.root, loop, lambda x: (replace(x, extent=extent),))
     state = replace(state, root=root)
     if iterator not in {n for n, _ in stage.spatial}:
-        return replace(
-            state, stages=tuple(wide if s.tensor == stage.tensor else s for s in state.stages)
-        )
+        return state.with_stages(stage.tensor, wide)
     result = state.tensor[stage.tensor]
     shape = list(result.shape)
     for d, index in enumerate(stage.target.indices):
@@ -300,15 +286,7 @@ def _widened(state: LoopTree, stage: Stage, iterator: str, extent: int) -> LoopT
     def renamed(block: Block) -> Block:
         return replace(block, stage=name) if block.stage == stage.tensor else block
 
-    made = replace(
-        state,
-        tensors=(*state.tensors, Tensor(name, result.dtype, tuple(shape), "intermediate")),
-        stages=tuple(
-            x for s in state.stages for x in ([wide, crop] if s.tensor == stage.tensor else [s])
-        ),
-        storages=(*state.storages, Storage(name)),
-        root=map_blocks(state.root, renamed),
-    )
-    node = fresh_nest(made, crop)
-    place = max(n for n, x in enumerate(made.root) if name in stages_of(x)) + 1
-    return replace(made, root=(*made.root[:place], node, *made.root[place:]))
+    state = replace(state, root=map_blocks(state.root, renamed))
+    held = Tensor(name, result.dtype, tuple(shape), "intermediate")
+    made = state.with_tensor(held, Storage(name)).with_stages(stage.tensor, wide, crop)
+    return nest_beside(made, crop, name, behind=True)

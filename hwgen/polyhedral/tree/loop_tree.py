@@ -337,6 +337,16 @@ class LoopTree:
         rest = tuple(s for s in self.storages if s.tensor != storage.tensor)
         return replace(self, storages=(*rest, storage))
 
+    def with_tensor(self, tensor: Tensor, storage: Storage) -> LoopTree:
+        """The same with one more tensor."""
+        tensors, storages = (*self.tensors, tensor), (*self.storages, storage)
+        return replace(self, tensors=tensors, storages=storages)
+
+    def with_stages(self, tensor: str, *stages: Stage) -> LoopTree:
+        """The same with stages in the place of the one of a tensor."""
+        found = (x for s in self.stages for x in (stages if s.tensor == tensor else (s,)))
+        return replace(self, stages=tuple(found))
+
 
 def loops(nodes: tuple[Node, ...]) -> Iterator[Loop]:
     """Every loop under the nodes, in textual order."""

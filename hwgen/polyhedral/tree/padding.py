@@ -63,12 +63,8 @@ def decompose_padding(state: LoopTree, tensor: str) -> tuple[LoopTree, str]:
     )
     storage = replace(state.storage[tensor], tensor=name, alias=tensor)
     bare = replace(state, root=(*state.root[:place], *state.root[place + 1 :]))
-    made = replace(
-        bare,
-        tensors=(*state.tensors, Tensor(name, own.dtype, own.shape, "intermediate")),
-        storages=(*state.storages, storage),
-        stages=tuple(x for s in state.stages for x in ([first, inside] if s is stage else [s])),
-    )
+    held = Tensor(name, own.dtype, own.shape, "intermediate")
+    made = bare.with_tensor(held, storage).with_stages(tensor, first, inside)
     root = list(made.root)
     for number, new in enumerate((name, tensor)):
         root.insert(place + number, fresh_nest(made, made.stage[new]))

@@ -113,6 +113,15 @@ def fresh_nest(state: LoopTree, stage: Stage) -> Node:
     return _nest(state, stage, {})
 
 
+def nest_beside(state: LoopTree, stage: Stage, other: str, *, behind: bool = False) -> LoopTree:
+    """The stage's nest at the root, before the first one with a block of another, or behind the
+    last."""
+    places = [n for n, x in enumerate(state.root) if other in stages_of(x)]
+    place = places[-1] + 1 if behind else places[0]
+    node = fresh_nest(state, stage)
+    return replace(state, root=(*state.root[:place], node, *state.root[place:]))
+
+
 def _reader_names(state: LoopTree, tensor: str) -> str:
     return ", ".join(s.tensor for s in state.readers(tensor)) or "nobody"
 

@@ -11,9 +11,9 @@ from dataclasses import replace
 
 from hwgen.polyhedral.tree.build import unique
 from hwgen.polyhedral.tree.copies import cache_write
-from hwgen.polyhedral.tree.edit import check_tensor, find_stage, refuse, stages_of
+from hwgen.polyhedral.tree.edit import check_tensor, find_stage, refuse
 from hwgen.polyhedral.tree.loop_tree import LoopTree, Stage, Storage, Tensor
-from hwgen.polyhedral.tree.placement import fresh_nest
+from hwgen.polyhedral.tree.placement import nest_beside
 from hwgen.spec.expression import DTYPES, Access, Binary, Cast, Const, Expr, Name, add, multiply
 from hwgen.spec.typecheck import integer_range, is_float
 
@@ -86,17 +86,9 @@ def planes(state: LoopTree, tensor: str, dtype: str) -> tuple[LoopTree, tuple[st
         added.append(Stage(name, iterators, Access(name, indices), "=", part))
     reads = [Access(name, copy.target.indices) for name in names]
     joined = replace(copy, value=whole_of(reads, wide, dtype), kind="compute")
-    made = replace(
-        made,
-        tensors=(*made.tensors, *(Tensor(n, dtype, shape, "intermediate") for n in names)),
-        storages=(*made.storages, *(Storage(n) for n in names)),
-        stages=tuple(
-            x for s in made.stages for x in ([*added, joined] if s.tensor == tensor else [s])
-        ),
-    )
-    place = next(n for n, x in enumerate(made.root) if tensor in stages_of(x))
+    for name in names:
+        made = made.with_tensor(Tensor(name, dtype, shape, "intermediate"), Storage(name))
+    made = made.with_stages(tensor, *added, joined)
     for stage in added:
-        node = fresh_nest(made, stage)
-        made = replace(made, root=(*made.root[:place], node, *made.root[place:]))
-        place += 1
+        made = nest_beside(made, stage, tensor)
     return made, (whole, *names)

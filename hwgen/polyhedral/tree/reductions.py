@@ -11,7 +11,6 @@ from hwgen.polyhedral.tree.edit import (
     main_site,
     refuse,
     replace_loop,
-    stages_of,
 )
 from hwgen.polyhedral.tree.loop_tree import (
     Block,
@@ -25,7 +24,7 @@ from hwgen.polyhedral.tree.loop_tree import (
     conjunction,
     map_blocks,
 )
-from hwgen.polyhedral.tree.placement import fresh_nest
+from hwgen.polyhedral.tree.placement import nest_beside
 from hwgen.polyhedral.tree.relations import carried
 from hwgen.polyhedral.tree.terms import apply, simplify
 from hwgen.spec.expression import Access, Call, Const, Expr, Name, UpdateOp, names, substitute
@@ -202,12 +201,8 @@ def rfactor(state: LoopTree, tensor: str, loop: str, axis: int) -> tuple[LoopTre
         stage.op,
         Access(name, tuple(indices)),
     )
-    made = replace(
-        state,
-        tensors=(*state.tensors, Tensor(name, dtype, tuple(shape), "intermediate")),
-        storages=(*state.storages, Storage(name)),
-        stages=tuple(x for s in state.stages for x in ([factored, last] if s == stage else [s])),
-    )
+    held = Tensor(name, dtype, tuple(shape), "intermediate")
+    made = state.with_tensor(held, Storage(name)).with_stages(tensor, factored, last)
 
     def changed(block: Block) -> Block:
         if block.stage != tensor:
@@ -218,12 +213,7 @@ def rfactor(state: LoopTree, tensor: str, loop: str, axis: int) -> tuple[LoopTre
         return replace(block, stage=name, bindings=tuple(kept), predicate=predicate)
 
     made = replace(made, root=map_blocks(state.root, changed))
-    node = fresh_nest(made, last)
-    top = made.site[name].loops
-    if top:
-        place = next(n for n, x in enumerate(made.root) if name in stages_of(x)) + 1
-        made = replace(made, root=(*made.root[:place], node, *made.root[place:]))
-    return made, name
+    return nest_beside(made, last, name, behind=True), name
 
 
 def set_store_predicate(state: LoopTree, tensor: str, condition: Expr) -> LoopTree:

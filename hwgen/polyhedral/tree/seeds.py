@@ -45,7 +45,7 @@ def start_from(state: LoopTree, tensor: str, of: str) -> LoopTree:
     ):
         return _first_term(state, stage, stage.value)
     if stage.ordered and (begun := _first_value(stage, of)) is not None:
-        return replace(state, stages=tuple(begun if s is stage else s for s in state.stages))
+        return state.with_stages(tensor, begun)
     _check(state, stage, of)
     (reader,) = state.readers(tensor)
     taken = _take(reader.value, tensor, of)
@@ -69,8 +69,8 @@ def start_from(state: LoopTree, tensor: str, of: str) -> LoopTree:
         )
     table = {mine: Name(name) for mine, name in zip(theirs, own, strict=True)}
     seed = Access(of, tuple(substitute(i, table) for i in addend.indices))
-    changed = {tensor: replace(stage, seed=seed), reader.tensor: replace(reader, value=value)}
-    return replace(state, stages=tuple(changed.get(s.tensor, s) for s in state.stages))
+    state = state.with_stages(tensor, replace(stage, seed=seed))
+    return state.with_stages(reader.tensor, replace(reader, value=value))
 
 
 def _first_value(stage: Stage, of: str) -> Stage | None:
@@ -96,8 +96,7 @@ def _first_term(state: LoopTree, stage: Stage, value: Access) -> LoopTree:
     """A greatest or least element starts from the first of those that it is of."""
     table = {n: Const(0) for n, _ in stage.reduction}
     seed = Access(value.tensor, tuple(substitute(i, table) for i in value.indices))
-    changed = replace(stage, seed=seed)
-    return replace(state, stages=tuple(changed if s == stage else s for s in state.stages))
+    return state.with_stages(stage.tensor, replace(stage, seed=seed))
 
 
 def _check(state: LoopTree, stage: Stage, of: str) -> None:

@@ -79,9 +79,8 @@ def forget() -> None:
 def _check_lanes(state: LoopTree, machine: Processor) -> None:
     """Loops whose iterations are lanes hold no other loop, whatever edits came after."""
     for loop in state.loop.values():
-        kind = machine.loop.get(loop.kind)
         inner = next((n for n in loop.body if isinstance(n, Loop)), None)
-        if kind is not None and kind.kind == "vectorize" and inner is not None:
+        if machine.runs(loop.kind) == "vectorize" and inner is not None:
             raise HwgenError(
                 "H413",
                 f"{loop.name} would not be an innermost loop",
@@ -93,10 +92,9 @@ def _check_lanes(state: LoopTree, machine: Processor) -> None:
 
 def concurrent(machine: Processor, loop: Loop) -> int | None:
     """The rank of the workers that a loop's iterations are; None where they run in order."""
-    kind = machine.loop.get(loop.kind)
-    if kind is None or kind.kind not in ("parallel", "bind"):
+    if machine.runs(loop.kind) not in ("parallel", "bind"):
         return None
-    return _RANK[kind.level]
+    return _RANK[machine.loop[loop.kind].level]
 
 
 def _accesses(state: LoopTree, tensor: str) -> list[Site]:
@@ -108,8 +106,7 @@ def _limit(state: LoopTree, machine: Processor, memory: Memory, tensor: str) -> 
     rank = _RANK[memory.shared_by]
     loops = _accesses(state, tensor)[0].loops
     for depth, loop in enumerate(loops):
-        kind = machine.loop.get(loop.kind)
-        if kind is not None and kind.kind == "bind" and _RANK[kind.level] > rank:
+        if machine.runs(loop.kind) == "bind" and _RANK[machine.loop[loop.kind].level] > rank:
             return depth
     return len(loops)
 

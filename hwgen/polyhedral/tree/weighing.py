@@ -78,13 +78,9 @@ def weigh(state: LoopTree, tensor: str, dtype: str) -> tuple[LoopTree, tuple[str
         for number, name in search.made.items()
         if name in read
     )
-    stages = tuple(replace(s, value=value) if s is stage else s for s in state.stages)
-    made = replace(
-        state,
-        tensors=(*state.tensors, *weights),
-        storages=(*state.storages, *(Storage(t.name) for t in weights)),
-        stages=stages,
-    )
+    made = state.with_stages(tensor, replace(stage, value=value))
+    for weight in weights:
+        made = made.with_tensor(weight, Storage(weight.name))
     return made, tuple(t.name for t in weights)
 
 

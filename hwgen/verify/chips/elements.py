@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 
 from hwgen.verify.chips.draws import Pick, Spec
-from hwgen.verify.chips.entries import code
+from hwgen.verify.chips.entries import code, every_edge
 from hwgen.verify.chips.features import draw_features
 from hwgen.verify.chips.sync import synchronise_otherwise
 
@@ -74,13 +74,7 @@ def _base(lanes: int) -> Spec:
             }
         },
         "units": {unit: {} for unit in units},
-        "synchronization": {
-            "kind": "tokens",
-            "edges": [[a, b] for a in units for b in units if a != b],
-            "push": "push_{{ source.name }}_{{ target.name }}();",
-            "pop": "pop_{{ source.name }}_{{ target.name }}();",
-            "nop_cycles": 1,
-        },
+        "synchronization": every_edge(units),
         "intrinsics": intrinsics,
         "code": code(),
     }

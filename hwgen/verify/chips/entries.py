@@ -7,6 +7,7 @@ behind hardware loops of its own, some of them programs of micro-operations.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hwgen.verify.chips.calls import call_text
@@ -90,7 +91,7 @@ def entry_chip(pick: Pick) -> Spec:
             }
         },
         "units": {unit: {} for unit in units},
-        "synchronization": _every_edge(list(units)),
+        "synchronization": every_edge([*units]),
         "intrinsics": intrinsics,
         "code": code(),
     }
@@ -123,7 +124,8 @@ def _memory(dtype: str, entry: list[int]) -> Spec:
     return {"kind": "scratchpad", "dtype": dtype, "entry": entry, "size": size}
 
 
-def _every_edge(units: list[str]) -> Spec:
+def every_edge(units: Sequence[str]) -> Spec:
+    """Tokens between any two units, where there are two."""
     if len(units) == 1:
         return {"kind": "none"}
     return {

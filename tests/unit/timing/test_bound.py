@@ -13,7 +13,7 @@ from hwgen.codegen.nodes import Push
 from hwgen.codegen.program import Program
 from hwgen.model import counting
 from hwgen.model.bound import lower_bound, write_bound
-from hwgen.model.bus import split_access, write_cycles
+from hwgen.model.bus import split_rows, write_cycles
 from hwgen.model.counting import Access, count_calls, count_tokens, nested_calls, touched_entries
 from hwgen.model.timing import estimate_cycles
 from hwgen.model.trace import CallEvent, walk
@@ -142,8 +142,8 @@ def test_no_write_is_faster_than_its_bound(
         chip().buses[0],
         beat_bytes=beat, burst_beats=beats, burst_boundary_bytes=boundary, write=write,
     )  # fmt: skip
-    dense = split_access(bus, 0, entries * size, 1, 0, size)
-    rows = split_access(bus, 0, size, entries, size, size)
+    dense = split_rows(bus, 0, entries * size, (), (), size)
+    rows = split_rows(bus, 0, size, (entries,), (size,), size)
     bound = write_bound(bus, size, entries)
     assert bound <= min(write_cycles(write, dense), write_cycles(write, rows))
     whole = boundary % beat == 0 and boundary % min(beat * beats, boundary) == 0

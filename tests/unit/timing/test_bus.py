@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hwgen.model.bus import FOREVER, Bursts, ReadBus, Reader, split_access, split_rows, write_cycles
+from hwgen.model.bus import FOREVER, Bursts, ReadBus, Reader, split_rows, write_cycles
 from hwgen.spec.hardware import Bus, Channel
 
 BUS = Bus("axi", 8, 16, 128, Channel(20, 16), Channel(21, 1, 3), ("fetch", "first", "second"))
@@ -33,7 +33,7 @@ def equal_bursts(count: int, beats: int) -> Bursts:
 def test_bursts_cover_one_row_and_cross_no_boundary(
     start: int, row: int, rows: int, stride: int, beats: tuple[int, ...]
 ) -> None:
-    assert split_access(BUS, start, row, rows, stride, 16).beats == beats
+    assert split_rows(BUS, start, row, (rows,), (stride,), 16).beats == beats
 
 
 @given(
@@ -49,15 +49,15 @@ def test_rows_of_nested_loops_are_those_of_each_row(
         starts = [at + n * stride for at in starts for n in range(count)]
     counts, strides = (tuple(x[n] for x in loops) for n in (0, 1))
     found = split_rows(BUS, start, row, counts, strides, 16)
-    alone = [split_access(BUS, at, row, 1, 0, 16) for at in starts]
+    alone = [split_rows(BUS, at, row, (), (), 16) for at in starts]
     assert found.beats == tuple(b for part in alone for b in part.beats)
     assert found.entries == tuple(e for part in alone for e in part.entries)
 
 
 def test_burst_length_is_limited_without_a_boundary() -> None:
     wide = replace(BUS, burst_boundary_bytes=4096)
-    assert split_access(wide, 0, 300, 1, 0, 16).beats == (16, 16, 6)
-    assert split_access(wide, 4032, 128, 1, 0, 16).beats == (8, 8)
+    assert split_rows(wide, 0, 300, (), (), 16).beats == (16, 16, 6)
+    assert split_rows(wide, 4032, 128, (), (), 16).beats == (8, 8)
 
 
 @pytest.mark.parametrize("latency", [1, 20, 100, 400])
@@ -117,7 +117,7 @@ def test_a_late_reader_waits_behind_the_requests_already_made() -> None:
 
 
 def test_store_is_three_cycles_an_entry_and_a_response_a_burst() -> None:
-    bursts = split_access(BUS, 0, 256, 2, 256, 16)
+    bursts = split_rows(BUS, 0, 256, (2,), (256,), 16)
     assert bursts.entries == (8, 8, 8, 8)
     assert write_cycles(BUS.write, bursts) == 4 * (3 * 8 + 20 + 1)
     assert write_cycles(Channel(6, 4), equal_bursts(8, 2)) == 8 * 2 + 6

@@ -21,7 +21,7 @@ from hwgen.codegen.program import Program
 from hwgen.codegen.storages import Image
 from hwgen.errors import HwgenError
 from hwgen.model.bound import lower_bound, posted_bound, write_bound
-from hwgen.model.bus import Bursts, split_access, write_cycles
+from hwgen.model.bus import Bursts, split_rows, write_cycles
 from hwgen.model.costs import CycleCosts
 from hwgen.model.machine import Machine
 from hwgen.model.posted import idle, post, posted_cycles
@@ -216,7 +216,7 @@ def test_nothing_is_handed_over_faster_than_the_bound_says(
         chip().buses[0],
         beat_bytes=beat, burst_beats=beats, burst_boundary_bytes=boundary, write=write,
     )  # fmt: skip
-    rows = split_access(bus, 0, size, entries, size, size)
+    rows = split_rows(bus, 0, size, (entries,), (size,), size)
     handed, after = post(write, rows, idle(write))
     assert posted_bound(bus, size, entries) <= handed
     assert write_bound(bus, size, entries) <= after.answered[-1]
