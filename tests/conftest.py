@@ -26,7 +26,7 @@ os.environ.setdefault("HWGEN_CACHE_DIR", "")
 UPDATE = "--update-goldens"
 LONGEST = (Path(__file__).parent / "longest.txt").read_text(encoding="utf-8").split()
 """Files that take longest, those first."""
-FLAGS_OF_USERS = 3
+FLAGS_OF_USERS = 6
 """One test of so many compiles C at the flags that users get."""
 COLLECTED_AFTER = 500_000
 """New objects after which cyclic garbage is looked for: most of what tests make stays."""

@@ -33,12 +33,17 @@ def check_elements(buffer: str, elements: int) -> None:
         )  # fmt: skip
 
 
+def held(value: int) -> bool:
+    """Whether a 64-bit integer holds a value."""
+    return INT64.minimum <= value <= INT64.maximum
+
+
 def check_value(what: str, low: int, high: int) -> None:
     """Raises:
     HwgenError: H617 values, from `low` to `high`, that no 64-bit integer holds.
     """
     for value in (low, high):
-        if value not in INT64:
+        if not held(value):
             raise beyond(
                 what, f"values such as {_shown(value)}", str(INT64),
                 "smaller factors, steps or constants",

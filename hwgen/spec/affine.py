@@ -123,23 +123,37 @@ def combine(terms: Iterable[tuple[str, int]], constant: int = 0) -> Affine:
 
 def affine(expr: Expr) -> Affine | None:
     """The affine function that an expression stands for, or None where it is not affine."""
-    match expr:
-        case Const(int(value)):
-            return Affine((), value)
-        case Name(name):
-            return Affine(((name, 1),))
-        case Unary("-", operand):
-            inner = affine(operand)
-            return inner and Affine(()).plus(inner, -1)
-        case Binary(op, left, right):
-            a, b = affine(left), affine(right)
-            if a is None or b is None:
-                return None
-            if op in ("+", "-"):
-                return a.plus(b, 1 if op == "+" else -1)
-            if op == "*" and (not a.terms or not b.terms):
-                factor, scaled = (a.constant, b) if not a.terms else (b.constant, a)
-                return Affine(()).plus(scaled, factor)
+    total: dict[str, int] = {}
+    constant = _sum(expr, 1, total)
+    if constant is None:
+        return None
+    return Affine(tuple(sorted((n, c) for n, c in total.items() if c)), constant)
+
+
+def _sum(expr: Expr, factor: int, total: dict[str, int]) -> int | None:
+    """The constant of `factor * expr`, its terms added to `total`; None where it is not affine."""
+    if isinstance(expr, Name):
+        total[expr.name] = total.get(expr.name, 0) + factor
+        return 0
+    if isinstance(expr, Const):
+        return factor * expr.value if isinstance(expr.value, int) else None
+    if isinstance(expr, Unary):
+        return _sum(expr.operand, -factor, total) if expr.op == "-" else None
+    if not isinstance(expr, Binary):
+        return None
+    left, right = expr.left, expr.right
+    if expr.op in ("+", "-"):
+        first = _sum(left, factor, total)
+        if first is None:
             return None
-        case _:
+        second = _sum(right, factor if expr.op == "+" else -factor, total)
+        return None if second is None else first + second
+    if expr.op != "*":
+        return None
+    for number, other in ((left, right), (right, left)):
+        value = affine(number)
+        if value is None:
             return None
+        if not value.terms:
+            return _sum(other, factor * value.constant, total)
+    return None

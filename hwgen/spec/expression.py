@@ -182,7 +182,17 @@ def names(expr: Expr) -> tuple[str, ...]:
     """The distinct names in an expression, in order of appearance."""
     if isinstance(expr, Name):
         return (expr.name,)
-    return tuple(dict.fromkeys(n.name for n in walk(expr) if isinstance(n, Name)))
+    found: dict[str, None] = {}
+    waiting: list[Expr] = [expr]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, Name):
+            found[node.name] = None
+        elif isinstance(node, Binary):
+            waiting += (node.right, node.left)
+        elif not isinstance(node, Const):
+            waiting += children(node)[::-1]
+    return tuple(found)
 
 
 def substitute(expr: Expr, bindings: Mapping[str, Expr]) -> Expr:

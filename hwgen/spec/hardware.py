@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, lru_cache
 from math import isfinite, prod
 
@@ -281,8 +281,15 @@ class Stationary:
         return max(self.cycles, call) if self.overlaps else self.cycles + call
 
 
+class _Hashed:
+    """Room for a hash, which is no field: another process, or a copy, makes its own."""
+
+    __slots__ = ("_hash",)
+    _hash: int
+
+
 @dataclass(frozen=True, slots=True)
-class Intrinsic:
+class Intrinsic(_Hashed):
     """One thing the hardware does. `iterators` are the lanes of the semantics with their extents;
     a call may let fewer of the `partial` ones take part. `loops` are hardware loops around it with
     run-time extents.
@@ -320,8 +327,14 @@ class Intrinsic:
     energy: Expr | None = None
 
     def __hash__(self) -> int:
-        """Of the name alone: a key of many caches, and few intrinsics share a name."""
-        return hash(self.name)
+        """Of all that is compared, once: a key of many caches. Variants of a chip share names, and
+        of equal hashes a look-up compares everything."""
+        try:
+            return self._hash
+        except AttributeError:
+            compared = tuple(getattr(self, f.name) for f in fields(self) if f.compare)
+            object.__setattr__(self, "_hash", hash(compared))
+            return self._hash
 
     def narrowed(self, lanes: tuple[int, ...]) -> Intrinsic:
         """What it does where so many lanes take part, by iterator; () where all do."""

@@ -186,7 +186,7 @@ def test_quantised_layers_sum_on_the_chip(chip: str, layer: str) -> None:
 @pytest.mark.parametrize("chip", ["vta", "gemmini"])
 def test_random_workloads_all_compile(chip: str) -> None:
     seen = set[str]()
-    for seed in range(examples(8)):
+    for seed in range(examples(5)):
         drawn = random_workload(Random(seed).choice)
         workload = read(lambda d=drawn: parse_workload(d))
         if workload is not None:

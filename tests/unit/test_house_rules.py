@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator
+from functools import cache, lru_cache
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,12 @@ FORBIDDEN_CALLS = ("eval", "exec", "sympify", "parse_expr")
 Rule = Callable[[str, str], Iterator[str]]
 
 
+@lru_cache(maxsize=1)
+def nodes(text: str) -> tuple[ast.AST, ...]:
+    """What a source text consists of; of the last one, as every rule looks at it in turn."""
+    return tuple(ast.walk(ast.parse(text)))
+
+
 def words(text: str) -> list[str]:
     """The lower-case words of a text; `camelCase`, `SNAKE_CASE` and digits are split."""
     pattern = r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+"
@@ -55,7 +62,7 @@ def imported_modules(path: str, text: str) -> Iterator[tuple[int, str]]:
     package = path.removesuffix(".py").removesuffix("/__init__").split("/")
     if not path.endswith("__init__.py"):
         package = package[:-1]
-    for node in ast.walk(ast.parse(text)):
+    for node in nodes(text):
         match node:
             case ast.Import(names=names):
                 for alias in names:
@@ -111,7 +118,7 @@ def is_short(_: str, text: str) -> Iterator[str]:
 
 
 def runs_no_text(path: str, text: str) -> Iterator[str]:
-    for node in ast.walk(ast.parse(text)):
+    for node in nodes(text):
         match node:
             # The builtin only: isl has a method eval, for the value of a function at a point.
             case ast.Call(func=ast.Name(id=name)) if name in FORBIDDEN_CALLS:
@@ -127,7 +134,7 @@ def runs_no_text(path: str, text: str) -> Iterator[str]:
 
 def swallows_nothing(_: str, text: str) -> Iterator[str]:
     broad = ("Exception", "BaseException")
-    for node in ast.walk(ast.parse(text)):
+    for node in nodes(text):
         match node:
             case ast.ExceptHandler(type=None):
                 yield f"line {node.lineno}: bare except"
@@ -144,7 +151,7 @@ def prints_nothing(path: str, text: str) -> Iterator[str]:
     parts = path.removesuffix(".py").split("/")
     if parts[1] in PRINTING_LAYERS:
         return
-    for node in ast.walk(ast.parse(text)):
+    for node in nodes(text):
         if (
             isinstance(node, ast.Call)
             and isinstance(node.func, ast.Name)
@@ -185,10 +192,19 @@ def rule_name(rule: Rule) -> str:
     return getattr(rule, "__name__", "rule")
 
 
+@cache
+def broken() -> dict[str, list[str]]:
+    """By rule, what breaks it; file by file, so that each is parsed once."""
+    found: dict[str, list[str]] = {rule_name(rule): [] for rule in RULES}
+    for path, text in sources():
+        for rule in RULES:
+            found[rule_name(rule)] += [f"{path}: {b}" for b in rule(path, text)]
+    return found
+
+
 @pytest.mark.parametrize("rule", RULES, ids=rule_name)
 def test_every_source_file_keeps_the_rule(rule: Rule) -> None:
-    broken = [f"{path}: {b}" for path, text in sources() for b in rule(path, text)]
-    assert not broken, "\n".join(broken)
+    assert not broken()[rule_name(rule)], "\n".join(broken()[rule_name(rule)])
 
 
 def test_every_module_has_a_layer() -> None:

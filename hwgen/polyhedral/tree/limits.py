@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from math import prod
 
-from hwgen.polyhedral.limits import beyond, check_elements, check_extent, check_value
+from hwgen.polyhedral.limits import beyond, check_elements, check_extent, check_value, held
 from hwgen.polyhedral.tree.loop_tree import LoopTree, Site, Storage, Tensor
 from hwgen.polyhedral.tree.terms import interval, not_quasi_affine
-from hwgen.spec.expression import Binary, Expr, Unary, children, names
+from hwgen.spec.expression import Binary, Expr, Name, Unary, children, names
 from hwgen.spec.limits import MAX_BYTES
 
 
@@ -70,9 +70,13 @@ def _terms(expr: Expr) -> Iterator[Expr]:
 
 
 def _check_term(expr: Expr, extents: Mapping[str, int], stage: str) -> None:
+    if isinstance(expr, Name):
+        return  # A loop, or an iterator, of which extents are checked.
     # Over iterators of the stage, which lie inside its tensors, nothing grows.
     if all(n in extents for n in names(expr)):
-        check_value(f"an index of {stage}, {str(expr)[:80]},", *interval(expr, extents))
+        low, high = interval(expr, extents)
+        if not (held(low) and held(high)):  # Only then is it worth its text.
+            check_value(f"an index of {stage}, {str(expr)[:80]},", low, high)
     for part in children(expr):
         _check_term(part, extents, stage)
 

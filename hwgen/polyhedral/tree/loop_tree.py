@@ -378,11 +378,19 @@ def sites(
     nodes: tuple[Node, ...], around: tuple[Loop, ...] = (), places: tuple[int, ...] = ()
 ) -> Iterator[Site]:
     """Every block under the nodes with its path."""
+    found: list[Site] = []
+    _add_sites(nodes, around, places, found)
+    return iter(found)
+
+
+def _add_sites(
+    nodes: tuple[Node, ...], around: tuple[Loop, ...], places: tuple[int, ...], found: list[Site]
+) -> None:
     for place, node in enumerate(nodes):
         if isinstance(node, Block):
-            yield Site(node, around, (*places, place))
+            found.append(Site(node, around, (*places, place)))
         else:
-            yield from sites(node.body, (*around, node), (*places, place))
+            _add_sites(node.body, (*around, node), (*places, place), found)
 
 
 def map_loops(

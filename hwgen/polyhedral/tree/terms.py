@@ -81,6 +81,8 @@ def interval(expr: Expr, extents: Mapping[str, int]) -> Interval:
 
     Exact for sums of distinct loops; otherwise an enclosing interval.
     """
+    if isinstance(expr, Name):
+        return 0, extents[expr.name] - 1
     return intervals.interval(expr, {n: (0, extents[n] - 1) for n in names(expr)})
 
 

@@ -27,6 +27,7 @@ from hwgen.pipeline import compile_workload
 from hwgen.spec.expression import Const, Expr, Name, add, multiply
 from hwgen.spec.hardware import HardwareSpec
 from hwgen.spec.load import load_hardware, load_workload
+from tests.sampling import EVERYTHING, examples
 from tests.unit.timing.nests import image, operand
 
 ROOT = Path(__file__).parents[3]
@@ -38,6 +39,15 @@ KERNELS: list[tuple[str, dict[str, int]]] = [
     ("attention", {"L": 33, "D": 16}),
     ("mlp", {"M": 2, "K": 24, "H": 32, "G": 20, "N": 16}),
 ]
+
+
+LANES = 8, 16
+CASES = [
+    (*kernel, lanes)
+    for n, kernel in enumerate(KERNELS)
+    for lanes in (LANES if EVERYTHING else (LANES[n % 2],))
+]
+"""Else of each kernel the one or the other."""
 
 
 def vectors(lanes: int) -> HardwareSpec:
@@ -57,8 +67,7 @@ def skipping(program: Program, hardware: HardwareSpec) -> TimingResult:
     return machine.result(stream)
 
 
-@pytest.mark.parametrize("lanes", [8, 16])
-@pytest.mark.parametrize(("name", "given"), KERNELS)
+@pytest.mark.parametrize(("name", "given", "lanes"), CASES)
 def test_what_is_estimated_is_what_is_simulated(
     name: str, given: dict[str, int], lanes: int
 ) -> None:
@@ -155,7 +164,7 @@ def nest(seed: int) -> Program:
     return Program("p", "x", "w", ("a",), ("c",), images, (), (), (outer,))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @example(4)
 @example(31)
 @example(131)
